@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe abstractions over what the `kernel` crate does not offer yet.
+//!
+//! All unsafe code of the project is in this crate.
+
+mod bindings;
+
+use kernel::prelude::*;
+
+/// The prefix of this crate's log lines.
+const __LOG_PREFIX: &[u8] = b"rtrs_core\0";
+
+/// Bring-up only.
+pub fn selfcheck() {
+    pr_info!("ib_cqe size {}\n", core::mem::size_of::<bindings::ib_cqe>());
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RTRS core: what both ends of the RDMA transport share.
+
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    unsafe_code
+)]
+
+use kernel::prelude::*;
+
+module! {
+    type: RtrsCore,
+    name: "rtrs_core",
+    authors: ["The RNBD in Rust developers"],
+    description: "RTRS core: what both ends of the RDMA transport share",
+    license: "GPL",
+}
+
+/// The module; dropped when it is unloaded.
+struct RtrsCore;
+
+impl kernel::Module for RtrsCore {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        kernel_ext::selfcheck();
+        Ok(Self)
+    }
+}
