@@ -6,12 +6,7 @@
 
 mod bindings;
 
-use kernel::prelude::*;
+pub mod slot;
 
 /// The prefix of this crate's log lines.
 const __LOG_PREFIX: &[u8] = b"rtrs_core\0";
-
-/// Bring-up only.
-pub fn selfcheck() {
-    pr_info!("ib_cqe size {}\n", core::mem::size_of::<bindings::ib_cqe>());
-}

@@ -26,7 +26,6 @@ struct RnbdClient;
 
 impl kernel::Module for RnbdClient {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        kernel_ext::selfcheck();
         Ok(Self)
     }
 }

@@ -26,7 +26,6 @@ struct RnbdServer;
 
 impl kernel::Module for RnbdServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        kernel_ext::selfcheck();
         Ok(Self)
     }
 }

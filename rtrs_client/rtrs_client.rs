@@ -26,7 +26,6 @@ struct RtrsClient;
 
 impl kernel::Module for RtrsClient {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        kernel_ext::selfcheck();
         Ok(Self)
     }
 }

@@ -26,7 +26,6 @@ struct RtrsCore;
 
 impl kernel::Module for RtrsCore {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        kernel_ext::selfcheck();
         Ok(Self)
     }
 }

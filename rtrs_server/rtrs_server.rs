@@ -26,7 +26,6 @@ struct RtrsServer;
 
 impl kernel::Module for RtrsServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        kernel_ext::selfcheck();
         Ok(Self)
     }
 }
