@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Root trees of Debian: the base, the build root, the guest."""
+
+from pathlib import Path
+
+from . import cache
+from . import mirror
+from . import run
+from .steps import Work
+
+SUITE = "trixie"
+BACKPORTS = f"{SUITE}-backports"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+# The compilers are those that Debian built the stock kernel with: Rust metadata
+# is tied to the exact compiler, so nothing here may come from another suite.
+TOOLCHAIN = ("gcc-14", "rustc", "bindgen", "clang-19", "pahole")
+BUILD_PACKAGES = (
+    "gcc-14", "gcc", "libc6-dev", "make", "rustc", "rust-src", "rustfmt", "rust-clippy", "cargo", "bindgen",
+    "clang-19", "llvm-19", "lld-19", "libclang-19-dev", "pahole", "flex", "bison", "bc", "libelf-dev", "libssl-dev",
+    "libdw-dev", "xz-utils", "cpio", "kmod", "python3", "rsync", "perl", "gawk", "git", "ca-certificates",
+    "busybox-static", "e2fsprogs", "xfsprogs", "qemu-system-x86", "shellcheck",
+)  # fmt: skip
+GUEST_PACKAGES = (
+    "python3", "fio", "rdma-core", "ibverbs-providers", "ibverbs-utils", "perftest", "iproute2", "ethtool",
+    "nvme-cli", "xfsprogs", "e2fsprogs", "util-linux", "kmod", "udev", "procps", "busybox-static",
+)  # fmt: skip
+
+
+def _install(tree: Path, packages: tuple[str, ...], archives: str, log: Path) -> None:
+    """Installs packages in a root tree; what was downloaded survives an interrupted run."""
+    kept = cache.root() / "apt" / archives
+    (kept / "partial").mkdir(parents=True, exist_ok=True)
+    binds = [run.Bind(kept, "/var/cache/apt/archives")]
+    policy = tree / "usr/sbin/policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    apt = ["apt-get", "-q", *mirror.apt_options()]
+    run.chroot(tree, [*apt, "update"], log=log)
+    options = ["-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io"]
+    options += ["-o", "Acquire::Retries=3", "-o", "APT::Keep-Downloaded-Packages=true"]
+    run.chroot(tree, [*apt, "install", *options, *packages], binds, log)
+
+
+def installed_versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
+    """The versions of `packages` in a root tree, from dpkg's own record."""
+    versions: dict[str, str] = {}
+    name = ""
+    for line in (tree / "var/lib/dpkg/status").read_text(errors="replace").splitlines():
+        if line.startswith("Package: "):
+            name = line[9:]
+        elif line.startswith("Version: ") and name in packages:
+            versions[name] = line[9:]
+    return versions
+
+
+def base() -> cache.Artifact:
+    return cache.artifact("base", suite=SUITE, recipe=1)
+
+
+def buildroot() -> cache.Artifact:
+    return cache.artifact("buildroot", base=base().key, packages=BUILD_PACKAGES, recipe=1)
+
+
+def guest() -> cache.Artifact:
+    return cache.artifact("guest", base=base().key, packages=GUEST_PACKAGES, recipe=1)
+
+
+def make_base(work: Work) -> None:
+    """Bootstraps the smallest system, with the suites that the other trees need."""
+    tree = work.folder / "root"
+    archive = mirror.mirror()
+    include = ["--include=ca-certificates"] if archive.startswith("https:") else []
+    keyring = [f"--keyring={KEYRING}"] if KEYRING.is_file() else []
+    run.call(["debootstrap", "--variant=minbase", *include, *keyring, SUITE, str(tree), archive], work.log)
+    lines = [f"deb {archive} {suite} main\n" for suite in (SUITE, BACKPORTS)]
+    (tree / "etc/apt/sources.list").write_text("".join(lines))
+    (tree / "etc/dpkg/dpkg.cfg.d/small").write_text(
+        "path-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n"
+    )
+    run.chroot(tree, ["apt-get", "-q", *mirror.apt_options(), "update"], log=work.log)
+
+
+def _copy_base(work: Work) -> Path:
+    tree = work.folder / "root"
+    run.call(["cp", "-a", str(base().path / "root"), str(tree)], work.log)
+    return tree
+
+
+def make_buildroot(work: Work) -> None:
+    tree = _copy_base(work)
+    _install(tree, BUILD_PACKAGES, "build", work.log)
+    work.facts["toolchain"] = installed_versions(tree, TOOLCHAIN)
+
+
+GUEST_INIT = """#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# First program of a kernel that mounts its root by itself; the stock kernel's
+# initramfs does the same. What comes next is the runner's, on its 9p share.
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev 2>/dev/null
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=262144,cache=loose host /host
+exec /host/init "$@"
+"""
+
+
+def make_guest(work: Work) -> None:
+    """The tree of the virtual machines' root image, without kernel modules."""
+    tree = _copy_base(work)
+    _install(tree, GUEST_PACKAGES, "guest", work.log)
+    for folder in ("host", "mnt", "usr/lib/modules"):
+        (tree / folder).mkdir(exist_ok=True)
+    init = tree / "usr/sbin/labinit"
+    init.write_text(GUEST_INIT)
+    init.chmod(0o755)
+    for waste in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/lib/apt/lists"):
+        cache.remove_tree(tree / waste)
+    (tree / "var/lib/apt/lists/partial").mkdir(parents=True)
+    (tree / "etc/hostname").write_text("guest\n")

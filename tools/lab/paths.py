@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where everything is that a virtual machine or a build needs."""
+
+from dataclasses import asdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache
+from . import debian
+from . import image
+from . import kernel
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+KERNELS = ("stock", "debug")
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Paths of one kernel's artefacts, on the host; what is missing is named by `missing`."""
+
+    name: str
+    release: str
+    vmlinuz: Path
+    initramfs: Path | None
+    root_image: Path
+    kdir: Path
+    modules_ours: Path
+    c_modules_dir: Path
+    qemu: list[str]
+
+    # The virtual machine runner's names.
+    @property
+    def kernel(self) -> Path:
+        return self.vmlinuz
+
+    @property
+    def initrd(self) -> Path | None:
+        return self.initramfs
+
+    @property
+    def modules_c(self) -> Path:
+        return self.c_modules_dir
+
+    def missing(self) -> list[str]:
+        """The names of the artefacts that have not been made yet."""
+        fields = {name: getattr(self, name) for name in ("vmlinuz", "initramfs", "root_image", "kdir")}
+        return [name for name, path in fields.items() if path is not None and not path.exists()]
+
+    def json(self) -> dict[str, object]:
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        return plain | {"missing": self.missing()}
+
+
+def build_root() -> Path:
+    return debian.buildroot().path / "root"
+
+
+def qemu() -> list[str]:
+    """How to run the build root's QEMU on the host, with the host's own paths."""
+    root = build_root()
+    return [
+        str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(root / "usr/lib/x86_64-linux-gnu"),
+        str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu"),
+        "-L", str(root / "usr/share/seabios"),
+    ]  # fmt: skip
+
+
+def modules_dir(name: str, checkout: Path = CHECKOUT) -> Path:
+    """Where `lab build` puts this checkout's modules for the kernel `name`."""
+    return checkout / "build" / name
+
+
+def artifacts(kernel_name: str = "stock") -> Artifacts:
+    """The artefacts of the kernel `stock` or `debug`.
+
+    Raises RuntimeError before the set-up has got far enough to know them.
+    """
+    if kernel_name not in KERNELS:
+        raise ValueError(f"no kernel is called {kernel_name!r}, only {', '.join(KERNELS)}")
+    try:
+        kernel.chosen()
+        kdir = kernel.kdir()
+    except FileNotFoundError as error:
+        raise RuntimeError(f"not set up yet ({error.filename} is missing); run `make setup'") from error
+    boot = image.boot().path
+    return Artifacts(
+        name=kernel_name,
+        release=kernel.chosen().release,
+        vmlinuz=kernel.stock().path / "vmlinuz",
+        initramfs=boot / "initramfs.cpio",
+        root_image=boot / "root.img",
+        kdir=kdir.path / "tree",
+        modules_ours=modules_dir(kernel_name),
+        c_modules_dir=cache.root() / "c-modules" / kernel_name,
+        qemu=qemu(),
+    )

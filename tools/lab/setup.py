@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The set-up: which steps there are and which of them a purpose needs."""
+
+from . import debian
+from . import image
+from . import kernel
+from . import steps
+from .steps import Step
+
+
+def table() -> dict[str, Step]:
+    """Every step of the set-up by name."""
+    every = [
+        Step("base", f"Debian {debian.SUITE} by debootstrap", debian.base, debian.make_base),
+        Step("buildroot", "compilers and QEMU", debian.buildroot, debian.make_buildroot, ("base",)),
+        Step("guest", "programs of the virtual machines", debian.guest, debian.make_guest, ("base",)),
+        Step("stock", "the stock kernel's packages", kernel.stock, kernel.make_stock, ("base",)),
+        Step("source", "the stock kernel's source", kernel.source, kernel.make_source, ("base",)),
+        Step("kdir", "Rust metadata of the stock kernel", kernel.kdir, kernel.make_kdir, ("buildroot", "stock", "source")),
+        Step("boot", "root image and initramfs", image.boot, image.make_boot, ("buildroot", "guest", "stock")),
+    ]
+    return {step.name: step for step in every}
+
+
+PURPOSES = {
+    "build": ("kdir",),
+    "demo": ("kdir", "boot"),
+    "test": ("kdir", "boot"),
+}
+
+
+def setup(purpose: str, refresh: bool = False) -> bool:
+    """Makes what `purpose` needs; returns whether that succeeded."""
+    progress = steps.Progress()
+    everything = table()
+    if not steps.run(everything, ("base",), progress):
+        return False
+    choice = kernel.resolve(steps.log_path("resolve"), refresh)
+    progress.say(f"kernel: {choice.release} ({choice.version})")
+    if not steps.run(everything, PURPOSES[purpose], progress):
+        return False
+    progress.say("set-up complete")
+    return True
