@@ -1,9 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Wire formats and pure logic of RTRS and RNBD.
+//!
+//! Everything here works on values and byte slices: no kernel types, no
+//! allocation, no `unsafe`. The kernel's build system links the crate into
+//! `rtrs_core.ko`; cargo builds the same files for the host, where they are
+//! tested and fuzzed.
+//!
+//! What a peer or a user wrote enters through a `parse` function, which either
+//! returns a value that satisfies every documented limit or an error that says
+//! what was wrong and which errno the C modules return for it.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
+#![warn(missing_docs, unreachable_pub)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod access;
+pub mod addr;
+pub mod errno;
+pub mod error;
+pub mod heartbeat;
+pub mod map_options;
+pub mod name;
+pub mod path_state;
+pub mod rnbd;
+pub mod rtrs;
+pub mod search_path;
+pub mod sysfs_name;
+pub mod text;
+
+pub use errno::Errno;
+pub use error::ProtoError;
 
 /// The port an RTRS server listens on by default.
 pub const RTRS_PORT: u16 = 1234;
+
+/// The longest file name in bytes, without its NUL (`NAME_MAX` of C).
+///
+/// The protocol's name fields are this long *including* the NUL, so the longest
+/// session name or device path has 254 bytes.
+pub const NAME_MAX: usize = 255;
+
+/// The size of a path buffer in bytes, including its NUL (`PATH_MAX` of C).
+pub const PATH_MAX: usize = 4096;

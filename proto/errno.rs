@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error numbers, as the C modules return them.
+
+/// An error number; the value is positive, as in `<errno.h>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(i32);
+
+macro_rules! errnos {
+    ($($name:ident = $value:literal, $doc:literal;)*) => {
+        impl Errno {
+            $(
+                #[doc = $doc]
+                pub const $name: Self = Self($value);
+            )*
+
+            /// The symbolic name, `"E?"` for a number that has none here.
+            pub const fn name(self) -> &'static str {
+                match self.0 {
+                    $($value => stringify!($name),)*
+                    _ => "E?",
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, "Operation not permitted.";
+    ENOENT = 2, "No such file or directory.";
+    EIO = 5, "Input/output error.";
+    ENXIO = 6, "No such device or address.";
+    ENOMEM = 12, "Out of memory; also what the C client says to too many paths.";
+    EBUSY = 16, "Device or resource busy.";
+    EEXIST = 17, "File exists.";
+    ENODEV = 19, "No such device.";
+    EINVAL = 22, "Invalid argument.";
+    EROFS = 30, "Read-only.";
+    ERANGE = 34, "Result out of range.";
+    ENAMETOOLONG = 36, "File name too long.";
+    EMSGSIZE = 90, "Message too long.";
+    EPROTONOSUPPORT = 93, "Protocol not supported.";
+    EOPNOTSUPP = 95, "Operation not supported.";
+    ECONNABORTED = 103, "Connection aborted.";
+    ECONNRESET = 104, "Connection reset by peer.";
+    ENOTCONN = 107, "Not connected.";
+    ETIMEDOUT = 110, "Connection timed out.";
+    EHOSTUNREACH = 113, "No route to host.";
+    EALREADY = 114, "Operation already in progress.";
+}
+
+impl Errno {
+    /// The largest error number the kernel knows (`MAX_ERRNO`).
+    pub const MAX: i32 = 4095;
+
+    /// From a kernel return value (`-4095..=-1`), `None` for any other.
+    pub const fn from_kernel(ret: i32) -> Option<Self> {
+        if ret < 0 && ret >= -Self::MAX {
+            Some(Self(ret.wrapping_neg()))
+        } else {
+            None
+        }
+    }
+
+    /// The positive number.
+    pub const fn get(self) -> i32 {
+        self.0
+    }
+
+    /// The kernel return value, `-4095..=-1`; what `Error::from_errno` takes.
+    pub const fn to_kernel(self) -> i32 {
+        self.0.wrapping_neg()
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When to send a heartbeat and when to give a path up.
+//!
+//! Either end runs its own: every interval it calls [`tick`] with its count of
+//! missed intervals, and whatever it receives on the path sets the count to
+//! zero.
+
+use crate::rtrs::HB_INTERVAL_MS;
+use crate::rtrs::HB_MISSED_MAX;
+
+/// How often, and how patient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The time between two calls of [`tick`] in ms; not zero.
+    pub interval_ms: u32,
+    /// The path is given up when more intervals than this have been missed.
+    pub missed_max: u32,
+}
+
+impl Settings {
+    /// C's: 5 s and 5 intervals.
+    pub const DEFAULT: Self = Self {
+        interval_ms: HB_INTERVAL_MS,
+        missed_max: HB_MISSED_MAX,
+    };
+
+    /// The longest time from the last sign of life to [`Action::Fail`] in ms.
+    pub const fn detection_ms(&self) -> u64 {
+        (self.interval_ms as u64).saturating_mul((self.missed_max as u64).saturating_add(2))
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What to do at the end of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send a heartbeat and come again after an interval.
+    Send,
+    /// The last one is still unanswered: just come again after an interval.
+    Wait,
+    /// The peer is gone; do not come again.
+    Fail,
+}
+
+/// The end of an interval (C: `hb_work`): what to do, and the new count of
+/// missed intervals.
+pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
+    if missed > settings.missed_max {
+        return (Action::Fail, missed);
+    }
+    let action = if missed == 0 {
+        Action::Send
+    } else {
+        Action::Wait
+    };
+    (action, missed.saturating_add(1))
+}

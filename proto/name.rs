@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Session names and device paths: NUL-terminated byte strings of at most 254
+//! bytes that came from a user or a peer.
+
+use core::ffi::CStr;
+use core::fmt;
+
+use crate::text::impl_message;
+use crate::Errno;
+use crate::NAME_MAX;
+
+/// What is wrong with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// It has no byte at all.
+    Empty,
+    /// It has this many bytes, more than [`Name::MAX_LEN`]; or the field it came
+    /// in has no NUL.
+    TooLong(usize),
+    /// It contains this byte, which a name of its kind cannot have.
+    BadByte(u8),
+}
+
+impl NameError {
+    /// What the C modules return: always `EINVAL`.
+    pub const fn errno(&self) -> Errno {
+        Errno::EINVAL
+    }
+
+    /// Writes the reason, to follow the name of what was wrong.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            Self::Empty => out.write_str("is empty"),
+            Self::TooLong(len) => {
+                write!(out, "is too long ({len} bytes, at most {})", Name::MAX_LEN)
+            }
+            Self::BadByte(byte) => {
+                write!(out, "cannot contain '{}'", byte.escape_ascii())
+            }
+        }
+    }
+}
+
+impl_message!(NameError);
+
+/// A byte string of 1 to 254 bytes without control characters, kept
+/// NUL-terminated.
+///
+/// # Invariants
+///
+/// `1 <= len <= MAX_LEN`; `buf[..len]` has no byte below 0x20 and no 0x7f;
+/// `buf[len..]` is zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    buf: [u8; NAME_MAX],
+    len: u8,
+}
+
+impl Name {
+    /// The most bytes of a name, without its NUL.
+    pub const MAX_LEN: usize = NAME_MAX - 1;
+
+    /// A name of the given bytes (no NUL).
+    ///
+    /// The C client takes 255 bytes and silently drops the last; here that is an
+    /// error, since two names must not become one. Control characters would
+    /// break the sysfs files and log lines that show the name.
+    pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
+        if bytes.is_empty() {
+            return Err(NameError::Empty);
+        }
+        let len = u8::try_from(bytes.len()).map_err(|_| NameError::TooLong(bytes.len()))?;
+        if let Some(&byte) = bytes.iter().find(|byte| byte.is_ascii_control()) {
+            return Err(NameError::BadByte(byte));
+        }
+        let mut buf = [0; NAME_MAX];
+        match buf.get_mut(..bytes.len()) {
+            Some(to) if bytes.len() <= Self::MAX_LEN => to.copy_from_slice(bytes),
+            _ => return Err(NameError::TooLong(bytes.len())),
+        }
+        Ok(Self { buf, len })
+    }
+
+    /// The name in a message field, which must contain a NUL; what follows it is
+    /// ignored.
+    pub fn from_field(field: &[u8; NAME_MAX]) -> Result<Self, NameError> {
+        let bytes = CStr::from_bytes_until_nul(field)
+            .map_err(|_| NameError::TooLong(NAME_MAX))?
+            .to_bytes();
+        Self::new(bytes)
+    }
+
+    /// The message field: the name, then zeros.
+    pub const fn to_field(&self) -> [u8; NAME_MAX] {
+        self.buf
+    }
+
+    /// The bytes, without NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.buf.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// The name as a C string.
+    pub fn as_cstr(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.buf).unwrap_or(c"")
+    }
+
+    /// Writes the name, with bytes outside ASCII escaped.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        write!(out, "{}", self.as_bytes().escape_ascii())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+/// The name of a session: a [`Name`] without `/` and `.`, which the C modules
+/// refuse too, as it becomes a sysfs directory and a part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessName(Name);
+
+impl SessName {
+    /// A session name of the given bytes (no NUL).
+    pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
+        Self::check(Name::new(bytes)?)
+    }
+
+    /// The session name in a message field; see [`Name::from_field`].
+    pub fn from_field(field: &[u8; NAME_MAX]) -> Result<Self, NameError> {
+        Self::check(Name::from_field(field)?)
+    }
+
+    fn check(name: Name) -> Result<Self, NameError> {
+        match name.as_bytes().iter().find(|&&b| b == b'/' || b == b'.') {
+            Some(&byte) => Err(NameError::BadByte(byte)),
+            None => Ok(Self(name)),
+        }
+    }
+}
+
+impl core::ops::Deref for SessName {
+    type Target = Name;
+
+    fn deref(&self) -> &Name {
+        &self.0
+    }
+}

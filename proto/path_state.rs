@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The states of a path at either end, and the only way from one to another.
+//!
+//! A driver keeps the state as a number, so that it can be changed atomically
+//! (`state as u32`, `State::try_from`), and asks [`ClientState::next`] or
+//! [`ServerState::next`] what an event makes of it.
+
+macro_rules! states {
+    ($(#[$doc:meta])* $type:ident { $($(#[$state_doc:meta])* $state:ident = $value:literal, $name:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum $type {
+            $($(#[$state_doc])* $state = $value,)*
+        }
+
+        impl $type {
+            /// All states.
+            pub const ALL: &'static [Self] = &[$(Self::$state),*];
+
+            /// The name for log lines.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$state => $name,)*
+                }
+            }
+
+            /// The number.
+            pub const fn to_u32(self) -> u32 {
+                self as u32
+            }
+        }
+
+        impl TryFrom<u32> for $type {
+            type Error = u32;
+
+            /// The error is the number, which no state has.
+            fn try_from(value: u32) -> Result<Self, u32> {
+                match value {
+                    $($value => Ok(Self::$state),)*
+                    _ => Err(value),
+                }
+            }
+        }
+    };
+}
+
+states! {
+    /// A path at the client.
+    ClientState {
+        /// Its connections are being made.
+        Connecting = 0, "connecting";
+        /// One of them failed.
+        ConnectingErr = 1, "connecting_err";
+        /// Its connections are being torn down, to be made again.
+        Reconnecting = 2, "reconnecting";
+        /// It carries requests.
+        Connected = 3, "connected";
+        /// It is being torn down.
+        Closing = 4, "closing";
+        /// It has no connections.
+        Closed = 5, "closed";
+        /// It is being removed; nothing follows.
+        Dead = 6, "dead";
+    }
+}
+
+/// What happens to a path at the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// Its connections are to be made (again).
+    Connect,
+    /// All connections stand and the server has told where its chunks are.
+    Established,
+    /// A connection, a request or a heartbeat failed.
+    Error,
+    /// It shall be connected again, now or after a delay.
+    Reconnect,
+    /// It shall be closed.
+    Close,
+    /// Its connections are gone.
+    Closed,
+    /// It shall be removed.
+    Remove,
+}
+
+impl ClientEvent {
+    /// All events.
+    pub const ALL: &'static [Self] = &[
+        Self::Connect,
+        Self::Established,
+        Self::Error,
+        Self::Reconnect,
+        Self::Close,
+        Self::Closed,
+        Self::Remove,
+    ];
+}
+
+impl ClientState {
+    /// The state that `event` leads to; `None` if it changes nothing.
+    pub const fn next(self, event: ClientEvent) -> Option<Self> {
+        let new = match event {
+            ClientEvent::Connect => Self::Connecting,
+            ClientEvent::Established => Self::Connected,
+            // What fails while it connects is for whoever connects it to handle.
+            ClientEvent::Error if matches!(self, Self::Connecting) => Self::ConnectingErr,
+            ClientEvent::Error if matches!(self, Self::Connected) => Self::Reconnecting,
+            ClientEvent::Error => return None,
+            ClientEvent::Reconnect => Self::Reconnecting,
+            ClientEvent::Close => Self::Closing,
+            ClientEvent::Closed => Self::Closed,
+            ClientEvent::Remove => Self::Dead,
+        };
+        if self.allows(new) {
+            Some(new)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the state may become `new` (C: `rtrs_clt_change_state`).
+    pub const fn allows(self, new: Self) -> bool {
+        match new {
+            Self::Connecting => matches!(self, Self::Reconnecting),
+            Self::Reconnecting => {
+                matches!(self, Self::Connected | Self::ConnectingErr | Self::Closed)
+            }
+            Self::Connected | Self::ConnectingErr => matches!(self, Self::Connecting),
+            Self::Closing => matches!(
+                self,
+                Self::Connecting | Self::ConnectingErr | Self::Reconnecting | Self::Connected
+            ),
+            Self::Closed => matches!(self, Self::Closing),
+            Self::Dead => matches!(self, Self::Closed),
+        }
+    }
+
+    /// The text of the `state` file in sysfs, which knows two states only.
+    pub const fn sysfs_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            _ => "disconnected",
+        }
+    }
+}
+
+states! {
+    /// A path at the server.
+    ServerState {
+        /// Its connections are being made.
+        Connecting = 0, "connecting";
+        /// It carries requests.
+        Connected = 1, "connected";
+        /// It is being torn down.
+        Closing = 2, "closing";
+        /// It has no connections; nothing follows.
+        Closed = 3, "closed";
+    }
+}
+
+/// What happens to a path at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// The client has all its connections and has named its session.
+    Established,
+    /// It shall be closed, for whatever reason.
+    Close,
+    /// Its connections are gone.
+    Closed,
+}
+
+impl ServerEvent {
+    /// All events.
+    pub const ALL: &'static [Self] = &[Self::Established, Self::Close, Self::Closed];
+}
+
+impl ServerState {
+    /// The state that `event` leads to; `None` if it changes nothing.
+    pub const fn next(self, event: ServerEvent) -> Option<Self> {
+        let new = match event {
+            ServerEvent::Established => Self::Connected,
+            ServerEvent::Close => Self::Closing,
+            ServerEvent::Closed => Self::Closed,
+        };
+        if self.allows(new) {
+            Some(new)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the state may become `new` (C: `rtrs_srv_change_state`).
+    pub const fn allows(self, new: Self) -> bool {
+        match new {
+            Self::Connecting => false,
+            Self::Connected => matches!(self, Self::Connecting),
+            Self::Closing => matches!(self, Self::Connecting | Self::Connected),
+            Self::Closed => matches!(self, Self::Closing),
+        }
+    }
+}

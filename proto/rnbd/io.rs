@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Block operations.
+
+use core::fmt;
+use core::ops::BitOr;
+
+use zerocopy::little_endian::U16;
+use zerocopy::little_endian::U32;
+use zerocopy::little_endian::U64;
+
+use super::read;
+use super::wire;
+use super::AccessMode;
+use super::MsgType;
+use super::PROTO_VER_MAJOR;
+use super::SECTOR_SIZE;
+use crate::rtrs::to_array;
+use crate::text::impl_message;
+use crate::Errno;
+use crate::ProtoError;
+
+/// The low 8 bits of `rw`.
+const OP_MASK: u32 = 0xff;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// Read sectors.
+    Read = 0,
+    /// Write sectors.
+    Write = 1,
+    /// Flush the write cache.
+    Flush = 2,
+    /// Discard sectors.
+    Discard = 3,
+    /// Erase sectors for good.
+    SecureErase = 4,
+    /// Write zeroes without sending them.
+    WriteZeroes = 5,
+}
+
+/// Flags of an operation; a set of the constants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoFlags(u32);
+
+impl IoFlags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Someone waits for it.
+    pub const SYNC: Self = Self(1 << 8);
+    /// Data must be on the medium before the answer.
+    pub const FUA: Self = Self(1 << 9);
+    /// Flush the write cache first.
+    pub const PREFLUSH: Self = Self(1 << 10);
+    /// Zeroed blocks stay allocated; only with [`Op::WriteZeroes`].
+    pub const NOUNMAP: Self = Self(1 << 11);
+
+    const ALL: u32 = Self::SYNC.0 | Self::FUA.0 | Self::PREFLUSH.0 | Self::NOUNMAP.0;
+
+    /// Whether all flags of `flags` are set.
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These flags, with `flags` if `condition` holds.
+    #[must_use]
+    pub const fn with_if(self, flags: Self, condition: bool) -> Self {
+        if condition {
+            Self(self.0 | flags.0)
+        } else {
+            self
+        }
+    }
+}
+
+impl BitOr for IoFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The `rw` field: operation and flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rw {
+    /// The operation.
+    pub op: Op,
+    /// Its flags.
+    pub flags: IoFlags,
+}
+
+impl Rw {
+    /// The value on the wire.
+    pub const fn to_wire(self) -> u32 {
+        self.op as u32 | self.flags.0
+    }
+}
+
+impl TryFrom<u32> for Rw {
+    type Error = ProtoError;
+
+    /// An unknown operation is an error (C warns and takes it for a read);
+    /// unknown flags are dropped, as in C.
+    fn try_from(value: u32) -> Result<Self, ProtoError> {
+        let op = match value & OP_MASK {
+            0 => Op::Read,
+            1 => Op::Write,
+            2 => Op::Flush,
+            3 => Op::Discard,
+            4 => Op::SecureErase,
+            5 => Op::WriteZeroes,
+            _ => {
+                return Err(ProtoError::BadField {
+                    field: "operation of the IO message",
+                    value: value.into(),
+                })
+            }
+        };
+        Ok(Self {
+            op,
+            flags: IoFlags(value & IoFlags::ALL),
+        })
+    }
+}
+
+/// A block operation as a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// The server's number of the open device.
+    pub device_id: u32,
+    /// The first sector, of 512 bytes.
+    pub sector: u64,
+    /// Operation and flags.
+    pub rw: Rw,
+    /// The length in bytes.
+    pub bi_size: u32,
+    /// The IO priority; 0 if there is none.
+    pub prio: u16,
+}
+
+impl Io {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::Io>();
+
+    /// The size without `prio`, as RNBD 2.0 sent it.
+    pub const MIN_SIZE: usize = size_of::<wire::IoBase>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::Io {
+            base: wire::IoBase {
+                hdr: wire::MsgHdr::new(MsgType::Io),
+                device_id: U32::new(self.device_id),
+                sector: U64::new(self.sector),
+                rw: U32::new(self.rw.to_wire()),
+                bi_size: U32::new(self.bi_size),
+            },
+            prio: U16::new(self.prio),
+            padding: [0; 6],
+        })
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let (base, prio) = match read::<wire::Io>(bytes, "IO message") {
+            Ok(msg) => (msg.base, msg.prio.get()),
+            Err(_) => (read::<wire::IoBase>(bytes, "IO message")?, 0),
+        };
+        Ok(Self {
+            device_id: base.device_id.get(),
+            sector: base.sector.get(),
+            rw: Rw::try_from(base.rw.get())?,
+            bi_size: base.bi_size.get(),
+            prio,
+        })
+    }
+
+    /// The priority to use in a session of protocol version `ver`: before 2 the
+    /// field was not defined.
+    pub const fn prio_for(&self, ver: u8) -> u16 {
+        if ver < PROTO_VER_MAJOR {
+            0
+        } else {
+            self.prio
+        }
+    }
+
+    /// The operation that this message and the request that carried it describe
+    /// together.
+    ///
+    /// `is_read` is the direction of the RTRS request, `data_len` the size of
+    /// its data area. That the message agrees with them is checked here, so that
+    /// a block request never has a length without memory behind it, nor memory
+    /// of another length.
+    pub fn block_op(&self, is_read: bool, data_len: u32) -> Result<BlockOp, IoError> {
+        let mismatch = IoError::Length {
+            op: self.rw.op,
+            bi_size: self.bi_size,
+            data_len,
+        };
+        let range = match self.rw.op {
+            Op::Read | Op::Write => {
+                let is_read_op = self.rw.op == Op::Read;
+                // An empty write that asks for a flush is a flush.
+                if !is_read_op
+                    && self.bi_size == 0
+                    && data_len == 0
+                    && self.rw.flags.contains(IoFlags::PREFLUSH)
+                {
+                    return Ok(BlockOp::Flush);
+                }
+                if is_read_op != is_read {
+                    return Err(IoError::Direction(self.rw.op));
+                }
+                if self.bi_size != data_len {
+                    return Err(mismatch);
+                }
+                None
+            }
+            Op::Flush if self.bi_size == 0 && data_len == 0 => return Ok(BlockOp::Flush),
+            Op::Flush => return Err(mismatch),
+            Op::Discard => Some(RangeOp::Discard),
+            Op::SecureErase => Some(RangeOp::SecureErase),
+            Op::WriteZeroes => Some(RangeOp::WriteZeroes {
+                no_unmap: self.rw.flags.contains(IoFlags::NOUNMAP),
+            }),
+        };
+        if range.is_some() && data_len != 0 {
+            return Err(mismatch);
+        }
+        let (sector, len) = (self.sector, self.bi_size);
+        let whole = len.checked_rem(SECTOR_SIZE) == Some(0);
+        let nsectors = u64::from(len.checked_div(SECTOR_SIZE).unwrap_or(0));
+        if len == 0 || !whole || sector.checked_add(nsectors).is_none() {
+            return Err(IoError::Range { sector, len });
+        }
+        Ok(match (range, self.rw.op) {
+            (Some(op), _) => BlockOp::Range { op, sector, len },
+            (None, Op::Read) => BlockOp::Read { sector, len },
+            (None, _) => BlockOp::Write { sector, len },
+        })
+    }
+}
+
+/// An operation on a range of sectors that moves no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeOp {
+    /// The sectors are not needed any more.
+    Discard,
+    /// The sectors must not be recoverable.
+    SecureErase,
+    /// The sectors shall read as zeroes.
+    WriteZeroes {
+        /// Whether they stay allocated.
+        no_unmap: bool,
+    },
+}
+
+/// A checked block operation.
+///
+/// `len` is in bytes, not zero, a multiple of [`SECTOR_SIZE`], and the range
+/// does not wrap around; whether it is on the device is for the block layer to
+/// say. For reads and writes it is the size of the request's data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockOp {
+    /// Fill the data area from the device.
+    Read {
+        /// The first sector.
+        sector: u64,
+        /// The length in bytes.
+        len: u32,
+    },
+    /// Write the data area to the device.
+    Write {
+        /// The first sector.
+        sector: u64,
+        /// The length in bytes.
+        len: u32,
+    },
+    /// Change sectors without data.
+    Range {
+        /// How.
+        op: RangeOp,
+        /// The first sector.
+        sector: u64,
+        /// The length in bytes.
+        len: u32,
+    },
+    /// Flush the write cache.
+    Flush,
+}
+
+impl BlockOp {
+    /// Whether it changes the device. A flush does not.
+    pub const fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Range { .. })
+    }
+
+    /// Refuses what `mode` does not allow.
+    pub const fn check_access(&self, mode: AccessMode) -> Result<(), IoError> {
+        if self.is_write() && mode.is_read_only() {
+            return Err(IoError::ReadOnly);
+        }
+        Ok(())
+    }
+}
+
+/// Why an IO message was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// The operation does not go with the direction of its request.
+    Direction(Op),
+    /// Message and request disagree about the length.
+    Length {
+        /// The operation.
+        op: Op,
+        /// The length in the message.
+        bi_size: u32,
+        /// The size of the data area.
+        data_len: u32,
+    },
+    /// The range is empty, not of whole sectors, or wraps around.
+    Range {
+        /// The first sector.
+        sector: u64,
+        /// The length in bytes.
+        len: u32,
+    },
+    /// It would change a device that is opened read-only.
+    ReadOnly,
+}
+
+impl IoError {
+    /// What to answer. C checks only the length, with `EINVAL`.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Direction(_) | Self::Length { .. } | Self::Range { .. } => Errno::EINVAL,
+            Self::ReadOnly => Errno::EROFS,
+        }
+    }
+
+    /// Writes what was wrong.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            Self::Direction(op) => write!(out, "{op:?} in a request of the other direction"),
+            Self::Length {
+                op,
+                bi_size,
+                data_len,
+            } => write!(
+                out,
+                "{op:?} of {bi_size} bytes in a request with {data_len} bytes of data"
+            ),
+            Self::Range { sector, len } => {
+                write!(out, "bad range of {len} bytes from sector {sector}")
+            }
+            Self::ReadOnly => out.write_str("the device is opened read-only"),
+        }
+    }
+}
+
+impl_message!(IoError);

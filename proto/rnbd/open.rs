@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Opening a device.
+
+use zerocopy::little_endian::U16;
+use zerocopy::little_endian::U32;
+use zerocopy::little_endian::U64;
+
+use super::check_type;
+use super::read;
+use super::wire;
+use super::AccessMode;
+use super::MsgType;
+use super::SECTOR_SIZE;
+use crate::name::Name;
+use crate::rtrs::to_array;
+use crate::ProtoError;
+
+/// Opens a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// How.
+    pub access_mode: AccessMode,
+    /// The path below the server's search path.
+    pub dev_name: Name,
+}
+
+impl Open {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::Open>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::Open {
+            hdr: wire::MsgHdr::new(MsgType::Open),
+            access_mode: self.access_mode.to_wire(),
+            resv1: 0,
+            dev_name: self.dev_name.to_field(),
+            reserved: [0; 3],
+        })
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let msg: wire::Open = read(bytes, "open message")?;
+        let access_mode =
+            AccessMode::try_from(msg.access_mode).map_err(|mode| ProtoError::BadField {
+                field: "access mode of the open message",
+                value: mode.into(),
+            })?;
+        let dev_name = Name::from_field(&msg.dev_name).map_err(|error| ProtoError::BadName {
+            field: "device name of the open message",
+            error,
+        })?;
+        Ok(Self {
+            access_mode,
+            dev_name,
+        })
+    }
+}
+
+/// What the server's device does about its write cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// It can write through its cache.
+    pub fua: bool,
+    /// It has a volatile cache that flushes empty.
+    pub writeback: bool,
+}
+
+impl CachePolicy {
+    const FUA: u8 = 1 << 0;
+    const WRITEBACK: u8 = 1 << 1;
+
+    const fn to_wire(self) -> u8 {
+        (if self.fua { Self::FUA } else { 0 }) | (if self.writeback { Self::WRITEBACK } else { 0 })
+    }
+
+    const fn from_wire(value: u8) -> Self {
+        Self {
+            fua: value & Self::FUA != 0,
+            writeback: value & Self::WRITEBACK != 0,
+        }
+    }
+}
+
+/// The answer to [`Open`]: what the device is like.
+///
+/// Sectors are of 512 bytes, block sizes, granularity and alignment in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenRsp {
+    /// The server's number of the open device.
+    pub device_id: u32,
+    /// The size in sectors.
+    pub nsectors: u64,
+    /// The longest request of the device in sectors; clients do not use it.
+    pub max_hw_sectors: u32,
+    /// The longest write of zeroes in sectors; 0: it has none.
+    pub max_write_zeroes_sectors: u32,
+    /// The longest discard, and secure erase, in sectors; 0: it has none.
+    pub max_discard_sectors: u32,
+    /// The unit of discards.
+    pub discard_granularity: u32,
+    /// The offset of the first such unit.
+    pub discard_alignment: u32,
+    /// The block size the device works with; a power of two.
+    pub physical_block_size: u32,
+    /// The smallest block it can be asked for; a power of two.
+    pub logical_block_size: u32,
+    /// The most segments of a request of the device; clients do not use it.
+    pub max_segments: u32,
+    /// Whether sectors can be erased securely.
+    ///
+    /// C's server puts the low 16 bits of a number of sectors here, so that some
+    /// devices that can look as if they could not.
+    pub secure_discard: bool,
+    /// Its cache.
+    pub cache_policy: CachePolicy,
+}
+
+impl OpenRsp {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::OpenRsp>();
+
+    /// The most sectors a device can have: its size in bytes fits an `i64`.
+    pub const MAX_NSECTORS: u64 = i64::MAX as u64 / SECTOR_SIZE as u64;
+
+    /// The wire form.
+    ///
+    /// Block sizes of 64 KiB and more do not fit their fields: a physical one is
+    /// sent as 32 KiB, a logical one is an error.
+    pub fn to_bytes(&self) -> Result<[u8; Self::SIZE], ProtoError> {
+        let logical_block_size =
+            u16::try_from(self.logical_block_size).map_err(|_| ProtoError::BadField {
+                field: "logical block size of the open response",
+                value: self.logical_block_size.into(),
+            })?;
+        let physical_block_size = u16::try_from(self.physical_block_size).unwrap_or(1 << 15);
+        Ok(to_array(&wire::OpenRsp {
+            hdr: wire::MsgHdr::new(MsgType::OpenRsp),
+            device_id: U32::new(self.device_id),
+            nsectors: U64::new(self.nsectors),
+            max_hw_sectors: U32::new(self.max_hw_sectors),
+            max_write_zeroes_sectors: U32::new(self.max_write_zeroes_sectors),
+            max_discard_sectors: U32::new(self.max_discard_sectors),
+            discard_granularity: U32::new(self.discard_granularity),
+            discard_alignment: U32::new(self.discard_alignment),
+            physical_block_size: U16::new(physical_block_size),
+            logical_block_size: U16::new(logical_block_size),
+            max_segments: U16::new(u16::try_from(self.max_segments).unwrap_or(u16::MAX)),
+            secure_discard: U16::new(self.secure_discard.into()),
+            obsolete_rotational: 0,
+            cache_policy: self.cache_policy.to_wire(),
+            reserved: [0; 10],
+        }))
+    }
+
+    /// Checks a received answer; `bytes` may be longer than it.
+    ///
+    /// What the block layer would refuse is refused here, with the field's name:
+    /// a logical block size that is no power of two of at least 512, and more
+    /// than [`Self::MAX_NSECTORS`] sectors. A physical block size that makes no
+    /// sense is replaced by the logical one.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let msg: wire::OpenRsp = read(bytes, "open response")?;
+        check_type("open response", msg.hdr, MsgType::OpenRsp)?;
+        let logical_block_size = u32::from(msg.logical_block_size.get());
+        if !logical_block_size.is_power_of_two() || logical_block_size < SECTOR_SIZE {
+            return Err(ProtoError::BadField {
+                field: "logical block size of the open response",
+                value: logical_block_size.into(),
+            });
+        }
+        let nsectors = msg.nsectors.get();
+        if nsectors > Self::MAX_NSECTORS {
+            return Err(ProtoError::BadField {
+                field: "size of the open response",
+                value: nsectors,
+            });
+        }
+        let physical_block_size = u32::from(msg.physical_block_size.get());
+        let physical_block_size = if physical_block_size.is_power_of_two() {
+            physical_block_size.max(logical_block_size)
+        } else {
+            logical_block_size
+        };
+        Ok(Self {
+            device_id: msg.device_id.get(),
+            nsectors,
+            max_hw_sectors: msg.max_hw_sectors.get(),
+            max_write_zeroes_sectors: msg.max_write_zeroes_sectors.get(),
+            max_discard_sectors: msg.max_discard_sectors.get(),
+            discard_granularity: msg.discard_granularity.get(),
+            discard_alignment: msg.discard_alignment.get(),
+            physical_block_size,
+            logical_block_size,
+            max_segments: msg.max_segments.get().into(),
+            secure_discard: msg.secure_discard.get() != 0,
+            cache_policy: CachePolicy::from_wire(msg.cache_policy),
+        })
+    }
+}

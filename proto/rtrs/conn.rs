@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection messages, carried as private data of the RDMA CM.
+
+use zerocopy::little_endian::U16;
+use zerocopy::little_endian::U32;
+use zerocopy::FromBytes as _;
+
+use super::wire;
+use super::wire::to_array;
+use super::ChunkLayout;
+use super::Uuid;
+use super::MAGIC;
+use super::MAX_CON_NUM;
+use super::MSG_NEW_RKEY_F;
+use super::PROTO_VER;
+use super::PROTO_VER_MAJOR;
+use crate::Errno;
+use crate::ProtoError;
+
+/// A client's request for one of a path's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnReq {
+    /// The number of this connection, below `cid_num`.
+    pub cid: u16,
+    /// The connections of the path, at most [`MAX_CON_NUM`].
+    pub cid_num: u16,
+    /// How often this path has been connected.
+    pub recon_cnt: u16,
+    /// Identifies the path.
+    pub sess_uuid: Uuid,
+    /// Identifies the session.
+    pub paths_uuid: Uuid,
+    /// Whether the server may make a new session for it.
+    pub first_conn: bool,
+    /// Extensions the client can use, a bit each; zero from a C client.
+    pub features: u32,
+}
+
+impl ConnReq {
+    /// The size on the wire in bytes, the most that the RDMA CM carries over IP.
+    pub const SIZE: usize = size_of::<wire::ConnReq>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::ConnReq {
+            cma_version: 0,
+            ip_version: 0,
+            magic: U16::new(MAGIC),
+            version: U16::new(PROTO_VER),
+            cid: U16::new(self.cid),
+            cid_num: U16::new(self.cid_num),
+            recon_cnt: U16::new(self.recon_cnt),
+            sess_uuid: self.sess_uuid,
+            paths_uuid: self.paths_uuid,
+            first_conn: u8::from(self.first_conn),
+            reserved0: [0; 3],
+            features: U32::new(self.features),
+            reserved1: [0; 4],
+        })
+    }
+
+    /// Checks a received request; `bytes` may be longer than the message.
+    ///
+    /// The errno for the reject is [`ProtoError::connect_errno`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let (msg, _) =
+            wire::ConnReq::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
+                what: "connection request",
+                len: bytes.len(),
+                need: Self::SIZE,
+            })?;
+        check_magic_version(msg.magic, msg.version)?;
+        let (cid, cid_num) = (msg.cid.get(), msg.cid_num.get());
+        if cid_num > MAX_CON_NUM {
+            return Err(ProtoError::BadField {
+                field: "cid_num of the connection request",
+                value: cid_num.into(),
+            });
+        }
+        if cid >= cid_num {
+            return Err(ProtoError::BadField {
+                field: "cid of the connection request",
+                value: cid.into(),
+            });
+        }
+        Ok(Self {
+            cid,
+            cid_num,
+            recon_cnt: msg.recon_cnt.get(),
+            sess_uuid: msg.sess_uuid,
+            paths_uuid: msg.paths_uuid,
+            first_conn: msg.first_conn & 1 != 0,
+            features: msg.features.get(),
+        })
+    }
+}
+
+/// A server's answer to an accepted connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnAccept {
+    /// The number of chunks.
+    pub queue_depth: u16,
+    /// The part of a chunk for data, in bytes.
+    pub max_io_size: u32,
+    /// The part of a chunk for messages, in bytes.
+    pub max_hdr_size: u32,
+    /// Whether every answer carries a fresh key (`always_invalidate`).
+    pub new_rkey: bool,
+    /// The extensions that both ends use; zero from a C server.
+    pub features: u32,
+}
+
+impl ConnAccept {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::ConnRsp>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::ConnRsp {
+            magic: U16::new(MAGIC),
+            version: U16::new(PROTO_VER),
+            errno: U16::new(0),
+            queue_depth: U16::new(self.queue_depth),
+            max_io_size: U32::new(self.max_io_size),
+            max_hdr_size: U32::new(self.max_hdr_size),
+            flags: U32::new(if self.new_rkey { MSG_NEW_RKEY_F } else { 0 }),
+            features: U32::new(self.features),
+            reserved: [0; 32],
+        })
+    }
+
+    /// Checks the private data of an established connection; `bytes` may be
+    /// longer than the message. Only the answer on connection 0 has to be
+    /// looked at further.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let msg = parse_rsp(bytes)?;
+        if msg.errno.get() != 0 {
+            return Err(ProtoError::Refused(reject_errno(msg.errno)));
+        }
+        let accept = Self {
+            queue_depth: msg.queue_depth.get(),
+            max_io_size: msg.max_io_size.get(),
+            max_hdr_size: msg.max_hdr_size.get(),
+            new_rkey: msg.flags.get() & MSG_NEW_RKEY_F != 0,
+            features: msg.features.get(),
+        };
+        accept.layout()?;
+        Ok(accept)
+    }
+
+    /// The chunks that the answer describes; `Ok` for whatever `parse` returned.
+    pub fn layout(&self) -> Result<ChunkLayout, ProtoError> {
+        let bad = |field, value| ProtoError::BadField { field, value };
+        if self.max_io_size == 0 {
+            return Err(bad("max_io_size of the connection response", 0));
+        }
+        if self.max_hdr_size == 0 {
+            return Err(bad("max_hdr_size of the connection response", 0));
+        }
+        if self.queue_depth == 0 {
+            return Err(bad("queue_depth of the connection response", 0));
+        }
+        let chunk_size = u64::from(self.max_io_size).saturating_add(self.max_hdr_size.into());
+        u32::try_from(chunk_size)
+            .ok()
+            .and_then(|size| ChunkLayout::new(self.queue_depth.into(), size).ok())
+            .ok_or(bad("chunk size of the connection response", chunk_size))
+    }
+}
+
+/// A server's answer to a refused connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnReject {
+    /// The reason.
+    pub errno: Errno,
+}
+
+impl ConnReject {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::ConnRsp>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::ConnRsp {
+            magic: U16::new(MAGIC),
+            version: U16::new(PROTO_VER),
+            // At most 4095, so the cast loses nothing.
+            errno: U16::new(self.errno.to_kernel() as u16),
+            queue_depth: U16::new(0),
+            max_io_size: U32::new(0),
+            max_hdr_size: U32::new(0),
+            flags: U32::new(0),
+            features: U32::new(0),
+            reserved: [0; 32],
+        })
+    }
+
+    /// The errno in the private data of a rejected connection; `bytes` may be
+    /// longer than the message. A value that is no errno is `ECONNRESET`.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let msg = parse_rsp(bytes)?;
+        Ok(Self {
+            errno: reject_errno(msg.errno),
+        })
+    }
+}
+
+fn parse_rsp(bytes: &[u8]) -> Result<wire::ConnRsp, ProtoError> {
+    let (msg, _) = wire::ConnRsp::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
+        what: "connection response",
+        len: bytes.len(),
+        need: ConnAccept::SIZE,
+    })?;
+    check_magic_version(msg.magic, msg.version)?;
+    Ok(msg)
+}
+
+fn check_magic_version(magic: U16, version: U16) -> Result<(), ProtoError> {
+    if magic.get() != MAGIC {
+        return Err(ProtoError::BadMagic(magic.get()));
+    }
+    let [major, _] = version.get().to_be_bytes();
+    if major != PROTO_VER_MAJOR {
+        return Err(ProtoError::UnsupportedVersion(version.get()));
+    }
+    Ok(())
+}
+
+fn reject_errno(errno: U16) -> Errno {
+    let errno = i16::from_le_bytes(errno.to_bytes());
+    Errno::from_kernel(errno.into()).unwrap_or(Errno::ECONNRESET)
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The 32-bit immediate of an RDMA write or send: 4 bits of type, 28 bits of
+//! payload.
+
+use super::ChunkLayout;
+
+/// The bits of the type.
+pub const MAX_IMM_TYPE_BITS: u32 = 4;
+/// The bits of the payload.
+pub const MAX_IMM_PAYL_BITS: u32 = 28;
+/// The payload's part of an immediate.
+pub const MAX_IMM_PAYL_MASK: u32 = (1 << MAX_IMM_PAYL_BITS) - 1;
+
+const _: () = assert!(MAX_IMM_TYPE_BITS + MAX_IMM_PAYL_BITS == u32::BITS);
+
+/// An answer's payload: 9 bits of errno above 19 bits of message id.
+const MSG_ID_BITS: u32 = 19;
+const MSG_ID_MASK: u32 = (1 << MSG_ID_BITS) - 1;
+const ERRNO_MASK: u32 = (1 << (MAX_IMM_PAYL_BITS - MSG_ID_BITS)) - 1;
+
+/// `EIO`, which stands for what does not fit the 9 bits.
+const EIO: u32 = 5;
+
+const IO_REQ: u32 = 0;
+const IO_RSP: u32 = 1;
+const IO_RSP_W_INV: u32 = 2;
+const HB_MSG: u32 = 8;
+const HB_ACK: u32 = 9;
+
+/// A decoded immediate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imm {
+    /// A request has been written to a chunk (client to server).
+    IoReq {
+        /// The chunk and the offset of the message in it; see
+        /// [`ChunkLayout::decode`].
+        payload: u32,
+    },
+    /// The answer to a request (server to client).
+    IoRsp {
+        /// The number of the chunk the request was in, below 2^19.
+        msg_id: u32,
+        /// Zero or a negative errno, `-511..=0`.
+        errno: i32,
+        /// Whether the answer came with the invalidation of the request's key.
+        invalidated: bool,
+    },
+    /// A heartbeat, to be acknowledged.
+    HbMsg,
+    /// The acknowledgement of a heartbeat.
+    HbAck,
+    /// A type that this version does not know.
+    Unknown {
+        /// The type, below 16.
+        imm_type: u8,
+        /// The payload, below 2^28.
+        payload: u32,
+    },
+}
+
+impl Imm {
+    /// The immediate of a request whose message is at `off` in chunk `msg_id`,
+    /// or `None` if the layout has no such place.
+    pub const fn io_req(layout: &ChunkLayout, msg_id: u32, off: u32) -> Option<Self> {
+        match layout.encode(msg_id, off) {
+            Some(payload) => Some(Self::IoReq { payload }),
+            None => None,
+        }
+    }
+
+    /// The value that is handed to the RDMA layer, in native byte order.
+    ///
+    /// Bits outside a field's range are dropped, as in C, but an errno never
+    /// turns into another one or into success: what does not fit is sent as
+    /// `EIO`.
+    pub const fn encode(self) -> u32 {
+        let (imm_type, payload) = match self {
+            Self::IoReq { payload } => (IO_REQ, payload),
+            Self::IoRsp {
+                msg_id,
+                errno,
+                invalidated,
+            } => {
+                let errno = errno.unsigned_abs();
+                let errno = if errno > ERRNO_MASK { EIO } else { errno };
+                let imm_type = if invalidated { IO_RSP_W_INV } else { IO_RSP };
+                (imm_type, errno << MSG_ID_BITS | (msg_id & MSG_ID_MASK))
+            }
+            Self::HbMsg => (HB_MSG, 0),
+            Self::HbAck => (HB_ACK, 0),
+            Self::Unknown { imm_type, payload } => (imm_type as u32, payload),
+        };
+        imm_type << MAX_IMM_PAYL_BITS | (payload & MAX_IMM_PAYL_MASK)
+    }
+
+    /// What an immediate in native byte order says; any value says something.
+    pub const fn decode(imm: u32) -> Self {
+        let payload = imm & MAX_IMM_PAYL_MASK;
+        match imm >> MAX_IMM_PAYL_BITS {
+            IO_REQ => Self::IoReq { payload },
+            imm_type @ (IO_RSP | IO_RSP_W_INV) => Self::IoRsp {
+                msg_id: payload & MSG_ID_MASK,
+                // At most 511, so neither the cast nor the negation loses anything.
+                errno: ((payload >> MSG_ID_BITS) as i32).wrapping_neg(),
+                invalidated: imm_type == IO_RSP_W_INV,
+            },
+            HB_MSG => Self::HbMsg,
+            HB_ACK => Self::HbAck,
+            imm_type => Self::Unknown {
+                imm_type: imm_type as u8,
+                payload,
+            },
+        }
+    }
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests: a chunk holds the data, behind it the user's message, behind that
+//! the RTRS message, whose offset the immediate gives.
+//!
+//! ```text
+//! | data            | user message | RTRS message |     unused |
+//! 0                 data_len       off                        chunk_size
+//! ```
+
+use core::fmt;
+use core::ops::Range;
+
+use zerocopy::little_endian::U16;
+use zerocopy::little_endian::U32;
+use zerocopy::FromBytes as _;
+
+use super::wire;
+use super::wire::to_array;
+use super::ChunkLayout;
+use super::MsgType;
+use super::SgDesc;
+use super::MSG_NEED_INVAL_F;
+use crate::text::impl_message;
+use crate::Errno;
+use crate::ProtoError;
+
+/// The size of the longest RTRS message of a request in bytes.
+pub const MAX_MSG_SIZE: usize = ReadMsg::MAX_SIZE;
+
+/// A request for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadMsg {
+    /// The size of the user's message in bytes.
+    pub usr_len: u16,
+    /// Whether the answer shall invalidate the key of `desc`.
+    pub need_inval: bool,
+    /// Where the data goes; `None` if the answer is just the errno.
+    pub desc: Option<SgDesc>,
+}
+
+impl ReadMsg {
+    /// The size of the longest one on the wire in bytes.
+    pub const MAX_SIZE: usize = size_of::<wire::RdmaReadHdr>() + SgDesc::SIZE;
+
+    /// The size of this one on the wire in bytes.
+    pub const fn size(&self) -> usize {
+        match self.desc {
+            Some(_) => Self::MAX_SIZE,
+            None => size_of::<wire::RdmaReadHdr>(),
+        }
+    }
+
+    /// Writes the message to the front of `out` and returns its size in bytes.
+    pub fn write(&self, out: &mut [u8]) -> Result<usize, ProtoError> {
+        let need = self.size();
+        let no_room = ProtoError::NoRoom {
+            what: "read request",
+            len: out.len(),
+            need,
+        };
+        let (hdr, body) = out
+            .get_mut(..need)
+            .and_then(|out| out.split_first_chunk_mut())
+            .ok_or(no_room)?;
+        // Without a descriptor there is no key to invalidate.
+        let need_inval = self.need_inval && self.desc.is_some();
+        *hdr = to_array::<_, { size_of::<wire::RdmaReadHdr>() }>(&wire::RdmaReadHdr {
+            r#type: U16::new(MsgType::Read.to_wire()),
+            usr_len: U16::new(self.usr_len),
+            flags: U16::new(if need_inval { MSG_NEED_INVAL_F } else { 0 }),
+            sg_cnt: U16::new(u16::from(self.desc.is_some())),
+        });
+        if let (Some(desc), Some(to)) = (&self.desc, body.first_chunk_mut()) {
+            *to = desc.to_bytes();
+        }
+        Ok(need)
+    }
+}
+
+/// A request that carries data, or nothing but the user's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteMsg {
+    /// The size of the user's message in bytes.
+    pub usr_len: u16,
+}
+
+impl WriteMsg {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::RdmaWrite>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::RdmaWrite {
+            r#type: U16::new(MsgType::Write.to_wire()),
+            usr_len: U16::new(self.usr_len),
+        })
+    }
+}
+
+/// The fresh key of a chunk, sent with the answer to the request in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RkeyRsp {
+    /// The number of the chunk.
+    pub buf_id: u16,
+    /// Its key from now on.
+    pub rkey: u32,
+}
+
+impl RkeyRsp {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::RkeyRsp>();
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::RkeyRsp {
+            r#type: U16::new(MsgType::RkeyRsp.to_wire()),
+            buf_id: U16::new(self.buf_id),
+            rkey: U32::new(self.rkey),
+        })
+    }
+
+    /// Checks a received message; `bytes` may be longer than it.
+    pub fn parse(bytes: &[u8], layout: &ChunkLayout) -> Result<Self, ProtoError> {
+        let (msg, _) =
+            wire::RkeyRsp::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
+                what: "rkey response",
+                len: bytes.len(),
+                need: Self::SIZE,
+            })?;
+        if msg.r#type.get() != MsgType::RkeyRsp.to_wire() {
+            return Err(ProtoError::BadType {
+                what: "rkey response",
+                found: msg.r#type.get(),
+            });
+        }
+        let buf_id = msg.buf_id.get();
+        if u32::from(buf_id) >= layout.queue_depth() {
+            return Err(ProtoError::BadField {
+                field: "buf_id of the rkey response",
+                value: buf_id.into(),
+            });
+        }
+        Ok(Self {
+            buf_id,
+            rkey: msg.rkey.get(),
+        })
+    }
+}
+
+/// What a request asks of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The data area is to be filled and, with a target, sent to the client.
+    Read {
+        /// Where the client wants it; its length is between 1 and `data_len`.
+        target: Option<SgDesc>,
+        /// Whether the answer shall invalidate the key of `target`; only with
+        /// one.
+        need_inval: bool,
+    },
+    /// The data area holds the client's data.
+    Write,
+}
+
+/// A request as the server found it in a chunk.
+///
+/// # Invariants
+///
+/// `data_len + usr_len` is the offset of the RTRS message, which lies inside
+/// the chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    direction: Direction,
+    data_len: u32,
+    usr_len: u32,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The request is understood but wrong; its chunk's number is the id to
+    /// answer it with.
+    Answer(ProtoError),
+    /// What is there is no request; the path must be closed.
+    Close(ProtoError),
+}
+
+impl RequestError {
+    /// What to answer, and what to log.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Answer(error) | Self::Close(error) => error.errno(),
+        }
+    }
+
+    /// Writes what was wrong.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            Self::Answer(error) | Self::Close(error) => error.write_to(out),
+        }
+    }
+}
+
+impl_message!(RequestError);
+
+impl Request {
+    /// The part of a chunk of `chunk_size` bytes that has to be copied out for
+    /// [`Request::parse`], given the offset from the immediate. Empty if the
+    /// offset is not inside the chunk.
+    pub fn msg_range(chunk_size: u32, off: u32) -> Range<usize> {
+        let end = off.saturating_add(MAX_MSG_SIZE as u32).min(chunk_size);
+        off.min(end) as usize..end as usize
+    }
+
+    /// Checks the RTRS message of a request.
+    ///
+    /// `msg` is a private copy of [`Request::msg_range`]; the client may be
+    /// writing to the chunk itself. The user's message is then to be copied out
+    /// once, too, from [`Request::usr_range`].
+    pub fn parse(chunk_size: u32, off: u32, msg: &[u8]) -> Result<Self, RequestError> {
+        if off >= chunk_size {
+            return Err(RequestError::Close(ProtoError::BadField {
+                field: "offset of an IO request",
+                value: off.into(),
+            }));
+        }
+        // Whatever the copy holds, nothing behind the chunk counts.
+        let inside = Self::msg_range(chunk_size, off).len();
+        let msg = msg.get(..inside).unwrap_or(msg);
+        let too_short = |what, need| {
+            RequestError::Close(ProtoError::TooShort {
+                what,
+                len: msg.len(),
+                need,
+            })
+        };
+        let (start, _) = wire::RdmaWrite::read_from_prefix(msg)
+            .map_err(|_| too_short("IO request", WriteMsg::SIZE))?;
+        let usr_len = u32::from(start.usr_len.get());
+        let is_read = match MsgType::try_from(start.r#type.get()) {
+            Ok(MsgType::Read) => true,
+            Ok(MsgType::Write) => false,
+            _ => {
+                return Err(RequestError::Close(ProtoError::BadType {
+                    what: "IO request",
+                    found: start.r#type.get(),
+                }))
+            }
+        };
+        let bad = |field, value: u32| {
+            RequestError::Answer(ProtoError::BadField {
+                field,
+                value: value.into(),
+            })
+        };
+        // Check the frame before what it describes.
+        let hdr = if is_read {
+            let (hdr, body) = wire::RdmaReadHdr::read_from_prefix(msg)
+                .map_err(|_| too_short("read request", size_of::<wire::RdmaReadHdr>()))?;
+            Some((hdr, body))
+        } else {
+            None
+        };
+        let data_len = off
+            .checked_sub(usr_len)
+            .ok_or(bad("usr_len of an IO request", usr_len))?;
+        let direction = match hdr {
+            None => Direction::Write,
+            Some((hdr, body)) => {
+                let target = match hdr.sg_cnt.get() {
+                    0 => None,
+                    1 => Some(
+                        wire::SgDesc::read_from_prefix(body)
+                            .map(|(desc, _)| SgDesc::from(desc))
+                            .map_err(|_| too_short("read request", ReadMsg::MAX_SIZE))?,
+                    ),
+                    sg_cnt => return Err(bad("sg_cnt of a read request", sg_cnt.into())),
+                };
+                if let Some(desc) = &target {
+                    // More than the data area would hand out what lies behind it.
+                    if desc.len == 0 || desc.len > data_len {
+                        return Err(bad("target length of a read request", desc.len));
+                    }
+                }
+                Direction::Read {
+                    need_inval: target.is_some() && hdr.flags.get() & MSG_NEED_INVAL_F != 0,
+                    target,
+                }
+            }
+        };
+        Ok(Self {
+            direction,
+            data_len,
+            usr_len,
+        })
+    }
+
+    /// Read or write, with what belongs to it.
+    pub const fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Whether it is a read.
+    pub const fn is_read(&self) -> bool {
+        matches!(self.direction, Direction::Read { .. })
+    }
+
+    /// The size of the data area in bytes; it starts with the chunk.
+    pub const fn data_len(&self) -> u32 {
+        self.data_len
+    }
+
+    /// The size of the user's message in bytes.
+    pub const fn usr_len(&self) -> u32 {
+        self.usr_len
+    }
+
+    /// The place of the user's message in the chunk.
+    pub const fn usr_range(&self) -> Range<usize> {
+        let start = self.data_len as usize;
+        start..start.saturating_add(self.usr_len as usize)
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a server looks for the device a client names.
+
+use core::ffi::CStr;
+use core::fmt;
+
+use crate::name::Name;
+use crate::name::SessName;
+use crate::text::impl_message;
+use crate::Errno;
+use crate::PATH_MAX;
+
+/// What stands for the session's name in the search path; whatever follows it
+/// is ignored.
+pub const SESSNAME_MARK: &[u8] = b"%SESSNAME%";
+
+/// The default of the server's `dev_search_path`.
+pub const DEFAULT: &[u8] = b"/";
+
+/// Why there is no such path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchPathError {
+    /// The device's name contains "..", which could lead out of the search path.
+    Relative,
+    /// The path would have this many bytes, more than a path can have.
+    TooLong(usize),
+    /// The search path, or the parameter, contains a NUL.
+    Nul,
+}
+
+impl SearchPathError {
+    /// What the C modules return: always `EINVAL`.
+    pub const fn errno(&self) -> Errno {
+        Errno::EINVAL
+    }
+
+    /// Writes what was wrong.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            Self::Relative => out.write_str("the device path contains \"..\""),
+            Self::TooLong(len) => write!(
+                out,
+                "the device path is too long ({len} bytes, at most {})",
+                PATH_MAX.saturating_sub(1)
+            ),
+            Self::Nul => out.write_str("the search path contains a NUL"),
+        }
+    }
+}
+
+impl_message!(SearchPathError);
+
+/// The value of the `dev_search_path` parameter: what was written, up to its
+/// last newline.
+pub fn parse_param(value: &[u8]) -> Result<&[u8], SearchPathError> {
+    if value.len() >= PATH_MAX {
+        return Err(SearchPathError::TooLong(value.len()));
+    }
+    if value.contains(&0) {
+        return Err(SearchPathError::Nul);
+    }
+    let end = value.iter().rposition(|&byte| byte == b'\n');
+    Ok(end.and_then(|end| value.get(..end)).unwrap_or(value))
+}
+
+/// Writes the full path of a device to `out` (C: `rnbd_srv_get_full_path`).
+///
+/// The search path, a slash and the device's name; if the search path contains
+/// [`SESSNAME_MARK`], the part before it, the session's name and the device's
+/// name. Repeated slashes become one.
+pub fn full_path<'a>(
+    search_path: &[u8],
+    sessname: &SessName,
+    dev_name: &Name,
+    out: &'a mut [u8; PATH_MAX],
+) -> Result<&'a CStr, SearchPathError> {
+    let dev_name = dev_name.as_bytes();
+    if dev_name.windows(2).any(|pair| pair == b"..") {
+        return Err(SearchPathError::Relative);
+    }
+    if search_path.contains(&0) {
+        return Err(SearchPathError::Nul);
+    }
+    let mark = search_path
+        .windows(SESSNAME_MARK.len())
+        .position(|part| part == SESSNAME_MARK);
+    let parts: [&[u8]; 5] = match mark.and_then(|at| search_path.get(..at)) {
+        Some(prefix) => [prefix, b"/", sessname.as_bytes(), b"/", dev_name],
+        None => [search_path, b"/", dev_name, b"", b""],
+    };
+    // C counts before it squeezes the slashes, and counts the whole search path.
+    let joined = |parts: &[&[u8]]| {
+        parts
+            .iter()
+            .fold(0usize, |sum, part| sum.saturating_add(part.len()))
+    };
+    let len = joined(&parts).max(joined(&[search_path, dev_name]));
+    if len >= PATH_MAX {
+        return Err(SearchPathError::TooLong(len));
+    }
+    let mut to = out.iter_mut();
+    let mut last = 0;
+    for &byte in parts.into_iter().flatten() {
+        if byte == b'/' && last == b'/' {
+            continue;
+        }
+        last = byte;
+        if let Some(to) = to.next() {
+            *to = byte;
+        }
+    }
+    if let Some(to) = to.next() {
+        *to = 0;
+    }
+    CStr::from_bytes_until_nul(out).map_err(|_| SearchPathError::TooLong(len))
+}
