@@ -13,6 +13,10 @@
 
 use kernel::prelude::*;
 
+pub mod connection;
+pub mod error;
+pub mod heartbeat;
+
 module! {
     type: RtrsCore,
     name: "rtrs_core",

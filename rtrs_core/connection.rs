@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Parameters that the connections of a path are created with.
+//!
+//! A path has one service connection, number 0, for the information exchange, heartbeats and
+//! service requests, and one connection for the requests of each CPU.
+
+use kernel::sync::atomic::{
+    ordering,
+    Atomic, //
+};
+use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
+
+/// The number of the service connection of a path.
+pub const SERVICE_CID: u16 = 0;
+
+/// How many work requests the queues of a queue pair have room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSizes {
+    /// Entries of the send queue.
+    pub send: u32,
+    /// Entries of the receive queue.
+    pub receive: u32,
+}
+
+impl QueueSizes {
+    /// The sizes of the service connection, the same on both ends (C: `create_con_cq_qp`,
+    /// `create_con`): a request and a registration or invalidation per message, one entry to
+    /// drain the queue and one for a heartbeat.
+    ///
+    /// `max_qp_wr` is what the device allows.
+    pub const fn service(max_qp_wr: u32) -> Self {
+        let entries = SERVICE_CON_QUEUE_DEPTH.saturating_mul(2).saturating_add(2);
+        Self {
+            send: min(entries, max_qp_wr),
+            receive: min(entries, max_qp_wr),
+        }
+    }
+
+    /// The sizes of a client's connection for requests.
+    ///
+    /// Per request: registration, request, invalidation and one to spare for requests whose
+    /// predecessor's entries have not been reclaimed yet; two receives (a read is answered by
+    /// an invalidation and a response) and one to spare.
+    pub const fn client(queue_depth: u32, max_qp_wr: u32) -> Self {
+        Self {
+            send: min(queue_depth.saturating_mul(4).saturating_add(1), max_qp_wr),
+            receive: min(queue_depth.saturating_mul(3).saturating_add(1), max_qp_wr),
+        }
+    }
+
+    /// The entries that a completion queue for both needs.
+    pub const fn completions(&self) -> u32 {
+        self.send.saturating_add(self.receive)
+    }
+}
+
+/// `u32::min` in constant expressions.
+const fn min(a: u32, b: u32) -> u32 {
+    if a < b {
+        a
+    } else {
+        b
+    }
+}
+
+/// Which work requests of a queue pair ask for a completion.
+///
+/// The entries of a send queue are only reclaimed by a completion, so every so many requests one
+/// has to be signaled, or the queue fills up.
+///
+/// # Invariants
+///
+/// `interval` is a power of two, so that the gaps stay equal when `posted` wraps around.
+pub struct SignalInterval {
+    interval: u32,
+    posted: Atomic<u32>,
+}
+
+impl SignalInterval {
+    /// Signals every `at_most`th, or more often to make the interval a power of two.
+    pub const fn new(at_most: u32) -> Self {
+        // INVARIANT: A power of two, and not zero.
+        Self {
+            interval: match at_most.checked_ilog2() {
+                Some(log) => 1u32.wrapping_shl(log),
+                None => 1,
+            },
+            posted: Atomic::new(0),
+        }
+    }
+
+    /// The interval for a session of `queue_depth` (C: `signal_interval`).
+    pub const fn for_queue_depth(queue_depth: u32) -> Self {
+        Self::new(min(queue_depth, SERVICE_CON_QUEUE_DEPTH))
+    }
+
+    /// How many work requests a completion stands for.
+    pub const fn interval(&self) -> u32 {
+        self.interval
+    }
+
+    /// Counts one work request; says whether it is to be signaled. Any context.
+    #[inline]
+    pub fn next_is_signaled(&self) -> bool {
+        let before = self.posted.fetch_add(1, ordering::Relaxed);
+        before.wrapping_add(1) & self.interval.wrapping_sub(1) == 0
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The heartbeat of a path.
+//!
+//! Each end sends a heartbeat on the service connection at every interval in which it has not
+//! heard from its peer, and gives the path up when too many have passed. The owner of a path keeps
+//! a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`] every
+//! [`Heartbeat::interval`]; its completion handlers call [`Heartbeat::received`].
+
+use kernel::{
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Instant,
+        Jiffies,
+        Monotonic, //
+    }, //
+};
+use proto::heartbeat;
+pub use proto::heartbeat::{
+    Action,
+    Settings, //
+};
+
+/// What a path knows about the life of its peer. All methods may be called in any context.
+pub struct Heartbeat {
+    settings: Settings,
+    /// Intervals without a sign of life.
+    missed: Atomic<u32>,
+    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    origin: Instant<Monotonic>,
+    /// When the last heartbeat was sent, in ns after `origin`.
+    sent: Atomic<i64>,
+    /// The round-trip time of the last heartbeat, in ns.
+    latency: Atomic<i64>,
+}
+
+impl Heartbeat {
+    /// Nothing missed, nothing measured.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            missed: Atomic::new(0),
+            origin: Instant::now(),
+            sent: Atomic::new(0),
+            latency: Atomic::new(0),
+        }
+    }
+
+    /// The time between two calls of [`Heartbeat::tick`].
+    pub fn interval(&self) -> Jiffies {
+        msecs_to_jiffies(self.settings.interval_ms)
+    }
+
+    /// An interval has passed: says what to do, and counts it.
+    ///
+    /// Only called by one work item at a time.
+    pub fn tick(&self) -> Action {
+        let missed = self.missed.load(ordering::Relaxed);
+        let (action, missed) = heartbeat::tick(missed, &self.settings);
+        self.missed.store(missed, ordering::Relaxed);
+        if matches!(action, Action::Send) {
+            self.sent
+                .store(self.origin.elapsed().as_nanos(), ordering::Relaxed);
+        }
+        action
+    }
+
+    /// Something came from the peer, be it a heartbeat, an acknowledgement or a request.
+    #[inline]
+    pub fn received(&self) {
+        // Every request comes by here: do not dirty the cache line for nothing.
+        if self.missed.load(ordering::Relaxed) != 0 {
+            self.missed.store(0, ordering::Relaxed);
+        }
+    }
+
+    /// The acknowledgement of a heartbeat came.
+    pub fn acknowledged(&self) {
+        self.received();
+        let now = self.origin.elapsed().as_nanos();
+        let sent = self.sent.load(ordering::Relaxed);
+        self.latency
+            .store(now.saturating_sub(sent).max(0), ordering::Relaxed);
+    }
+
+    /// The round-trip time of the last acknowledged heartbeat in ns; zero before the first.
+    pub fn latency_ns(&self) -> u64 {
+        self.latency.load(ordering::Relaxed).unsigned_abs()
+    }
+
+    /// Forgets what was missed; for a path that is connected again.
+    pub fn reset(&self) {
+        self.missed.store(0, ordering::Relaxed);
+    }
+}
