@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Test machines by topology: one for both roles, or two on a cable.
+
+``one``: a machine that is client and server at once, soft-RoCE on a dummy
+interface. ``two``: a client and a server machine, virtio-net joined by a
+socket. Machines boot the cached image with all writes thrown away.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+
+from .vm_channel import MachineDied
+from .vm_kvm import choose_accelerator
+from .vm_machine import Disk
+from .vm_machine import Ethernet
+from .vm_machine import Spec
+from .vm_machine import stage_share
+from .vm_node import Node
+
+SUBNET = "10.77.0"
+SUBNET6 = "fd77::"
+# An Ethernet MTU of 4500 gives the RDMA MTU 4096: a 4 KiB payload is one packet.
+DEFAULT_MTU = 4500
+SLOW = {"stock": 1.0, "debug": 8.0}
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What machines are started from."""
+
+    qemu: list[str]
+    kernel: Path
+    initrd: Path | None
+    root_image: Path
+    selftests: Path
+    modules: dict[str, Path]
+    flavour: str = "stock"
+
+
+@dataclass
+class Options:
+    """How to build a topology."""
+
+    cpus: int = 2
+    memory_mib: int = 1024
+    mtu: int = DEFAULT_MTU
+    icount: bool = False
+    accel: str | None = None
+    kernel_args: list[str] = field(default_factory=list)
+    shell: bool = False
+    disks: dict[str, list[Disk]] = field(default_factory=dict)
+    module_sets: dict[str, str] = field(default_factory=dict)
+
+
+class Lab:
+    """The machines of one topology and their scratch directory."""
+
+    def __init__(self, platform: Platform, topology: str, options: Options | None = None) -> None:
+        if topology not in ("one", "two"):
+            raise ValueError(f"unknown topology {topology!r}")
+        self.platform = platform
+        self.topology = topology
+        self.options = options or Options()
+        self.directory = Path(tempfile.mkdtemp(prefix="rnbd-vm-"))
+        self.nodes: list[Node] = []
+        trees = {"selftests": platform.selftests}
+        share = stage_share(self.directory, platform.selftests / "lib" / "init.sh", trees)
+        stage_modules(share / "modules", platform.modules)
+        accel = self.options.accel or choose_accelerator(platform.qemu, platform.kernel)
+        names = ["one"] if topology == "one" else ["client", "server"]
+        slow = SLOW.get(platform.flavour, 1.0) * (4.0 if self.options.icount else 1.0)
+        cable = self.directory / "cable"
+        for index, name in enumerate(names):
+            spec = Spec(
+                name=name, qemu=platform.qemu, kernel=platform.kernel, initrd=platform.initrd,
+                root_image=platform.root_image, share=share, cpus=self.options.cpus,
+                memory_mib=self.options.memory_mib * (2 if platform.flavour == "debug" else 1),
+                accel=accel, icount=self.options.icount,
+                disks=self.options.disks.get(name, []), shell=self.options.shell,
+                kernel_args=list(self.options.kernel_args))
+            if topology == "two":
+                spec.ethernet = [Ethernet(cable, index == 0, self.options.mtu,
+                                          f"52:54:00:77:00:0{index + 1}")]
+            self.nodes.append(Node(
+                spec, self.directory, slow=slow,
+                module_set=self.options.module_sets.get(name, "ours")))
+
+    @property
+    def client(self) -> Node:
+        """The machine that maps devices."""
+        return self.nodes[0]
+
+    @property
+    def server(self) -> Node:
+        """The machine that exports them; in topology ``one`` the same."""
+        return self.nodes[-1]
+
+    def start(self, timeout: float = 60.0) -> None:
+        """Boot all machines and give them addresses."""
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            self.finish_boot(node, timeout)
+
+    def finish_boot(self, node: Node, timeout: float = 60.0) -> None:
+        """After ``node.start()``: wait for its agent and set up its network."""
+        node.wait_ready(timeout * node.slow)
+        index = self.nodes.index(node) + 1
+        device = "dummy0" if self.topology == "one" else "eth0"
+        node.network_up(device, f"{SUBNET}.{index}", f"{SUBNET6}{index}", self.options.mtu)
+
+    def reboot(self, node: Node) -> None:
+        """Cut a machine's power and boot it again. Data disks keep their data."""
+        node.kill()
+        node.start()
+        self.finish_boot(node)
+
+    def close(self, keep_logs: bool = False) -> None:
+        """Kill the machines; remove the scratch directory unless told to keep logs."""
+        for node in self.nodes:
+            node.kill()
+        if keep_logs:
+            shutil.rmtree(self.directory / "share", ignore_errors=True)
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def last_words(self, lines: int = 30) -> str:
+        """The last console lines of every machine."""
+        return "\n".join(f"--- console of {node.name}:\n{node.last_console(lines)}"
+                         for node in self.nodes)
+
+
+def stage_modules(target: Path, sets: dict[str, Path]) -> None:
+    """Copy each set's .ko files, wherever below its folder, into one flat folder."""
+    for name, source in sets.items():
+        (target / name).mkdir(parents=True)
+        for file in sorted(source.rglob("*.ko")):
+            shutil.copy(file, target / name / file.name)
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    """Poll a condition that no event announces, with a deadline."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout:.0f} s")
+        time.sleep(0.05)
+
+
+def sparse_disk(directory: Path, name: str, size: int) -> Path:
+    """An empty sparse file of ``size`` bytes to be a machine's disk."""
+    path = directory / name
+    with open(path, "wb") as file:
+        file.truncate(size)
+    return path
+
+
+__all__: Sequence[str] = ("DEFAULT_MTU", "Disk", "Lab", "MachineDied", "Node", "Options",
+                          "Platform", "sparse_disk", "wait_until")

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A test machine as tests see it: commands, files, modules, kernel log."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shlex
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .vm_channel import Answer
+from .vm_channel import Channel
+from .vm_machine import Machine
+from .vm_machine import Spec
+
+# What each module needs loaded before it; the same in both module sets.
+MODULE_NEEDS = {
+    "rtrs_core": [],
+    "rtrs_client": ["rtrs_core"],
+    "rtrs_server": ["rtrs_core"],
+    "rnbd_client": ["rtrs_client"],
+    "rnbd_server": ["rtrs_server"],
+}
+
+# A kernel message that fails a test, whatever level it was logged at.
+TROUBLE = re.compile(
+    r"WARNING:|BUG:|BUG |Oops|Kernel panic|general protection|KASAN|KFENCE|UBSAN|KMSAN"
+    r"|refcount_t|lockdep|possible .*deadlock|inconsistent lock|INFO: task|hung_task"
+    r"|blocked for more than|soft lockup|hard LOCKUP|rcu.*stall|Call Trace|cut here"
+    r"|kobject.*tried to|sysfs: cannot create duplicate|list_(add|del) corruption"
+    r"|sleeping function called|scheduling while atomic|suspicious RCU|memory leak"
+    r"|Unable to handle|stack-protector|DMA-API:|ODEBUG|rust_kernel: panicked|Objects remaining"
+    r"|page allocation failure|bad: scheduling|unreferenced object|slab.*not empty")
+
+
+class CommandFailed(Exception):
+    """A program in a guest failed where it was to succeed."""
+
+
+@dataclass
+class Result:
+    """What a program in a guest did. ``rc`` is negative for a signal."""
+
+    rc: int
+    out: str
+    err: str
+    timed_out: bool = False
+
+
+class Job:
+    """A program that runs in a guest while the test goes on."""
+
+    def __init__(self, node: Node, number: int, slot: Any, what: str, timeout: float) -> None:
+        self._node, self._number, self._slot = node, number, slot
+        self._what, self._timeout = what, timeout
+
+    def wait(self) -> Result:
+        """Wait for the program's end."""
+        return _result(Channel.finish(self._slot, self._what, self._timeout + 15))
+
+    def done(self) -> bool:
+        """Whether the program has ended."""
+        return not self._slot.empty()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the program and its children."""
+        self._node.request("signal", f"kill {self._what}", job=self._number, signal=int(number))
+
+
+class Node(Machine):
+    """A machine with its place in the topology.
+
+    ``address`` is what others reach it by; ``slow`` multiplies every timeout
+    (debug kernels); ``module_set`` names the directory modules come from.
+    """
+
+    def __init__(self, spec: Spec, directory: Path, *, module_set: str = "ours",
+                 slow: float = 1.0) -> None:
+        super().__init__(spec, directory)
+        self.module_set = module_set
+        self.slow = slow
+        self.address = ""
+        self.address6 = ""
+        self._log_mark = 0
+
+    def request(self, op: str, what: str, timeout: float = 20.0, payload: bytes = b"",
+                **header: Any) -> Answer:
+        """One request to the agent; OSError carries the guest's errno."""
+        return self.channel.request(op, f"{self.name}: {what}", timeout * self.slow + 10,
+                                    payload, **header)
+
+    # Programs
+
+    def start_job(self, command: str | list[str], *, timeout: float = 60.0,
+                  stdin: bytes | str = b"", env: dict[str, str] | None = None) -> Job:
+        """Start a program (a list) or shell text (a string)."""
+        argv = command if isinstance(command, list) else ["/bin/bash", "-c", command]
+        what = shlex.join(command) if isinstance(command, list) else command
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        limit = timeout * self.slow
+        number, slot = self.channel.start("run", data, argv=argv, timeout=limit, env=env or {})
+        return Job(self, number, slot, f"{self.name}: {what}", limit)
+
+    def run(self, command: str | list[str], *, check: bool = True, timeout: float = 60.0,
+            stdin: bytes | str = b"", env: dict[str, str] | None = None) -> Result:
+        """Run a program to its end; ``check`` raises unless it exits with 0."""
+        result = self.start_job(command, timeout=timeout, stdin=stdin, env=env).wait()
+        if check and result.rc != 0:
+            text = command if isinstance(command, str) else shlex.join(command)
+            why = f"timed out after {timeout * self.slow:.0f} s" if result.timed_out \
+                else f"exit code {result.rc}"
+            raise CommandFailed(f"{self.name}: `{text}`: {why}\n"
+                                f"{result.out[-2000:]}{result.err[-2000:]}")
+        return result
+
+    def sh(self, command: str | list[str], **options: Any) -> str:
+        """Run and return what it printed, without the last newline."""
+        return self.run(command, **options).out.rstrip("\n")
+
+    def call(self, function: str, *, timeout: float = 30.0, payload: bytes = b"",
+             **args: Any) -> Any:
+        """Call ``module.function`` of the guest library in the guest."""
+        answer = self.request("call", function, timeout, payload, function=function, args=args)
+        return answer.header["result"]
+
+    # Files
+
+    def read(self, path: str, timeout: float = 20.0) -> str:
+        """A file's text without the last newline."""
+        return self.read_bytes(path, timeout).decode(errors="replace").rstrip("\n")
+
+    def read_bytes(self, path: str, timeout: float = 20.0) -> bytes:
+        """A file's bytes."""
+        return self.request("read", f"read {path}", timeout, path=path).blobs[0]
+
+    def write(self, path: str, text: str | bytes, timeout: float = 60.0) -> None:
+        """Write to an existing file by one write(2), as sysfs wants it."""
+        data = text.encode() if isinstance(text, str) else text
+        self.request("write", f"write {path}", timeout, data, path=path)
+
+    def create(self, path: str, data: str | bytes) -> None:
+        """Make or replace a regular file."""
+        data = data.encode() if isinstance(data, str) else data
+        self.request("write", f"create {path}", 60.0, data, path=path, create=True)
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty if there is none."""
+        try:
+            return self.request("list", f"list {path}", path=path).header["names"]
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether a path exists (a dangling link does)."""
+        return self.request("stat", f"stat {path}", path=path).header["exists"]
+
+    def realpath(self, path: str) -> str:
+        """Where a path leads."""
+        return self.request("stat", f"stat {path}", path=path).header.get("real", "")
+
+    def mode(self, path: str) -> int:
+        """Permission bits."""
+        return self.request("stat", f"stat {path}", path=path).header["mode"] & 0o7777
+
+    def wait_for(self, path: str, *, gone: bool = False, matches: str | None = None,
+                 timeout: float = 15.0) -> None:
+        """Wait until a path is there (or gone, or its text matches)."""
+        cond: dict[str, Any] = {"path": path, "want": "gone" if gone else "exists"}
+        if matches is not None:
+            cond["matches"] = matches
+        answer = self.request("wait", f"wait for {path}", timeout, cond=cond,
+                              timeout=timeout * self.slow)
+        if not answer.header["held"]:
+            what = f"match {matches!r}" if matches is not None else cond["want"]
+            now = ""
+            if matches is not None and self.exists(path):
+                now = f"; it reads {self.read(path)!r}"
+            raise TimeoutError(f"{self.name}: {path} did not become `{what}` within "
+                               f"{timeout * self.slow:.0f} s{now}")
+
+    # Kernel log
+
+    def log_mark(self) -> int:
+        """A place in the kernel log; give it to ``log_since`` or ``wait_log``."""
+        return self.request("log", "read kernel log", since=1 << 60).header["next"]
+
+    def log_since(self, mark: int) -> list[str]:
+        """Kernel messages since a mark."""
+        answer = self.request("log", "read kernel log", since=mark)
+        return [text for _level, text in json.loads(answer.blobs[0])]
+
+    def wait_log(self, pattern: str, since: int, timeout: float = 15.0) -> str:
+        """Wait for a kernel message that matches; returns it."""
+        answer = self.request("log_wait", f"wait for log {pattern!r}", timeout, since=since,
+                              pattern=pattern, timeout=timeout * self.slow)
+        if answer.header["text"] is None:
+            said = "\n  ".join(self.log_since(since)[-15:]) or "nothing"
+            raise TimeoutError(f"{self.name}: no kernel message matches {pattern!r}; "
+                               f"it said:\n  {said}")
+        return answer.header["text"]
+
+    def dmesg_check(self) -> list[str]:
+        """Troubled kernel messages since the last call, with what follows each."""
+        lines = self.log_since(self._log_mark)
+        self._log_mark += len(lines)
+        trouble: list[str] = []
+        keep = 0
+        for line in lines:
+            if TROUBLE.search(line):
+                keep = 12
+            if keep:
+                trouble.append(line)
+                keep -= 1
+        return trouble
+
+    # Modules
+
+    def module_path(self, name: str) -> str:
+        """Where the current set has a module; C names its files with dashes."""
+        base = f"/host/modules/{self.module_set}"
+        for file in (f"{base}/{name}.ko", f"{base}/{name.replace('_', '-')}.ko"):
+            if self.exists(file):
+                return file
+        raise FileNotFoundError(errno.ENOENT, f"no module {name} in set `{self.module_set}`")
+
+    def module_loaded(self, name: str) -> bool:
+        """Whether a module is loaded."""
+        return self.exists(f"/sys/module/{name}/initstate") or \
+            self.exists(f"/sys/module/{name}/refcnt")
+
+    def modules_load(self, name: str, parameters: str = "", **needs: str) -> None:
+        """Load a module of the set, and before it what it needs.
+
+        ``needs`` gives parameters for those, by module name.
+        """
+        for need in MODULE_NEEDS.get(name, []):
+            if not self.module_loaded(need):
+                self.modules_load(need, needs.get(need, ""), **needs)
+        if name == "rtrs_core":
+            self.run(["modprobe", "-a", "ib_core", "rdma_cm"])
+        self.call("guest_modules.load", path=self.module_path(name), parameters=parameters,
+                  timeout=60)
+
+    def module_unload(self, name: str) -> None:
+        """Unload one module; OSError EWOULDBLOCK while it is in use."""
+        self.call("guest_modules.unload", name=name, timeout=60)
+
+    def modules_unload_all(self) -> None:
+        """Unload the project's modules that are loaded, users first."""
+        for name in ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtrs_core"):
+            if self.module_loaded(name):
+                self.module_unload(name)
+
+    # Network
+
+    def network_up(self, device: str, address: str, address6: str, mtu: int) -> None:
+        """Address an interface and put a soft-RoCE device on it."""
+        self.address, self.address6 = address, address6
+        make = "modprobe dummy numdummies=0; ip link add dummy0 type dummy" \
+            if device == "dummy0" else "modprobe virtio_net"
+        self.run(f"set -e; {make}; modprobe rdma_rxe; ip link set lo up\n"
+                 f"ip link set {device} mtu {mtu} up\n"
+                 f"ip addr add {address}/24 dev {device}\n"
+                 f"ip addr add {address6}/64 dev {device} nodad\n"
+                 f"rdma link add rxe0 type rxe netdev {device}")
+
+
+def _result(answer: Answer) -> Result:
+    out, err = (blob.decode(errors="replace") for blob in answer.blobs)
+    return Result(answer.header["rc"], out, err, answer.header.get("timed_out", False))
+
+
+def os_error(number: int) -> str:
+    """`EINVAL`-like name of an errno."""
+    return errno.errorcode.get(abs(number), os.strerror(abs(number)))
