@@ -7,6 +7,7 @@ import sys
 
 from . import paths
 from . import setup
+from . import try_command
 from .run import CommandFailed
 
 
@@ -31,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("paths", help="print where everything is, as JSON")
     command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
     command.set_defaults(run=_paths)
+
+    try_command.add_parser(commands)
     return top
 
 
