@@ -13,6 +13,21 @@
 
 use kernel::prelude::*;
 
+mod listener;
+mod operation;
+mod session;
+
+pub use listener::{
+    Listener,
+    Server,
+    SessionHandler, //
+};
+pub use operation::{
+    Direction,
+    Operation, //
+};
+pub use session::Session;
+
 module! {
     type: RtrsServer,
     name: "rtrs_server",
