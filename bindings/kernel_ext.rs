@@ -6,6 +6,7 @@
 
 mod bindings;
 
+pub mod gate;
 pub mod slot;
 
 /// The prefix of this crate's log lines.

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A value that many may use at once until its owner wants it back.
+
+use core::{
+    cell::UnsafeCell,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    container_of,
+    error::to_result,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Completion, //
+    },
+    types::Opaque, //
+};
+
+use crate::bindings;
+
+/// Lets users at a value until it is closed, and then gives the value back.
+///
+/// Entering and leaving count per CPU and share no cache line, so that an object of the IO path
+/// (the connections of a path, say) can be used from all CPUs and still be taken down by one
+/// owner, in process context, when nobody uses it any more.
+///
+/// Dropping a gate that is not closed closes it, so that a gate must be dropped where sleeping is
+/// allowed, and not while the dropper itself has entered.
+pub struct Gate<T: Send + Sync + 'static> {
+    inner: Pin<KBox<Inner<T>>>,
+}
+
+/// # Invariants
+///
+/// - `users` is initialised with a release function that completes `empty`; it counts one for the
+///   gate being open and one for each [`Entered`].
+/// - `value` is only written by the one caller that set `closing`, after `empty` was completed.
+#[pin_data(PinnedDrop)]
+struct Inner<T> {
+    #[pin]
+    users: Opaque<bindings::percpu_ref>,
+    #[pin]
+    empty: Completion,
+    closing: Atomic<bool>,
+    value: UnsafeCell<Option<T>>,
+}
+
+/// The use of a gate's value; leaves when dropped, in any context.
+///
+/// # Invariants
+///
+/// `inner` is valid, its value is there, and this object holds one count of `users`.
+pub struct Entered<T: Send + Sync + 'static> {
+    inner: NonNull<Inner<T>>,
+}
+
+// SAFETY: A gate only hands out `&T` and, when it is closed, the `T`.
+unsafe impl<T: Send + Sync + 'static> Send for Gate<T> {}
+// SAFETY: As above; entering and closing are atomic.
+unsafe impl<T: Send + Sync + 'static> Sync for Gate<T> {}
+// SAFETY: An `Entered` is like an `Arc` that can outlive its maker's thread.
+unsafe impl<T: Send + Sync + 'static> Send for Entered<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send + Sync + 'static> Sync for Entered<T> {}
+
+impl<T: Send + Sync + 'static> Gate<T> {
+    /// Makes an open gate to `value`. May sleep.
+    pub fn new(value: T) -> Result<Self> {
+        // INVARIANT: `users` starts with one count, for the open gate.
+        let inner = KBox::try_pin_init(
+            try_pin_init!(Inner::<T> {
+                users <- Opaque::try_ffi_init(|slot: *mut bindings::percpu_ref| {
+                    // SAFETY: `slot` is valid for writes, and pinned as part of the box.
+                    to_result(unsafe {
+                        bindings::percpu_ref_init(
+                            slot,
+                            Some(Inner::<T>::release),
+                            0,
+                            bindings::GFP_KERNEL,
+                        )
+                    })
+                }),
+                empty <- Completion::new(),
+                closing: Atomic::new(false),
+                value: UnsafeCell::new(Some(value)),
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { inner })
+    }
+
+    /// Enters, unless the gate is being closed. Any context.
+    #[inline]
+    pub fn enter(&self) -> Option<Entered<T>> {
+        // SAFETY: `users` is initialised by the type invariant.
+        if !unsafe { bindings::rnbd_helper_percpu_ref_tryget_live(self.inner.users.get()) } {
+            return None;
+        }
+        // INVARIANT: The count was just taken. While it is held `empty` is not completed, so that
+        // nobody takes the value away, and whoever drops the gate waits.
+        Some(Entered {
+            inner: NonNull::from(&*self.inner),
+        })
+    }
+
+    /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
+    ///
+    /// Process context; sleeps. Must not be called by somebody who has entered.
+    pub fn close(&self) -> Option<T> {
+        let first = !self.inner.closing.xchg(true, ordering::Full);
+        if first {
+            // SAFETY: `users` is initialised, and killed only once.
+            unsafe { bindings::percpu_ref_kill_and_confirm(self.inner.users.get(), None) };
+        }
+        self.inner.empty.wait_for_completion();
+        if !first {
+            return None;
+        }
+        // SAFETY: Nobody is inside any more and nobody can enter; among the callers of this
+        // function only the first one gets here.
+        unsafe { (*self.inner.value.get()).take() }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Gate<T> {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+impl<T> Inner<T> {
+    /// Called when the last count of `users` is given back.
+    ///
+    /// # Safety
+    ///
+    /// `users` points to the field of a valid `Inner<T>`.
+    unsafe extern "C" fn release(users: *mut bindings::percpu_ref) {
+        let users: *mut Opaque<bindings::percpu_ref> = users.cast();
+        // SAFETY: By the safety requirement.
+        let inner = unsafe { container_of!(users, Inner<T>, users) };
+        // SAFETY: The `Inner` stays until the completion was seen.
+        unsafe { (*inner).empty.complete_all() };
+    }
+}
+
+#[pinned_drop]
+impl<T> PinnedDrop for Inner<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `users` is initialised. It was killed and is down to zero, because a gate closes
+        // before it drops this.
+        unsafe { bindings::percpu_ref_exit(self.users.get()) };
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for Entered<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariant the value is there and is not written.
+        let value = unsafe { (*self.inner.as_ref().value.get()).as_ref() };
+        // SAFETY: As above.
+        unsafe { value.unwrap_unchecked() }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Entered<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this object holds a count.
+        unsafe { bindings::rnbd_helper_percpu_ref_put(self.inner.as_ref().users.get()) };
+    }
+}
