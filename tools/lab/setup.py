@@ -2,6 +2,7 @@
 """The set-up: which steps there are and which of them a purpose needs."""
 
 from . import debian
+from . import debug_kernel
 from . import image
 from . import kernel
 from . import steps
@@ -18,6 +19,8 @@ def table() -> dict[str, Step]:
         Step("source", "the stock kernel's source", kernel.source, kernel.make_source, ("base",)),
         Step("kdir", "Rust metadata of the stock kernel", kernel.kdir, kernel.make_kdir, ("buildroot", "stock", "source")),
         Step("boot", "root image and initramfs", image.boot, image.make_boot, ("buildroot", "guest", "stock")),
+        Step("debug", "the debug kernel", debug_kernel.debug, debug_kernel.make_debug, ("buildroot", "source"), True),
+        Step("boot-debug", "root image of the debug kernel", debug_kernel.boot, debug_kernel.make_boot, ("debug", "guest")),
     ]
     return {step.name: step for step in every}
 
@@ -26,6 +29,7 @@ PURPOSES = {
     "build": ("kdir",),
     "demo": ("kdir", "boot"),
     "test": ("kdir", "boot"),
+    "debug": ("boot-debug",),
 }
 
 
