@@ -4,7 +4,10 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 
+from . import build
+from . import check
 from . import paths
 from . import setup
 from . import try_command
@@ -17,6 +20,18 @@ def _setup(options: argparse.Namespace) -> int:
 
 def _paths(options: argparse.Namespace) -> int:
     print(json.dumps(paths.artifacts(options.kernel).json(), indent=1))
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    kdir = Path(options.kdir) if options.kdir else None
+    out = Path(options.out) if options.out else None
+    build.modules(options.kernel, kdir, options.clippy, options.kunit, out)
+    return 0
+
+
+def _chroot(options: argparse.Namespace) -> int:
+    build.inside(options.argv, build.stock_tree().binds, Path.cwd() if Path.cwd().is_relative_to(paths.CHECKOUT) else None)
     return 0
 
 
@@ -33,6 +48,19 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
     command.set_defaults(run=_paths)
 
+    command = commands.add_parser("build", help="build the modules")
+    command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
+    command.add_argument("--kdir", metavar="DIR", help="another kernel tree, prepared for Rust modules")
+    command.add_argument("--clippy", action="store_true", help="check with clippy instead")
+    command.add_argument("--kunit", action="store_true", help="with the KUnit suites inside")
+    command.add_argument("--out", metavar="DIR", help="where to put the results (default: build/KERNEL)")
+    command.set_defaults(run=_build)
+
+    command = commands.add_parser("chroot", help="run a program in the build root")
+    command.add_argument("argv", nargs="+", metavar="ARG")
+    command.set_defaults(run=_chroot)
+
+    check.add_parsers(commands)
     try_command.add_parser(commands)
     return top
 

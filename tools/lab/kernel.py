@@ -201,6 +201,11 @@ def stock_make_options(release: str) -> list[str]:
     return [f"CC={CC}", f"HOSTCC={HOSTCC}", f"KERNELRELEASE={release}"]
 
 
+def module_make_options(release: str) -> list[str]:
+    """For building modules: type information for BPF would need Debian's vmlinux, and nothing here uses it."""
+    return [*stock_make_options(release), "CONFIG_DEBUG_INFO_BTF_MODULES="]
+
+
 def make_kdir(work: Work) -> None:
     """Makes the tree for building modules: Debian's configuration, Rust metadata, symbols."""
     choice = chosen()

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cache
 from . import debian
 from . import image
 from . import kernel
@@ -77,20 +76,32 @@ def artifacts(kernel_name: str = "stock") -> Artifacts:
     """
     if kernel_name not in KERNELS:
         raise ValueError(f"no kernel is called {kernel_name!r}, only {', '.join(KERNELS)}")
+    # Here, because the C modules' build looks up paths itself.
+    from . import c_modules
+    from . import debug_kernel
+
     try:
-        kernel.chosen()
-        kdir = kernel.kdir()
+        if kernel_name == "debug":
+            made = debug_kernel.debug().path
+            release = str(debug_kernel.debug().stamp()["release"]) if made.is_dir() else ""
+            kdir = made / "tree"
+            boot = debug_kernel.boot().path
+        else:
+            made = kernel.stock().path
+            release = kernel.chosen().release
+            kdir = kernel.kdir().path / "tree"
+            boot = image.boot().path
+        c_folder = c_modules.folder(kernel_name)
     except FileNotFoundError as error:
         raise RuntimeError(f"not set up yet ({error.filename} is missing); run `make setup'") from error
-    boot = image.boot().path
     return Artifacts(
         name=kernel_name,
-        release=kernel.chosen().release,
-        vmlinuz=kernel.stock().path / "vmlinuz",
-        initramfs=boot / "initramfs.cpio",
+        release=release,
+        vmlinuz=made / "vmlinuz",
+        initramfs=boot / "initramfs.cpio" if kernel_name == "stock" else None,
         root_image=boot / "root.img",
-        kdir=kdir.path / "tree",
+        kdir=kdir,
         modules_ours=modules_dir(kernel_name),
-        c_modules_dir=cache.root() / "c-modules" / kernel_name,
+        c_modules_dir=c_folder,
         qemu=qemu(),
     )

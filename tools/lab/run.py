@@ -60,6 +60,8 @@ def _mount_script(root: Path, binds: Sequence[Bind]) -> str:
         f"mount --rbind /dev {base}/dev",
         f"mount -t proc proc {base}/proc",
         f"mount --rbind /sys {base}/sys",
+        # Programs name temporary files by process id, which is not unique across namespaces.
+        f"mount -t tmpfs -o mode=1777 tmp {base}/tmp",
     ]
     for bind in binds:
         source = shlex.quote(str(bind.source))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The set-up: which steps there are and which of them a purpose needs."""
 
+from . import c_modules
 from . import debian
 from . import debug_kernel
+from . import host
 from . import image
 from . import kernel
 from . import steps
@@ -21,6 +23,8 @@ def table() -> dict[str, Step]:
         Step("boot", "root image and initramfs", image.boot, image.make_boot, ("buildroot", "guest", "stock")),
         Step("debug", "the debug kernel", debug_kernel.debug, debug_kernel.make_debug, ("buildroot", "source"), True),
         Step("boot-debug", "root image of the debug kernel", debug_kernel.boot, debug_kernel.make_boot, ("debug", "guest")),
+        Step("c-modules", "the C modules", c_modules.stock, c_modules.make_stock, ("kdir",)),
+        Step("c-modules-debug", "the C modules, debug kernel", c_modules.debug, c_modules.make_debug, ("debug",)),
     ]
     return {step.name: step for step in every}
 
@@ -28,13 +32,14 @@ def table() -> dict[str, Step]:
 PURPOSES = {
     "build": ("kdir",),
     "demo": ("kdir", "boot"),
-    "test": ("kdir", "boot"),
-    "debug": ("boot-debug",),
+    "test": ("kdir", "boot", "c-modules"),
+    "debug": ("boot-debug", "c-modules-debug"),
 }
 
 
 def setup(purpose: str, refresh: bool = False) -> bool:
     """Makes what `purpose` needs; returns whether that succeeded."""
+    host.prepare()
     progress = steps.Progress()
     everything = table()
     if not steps.run(everything, ("base",), progress):

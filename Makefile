@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What a person types. Everything below is done by tools/lab; what takes long
+# to make is kept outside the checkout, in $RNBD_CACHE or ~/.cache/rnbd.
+#
+#   make              build the modules for the stock kernel, into build/stock
+#   make KDIR=DIR     build them for another kernel tree prepared for Rust
+#   make demo         a remote disk between two virtual machines, with a report
+#   make shell        the same two machines, with prompts
+#   make test         everything; `make selftest T=NAME' runs one subject
+#   make fmt clippy   format, lint
+#
+# Kbuild reads the file Kbuild beside this one instead.
+
+MAKEFLAGS += --no-print-directory
+KERNEL ?= stock
+LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
+
+.PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
+.PHONY: demo shell selftest test clean python
+
+modules: python
+	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,build)
+	@$(LAB) build --kernel $(KERNEL) $(if $(KDIR),--kdir $(KDIR)) $(if $(KUNIT),--kunit)
+
+setup: python
+	@$(LAB) setup
+
+fmt fmt-check clippy lint host-test rust-analyzer: python
+	@$(LAB) setup --for build
+	@$(LAB) $(subst -check, --check,$(subst clippy,lint,$@))
+
+demo shell: python
+	@$(LAB) setup --for demo
+	@$(LAB) build
+	@$(LAB) $@
+
+selftest: python
+	@$(LAB) setup --for test
+	@$(LAB) build --kernel $(KERNEL)
+	@$(LAB) selftest --kernel $(KERNEL) $(T)
+
+test: python
+	@$(LAB) test
+
+clean:
+	rm -rf build target proto/target rust-project.json
+
+# A fresh Debian has no Python; the set-up itself installs the rest.
+python:
+	@command -v python3 >/dev/null || { apt-get -q update && apt-get -qy install python3; }

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Building this checkout's modules inside the build root."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache
+from . import debian
+from . import debug_kernel
+from . import kernel
+from . import paths
+from . import run
+
+KBUILD_FLAGS = ("-s", "--no-print-directory")
+
+
+@dataclass(frozen=True)
+class KernelTree:
+    """A tree to build modules against, as it is seen inside the build root."""
+
+    inside: str
+    binds: tuple[run.Bind, ...]
+    options: tuple[str, ...]
+
+
+def stock_tree() -> KernelTree:
+    binds = (kernel.source_bind(), run.Bind(kernel.kdir().path / "tree", kernel.STOCK_INSIDE))
+    return KernelTree(kernel.STOCK_INSIDE, binds, tuple(kernel.module_make_options(kernel.chosen().release)))
+
+
+def debug_tree() -> KernelTree:
+    binds = tuple(debug_kernel.binds(debug_kernel.debug().path / "tree"))
+    return KernelTree(debug_kernel.DEBUG_INSIDE, binds, debug_kernel.MAKE_OPTIONS)
+
+
+def other_tree(kdir: Path) -> KernelTree:
+    """A tree of the user's own, seen at its own path; built with the build root's compilers.
+
+    Raises RuntimeError when the folder is not a kernel build tree with Rust.
+    """
+    kdir = kdir.resolve()
+    for known in (stock_tree, debug_tree):
+        tree = known()
+        if any(bind.source.resolve() == kdir for bind in tree.binds):
+            return tree
+    for needed in ("Makefile", ".config", "rust/libkernel.rmeta"):
+        if not (kdir / needed).exists():
+            raise RuntimeError(f"KDIR={kdir}: not a kernel tree prepared for Rust modules, it has no {needed}")
+    binds = [run.Bind(kdir, str(kdir))]
+    source = kdir / "source"
+    if source.is_symlink():
+        # The link's text is a path inside the build root when the tree was made there.
+        text = os.readlink(source)
+        binds.append(kernel.source_bind() if text == kernel.SOURCE_INSIDE else run.Bind(source.resolve(), text))
+    clang = "CONFIG_CC_IS_CLANG=y" in (kdir / ".config").read_text().splitlines()
+    return KernelTree(str(kdir), tuple(binds), debug_kernel.MAKE_OPTIONS if clang else (f"CC={kernel.CC}",))
+
+
+def kernel_tree(name: str, kdir: Path | None) -> KernelTree:
+    if kdir is not None:
+        return other_tree(kdir)
+    return debug_tree() if name == "debug" else stock_tree()
+
+
+def checkout_bind() -> run.Bind:
+    """The checkout at its own path, so that messages name files as the user knows them."""
+    return run.Bind(paths.CHECKOUT, str(paths.CHECKOUT))
+
+
+def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None = None) -> None:
+    """Runs a program in the build root, with the checkout and cargo's downloads in place."""
+    cargo = cache.root() / "cargo"
+    cargo.mkdir(parents=True, exist_ok=True)
+    every = [checkout_bind(), run.Bind(cargo, "/root/.cargo"), *binds]
+    env = {"CARGO_TARGET_DIR": str(paths.CHECKOUT / "build/host")}
+    run.chroot(paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=env)
+
+
+def make(tree: KernelTree, out: Path, goals: list[str]) -> None:
+    """Runs the kernel's make for this checkout, with its output in `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    binds = list(tree.binds)
+    if not out.is_relative_to(paths.CHECKOUT):
+        binds.append(run.Bind(out, str(out)))
+    argv = ["make", *KBUILD_FLAGS, f"-j{os.cpu_count() or 1}", "-C", tree.inside]
+    argv += [f"M={paths.CHECKOUT}", f"MO={out}", *tree.options, *goals]
+    with cache.lock(f"build-{cache.digest(str(out))}"):
+        inside(argv, tuple(binds))
+
+
+def output(name: str, kdir: Path | None, clippy: bool, kunit: bool) -> Path:
+    """Where a build goes; each kind has a folder of its own, so none undoes another's work."""
+    base = f"kdir-{cache.digest(str(kdir.resolve()))}" if kdir is not None else name
+    return paths.modules_dir(base + ("-clippy" if clippy else "") + ("-kunit" if kunit else ""))
+
+
+def modules(name: str, kdir: Path | None = None, clippy: bool = False, kunit: bool = False, out: Path | None = None) -> Path:
+    """Builds the modules, or with `clippy` only checks them; gives the output folder."""
+    where = (out or output(name, kdir, clippy, kunit)).absolute()
+    goals = ["CLIPPY=1"] if clippy else []
+    goals += ["RNBD_KUNIT=y"] if kunit else []
+    make(kernel_tree(name, kdir), where, [*goals, "modules"])
+    return where

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Checks that need no virtual machine: formatting, lints, host tests."""
+
+import argparse
+import sys
+import unittest
+from pathlib import Path
+
+from . import build
+from . import kernel
+from . import paths
+from .run import CommandFailed
+
+_NOT_OURS = ("build", "target", ".git")
+
+
+def sources(pattern: str) -> list[str]:
+    """The files of the checkout that match, without what was built."""
+    found = []
+    for path in sorted(paths.CHECKOUT.rglob(pattern)):
+        if path.relative_to(paths.CHECKOUT).parts[0] not in _NOT_OURS and "target" not in path.parts:
+            found.append(str(path))
+    return found
+
+
+def host_crates() -> list[Path]:
+    """The crates that are (also) ordinary cargo crates; fuzz targets need a compiler of their own."""
+    return [Path(path) for path in sources("Cargo.toml") if "fuzz" not in Path(path).parts]
+
+
+def shell_scripts() -> list[str]:
+    """Every shell script: by its name, or by its first line."""
+    scripts = set(sources("*.sh"))
+    for name in sources("*"):
+        path = Path(name)
+        if not path.suffix and path.is_file():
+            with open(path, "rb") as file:
+                first = file.readline(64)
+            if first.startswith(b"#!") and first.split()[-1].rsplit(b"/", 1)[-1] == b"sh":
+                scripts.add(name)
+    return sorted(scripts)
+
+
+def fmt(check: bool) -> None:
+    """Formats all Rust files as the kernel's are, or only says which are not."""
+    argv = ["rustfmt", "--edition", "2021", "--config-path", f"{kernel.SOURCE_INSIDE}/.rustfmt.toml"]
+    argv += ["--check"] if check else []
+    build.inside([*argv, *sources("*.rs")], (kernel.source_bind(),))
+
+
+def lint() -> None:
+    """Clippy over modules and host crates, shellcheck over scripts; warnings are errors."""
+    build.modules("stock", clippy=True)
+    for manifest in host_crates():
+        argv = ["cargo", "clippy", "-q", "--locked", "--all-targets", "--manifest-path", str(manifest), "--", "-Dwarnings"]
+        build.inside(argv)
+    scripts = shell_scripts()
+    if scripts:
+        build.inside(["shellcheck", *scripts])
+
+
+def host_test() -> None:
+    """The tests that run on the host: cargo's and those of these tools."""
+    for manifest in host_crates():
+        build.inside(["cargo", "test", "-q", "--locked", "--manifest-path", str(manifest)])
+    suite = unittest.defaultTestLoader.discover(str(Path(__file__).with_name("tests")), top_level_dir=str(Path(__file__).parents[1]))
+    if not unittest.TextTestRunner(stream=sys.stderr).run(suite).wasSuccessful():
+        raise CommandFailed("a test of the tools failed")
+
+
+def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser("fmt", help="format the Rust sources")
+    command.add_argument("--check", action="store_true", help="change nothing, fail if something is not formatted")
+    command.set_defaults(run=lambda options: fmt(options.check) or 0)
+    command = commands.add_parser("lint", help="clippy and shellcheck")
+    command.set_defaults(run=lambda options: lint() or 0)
+    command = commands.add_parser("host-test", help="run the tests that need no kernel")
+    command.set_defaults(run=lambda options: host_test() or 0)
