@@ -85,13 +85,13 @@ impl Imm {
                 let errno = errno.unsigned_abs();
                 let errno = if errno > ERRNO_MASK { EIO } else { errno };
                 let imm_type = if invalidated { IO_RSP_W_INV } else { IO_RSP };
-                (imm_type, errno << MSG_ID_BITS | (msg_id & MSG_ID_MASK))
+                (imm_type, (errno << MSG_ID_BITS) | (msg_id & MSG_ID_MASK))
             }
             Self::HbMsg => (HB_MSG, 0),
             Self::HbAck => (HB_ACK, 0),
             Self::Unknown { imm_type, payload } => (imm_type as u32, payload),
         };
-        imm_type << MAX_IMM_PAYL_BITS | (payload & MAX_IMM_PAYL_MASK)
+        (imm_type << MAX_IMM_PAYL_BITS) | (payload & MAX_IMM_PAYL_MASK)
     }
 
     /// What an immediate in native byte order says; any value says something.
