@@ -7,10 +7,6 @@
 #ifndef RNBD_HELPERS_H
 #define RNBD_HELPERS_H
 
-#include <linux/completion.h>
-#include <linux/cpumask.h>
-#include <linux/device.h>
-#include <linux/percpu.h>
 #include <linux/percpu-refcount.h>
 #include <rdma/ib_verbs.h>
 
@@ -21,12 +17,33 @@ int rnbd_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *send_wr,
 bool rnbd_helper_percpu_ref_tryget_live(struct percpu_ref *ref);
 void rnbd_helper_percpu_ref_put(struct percpu_ref *ref);
 
-/* helpers_sys.c */
-void rnbd_helper_reinit_completion(struct completion *x);
-void *rnbd_helper_per_cpu_ptr(void *base, unsigned int cpu);
-void *rnbd_helper_raw_cpu_ptr(void *base);
-unsigned int rnbd_helper_next_possible_cpu(unsigned int start);
-unsigned int rnbd_helper_num_online_cpus(void);
-void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val);
+/* helpers_bdev.c */
+struct block_device;
+struct kobject;
+
+struct rnbd_bdev_limits {
+	unsigned int logical_block_size;
+	unsigned int physical_block_size;
+	unsigned int max_segments;
+	unsigned int max_sectors;
+	unsigned int max_hw_sectors;
+	unsigned int max_write_zeroes_sectors;
+	unsigned int max_discard_sectors;
+	unsigned int max_secure_erase_sectors;
+	unsigned int discard_granularity;
+	unsigned int discard_alignment;
+	bool write_cache;
+	bool fua;
+	bool rotational;
+};
+
+struct file *rnbd_helper_bdev_file_open_by_path(const char *path, bool write);
+void rnbd_helper_bdev_limits(struct block_device *bdev,
+			     struct rnbd_bdev_limits *limits);
+sector_t rnbd_helper_bdev_nr_sectors(struct block_device *bdev);
+unsigned int rnbd_helper_bdev_logical_block_size(struct block_device *bdev);
+bool rnbd_helper_bdev_read_only(struct block_device *bdev);
+int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
+struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 
 #endif /* RNBD_HELPERS_H */

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Block devices that are opened by path.
+//!
+//! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
+
+use core::ptr::NonNull;
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+};
+
+use crate::bindings;
+
+/// The unit of positions and sizes of block devices, in bytes.
+pub const SECTOR_SIZE: u32 = 512;
+
+/// What a block device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Reading only.
+    Read,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// What requests a block device takes.
+///
+/// Block sizes, granularity and alignment are in bytes, the rest in sectors of [`SECTOR_SIZE`]
+/// bytes. A maximum of zero means that the device does not have the operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The smallest unit it can be asked for.
+    pub logical_block_size: u32,
+    /// The smallest unit it can write without reading.
+    pub physical_block_size: u32,
+    /// The most segments of one request.
+    pub max_segments: u32,
+    /// The largest request as set by the administrator.
+    pub max_sectors: u32,
+    /// The largest request that the hardware takes.
+    pub max_hw_sectors: u32,
+    /// The largest write of zeroes.
+    pub max_write_zeroes_sectors: u32,
+    /// The largest discard.
+    pub max_discard_sectors: u32,
+    /// The largest secure erase.
+    pub max_secure_erase_sectors: u32,
+    /// The unit in which it discards.
+    pub discard_granularity: u32,
+    /// Where the first such unit begins.
+    pub discard_alignment: u32,
+    /// Whether it has a volatile write cache.
+    pub write_cache: bool,
+    /// Whether it can write through that cache.
+    pub fua: bool,
+    /// Whether it is a rotating disk.
+    pub rotational: bool,
+}
+
+/// An open block device or partition; closed when dropped.
+///
+/// Opening and closing sleep. Closing is done when the drop returns, so that the device is not
+/// busy any more.
+///
+/// # Invariants
+///
+/// `file` is a block device file that this object holds the only reference of, and `bdev` is its
+/// block device.
+pub struct BlockDevice {
+    file: NonNull<bindings::file>,
+    bdev: NonNull<bindings::block_device>,
+}
+
+// SAFETY: Block device files are not tied to a thread.
+unsafe impl Send for BlockDevice {}
+// SAFETY: Through a shared reference attributes are read and requests submitted, which the block
+// layer allows from anywhere at once.
+unsafe impl Sync for BlockDevice {}
+
+impl BlockDevice {
+    /// Opens the block device with the given path, looked up from the root of the init process.
+    ///
+    /// Process context; sleeps. Errors are those of the path lookup and of the device: `ENOENT`,
+    /// `ENOTBLK`, `EACCES` for writing to a read-only device, `ENXIO`, `ENOMEDIUM` and others
+    /// (C: `bdev_file_open_by_path`).
+    pub fn open(path: &CStr, mode: Mode) -> Result<Self> {
+        let write = mode == Mode::ReadWrite;
+        // SAFETY: The path is a C string, which the function only reads.
+        let file =
+            unsafe { bindings::rnbd_helper_bdev_file_open_by_path(path.as_char_ptr(), write) };
+        let file = NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?;
+        // SAFETY: The file is an open block device.
+        let bdev = unsafe { bindings::file_bdev(file.as_ptr()) };
+        match NonNull::new(bdev) {
+            // INVARIANT: The reference came with the file.
+            Some(bdev) => Ok(Self { file, bdev }),
+            None => {
+                // SAFETY: The reference came with the file and is not used again.
+                unsafe { bindings::__fput_sync(file.as_ptr()) };
+                Err(ENXIO)
+            }
+        }
+    }
+
+    /// The raw device, valid as long as `self`.
+    pub(super) fn as_raw(&self) -> *mut bindings::block_device {
+        self.bdev.as_ptr()
+    }
+
+    /// The directory of the whole disk in sysfs, valid as long as `self`.
+    #[expect(dead_code)] // For the links in sysfs.
+    pub(crate) fn disk_kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_disk_kobj(self.as_raw()) }
+    }
+
+    /// The kernel's name of the device, such as `vda1`.
+    ///
+    /// May sleep.
+    pub fn name(&self) -> Result<CString> {
+        let mut buf = [0u8; Self::NAME_SIZE];
+        // SAFETY: The device is open by the type invariant, the buffer has the size given.
+        unsafe {
+            bindings::rnbd_helper_bdev_name(self.as_raw(), buf.as_mut_ptr().cast(), buf.len())
+        };
+        let name = CStr::from_bytes_until_nul(&buf).map_err(|_| EINVAL)?;
+        Ok(CString::try_from(name)?)
+    }
+
+    /// The name of a disk (`DISK_NAME_LEN`) and a partition's number.
+    const NAME_SIZE: usize = 32 + 16;
+
+    /// The present size in sectors of [`SECTOR_SIZE`] bytes. Any context.
+    #[inline]
+    pub fn nr_sectors(&self) -> u64 {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_nr_sectors(self.as_raw()) }
+    }
+
+    /// The smallest unit the device can be asked for, in bytes. Any context.
+    #[inline]
+    pub fn logical_block_size(&self) -> u32 {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_logical_block_size(self.as_raw()) }
+    }
+
+    /// Whether the device is read-only at present, whatever it was opened for. Any context.
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_read_only(self.as_raw()) }
+    }
+
+    /// The present limits. Any context.
+    pub fn limits(&self) -> Limits {
+        let mut raw = bindings::rnbd_bdev_limits::default();
+        // SAFETY: The device is open by the type invariant, `raw` is valid for writes.
+        unsafe { bindings::rnbd_helper_bdev_limits(self.as_raw(), &raw mut raw) };
+        Limits {
+            logical_block_size: raw.logical_block_size,
+            physical_block_size: raw.physical_block_size,
+            max_segments: raw.max_segments,
+            max_sectors: raw.max_sectors,
+            max_hw_sectors: raw.max_hw_sectors,
+            max_write_zeroes_sectors: raw.max_write_zeroes_sectors,
+            max_discard_sectors: raw.max_discard_sectors,
+            max_secure_erase_sectors: raw.max_secure_erase_sectors,
+            discard_granularity: raw.discard_granularity,
+            discard_alignment: raw.discard_alignment,
+            write_cache: raw.write_cache,
+            fua: raw.fua,
+            rotational: raw.rotational,
+        }
+    }
+}
+
+impl Drop for BlockDevice {
+    fn drop(&mut self) {
+        // An ordinary fput() of a kernel thread closes the file some time later, and an
+        // administrator who has unmapped a device would still find it busy.
+        // SAFETY: The reference is ours by the type invariant and is not used again.
+        unsafe { bindings::__fput_sync(self.file.as_ptr()) };
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callable forms of inline functions of the block layer's users; see helpers.h.
+ */
+
+#include <linux/blkdev.h>
+#include <linux/device.h>
+#include <linux/export.h>
+#include <linux/fs_struct.h>
+#include <linux/kernel.h>
+
+#include "helpers.h"
+
+/* Looks the path up from init's root: kernel threads have none of their own. */
+struct file *rnbd_helper_bdev_file_open_by_path(const char *path, bool write)
+{
+	blk_mode_t mode = BLK_OPEN_READ | (write ? BLK_OPEN_WRITE : 0);
+	struct file *file = NULL;
+
+	scoped_with_init_fs()
+		file = bdev_file_open_by_path(path, mode, NULL, NULL);
+	return file;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_file_open_by_path);
+
+void rnbd_helper_bdev_limits(struct block_device *bdev,
+			     struct rnbd_bdev_limits *limits)
+{
+	limits->logical_block_size = bdev_logical_block_size(bdev);
+	limits->physical_block_size = bdev_physical_block_size(bdev);
+	limits->max_segments = bdev_max_segments(bdev);
+	limits->max_sectors = queue_max_sectors(bdev_get_queue(bdev));
+	limits->max_hw_sectors = queue_max_hw_sectors(bdev_get_queue(bdev));
+	limits->max_write_zeroes_sectors = bdev_write_zeroes_sectors(bdev);
+	limits->max_discard_sectors = bdev_max_discard_sectors(bdev);
+	limits->max_secure_erase_sectors = bdev_max_secure_erase_sectors(bdev);
+	limits->discard_granularity = bdev_discard_granularity(bdev);
+	limits->discard_alignment = bdev_discard_alignment(bdev);
+	limits->write_cache = bdev_write_cache(bdev);
+	limits->fua = bdev_fua(bdev);
+	limits->rotational = bdev_rot(bdev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_limits);
+
+sector_t rnbd_helper_bdev_nr_sectors(struct block_device *bdev)
+{
+	return bdev_nr_sectors(bdev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_nr_sectors);
+
+unsigned int rnbd_helper_bdev_logical_block_size(struct block_device *bdev)
+{
+	return bdev_logical_block_size(bdev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_logical_block_size);
+
+bool rnbd_helper_bdev_read_only(struct block_device *bdev)
+{
+	return bdev_read_only(bdev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_read_only);
+
+/* The kernel's name of the device or partition, such as "vda1". */
+int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size)
+{
+	return snprintf(buf, size, "%pg", bdev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_name);
+
+/* The directory of the whole disk in sysfs. */
+struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev)
+{
+	return &disk_to_dev(bdev->bd_disk)->kobj;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_disk_kobj);
