@@ -209,7 +209,7 @@ class Agent:
 
     def op_wait(self, header, _payload):
         """Wait for a path condition; uevents wake it, else it looks often."""
-        deadline = time.monotonic() + header["timeout"]
+        deadline = time.monotonic() + header["seconds"]
         uevents = Uevents()
         try:
             while not condition_holds(header["cond"]):
@@ -227,7 +227,7 @@ class Agent:
         return {"next": count}, [json.dumps(self.log.records[header["since"]:]).encode()]
 
     def op_log_wait(self, header, _payload):
-        deadline = time.monotonic() + header["timeout"]
+        deadline = time.monotonic() + header["seconds"]
         pattern = re.compile(header["pattern"])
         at = header["since"]
         while True:

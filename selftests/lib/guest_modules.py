@@ -2,6 +2,7 @@
 """Load and unload modules by system call, so that the errno is the kernel's."""
 
 import ctypes
+import errno
 import os
 
 SYS_DELETE_MODULE = 176
@@ -16,15 +17,30 @@ def _check(result, what):
         raise OSError(number, os.strerror(number), what)
 
 
-def load(path, parameters=""):
-    """insmod"""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        _check(_libc.syscall(SYS_FINIT_MODULE, fd, parameters.encode(), 0), path)
-    finally:
-        os.close(fd)
+def find(folder, name):
+    """A module's file; the C modules name theirs with dashes."""
+    for file in (f"{folder}/{name}.ko", f"{folder}/{name.replace('_', '-')}.ko"):
+        if os.path.exists(file):
+            return file
+    raise FileNotFoundError(errno.ENOENT, "no such module", f"{folder}/{name}.ko")
 
 
-def unload(name):
-    """rmmod; EWOULDBLOCK while the module is in use."""
-    _check(_libc.syscall(SYS_DELETE_MODULE, name.encode(), os.O_NONBLOCK), name)
+def load(folder, names, parameters):
+    """insmod each that is not loaded, with its own parameters."""
+    for name in names:
+        if os.path.exists(f"/sys/module/{name}"):
+            continue
+        path = find(folder, name)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            text = parameters.get(name, "").encode()
+            _check(_libc.syscall(SYS_FINIT_MODULE, fd, text, 0), path)
+        finally:
+            os.close(fd)
+
+
+def unload(names):
+    """rmmod each that is loaded, in this order; EWOULDBLOCK while one is in use."""
+    for name in names:
+        if os.path.exists(f"/sys/module/{name}"):
+            _check(_libc.syscall(SYS_DELETE_MODULE, name.encode(), os.O_NONBLOCK), name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from . import build
 from . import check
 from . import paths
+from . import selftest
 from . import setup
 from . import try_command
 from .run import CommandFailed
@@ -61,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_chroot)
 
     check.add_parsers(commands)
+    selftest.add_parser(commands)
     try_command.add_parser(commands)
     return top
 

@@ -163,5 +163,20 @@ def sparse_disk(directory: Path, name: str, size: int) -> Path:
     return path
 
 
+def standard_disks(lab: Lab) -> None:
+    """Give every machine the disks that tests expect.
+
+    vdb 512 MiB with discard and a write cache, vdc 512 MiB without either,
+    vdd 64 MiB with 4 KiB logical blocks. Their data outlives a power cut.
+    """
+    for node in lab.nodes:
+        folder, name = lab.directory, node.name
+        node.spec.disks += [
+            Disk(sparse_disk(folder, f"{name}.vdb", 512 << 20)),
+            Disk(sparse_disk(folder, f"{name}.vdc", 512 << 20), discard=False, write_cache=False),
+            Disk(sparse_disk(folder, f"{name}.vdd", 64 << 20), block_size=4096),
+        ]
+
+
 __all__: Sequence[str] = ("DEFAULT_MTU", "Disk", "Lab", "MachineDied", "Node", "Options",
-                          "Platform", "sparse_disk", "wait_until")
+                          "Platform", "sparse_disk", "standard_disks", "wait_until")

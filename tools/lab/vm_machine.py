@@ -240,6 +240,12 @@ class Machine:
                 return entry["stats"]
         raise QmpError(f"no disk{index}")
 
+    def stop_emulator(self) -> None:
+        """Kill the emulator and nothing else; safe from any thread."""
+        proc = self._proc
+        if proc is not None and proc.poll() is None:
+            proc.kill()
+
     def kill(self) -> None:
         """Power cut. Harmless when already dead."""
         if self._channel is not None:

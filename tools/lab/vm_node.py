@@ -27,6 +27,8 @@ MODULE_NEEDS = {
     "rnbd_server": ["rtrs_server"],
 }
 
+UNLOAD_ORDER = ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtrs_core")
+
 # A kernel message that fails a test, whatever level it was logged at.
 TROUBLE = re.compile(
     r"WARNING:|BUG:|BUG |Oops|Kernel panic|general protection|KASAN|KFENCE|UBSAN|KMSAN"
@@ -86,7 +88,16 @@ class Node(Machine):
         self.slow = slow
         self.address = ""
         self.address6 = ""
+        self.loaded_parameters: dict[str, str] = {}
+        self._dependencies_loaded = False
         self._log_mark = 0
+
+    def start(self) -> None:
+        """Start the emulator; nothing of an earlier start is remembered."""
+        self.loaded_parameters.clear()
+        self._dependencies_loaded = False
+        self._log_mark = 0
+        super().start()
 
     def request(self, op: str, what: str, timeout: float = 20.0, payload: bytes = b"",
                 **header: Any) -> Answer:
@@ -176,7 +187,7 @@ class Node(Machine):
         if matches is not None:
             cond["matches"] = matches
         answer = self.request("wait", f"wait for {path}", timeout, cond=cond,
-                              timeout=timeout * self.slow)
+                              seconds=timeout * self.slow)
         if not answer.header["held"]:
             what = f"match {matches!r}" if matches is not None else cond["want"]
             now = ""
@@ -199,7 +210,7 @@ class Node(Machine):
     def wait_log(self, pattern: str, since: int, timeout: float = 15.0) -> str:
         """Wait for a kernel message that matches; returns it."""
         answer = self.request("log_wait", f"wait for log {pattern!r}", timeout, since=since,
-                              pattern=pattern, timeout=timeout * self.slow)
+                              pattern=pattern, seconds=timeout * self.slow)
         if answer.header["text"] is None:
             said = "\n  ".join(self.log_since(since)[-15:]) or "nothing"
             raise TimeoutError(f"{self.name}: no kernel message matches {pattern!r}; "
@@ -222,41 +233,39 @@ class Node(Machine):
 
     # Modules
 
-    def module_path(self, name: str) -> str:
-        """Where the current set has a module; C names its files with dashes."""
-        base = f"/host/modules/{self.module_set}"
-        for file in (f"{base}/{name}.ko", f"{base}/{name.replace('_', '-')}.ko"):
-            if self.exists(file):
-                return file
-        raise FileNotFoundError(errno.ENOENT, f"no module {name} in set `{self.module_set}`")
-
     def module_loaded(self, name: str) -> bool:
         """Whether a module is loaded."""
-        return self.exists(f"/sys/module/{name}/initstate") or \
-            self.exists(f"/sys/module/{name}/refcnt")
+        return self.exists(f"/sys/module/{name}/refcnt")
 
-    def modules_load(self, name: str, parameters: str = "", **needs: str) -> None:
-        """Load a module of the set, and before it what it needs.
+    def modules_load(self, *names: str, **parameters: str) -> None:
+        """Load modules of the set and what they need, unless they are loaded.
 
-        ``needs`` gives parameters for those, by module name.
+        ``parameters`` are module parameters by module name.
         """
-        for need in MODULE_NEEDS.get(name, []):
-            if not self.module_loaded(need):
-                self.modules_load(need, needs.get(need, ""), **needs)
-        if name == "rtrs_core":
+        order: list[str] = []
+        for name in names:
+            _with_needs(name, order)
+        if not self._dependencies_loaded:
             self.run(["modprobe", "-a", "ib_core", "rdma_cm"])
-        self.call("guest_modules.load", path=self.module_path(name), parameters=parameters,
-                  timeout=60)
+            self._dependencies_loaded = True
+        self.call("guest_modules.load", folder=f"/host/modules/{self.module_set}", names=order,
+                  parameters=parameters, timeout=60)
+        for name in order:
+            self.loaded_parameters.setdefault(name, parameters.get(name, ""))
 
-    def module_unload(self, name: str) -> None:
-        """Unload one module; OSError EWOULDBLOCK while it is in use."""
-        self.call("guest_modules.unload", name=name, timeout=60)
+    def module_unload(self, *names: str) -> None:
+        """Unload modules in this order; OSError EWOULDBLOCK while one is in use."""
+        try:
+            self.call("guest_modules.unload", names=names, timeout=60)
+        finally:
+            for name in names:
+                if not self.module_loaded(name):
+                    self.loaded_parameters.pop(name, None)
 
     def modules_unload_all(self) -> None:
         """Unload the project's modules that are loaded, users first."""
-        for name in ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtrs_core"):
-            if self.module_loaded(name):
-                self.module_unload(name)
+        self.call("guest_modules.unload", names=UNLOAD_ORDER, timeout=60)
+        self.loaded_parameters.clear()
 
     # Network
 
@@ -275,6 +284,13 @@ class Node(Machine):
 def _result(answer: Answer) -> Result:
     out, err = (blob.decode(errors="replace") for blob in answer.blobs)
     return Result(answer.header["rc"], out, err, answer.header.get("timed_out", False))
+
+
+def _with_needs(name: str, order: list[str]) -> None:
+    for need in MODULE_NEEDS.get(name, []):
+        _with_needs(need, order)
+    if name not in order:
+        order.append(name)
 
 
 def os_error(number: int) -> str:

@@ -26,3 +26,11 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
     return Platform(qemu=made.qemu, kernel=made.kernel, initrd=made.initrd,
                     root_image=made.root_image, selftests=CHECKOUT / "selftests",
                     modules=modules, flavour=kernel)
+
+
+def module_folders(kernel: str, ours: Path | None = None) -> dict[str, Path]:
+    """The folders of the module sets ``ours`` and ``c`` for a kernel."""
+    from . import paths  # pylint: disable=import-outside-toplevel
+
+    made = paths.artifacts(kernel)
+    return {"ours": ours or made.modules_ours, "c": made.modules_c}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Disks made inside a machine for one test."""
+
+from __future__ import annotations
+
+import itertools
+
+from lab.selftest_case import Test
+from lab.vm_node import Node
+
+# What every machine has (tools/lab/vm.py: standard_disks).
+PLAIN = "/dev/vdb"
+WITHOUT_DISCARD = "/dev/vdc"
+LARGE_BLOCKS = "/dev/vdd"
+
+_numbers = itertools.count(1)
+
+
+def null_blk(t: Test, node: Node | None = None, **attributes: object) -> str:
+    """A null_blk disk; ``size`` in MiB, ``memory_backed``, ``discard``, ``blocksize``..."""
+    node = node or t.server
+    name = f"nullb_test{next(_numbers)}"
+    folder = f"/sys/kernel/config/nullb/{name}"
+    settings = {"size": 64, "memory_backed": 1, "completion_nsec": 0, "irqmode": 0, "power": 1}
+    power = settings.pop("power")
+    settings.update(attributes)  # type: ignore[arg-type]
+    lines = [f"echo {value} > {folder}/{key}" for key, value in settings.items()]
+    node.run("set -e; modprobe null_blk nr_devices=0\n"
+             "grep -q configfs /proc/mounts || mount -t configfs configfs /sys/kernel/config\n"
+             f"mkdir {folder}\n" + "\n".join(lines) + f"\necho {power} > {folder}/power")
+    t.defer(node.run, f"echo 0 > {folder}/power; rmdir {folder}")
+    return f"/dev/{name}"
+
+
+def scsi_debug(t: Test, node: Node | None = None, **parameters: object) -> str:
+    """A scsi_debug disk; module parameters as keywords, e.g. ``lbpu=1``."""
+    node = node or t.server
+    settings = {"dev_size_mb": 32, "num_tgts": 1, "delay": 0, "no_uld": 0}
+    settings.update(parameters)  # type: ignore[arg-type]
+    node.run("modprobe sd_mod; modprobe scsi_debug "
+             + " ".join(f"{key}={value}" for key, value in settings.items()))
+    t.defer(node.run, "modprobe -r scsi_debug")
+    pattern = "/sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block"
+    name = node.sh(f"for i in $(seq 200); do ls {pattern} 2>/dev/null && break; sleep 0.05; done")
+    return f"/dev/{name.split()[-1]}"
+
+
+def loop(t: Test, size_mib: int, node: Node | None = None, *, read_only: bool = False) -> str:
+    """A loop disk on a file in memory."""
+    node = node or t.server
+    file = f"/tmp/loop{next(_numbers)}"
+    name = node.sh(f"modprobe loop; truncate -s {size_mib}M {file} && "
+                   f"losetup --find --show {'--read-only' if read_only else ''} {file}")
+    t.defer(node.run, f"losetup -d {name}; rm -f {file}")
+    return name

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0
+"""fio in a guest, its JSON report as numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from lab.vm_node import CommandFailed
+from lab.vm_node import Node
+
+
+@dataclass
+class Side:
+    """One direction of a run."""
+
+    ios: int
+    bytes: int
+    iops: float
+    mean_latency_us: float
+    p99_latency_us: float
+
+
+@dataclass
+class Report:
+    """A run's sum over its jobs."""
+
+    read: Side
+    write: Side
+    trim: Side
+    errors: int
+
+    @property
+    def iops(self) -> float:
+        """IO per second, all directions."""
+        return self.read.iops + self.write.iops + self.trim.iops
+
+
+def fio(node: Node, filename: str, *, check: bool = True, timeout: float = 120.0,
+        **options: object) -> Report:
+    """Run fio on a device or file. Options as fio names them, without dashes;
+    direct io_uring unless told otherwise. ``check`` raises on any IO or
+    verification error."""
+    settings: dict[str, object] = {
+        "name": "selftest", "filename": filename, "ioengine": "io_uring", "direct": 1,
+        "thread": 1, "group_reporting": 1, "randrepeat": 1, "verify_fatal": 1,
+        "output-format": "json"}
+    settings.update(options)
+    argv = ["fio"] + [f"--{key}" if value is True else f"--{key}={value}"
+                      for key, value in settings.items()]
+    result = node.run(argv, check=False, timeout=timeout)
+    start = result.out.find("{")
+    if result.rc != 0 or start < 0:
+        if check or start < 0:
+            why = "timed out" if result.timed_out else f"exit code {result.rc}"
+            raise CommandFailed(f"{node.name}: `{' '.join(argv)}`: {why}\n"
+                                f"{result.out[:start if start >= 0 else None][-800:]}"
+                                f"{result.err[-800:]}")
+    return _report(json.loads(result.out[start:]))
+
+
+def verified(node: Node, filename: str, **options: object) -> Report:
+    """fio that writes, then reads back and compares checksums."""
+    return fio(node, filename, **{"verify": "crc32c", "do_verify": 1, "verify_backlog": 0,
+                                  **options})
+
+
+def _side(job: dict, name: str) -> Side:
+    part = job[name]
+    latency = part.get("clat_ns", {})
+    return Side(part["total_ios"], part["io_bytes"], part["iops"],
+                latency.get("mean", 0.0) / 1000,
+                latency.get("percentile", {}).get("99.000000", 0) / 1000)
+
+
+def _report(table: dict) -> Report:
+    job = table["jobs"][0]
+    return Report(_side(job, "read"), _side(job, "write"), _side(job, "trim"),
+                  job.get("total_err", 0) or job.get("error", 0))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reads, writes and block ioctls with exact errnos, inside the guest."""
+
+import array
+import fcntl
+import hashlib
+import mmap
+import os
+import random
+import struct
+import threading
+
+BLKROGET = 0x125E
+BLKFLSBUF = 0x1261
+BLKDISCARD = 0x1277
+BLKSECDISCARD = 0x127D
+BLKZEROOUT = 0x127F
+
+PAGE = 4096
+_held = {}
+
+
+def pattern(seed, length):
+    """Bytes that only this seed gives."""
+    return random.Random(seed).randbytes(length)
+
+
+def _buffer(length):
+    return mmap.mmap(-1, max(-(-length // PAGE) * PAGE, PAGE))
+
+
+def _open(path, flags, direct=True):
+    return os.open(path, flags | (os.O_DIRECT if direct else 0))
+
+
+def write(path, offset, length, seed, direct=True, sync=False):
+    """Write a pattern; with ``sync`` each write is on the disk when it returns."""
+    fd = _open(path, os.O_WRONLY | (os.O_DSYNC if sync else 0), direct)
+    try:
+        buffer = _buffer(length)
+        buffer[:length] = pattern(seed, length)
+        view = memoryview(buffer)[:length]
+        done = 0
+        while done < length:
+            done += os.pwrite(fd, view[done:], offset + done)
+        del view
+    finally:
+        os.close(fd)
+
+
+def _read(path, offset, length, direct):
+    fd = _open(path, os.O_RDONLY, direct)
+    try:
+        buffer = _buffer(length)
+        done = 0
+        while done < length:
+            view = memoryview(buffer)[done:length]
+            count = os.preadv(fd, [view], offset + done)
+            del view
+            if count == 0:
+                raise OSError(5, "end of device", path)
+            done += count
+        return buffer[:length]
+    finally:
+        os.close(fd)
+
+
+def digest(path, offset, length, direct=True):
+    """SHA-256 of a range."""
+    return hashlib.sha256(_read(path, offset, length, direct)).hexdigest()
+
+
+def pattern_digest(seed, length):
+    """SHA-256 of a pattern."""
+    return hashlib.sha256(pattern(seed, length)).hexdigest()
+
+
+def compare(path, offset, length, seed, direct=True):
+    """Offset of the first byte that differs from the pattern; None if none does."""
+    got, wanted = _read(path, offset, length, direct), pattern(seed, length)
+    if got == wanted:
+        return None
+    return next(at for at in range(length) if got[at] != wanted[at])
+
+
+def all_zero(path, offset, length):
+    """Whether a range reads as zeroes."""
+    return not any(_read(path, offset, length, True))
+
+
+def scattered(path, offset, pieces, seed, write_it):
+    """One vectored request whose pieces start anywhere in their own pages.
+
+    ``pieces`` is a list of (offset in page, length). Writes the pattern, or
+    reads and returns whether it is the pattern.
+    """
+    total = sum(length for _at, length in pieces)
+    wanted = pattern(seed, total)
+    buffer = _buffer(sum(-(-(at + length) // PAGE) * PAGE + PAGE for at, length in pieces))
+    views, base, source = [], 0, 0
+    for at, length in pieces:
+        if write_it:
+            buffer[base + at:base + at + length] = wanted[source:source + length]
+        views.append(memoryview(buffer)[base + at:base + at + length])
+        base += -(-(at + length) // PAGE) * PAGE + PAGE
+        source += length
+    fd = _open(path, os.O_RDWR)
+    try:
+        done = (os.pwritev if write_it else os.preadv)(fd, views, offset)
+    finally:
+        os.close(fd)
+    if done != total:
+        raise OSError(5, f"short transfer of {done} bytes", path)
+    return write_it or b"".join(bytes(view) for view in views) == wanted
+
+
+def _range_ioctl(path, number, offset, length):
+    fd = os.open(path, os.O_RDWR)
+    try:
+        fcntl.ioctl(fd, number, struct.pack("QQ", offset, length))
+    finally:
+        os.close(fd)
+
+
+def discard(path, offset, length):
+    """Discard a range."""
+    _range_ioctl(path, BLKDISCARD, offset, length)
+
+
+def secure_erase(path, offset, length):
+    """Secure erase of a range."""
+    _range_ioctl(path, BLKSECDISCARD, offset, length)
+
+
+def zero_out(path, offset, length):
+    """Write zeroes by the block layer."""
+    _range_ioctl(path, BLKZEROOUT, offset, length)
+
+
+def fsync(path):
+    """Flush a device's cache."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def is_read_only(path):
+    """BLKROGET."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        value = array.array("i", [0])
+        fcntl.ioctl(fd, BLKROGET, value)
+        return bool(value[0])
+    finally:
+        os.close(fd)
+
+
+def hold(path, name, write_it=False):
+    """Keep a device open until ``release``."""
+    _held[name] = os.open(path, os.O_RDWR if write_it else os.O_RDONLY)
+
+
+def release(name):
+    """Close what ``hold`` opened."""
+    fd = _held.pop(name, None)
+    if fd is not None:
+        os.close(fd)
+
+
+def writer_start(path, name, length=4096):
+    """Write over and over in a thread until an error or ``writer_stop``."""
+    state = {"stop": False, "writes": 0, "errno": 0, "running": True}
+    fd = _open(path, os.O_WRONLY)
+    _held[name] = state
+
+    def work():
+        buffer = _buffer(length)
+        try:
+            while not state["stop"]:
+                os.pwrite(fd, buffer, 0)
+                state["writes"] += 1
+        except OSError as error:
+            state["errno"] = error.errno
+        finally:
+            os.close(fd)
+            state["running"] = False
+
+    state["thread"] = threading.Thread(target=work, daemon=True)
+    state["thread"].start()
+
+
+def writer_stop(name, wait=10.0, stop=True):
+    """Stop a writer, or wait for its own end; returns how it went."""
+    state = _held.pop(name)
+    state["stop"] = stop
+    state["thread"].join(wait)
+    return {key: state[key] for key in ("writes", "errno", "running")}

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""RNBD from a test's side: load modules, map and unmap devices, look at both ends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lab.selftest_case import Test
+from lab.vm_node import Node
+
+MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
+CLIENT_DEVICES = "/sys/class/rnbd-client/ctl/devices"
+SERVER_DEVICES = "/sys/class/rnbd-server/ctl/devices"
+CLIENT_SESSIONS = "/sys/class/rtrs-client"
+SERVER_SESSIONS = "/sys/class/rtrs-server"
+
+
+def load(t: Test, *, rtrs_server: str = "", rnbd_server: str = "",
+         client: bool = True, server: bool = True) -> None:
+    """Have the modules loaded with these parameters, client's and server's.
+
+    Modules that are loaded already with the same parameters stay.
+    """
+    wanted: dict[str, tuple[Node, dict[str, str]]] = {}
+    for node in t.nodes:
+        wanted[node.name] = (node, {})
+    if server:
+        wanted[t.server.name][1].update(rtrs_server=rtrs_server, rnbd_server=rnbd_server)
+    if client:
+        wanted[t.client.name][1].update(rtrs_client="", rnbd_client="")
+    for node, modules in wanted.values():
+        load_exactly(node, modules)
+
+
+def load_exactly(node: Node, modules: dict[str, str]) -> None:
+    """Have these modules and what they need on a machine, and no others of ours."""
+    loaded = {name: text for name, text in node.loaded_parameters.items() if name != "rtrs_core"}
+    if loaded != modules:
+        node.modules_unload_all()
+        if modules:
+            node.modules_load(*modules, **modules)
+
+
+def use_set(node: Node, name: str) -> None:
+    """Take a machine's modules from another set from now on."""
+    if node.module_set != name:
+        node.modules_unload_all()
+        node.loaded_parameters.clear()
+        node.module_set = name
+
+
+@dataclass
+class Device:
+    """A mapped device on the client."""
+
+    node: Node
+    name: str
+    session: str
+    device_path: str
+
+    @property
+    def path(self) -> str:
+        """Its node in /dev."""
+        return f"/dev/{self.name}"
+
+    @property
+    def sysfs(self) -> str:
+        """Its rnbd folder in sysfs."""
+        return f"/sys/block/{self.name}/rnbd"
+
+    def attribute(self, name: str) -> str:
+        """An attribute's text, e.g. ``state``."""
+        return self.node.read(f"{self.sysfs}/{name}")
+
+    def queue(self, name: str) -> str:
+        """A request queue limit's text."""
+        return self.node.read(f"/sys/block/{self.name}/queue/{name}")
+
+    def size(self) -> int:
+        """Capacity in bytes."""
+        return int(self.node.read(f"/sys/block/{self.name}/size")) * 512
+
+    def unmap(self, how: str = "normal") -> None:
+        """Unmap; the disk is gone when this returns."""
+        self.node.write(f"{self.sysfs}/unmap_device", how)
+
+    def unmap_if_mapped(self) -> None:
+        """Unmap by force unless it is gone already."""
+        if self.node.exists(self.sysfs):
+            self.unmap("force")
+
+
+def map_text(*, session: str, device_path: str, paths: list[str], **options: object) -> str:
+    """What is written to map_device."""
+    words = [f"sessname={session}", *(f"path={path}" for path in paths)]
+    words += [f"{name}={value}" for name, value in options.items() if value is not None]
+    return " ".join([*words, f"device_path={device_path}"])
+
+
+def map_device(t: Test, device_path: str, *, session: str = "sess", paths: list[str] | None = None,
+               node: Node | None = None, keep: bool = False, **options: object) -> Device:
+    """Map a device of the server; unmapped when the test is over unless ``keep``."""
+    node = node or t.client
+    if paths is None:
+        paths = [f"ip:{t.server.address}"]
+    node.write(MAP_DEVICE, map_text(session=session, device_path=device_path, paths=paths,
+                                    **options))
+    device = find_device(node, device_path, session)
+    if not keep:
+        t.defer(device.unmap_if_mapped)
+    return device
+
+
+def link_name(device_path: str, session: str) -> str:
+    """Name of a mapping in ctl/devices."""
+    return f"{device_path.replace('/', '!')}@{session}"
+
+
+def find_device(node: Node, device_path: str, session: str) -> Device:
+    """The disk of a mapping, by its link in sysfs."""
+    link = f"{CLIENT_DEVICES}/{link_name(device_path, session)}"
+    if not node.exists(link):
+        raise AssertionError(f"{link} is not there after mapping")
+    disk = node.realpath(link).rsplit("/", 1)[-1]
+    if not re.fullmatch(r"rnbd\d+", disk):
+        raise AssertionError(f"{link} leads to {disk}, not to an rnbd disk")
+    return Device(node, disk, session, device_path)
+
+
+def client_path(t: Test, session: str, number: int = 0) -> str:
+    """sysfs folder of a session's path on the client."""
+    folder = f"{CLIENT_SESSIONS}/{session}/paths"
+    return f"{folder}/{t.client.listdir(folder)[number]}"
+
+
+def server_path(t: Test, session: str, number: int = 0) -> str:
+    """sysfs folder of a session's path on the server."""
+    folder = f"{SERVER_SESSIONS}/{session}/paths"
+    return f"{folder}/{t.server.listdir(folder)[number]}"
+
+
+def disk_stats(node: Node, disk: str) -> dict[str, int]:
+    """Counters of a disk: reads, writes, discards, flushes and their sectors."""
+    words = [int(word) for word in node.read(f"/sys/block/{disk}/stat").split()]
+    return {"reads": words[0], "read_sectors": words[2], "writes": words[4],
+            "write_sectors": words[6], "discards": words[11], "discard_sectors": words[13],
+            "flushes": words[15]}

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`lab selftest`: choose tests and run them in virtual machines."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+from pathlib import Path
+
+from . import vm_platform
+from .selftest_case import Case
+from .selftest_case import Subject
+from .selftest_case import load_subjects
+from .selftest_runner import Runner
+from .selftest_runner import usage_error
+
+SELFTESTS = Path(__file__).resolve().parents[2] / "selftests"
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Add the command line of `lab selftest`."""
+    parser = commands.add_parser("selftest", help="run tests in virtual machines")
+    parser.add_argument("-T", dest="names", action="append", metavar="NAME",
+                        help="a file of selftests/ or file.test, with shell wildcards")
+    parser.add_argument("--kernel", choices=("stock", "debug"), default="stock")
+    parser.add_argument("--modules", choices=("ours", "c"), default="ours",
+                        help="which modules to test (both are there for tests that mix them)")
+    parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
+    parser.add_argument("--list", action="store_true", help="print the tests and stop")
+    parser.set_defaults(run=main)
+
+
+def choose(subjects: list[Subject], names: list[str]) -> list[tuple[Subject, list[Case]]]:
+    """The cases that any of the names means; all of them if there are no names."""
+    chosen = []
+    for subject in subjects:
+        cases = [case for case in subject.cases
+                 if not names or any(fnmatch.fnmatch(subject.name, name)
+                                     or fnmatch.fnmatch(f"{subject.name}.{case.name}", name)
+                                     for name in names)]
+        if cases:
+            chosen.append((subject, cases))
+    return chosen
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run `lab selftest`."""
+    names = [name for text in options.names or [] for name in text.replace(",", " ").split()]
+    chosen = choose(load_subjects(SELFTESTS), names)
+    if not chosen:
+        return usage_error(f"no test is called {' '.join(names)}; see --list")
+    if options.list:
+        for subject, cases in chosen:
+            print(f"{subject.name} ({subject.topology}): {subject.summary}")
+            for case in cases:
+                print(f"  {subject.name}.{case.name}: {case.summary}")
+        return 0
+    modules = vm_platform.module_folders(options.kernel, options.modules_dir)
+    if not any(modules[options.modules].rglob("*.ko")):
+        return usage_error(f"no modules in {modules[options.modules]}; build them first")
+    runner = Runner(vm_platform.platform(options.kernel, modules), options.modules)
+    good = runner.run(chosen)
+    return 0 if good else 1
+
+
+# Tests that import the project's own packages find them by this.
+os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a selftest file contains, and what one test is given.
+
+A file is one subject: a docstring, ``TOPOLOGY`` ("one" or "two") and functions
+``test_*(t)`` whose docstring is one sentence. ``@case(...)`` adds conditions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .vm import Lab
+from .vm_node import Node
+from .vm_node import os_error
+
+TEST_SECONDS = 120.0
+
+
+class SkipTest(Exception):
+    """The test cannot run here; the text says why."""
+
+
+@dataclass
+class Case:
+    """One test function and its conditions."""
+
+    name: str
+    function: Callable[[Test], None]
+    summary: str
+    timeout: float = TEST_SECONDS
+    kernels: tuple[str, ...] = ("stock", "debug")
+    module_sets: tuple[str, ...] = ("ours", "c")
+    c_known_failure: str = ""
+
+
+@dataclass
+class Subject:
+    """One selftest file."""
+
+    name: str
+    topology: str
+    summary: str
+    cases: list[Case] = field(default_factory=list)
+    cpus: int = 2
+    memory_mib: int = 1024
+
+
+def case(*, timeout: float = TEST_SECONDS, debug: bool = True,
+         module_sets: tuple[str, ...] = ("ours", "c"), c_known_failure: str = "") -> Callable:
+    """Conditions of a test: ``timeout`` in seconds on the stock kernel; ``debug``
+    False where the debug kernel would take too long; ``c_known_failure`` says
+    what the C modules get wrong (the test then may fail with them)."""
+
+    def mark(function: Callable) -> Callable:
+        function.case = {"timeout": timeout, "module_sets": module_sets,  # type: ignore
+                         "kernels": ("stock", "debug") if debug else ("stock",),
+                         "c_known_failure": c_known_failure}
+        return function
+
+    return mark
+
+
+def load_subject(path: Path) -> Subject:
+    """Read one selftest file."""
+    spec = importlib.util.spec_from_file_location(f"selftest_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    subject = Subject(path.stem, getattr(module, "TOPOLOGY", "one"), _first_line(module),
+                      cpus=getattr(module, "CPUS", 2),
+                      memory_mib=getattr(module, "MEMORY_MIB", 1024))
+    for name, value in vars(module).items():
+        if name.startswith("test_") and callable(value):
+            subject.cases.append(Case(name.removeprefix("test_"), value, _first_line(value),
+                                      **getattr(value, "case", {})))
+    if not subject.cases:
+        raise ValueError(f"{path}: no test_* function")
+    return subject
+
+
+def load_subjects(directory: Path) -> list[Subject]:
+    """All selftest files of a folder, by name."""
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+    return [load_subject(path) for path in sorted(directory.glob("*.py"))]
+
+
+def _first_line(thing: ModuleType | Callable) -> str:
+    return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".")
+
+
+class Test:
+    """What a test function gets: machines, sizes, clean-up, checks."""
+
+    def __init__(self, lab: Lab, modules: str) -> None:
+        self.lab = lab
+        self.modules = modules
+        self._cleanups: list[tuple[Callable[..., Any], tuple, dict]] = []
+
+    @property
+    def client(self) -> Node:
+        """The machine that maps devices."""
+        return self.lab.client
+
+    @property
+    def server(self) -> Node:
+        """The machine that exports devices; with topology ``one`` the client."""
+        return self.lab.server
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All machines."""
+        return self.lab.nodes
+
+    @property
+    def debug(self) -> bool:
+        """Whether this is the slow debug kernel."""
+        return self.lab.platform.flavour == "debug"
+
+    def scaled(self, amount: int, least: int = 1) -> int:
+        """An amount of work: whole on the stock kernel, a sixteenth on debug."""
+        return max(amount // 16, least) if self.debug else amount
+
+    def defer(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+        """Call a function when the test is over, last deferred first."""
+        self._cleanups.append((function, args, options))
+
+    def run_deferred(self) -> list[str]:
+        """Run what was deferred; returns what went wrong."""
+        problems = []
+        while self._cleanups:
+            function, args, options = self._cleanups.pop()
+            try:
+                function(*args, **options)
+            except Exception as error:  # pylint: disable=broad-except
+                problems.append(f"clean-up {function.__name__}: {error}")
+        return problems
+
+    @staticmethod
+    def skip(why: str) -> None:
+        """End the test as skipped."""
+        raise SkipTest(why)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def expect_errno(*numbers: int) -> Iterator[None]:
+        """The block must fail with one of these errnos of the guest's kernel."""
+        wanted = " or ".join(os_error(number) for number in numbers)
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in numbers:
+                raise AssertionError(f"{error.filename}: got {os_error(error.errno or 0)}, "
+                                     f"expected {wanted}") from error
+        else:
+            raise AssertionError(f"succeeded, expected {wanted}")
+
+    @staticmethod
+    def equal(got: Any, wanted: Any, what: str) -> None:
+        """Fail unless two values are equal, showing both."""
+        if got != wanted:
+            raise AssertionError(f"{what}: got {got!r}, expected {wanted!r}")
+
+    @staticmethod
+    def check(condition: Any, what: str) -> None:
+        """Fail with a sentence unless a condition holds."""
+        if not condition:
+            raise AssertionError(what)

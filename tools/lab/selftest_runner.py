@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs selftests on machines that many tests share, and reports KTAP."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .selftest_case import Case
+from .selftest_case import SkipTest
+from .selftest_case import Subject
+from .selftest_case import Test
+from .vm import Lab
+from .vm import MachineDied
+from .vm import Options
+from .vm import Platform
+from .vm import standard_disks
+
+LEFTOVER_SECONDS = 15.0
+
+
+@dataclass
+class Outcome:
+    """How one test ended: ``ok``, ``not ok`` or ``skip``, and why."""
+
+    verdict: str
+    notes: list[str]
+    directive: str = ""
+
+
+class Watchdog:
+    """Kills the machines when a test outlives its time, which ends its waits."""
+
+    def __init__(self, lab: Lab, seconds: float) -> None:
+        self.fired = False
+        self._lab = lab
+        self._timer = threading.Timer(seconds, self._fire)
+        self._timer.daemon = True
+
+    def _fire(self) -> None:
+        self.fired = True
+        for node in self._lab.nodes:
+            node.stop_emulator()
+
+    def __enter__(self) -> Watchdog:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._timer.cancel()
+
+
+class Runner:
+    """Runs subjects one after another; a lab is kept while its kind is wanted."""
+
+    def __init__(self, platform: Platform, modules: str,
+                 say: Callable[[str], None] | None = None) -> None:
+        self.platform = platform
+        self.modules = modules
+        self.say = say or (lambda text: print(text, flush=True))
+        self.counts = {"ok": 0, "not ok": 0, "skip": 0}
+        self._lab: Lab | None = None
+        self._lab_kind: tuple[str, int, int] | None = None
+
+    # Machines
+
+    def lab(self, subject: Subject) -> Lab:
+        """Machines fit for a subject, booted if there are none."""
+        kind = (subject.topology, subject.cpus, subject.memory_mib)
+        if self._lab is not None and self._lab_kind != kind:
+            self.close()
+        if self._lab is None:
+            options = Options(cpus=subject.cpus, memory_mib=subject.memory_mib)
+            lab = Lab(self.platform, subject.topology, options)
+            self._lab = lab
+            self._lab_kind = kind
+            standard_disks(lab)
+            for node in lab.nodes:
+                node.module_set = self.modules
+            lab.start()
+            for node in lab.nodes:
+                node.dmesg_check()
+        return self._lab
+
+    def close(self) -> None:
+        """End the machines."""
+        if self._lab is not None:
+            self._lab.close()
+            self._lab = None
+
+    # Tests
+
+    def run(self, subjects: list[tuple[Subject, list[Case]]]) -> bool:
+        """Run the chosen cases; true if none failed."""
+        self.say("KTAP version 1")
+        self.say(f"1..{len(subjects)}")
+        order = sorted(subjects, key=lambda item: (item[0].topology, item[0].cpus,
+                                                   item[0].memory_mib))
+        try:
+            for number, (subject, cases) in enumerate(order, start=1):
+                self.run_subject(number, subject, cases)
+        finally:
+            self.close()
+        counts = self.counts
+        self.say(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
+        return counts["not ok"] == 0
+
+    def run_subject(self, number: int, subject: Subject, cases: list[Case]) -> None:
+        """Run one file's cases as a nested KTAP test."""
+        self.say(f"    KTAP version 1\n    # Subtest: {subject.name}\n    1..{len(cases)}")
+        failed = False
+        began = time.monotonic()
+        for index, case in enumerate(cases, start=1):
+            started = time.monotonic()
+            outcome = self.run_case(subject, case)
+            self.counts[outcome.verdict] += 1
+            failed |= outcome.verdict == "not ok"
+            for note in outcome.notes:
+                for line in note.splitlines():
+                    self.say(f"    # {line}")
+            result = "not ok" if outcome.verdict == "not ok" else "ok"
+            directive = f" # {outcome.directive}" if outcome.directive else ""
+            self.say(f"    {result} {index} {case.name}{directive}")
+            self.say(f"    # {case.name}: {time.monotonic() - started:.1f} s")
+        self.say(f"# {subject.name}: {time.monotonic() - began:.1f} s")
+        self.say(f"{'not ok' if failed else 'ok'} {number} {subject.name}")
+
+    def run_case(self, subject: Subject, case: Case) -> Outcome:
+        """Run one test whatever happens to the machines."""
+        if self.platform.flavour not in case.kernels:
+            return Outcome("skip", [], f"SKIP too slow for the {self.platform.flavour} kernel")
+        if self.modules not in case.module_sets:
+            return Outcome("skip", [], f"SKIP not for module set {self.modules}")
+        try:
+            lab = self.lab(subject)
+        except (MachineDied, OSError, TimeoutError, RuntimeError) as error:
+            notes = [f"machines did not boot: {error}"]
+            if self._lab is not None:
+                notes.append(self._lab.last_words())
+            self.close()
+            return Outcome("not ok", notes)
+        notes, skipped = self._attempt(lab, case)
+        if skipped is not None and not notes:
+            return Outcome("skip", [], f"SKIP {skipped}")
+        if not notes:
+            return Outcome("ok", [])
+        if self.modules == "c" and case.c_known_failure:
+            return Outcome("skip", notes[:1], f"SKIP known failure of C: {case.c_known_failure}")
+        return Outcome("not ok", notes)
+
+    def _attempt(self, lab: Lab, case: Case) -> tuple[list[str], str | None]:
+        """Run a case on live machines; returns what failed and why it was skipped."""
+        test = Test(lab, self.modules)
+        notes: list[str] = []
+        skipped = None
+        try:
+            marks = [node.log_mark() for node in lab.nodes]
+        except MachineDied as error:
+            self.close()
+            return [f"before the test: {error}"], None
+        slow = max(node.slow for node in lab.nodes)
+        with Watchdog(lab, case.timeout * slow) as watchdog:
+            try:
+                case.function(test)
+            except SkipTest as why:
+                skipped = str(why)
+            except Exception as error:  # pylint: disable=broad-except
+                notes.append(describe(error))
+            notes += test.run_deferred()
+            try:
+                notes += self._leftovers(lab)
+                troubled = self._check_logs(lab, notes)
+            except (MachineDied, OSError, RuntimeError) as error:
+                notes.append(f"after the test: {error}")
+                troubled = True
+        if watchdog.fired:
+            notes.insert(0, f"took longer than {case.timeout * slow:.0f} s; machines killed")
+        if notes:
+            self._after_failure(lab, notes, marks, troubled or watchdog.fired)
+        return notes, skipped
+
+    def _leftovers(self, lab: Lab) -> list[str]:
+        """Tidy every machine; what a test left behind is its failure."""
+        problems = []
+        for node in lab.nodes:
+            for left in node.call("guest_tidy.tidy", timeout=LEFTOVER_SECONDS + 30,
+                                  patience=LEFTOVER_SECONDS * node.slow):
+                problems.append(f"{node.name}: left behind: {left}")
+        return problems
+
+    @staticmethod
+    def _check_logs(lab: Lab, notes: list[str]) -> bool:
+        troubled = False
+        for node in lab.nodes:
+            trouble = node.dmesg_check()
+            if trouble:
+                troubled = True
+                notes.append(f"{node.name}: kernel log:\n" + "\n".join(trouble[:60]))
+        return troubled
+
+    def _after_failure(self, lab: Lab, notes: list[str], marks: list[int],
+                       troubled: bool) -> None:
+        """Say what the machines said, and keep them only if they are sound."""
+        try:
+            for node, mark in zip(lab.nodes, marks):
+                lines = node.log_since(mark)[-25:]
+                notes.append(f"{node.name}: kernel log of this test:\n  " + "\n  ".join(lines))
+                if not troubled:
+                    node.modules_unload_all()
+                    node.loaded_parameters.clear()
+            sound = not troubled
+        except (MachineDied, OSError, RuntimeError):
+            sound = False
+            notes.append(lab.last_words())
+        if not sound:
+            self.close()
+
+
+def describe(error: Exception) -> str:
+    """An exception with the lines of the test that led to it."""
+    where = [f"{Path(frame.filename).name}:{frame.lineno}"
+             for frame in traceback.extract_tb(error.__traceback__)
+             if "selftests" in frame.filename]
+    text = str(error) or repr(error)
+    kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+    return f"{' > '.join(where)}: {kind}{text}" if where else f"{kind}{text}"
+
+
+def usage_error(text: str) -> int:
+    """Complain on stderr; the exit code."""
+    print(f"selftest: {text}", file=sys.stderr)
+    return 2
