@@ -108,6 +108,18 @@ impl<T: Send + Sync + 'static> Gate<T> {
         })
     }
 
+    /// Makes an [`Entered`] again of one that was forgotten. Any context.
+    ///
+    /// # Safety
+    ///
+    /// An `Entered` of this gate was given to `mem::forget`, once for each call.
+    pub(crate) unsafe fn reclaim(&self) -> Entered<T> {
+        // INVARIANT: The count is that of the forgotten object, for which the gate is waiting.
+        Entered {
+            inner: NonNull::from(&*self.inner),
+        }
+    }
+
     /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
     ///
     /// Process context; sleeps. Must not be called by somebody who has entered.

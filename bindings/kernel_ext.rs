@@ -7,8 +7,18 @@
 mod bindings;
 
 pub mod block;
+pub mod cpu;
 pub mod gate;
+pub mod log;
+pub mod params;
+pub mod percpu;
+pub mod random;
+pub mod rcu;
 pub mod slot;
+pub mod socket_address;
+pub mod sysfs;
+pub mod wait;
+pub mod workqueue;
 
 /// The prefix of this crate's log lines.
 const __LOG_PREFIX: &[u8] = b"rtrs_core\0";

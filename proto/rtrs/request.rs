@@ -20,6 +20,7 @@ use super::wire::to_array;
 use super::ChunkLayout;
 use super::MsgType;
 use super::SgDesc;
+use super::MAX_HDR_SIZE;
 use super::MSG_NEED_INVAL_F;
 use crate::text::impl_message;
 use crate::Errno;
@@ -168,7 +169,7 @@ pub enum Direction {
 /// # Invariants
 ///
 /// `data_len + usr_len` is the offset of the RTRS message, which lies inside
-/// the chunk.
+/// the chunk, and `usr_len` is at most [`MAX_HDR_SIZE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     direction: Direction,
@@ -262,9 +263,10 @@ impl Request {
         } else {
             None
         };
-        let data_len = off
-            .checked_sub(usr_len)
-            .ok_or(bad("usr_len of an IO request", usr_len))?;
+        let data_len = match off.checked_sub(usr_len) {
+            Some(data_len) if usr_len <= MAX_HDR_SIZE => data_len,
+            _ => return Err(bad("usr_len of an IO request", usr_len)),
+        };
         let direction = match hdr {
             None => Direction::Write,
             Some((hdr, body)) => {

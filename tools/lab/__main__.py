@@ -9,8 +9,10 @@ from pathlib import Path
 from . import build
 from . import check
 from . import paths
+from . import rust_analyzer
 from . import selftest
 from . import setup
+from . import test_command
 from . import try_command
 from .run import CommandFailed
 
@@ -61,8 +63,12 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("argv", nargs="+", metavar="ARG")
     command.set_defaults(run=_chroot)
 
+    command = commands.add_parser("rust-analyzer", help="write rust-project.json for editors")
+    command.set_defaults(run=lambda options: print(rust_analyzer.write()) or 0)
+
     check.add_parsers(commands)
     selftest.add_parser(commands)
+    test_command.add_parser(commands)
     try_command.add_parser(commands)
     return top
 

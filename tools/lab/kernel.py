@@ -91,6 +91,10 @@ def _choice_file() -> Path:
     return cache.root() / f"stock-kernel-{debian.base().key}.json"
 
 
+def is_chosen() -> bool:
+    return _choice_file().is_file()
+
+
 def chosen() -> Choice:
     """The kernel that the last resolution chose; raises FileNotFoundError before the first."""
     fields = json.loads(_choice_file().read_text())
@@ -100,7 +104,7 @@ def chosen() -> Choice:
 def resolve(log: Path, refresh: bool = False) -> Choice:
     """Chooses the kernel, from lists fetched again if `refresh`; remembers the choice."""
     tree = debian.base().path / "root"
-    if not refresh and _choice_file().is_file():
+    if not refresh and is_chosen():
         return chosen()
     if refresh:
         run.chroot(tree, ["apt-get", "-q", *mirror.apt_options(), "update"], log=log)

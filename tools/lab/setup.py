@@ -44,9 +44,12 @@ def setup(purpose: str, refresh: bool = False) -> bool:
     everything = table()
     if not steps.run(everything, ("base",), progress):
         return False
+    known = kernel.is_chosen()
     choice = kernel.resolve(steps.log_path("resolve"), refresh)
-    progress.say(f"kernel: {choice.release} ({choice.version})")
+    if refresh or not known:
+        progress.say(f"kernel: {choice.release} ({choice.version})")
     if not steps.run(everything, PURPOSES[purpose], progress):
         return False
-    progress.say("set-up complete")
+    if progress.said:
+        progress.say("set-up complete")
     return True

@@ -47,10 +47,12 @@ class Progress:
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._lock = threading.Lock()
+        self.said = False
 
     def say(self, text: str) -> None:
         elapsed = time.monotonic() - self._start
         with self._lock:
+            self.said = True
             print(f"[{elapsed:5.0f}s] {text}", flush=True)
 
 

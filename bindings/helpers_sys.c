@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callable forms of inline functions; see helpers.h.
+ */
+
+#include <linux/export.h>
+
+#include "helpers.h"
+
+void rnbd_helper_reinit_completion(struct completion *x)
+{
+	reinit_completion(x);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_reinit_completion);
+
+void *rnbd_helper_per_cpu_ptr(void *base, unsigned int cpu)
+{
+	return (void *)per_cpu_ptr((void __percpu *)(unsigned long)base, cpu);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_per_cpu_ptr);
+
+void *rnbd_helper_raw_cpu_ptr(void *base)
+{
+	return (void *)raw_cpu_ptr((void __percpu *)(unsigned long)base);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_raw_cpu_ptr);
+
+unsigned int rnbd_helper_next_possible_cpu(unsigned int start)
+{
+	if (start >= nr_cpu_ids)
+		return nr_cpu_ids;
+	return find_next_bit(cpumask_bits(cpu_possible_mask), nr_cpu_ids, start);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_next_possible_cpu);
+
+unsigned int rnbd_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_num_online_cpus);
+
+void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val)
+{
+	dev_set_uevent_suppress(dev, val);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_dev_set_uevent_suppress);

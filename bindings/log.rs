@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Log lines that somebody outside can cause.
+
+use kernel::{
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    },
+    time::msecs_to_jiffies, //
+};
+
+use crate::bindings;
+
+/// Limits how often a line is logged: ten times in five seconds, as the kernel's
+/// `printk_ratelimit` does, but silent about what it leaves out.
+///
+/// Everything that a peer or a user can cause goes through one of these, each place in the code
+/// with its own; see [`pr_err_ratelimited!`](crate::pr_err_ratelimited).
+pub struct RateLimit {
+    /// When the current interval began, in jiffies.
+    begin: Atomic<usize>,
+    /// The lines of the current interval.
+    lines: Atomic<i32>,
+}
+
+impl RateLimit {
+    const INTERVAL_MS: u32 = 5000;
+    const BURST: i32 = 10;
+
+    /// Makes a limit that allows a first burst.
+    pub const fn new() -> Self {
+        Self {
+            begin: Atomic::new(0),
+            lines: Atomic::new(0),
+        }
+    }
+
+    /// Whether one more line may be logged now. Any context.
+    ///
+    /// Callers that find the interval over at the same time may let a few lines more through.
+    pub fn allow(&self) -> bool {
+        // SAFETY: The kernel's clock is always there; it is read in one access.
+        let now: usize = unsafe { (&raw const bindings::jiffies).read_volatile() };
+        let begin = self.begin.load(ordering::Relaxed);
+        if begin == 0 || now.wrapping_sub(begin) >= msecs_to_jiffies(Self::INTERVAL_MS) {
+            self.begin.store(now.max(1), ordering::Relaxed);
+            self.lines.store(1, ordering::Relaxed);
+            return true;
+        }
+        // Bounded, so that the counter does not wrap however many lines there are.
+        self.lines.load(ordering::Relaxed) < Self::BURST
+            && self.lines.fetch_add(1, ordering::Relaxed) < Self::BURST
+    }
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Does something, a `pr_` macro say, unless this place has done so too often; see
+/// [`RateLimit`](crate::log::RateLimit).
+#[macro_export]
+macro_rules! ratelimited {
+    ($do:expr) => {{
+        static LIMIT: $crate::log::RateLimit = $crate::log::RateLimit::new();
+        if LIMIT.allow() {
+            $do;
+        }
+    }};
+}
+
+/// `pr_err!` for what somebody outside can cause; see [`RateLimit`](crate::log::RateLimit).
+#[macro_export]
+macro_rules! pr_err_ratelimited {
+    ($($arg:tt)*) => {
+        $crate::ratelimited!(::kernel::pr_err!($($arg)*))
+    };
+}
+
+/// `pr_warn!` for what somebody outside can cause; see [`RateLimit`](crate::log::RateLimit).
+#[macro_export]
+macro_rules! pr_warn_ratelimited {
+    ($($arg:tt)*) => {
+        $crate::ratelimited!(::kernel::pr_warn!($($arg)*))
+    };
+}
+
+/// `pr_info!` for what somebody outside can cause; see [`RateLimit`](crate::log::RateLimit).
+#[macro_export]
+macro_rules! pr_info_ratelimited {
+    ($($arg:tt)*) => {
+        $crate::ratelimited!(::kernel::pr_info!($($arg)*))
+    };
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Values of which each CPU has its own.
+//!
+//! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
+
+use core::{
+    marker::PhantomData,
+    mem,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    cpu, //
+};
+
+/// One `T` for each possible CPU.
+///
+/// Statistics are counted on the CPU that happens to run ([`PerCpu::current`]) and added up when
+/// somebody looks ([`PerCpu::iter`]). As a task may be moved to another CPU in between, all
+/// access is by shared reference; `T` is made of [`Counter`]s or atomics.
+///
+/// # Invariants
+///
+/// `base` is a per-CPU allocation of the size of `T`; the value of each possible CPU is
+/// initialised.
+pub struct PerCpu<T: Send + Sync + 'static> {
+    base: NonNull<c_void>,
+    _values: PhantomData<T>,
+}
+
+// SAFETY: The object owns the values, and `T` is `Send`.
+unsafe impl<T: Send + Sync + 'static> Send for PerCpu<T> {}
+
+// SAFETY: Only shared references to the values are handed out, and `T` is `Sync`.
+unsafe impl<T: Send + Sync + 'static> Sync for PerCpu<T> {}
+
+impl<T: Send + Sync + 'static> PerCpu<T> {
+    /// Makes a value for each CPU with `init`. Sleeps.
+    pub fn new(mut init: impl FnMut() -> T) -> Result<Self> {
+        const {
+            assert!(mem::size_of::<T>() > 0);
+            // PCPU_MIN_UNIT_SIZE; beyond that an allocation can only fail.
+            assert!(mem::size_of::<T>() <= 32768);
+            assert!(mem::align_of::<T>() <= 4096);
+        }
+        // SAFETY: Size and alignment are as above.
+        let base = unsafe {
+            bindings::pcpu_alloc_noprof(
+                mem::size_of::<T>(),
+                mem::align_of::<T>(),
+                false,
+                bindings::GFP_KERNEL,
+            )
+        };
+        let base = NonNull::new(base).ok_or(ENOMEM)?;
+        for cpu in cpu::possible_cpus() {
+            // SAFETY: The CPU is possible, and its memory is not in use yet.
+            unsafe { Self::raw(base, cpu).write(init()) };
+        }
+        // INVARIANT: The values of all possible CPUs were just made.
+        Ok(Self {
+            base,
+            _values: PhantomData,
+        })
+    }
+
+    /// The value of the CPU that this runs on, or ran on a moment ago. Any context.
+    #[inline]
+    pub fn current(&self) -> &T {
+        // SAFETY: By the type invariant the value of this CPU is there; it is only shared.
+        unsafe { &*bindings::rnbd_helper_raw_cpu_ptr(self.base.as_ptr()).cast::<T>() }
+    }
+
+    /// The values with their CPUs, in ascending order. Any context.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        cpu::possible_cpus().map(|cpu| {
+            // SAFETY: By the type invariant the value of every possible CPU is there.
+            (cpu, unsafe { &*Self::raw(self.base, cpu) })
+        })
+    }
+
+    /// Adds up something over all CPUs. Any context.
+    pub fn sum(&self, mut of: impl FnMut(&T) -> u64) -> u64 {
+        self.iter()
+            .fold(0, |sum, (_, value)| sum.wrapping_add(of(value)))
+    }
+
+    /// Where the value of `cpu` is.
+    ///
+    /// # Safety
+    ///
+    /// `base` is as in the type invariant, `cpu` is possible.
+    unsafe fn raw(base: NonNull<c_void>, cpu: u32) -> *mut T {
+        // SAFETY: By the safety requirement.
+        unsafe { bindings::rnbd_helper_per_cpu_ptr(base.as_ptr(), cpu) }.cast()
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for PerCpu<T> {
+    fn drop(&mut self) {
+        if mem::needs_drop::<T>() {
+            for cpu in cpu::possible_cpus() {
+                // SAFETY: The value of every possible CPU is there, and nobody else uses it.
+                unsafe { Self::raw(self.base, cpu).drop_in_place() };
+            }
+        }
+        // SAFETY: By the type invariant this is a per-CPU allocation, which is not used any more.
+        unsafe { bindings::free_percpu(self.base.as_ptr()) };
+    }
+}
+
+/// A number of events; wraps around.
+pub struct Counter(Atomic<u64>);
+
+impl Counter {
+    /// Makes a counter of nothing.
+    pub const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Counts `number` events. Any context.
+    #[inline]
+    pub fn add(&self, number: u64) {
+        self.0.add(number, ordering::Relaxed);
+    }
+
+    /// Counts one event. Any context.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// The number of events.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(ordering::Relaxed)
+    }
+
+    /// Begins at zero again. What is counted at the same moment may be lost.
+    pub fn reset(&self) {
+        self.0.store(0, ordering::Relaxed);
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A reference that many read without a lock while one replaces it.
+
+use core::{
+    marker::PhantomData,
+    ptr, //
+};
+use kernel::sync::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    rcu::{
+        self,
+        Guard, //
+    },
+    Arc,
+    ArcBorrow, //
+};
+
+/// An `Option<Arc<T>>` that is read under the RCU read lock.
+///
+/// Readers take no lock, count nothing and share no cache line that anybody writes, so that this
+/// is how the IO path reaches paths, connections and devices. A writer gets the old reference
+/// back after a grace period, when no reader can hold a borrow of it any more.
+///
+/// Replacing and dropping sleep: they belong in process context, and not under a [`Guard`].
+///
+/// # Examples
+///
+/// ```ignore
+/// let guard = rcu::read_lock();
+/// if let Some(path) = session.current.load(&guard) {
+///     path.submit(request);
+/// }
+/// ```
+///
+/// # Invariants
+///
+/// - `pointer` is null or came from `Arc::into_raw`; this object owns that reference.
+/// - A reference that was in `pointer` is given back only after a grace period.
+pub struct RcuArc<T: Send + Sync + 'static> {
+    pointer: Atomic<*mut T>,
+    _owned: PhantomData<Arc<T>>,
+}
+
+// SAFETY: The object owns an `Arc<T>`, which may be sent as `T` is `Send` and `Sync`.
+unsafe impl<T: Send + Sync + 'static> Send for RcuArc<T> {}
+
+// SAFETY: Shared use hands out borrows of the `Arc` and moves `Arc`s in and out by atomic exchange;
+// `T` is `Send` and `Sync`.
+unsafe impl<T: Send + Sync + 'static> Sync for RcuArc<T> {}
+
+impl<T: Send + Sync + 'static> RcuArc<T> {
+    /// Makes a reference that holds `value`.
+    pub fn new(value: Option<Arc<T>>) -> Self {
+        // INVARIANT: `into_raw` gives null or the pointer of an `Arc` that is owned now.
+        Self {
+            pointer: Atomic::new(Self::into_raw(value)),
+            _owned: PhantomData,
+        }
+    }
+
+    /// Borrows what is there now, for as long as the read lock is held. Any context.
+    #[inline]
+    pub fn load<'guard>(&self, _guard: &'guard Guard) -> Option<ArcBorrow<'guard, T>> {
+        let raw = self.pointer.load(ordering::Acquire);
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: The pointer came from `Arc::into_raw`. By the type invariant its reference is
+        // given back no sooner than a grace period after the pointer was replaced, so it stays
+        // valid at least until the read lock, which was held when it was loaded, is released.
+        Some(unsafe { ArcBorrow::from_raw(raw) })
+    }
+
+    /// Takes a reference to what is there now. Any context.
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.load(&rcu::read_lock()).map(Into::into)
+    }
+
+    /// Whether there is nothing at this moment. Any context.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.pointer.load(ordering::Relaxed).is_null()
+    }
+
+    /// Puts `value` in its place and returns the old one when no reader has a borrow of it.
+    ///
+    /// Sleeps for a grace period, unless there was nothing before. Of several writers each gets
+    /// what it replaced.
+    pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        // INVARIANT: The new pointer is null or from `Arc::into_raw`.
+        let old = self.pointer.xchg(Self::into_raw(value), ordering::Full);
+        Self::own_after_grace_period(old)
+    }
+
+    fn into_raw(value: Option<Arc<T>>) -> *mut T {
+        value.map_or(ptr::null_mut(), |value| Arc::into_raw(value).cast_mut())
+    }
+
+    /// Takes over the reference behind a pointer that was exchanged for another one.
+    fn own_after_grace_period(old: *mut T) -> Option<Arc<T>> {
+        if old.is_null() {
+            return None;
+        }
+        rcu::synchronize_rcu();
+        // SAFETY: The pointer came from `Arc::into_raw`, and the exchange that removed it made the
+        // caller the owner of that reference.
+        Some(unsafe { Arc::from_raw(old) })
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for RcuArc<T> {
+    fn drop(&mut self) {
+        // A borrow lives as long as the reader's guard, which may be longer than this object.
+        drop(self.replace(None));
+    }
+}

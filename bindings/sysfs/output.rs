@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a sysfs file shows.
+
+use core::{
+    fmt,
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+use kernel::page::PAGE_SIZE;
+
+/// The page that a `show` function writes its text to.
+///
+/// What does not fit is cut off, as `sysfs_emit_at()` does; writing never fails.
+///
+/// # Invariants
+///
+/// `page` is valid for writes of `PAGE_SIZE` bytes; `len < PAGE_SIZE`.
+pub struct SysfsOutput<'a> {
+    page: NonNull<u8>,
+    len: usize,
+    _page: PhantomData<&'a mut [u8]>,
+}
+
+impl SysfsOutput<'_> {
+    /// Makes an empty output.
+    ///
+    /// # Safety
+    ///
+    /// `page` must be valid for writes of `PAGE_SIZE` bytes, and not be used otherwise, as long as
+    /// the output is used.
+    pub(crate) unsafe fn new(page: NonNull<u8>) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            page,
+            len: 0,
+            _page: PhantomData,
+        }
+    }
+
+    /// Writes bytes as they are.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
+        // sysfs takes no more than a page less one byte.
+        let room = PAGE_SIZE - 1 - self.len;
+        let len = bytes.len().min(room);
+        // SAFETY: By the type invariant there is that much room in the page.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.page.as_ptr().add(self.len), len) };
+        // INVARIANT: `len` is at most the room there was.
+        self.len += len;
+    }
+
+    /// How many bytes have been written.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl fmt::Write for SysfsOutput<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.write_bytes(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting for events, in process context.
+//!
+//! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
+
+use kernel::{
+    prelude::*,
+    time::{
+        msecs_to_jiffies,
+        Jiffies,
+        Msecs, //
+    },
+    types::Opaque, //
+};
+
+use crate::bindings;
+
+/// The time given was not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeout;
+
+impl From<Timeout> for Error {
+    fn from(_: Timeout) -> Self {
+        ETIMEDOUT
+    }
+}
+
+/// An event that tasks wait for.
+///
+/// Unlike `kernel::sync::Completion` it can be signalled for one waiter, waited for with a time
+/// limit or interruptibly, and used again.
+///
+/// Signalling works in any context; waiting sleeps.
+#[pin_data]
+pub struct Completion {
+    #[pin]
+    inner: Opaque<bindings::completion>,
+}
+
+// SAFETY: A completion may be used from any task.
+unsafe impl Send for Completion {}
+
+// SAFETY: The C functions synchronise among themselves.
+unsafe impl Sync for Completion {}
+
+impl Completion {
+    /// Makes an event that has not happened.
+    pub fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            inner <- Opaque::ffi_init(|slot: *mut bindings::completion| {
+                // SAFETY: `slot` is valid for writes.
+                unsafe { bindings::init_completion(slot) };
+            }),
+        })
+    }
+
+    /// Wakes one waiter, or lets the next one through. Any context.
+    pub fn complete(&self) {
+        // SAFETY: The completion is initialised.
+        unsafe { bindings::complete(self.inner.get()) };
+    }
+
+    /// Wakes all waiters and lets all later ones through. Any context.
+    pub fn complete_all(&self) {
+        // SAFETY: The completion is initialised.
+        unsafe { bindings::complete_all(self.inner.get()) };
+    }
+
+    /// Makes the event not have happened again.
+    ///
+    /// Whoever is waiting keeps waiting. Nobody should be signalling at the same time, or it is
+    /// undefined whether the signal counts.
+    pub fn reinit(&self) {
+        // SAFETY: The completion is initialised; the helper only resets its counter.
+        unsafe { bindings::rnbd_helper_reinit_completion(self.inner.get()) };
+    }
+
+    /// Whether a waiter would be let through now. Any context.
+    pub fn is_done(&self) -> bool {
+        // SAFETY: The completion is initialised.
+        unsafe { bindings::completion_done(self.inner.get()) }
+    }
+
+    /// Waits for the event.
+    pub fn wait(&self) {
+        // SAFETY: The completion is initialised.
+        unsafe { bindings::wait_for_completion(self.inner.get()) };
+    }
+
+    /// Waits for the event, at most `timeout` milliseconds.
+    pub fn wait_timeout(&self, timeout: Msecs) -> Result<(), Timeout> {
+        // SAFETY: The completion is initialised.
+        match unsafe {
+            bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(timeout))
+        } {
+            0 => Err(Timeout),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the event or a signal to the task; `ERESTARTSYS` for the latter.
+    pub fn wait_interruptible(&self) -> Result {
+        // SAFETY: The completion is initialised.
+        kernel::error::to_result(unsafe {
+            bindings::wait_for_completion_interruptible(self.inner.get())
+        })
+    }
+
+    /// Waits for the event or a signal that kills the task; `ERESTARTSYS` for the latter.
+    pub fn wait_killable(&self) -> Result {
+        // SAFETY: The completion is initialised.
+        kernel::error::to_result(unsafe {
+            bindings::wait_for_completion_killable(self.inner.get())
+        })
+    }
+
+    /// Waits for the event, at most `timeout` milliseconds (`ETIMEDOUT`), or for a signal to the
+    /// task (`ERESTARTSYS`).
+    pub fn wait_interruptible_timeout(&self, timeout: Msecs) -> Result {
+        let timeout: Jiffies = msecs_to_jiffies(timeout);
+        // SAFETY: The completion is initialised.
+        let left = unsafe {
+            bindings::wait_for_completion_interruptible_timeout(self.inner.get(), timeout)
+        };
+        match left {
+            0 => Err(ETIMEDOUT),
+            // The only error there is.
+            error if error < 0 => Err(ERESTARTSYS),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Counting tests from what the various runners print."""
+
+import re
+from dataclasses import dataclass
+
+_OURS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
+_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+_UNITTEST = re.compile(r"(failures|errors|skipped)=(\d+)")
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many tests passed, failed and were skipped."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def _sum(rows: list[tuple[str, str, str]]) -> Count:
+    return sum((Count(*map(int, row)) for row in rows), Count())
+
+
+def _unittest(text: str) -> Count:
+    ran = sum(map(int, _RAN.findall(text)))
+    if ran == 0:
+        return Count()
+    # Only the closing line of the run has these words with a number.
+    end = text[text.rindex("Ran ") :]
+    parts = {name: int(number) for name, number in _UNITTEST.findall(end)}
+    failed = parts.get("failures", 0) + parts.get("errors", 0)
+    skipped = parts.get("skipped", 0)
+    return Count(ran - failed - skipped, failed, skipped)
+
+
+def count(text: str, status: int) -> Count:
+    """The tests that a runner's output reports.
+
+    Output without any report counts as one test, passed or failed by the
+    exit status; a failing status never counts as a success.
+    """
+    ours = _OURS.findall(text)
+    # Our own runners end with their total; what came before is part of it.
+    found = _sum(ours[-1:]) if ours else _sum(_CARGO.findall(text)) + _unittest(text)
+    if found == Count():
+        return Count(1) if status == 0 else Count(failed=1)
+    if status != 0 and found.failed == 0:
+        return found + Count(failed=1)
+    return found

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make test`: everything, ending with one line that counts."""
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from . import build
+from . import setup
+from . import steps
+from . import summary
+
+_LAB = [sys.executable, "-m", "lab"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of the tests: a title, and the command that runs it."""
+
+    title: str
+    argv: tuple[str, ...]
+
+
+BEFORE = (
+    Stage("formatting", ("fmt", "--check")),
+    Stage("lints", ("lint",)),
+    Stage("host tests", ("host-test",)),
+)
+STOCK = (Stage("selftests, stock kernel", ("selftest", "--kernel", "stock")),)
+DEBUG = (Stage("selftests, debug kernel", ("selftest", "--kernel", "debug")),)
+
+
+def run_stage(stage: Stage) -> summary.Count:
+    """Runs a stage, showing its output as it comes; gives its count."""
+    print(f"== {stage.title}", flush=True)
+    started = time.monotonic()
+    text = []
+    process = subprocess.Popen([*_LAB, *stage.argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        text.append(line)
+        print(line, end="", flush=True)
+    count = summary.count("".join(text), process.wait())
+    print(f"== {stage.title}: {count} ({time.monotonic() - started:.0f} s)", flush=True)
+    return count
+
+
+def _failed(title: str, text: str) -> tuple[str, summary.Count]:
+    print(f"== {title}: FAILED\n{text}", flush=True)
+    return title, summary.Count(failed=1)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs all stages; a failed one does not keep the others from running."""
+    counts: list[tuple[str, summary.Count]] = []
+    if not setup.setup("test"):
+        print("0 passed, 1 failed, 0 skipped")
+        return 1
+    # What the debug kernel needs is made while the other tests run.
+    debug_log = steps.log_path("setup-debug")
+    with open(debug_log, "w") as out:
+        background = None
+        if not options.no_debug:
+            argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
+            background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            for stage in BEFORE:
+                counts.append((stage.title, run_stage(stage)))
+            counts += _with_modules("stock", STOCK)
+            if background is not None:
+                if background.poll() is None:
+                    print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
+                if background.wait() != 0:
+                    counts.append(_failed("debug kernel", debug_log.read_text()))
+                else:
+                    counts += _with_modules("debug", DEBUG)
+        finally:
+            if background is not None and background.poll() is None:
+                background.terminate()
+                background.wait()
+    print()
+    for title, count in counts:
+        print(f"{title}: {count}")
+    total = sum((count for _, count in counts), summary.Count())
+    print(total, flush=True)
+    return 1 if total.failed else 0
+
+
+def _with_modules(kernel: str, stages: tuple[Stage, ...]) -> list[tuple[str, summary.Count]]:
+    try:
+        build.modules(kernel)
+        if kernel == "debug":
+            build.modules(kernel, kunit=True)
+    except RuntimeError as error:
+        return [_failed(f"modules for the {kernel} kernel", str(error))]
+    return [(stage.title, run_stage(stage)) for stage in stages]
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser("test", help="run all tests")
+    command.add_argument("--no-debug", action="store_true", help="leave out the debug kernel")
+    command.set_defaults(run=run)
