@@ -9,6 +9,7 @@ mod bindings;
 pub mod block;
 pub mod cpu;
 pub mod gate;
+pub mod ida;
 pub mod log;
 pub mod params;
 pub mod percpu;
