@@ -23,6 +23,7 @@ int rnbd_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *send_wr,
 
 /* helpers_gate.c */
 bool rnbd_helper_percpu_ref_tryget_live(struct percpu_ref *ref);
+void rnbd_helper_percpu_ref_get(struct percpu_ref *ref);
 void rnbd_helper_percpu_ref_put(struct percpu_ref *ref);
 
 /* helpers_sys.c */
