@@ -7,14 +7,18 @@
 mod bindings;
 
 pub mod block;
+pub mod chunk;
 pub mod cpu;
 pub mod gate;
-pub mod ida;
 pub mod log;
+pub mod message_buffers;
+pub mod page_buffer;
 pub mod params;
 pub mod percpu;
 pub mod random;
 pub mod rcu;
+pub mod rdma;
+pub mod scatterlist;
 pub mod slot;
 pub mod socket_address;
 pub mod sysfs;

@@ -147,7 +147,6 @@ impl SocketAddress {
     }
 
     /// For the C functions that take a `struct sockaddr *`.
-    #[expect(dead_code)]
     pub(crate) fn as_raw(&self) -> *const bindings::sockaddr {
         (&raw const self.0).cast()
     }
@@ -163,7 +162,6 @@ impl SocketAddress {
     /// # Safety
     ///
     /// `raw` must be valid for reads, and not be written at the same time.
-    #[expect(dead_code)]
     pub(crate) unsafe fn from_raw(raw: *const bindings::__kernel_sockaddr_storage) -> Self {
         // SAFETY: The caller promises that it can be read; any bytes are a `SocketAddress`.
         unsafe { raw.cast::<Self>().read() }

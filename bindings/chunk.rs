@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server's memory: chunks that clients write requests to and read answers from.
+//!
+//! A peer may write to a chunk at any time, so no reference to its bytes is ever made: they are
+//! copied in and out, or handed to a device.
+
+use crate::{
+    bindings,
+    block::{
+        self,
+        bio::Memory, //
+    },
+    rdma::{
+        pd::Retained,
+        Direction,
+        MemoryRegion,
+        ProtectionDomain,
+        Sge, //
+    }, //
+};
+use core::{
+    ops::Range,
+    ptr::NonNull, //
+};
+use kernel::{
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Contiguous pages of a chunk.
+///
+/// # Invariants
+///
+/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel.
+struct Segment {
+    page: NonNull<bindings::page>,
+    address: NonNull<u8>,
+    order: u32,
+}
+
+// SAFETY: Owns its pages, which may be freed in any task.
+unsafe impl Send for Segment {}
+
+// SAFETY: Has no methods that change anything.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    fn new(node: i32, order: u32) -> Result<Self> {
+        // SAFETY: Any node is fine that a device has.
+        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order) };
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
+        // SAFETY: The page is valid and in the linear mapping.
+        let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };
+        let Some(address) = NonNull::new(address.cast()) else {
+            // SAFETY: Allocated above.
+            unsafe { bindings::__free_pages(page.as_ptr(), order) };
+            return Err(ENOMEM);
+        };
+        // INVARIANT: As made above.
+        Ok(Self {
+            page,
+            address,
+            order,
+        })
+    }
+
+    /// The length in bytes.
+    fn len(&self) -> usize {
+        PAGE_SIZE << self.order
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the pages are ours.
+        unsafe { bindings::__free_pages(self.page.as_ptr(), self.order) };
+    }
+}
+
+/// A number of chunks of one size, made of zeroed pages.
+///
+/// # Invariants
+///
+/// - `segments` holds the chunks one after the other; each chunk has exactly `chunk_size` bytes.
+/// - `first` has `count + 1` elements: where each chunk's segments begin, and the end.
+pub struct ChunkSet {
+    segments: KVVec<Segment>,
+    first: KVVec<usize>,
+    chunk_size: usize,
+    count: usize,
+}
+
+/// The largest block that is asked for at once, 512 KiB with pages of 4 KiB.
+const MAX_ORDER: u32 = 7;
+
+impl ChunkSet {
+    /// Allocates `count` chunks of `chunk_size` bytes, if possible on `node` (-1 for any). Sleeps.
+    ///
+    /// Larger blocks are used where there are any, but none are needed. `EINVAL` unless
+    /// `chunk_size` is a multiple of the page size and not 0.
+    pub fn new(count: usize, chunk_size: usize, node: i32) -> Result<Arc<Self>> {
+        if chunk_size == 0 || chunk_size % PAGE_SIZE != 0 {
+            return Err(EINVAL);
+        }
+        let pages = chunk_size >> PAGE_SHIFT;
+        let mut segments = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut first = KVVec::with_capacity(count.checked_add(1).ok_or(EINVAL)?, GFP_KERNEL)?;
+        // Once there is no block of some size, none is looked for any more.
+        let mut max_order = MAX_ORDER;
+        for _ in 0..count {
+            first.push(segments.len(), GFP_KERNEL)?;
+            let mut left = pages;
+            while left > 0 {
+                let order = left.ilog2().min(max_order);
+                match Segment::new(node, order) {
+                    Ok(segment) => {
+                        segments.push(segment, GFP_KERNEL)?;
+                        left -= 1 << order;
+                    }
+                    Err(_) if order > 0 => max_order = order - 1,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        first.push(segments.len(), GFP_KERNEL)?;
+        // INVARIANT: As built above.
+        Ok(Arc::new(
+            Self {
+                segments,
+                first,
+                chunk_size,
+                count,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+    /// The number of chunks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The size of each chunk in bytes.
+    pub fn chunk_size(&self) -> usize {
+        self.chunk_size
+    }
+
+    /// The segments of a chunk.
+    fn segments(&self, index: usize) -> Option<&[Segment]> {
+        let start = *self.first.get(index)?;
+        let end = *self.first.get(index.checked_add(1)?)?;
+        self.segments.get(start..end)
+    }
+
+    /// Whether `range` is within a chunk, and `index` a chunk.
+    fn contains(&self, index: usize, range: &Range<usize>) -> bool {
+        index < self.count && range.start <= range.end && range.end <= self.chunk_size
+    }
+
+    /// Calls `f` with each piece of `range` of a chunk: the segment's number within the set, the
+    /// segment, and the range within it; none is empty.
+    ///
+    /// Does nothing if the range is not within the chunk.
+    #[inline]
+    fn for_each_piece(
+        &self,
+        index: usize,
+        range: Range<usize>,
+        mut f: impl FnMut(usize, &Segment, Range<usize>),
+    ) {
+        let (Some(segments), true) = (self.segments(index), self.contains(index, &range)) else {
+            return;
+        };
+        let first = self.first.get(index).copied().unwrap_or(0);
+        let mut base = 0;
+        for (i, segment) in segments.iter().enumerate() {
+            // The lengths add up to the chunk's size, so that nothing here overflows.
+            let end = base + segment.len();
+            if range.start < end && base < range.end {
+                let start = range.start.max(base) - base;
+                f(first + i, segment, start..range.end.min(end) - base);
+            }
+            base = end;
+        }
+    }
+
+    /// Copies the bytes at `offset` of a chunk to `bytes`. Any context.
+    ///
+    /// `EINVAL` if they are not all within the chunk.
+    pub fn copy_out(&self, index: usize, offset: usize, bytes: &mut [u8]) -> Result {
+        let range = self.range(index, offset, bytes.len())?;
+        let mut to = bytes.as_mut_ptr();
+        self.for_each_piece(index, range, |_, segment, piece| {
+            // SAFETY: The piece is within the segment, and the pieces add up to the length of
+            // `bytes`.
+            unsafe {
+                let from = segment.address.as_ptr().add(piece.start);
+                bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
+                to = to.add(piece.len());
+            }
+        });
+        Ok(())
+    }
+
+    /// Copies `bytes` to `offset` of a chunk. Any context.
+    ///
+    /// `EINVAL` if they do not fit.
+    pub fn copy_in(&self, index: usize, offset: usize, bytes: &[u8]) -> Result {
+        let range = self.range(index, offset, bytes.len())?;
+        let mut from = bytes.as_ptr();
+        self.for_each_piece(index, range, |_, segment, piece| {
+            // SAFETY: The piece is within the segment, and the pieces add up to the length of
+            // `bytes`. Chunks are only accessed by copying, so that no reference is affected.
+            unsafe {
+                let to = segment.address.as_ptr().add(piece.start);
+                bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
+                from = from.add(piece.len());
+            }
+        });
+        Ok(())
+    }
+
+    fn range(&self, index: usize, offset: usize, len: usize) -> Result<Range<usize>> {
+        let range = offset..offset.checked_add(len).ok_or(EINVAL)?;
+        if !self.contains(index, &range) {
+            return Err(EINVAL);
+        }
+        Ok(range)
+    }
+
+    /// `len` bytes at `offset` of a chunk; `None` if they are not all within it.
+    #[inline]
+    pub fn slice(self: &Arc<Self>, index: usize, offset: usize, len: usize) -> Option<ChunkSlice> {
+        let range = self.range(index, offset, len).ok()?;
+        // INVARIANT: Checked above.
+        Some(ChunkSlice {
+            set: self.clone(),
+            index,
+            range,
+        })
+    }
+}
+
+/// Some bytes of a chunk, which it keeps.
+///
+/// # Invariants
+///
+/// `range` is within the chunk `index` of `set`.
+#[derive(Clone)]
+pub struct ChunkSlice {
+    set: Arc<ChunkSet>,
+    index: usize,
+    range: Range<usize>,
+}
+
+impl ChunkSlice {
+    /// The length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// `len` of the bytes from `offset` on; `None` if there are not as many.
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
+        if offset.checked_add(len)? > self.len() {
+            return None;
+        }
+        let start = self.range.start + offset;
+        // INVARIANT: A part of what is within the chunk.
+        Some(Self {
+            set: self.set.clone(),
+            index: self.index,
+            range: start..start + len,
+        })
+    }
+
+    /// Copies the bytes at `offset` to `bytes`. `EINVAL` if there are not as many.
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        let part = self.part(offset, bytes.len())?;
+        self.set.copy_out(self.index, part, bytes)
+    }
+
+    /// Copies `bytes` to `offset`. `EINVAL` if they do not fit.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
+        let part = self.part(offset, bytes.len())?;
+        self.set.copy_in(self.index, part, bytes)
+    }
+
+    /// Where `len` bytes at `offset` begin in the chunk.
+    fn part(&self, offset: usize, len: usize) -> Result<usize> {
+        if offset.checked_add(len).ok_or(EINVAL)? > self.len() {
+            return Err(EINVAL);
+        }
+        Ok(self.range.start + offset)
+    }
+}
+
+// SAFETY: The slice holds the chunks, whose pages are not freed before, and which are only accessed
+// by copying, so that a device may write to them. The pieces are not empty and add up to the range;
+// segments consist of whole pages.
+unsafe impl Memory for ChunkSlice {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn for_each_segment(&self, mut visit: impl FnMut(block::bio::Segment)) {
+        let range = self.range.clone();
+        self.set
+            .for_each_piece(self.index, range, |_, segment, piece| {
+                // SAFETY: The piece begins within the segment, whose pages are contiguous, and so are
+                // their descriptors.
+                let page = unsafe { segment.page.add(piece.start >> PAGE_SHIFT) };
+                visit(block::bio::Segment {
+                    page,
+                    // Both fit: they are at most the size of a segment.
+                    offset: (piece.start % PAGE_SIZE) as u32,
+                    len: piece.len() as u32,
+                });
+            });
+    }
+}
+
+/// The DMA addresses of a set's segments.
+///
+/// # Invariants
+///
+/// The first `mapped` entries of `list` are the first segments of `set`, mapped for `device` for
+/// both directions. The device stays, as the protection domain has a handle of it.
+struct Mappings {
+    set: Arc<ChunkSet>,
+    list: KVVec<bindings::scatterlist>,
+    addresses: KVVec<u64>,
+    device: *mut bindings::ib_device,
+}
+
+// SAFETY: May be dropped in any task; everything else is only read.
+unsafe impl Send for Mappings {}
+
+// SAFETY: As above.
+unsafe impl Sync for Mappings {}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        for (segment, &address) in self.set.segments.iter().zip(self.addresses.iter()) {
+            // SAFETY: By the type invariant this is mapped; `Retained` keeps it while requests
+            // name it.
+            unsafe {
+                bindings::rnbd_helper_ib_dma_unmap_single(
+                    self.device,
+                    address,
+                    segment.len(),
+                    Direction::Bidirectional.into(),
+                )
+            };
+        }
+    }
+}
+
+/// All chunks of a set, mapped for the device of a protection domain.
+///
+/// The memory stays until the protection domain goes.
+pub struct MappedChunks(Retained<Mappings>);
+
+impl MappedChunks {
+    /// Maps `set`. Sleeps. `EIO` if the device cannot reach the memory.
+    pub fn new(domain: &Arc<ProtectionDomain>, set: &Arc<ChunkSet>) -> Result<Self> {
+        let device = domain.device().as_raw();
+        let total = set.segments.len();
+        let entries = u32::try_from(total)?;
+        let mut list = KVVec::<bindings::scatterlist>::zeroed(total, GFP_KERNEL)?;
+        // SAFETY: There are that many entries.
+        unsafe { bindings::sg_init_table(list.as_mut_ptr(), entries) };
+        // INVARIANT: Nothing is mapped.
+        let mut mappings = Mappings {
+            set: set.clone(),
+            list,
+            addresses: KVVec::with_capacity(total, GFP_KERNEL)?,
+            device,
+        };
+        for (segment, entry) in set.segments.iter().zip(mappings.list.iter_mut()) {
+            let len = segment.len();
+            // SAFETY: The device is valid, and the segment is that long.
+            let address = unsafe {
+                bindings::rnbd_helper_ib_dma_map_single(
+                    device,
+                    segment.address.as_ptr().cast(),
+                    len,
+                    Direction::Bidirectional.into(),
+                )
+            };
+            // SAFETY: The device is valid.
+            if unsafe { bindings::rnbd_helper_ib_dma_mapping_error(device, address) } != 0 {
+                return Err(EIO);
+            }
+            // INVARIANT: The next segment is mapped. There is capacity for all.
+            mappings.addresses.push(address, GFP_KERNEL)?;
+            let len = u32::try_from(len)?;
+            // SAFETY: The entry and the page are valid.
+            unsafe {
+                bindings::rnbd_helper_sg_set_page(entry, segment.page.as_ptr(), len, 0);
+                bindings::rnbd_helper_sg_set_dma(entry, address, len);
+            }
+        }
+        Ok(Self(Retained::new(domain, mappings)?))
+    }
+
+    /// The chunks.
+    pub fn set(&self) -> &Arc<ChunkSet> {
+        &self.0.set
+    }
+
+    /// The protection domain.
+    pub fn domain(&self) -> &Arc<ProtectionDomain> {
+        self.0.domain()
+    }
+
+    /// The most scatter entries that a range of a chunk takes.
+    pub fn max_sges(&self) -> usize {
+        let set = &self.0.set;
+        (0..set.count)
+            .filter_map(|index| set.segments(index))
+            .map(<[Segment]>::len)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Writes the scatter entries of `len` bytes at `offset` of a chunk to `out`. Any context.
+    ///
+    /// `EINVAL` if they are not all within the chunk or are none, `ENOSPC` if `out` is too short.
+    #[inline]
+    pub fn sges<'a>(
+        &self,
+        index: usize,
+        offset: usize,
+        len: usize,
+        out: &'a mut [Sge],
+    ) -> Result<&'a [Sge]> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let range = self.0.set.range(index, offset, len)?;
+        let lkey = self.0.domain().local_dma_lkey();
+        let mut used = 0;
+        self.0.set.for_each_piece(index, range, |number, _, piece| {
+            if let (Some(sge), Some(address)) = (out.get_mut(used), self.0.addresses.get(number)) {
+                *sge = Sge::new(address + piece.start as u64, piece.len() as u32, lkey);
+            }
+            used += 1;
+        });
+        out.get(..used).ok_or(ENOSPC)
+    }
+
+    /// Makes what peers wrote to a range visible to the CPU. Any context.
+    ///
+    /// `EINVAL` if it is not all within the chunk.
+    #[inline]
+    pub fn sync_for_cpu(&self, index: usize, offset: usize, len: usize) -> Result {
+        let range = self.0.set.range(index, offset, len)?;
+        self.0.set.for_each_piece(index, range, |number, _, piece| {
+            if let Some(address) = self.0.addresses.get(number) {
+                // SAFETY: The piece is part of what is mapped.
+                unsafe {
+                    bindings::rnbd_helper_ib_dma_sync_single_for_cpu(
+                        self.0.device,
+                        address + piece.start as u64,
+                        piece.len(),
+                        Direction::Bidirectional.into(),
+                    )
+                };
+            }
+        });
+        Ok(())
+    }
+
+    /// Makes what the CPU wrote to a range visible to the device. Any context.
+    ///
+    /// `EINVAL` if it is not all within the chunk.
+    #[inline]
+    pub fn sync_for_device(&self, index: usize, offset: usize, len: usize) -> Result {
+        let range = self.0.set.range(index, offset, len)?;
+        self.0.set.for_each_piece(index, range, |number, _, piece| {
+            if let Some(address) = self.0.addresses.get(number) {
+                // SAFETY: The piece is part of what is mapped.
+                unsafe {
+                    bindings::rnbd_helper_ib_dma_sync_single_for_device(
+                        self.0.device,
+                        address + piece.start as u64,
+                        piece.len(),
+                        Direction::Bidirectional.into(),
+                    )
+                };
+            }
+        });
+        Ok(())
+    }
+
+    /// How many chunks a memory region of up to `max_pages` pages can hold.
+    pub fn chunks_per_region(&self, max_pages: u32) -> usize {
+        let pages = self.0.set.chunk_size >> PAGE_SHIFT;
+        usize::try_from(max_pages)
+            .ok()
+            .and_then(|max| max.checked_div(pages))
+            .unwrap_or(0)
+    }
+
+    /// Makes a memory region of `count` chunks from `first` on, with a new key.
+    ///
+    /// Chunk `first + i` is at `iova() + i * chunk_size` of it. Sleeps. `EINVAL` if there are no
+    /// such chunks, or more than the device can register at once.
+    pub fn region(&self, first: usize, count: usize) -> Result<MemoryRegion> {
+        let set = &self.0.set;
+        let end = first.checked_add(count).ok_or(EINVAL)?;
+        let start = *set.first.get(first).ok_or(EINVAL)?;
+        let end = *set.first.get(end).ok_or(EINVAL)?;
+        let entries = self.0.list.get(start..end).ok_or(EINVAL)?;
+        if entries.is_empty() {
+            return Err(EINVAL);
+        }
+        let pages = count
+            .checked_mul(set.chunk_size >> PAGE_SHIFT)
+            .ok_or(EINVAL)?;
+        let region = MemoryRegion::new(self.domain(), u32::try_from(pages)?)?;
+        // SAFETY: The entries are mapped for the domain's device; the list is only read.
+        unsafe { region.map_raw(entries.as_ptr().cast_mut(), u32::try_from(entries.len())?) }?;
+        Ok(region)
+    }
+
+    /// The chunk size as a `u64`, for addresses in a [`Self::region()`].
+    pub fn chunk_size(&self) -> u64 {
+        self.0.set.chunk_size as u64
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callable forms of the inline functions of the RDMA, DMA and page headers;
+ * see helpers.h.
+ */
+
+#include <linux/export.h>
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+
+#include "helpers.h"
+
+int rnbd_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *recv_wr,
+			     const struct ib_recv_wr **bad_recv_wr)
+{
+	return ib_post_recv(qp, recv_wr, bad_recv_wr);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_post_recv);
+
+bool rnbd_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_device_try_get);
+
+int rnbd_helper_ibdev_to_node(struct ib_device *dev)
+{
+	return ibdev_to_node(dev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ibdev_to_node);
+
+u64 rnbd_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr,
+				  size_t size, enum dma_data_direction direction)
+{
+	return ib_dma_map_single(dev, cpu_addr, size, direction);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_map_single);
+
+void rnbd_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr,
+				     size_t size, enum dma_data_direction direction)
+{
+	ib_dma_unmap_single(dev, addr, size, direction);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_unmap_single);
+
+int rnbd_helper_ib_dma_mapping_error(struct ib_device *dev, u64 dma_addr)
+{
+	return ib_dma_mapping_error(dev, dma_addr);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_mapping_error);
+
+int rnbd_helper_ib_dma_map_sg(struct ib_device *dev, struct scatterlist *sg,
+			      int nents, enum dma_data_direction direction)
+{
+	return ib_dma_map_sg(dev, sg, nents, direction);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_map_sg);
+
+void rnbd_helper_ib_dma_unmap_sg(struct ib_device *dev, struct scatterlist *sg,
+				 int nents, enum dma_data_direction direction)
+{
+	ib_dma_unmap_sg(dev, sg, nents, direction);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_unmap_sg);
+
+void rnbd_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr,
+					    size_t size, enum dma_data_direction dir)
+{
+	ib_dma_sync_single_for_cpu(dev, addr, size, dir);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_sync_single_for_cpu);
+
+void rnbd_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr,
+					       size_t size, enum dma_data_direction dir)
+{
+	ib_dma_sync_single_for_device(dev, addr, size, dir);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_sync_single_for_device);
+
+/* One work request's scatter list out of a DMA-mapped scatterlist. */
+unsigned int rnbd_helper_sg_to_sges(struct scatterlist *sgl, unsigned int nents,
+				    u32 lkey, struct ib_sge *out)
+{
+	struct scatterlist *sg;
+	unsigned int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		out[i].addr = sg_dma_address(sg);
+		out[i].length = sg_dma_len(sg);
+		out[i].lkey = lkey;
+	}
+	return nents;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_to_sges);
+
+void rnbd_helper_sg_set_page(struct scatterlist *sg, struct page *page,
+			     unsigned int len, unsigned int offset)
+{
+	sg_set_page(sg, page, len, offset);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_set_page);
+
+void rnbd_helper_sg_mark_end(struct scatterlist *sg)
+{
+	sg_mark_end(sg);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_mark_end);
+
+void rnbd_helper_sg_unmark_end(struct scatterlist *sg)
+{
+	sg_unmark_end(sg);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_unmark_end);
+
+/* For an entry that was mapped on its own, without the DMA API's knowledge of sg. */
+void rnbd_helper_sg_set_dma(struct scatterlist *sg, u64 addr, unsigned int len)
+{
+	sg_dma_address(sg) = addr;
+	sg_dma_len(sg) = len;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_set_dma);
+
+/*
+ * Zeroed pages of the kernel's linear mapping. Several pages at once are asked
+ * for without effort, as the caller falls back to fewer; single ones with some,
+ * but no other program is killed for them.
+ */
+struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order)
+{
+	gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN;
+
+	if (order)
+		gfp |= __GFP_NORETRY | __GFP_COMP;
+	else
+		gfp |= __GFP_RETRY_MAYFAIL;
+	return alloc_pages_node(node, gfp, order);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_alloc_zeroed_pages);
+
+void *rnbd_helper_page_address(const struct page *page)
+{
+	return page_address(page);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_page_address);
+
+/* memcpy() on memory that a device or a peer may write at the same time. */
+void rnbd_helper_memcpy(void *to, const void *from, size_t len)
+{
+	memcpy(to, from, len);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_memcpy);

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! DMA-mapped buffers for the messages of a connection.
+
+use crate::{
+    bindings,
+    rdma::{
+        pd::Retained,
+        Direction,
+        ProtectionDomain,
+        Sge, //
+    }, //
+};
+use core::{
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Buffers of one size, for sends or for receives.
+pub struct MessageBuffers;
+
+impl MessageBuffers {
+    /// Allocates `count` zeroed buffers of `size` bytes each, mapped in `direction`. Sleeps.
+    ///
+    /// Small buffers share pages. `EINVAL` if `size` is 0 or more than a page.
+    pub fn allocate(
+        domain: &Arc<ProtectionDomain>,
+        count: usize,
+        size: usize,
+        direction: Direction,
+    ) -> Result<KVec<MessageBuffer>> {
+        if size == 0 || size > PAGE_SIZE {
+            return Err(EINVAL);
+        }
+        let stride = size.next_multiple_of(ALIGNMENT);
+        let per_page = PAGE_SIZE / stride;
+        let mut buffers = KVec::with_capacity(count, GFP_KERNEL)?;
+        while buffers.len() < count {
+            let block = Arc::new(
+                Retained::new(domain, Block::new(domain, direction)?)?,
+                GFP_KERNEL,
+            )?;
+            for index in 0..per_page.min(count - buffers.len()) {
+                // INVARIANT: The ranges are within the page and do not overlap.
+                let buffer = MessageBuffer {
+                    block: block.clone(),
+                    offset: index * stride,
+                    size,
+                };
+                buffers.push(buffer, GFP_KERNEL)?;
+            }
+        }
+        Ok(buffers)
+    }
+}
+
+/// The alignment of buffers: no two share a cache line, as `ARCH_DMA_MINALIGN` of any machine.
+const ALIGNMENT: usize = 128;
+
+/// A page that is mapped for a device.
+///
+/// # Invariants
+///
+/// `page` is a page owned by this type, at `address` in the kernel, mapped for `device` at
+/// `dma_address` in `direction`. The device stays, as the protection domain has a handle of it.
+struct Block {
+    page: NonNull<bindings::page>,
+    address: NonNull<u8>,
+    dma_address: u64,
+    direction: Direction,
+    device: *mut bindings::ib_device,
+}
+
+// SAFETY: Owns its page, and may be freed in any task.
+unsafe impl Send for Block {}
+
+// SAFETY: Has no methods that change anything.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new(domain: &ProtectionDomain, direction: Direction) -> Result<Self> {
+        let device = domain.device().as_raw();
+        let node = domain.device().numa_node();
+        // SAFETY: Any node that a device has is fine.
+        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, 0) };
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
+        // SAFETY: The page is valid and in the linear mapping.
+        let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };
+        // SAFETY: The device is valid, and the page is that long.
+        let dma_address = unsafe {
+            bindings::rnbd_helper_ib_dma_map_single(device, address, PAGE_SIZE, direction.into())
+        };
+        // SAFETY: The device is valid.
+        let failed = unsafe { bindings::rnbd_helper_ib_dma_mapping_error(device, dma_address) };
+        let (Some(address), 0) = (NonNull::new(address.cast()), failed) else {
+            // SAFETY: The page was allocated above.
+            unsafe { bindings::__free_pages(page.as_ptr(), 0) };
+            return Err(EIO);
+        };
+        // INVARIANT: As made above.
+        Ok(Self {
+            page,
+            address,
+            dma_address,
+            direction,
+            device,
+        })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; `Retained` keeps the block while requests name it.
+        unsafe {
+            bindings::rnbd_helper_ib_dma_unmap_single(
+                self.device,
+                self.dma_address,
+                PAGE_SIZE,
+                self.direction.into(),
+            );
+            bindings::__free_pages(self.page.as_ptr(), 0);
+        }
+    }
+}
+
+/// A buffer for one message.
+///
+/// May be dropped in any context; the memory stays until the protection domain goes.
+///
+/// # Invariants
+///
+/// The `size` bytes at `offset` of `block` belong to this buffer alone, and `size` is not 0.
+pub struct MessageBuffer {
+    block: Arc<Retained<Block>>,
+    offset: usize,
+    size: usize,
+}
+
+// SAFETY: Owns its part of the block.
+unsafe impl Send for MessageBuffer {}
+
+// SAFETY: Through a shared reference the bytes are only copied out.
+unsafe impl Sync for MessageBuffer {}
+
+impl MessageBuffer {
+    /// Allocates one buffer, see [`MessageBuffers::allocate()`]. Sleeps.
+    pub fn new(domain: &Arc<ProtectionDomain>, size: usize, direction: Direction) -> Result<Self> {
+        MessageBuffers::allocate(domain, 1, size, direction)?
+            .pop()
+            .ok_or(ENOMEM)
+    }
+
+    /// The size in bytes.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    #[inline]
+    fn address(&self) -> *mut u8 {
+        // SAFETY: By the type invariant the offset is within the page.
+        unsafe { self.block.address.as_ptr().add(self.offset) }
+    }
+
+    #[inline]
+    fn dma_address(&self) -> u64 {
+        self.block.dma_address + self.offset as u64
+    }
+
+    /// Lets `f` write the buffer and hands it to the device. Any context.
+    ///
+    /// The bytes are as they were last written, zero at first. `EINVAL` for a buffer that the
+    /// device writes to: no reference to such memory can be had.
+    #[inline]
+    pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        if self.block.direction != Direction::ToDevice {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant the bytes are ours alone, and the device only reads them.
+        let result = f(unsafe { slice::from_raw_parts_mut(self.address(), self.size) });
+        // SAFETY: The range is part of what is mapped for the device.
+        unsafe {
+            bindings::rnbd_helper_ib_dma_sync_single_for_device(
+                self.block.device,
+                self.dma_address(),
+                self.size,
+                self.block.direction.into(),
+            )
+        };
+        Ok(result)
+    }
+
+    /// Copies what the device wrote, from the beginning, to `bytes`. Any context.
+    ///
+    /// `EINVAL` if there are more of them than in the buffer. To be called once per message; what
+    /// is copied does not change any more.
+    #[inline]
+    pub fn copy_out(&self, bytes: &mut [u8]) -> Result {
+        if bytes.len() > self.size {
+            return Err(EINVAL);
+        }
+        // SAFETY: The ranges are valid, and the destination is not the device's.
+        unsafe {
+            bindings::rnbd_helper_ib_dma_sync_single_for_cpu(
+                self.block.device,
+                self.dma_address(),
+                bytes.len(),
+                self.block.direction.into(),
+            );
+            bindings::rnbd_helper_memcpy(
+                bytes.as_mut_ptr().cast(),
+                self.address().cast(),
+                bytes.len(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The first `len` bytes as a scatter entry. `EINVAL` if `len` is 0 or more than the size.
+    #[inline]
+    pub fn sge(&self, len: usize) -> Result<Sge> {
+        if len == 0 || len > self.size {
+            return Err(EINVAL);
+        }
+        let lkey = self.block.domain().local_dma_lkey();
+        // The size is at most a page.
+        Ok(Sge::new(self.dma_address(), len as u32, lkey))
+    }
+}

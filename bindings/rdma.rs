@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA verbs and the RDMA connection manager.
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+//!
+//! What outlives what is fixed by ownership: a [`QueuePair`] owns its [`cm::Id`] and holds its
+//! [`CompletionQueue`] and its [`ProtectionDomain`], which hold the [`Device`]. Buffers and memory
+//! regions belong to a protection domain and are released with it at the earliest, see
+//! [`pd::Retained`].
+
+pub mod client;
+pub mod cm;
+pub mod cq;
+pub mod device;
+pub mod mr;
+pub mod pd;
+pub mod qp;
+pub mod wc;
+pub mod wr;
+
+pub use cq::{
+    CompletionQueue,
+    PollContext, //
+};
+pub use device::{
+    Device,
+    DeviceHandle, //
+};
+pub use kernel::dma::DataDirection as Direction;
+pub use mr::{
+    Access,
+    MemoryRegion, //
+};
+pub use pd::ProtectionDomain;
+pub use qp::{
+    Capabilities,
+    QueuePair, //
+};
+pub use wc::{
+    Opcode,
+    Status,
+    WorkCompletion, //
+};
+pub use wr::{
+    RemoteMemory,
+    SendChain,
+    Sge,
+    WorkId, //
+};
+
+/// The name under which the RDMA core lists what this crate creates (`rdma resource show`).
+const CALLER: &kernel::str::CStr = c"rtrs";

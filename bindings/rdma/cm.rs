@@ -1,0 +1,664 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMA connection manager.
+
+use super::{
+    Capabilities,
+    CompletionQueue,
+    Device,
+    ProtectionDomain,
+    QueuePair,
+    WorkCompletion,
+    CALLER, //
+};
+use crate::{
+    bindings,
+    socket_address::SocketAddress, //
+};
+use core::{
+    cell::Cell,
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    },
+    slice, //
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc, //
+    },
+    task::Task,
+    types::NotThreadSafe, //
+};
+
+/// Receives the events of an [`Id`] and the completions of its [`QueuePair`].
+pub trait Handler: Send + Sync + Sized + 'static {
+    /// An event. Process context; serialised per id.
+    ///
+    /// Must not wait for anything that waits for the id to be dropped, and must not drop a
+    /// *listening* id while handling its [`Event::ConnectRequest`].
+    fn event(&self, event: Event<'_>);
+
+    /// A completion. Called in the context of the completion queue, of which it depends whether
+    /// sleeping is allowed; serialised per completion queue.
+    fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
+        let _ = (queue_pair, completion);
+    }
+}
+
+/// An event of an [`Id`] (`rdma_cm_event`).
+///
+/// `status` is negative for an errno, positive for a reason of the CM, see [`reject_text()`].
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// [`Id::resolve_address()`] is done; the id has a device now.
+    AddressResolved,
+    /// [`Id::resolve_address()`] failed.
+    AddressError {
+        /// The cause.
+        status: i32,
+    },
+    /// [`Id::resolve_route()`] is done.
+    RouteResolved,
+    /// [`Id::resolve_route()`] failed.
+    RouteError {
+        /// The cause.
+        status: i32,
+    },
+    /// A listening id got a request for a connection.
+    ConnectRequest {
+        /// The new connection's id.
+        id: NewId<'a>,
+        /// What the peer passed to `connect()`, padded with zeros.
+        private_data: &'a [u8],
+    },
+    /// The connection is there.
+    Established {
+        /// On the active side, what the peer passed to `accept()`, padded with zeros.
+        private_data: &'a [u8],
+    },
+    /// The peer refused the connection.
+    Rejected {
+        /// The reason, of the CM.
+        status: i32,
+        /// Whether the peer's program refused, and not its CM.
+        is_consumer_defined: bool,
+        /// What the peer's program gave as its reason, padded with zeros; else empty.
+        private_data: &'a [u8],
+    },
+    /// The connection could not be made.
+    ConnectError {
+        /// The cause.
+        status: i32,
+    },
+    /// The peer does not answer.
+    Unreachable {
+        /// The cause.
+        status: i32,
+    },
+    /// The connection is gone.
+    Disconnected,
+    /// The device is going away, which waits for the id to be dropped.
+    DeviceRemoval,
+    /// The local address changed.
+    AddressChange,
+    /// The queue pair's number may be used again.
+    TimewaitExit,
+    /// Another event (`rdma_cm_event_type`).
+    Other(u32),
+}
+
+/// The CM's text for the status of a rejection, as seen through `id`.
+pub fn reject_text<H: Handler>(id: &Id<H>, status: i32) -> &'static CStr {
+    // SAFETY: The id is valid; the function returns a static string for any status.
+    unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(id.as_raw(), status)) }
+}
+
+/// Where ports are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortSpace {
+    /// Addresses are IP addresses.
+    Tcp,
+    /// Addresses are GIDs.
+    Ib,
+}
+
+/// What is negotiated for a connection, besides private data (`rdma_conn_param`).
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionParameters {
+    /// RDMA reads that the peer may have in flight.
+    pub responder_resources: u8,
+    /// RDMA reads that we may have in flight.
+    pub initiator_depth: u8,
+    /// How often an unacknowledged packet is sent again; ignored by `accept()`.
+    pub retry_count: u8,
+    /// How often a message is sent again that found no receive; 7 is for ever.
+    pub rnr_retry_count: u8,
+}
+
+impl Default for ConnectionParameters {
+    /// What the C modules ask for.
+    fn default() -> Self {
+        Self {
+            responder_resources: 0,
+            initiator_depth: 0,
+            retry_count: 7,
+            rnr_retry_count: 7,
+        }
+    }
+}
+
+impl ConnectionParameters {
+    fn as_raw(&self, private_data: &[u8]) -> Result<bindings::rdma_conn_param> {
+        Ok(bindings::rdma_conn_param {
+            private_data: private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(private_data.len()).map_err(|_| EINVAL)?,
+            responder_resources: self.responder_resources,
+            initiator_depth: self.initiator_depth,
+            retry_count: self.retry_count,
+            rnr_retry_count: self.rnr_retry_count,
+            ..Default::default()
+        })
+    }
+}
+
+/// The part of an id's state that does not depend on its handler's type.
+struct Scope {
+    /// The task that is in the id's event handler now, or null.
+    task: Atomic<*mut bindings::task_struct>,
+    /// The owner dropped the id in its event handler, which therefore destroys it.
+    destroy: Atomic<bool>,
+    /// The id has a device, until it is destroyed.
+    has_device: Atomic<bool>,
+    /// Frees the [`Inner`] that the scope is the start of.
+    free: unsafe fn(NonNull<Scope>),
+}
+
+impl Scope {
+    fn enter(&self) {
+        self.task.store(Task::current_raw(), ordering::Relaxed);
+    }
+
+    /// Whether the current task is in the id's event handler. Nobody else can write the current
+    /// task's address, so that a plain load is enough.
+    fn is_inside(&self) -> bool {
+        ptr::eq(self.task.load(ordering::Relaxed), Task::current_raw())
+    }
+
+    /// Ends the event handler; returns what it has to return to the CM: non-zero destroys the id.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be in the id's event handler and not use the scope afterwards.
+    unsafe fn leave(this: NonNull<Self>) -> c_int {
+        // SAFETY: Valid until `free()` below. While this event handler runs, who drops the id in
+        // another task waits for it; who drops it in this task leaves it to us.
+        let scope = unsafe { this.as_ref() };
+        scope.task.store(ptr::null_mut(), ordering::Relaxed);
+        if !scope.destroy.load(ordering::Relaxed) {
+            return 0;
+        }
+        // SAFETY: The owner gave it up, and no event handler runs once this one has returned
+        // non-zero.
+        unsafe { (scope.free)(this) };
+        ECONNABORTED.to_errno()
+    }
+}
+
+#[repr(C)]
+struct Inner<H> {
+    scope: Scope,
+    cm_id: *mut bindings::rdma_cm_id,
+    handler: Arc<H>,
+}
+
+impl<H: Handler> Inner<H> {
+    fn new(handler: Arc<H>) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                scope: Scope {
+                    task: Atomic::new(ptr::null_mut()),
+                    destroy: Atomic::new(false),
+                    has_device: Atomic::new(false),
+                    free: Self::free,
+                },
+                cm_id: ptr::null_mut(),
+                handler,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// # Safety
+    ///
+    /// `scope` must be the start of a leaked box of this type, which the caller gives up.
+    unsafe fn free(scope: NonNull<Scope>) {
+        // SAFETY: By the function's requirement.
+        drop(unsafe { KBox::from_raw(scope.as_ptr().cast::<Self>()) });
+    }
+}
+
+/// An endpoint of the connection manager (`rdma_cm_id`): a listener or a connection.
+///
+/// Dropping it sleeps, waits for its running event handler, and no event comes afterwards. If the
+/// event handler itself drops it, it is destroyed when the handler returns.
+///
+/// # Invariants
+///
+/// `inner` comes from `KBox::into_raw`, is owned by this type, is the context of the valid id
+/// `inner.cm_id`, and that id's event handler is `handle::<H>`.
+pub struct Id<H: Handler> {
+    inner: NonNull<Inner<H>>,
+}
+
+// SAFETY: The CM's functions may be called from any task. Those that change an id in ways which
+// the CM does not serialise take `&mut self`.
+unsafe impl<H: Handler> Send for Id<H> {}
+
+// SAFETY: As above.
+unsafe impl<H: Handler> Sync for Id<H> {}
+
+impl<H: Handler> Id<H> {
+    /// Makes an id in the initial network namespace. Sleeps.
+    pub fn new(handler: Arc<H>, port_space: PortSpace) -> Result<Self> {
+        let port_space = match port_space {
+            PortSpace::Tcp => bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+            PortSpace::Ib => bindings::rdma_ucm_port_space_RDMA_PS_IB,
+        };
+        let inner = KBox::into_raw(Inner::new(handler)?);
+        // SAFETY: The context stays valid until the id is destroyed. No event comes before
+        // something is asked of the id.
+        let cm_id = from_err_ptr(unsafe {
+            bindings::__rdma_create_kernel_id(
+                &raw mut bindings::init_net,
+                Some(handle::<H>),
+                inner.cast(),
+                port_space,
+                bindings::ib_qp_type_IB_QPT_RC,
+                CALLER.as_char_ptr(),
+            )
+        });
+        let cm_id = match cm_id {
+            Ok(cm_id) => cm_id,
+            Err(error) => {
+                // SAFETY: Nobody else has the pointer.
+                drop(unsafe { KBox::from_raw(inner) });
+                return Err(error);
+            }
+        };
+        // SAFETY: As above, it is still only ours, and it comes from a box.
+        let inner = unsafe {
+            (*inner).cm_id = cm_id;
+            NonNull::new_unchecked(inner)
+        };
+        // INVARIANT: As set up above.
+        Ok(Self { inner })
+    }
+
+    fn inner(&self) -> &Inner<H> {
+        // SAFETY: By the type invariant; it is only changed before the id is made.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// The C structure.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.inner().cm_id
+    }
+
+    /// The handler.
+    #[inline]
+    pub fn handler(&self) -> &Arc<H> {
+        &self.inner().handler
+    }
+
+    /// Resolves `destination`, as seen from `source` if given; an event tells the outcome. Sleeps.
+    pub fn resolve_address(
+        &mut self,
+        source: Option<&SocketAddress>,
+        destination: &SocketAddress,
+        timeout_ms: u32,
+    ) -> Result {
+        let source = source.map_or(ptr::null(), SocketAddress::as_raw);
+        // SAFETY: The id is valid, the addresses are, and they are copied; the source is not
+        // written to.
+        to_result(unsafe {
+            bindings::rdma_resolve_addr(
+                self.as_raw(),
+                source.cast_mut(),
+                destination.as_raw(),
+                timeout_ms as c_ulong,
+            )
+        })
+    }
+
+    /// Resolves the route to the resolved address; an event tells the outcome. Sleeps.
+    pub fn resolve_route(&mut self, timeout_ms: u32) -> Result {
+        // Without this, the CM would use a device that is not there.
+        if self.device().is_none() {
+            return Err(EINVAL);
+        }
+        // SAFETY: The id is valid and has a device.
+        to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout_ms as c_ulong) })
+    }
+
+    /// Binds to a local address. Sleeps.
+    pub fn bind(&mut self, address: &SocketAddress) -> Result {
+        // SAFETY: The id and the address are valid; the address is copied and not written to.
+        to_result(unsafe { bindings::rdma_bind_addr(self.as_raw(), address.as_raw().cast_mut()) })
+    }
+
+    /// Listens on the bound address, keeping up to `backlog` requests. Sleeps.
+    pub fn listen(&mut self, backlog: u32) -> Result {
+        let backlog = c_int::try_from(backlog).map_err(|_| EINVAL)?;
+        // SAFETY: The id is valid.
+        to_result(unsafe { bindings::rdma_listen(self.as_raw(), backlog) })
+    }
+
+    /// The device, once the address is resolved, and for requested connections.
+    pub fn device(&self) -> Option<&Device> {
+        let inner = self.inner();
+        if !inner.scope.has_device.load(ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: The id has a device; that is not freed before the id is destroyed, as its
+        // removal waits for that.
+        Some(unsafe { Device::from_raw((*inner.cm_id).device) })
+    }
+
+    /// The port of the device, from 1; 0 if there is none yet.
+    pub fn port_num(&self) -> u32 {
+        if self.device().is_none() {
+            return 0;
+        }
+        // SAFETY: The id is valid; the number does not change once there is a device.
+        unsafe { (*self.as_raw()).port_num }
+    }
+
+    /// The local address. Sleeps.
+    pub fn local_address(&self) -> SocketAddress {
+        // SAFETY: The address is one of the id's.
+        self.locked(|| unsafe {
+            SocketAddress::from_raw(&raw const (*self.as_raw()).route.addr.src_addr)
+        })
+    }
+
+    /// The peer's address. Sleeps.
+    pub fn peer_address(&self) -> SocketAddress {
+        // SAFETY: The address is one of the id's.
+        self.locked(|| unsafe {
+            SocketAddress::from_raw(&raw const (*self.as_raw()).route.addr.dst_addr)
+        })
+    }
+
+    /// Makes the queue pair. `work_ids` is the number of [`WorkId`](super::WorkId)s. Sleeps.
+    ///
+    /// Gives the id back if it fails: with `ENODEV` if the id has no device, `EINVAL` if the
+    /// completion queue has not enough entries left or a capability is beyond the device's, and
+    /// with any error of the driver.
+    pub fn create_queue_pair(
+        self,
+        domain: &Arc<ProtectionDomain>,
+        completions: &Arc<CompletionQueue>,
+        capabilities: &Capabilities,
+        work_ids: u32,
+    ) -> Result<QueuePair<H>, (Self, Error)> {
+        QueuePair::new(self, domain, completions, capabilities, work_ids)
+    }
+
+    /// Runs `f` with the id's handler mutex held; it is, in the event handler.
+    fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
+        let inside = self.inner().scope.is_inside();
+        if !inside {
+            // SAFETY: The id is valid, and this task does not hold the mutex.
+            unsafe { bindings::rdma_lock_handler(self.as_raw()) };
+        }
+        let result = f();
+        if !inside {
+            // SAFETY: Locked above.
+            unsafe { bindings::rdma_unlock_handler(self.as_raw()) };
+        }
+        result
+    }
+
+    pub(super) fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
+        let mut param = parameters.as_raw(data)?;
+        // SAFETY: The id is valid and its handler mutex is held; the parameters and the data are
+        // copied.
+        to_result(
+            self.locked(|| unsafe { bindings::rdma_connect_locked(self.as_raw(), &mut param) }),
+        )
+    }
+
+    pub(super) fn accept(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
+        let mut param = parameters.as_raw(data)?;
+        // SAFETY: The id is valid and its handler mutex is held; the parameters and the data are
+        // copied.
+        to_result(self.locked(|| unsafe { bindings::rdma_accept(self.as_raw(), &mut param) }))
+    }
+
+    pub(super) fn disconnect(&self) {
+        if self.device().is_some() {
+            // SAFETY: The id is valid and has a device.
+            unsafe { bindings::rdma_disconnect(self.as_raw()) };
+        }
+    }
+
+    /// Refuses the connection that was requested, and destroys the id. Sleeps.
+    pub fn reject(self, private_data: &[u8]) -> Result {
+        if self.device().is_none() {
+            return Err(EINVAL);
+        }
+        // SAFETY: The id is valid and has a device.
+        unsafe { reject(self.as_raw(), private_data) }
+    }
+}
+
+impl<H: Handler> Drop for Id<H> {
+    fn drop(&mut self) {
+        let scope = &self.inner().scope;
+        if scope.is_inside() {
+            // The event handler that we are in destroys the id and frees its context.
+            scope.destroy.store(true, ordering::Relaxed);
+            return;
+        }
+        // SAFETY: The id is valid and this is not its event handler. A queue pair that it had is
+        // gone already.
+        unsafe { bindings::rdma_destroy_id(self.as_raw()) };
+        // SAFETY: With the id gone, nobody else has the pointer.
+        drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
+    }
+}
+
+/// The id of a requested connection, in the event handler of the listener.
+///
+/// If nobody takes it, the CM refuses the connection and destroys the id.
+pub struct NewId<'a> {
+    raw: *mut bindings::rdma_cm_id,
+    /// What the event handler finds after the listener's handler has returned.
+    taken: &'a Cell<Option<NonNull<Scope>>>,
+    _current: PhantomData<NotThreadSafe>,
+}
+
+impl NewId<'_> {
+    /// The device.
+    pub fn device(&self) -> &Device {
+        // SAFETY: The id is valid during the event; a requested connection has a device.
+        unsafe { Device::from_raw((*self.raw).device) }
+    }
+
+    /// The port of the device, from 1.
+    pub fn port_num(&self) -> u32 {
+        // SAFETY: The id is valid during the event.
+        unsafe { (*self.raw).port_num }
+    }
+
+    /// The local address.
+    pub fn local_address(&self) -> SocketAddress {
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.src_addr) }
+    }
+
+    /// The peer's address.
+    pub fn peer_address(&self) -> SocketAddress {
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.dst_addr) }
+    }
+
+    /// Takes the id: its further events go to `handler`.
+    pub fn take<H: Handler>(self, handler: Arc<H>) -> Result<Id<H>> {
+        let mut inner = Inner::new(handler)?;
+        inner.cm_id = self.raw;
+        inner.scope.has_device = Atomic::new(true);
+        // The new id's handler mutex is held by this task, until the listener's event handler
+        // returns.
+        inner.scope.enter();
+        let inner = KBox::into_raw(inner);
+        // SAFETY: Comes from a box.
+        let inner = unsafe { NonNull::new_unchecked(inner) };
+        // SAFETY: The id is valid, and its handler mutex is held, so that nobody reads these now.
+        unsafe {
+            (*self.raw).context = inner.as_ptr().cast();
+            (*self.raw).event_handler = Some(handle::<H>);
+        }
+        self.taken.set(Some(inner.cast()));
+        // INVARIANT: As set up above.
+        Ok(Id { inner })
+    }
+
+    /// Refuses the connection, giving the peer `private_data`.
+    pub fn reject(self, private_data: &[u8]) -> Result {
+        // SAFETY: The id is valid during the event and has a device.
+        unsafe { reject(self.raw, private_data) }
+    }
+}
+
+/// # Safety
+///
+/// The id must be valid and have a device.
+unsafe fn reject(id: *mut bindings::rdma_cm_id, private_data: &[u8]) -> Result {
+    let len = u8::try_from(private_data.len()).map_err(|_| EINVAL)?;
+    let reason = bindings::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8;
+    // SAFETY: By the function's requirement; the data is copied.
+    to_result(unsafe { bindings::rdma_reject(id, private_data.as_ptr().cast(), len, reason) })
+}
+
+/// The event handler of all ids.
+///
+/// # Safety
+///
+/// Only to be called by the CM, for an id whose context is an `Inner<H>`, or for a connection
+/// requested from such a listener.
+unsafe extern "C" fn handle<H: Handler>(
+    cm_id: *mut bindings::rdma_cm_id,
+    event: *mut bindings::rdma_cm_event,
+) -> c_int {
+    // SAFETY: By the function's requirement; the context is not freed before the id is destroyed,
+    // which waits for this handler.
+    let inner = unsafe { NonNull::new_unchecked((*cm_id).context.cast::<Inner<H>>()) };
+    // SAFETY: As above; shared references only.
+    let this = unsafe { inner.as_ref() };
+    // SAFETY: The CM passes a valid event.
+    let event = unsafe { &*event };
+
+    if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
+        // `this` is the listener's, of which several such events may run at a time.
+        let taken = Cell::new(None);
+        this.handler.event(Event::ConnectRequest {
+            id: NewId {
+                raw: cm_id,
+                taken: &taken,
+                _current: PhantomData,
+            },
+            // SAFETY: The event is valid and of a connection.
+            private_data: unsafe { connection_data(event) },
+        });
+        return match taken.get() {
+            // SAFETY: We are in the new id's event handler.
+            Some(scope) => unsafe { Scope::leave(scope) },
+            None => ECONNREFUSED.to_errno(),
+        };
+    }
+
+    this.scope.enter();
+    if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED {
+        this.scope.has_device.store(true, ordering::Release);
+    }
+    // SAFETY: The event is valid and of this id.
+    this.handler.event(unsafe { translate(cm_id, event) });
+    // SAFETY: We are in the id's event handler.
+    unsafe { Scope::leave(inner.cast()) }
+}
+
+/// # Safety
+///
+/// `event` must be a valid event of `id`, and not a connect request.
+unsafe fn translate<'a>(
+    id: *mut bindings::rdma_cm_id,
+    event: &'a bindings::rdma_cm_event,
+) -> Event<'a> {
+    let status = event.status;
+    match event.event {
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddressResolved,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddressError { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
+            // SAFETY: The event is valid and of a connection.
+            private_data: unsafe { connection_data(event) },
+        },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => {
+            let mut len = 0;
+            // SAFETY: The id and the event are valid. The function only reads the event.
+            let data = unsafe {
+                bindings::rdma_consumer_reject_data(id, ptr::from_ref(event).cast_mut(), &mut len)
+            };
+            Event::Rejected {
+                status,
+                is_consumer_defined: !data.is_null(),
+                // SAFETY: The data is the event's, with that length.
+                private_data: unsafe { bytes(data, len) },
+            }
+        }
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddressChange,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT => Event::TimewaitExit,
+        other => Event::Other(other),
+    }
+}
+
+/// # Safety
+///
+/// `event` must be a valid event that has connection parameters or none at all (zeros).
+unsafe fn connection_data(event: &bindings::rdma_cm_event) -> &[u8] {
+    // SAFETY: The union holds connection parameters or zeros.
+    let conn = unsafe { &event.param.conn };
+    // SAFETY: The data is the event's, with that length.
+    unsafe { bytes(conn.private_data, conn.private_data_len) }
+}
+
+/// # Safety
+///
+/// `data` must be null or point to `len` bytes that stay unchanged for `'a`.
+unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: By the function's requirement.
+    unsafe { slice::from_raw_parts(data.cast(), usize::from(len)) }
+}
+
+fn to_result(error: c_int) -> Result {
+    kernel::error::to_result(error)
+}

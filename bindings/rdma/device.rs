@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices.
+
+use crate::bindings;
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    fmt,
+    prelude::*,
+    str::BStr,
+    types::Opaque, //
+};
+
+/// An RDMA device, seen while somebody else keeps it.
+///
+/// # Invariants
+///
+/// The wrapped `ib_device` is valid and registered, or being unregistered but not freed.
+#[repr(transparent)]
+pub struct Device(Opaque<bindings::ib_device>);
+
+// SAFETY: What is read through a shared reference does not change after registration, save for
+// the name, which is copied with care.
+unsafe impl Sync for Device {}
+
+// SAFETY: As for `Sync`; there are no owned values of this type.
+unsafe impl Send for Device {}
+
+impl Device {
+    /// # Safety
+    ///
+    /// `raw` must point to a registered device that stays for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_device) -> &'a Self {
+        // SAFETY: The type is a transparent wrapper; validity is the caller's promise.
+        unsafe { &*raw.cast() }
+    }
+
+    /// The C structure.
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_device {
+        self.0.get()
+    }
+
+    fn attributes(&self) -> *const bindings::ib_device_attr {
+        // SAFETY: By the type invariant the device is valid.
+        unsafe { &raw const (*self.as_raw()).attrs }
+    }
+
+    /// Takes a reference that keeps the device registered.
+    ///
+    /// Unregistering waits for it. Fails with `ENODEV` once the device is being unregistered.
+    pub fn handle(&self) -> Result<DeviceHandle> {
+        // SAFETY: By the type invariant the device is valid.
+        if !unsafe { bindings::rnbd_helper_ib_device_try_get(self.as_raw()) } {
+            return Err(ENODEV);
+        }
+        // INVARIANT: The reference was just taken.
+        Ok(DeviceHandle(NonNull::from(self)))
+    }
+
+    /// The name, for example `rxe0`, as it is at this moment.
+    pub fn name(&self) -> DeviceName {
+        let mut name = DeviceName {
+            bytes: [0; NAME_MAX],
+        };
+        // SAFETY: By the type invariant the device is valid; the array may be rewritten by a
+        // rename at the same time, so it is only copied, byte by byte.
+        let source = unsafe { &raw const (*self.as_raw()).name }.cast::<u8>();
+        // The last byte stays zero.
+        for (i, byte) in name.bytes.iter_mut().take(NAME_MAX - 1).enumerate() {
+            // SAFETY: `i` is less than the length of the array.
+            *byte = unsafe { source.add(i).read_volatile() };
+        }
+        name
+    }
+
+    /// The number of completion vectors, that is, of interrupts to choose from; at least 1.
+    pub fn num_comp_vectors(&self) -> u32 {
+        // SAFETY: By the type invariant the device is valid.
+        let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
+        u32::try_from(vectors).unwrap_or(0).max(1)
+    }
+
+    /// The most scatter entries that a send or RDMA write may have.
+    pub fn max_send_sge(&self) -> u32 {
+        // SAFETY: `attributes()` is valid.
+        unsafe { (*self.attributes()).max_send_sge }
+    }
+
+    /// The most pages that one fast registration covers.
+    pub fn max_fast_reg_page_list_len(&self) -> u32 {
+        // SAFETY: `attributes()` is valid.
+        unsafe { (*self.attributes()).max_fast_reg_page_list_len }
+    }
+
+    /// The most work requests that may be asked for per send or receive queue.
+    ///
+    /// One less than what the device has: each queue pair keeps one for draining.
+    pub fn max_qp_wr(&self) -> u32 {
+        // SAFETY: `attributes()` is valid.
+        unsafe { (*self.attributes()).max_qp_wr }.saturating_sub(1)
+    }
+
+    /// The most completion queue entries that may be asked for.
+    pub fn max_cqe(&self) -> u32 {
+        // SAFETY: `attributes()` is valid.
+        unsafe { (*self.attributes()).max_cqe }.saturating_sub(super::cq::DRAIN_ENTRIES)
+    }
+
+    /// Whether memory can be registered by a work request (`IB_DEVICE_MEM_MGT_EXTENSIONS`).
+    pub fn has_fast_registration(&self) -> bool {
+        // SAFETY: `attributes()` is valid.
+        let flags = unsafe { (*self.attributes()).device_cap_flags };
+        flags & bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64 != 0
+    }
+
+    /// Whether a registration may have gaps between segments (`IBK_SG_GAPS_REG`).
+    pub fn has_gap_registration(&self) -> bool {
+        // SAFETY: `attributes()` is valid.
+        let flags = unsafe { (*self.attributes()).kernel_cap_flags };
+        flags & bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u64 != 0
+    }
+
+    /// The NUMA node, or -1 if none is known.
+    pub fn numa_node(&self) -> i32 {
+        // SAFETY: By the type invariant the device is valid.
+        unsafe { bindings::rnbd_helper_ibdev_to_node(self.as_raw()) }
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Device {}
+
+/// A reference that keeps a device registered.
+///
+/// # Invariants
+///
+/// Owns one count of `ib_device::refcount`.
+pub struct DeviceHandle(NonNull<Device>);
+
+// SAFETY: The count may be put in any context, and `Device` is `Sync`.
+unsafe impl Send for DeviceHandle {}
+
+// SAFETY: Only gives out `&Device`, which is `Sync`.
+unsafe impl Sync for DeviceHandle {}
+
+impl Deref for DeviceHandle {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        // SAFETY: By the type invariant the device is kept.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for DeviceHandle {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant there is a count to put.
+        unsafe { bindings::ib_device_put(self.as_raw()) };
+    }
+}
+
+/// `IB_DEVICE_NAME_MAX`.
+const NAME_MAX: usize = 64;
+
+/// A copy of a device's name.
+#[derive(Clone, Copy)]
+pub struct DeviceName {
+    bytes: [u8; NAME_MAX],
+}
+
+impl DeviceName {
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.split(|&byte| byte == 0).next().unwrap_or(&[])
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(BStr::from_bytes(self.as_bytes()), f)
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions that are registered by work requests.
+
+use super::{
+    pd::Retained,
+    ProtectionDomain, //
+};
+use crate::{
+    bindings,
+    scatterlist::MappedScatter, //
+};
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc, //
+    }, //
+};
+
+/// What the peer may do with registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read.
+    RemoteRead,
+    /// Write.
+    RemoteWrite,
+}
+
+impl Access {
+    #[inline]
+    pub(super) fn as_raw(self) -> c_int {
+        let flags = match self {
+            Self::RemoteRead => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
+            Self::RemoteWrite => {
+                bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+                    | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+            }
+        };
+        flags as c_int
+    }
+}
+
+/// The page size of registrations.
+///
+/// As in the C client; every device supports it, and all segments but the first and the last of a
+/// block request start and end on such a boundary.
+const PAGE_SIZE: c_uint = 4096;
+
+/// A fast-registration memory region (`ib_mr`).
+///
+/// Made once; then any number of times: [`map()`](Self::map), `reg_mr()` in a chain, use by the
+/// peer, invalidation by the peer or by `local_invalidate()`. May be dropped in any context.
+pub struct MemoryRegion(Retained<Raw>);
+
+/// # Invariants
+///
+/// `region` is valid and owned by this type. It is only changed by who set `busy`.
+struct Raw {
+    region: NonNull<bindings::ib_mr>,
+    busy: Atomic<bool>,
+}
+
+// SAFETY: The functions called on a region may be called from any thread.
+unsafe impl Send for Raw {}
+
+// SAFETY: As above; changes through shared references are claimed by `busy`.
+unsafe impl Sync for Raw {}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the region is ours; no work request that names it is in
+        // flight any more, as `Retained` says.
+        unsafe { bindings::ib_dereg_mr_user(self.region.as_ptr(), ptr::null_mut()) };
+    }
+}
+
+impl MemoryRegion {
+    /// Allocates a region for up to `max_segments` pages. Sleeps.
+    pub fn new(domain: &Arc<ProtectionDomain>, max_segments: u32) -> Result<Self> {
+        let kind = if domain.device().has_gap_registration() {
+            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
+        } else {
+            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
+        };
+        // SAFETY: The domain is valid.
+        let raw =
+            from_err_ptr(unsafe { bindings::ib_alloc_mr(domain.as_raw(), kind, max_segments) })?;
+        let region = NonNull::new(raw).ok_or(ENOMEM)?;
+        // INVARIANT: `region` was just allocated; if this fails, it is dropped.
+        let raw = Raw {
+            region,
+            busy: Atomic::new(false),
+        };
+        Ok(Self(Retained::new(domain, raw)?))
+    }
+
+    /// The C structure.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_mr {
+        self.0.region.as_ptr()
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &Arc<ProtectionDomain> {
+        self.0.domain()
+    }
+
+    /// Takes in all of `scatter` and chooses a new key; the next `reg_mr()` makes it accessible.
+    ///
+    /// `EINVAL` if there are more pages than the region was made for, if the segments leave gaps
+    /// that the device cannot express, or if the domains differ; `EBUSY` from the first success
+    /// until [`Self::release()`].
+    #[inline]
+    pub fn map(&self, scatter: &MappedScatter) -> Result {
+        if !Arc::ptr_eq(self.domain(), scatter.domain()) {
+            return Err(EINVAL);
+        }
+        let (list, entries) = scatter.as_raw();
+        // SAFETY: The list has that many mapped entries.
+        unsafe { self.map_raw(list, entries) }
+    }
+
+    /// # Safety
+    ///
+    /// `list` must have `entries` entries that are mapped for the device of the region.
+    pub(crate) unsafe fn map_raw(&self, list: *mut bindings::scatterlist, entries: u32) -> Result {
+        let mr = self.as_raw();
+        let count = c_int::try_from(entries).map_err(|_| EINVAL)?;
+        if self.0.busy.xchg(true, ordering::Acquire) {
+            return Err(EBUSY);
+        }
+        // SAFETY: The region is valid, and ours as we set `busy`; the list by the caller's promise.
+        let mapped = unsafe { bindings::ib_map_mr_sg(mr, list, count, ptr::null_mut(), PAGE_SIZE) };
+        if mapped < count {
+            self.release();
+            return Err(if mapped < 0 {
+                Error::from_errno(mapped)
+            } else {
+                EINVAL
+            });
+        }
+        // SAFETY: The region is valid.
+        unsafe { bump_key(mr) };
+        Ok(())
+    }
+
+    /// Allows the next [`Self::map()`]. Any context.
+    ///
+    /// To be called when the region has been invalidated, or was not registered after all.
+    #[inline]
+    pub fn release(&self) {
+        self.0.busy.store(false, ordering::Release);
+    }
+
+    /// Chooses a new key without changing what is mapped, for registering it again.
+    ///
+    /// The region must have been invalidated, and only who is going to register it may do this.
+    #[inline]
+    pub fn renew_key(&self) {
+        // SAFETY: The region is valid.
+        unsafe { bump_key(self.as_raw()) };
+    }
+
+    /// The key for the peer, and for invalidation.
+    #[inline]
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: The region is valid.
+        unsafe { (&raw const (*self.as_raw()).rkey).read_volatile() }
+    }
+
+    /// The address for the peer of the first byte.
+    #[inline]
+    pub fn iova(&self) -> u64 {
+        // SAFETY: The region is valid.
+        unsafe { (*self.as_raw()).iova }
+    }
+
+    /// The length in bytes of what is mapped.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        // SAFETY: The region is valid.
+        unsafe { (*self.as_raw()).length }
+    }
+
+    /// Whether nothing is mapped.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Changes the low byte of the keys, which is the consumer's, so that the old ones stop working.
+///
+/// If two tasks do so at once, it may count as one; the accesses are volatile, as the driver's.
+///
+/// # Safety
+///
+/// The region must be valid.
+#[inline]
+unsafe fn bump_key(mr: *mut bindings::ib_mr) {
+    // SAFETY: By the function's requirement.
+    let (lkey, rkey) = unsafe { (&raw mut (*mr).lkey, &raw mut (*mr).rkey) };
+    // SAFETY: As above.
+    unsafe {
+        let key = rkey.read_volatile().wrapping_add(1) & 0xff;
+        lkey.write_volatile(lkey.read_volatile() & !0xff | key);
+        rkey.write_volatile(rkey.read_volatile() & !0xff | key);
+    }
+}

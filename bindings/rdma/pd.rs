@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Protection domains, and the lifetime of what hardware may refer to.
+
+use super::{
+    Device,
+    DeviceHandle,
+    CALLER, //
+};
+use crate::bindings;
+use core::{
+    mem::ManuallyDrop,
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc, //
+    }, //
+};
+
+/// A protection domain (`ib_pd`).
+///
+/// Make one per path and connection attempt: what is [`Retained`] by it is released when its last
+/// reference goes. Dropping the last reference sleeps.
+///
+/// # Invariants
+///
+/// - `raw` is a valid protection domain of `device`, owned by this type.
+/// - `retired` heads a list of [`Header`]s of leaked [`Node`]s, which the list owns.
+pub struct ProtectionDomain {
+    raw: NonNull<bindings::ib_pd>,
+    retired: Atomic<*mut Header>,
+    device: DeviceHandle,
+}
+
+// SAFETY: The verbs that take a protection domain may be called from any thread at any time; the
+// retired list is changed atomically and owns values that are `Send`.
+unsafe impl Send for ProtectionDomain {}
+
+// SAFETY: As above.
+unsafe impl Sync for ProtectionDomain {}
+
+impl ProtectionDomain {
+    /// Allocates a protection domain. Sleeps. `ENODEV` if the device is going away.
+    pub fn new(device: &Device) -> Result<Arc<Self>> {
+        let device = device.handle()?;
+        // SAFETY: The handle keeps the device.
+        let raw = from_err_ptr(unsafe {
+            bindings::__ib_alloc_pd(device.as_raw(), 0, CALLER.as_char_ptr())
+        })?;
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(ENOMEM);
+        };
+        // INVARIANT: `raw` was just made for `device`; the list is empty. If the allocation fails,
+        // the value is dropped, and the domain with it.
+        Ok(Arc::new(
+            Self {
+                raw,
+                retired: Atomic::new(ptr::null_mut()),
+                device,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// The device.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The C structure.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_pd {
+        self.raw.as_ptr()
+    }
+
+    /// The key for local access to all DMA-mapped memory.
+    #[inline]
+    pub(crate) fn local_dma_lkey(&self) -> u32 {
+        // SAFETY: By the type invariant the domain is valid; the key never changes.
+        unsafe { (*self.as_raw()).local_dma_lkey }
+    }
+
+    /// Puts a node on the list of what goes with the domain. Any context.
+    fn retire(&self, node: NonNull<Header>) {
+        let node = node.as_ptr();
+        let mut head = self.retired.load(ordering::Relaxed);
+        loop {
+            // SAFETY: The node is the caller's until the exchange below succeeds.
+            unsafe { (*node).next = head };
+            match self.retired.cmpxchg(head, node, ordering::Full) {
+                Ok(_) => return,
+                Err(current) => head = current,
+            }
+        }
+    }
+}
+
+impl Drop for ProtectionDomain {
+    fn drop(&mut self) {
+        let mut head = self.retired.load(ordering::Acquire);
+        while let Some(node) = NonNull::new(head) {
+            // SAFETY: By the type invariant the list owns the node; nobody else sees the list any
+            // more. The next pointer is read before the node goes.
+            head = unsafe { (*node.as_ptr()).next };
+            // SAFETY: As above; the function belongs to the node's type.
+            unsafe { ((*node.as_ptr()).release)(node) };
+        }
+        // SAFETY: By the type invariant the domain is ours. Everything made in it holds a
+        // reference to `self` or was on the list, so it is unused.
+        unsafe { bindings::ib_dealloc_pd_user(self.raw.as_ptr(), ptr::null_mut()) };
+    }
+}
+
+/// What every retired node starts with.
+struct Header {
+    next: *mut Header,
+    /// Frees the node and what is in it.
+    release: unsafe fn(NonNull<Header>),
+}
+
+#[repr(C)]
+struct Node<T> {
+    header: Header,
+    value: T,
+}
+
+/// A resource that stays until its protection domain goes, even if its owner goes first.
+///
+/// Work requests carry bare addresses of buffers and of memory regions to the hardware, and no
+/// borrow can follow them there. So that memory which a posted request names cannot be freed
+/// under it, a dropped resource is only put on a list of the domain. The domain goes after the
+/// last queue pair in it, and a queue pair goes when nothing is in flight.
+///
+/// May be dropped in any context.
+pub struct Retained<T: Send + 'static> {
+    node: ManuallyDrop<KBox<Node<T>>>,
+    domain: Arc<ProtectionDomain>,
+}
+
+impl<T: Send + 'static> Retained<T> {
+    /// Hands `value` to `domain`. Sleeps.
+    pub(crate) fn new(domain: &Arc<ProtectionDomain>, value: T) -> Result<Self> {
+        let node = KBox::new(
+            Node {
+                header: Header {
+                    next: ptr::null_mut(),
+                    release: release::<T>,
+                },
+                value,
+            },
+            GFP_KERNEL,
+        )?;
+        Ok(Self {
+            node: ManuallyDrop::new(node),
+            domain: domain.clone(),
+        })
+    }
+
+    /// The domain.
+    #[inline]
+    pub fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.domain
+    }
+}
+
+impl<T: Send + 'static> Deref for Retained<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.node.value
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Retained<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.node.value
+    }
+}
+
+impl<T: Send + 'static> Drop for Retained<T> {
+    fn drop(&mut self) {
+        // SAFETY: `node` is not used again.
+        let node = unsafe { ManuallyDrop::take(&mut self.node) };
+        // CAST: The header is the first field of the `repr(C)` node.
+        let header = KBox::into_raw(node).cast::<Header>();
+        if let Some(header) = NonNull::new(header) {
+            self.domain.retire(header);
+        }
+    }
+}
+
+/// Frees a retired node.
+///
+/// # Safety
+///
+/// `header` must be the start of a leaked `KBox<Node<T>>`, which the caller gives up.
+unsafe fn release<T>(header: NonNull<Header>) {
+    // SAFETY: By the function's requirement.
+    drop(unsafe { KBox::from_raw(header.as_ptr().cast::<Node<T>>()) });
+}

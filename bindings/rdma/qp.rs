@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+
+use super::{
+    cm::{
+        ConnectionParameters,
+        Handler,
+        Id, //
+    },
+    cq::Reservation,
+    wr::sge_list,
+    CompletionQueue,
+    ProtectionDomain,
+    SendChain,
+    Sge,
+    WorkCompletion,
+    WorkId, //
+};
+use crate::bindings;
+use core::{
+    mem::ManuallyDrop,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        barrier,
+        Arc, //
+    }, //
+};
+
+/// What a queue pair is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Send-side work requests in flight, signaled or not; room for draining is added to it.
+    pub max_send_wr: u32,
+    /// Receives in flight; room for draining is added to it.
+    pub max_recv_wr: u32,
+    /// Scatter entries per send-side request.
+    pub max_send_sge: u32,
+    /// Scatter entries per receive.
+    pub max_recv_sge: u32,
+}
+
+/// A reliable-connected queue pair, with the CM id that it belongs to.
+///
+/// Completions and CM events go to the id's [`Handler`].
+///
+/// Dropping it disconnects, waits until every request in flight has completed (that is, the
+/// handler is called, mostly with [`Status::Flushed`](super::Status::Flushed)), and destroys the
+/// queue pair and the id. No handler runs any more when that is done. It sleeps, and must not
+/// happen in a completion handler, nor with anything held that a handler waits for. In the id's
+/// own event handler it is allowed.
+///
+/// # Invariants
+///
+/// `inner` comes from `KBox::into_raw`. Only one value of this type owns it; others are lent to
+/// completion handlers, and are never dropped.
+pub struct QueuePair<H: Handler> {
+    inner: NonNull<Inner<H>>,
+}
+
+/// # Invariants
+///
+/// - `qp` is the queue pair of `id`, on the completion queue of `completions`, in `domain`.
+/// - `cqes` has the length given at creation and stays where it is; all call `complete::<H>`.
+struct Inner<H: Handler> {
+    // Declared in the order in which they have to go.
+    id: Id<H>,
+    qp: *mut bindings::ib_qp,
+    cqes: KVVec<bindings::ib_cqe>,
+    /// Set before draining: handlers must not post behind the drain requests.
+    closing: Atomic<bool>,
+    completions: Reservation,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: Verbs may be called from any thread, and so may the handler.
+unsafe impl<H: Handler> Send for QueuePair<H> {}
+
+// SAFETY: As above; posting is serialised by the device's driver.
+unsafe impl<H: Handler> Sync for QueuePair<H> {}
+
+impl<H: Handler> QueuePair<H> {
+    /// See [`Id::create_queue_pair()`].
+    pub(super) fn new(
+        id: Id<H>,
+        domain: &Arc<ProtectionDomain>,
+        completions: &Arc<CompletionQueue>,
+        capabilities: &Capabilities,
+        work_ids: u32,
+    ) -> Result<Self, (Id<H>, Error)> {
+        let (domain, cm_id) = (domain.clone(), id.as_raw());
+        let prepared = || -> Result<_> {
+            let max_send_wr = capabilities.max_send_wr.checked_add(1).ok_or(EINVAL)?;
+            let max_recv_wr = capabilities.max_recv_wr.checked_add(1).ok_or(EINVAL)?;
+            let entries = capabilities
+                .max_send_wr
+                .checked_add(capabilities.max_recv_wr);
+            let completions = completions.reserve(entries.ok_or(EINVAL)?)?;
+            let mut cqes = KVVec::with_capacity(usize::try_from(work_ids)?, GFP_KERNEL)?;
+            for _ in 0..work_ids {
+                let cqe = bindings::ib_cqe {
+                    done: Some(complete::<H>),
+                };
+                cqes.push(cqe, GFP_KERNEL)?;
+            }
+            let attributes = bindings::ib_qp_init_attr {
+                event_handler: Some(event::<H>),
+                send_cq: completions.as_raw(),
+                recv_cq: completions.as_raw(),
+                cap: bindings::ib_qp_cap {
+                    max_send_wr,
+                    max_recv_wr,
+                    max_send_sge: capabilities.max_send_sge,
+                    max_recv_sge: capabilities.max_recv_sge,
+                    ..Default::default()
+                },
+                sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+                qp_type: bindings::ib_qp_type_IB_QPT_RC,
+                ..Default::default()
+            };
+            let inner = KBox::<Inner<H>>::new_uninit(GFP_KERNEL)?;
+            Ok((completions, cqes, attributes, inner))
+        };
+        let (completions, cqes, mut attributes, inner) = match prepared() {
+            Ok(prepared) => prepared,
+            Err(error) => return Err((id, error)),
+        };
+        // No device, no queue pair; the CM compares the devices of id and domain.
+        if id.device().is_none() {
+            return Err((id, ENODEV));
+        }
+        // Nothing is posted before this function returns, so no completion comes before then.
+        // Events may come, but they are only looked at after they found the id; see `event()`.
+        let inner = inner.write(Inner {
+            id,
+            qp: ptr::null_mut(),
+            cqes,
+            closing: Atomic::new(false),
+            completions,
+            domain,
+        });
+        let inner = KBox::into_raw(inner);
+        attributes.qp_context = inner.cast();
+        // SAFETY: The id is valid; the CM checks that the domain is of the id's device.
+        let error =
+            unsafe { bindings::rdma_create_qp(cm_id, (*inner).domain.as_raw(), &mut attributes) };
+        if error != 0 {
+            // SAFETY: There is no queue pair, so nobody else has the pointer.
+            let inner = KBox::into_inner(unsafe { KBox::from_raw(inner) });
+            return Err((inner.id, Error::from_errno(error)));
+        }
+        // INVARIANT: `rdma_create_qp()` made the queue pair with what is in `inner`.
+        // SAFETY: The id is valid, and `inner` is still only ours as nothing was posted.
+        unsafe { (*inner).qp = (*cm_id).qp };
+        // SAFETY: `inner` comes from a box.
+        let inner = unsafe { NonNull::new_unchecked(inner) };
+        // INVARIANT: This is the only owner.
+        Ok(Self { inner })
+    }
+
+    #[inline]
+    fn inner(&self) -> &Inner<H> {
+        // SAFETY: By the type invariant, and as lent values do not outlive the owner, the pointer
+        // is valid; nobody has an exclusive reference until the owner is dropped.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// The CM id.
+    #[inline]
+    pub fn id(&self) -> &Id<H> {
+        &self.inner().id
+    }
+
+    /// The handler.
+    #[inline]
+    pub fn handler(&self) -> &Arc<H> {
+        self.id().handler()
+    }
+
+    /// The protection domain.
+    #[inline]
+    pub fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.inner().domain
+    }
+
+    /// The completion queue.
+    #[inline]
+    pub fn completion_queue(&self) -> &CompletionQueue {
+        &self.inner().completions
+    }
+
+    /// Posts the requests of `chain`, in order. Any context.
+    ///
+    /// `EINVAL` for an empty chain and for a [`WorkId`] out of range: nothing was posted then.
+    /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
+    /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
+    /// connection has to be given up in that case.
+    ///
+    /// What the scatter entries name must stay until the request has completed.
+    #[inline]
+    pub fn post<const N: usize>(&self, mut chain: SendChain<'_, N>) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        let first = chain.link(&inner.cqes)?;
+        // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
+        // lists it points to are valid during the call, after which they are not used.
+        let error = unsafe { bindings::rnbd_helper_ib_post_send(inner.qp, first, ptr::null_mut()) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
+        }
+        Ok(())
+    }
+
+    /// Posts a receive into `sges`, which may be empty. Any context. Errors as [`Self::post()`].
+    #[inline]
+    pub fn post_recv(&self, id: WorkId, sges: &[Sge]) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        let index = usize::try_from(id.0)?;
+        let cqe: *const bindings::ib_cqe = inner.cqes.get(index).ok_or(EINVAL)?;
+        let wr = bindings::ib_recv_wr {
+            next: ptr::null_mut(),
+            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
+            },
+            sg_list: sge_list(sges)?,
+            num_sge: c_int::try_from(sges.len()).map_err(|_| EINVAL)?,
+        };
+        // SAFETY: The queue pair is valid; the request and its list are valid during the call.
+        let error = unsafe { bindings::rnbd_helper_ib_post_recv(inner.qp, &wr, ptr::null_mut()) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
+        }
+        Ok(())
+    }
+
+    /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
+    pub fn post_empty_recvs(&self, id: WorkId, count: u32) -> Result {
+        for _ in 0..count {
+            self.post_recv(id, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Connects to the peer, whose route has been resolved; an event tells the outcome. Sleeps.
+    pub fn connect(&self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
+        self.id().connect(private_data, parameters)
+    }
+
+    /// Accepts the connection that was requested; an event tells when it is established. Sleeps.
+    pub fn accept(&self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
+        self.id().accept(private_data, parameters)
+    }
+
+    /// Ends the connection: all requests in flight are flushed, the peer is told. Sleeps.
+    ///
+    /// The outcome does not matter: what is not connected has nothing to end.
+    pub fn disconnect(&self) {
+        self.id().disconnect();
+    }
+
+    /// Ends the connection and waits until every request in flight has completed. Sleeps.
+    ///
+    /// Handlers may still post, and what they post may still be in flight afterwards.
+    /// Must not be called from a completion handler.
+    pub fn drain(&self) {
+        self.disconnect();
+        let _excluded = self.completion_queue().exclude_polling();
+        // SAFETY: The queue pair is valid, its completion queue comes from `ib_alloc_cq()`.
+        unsafe { bindings::ib_drain_qp(self.inner().qp) };
+    }
+}
+
+impl<H: Handler> Drop for QueuePair<H> {
+    fn drop(&mut self) {
+        // The completion handler may still run and hold a lent reference, which makes `&mut self`
+        // exclusive only with respect to other owners. From here on it cannot post.
+        self.inner().closing.store(true, ordering::Relaxed);
+        barrier::smp_mb(barrier::Full);
+        // A handler that was running before may post behind the first drain requests, but it has
+        // returned when these have completed, as handlers of one completion queue do not run
+        // concurrently. The second pass drains what it posted.
+        self.drain();
+        self.drain();
+        // SAFETY: The id is valid and has a queue pair, on which nothing is in flight; the device
+        // waits for event handlers that are running.
+        unsafe { bindings::rdma_destroy_qp(self.id().as_raw()) };
+        // SAFETY: By the type invariant this is the owner; with the queue pair gone, nobody else
+        // has the pointer.
+        drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
+    }
+}
+
+/// Called for each completion.
+///
+/// # Safety
+///
+/// Only to be called by the RDMA core for requests posted by a `QueuePair<H>`.
+unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: The core passes a valid completion; the queue pair is set in all, failed ones too.
+    let wc = unsafe { &*wc };
+    // SAFETY: The queue pair is not destroyed before it is drained, and its context is the `Inner`
+    // it was created with.
+    let inner = unsafe { (*wc.qp).qp_context }.cast::<Inner<H>>();
+    // SAFETY: `qp_context` is not null. INVARIANT: This value is lent to the handler and never
+    // dropped.
+    let lent = ManuallyDrop::new(QueuePair {
+        inner: unsafe { NonNull::new_unchecked(inner) },
+    });
+    // SAFETY: `wr_cqe` is what was posted, in failed completions too.
+    let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
+    let base = lent.inner().cqes.as_ptr();
+    // SAFETY: `cqe` was taken from the array at `base` when the request was posted.
+    let index = unsafe { cqe.cast_const().offset_from(base) };
+    let Ok(index) = u32::try_from(index) else {
+        return;
+    };
+    let completion = WorkCompletion::new(WorkId(index), wc);
+    lent.handler().completion(&lent, &completion);
+}
+
+/// Called for events of the queue pair, in any context.
+///
+/// # Safety
+///
+/// Only to be called by the RDMA core for a queue pair made by `QueuePair::<H>::new()`.
+unsafe extern "C" fn event<H: Handler>(event: *mut bindings::ib_event, context: *mut c_void) {
+    // SAFETY: The core passes a valid event.
+    let event = unsafe { (*event).event };
+    if event == bindings::ib_event_type_IB_EVENT_COMM_EST {
+        // The peer's first message overtook the CM's last.
+        let inner = context.cast::<Inner<H>>();
+        // SAFETY: The context is an `Inner`, which is not freed before the queue pair is destroyed.
+        let id = unsafe { (*inner).id.as_raw() };
+        // SAFETY: The id goes after the queue pair.
+        unsafe { bindings::rdma_notify(id, event) };
+    }
+    // All other events are fatal and followed by completions with errors or by CM events.
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work completions.
+
+use super::WorkId;
+use crate::bindings;
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+
+/// How a work request ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It was carried out.
+    Success,
+    /// The queue pair failed or was shut down before.
+    Flushed,
+    /// It failed, and the queue pair with it.
+    Error(ErrorStatus),
+}
+
+/// The cause of a failure (`ib_wc_status`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ErrorStatus(bindings::ib_wc_status);
+
+impl ErrorStatus {
+    /// The RDMA core's text for it.
+    pub fn text(&self) -> &'static CStr {
+        // SAFETY: Takes any value and returns a static string.
+        unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) }
+    }
+}
+
+/// What a work request was; that of a failed one is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opcode {
+    /// A send of any kind.
+    Send,
+    /// An RDMA write, with or without immediate.
+    RdmaWrite,
+    /// A registration.
+    RegMr,
+    /// A local invalidation.
+    LocalInvalidate,
+    /// A receive, completed by a send of the peer.
+    Receive,
+    /// A receive, completed by an RDMA write with immediate of the peer.
+    ReceiveRdmaWithImm,
+    /// Anything else; nothing that this crate posts.
+    Other,
+}
+
+/// The completion of a work request, as a handler sees it (`ib_wc`).
+pub struct WorkCompletion<'a> {
+    id: WorkId,
+    wc: &'a bindings::ib_wc,
+}
+
+impl<'a> WorkCompletion<'a> {
+    #[inline]
+    pub(super) fn new(id: WorkId, wc: &'a bindings::ib_wc) -> Self {
+        Self { id, wc }
+    }
+
+    /// The request's name.
+    #[inline]
+    pub fn work_id(&self) -> WorkId {
+        self.id
+    }
+
+    /// How it ended.
+    #[inline]
+    pub fn status(&self) -> Status {
+        match self.wc.status {
+            bindings::ib_wc_status_IB_WC_SUCCESS => Status::Success,
+            bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR => Status::Flushed,
+            other => Status::Error(ErrorStatus(other)),
+        }
+    }
+
+    /// Whether it was carried out.
+    #[inline]
+    pub fn is_success(&self) -> bool {
+        self.wc.status == bindings::ib_wc_status_IB_WC_SUCCESS
+    }
+
+    /// The device's own error code, for diagnosis.
+    pub fn vendor_error(&self) -> u32 {
+        self.wc.vendor_err
+    }
+
+    /// What it was; `None` unless successful.
+    #[inline]
+    pub fn opcode(&self) -> Option<Opcode> {
+        if !self.is_success() {
+            return None;
+        }
+        Some(match self.wc.opcode {
+            bindings::ib_wc_opcode_IB_WC_SEND => Opcode::Send,
+            bindings::ib_wc_opcode_IB_WC_RDMA_WRITE => Opcode::RdmaWrite,
+            bindings::ib_wc_opcode_IB_WC_REG_MR => Opcode::RegMr,
+            bindings::ib_wc_opcode_IB_WC_LOCAL_INV => Opcode::LocalInvalidate,
+            bindings::ib_wc_opcode_IB_WC_RECV => Opcode::Receive,
+            bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => Opcode::ReceiveRdmaWithImm,
+            _ => Opcode::Other,
+        })
+    }
+
+    /// The number of bytes received or written by the peer; 0 unless a successful receive.
+    #[inline]
+    pub fn byte_len(&self) -> u32 {
+        match self.opcode() {
+            Some(Opcode::Receive | Opcode::ReceiveRdmaWithImm) => self.wc.byte_len,
+            _ => 0,
+        }
+    }
+
+    fn has_flag(&self, flag: bindings::ib_wc_flags) -> bool {
+        self.is_success() && self.wc.wc_flags as bindings::ib_wc_flags & flag != 0
+    }
+
+    /// The immediate that came with a message.
+    #[inline]
+    pub fn imm(&self) -> Option<u32> {
+        if !self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_IMM) {
+            return None;
+        }
+        // SAFETY: The flag says that this is what the union holds; any bits are a number anyway.
+        Some(u32::from_be(unsafe { *self.wc.ex.imm_data }))
+    }
+
+    /// The key that a message invalidated here.
+    #[inline]
+    pub fn invalidated_rkey(&self) -> Option<u32> {
+        if !self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE) {
+            return None;
+        }
+        // SAFETY: The flag says that this is what the union holds; any bits are a number anyway.
+        Some(unsafe { *self.wc.ex.invalidate_rkey })
+    }
+}
