@@ -2,6 +2,17 @@
 
 //! The block layer, from both of its sides: disks that this machine offers, and disks that it
 //! uses.
+//!
+//! `kernel::block::mq` has no access to a request's data, no private data, no errors after
+//! `queue_rq`, no limits and no owner; so the disks we offer do not build on it.
 
 pub mod bdev;
 pub mod bio;
+pub mod gen_disk;
+pub mod limits;
+pub mod major;
+pub mod operations;
+pub mod request;
+pub mod request_table;
+pub mod status;
+pub mod tag_set;

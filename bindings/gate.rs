@@ -169,6 +169,17 @@ impl<T> PinnedDrop for Inner<T> {
     }
 }
 
+impl<T: Send + Sync + 'static> Clone for Entered<T> {
+    /// Enters once more, even while the gate is being closed. Any context.
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: `users` is initialised, and not down to zero, by the type invariant.
+        unsafe { bindings::rnbd_helper_percpu_ref_get(self.inner.as_ref().users.get()) };
+        // INVARIANT: The count was just taken.
+        Self { inner: self.inner }
+    }
+}
+
 impl<T: Send + Sync + 'static> Deref for Entered<T> {
     type Target = T;
 

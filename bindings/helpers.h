@@ -7,11 +7,15 @@
 #ifndef RNBD_HELPERS_H
 #define RNBD_HELPERS_H
 
+#include <linux/blk-mq.h>
+#include <linux/blkdev.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
-#include <linux/percpu.h>
+#include <linux/hdreg.h>
+#include <linux/idr.h>
 #include <linux/percpu-refcount.h>
+#include <linux/percpu.h>
 #include <rdma/ib_verbs.h>
 
 int rnbd_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *send_wr,
@@ -19,6 +23,7 @@ int rnbd_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *send_wr,
 
 /* helpers_gate.c */
 bool rnbd_helper_percpu_ref_tryget_live(struct percpu_ref *ref);
+void rnbd_helper_percpu_ref_get(struct percpu_ref *ref);
 void rnbd_helper_percpu_ref_put(struct percpu_ref *ref);
 
 /* helpers_sys.c */
@@ -57,6 +62,29 @@ unsigned int rnbd_helper_bdev_logical_block_size(struct block_device *bdev);
 bool rnbd_helper_bdev_read_only(struct block_device *bdev);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
+
+/* helpers_block.c */
+bool rnbd_helper_get_disk_ro(struct gendisk *disk);
+void rnbd_helper_ida_init(struct ida *ida);
+
+/* Macros whose casts bindgen does not see through. */
+enum {
+	RNBD_BLK_STS_OK = (__force int)BLK_STS_OK,
+	RNBD_BLK_STS_NOTSUPP = (__force int)BLK_STS_NOTSUPP,
+	RNBD_BLK_STS_TRANSPORT = (__force int)BLK_STS_TRANSPORT,
+	RNBD_BLK_STS_RESOURCE = (__force int)BLK_STS_RESOURCE,
+	RNBD_BLK_STS_IOERR = (__force int)BLK_STS_IOERR,
+	RNBD_BLK_STS_DEV_RESOURCE = (__force int)BLK_STS_DEV_RESOURCE,
+	RNBD_REQ_OP_MASK = (__force int)REQ_OP_MASK,
+	RNBD_REQ_SYNC = (__force int)REQ_SYNC,
+	RNBD_REQ_FUA = (__force int)REQ_FUA,
+	RNBD_REQ_PREFLUSH = (__force int)REQ_PREFLUSH,
+	RNBD_REQ_NOUNMAP = (__force int)REQ_NOUNMAP,
+	RNBD_BLK_FEAT_WRITE_CACHE = (__force int)BLK_FEAT_WRITE_CACHE,
+	RNBD_BLK_FEAT_FUA = (__force int)BLK_FEAT_FUA,
+	RNBD_BLK_OPEN_WRITE = (__force int)BLK_OPEN_WRITE,
+	RNBD_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE,
+};
 
 /* helpers_rdma.c */
 int rnbd_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *recv_wr,

@@ -13,6 +13,12 @@ bool rnbd_helper_percpu_ref_tryget_live(struct percpu_ref *ref)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_percpu_ref_tryget_live);
 
+void rnbd_helper_percpu_ref_get(struct percpu_ref *ref)
+{
+	percpu_ref_get(ref);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_percpu_ref_get);
+
 void rnbd_helper_percpu_ref_put(struct percpu_ref *ref)
 {
 	percpu_ref_put(ref);

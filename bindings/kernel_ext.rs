@@ -10,6 +10,7 @@ pub mod block;
 pub mod chunk;
 pub mod cpu;
 pub mod gate;
+pub mod ida;
 pub mod log;
 pub mod message_buffers;
 pub mod page_buffer;

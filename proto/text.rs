@@ -103,8 +103,8 @@ impl<const N: usize> PartialEq for Text<N> {
 
 impl<const N: usize> Eq for Text<N> {}
 
-/// Implements `message()` and [`core::fmt::Display`] for an error that has
-/// `write_to`.
+/// Implements `message()`, [`core::fmt::Display`] and [`core::error::Error`] for
+/// an error that has `write_to`.
 macro_rules! impl_message {
     ($type:ident $(<$life:lifetime>)?) => {
         impl $(<$life>)? $type $(<$life>)? {
@@ -119,6 +119,8 @@ macro_rules! impl_message {
                 self.write_to(f)
             }
         }
+
+        impl $(<$life>)? core::error::Error for $type $(<$life>)? {}
     };
 }
 pub(crate) use impl_message;

@@ -26,8 +26,8 @@ fn answers_are_what_c_sends() {
         (rsp(0, 0, false), 0x1000_0000),
         (rsp(0, 0, true), 0x2000_0000),
         (rsp(0x7ffff, 0, false), 0x1007_ffff),
-        (rsp(1, -5, false), 0x1000_0000 | 5 << 19 | 1),
-        (rsp(2, -511, true), 0x2000_0000 | 511 << 19 | 2),
+        (rsp(1, -5, false), 0x1000_0000 | (5 << 19) | 1),
+        (rsp(2, -511, true), 0x2000_0000 | (511 << 19) | 2),
     ];
     for (imm, wire) in cases {
         assert_eq!(imm.encode(), wire, "{imm:?}");
@@ -67,11 +67,11 @@ fn default_layout_is_that_of_c() {
     assert_eq!(layout.mem_bits(), 19);
     assert_eq!(layout.total_size(), 64 << 20);
     let payload = layout.encode(511, 4128).unwrap();
-    assert_eq!(payload, 511 << 19 | 4128);
+    assert_eq!(payload, (511 << 19) | 4128);
     assert_eq!(layout.decode(payload), Ok((511, 4128)));
     assert_eq!(
         Imm::io_req(&layout, 511, 4128).unwrap().encode(),
-        511 << 19 | 4128
+        (511 << 19) | 4128
     );
 }
 
@@ -88,7 +88,7 @@ fn a_single_chunk_takes_no_bits() {
 fn the_most_chunks() {
     let layout = ChunkLayout::new(65535, 4096).unwrap();
     assert_eq!(layout.mem_bits(), 12);
-    assert_eq!(layout.decode(65534 << 12 | 4095), Ok((65534, 4095)));
+    assert_eq!(layout.decode((65534 << 12) | 4095), Ok((65534, 4095)));
     assert!(layout.decode(65535 << 12).is_err(), "no such chunk");
 }
 
@@ -102,7 +102,7 @@ fn places_outside_the_chunks_are_refused_both_ways() {
     assert!(layout.encode(499, 9_999).is_some());
     assert!(layout.decode(500 << 19).is_err());
     assert!(layout.decode(10_000).is_err());
-    assert!(layout.decode(511 << 19 | 9_999).is_err());
+    assert!(layout.decode((511 << 19) | 9_999).is_err());
 }
 
 #[test]

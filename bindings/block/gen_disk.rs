@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A disk.
+
+use super::{
+    limits::{
+        Limits,
+        MAX_CAPACITY, //
+    },
+    major::Major,
+    operations::{
+        OpenMode,
+        Operations,
+        Vtable, //
+    },
+    tag_set::TagSet, //
+};
+use crate::bindings;
+use core::{
+    mem::ManuallyDrop,
+    ptr,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        from_result,
+        to_result, //
+    },
+    prelude::*,
+    static_lock_class,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+
+/// What a disk is like when it appears.
+pub struct DiskParams<'a> {
+    /// Its name below `/dev`, at most 31 bytes.
+    pub name: &'a CStr,
+    /// The driver's major number.
+    pub major: &'a Arc<Major>,
+    /// The minor number of the whole disk.
+    pub first_minor: u32,
+    /// The number of minor numbers: the whole disk and its partitions.
+    pub minors: u16,
+    /// The size in sectors of 512 bytes, at most [`MAX_CAPACITY`].
+    pub capacity: u64,
+    /// Whether it cannot be written to.
+    pub read_only: bool,
+    /// Limits and features.
+    pub limits: Limits,
+}
+
+/// A disk that is there for everyone to use.
+///
+/// Dropping it removes the disk: new requests fail, those under way are waited for (so they must
+/// be able to end), and file systems on it see a dead device. Whoever has it open keeps the
+/// driver's data and module until closing it. Dropping sleeps, and must not happen in the disk's
+/// own callbacks.
+///
+/// # Invariants
+///
+/// `raw` is a disk added by `device_add_disk` whose queue uses `tag_set`, and whose `private_data`
+/// and `queuedata` are `data`, an `Arc<O::DiskData>` turned raw that this value owns. Each opener
+/// owns another one.
+pub struct GenDisk<O: Operations> {
+    raw: NonNull<bindings::gendisk>,
+    data: NonNull<O::DiskData>,
+    // Outlives the disk.
+    tag_set: ManuallyDrop<Arc<TagSet<O>>>,
+    // The numbers stay reserved as long as there is a disk.
+    major: ManuallyDrop<Arc<Major>>,
+}
+
+// SAFETY: The functions called with a disk do their own locking, and the data is `Send + Sync`.
+unsafe impl<O: Operations> Send for GenDisk<O> {}
+
+// SAFETY: See above.
+unsafe impl<O: Operations> Sync for GenDisk<O> {}
+
+impl<O: Operations> GenDisk<O> {
+    /// Makes a disk and adds it: partitions are read, so requests must work by now.
+    ///
+    /// `EINVAL` for limits that make no sense. Sleeps.
+    pub fn add(
+        tag_set: &Arc<TagSet<O>>,
+        params: &DiskParams<'_>,
+        data: Arc<O::DiskData>,
+    ) -> Result<Self> {
+        let mut limits = params.limits.to_raw()?;
+        let name = params.name.to_bytes_with_nul();
+        let minors = c_int::from(params.minors);
+        let first_minor = c_int::try_from(params.first_minor)?;
+        if params.capacity > MAX_CAPACITY || minors == 0 {
+            return Err(EINVAL);
+        }
+        let data = Arc::into_raw(data).cast_mut();
+        // SAFETY: The set is initialized, the limits are valid, and the key is static.
+        let raw = from_err_ptr(unsafe {
+            bindings::__blk_mq_alloc_disk(
+                tag_set.as_raw(),
+                &mut limits,
+                data.cast::<c_void>(),
+                static_lock_class!().as_ptr(),
+            )
+        })
+        .inspect_err(|_| {
+            // SAFETY: It came from `into_raw` above, and nobody else got it.
+            drop(unsafe { Arc::from_raw(data) });
+        })?;
+
+        // SAFETY: The disk has not been added, so it is ours alone.
+        let disk = unsafe { &mut *raw };
+        disk.major = params.major.number();
+        disk.first_minor = first_minor;
+        disk.minors = minors;
+        disk.fops = Vtable::<O>::disk_ops();
+        disk.private_data = data.cast::<c_void>();
+        let fits = name.len() <= disk.disk_name.len();
+        for (to, from) in disk.disk_name.iter_mut().zip(name) {
+            *to = *from as c_char;
+        }
+        // SAFETY: The disk is valid.
+        unsafe {
+            bindings::set_capacity(raw, params.capacity);
+            bindings::set_disk_ro(raw, params.read_only);
+        }
+        let added = if fits {
+            // SAFETY: The disk is complete. It has no parent and no attributes of ours.
+            to_result(unsafe { bindings::device_add_disk(ptr::null_mut(), raw, ptr::null_mut()) })
+        } else {
+            Err(ENAMETOOLONG)
+        };
+        if let Err(error) = added {
+            // SAFETY: The disk was not added, so this is the last reference to it, and its queue
+            // is gone when this returns.
+            unsafe { bindings::put_disk(raw) };
+            // SAFETY: It came from `into_raw` above, and nobody could open the disk.
+            drop(unsafe { Arc::from_raw(data) });
+            return Err(error);
+        }
+        // INVARIANT: As established above.
+        Ok(Self {
+            // SAFETY: Neither is null: one was dereferenced, the other came from an `Arc`.
+            raw: unsafe { NonNull::new_unchecked(raw) },
+            // SAFETY: See above.
+            data: unsafe { NonNull::new_unchecked(data) },
+            tag_set: ManuallyDrop::new(tag_set.clone()),
+            major: ManuallyDrop::new(params.major.clone()),
+        })
+    }
+
+    /// The size in sectors of 512 bytes.
+    pub fn capacity(&self) -> u64 {
+        capacity(self.raw.as_ptr())
+    }
+
+    /// Changes the size and tells the world (C: `set_capacity_and_notify`).
+    ///
+    /// `EINVAL` for more than [`MAX_CAPACITY`]. Sleeps.
+    pub fn set_capacity(&self, sectors: u64) -> Result {
+        if sectors > MAX_CAPACITY {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant the disk is valid.
+        unsafe { bindings::set_capacity_and_notify(self.raw.as_ptr(), sectors) };
+        Ok(())
+    }
+
+    /// The disk's data.
+    pub fn data(&self) -> ArcBorrow<'_, O::DiskData> {
+        // SAFETY: By the type invariant this value owns an `Arc` of it.
+        unsafe { ArcBorrow::from_raw(self.data.as_ptr()) }
+    }
+
+    /// The directory `/sys/block/NAME`.
+    #[expect(dead_code)] // Until there are sysfs directories.
+    pub(crate) fn kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: By the type invariant the disk is valid, and so is its first partition, the
+        // whole disk.
+        unsafe { &raw mut (*(*self.raw.as_ptr()).part0).bd_device.kobj }
+    }
+}
+
+impl<O: Operations> Drop for GenDisk<O> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the disk was added, and this removes it once.
+        unsafe { bindings::del_gendisk(self.raw.as_ptr()) };
+        // SAFETY: The reference is the one of `__blk_mq_alloc_disk`. Openers have their own.
+        unsafe { bindings::put_disk(self.raw.as_ptr()) };
+        // SAFETY: By the type invariant we own this `Arc`. The queue has no requests and gets no
+        // more; `open_callback` is not called any more, and the openers have their own `Arc`.
+        drop(unsafe { Arc::from_raw(self.data.as_ptr()) });
+        // SAFETY: The queue has left the set, and neither is used after this.
+        unsafe {
+            ManuallyDrop::drop(&mut self.tag_set);
+            ManuallyDrop::drop(&mut self.major);
+        }
+    }
+}
+
+fn capacity(disk: *mut bindings::gendisk) -> u64 {
+    // SAFETY: The callers have a valid disk. A torn value cannot be on the machines we run on,
+    // which load a word of 64 bits at once.
+    unsafe { ptr::read_volatile(&raw const (*(*disk).part0).bd_nr_sectors) }
+}
+
+/// # Safety
+///
+/// Only for the block layer, with a disk of `O` that has not been removed.
+pub(super) unsafe extern "C" fn open_callback<O: Operations>(
+    disk: *mut bindings::gendisk,
+    mode: bindings::blk_mode_t,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: By the type invariant of `GenDisk`, which owns an `Arc` of the data at least
+        // until `del_gendisk` has returned. That takes the lock under which this is called, and
+        // makes further opening fail before it comes here.
+        let data = unsafe { ArcBorrow::from_raw((*disk).private_data.cast::<O::DiskData>()) };
+        let mode = OpenMode {
+            write: mode & bindings::RNBD_BLK_OPEN_WRITE != 0,
+            // SAFETY: The disk is valid.
+            disk_is_read_only: unsafe { bindings::rnbd_helper_get_disk_ro(disk) },
+        };
+        O::open(data, mode)?;
+        // The opener's `Arc`.
+        let _ = Arc::into_raw(Arc::from(data));
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Only for the block layer, once for each success of `open_callback`.
+pub(super) unsafe extern "C" fn release_callback<O: Operations>(disk: *mut bindings::gendisk) {
+    // SAFETY: The opener's `Arc`, turned raw by `open_callback`.
+    let data = unsafe { Arc::from_raw((*disk).private_data.cast::<O::DiskData>()) };
+    O::release(data.as_arc_borrow());
+}
+
+/// Tells the geometry that the C client tells: 4 heads, 16 sectors.
+///
+/// # Safety
+///
+/// Only for the block layer.
+pub(super) unsafe extern "C" fn getgeo_callback(
+    disk: *mut bindings::gendisk,
+    geometry: *mut kernel::bindings::hd_geometry,
+) -> c_int {
+    // SAFETY: The block layer passes a structure to be filled in; the kernel crate has it by name
+    // only.
+    let geometry = unsafe { &mut *geometry.cast::<bindings::hd_geometry>() };
+    geometry.heads = 4;
+    geometry.sectors = 16;
+    // Only the low bits fit, as everywhere with these.
+    geometry.cylinders = (capacity(disk) >> 6) as c_ushort;
+    geometry.start = 0;
+    0
+}

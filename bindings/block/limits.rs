@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the requests to a disk may look like, and what the disk can do.
+
+use crate::bindings;
+use kernel::prelude::*;
+
+/// The unit of sector counts in bytes.
+pub const SECTOR_SIZE: u32 = 512;
+
+/// The most sectors that a disk can have (C: `BLK_DEV_MAX_SECTORS`).
+pub const MAX_CAPACITY: u64 = i64::MAX as u64 / SECTOR_SIZE as u64;
+
+/// Limits and features of a disk (C: `struct queue_limits`).
+///
+/// A field that is zero takes the block layer's default, or says that there is no such thing.
+/// Sectors are of 512 bytes, everything else is in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The smallest block a request can be for; a power of two of at least 512.
+    pub logical_block_size: u32,
+    /// The block size the device works with; a power of two.
+    pub physical_block_size: u32,
+    /// The request size it is best at.
+    pub io_opt: u32,
+    /// The longest read or write in sectors; at least a page.
+    pub max_hw_sectors: u32,
+    /// The most segments of a request.
+    pub max_segments: u16,
+    /// Segments but the first start, and but the last end, at a multiple of this plus one.
+    pub virt_boundary_mask: usize,
+    /// The longest discard in sectors; zero: it has none.
+    pub max_discard_sectors: u32,
+    /// The unit of discards.
+    pub discard_granularity: u32,
+    /// The offset of the first such unit.
+    pub discard_alignment: u32,
+    /// The longest secure erase in sectors; zero: it has none.
+    pub max_secure_erase_sectors: u32,
+    /// The longest write of zeroes in sectors; zero: it has none.
+    pub max_write_zeroes_sectors: u32,
+    /// It has a volatile write cache: there will be flushes.
+    pub write_cache: bool,
+    /// It can write through that cache; without a cache this means nothing.
+    pub fua: bool,
+}
+
+impl Limits {
+    /// Checks what the block layer would warn about, since limits may come from a peer.
+    pub(crate) fn to_raw(self) -> Result<bindings::queue_limits> {
+        let page_sectors = bindings::PAGE_SIZE as u32 / SECTOR_SIZE;
+        let block_size = self.logical_block_size.max(SECTOR_SIZE);
+        let block_sizes_ok = block_size.is_power_of_two()
+            && block_size <= bindings::RNBD_BLK_MAX_BLOCK_SIZE
+            && (self.physical_block_size == 0 || self.physical_block_size.is_power_of_two());
+        let max_hw_sectors_ok = self.max_hw_sectors == 0
+            || (self.max_hw_sectors >= page_sectors
+                && self.max_hw_sectors >= block_size / SECTOR_SIZE);
+        if !block_sizes_ok || !max_hw_sectors_ok {
+            return Err(EINVAL);
+        }
+        let feature = |on: bool, bit| if on { bit } else { 0 };
+        Ok(bindings::queue_limits {
+            logical_block_size: self.logical_block_size,
+            physical_block_size: self.physical_block_size,
+            io_opt: self.io_opt,
+            max_hw_sectors: self.max_hw_sectors,
+            max_segments: self.max_segments,
+            virt_boundary_mask: self.virt_boundary_mask,
+            max_hw_discard_sectors: self.max_discard_sectors,
+            discard_granularity: self.discard_granularity,
+            discard_alignment: self.discard_alignment,
+            max_secure_erase_sectors: self.max_secure_erase_sectors,
+            max_write_zeroes_sectors: self.max_write_zeroes_sectors,
+            features: feature(self.write_cache, bindings::RNBD_BLK_FEAT_WRITE_CACHE)
+                | feature(self.fua, bindings::RNBD_BLK_FEAT_FUA),
+            ..bindings::queue_limits::default()
+        })
+    }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks of a block driver, and what the block layer is given for them.
+//!
+//! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
+
+use super::{
+    gen_disk,
+    request::{
+        self,
+        OwnedRequest,
+        Refusal, //
+    },
+    status::Status,
+    tag_set::TagSet, //
+};
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::ArcBorrow, //
+};
+
+/// A driver of block devices whose requests go through a [`TagSet`].
+///
+/// The callbacks are called concurrently and from any CPU. Those on the IO path (`queue_rq`,
+/// `commit_rqs`, `complete`, `poll`) must not sleep.
+#[vtable]
+pub trait Operations: Sized + Send + Sync + 'static {
+    /// What all disks of a tag set share; lives as long as the set.
+    type SetData: Send + Sync + 'static;
+    /// What belongs to one disk; lives until the disk is gone and closed by everyone.
+    type DiskData: Send + Sync + 'static;
+    /// What belongs to a request whether it is in use or not; made with the tag set. Only the
+    /// owner of the request gets at it.
+    type RequestData: Send + Sync + 'static;
+
+    /// Makes the data of one request. May sleep.
+    fn new_request_data(set: &Self::SetData) -> impl PinInit<Self::RequestData, Error>;
+
+    /// Takes a request, which has been started.
+    ///
+    /// Whoever ends up with `request` ends it; it can also be handed back at once by
+    /// [`OwnedRequest::refuse`]. `is_last` says that nothing follows immediately: what was
+    /// collected so far should go to the device. Not called for a disk that is being removed.
+    fn queue_rq(
+        queue: &HwQueue<'_, Self>,
+        request: OwnedRequest<Self>,
+        is_last: bool,
+    ) -> Result<(), Refusal<Self>>;
+
+    /// Sends what was collected: the request announced by `is_last == false` does not come.
+    fn commit_rqs(_queue: &HwQueue<'_, Self>) {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Ends a request that [`OwnedRequest::complete`] brought to the CPU it came from. Softirq or
+    /// interrupt context.
+    fn complete(request: OwnedRequest<Self>, status: Status) {
+        request.end(status);
+    }
+
+    /// Looks for finished requests on a queue that is polled; returns how many it found.
+    fn poll(_queue: &HwQueue<'_, Self>) -> u32 {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Someone opens the disk or a partition; for each success there is one [`Self::release`].
+    /// May sleep. Called under a lock that adding and removing the disk takes too.
+    fn open(_disk: ArcBorrow<'_, Self::DiskData>, _mode: OpenMode) -> Result {
+        Ok(())
+    }
+
+    /// Someone closes the disk or a partition. May sleep. As [`Self::open`] called under a lock,
+    /// and possibly after the disk has been removed.
+    fn release(_disk: ArcBorrow<'_, Self::DiskData>) {}
+}
+
+/// How a disk is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenMode {
+    /// For writing.
+    pub write: bool,
+    /// The disk is marked read-only.
+    pub disk_is_read_only: bool,
+}
+
+/// A hardware queue of a disk, during a callback.
+///
+/// # Invariants
+///
+/// `raw` points to a live context of a queue of a disk made with `Operations` `O`.
+pub struct HwQueue<'a, O: Operations> {
+    raw: *mut bindings::blk_mq_hw_ctx,
+    _callback: PhantomData<&'a TagSet<O>>,
+}
+
+impl<O: Operations> HwQueue<'_, O> {
+    /// The number of the queue in its tag set: those of CPUs first, then those that are polled.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        // SAFETY: By the type invariant `raw` is valid; the number does not change.
+        unsafe { (*self.raw).queue_num }
+    }
+
+    /// The disk's data.
+    #[inline]
+    pub fn disk(&self) -> &O::DiskData {
+        // SAFETY: By the type invariant `raw` is valid, and so is its queue.
+        let queuedata = unsafe { (*(*self.raw).queue).queuedata };
+        // SAFETY: `GenDisk::add` made the queue with a pointer of an `Arc<O::DiskData>` that it
+        // gives up after `del_gendisk`, when no callback with a hardware queue runs any more.
+        unsafe { &*queuedata.cast::<O::DiskData>() }
+    }
+
+    /// What the disks of the tag set share.
+    #[inline]
+    pub fn set(&self) -> &O::SetData {
+        // SAFETY: By the type invariant `raw` is valid, and so are its queue and the tag set,
+        // which outlives the disk.
+        let set = unsafe { (*(*self.raw).queue).tag_set };
+        // SAFETY: Every set with these operations was made by `TagSet::new`.
+        unsafe { TagSet::<O>::data_of_raw(set) }
+    }
+
+    /// Runs the queue again after so many milliseconds. For a queue that has to refuse a request
+    /// with [`Status::DEVICE_RESOURCE`] while none of its requests is under way.
+    pub fn run_after(&self, ms: u32) {
+        // SAFETY: By the type invariant `raw` is valid.
+        unsafe { bindings::blk_mq_delay_run_hw_queue(self.raw, ms as c_ulong) };
+    }
+}
+
+/// Makes the block layer's tables of callbacks.
+pub(super) struct Vtable<O: Operations>(PhantomData<O>);
+
+impl<O: Operations> Vtable<O> {
+    /// # Safety
+    ///
+    /// `hctx` must be a live context of a disk of `O` for as long as the result is used.
+    unsafe fn hw_queue<'a>(hctx: *mut bindings::blk_mq_hw_ctx) -> HwQueue<'a, O> {
+        // INVARIANT: By the safety requirement.
+        HwQueue {
+            raw: hctx,
+            _callback: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer, with a request that the driver owns from now on.
+    unsafe extern "C" fn queue_rq(
+        hctx: *mut bindings::blk_mq_hw_ctx,
+        data: *const bindings::blk_mq_queue_data,
+    ) -> bindings::blk_status_t {
+        // SAFETY: The block layer passes a valid pointer.
+        let (raw, is_last) = unsafe { ((*data).rq, (*data).last) };
+        // SAFETY: By the safety requirement the request is ours, and it is not started.
+        unsafe { bindings::blk_mq_start_request(raw) };
+        // SAFETY: The request belongs to a set of `O`, so `init_request` prepared it, and by the
+        // safety requirement nobody else owns it.
+        let request = unsafe { OwnedRequest::<O>::from_raw(raw) };
+        // SAFETY: The context is live during the callback.
+        let queue = unsafe { Self::hw_queue(hctx) };
+        match O::queue_rq(&queue, request, is_last) {
+            Ok(()) => Status::OK.as_raw(),
+            Err(refusal) => refusal.hand_back(raw).as_raw(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer.
+    unsafe extern "C" fn commit_rqs(hctx: *mut bindings::blk_mq_hw_ctx) {
+        // SAFETY: The context is live during the callback.
+        O::commit_rqs(&unsafe { Self::hw_queue(hctx) });
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer, as the consequence of [`OwnedRequest::complete`].
+    unsafe extern "C" fn complete(raw: *mut bindings::request) {
+        // SAFETY: `OwnedRequest::complete` gave its ownership up for this very call.
+        let request = unsafe { OwnedRequest::<O>::from_raw(raw) };
+        let status = request.completion_status();
+        O::complete(request, status);
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer.
+    unsafe extern "C" fn poll(
+        hctx: *mut bindings::blk_mq_hw_ctx,
+        _batch: *mut bindings::io_comp_batch,
+    ) -> c_int {
+        // SAFETY: The context is live during the callback.
+        let found = O::poll(&unsafe { Self::hw_queue(hctx) });
+        c_int::try_from(found).unwrap_or(c_int::MAX)
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer.
+    unsafe extern "C" fn init_request(
+        set: *mut bindings::blk_mq_tag_set,
+        raw: *mut bindings::request,
+        _hctx_index: c_uint,
+        _numa_node: c_int,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: Every set with these operations was made by `TagSet::new`.
+            let data = unsafe { TagSet::<O>::data_of_raw(set) };
+            // SAFETY: The set's `cmd_size` is that of the private area, and the block layer gives
+            // each request to this function once before it uses it.
+            unsafe { request::init_private::<O>(raw, data) }?;
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer.
+    unsafe extern "C" fn exit_request(
+        _set: *mut bindings::blk_mq_tag_set,
+        raw: *mut bindings::request,
+        _hctx_index: c_uint,
+    ) {
+        // SAFETY: `init_request` succeeded for this request, and it is not used again.
+        unsafe { request::drop_private::<O>(raw) };
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer.
+    unsafe extern "C" fn map_queues(set: *mut bindings::blk_mq_tag_set) {
+        // SAFETY: The block layer passes a set made by `TagSet::new` and nobody else uses its
+        // map now.
+        unsafe { TagSet::<O>::map_queues(set) };
+    }
+
+    const MQ_OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
+        queue_rq: Some(Self::queue_rq),
+        commit_rqs: if O::HAS_COMMIT_RQS {
+            Some(Self::commit_rqs)
+        } else {
+            None
+        },
+        complete: Some(Self::complete),
+        poll: if O::HAS_POLL { Some(Self::poll) } else { None },
+        init_request: Some(Self::init_request),
+        exit_request: Some(Self::exit_request),
+        map_queues: Some(Self::map_queues),
+        ..pin_init::zeroed()
+    };
+
+    const DISK_OPS: bindings::block_device_operations = bindings::block_device_operations {
+        open: Some(gen_disk::open_callback::<O>),
+        release: Some(gen_disk::release_callback::<O>),
+        getgeo: Some(gen_disk::getgeo_callback),
+        // An open disk keeps the driver's module, not ours, from being unloaded.
+        owner: kernel::module::this_module::<O::OwnerModule>().as_ptr(),
+        ..pin_init::zeroed()
+    };
+
+    /// The callbacks of a tag set.
+    pub(super) const fn mq_ops() -> &'static bindings::blk_mq_ops {
+        &Self::MQ_OPS
+    }
+
+    /// The callbacks of a disk.
+    pub(super) const fn disk_ops() -> &'static bindings::block_device_operations {
+        &Self::DISK_OPS
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests of the block layer, while the driver owns them.
+//!
+//! # Ownership
+//!
+//! 1. The block layer gives a started request to `queue_rq` as an [`OwnedRequest`]. There is one
+//!    such handle at any time; it cannot be copied, and using it up is the only way to finish.
+//! 2. [`OwnedRequest::end`] (or dropping the handle: `IO_ERROR`) returns the request to the block
+//!    layer. [`OwnedRequest::complete`] does so by way of the CPU that the request came from.
+//! 3. Inside `queue_rq`, [`OwnedRequest::refuse`] hands it back to be tried again or failed.
+//! 4. A [`DataHold`] says that a device may still be using the request's pages. While there is
+//!    one, ending only notes the status; the request is ended when the hold is dropped. So no
+//!    order of calls lets a device work on pages that have been given away.
+
+use super::{
+    operations::Operations,
+    status::Status, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Read sectors.
+    Read,
+    /// Write sectors.
+    Write,
+    /// Flush the write cache.
+    Flush,
+    /// Discard sectors.
+    Discard,
+    /// Erase sectors for good.
+    SecureErase,
+    /// Write zeroes.
+    WriteZeroes,
+    /// Anything else; the number of C.
+    Other(u8),
+}
+
+/// No hold, and no status noted.
+const IDLE: u32 = 0;
+/// There is a hold.
+const HELD: u32 = 1;
+/// There is a hold, and the request is to be ended with the status in the bits above.
+const ENDED: u32 = 2;
+/// Where that status is.
+const STATUS_SHIFT: u32 = 8;
+
+/// The part of a request's private area that does not depend on the driver.
+#[repr(C)]
+struct Header {
+    /// `IDLE`, `HELD` or `ENDED` with a status.
+    hold: Atomic<u32>,
+    /// The status that [`OwnedRequest::complete`] was given.
+    completion: Atomic<u32>,
+}
+
+/// The private area behind each request.
+#[repr(C)]
+pub(super) struct Private<O: Operations> {
+    header: Header,
+    data: O::RequestData,
+}
+
+/// The header of the private area.
+///
+/// # Safety
+///
+/// `raw` must be a request of a tag set of this crate that has not been exited.
+unsafe fn header<'a>(raw: *mut bindings::request) -> &'a Header {
+    // SAFETY: The private area directly follows the request and begins with the header, which is
+    // initialized until the request is exited.
+    unsafe { &*raw.add(1).cast::<Header>() }
+}
+
+/// Prepares the private area of a request.
+///
+/// # Safety
+///
+/// The memory behind `raw` must have room for a `Private<O>`, and be unused.
+pub(super) unsafe fn init_private<O: Operations>(
+    raw: *mut bindings::request,
+    set: &O::SetData,
+) -> Result {
+    const {
+        // The area begins where the request ends.
+        assert!(align_of::<Private<O>>() <= align_of::<bindings::request>());
+    }
+    // SAFETY: By the safety requirement.
+    let private = unsafe { raw.add(1).cast::<Private<O>>() };
+    let header = Header {
+        hold: Atomic::new(IDLE),
+        completion: Atomic::new(0),
+    };
+    // SAFETY: By the safety requirement the place is valid for writing.
+    unsafe { (&raw mut (*private).header).write(header) };
+    // SAFETY: The place is valid for writing and stays where it is until `drop_private`; if this
+    // fails, the block layer does not use the request.
+    unsafe { pin_init::raw_try_init(&raw mut (*private).data, O::new_request_data(set)) }
+}
+
+/// Drops the private area of a request.
+///
+/// # Safety
+///
+/// `init_private` must have succeeded for `raw`, which is not used again.
+pub(super) unsafe fn drop_private<O: Operations>(raw: *mut bindings::request) {
+    // SAFETY: By the safety requirement.
+    unsafe { raw.add(1).cast::<Private<O>>().drop_in_place() };
+}
+
+/// A request of the block layer that belongs to the driver.
+///
+/// Dropping it ends it with [`Status::IO_ERROR`]. Any context.
+///
+/// # Invariants
+///
+/// `raw` is a started request of a tag set of `O`, its private area is initialized, and this is
+/// the only handle that may end it.
+#[must_use = "a request that is dropped fails"]
+pub struct OwnedRequest<O: Operations> {
+    raw: NonNull<bindings::request>,
+    _operations: PhantomData<fn() -> O>,
+}
+
+// SAFETY: A request may be ended by any thread; the data in it is `Send`.
+unsafe impl<O: Operations> Send for OwnedRequest<O> {}
+
+// SAFETY: Through a shared reference only fields that do not change while the driver owns the
+// request are read, and the private data is `Sync`.
+unsafe impl<O: Operations> Sync for OwnedRequest<O> {}
+
+impl<O: Operations> OwnedRequest<O> {
+    /// Takes ownership of a request.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must not be null, be as the type invariant says, and nobody else may end it.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::request) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            // SAFETY: By the safety requirement it is not null.
+            raw: unsafe { NonNull::new_unchecked(raw) },
+            _operations: PhantomData,
+        }
+    }
+
+    /// Gives up ownership without ending the request.
+    pub(super) fn into_raw(self) -> *mut bindings::request {
+        ManuallyDrop::new(self).raw.as_ptr()
+    }
+
+    fn request(&self) -> &bindings::request {
+        // SAFETY: By the type invariant the request is live. The fields read by this file are not
+        // written by the block layer while the driver owns the request.
+        unsafe { self.raw.as_ref() }
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: By the type invariant.
+        unsafe { header(self.raw.as_ptr()) }
+    }
+
+    /// What the request asks for.
+    #[inline]
+    pub fn op(&self) -> Op {
+        let op = self.request().cmd_flags & bindings::RNBD_REQ_OP_MASK;
+        match op {
+            bindings::req_op_REQ_OP_READ => Op::Read,
+            bindings::req_op_REQ_OP_WRITE => Op::Write,
+            bindings::req_op_REQ_OP_FLUSH => Op::Flush,
+            bindings::req_op_REQ_OP_DISCARD => Op::Discard,
+            bindings::req_op_REQ_OP_SECURE_ERASE => Op::SecureErase,
+            bindings::req_op_REQ_OP_WRITE_ZEROES => Op::WriteZeroes,
+            other => Op::Other(other as u8),
+        }
+    }
+
+    fn has_flag(&self, flag: u32) -> bool {
+        self.request().cmd_flags & flag != 0
+    }
+
+    /// Someone waits for it: a read, or a write that is synchronous (C: `op_is_sync`).
+    #[inline]
+    pub fn is_sync(&self) -> bool {
+        self.op() == Op::Read
+            || self.has_flag(
+                bindings::RNBD_REQ_SYNC | bindings::RNBD_REQ_FUA | bindings::RNBD_REQ_PREFLUSH,
+            )
+    }
+
+    /// The data must be on the medium before the request ends.
+    #[inline]
+    pub fn is_fua(&self) -> bool {
+        self.has_flag(bindings::RNBD_REQ_FUA)
+    }
+
+    /// The write cache must be flushed first.
+    #[inline]
+    pub fn is_preflush(&self) -> bool {
+        self.has_flag(bindings::RNBD_REQ_PREFLUSH)
+    }
+
+    /// Zeroed blocks must stay allocated.
+    #[inline]
+    pub fn is_nounmap(&self) -> bool {
+        self.has_flag(bindings::RNBD_REQ_NOUNMAP)
+    }
+
+    /// The first sector, of 512 bytes.
+    #[inline]
+    pub fn sector(&self) -> u64 {
+        self.request().__sector
+    }
+
+    /// The length in bytes; zero for a flush.
+    #[inline]
+    pub fn bytes(&self) -> u32 {
+        self.request().__data_len
+    }
+
+    /// The IO priority; zero if there is none.
+    #[inline]
+    pub fn priority(&self) -> u16 {
+        let bio = self.request().bio;
+        if bio.is_null() {
+            return 0;
+        }
+        // SAFETY: The bios of a request live until it is ended.
+        unsafe { (*bio).bi_ioprio }
+    }
+
+    /// The most segments that the data can have.
+    #[inline]
+    pub fn segments(&self) -> u16 {
+        self.request().nr_phys_segments
+    }
+
+    /// The tag: unique among the requests of the tag set that the driver owns, and less than the
+    /// set's queue depth.
+    #[inline]
+    pub fn tag(&self) -> u32 {
+        // A request that was given to `queue_rq` has a tag, which is not negative.
+        self.request().tag as u32
+    }
+
+    /// The driver's data of this request.
+    pub fn data(&self) -> Pin<&O::RequestData> {
+        // SAFETY: By the type invariant the private area is initialized; it never moves, and it
+        // is dropped only when nobody owns the request any more.
+        unsafe { Pin::new_unchecked(&(*self.raw.as_ptr().add(1).cast::<Private<O>>()).data) }
+    }
+
+    /// The disk's data.
+    pub fn disk(&self) -> &O::DiskData {
+        // SAFETY: The queue lives as long as its requests; for its data see `HwQueue::disk`: the
+        // disk is not gone before all its requests have ended.
+        unsafe { &*(*self.request().q).queuedata.cast::<O::DiskData>() }
+    }
+
+    /// Returns the request to the block layer.
+    ///
+    /// Any context; in an interrupt's, [`Self::complete`] is the better choice. If a device may
+    /// still be using the request's pages this happens when it has finished.
+    #[inline]
+    pub fn end(self, status: Status) {
+        let this = ManuallyDrop::new(self);
+        let hold = &this.header().hold;
+        if hold.load(ordering::Acquire) == HELD {
+            let noted = ENDED | u32::from(status.as_raw()) << STATUS_SHIFT;
+            if hold.cmpxchg(HELD, noted, ordering::Full).is_ok() {
+                // Whoever drops the hold ends the request.
+                return;
+            }
+        }
+        // SAFETY: By the type invariant the request is started and ours to end; the handle has
+        // been given up above.
+        unsafe { bindings::blk_mq_end_request(this.raw.as_ptr(), status.as_raw()) };
+    }
+
+    /// Hands the finished request to [`Operations::complete`], on the CPU it came from or one
+    /// near to it. Any context.
+    #[inline]
+    pub fn complete(self, status: Status) {
+        let header = self.header();
+        header
+            .completion
+            .store(u32::from(status.as_raw()), ordering::Relaxed);
+        // SAFETY: By the type invariant the request is started and ours; ownership goes to the
+        // callback.
+        unsafe { bindings::blk_mq_complete_request(self.into_raw()) };
+    }
+
+    /// The status that [`Self::complete`] was given.
+    pub(super) fn completion_status(&self) -> Status {
+        Status::from_raw(self.header().completion.load(ordering::Relaxed) as u8)
+    }
+
+    /// Makes the answer of `queue_rq` for a request that it does not take. With a status that
+    /// [`Status::is_retry`] the request comes again, with any other it fails.
+    pub fn refuse(self, status: Status) -> Refusal<O> {
+        Refusal {
+            request: self,
+            status,
+        }
+    }
+
+    /// Gives the request back to the block layer, to come again some time later.
+    ///
+    /// Not possible while a device may be using the request's pages: the handle is returned.
+    /// Any context.
+    pub fn requeue(self) -> Result<(), Self> {
+        if self.is_held() {
+            return Err(self);
+        }
+        // SAFETY: By the type invariant the request is started and ours; ownership goes to the
+        // block layer.
+        unsafe { bindings::blk_mq_requeue_request(self.into_raw(), true) };
+        Ok(())
+    }
+
+    fn is_held(&self) -> bool {
+        self.header().hold.load(ordering::Acquire) != IDLE
+    }
+}
+
+impl<O: Operations> Drop for OwnedRequest<O> {
+    fn drop(&mut self) {
+        // SAFETY: The handle is not used after this.
+        unsafe { Self::from_raw(self.raw.as_ptr()) }.end(Status::IO_ERROR);
+    }
+}
+
+/// A request that `queue_rq` does not take; see [`OwnedRequest::refuse`].
+#[must_use = "to be returned from `queue_rq`"]
+pub struct Refusal<O: Operations> {
+    request: OwnedRequest<O>,
+    status: Status,
+}
+
+impl<O: Operations> Refusal<O> {
+    /// What to answer to the block layer, which asked about `expected`.
+    pub(super) fn hand_back(self, expected: *mut bindings::request) -> Status {
+        let Self { request, status } = self;
+        if request.raw.as_ptr() == expected && !request.is_held() && status != Status::OK {
+            let _ = request.into_raw();
+            return status;
+        }
+        // Another request than the one asked about, or one that a device is still using: it can
+        // only be ended. The one asked about is somewhere else, and not refused.
+        request.end(if status.is_retry() {
+            Status::IO_ERROR
+        } else {
+            status
+        });
+        Status::OK
+    }
+}
+
+/// Keeps a request, and so the pages of its data, from being given back to the block layer while
+/// a device may use them. Dropping it may end the request; any context.
+///
+/// # Invariants
+///
+/// `raw` is a request of a tag set of this crate whose `hold` is `HELD` or `ENDED`, and this is
+/// its only hold. So it has not been ended.
+pub(crate) struct DataHold {
+    raw: NonNull<bindings::request>,
+}
+
+// SAFETY: A hold only does atomic operations and ends the request, which any thread may.
+unsafe impl Send for DataHold {}
+// SAFETY: A shared reference gives access to nothing.
+unsafe impl Sync for DataHold {}
+
+impl DataHold {
+    #[expect(dead_code)] // Until requests can be mapped.
+    /// Holds the request; `None` if it is held already.
+    fn new<O: Operations>(request: &OwnedRequest<O>) -> Option<Self> {
+        let hold = &request.header().hold;
+        hold.cmpxchg(IDLE, HELD, ordering::Relaxed).ok()?;
+        // INVARIANT: Just made `HELD`, by us.
+        Some(Self { raw: request.raw })
+    }
+}
+
+impl Drop for DataHold {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the request is live.
+        let hold = unsafe { &header(self.raw.as_ptr()).hold };
+        if let Err(noted) = hold.cmpxchg(HELD, IDLE, ordering::Full) {
+            hold.store(IDLE, ordering::Relaxed);
+            let status = (noted >> STATUS_SHIFT) as bindings::blk_status_t;
+            // SAFETY: The owner gave the request up when it noted the status, for us to end.
+            unsafe { bindings::blk_mq_end_request(self.raw.as_ptr(), status) };
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a block request ended.
+
+use crate::bindings;
+use kernel::prelude::*;
+
+/// The result of a block request (C: `blk_status_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(u8);
+
+impl Status {
+    /// Success.
+    pub const OK: Self = Self(bindings::RNBD_BLK_STS_OK as u8);
+    /// The device cannot do this operation.
+    pub const NOT_SUPPORTED: Self = Self(bindings::RNBD_BLK_STS_NOTSUPP as u8);
+    /// Input/output error.
+    pub const IO_ERROR: Self = Self(bindings::RNBD_BLK_STS_IOERR as u8);
+    /// The way to the device is broken; another path may work.
+    pub const TRANSPORT: Self = Self(bindings::RNBD_BLK_STS_TRANSPORT as u8);
+    /// Something that all disks share has run out; to be tried again after a short delay.
+    ///
+    /// Only to refuse a request with.
+    pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
+    /// Something that comes back when a request of this very queue ends has run out. There must be
+    /// such a request, or the queue is never run again.
+    ///
+    /// Only to refuse a request with.
+    pub const DEVICE_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
+
+    /// The status that stands for a result (C: `errno_to_blk_status`).
+    pub fn from_result(result: Result) -> Self {
+        match result {
+            Ok(()) => Self::OK,
+            Err(error) => Self::from_error(error),
+        }
+    }
+
+    /// The status that stands for an error.
+    pub fn from_error(error: Error) -> Self {
+        // SAFETY: The function only looks up a table; it may be called with any number.
+        Self(unsafe { bindings::errno_to_blk_status(error.to_errno()) })
+    }
+
+    /// Whether the request is to be tried again later.
+    pub const fn is_retry(self) -> bool {
+        self.0 == Self::RESOURCE.0 || self.0 == Self::DEVICE_RESOURCE.0
+    }
+
+    /// The value of C.
+    pub(crate) const fn as_raw(self) -> bindings::blk_status_t {
+        self.0
+    }
+
+    /// From the value of C.
+    pub(crate) const fn from_raw(raw: bindings::blk_status_t) -> Self {
+        Self(raw)
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The set of requests that the disks of a driver share.
+
+use super::operations::{
+    Operations,
+    Vtable, //
+};
+use super::request::Private;
+use crate::bindings;
+use core::ffi::c_void;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// The size of a tag set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagSetParams {
+    /// The number of requests, over all queues and disks.
+    pub queue_depth: u32,
+    /// The number of queues that the CPUs share out, at least one.
+    pub nr_queues: u32,
+    /// The number of queues whose requests are polled for; may be zero. They follow the others.
+    pub nr_poll_queues: u32,
+}
+
+/// A set of requests with tags that are unique over all its queues and disks.
+///
+/// The disks share the tags fairly. Requests of several kinds go through the same queues (as C:
+/// reads and writes share), polled ones through queues of their own.
+///
+/// Dropping it sleeps. Every disk keeps its set.
+///
+/// # Invariants
+///
+/// `inner` was made by `blk_mq_alloc_tag_set`; its `driver_data` points to this very value.
+#[pin_data(PinnedDrop)]
+pub struct TagSet<O: Operations> {
+    data: O::SetData,
+    nr_poll_queues: u32,
+    #[pin]
+    inner: Opaque<bindings::blk_mq_tag_set>,
+}
+
+// SAFETY: The block layer does its own locking, and the data is `Send`.
+unsafe impl<O: Operations> Send for TagSet<O> {}
+
+// SAFETY: The block layer does its own locking, and the data is `Sync`.
+unsafe impl<O: Operations> Sync for TagSet<O> {}
+
+impl<O: Operations> TagSet<O> {
+    /// Makes a tag set and all its requests. Sleeps.
+    ///
+    /// `EINVAL` for no queues or no depth.
+    pub fn new(params: TagSetParams, data: O::SetData) -> Result<Arc<Self>> {
+        let nr_queues = params.nr_queues;
+        let nr_hw_queues = nr_queues.checked_add(params.nr_poll_queues).ok_or(EINVAL)?;
+        if nr_queues == 0 {
+            return Err(EINVAL);
+        }
+        let cmd_size = u32::try_from(size_of::<Private<O>>())?;
+        // DEFAULT and READ, which share queues, and POLL.
+        let nr_maps = if params.nr_poll_queues > 0 { 3 } else { 2 };
+        Arc::pin_init(
+            pin_init!(Self {
+                data,
+                nr_poll_queues: params.nr_poll_queues,
+                inner <- Opaque::try_ffi_init(|inner: *mut bindings::blk_mq_tag_set| {
+                    // SAFETY: `inner` is the field of that name of a `TagSet<O>` that is being
+                    // initialized; the pointer is only remembered here, and used again in the
+                    // callbacks below, when the fields declared before it have been initialized.
+                    let this = unsafe {
+                        inner.byte_sub(core::mem::offset_of!(Self, inner)).cast::<c_void>()
+                    };
+                    let set = bindings::blk_mq_tag_set {
+                        ops: Vtable::<O>::mq_ops(),
+                        nr_maps,
+                        nr_hw_queues,
+                        queue_depth: params.queue_depth,
+                        cmd_size,
+                        numa_node: bindings::NUMA_NO_NODE,
+                        // Tags are unique over all queues. No scheduler unless one is asked for,
+                        // as for a set with several queues of their own.
+                        flags: bindings::BLK_MQ_F_TAG_HCTX_SHARED
+                            | bindings::BLK_MQ_F_NO_SCHED_BY_DEFAULT,
+                        driver_data: this,
+                        ..pin_init::zeroed()
+                    };
+                    // SAFETY: `inner` is valid for writing.
+                    unsafe { inner.write(set) };
+                    // SAFETY: `inner` is a zeroed set with the fields above filled in.
+                    to_result(unsafe { bindings::blk_mq_alloc_tag_set(inner) })
+                }),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What the disks of the set share.
+    pub fn data(&self) -> &O::SetData {
+        &self.data
+    }
+
+    /// The number of requests; less than asked for if the block layer's limit (10240) or short
+    /// memory made it so.
+    pub fn queue_depth(&self) -> u32 {
+        // SAFETY: By the type invariant the set is initialized; the field does not change.
+        unsafe { (*self.inner.get()).queue_depth }
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::blk_mq_tag_set {
+        self.inner.get()
+    }
+
+    /// # Safety
+    ///
+    /// `set` must be the set of a `TagSet<O>` that outlives `'a`, or is being made and has its
+    /// data.
+    pub(super) unsafe fn data_of_raw<'a>(set: *mut bindings::blk_mq_tag_set) -> &'a O::SetData {
+        // SAFETY: `driver_data` of such a set points to its `TagSet<O>`.
+        let this = unsafe { (*set).driver_data }.cast::<Self>();
+        // SAFETY: By the safety requirement the data is initialized.
+        unsafe { &(*this).data }
+    }
+
+    /// Lays out the queues.
+    ///
+    /// # Safety
+    ///
+    /// `set` must be the set of a `TagSet<O>`, and its maps must not be in use.
+    pub(super) unsafe fn map_queues(set: *mut bindings::blk_mq_tag_set) {
+        // SAFETY: As for `data_of_raw`.
+        let this = unsafe { (*set).driver_data }.cast::<Self>();
+        // SAFETY: The field was initialized before the block layer saw the set.
+        let nr_poll_queues = unsafe { (*this).nr_poll_queues };
+        // SAFETY: The caller lets us use the set.
+        let set = unsafe { &mut *set };
+        let nr_queues = set.nr_hw_queues.saturating_sub(nr_poll_queues).max(1);
+        let nr_maps = set.nr_maps as usize;
+        for (hctx_type, map) in set.map.iter_mut().enumerate().take(nr_maps) {
+            let is_poll = hctx_type == bindings::hctx_type_HCTX_TYPE_POLL as usize;
+            (map.queue_offset, map.nr_queues) = if is_poll {
+                (nr_queues, nr_poll_queues)
+            } else {
+                (0, nr_queues)
+            };
+            // SAFETY: The map's array has been allocated, and the numbers of the queues are below
+            // that of all queues.
+            unsafe { bindings::blk_mq_map_queues(map) };
+        }
+    }
+}
+
+#[pinned_drop]
+impl<O: Operations> PinnedDrop for TagSet<O> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant; every disk holds a reference to its set and gives it up
+        // when its queue does not use the set any more.
+        unsafe { bindings::blk_mq_free_tag_set(self.inner.get()) };
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callable forms of inline functions of the block layer; see helpers.h.
+ */
+
+#include <linux/export.h>
+
+#include "helpers.h"
+
+bool rnbd_helper_get_disk_ro(struct gendisk *disk)
+{
+	return get_disk_ro(disk);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_get_disk_ro);
+
+void rnbd_helper_ida_init(struct ida *ida)
+{
+	ida_init(ida);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ida_init);

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Small numbers, each given to one holder at a time.
+
+use crate::bindings;
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// A source of numbers (C: `struct ida`).
+///
+/// # Invariants
+///
+/// `inner` is initialized.
+#[pin_data(PinnedDrop)]
+pub struct Ida {
+    #[pin]
+    inner: Opaque<bindings::ida>,
+}
+
+// SAFETY: An IDA does its own locking.
+unsafe impl Send for Ida {}
+// SAFETY: See above.
+unsafe impl Sync for Ida {}
+
+impl Ida {
+    /// Makes a source of which no number is taken.
+    pub fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                // SAFETY: The place is valid for writing, and pinned.
+                inner <- Opaque::ffi_init(|inner| unsafe {
+                    bindings::rnbd_helper_ida_init(inner)
+                }),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Takes the smallest free number of at most `max`.
+    ///
+    /// `ENOSPC` if there is none, `ENOMEM`. Sleeps.
+    pub fn allocate(self: &Arc<Self>, max: u32) -> Result<IdaNumber> {
+        // SAFETY: By the type invariant.
+        let number =
+            unsafe { bindings::ida_alloc_range(self.inner.get(), 0, max, bindings::GFP_KERNEL) };
+        // INVARIANT: The number was just taken for this value.
+        Ok(IdaNumber {
+            number: u32::try_from(number).map_err(|_| Error::from_errno(number))?,
+            ida: self.clone(),
+        })
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Ida {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant, and every taken number keeps the source alive.
+        unsafe { bindings::ida_destroy(self.inner.get()) };
+    }
+}
+
+/// A number that nobody else has; free again when dropped.
+///
+/// # Invariants
+///
+/// `number` is taken from `ida` for this value.
+pub struct IdaNumber {
+    number: u32,
+    ida: Arc<Ida>,
+}
+
+impl IdaNumber {
+    /// The number.
+    pub fn get(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for IdaNumber {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ida_free(self.ida.inner.get(), self.number) };
+    }
+}

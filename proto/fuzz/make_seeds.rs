@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writes the seeds of the fuzz targets: `cargo run --example make_seeds`.
+//!
+//! One valid input of each kind and the edges of the checks; what a fuzzer finds
+//! later is added by hand.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use proto::name::Name;
+use proto::name::SessName;
+use proto::rnbd;
+use proto::rnbd::AccessMode;
+use proto::rnbd::CachePolicy;
+use proto::rnbd::IoFlags;
+use proto::rnbd::Op;
+use proto::rnbd::Rw;
+use proto::rtrs::ConnAccept;
+use proto::rtrs::ConnReject;
+use proto::rtrs::ConnReq;
+use proto::rtrs::Imm;
+use proto::rtrs::InfoReq;
+use proto::rtrs::InfoRsp;
+use proto::rtrs::ReadMsg;
+use proto::rtrs::RkeyRsp;
+use proto::rtrs::SgDesc;
+use proto::rtrs::WriteMsg;
+use proto::Errno;
+
+const CHUNK: u32 = 131_072;
+const DEPTH: u32 = 512;
+
+struct Corpus(PathBuf);
+
+impl Corpus {
+    fn put(&self, target: &str, seed: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let dir = self.0.join(target);
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(seed), parts.concat())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let corpus = Corpus(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus"));
+    connection(&corpus)?;
+    requests(&corpus)?;
+    block_messages(&corpus)?;
+    text(&corpus)?;
+    Ok(())
+}
+
+fn connection(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
+    let req = ConnReq {
+        cid: 1,
+        cid_num: 9,
+        recon_cnt: 1,
+        sess_uuid: *b"0123456789abcdef",
+        paths_uuid: *b"fedcba9876543210",
+        first_conn: true,
+        features: 0,
+    };
+    corpus.put("conn_req", "valid", &[&req.to_bytes()])?;
+    let last = ConnReq {
+        cid: 4095,
+        cid_num: 4096,
+        features: u32::MAX,
+        ..req
+    };
+    corpus.put("conn_req", "last_connection", &[&last.to_bytes()])?;
+
+    let accept = ConnAccept {
+        queue_depth: DEPTH as u16,
+        max_io_size: CHUNK - 4096,
+        max_hdr_size: 4096,
+        new_rkey: true,
+        features: 0,
+    };
+    corpus.put("conn_accept", "valid", &[&accept.to_bytes()])?;
+    let wraps = ConnAccept {
+        max_io_size: u32::MAX,
+        ..accept
+    };
+    corpus.put("conn_accept", "sum_wraps", &[&wraps.to_bytes()])?;
+    let reject = ConnReject {
+        errno: Errno::EBUSY,
+    };
+    corpus.put("conn_accept", "refused", &[&reject.to_bytes()])?;
+    corpus.put("conn_reject", "valid", &[&reject.to_bytes()])?;
+    corpus.put("conn_reject", "no_errno", &[&accept.to_bytes()])?;
+
+    let info = InfoReq {
+        sessname: SessName::new(b"node-1")?,
+    };
+    corpus.put("info_req", "valid", &[&info.to_bytes()])?;
+    let longest = InfoReq {
+        sessname: SessName::new(&[b'x'; 254])?,
+    };
+    corpus.put("info_req", "longest", &[&longest.to_bytes()])?;
+
+    let (depth, size) = (4u32, 8192u32);
+    let layout = [depth.to_le_bytes(), size.to_le_bytes()].concat();
+    for descs in [1, 2, 4u16] {
+        let len = depth / u32::from(descs) * size;
+        let mut bytes = vec![0; InfoRsp::size(descs)];
+        let list = (0..descs).map(|i| SgDesc {
+            addr: 0xffff_8880_0000_0000 + u64::from(i) * 0x10_0000,
+            key: 0x1000 + u32::from(i),
+            len,
+        });
+        InfoRsp::write(&mut bytes, list)?;
+        corpus.put("info_rsp", &format!("{descs}_descs"), &[&layout, &bytes])?;
+    }
+    Ok(())
+}
+
+fn requests(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
+    let layout = [DEPTH.to_le_bytes(), CHUNK.to_le_bytes()].concat();
+    let values = [
+        ("io_req", (511 << 19) | 4128),
+        ("outside", (511 << 19) | CHUNK),
+        ("hb_msg", Imm::HbMsg.encode()),
+        ("hb_ack", Imm::HbAck.encode()),
+        ("unknown", 0xf000_0001),
+        (
+            "io_rsp",
+            Imm::IoRsp {
+                msg_id: 511,
+                errno: -5,
+                invalidated: true,
+            }
+            .encode(),
+        ),
+    ];
+    for (seed, value) in values {
+        corpus.put("imm", seed, &[&layout, &value.to_le_bytes()])?;
+    }
+    for (seed, buf_id) in [("valid", 511), ("outside", 512)] {
+        let rsp = RkeyRsp {
+            buf_id,
+            rkey: 0x1234,
+        };
+        corpus.put("rkey_rsp", seed, &[&layout, &rsp.to_bytes()])?;
+    }
+
+    let frame = |off: u32| [CHUNK.to_le_bytes(), off.to_le_bytes()].concat();
+    let write = WriteMsg { usr_len: 32 }.to_bytes();
+    let put = |seed, off, msg: &[u8]| corpus.put("server_request", seed, &[&frame(off), msg]);
+    put("write", 4096 + 32, &write)?;
+    put("write_without_data", 32, &write)?;
+    put("usr_len_beyond_offset", 31, &write)?;
+    put("write_past_chunk", CHUNK - 3, &write)?;
+    for (seed, len) in [
+        ("read", Some(4096)),
+        ("target_too_long", Some(4097)),
+        ("flush", None),
+    ] {
+        let mut bytes = [0; ReadMsg::MAX_SIZE];
+        let msg = ReadMsg {
+            usr_len: 32,
+            need_inval: true,
+            desc: len.map(|len| SgDesc {
+                addr: 0xffff_8880_1234_5000,
+                key: 0x1234,
+                len,
+            }),
+        };
+        let size = msg.write(&mut bytes)?;
+        put(seed, 4096 + 32, &bytes[..size])?;
+    }
+    Ok(())
+}
+
+fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
+    let put = |seed: &str, is_read: bool, data_len: u32, msg: &[u8]| {
+        let frame = [u32::from(is_read).to_le_bytes(), data_len.to_le_bytes()].concat();
+        corpus.put("rnbd_request", seed, &[&frame, msg])
+    };
+    let info = rnbd::SessInfo::new();
+    put("sess_info", true, 36, &info.to_bytes())?;
+    let open = rnbd::Open {
+        access_mode: AccessMode::Migration,
+        dev_name: Name::new(b"/dev/sda")?,
+    };
+    put("open", true, 56, &open.to_bytes())?;
+    put("close", false, 0, &rnbd::Close { device_id: 1 }.to_bytes())?;
+    let ops = [
+        ("read", Op::Read, true, 4096, 4096),
+        ("write", Op::Write, false, 4096, 4096),
+        ("write_without_data", Op::Write, false, 4096, 0),
+        ("flush", Op::Flush, true, 0, 0),
+        ("discard", Op::Discard, false, 1 << 20, 0),
+        ("secure_erase", Op::SecureErase, false, 1 << 20, 0),
+        ("write_zeroes", Op::WriteZeroes, false, 1 << 20, 0),
+    ];
+    for (seed, op, is_read, bi_size, data_len) in ops {
+        let io = rnbd::Io {
+            device_id: 1,
+            sector: 8,
+            rw: Rw {
+                op,
+                flags: IoFlags::SYNC | IoFlags::FUA,
+            },
+            bi_size,
+            prio: 4,
+        };
+        put(seed, is_read, data_len, &io.to_bytes())?;
+        put(
+            &format!("{seed}_without_prio"),
+            is_read,
+            data_len,
+            &io.to_bytes()[..24],
+        )?;
+    }
+
+    let rsp = rnbd::OpenRsp {
+        device_id: 1,
+        nsectors: 1 << 32,
+        max_hw_sectors: 2560,
+        max_write_zeroes_sectors: 65535,
+        max_discard_sectors: 1 << 22,
+        discard_granularity: 512,
+        discard_alignment: 0,
+        physical_block_size: 4096,
+        logical_block_size: 512,
+        max_segments: 128,
+        secure_discard: true,
+        cache_policy: CachePolicy {
+            fua: true,
+            writeback: true,
+        },
+    };
+    corpus.put("rnbd_response", "open", &[&rsp.to_bytes()?])?;
+    corpus.put("rnbd_response", "sess_info", &[&info.to_rsp_bytes()])?;
+    corpus.put("rnbd_response", "nobody_filled", &[&[0; 56]])?;
+    Ok(())
+}
+
+fn text(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
+    let paths = [
+        ("v4", "ip:192.168.122.1"),
+        ("v6", "ip:fe80::200:5aee:feaa:20a2%eth0"),
+        ("mapped", "ip:::ffff:10.0.0.1"),
+        ("isatap", "ip:fe80::5efe:10.0.0.1"),
+        ("gid", "gid:fe80:0000:0000:0000:0002:c903:0045:e3c1"),
+        ("pair", "ip:10.0.0.1@ip:10.0.0.2"),
+        ("comma", "ip:10.0.0.1,gid:fe80::1"),
+        ("bad", "ip:10.0.0.1@tcp:x"),
+    ];
+    for (seed, text) in paths {
+        corpus.put("addr", seed, &[text.as_bytes()])?;
+    }
+
+    let lines = [
+        ("short", "sessname=s device_path=/dev/sda"),
+        (
+            "full",
+            "dest_port=0x4d2 sessname=node-1 path=ip:10.0.0.1@ip:10.0.0.2 path=ip:fe80::2%eth0 \
+             device_path=/dev/vdb access_mode=migration nr_poll_queues=-1\n",
+        ),
+        ("doubled", "sessname=s sessname=s device_path=d"),
+        ("unknown", "pth=x"),
+        ("bad_port", "dest_port=65536"),
+    ];
+    for (seed, line) in lines {
+        corpus.put("map_options", seed, &[line.as_bytes()])?;
+    }
+
+    let search = [
+        ("root", "/\0node-1\0/dev/sda"),
+        ("session", "/srv/%SESSNAME%/x\0node-1\0//a//b"),
+        ("out", "/srv\n\0s\0../x"),
+    ];
+    for (seed, text) in search {
+        corpus.put("search_path", seed, &[text.as_bytes()])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The seeds of the fuzz targets, as an ordinary test.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../fuzz/checks.rs"]
+mod checks;
+
+#[test]
+fn every_seed_passes() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    for (name, check) in checks::ALL {
+        let dir = corpus.join(name);
+        let mut seeds = 0;
+        for entry in fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
+            let path = entry.unwrap().path();
+            println!("{}", path.display());
+            check(&fs::read(&path).unwrap());
+            seeds += 1;
+        }
+        assert!(seeds > 0, "{} has no seeds", dir.display());
+    }
+}
+
+#[test]
+fn every_check_is_a_fuzz_target() {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    for (name, _) in checks::ALL {
+        let line = format!("path = \"fuzz_targets/{name}.rs\"");
+        assert!(manifest.contains(&line), "{name}");
+        assert!(fuzz.join(format!("fuzz_targets/{name}.rs")).exists());
+    }
+}
