@@ -8,9 +8,11 @@ mod bindings;
 
 pub mod block;
 pub mod chunk;
+pub mod class;
 pub mod cpu;
 pub mod gate;
 pub mod ida;
+pub mod kobject;
 pub mod log;
 pub mod message_buffers;
 pub mod page_buffer;

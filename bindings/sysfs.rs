@@ -4,6 +4,18 @@
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
+pub(crate) mod attribute;
+mod directory;
+mod link;
 mod output;
+pub(crate) mod registration;
 
-pub use self::output::SysfsOutput;
+pub use self::{
+    attribute::{
+        Attribute,
+        StoreContext, //
+    },
+    directory::Directory,
+    link::Link,
+    output::SysfsOutput, //
+};

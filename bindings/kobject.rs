@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Kernel objects: what directories of sysfs stand for.
+//!
+//! C header: [`include/linux/kobject.h`](srctree/include/linux/kobject.h)
+
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::aref::AlwaysRefCounted,
+    types::Opaque, //
+};
+
+use crate::bindings;
+
+/// A `struct kobject` that is initialised and counts its references.
+#[repr(transparent)]
+pub struct Kobject(Opaque<bindings::kobject>);
+
+// SAFETY: Kobjects may be used and released by any task that may sleep.
+unsafe impl Send for Kobject {}
+
+// SAFETY: As above; the functions used here synchronise among themselves.
+unsafe impl Sync for Kobject {}
+
+// SAFETY: The count of the kobject is what keeps it.
+unsafe impl AlwaysRefCounted for Kobject {
+    fn inc_ref(&self) {
+        // SAFETY: `self` is valid, so there is a reference.
+        unsafe { bindings::kobject_get(self.as_raw()) };
+    }
+
+    unsafe fn dec_ref(object: NonNull<Self>) {
+        // SAFETY: The caller gives up a reference.
+        unsafe { bindings::kobject_put(object.as_ptr().cast()) };
+    }
+}
+
+impl Kobject {
+    /// The kobject behind a pointer.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be an initialised kobject with a reference that lasts for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::kobject) -> &'a Self {
+        // SAFETY: By the safety requirement; the type is transparent.
+        unsafe { &*raw.cast() }
+    }
+
+    /// The C structure.
+    pub(crate) fn as_raw(&self) -> *mut bindings::kobject {
+        self.0.get()
+    }
+
+    /// Whether there is something called `name` in the object's directory.
+    ///
+    /// Callers use it under [`AsKobject::with_kobject`], so that there is a directory. Sleeps.
+    pub(crate) fn contains(&self, name: &CStr) -> bool {
+        // SAFETY: The kobject is valid.
+        let directory = unsafe { (*self.as_raw()).sd };
+        if directory.is_null() {
+            return false;
+        }
+        // SAFETY: The object is not removed at the same time, see above, and has a directory.
+        let found = unsafe {
+            bindings::kernfs_find_and_get_ns(directory, name.as_char_ptr(), core::ptr::null())
+        };
+        // SAFETY: It is null, which is allowed, or comes with a reference that ends here.
+        unsafe { bindings::kernfs_put(found) };
+        !found.is_null()
+    }
+}
+
+/// Something that has a directory in sysfs.
+///
+/// # Safety
+///
+/// While the function given to [`AsKobject::with_kobject`] runs, the kobject must be valid and in
+/// sysfs, and must not be removed from it.
+pub unsafe trait AsKobject {
+    /// Does something with the kobject; `None` if it has been removed from sysfs.
+    ///
+    /// Sleeps. `run` must not remove the object.
+    fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R>;
+}
+
+/// Events that user space can be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uevent {
+    /// The object is there (`KOBJ_ADD`).
+    Add,
+    /// The object is going (`KOBJ_REMOVE`).
+    Remove,
+    /// Something about the object changed (`KOBJ_CHANGE`).
+    Change,
+    /// The object can be used (`KOBJ_ONLINE`).
+    Online,
+    /// The object cannot be used (`KOBJ_OFFLINE`).
+    Offline,
+}
+
+/// Tells user space of an event of `object` (`kobject_uevent`).
+///
+/// Sleeps. `ENODEV` if the object was removed; other errors are of the delivery.
+pub fn uevent(object: &impl AsKobject, event: Uevent) -> Result {
+    let action = match event {
+        Uevent::Add => bindings::kobject_action_KOBJ_ADD,
+        Uevent::Remove => bindings::kobject_action_KOBJ_REMOVE,
+        Uevent::Change => bindings::kobject_action_KOBJ_CHANGE,
+        Uevent::Online => bindings::kobject_action_KOBJ_ONLINE,
+        Uevent::Offline => bindings::kobject_action_KOBJ_OFFLINE,
+    };
+    let sent = object.with_kobject(|kobject| {
+        // SAFETY: The kobject is valid and stays where it is.
+        kernel::error::to_result(unsafe { bindings::kobject_uevent(kobject.as_raw(), action) })
+    });
+    sent.unwrap_or(Err(ENODEV))
+}
+
+/// The name that an object called `name` gets in sysfs, where a slash is written as `!`.
+///
+/// `EINVAL` for a name that is empty or stands for a folder, `ENAMETOOLONG` beyond `NAME_MAX`.
+pub(crate) fn sysfs_name(name: &CStr) -> Result<CString> {
+    match name.to_bytes() {
+        b"" | b"." | b".." => return Err(EINVAL),
+        bytes if bytes.len() > proto::NAME_MAX => return Err(ENAMETOOLONG),
+        _ => {}
+    }
+    let mut copy = KVec::new();
+    copy.extend_from_slice(name.to_bytes_with_nul(), GFP_KERNEL)?;
+    for byte in copy.iter_mut().filter(|byte| **byte == b'/') {
+        *byte = b'!';
+    }
+    Ok(CStr::from_bytes_with_nul(&copy)
+        .map_err(|_| EINVAL)?
+        .try_into()?)
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Directories of sysfs.
+
+use core::{
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+use kernel::{
+    container_of,
+    error::to_result,
+    prelude::*,
+    sync::{
+        aref::{
+            ARef,
+            AlwaysRefCounted, //
+        },
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+use super::{
+    attribute,
+    registration::Registration,
+    Attribute, //
+};
+use crate::{
+    bindings,
+    kobject::{
+        sysfs_name,
+        AsKobject,
+        Kobject, //
+    }, //
+};
+
+/// A directory with files about a `T`, below another object.
+///
+/// It is removed with everything below it by [`Directory::remove`] or when it is dropped, in
+/// process context. No function of its attributes is running or will run when that returns, and
+/// its reference to the `T` is gone. A `T` that holds its own directory must therefore have it
+/// removed: the two keep each other.
+///
+/// A `store` function of the directory that leads to its removal calls
+/// [`StoreContext::release_protection`](super::StoreContext::release_protection) first.
+///
+/// # Examples
+///
+/// ```ignore
+/// let paths = Directory::empty(&session_device, c"paths")?;
+/// let directory = Directory::new(&paths, path.name(), ATTRIBUTES, path.clone())?;
+/// directory.add_group(c"stats", STATISTICS)?;
+/// ```
+pub struct Directory<T: Send + Sync + 'static> {
+    node: ARef<Node>,
+    _data: PhantomData<Arc<T>>,
+}
+
+/// The kobject of a directory; freed by its last reference, wherever that is.
+#[pin_data]
+pub(super) struct Node {
+    #[pin]
+    kobject: Opaque<bindings::kobject>,
+    #[pin]
+    registration: Registration,
+}
+
+// SAFETY: The kobject counts its references, and the registration may be used by any task.
+unsafe impl Send for Node {}
+
+// SAFETY: As above.
+unsafe impl Sync for Node {}
+
+// SAFETY: A `Node` is made by `Directory::new` only, and freed when the count of its kobject is 0.
+unsafe impl AlwaysRefCounted for Node {
+    fn inc_ref(&self) {
+        // SAFETY: `self` is valid, so there is a reference.
+        unsafe { bindings::kobject_get(self.kobject.get()) };
+    }
+
+    unsafe fn dec_ref(node: NonNull<Self>) {
+        // SAFETY: The caller gives up a reference, until then the node is valid.
+        unsafe { bindings::kobject_put((*node.as_ptr()).kobject.get()) };
+    }
+}
+
+impl Directory<()> {
+    /// Makes a directory without files. Sleeps; see [`Directory::new`].
+    pub fn empty(parent: &impl AsKobject, name: &CStr) -> Result<Self> {
+        Self::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
+    }
+}
+
+impl<T: Send + Sync + 'static> Directory<T> {
+    /// Makes a directory called `name` below `parent`, with the files `attributes` about `data`.
+    ///
+    /// Sleeps. A slash in the name becomes a `!`. `EEXIST` if there is one of that name, `ENODEV`
+    /// if `parent` has been removed.
+    pub fn new(
+        parent: &impl AsKobject,
+        name: &CStr,
+        attributes: &'static [Attribute<T>],
+        data: Arc<T>,
+    ) -> Result<Self> {
+        let name = sysfs_name(name)?;
+        let node = KBox::pin_init(
+            pin_init!(Node {
+                // The C code wants it zeroed.
+                kobject <- Opaque::zeroed(),
+                registration <- Registration::new(data),
+            }),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The node is never moved; it is freed by `Node::release`.
+        let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
+        // SAFETY: The node is valid.
+        let kobject = unsafe { (*node).kobject.get() };
+        // SAFETY: The kobject is zeroed, and the type is static. This makes the first reference.
+        unsafe { bindings::kobject_init(kobject, &KOBJ_TYPE.0) };
+        // Whatever fails below, dropping this removes and frees what there is.
+        let this = Self {
+            // SAFETY: The node is valid, and the reference above is handed over.
+            node: unsafe { ARef::from_raw(NonNull::new_unchecked(node)) },
+            _data: PhantomData,
+        };
+        let added = parent.with_kobject(|parent| {
+            // The kernel would complain, with a backtrace.
+            if parent.contains(&name) {
+                return Err(EEXIST);
+            }
+            // SAFETY: Both kobjects are initialised; the format takes one string, which is copied.
+            to_result(unsafe {
+                bindings::kobject_add(
+                    kobject,
+                    parent.as_raw(),
+                    c"%s".as_char_ptr(),
+                    name.as_char_ptr(),
+                )
+            })
+        });
+        added.unwrap_or(Err(ENODEV))?;
+        for file in Attribute::files(attributes) {
+            // SAFETY: The kobject is in sysfs. The attribute is static and for the data of this
+            // directory; its module keeps it until the directory is removed, as it owns that.
+            to_result(unsafe { bindings::sysfs_create_file_ns(kobject, file, ptr::null()) })?;
+        }
+        Ok(this)
+    }
+
+    /// Adds files in a directory of their own below this one (a named attribute group).
+    ///
+    /// Sleeps. `EEXIST` if there is one of that name, `ENODEV` if the directory has been removed.
+    pub fn add_group(&self, name: &'static CStr, attributes: &'static [Attribute<T>]) -> Result {
+        let mut files = KVec::with_capacity(attributes.len() + 1, GFP_KERNEL)?;
+        for file in Attribute::files(attributes) {
+            files.push(file.cast_mut(), GFP_KERNEL)?;
+        }
+        files.push(ptr::null_mut(), GFP_KERNEL)?;
+        let group = bindings::attribute_group {
+            name: name.as_char_ptr(),
+            __bindgen_anon_2: bindings::attribute_group__bindgen_ty_2 {
+                attrs: files.as_mut_ptr(),
+            },
+            ..Default::default()
+        };
+        let added = self.with_kobject(|kobject| {
+            if kobject.contains(name) {
+                return Err(EEXIST);
+            }
+            // SAFETY: The kobject is in sysfs. The group is only read by this call; its
+            // attributes are static and for the data of this directory.
+            to_result(unsafe { bindings::sysfs_create_group(kobject.as_raw(), &group) })
+        });
+        added.unwrap_or(Err(ENODEV))
+    }
+
+    /// Removes the directory and everything below it; does nothing if that is done.
+    ///
+    /// Waits until no function of its attributes is running, except for those that released
+    /// their protection. Sleeps.
+    pub fn remove(&self) {
+        let kobject = self.node.kobject.get();
+        // SAFETY: The data are a `T` since `new`. When `kobject_del()` returns all attributes are
+        // out of use. It may also be called when adding the kobject failed.
+        unsafe {
+            self.node
+                .registration
+                .remove::<T>(|| bindings::kobject_del(kobject))
+        };
+    }
+
+    /// The node, for links in it.
+    pub(super) fn node(&self) -> ARef<Node> {
+        self.node.clone()
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Directory<T> {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+// SAFETY: Removing the kobject begins with waiting for `while_live`, and is its only way out of
+// sysfs.
+unsafe impl<T: Send + Sync + 'static> AsKobject for Directory<T> {
+    fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
+        self.node.with_kobject(run)
+    }
+}
+
+// SAFETY: As for `Directory`.
+unsafe impl AsKobject for Node {
+    fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
+        // SAFETY: The node is valid, and has a reference while `self` is borrowed.
+        let kobject = unsafe { Kobject::from_raw(self.kobject.get()) };
+        self.registration.while_live(|| run(kobject))
+    }
+}
+
+impl Node {
+    /// The node of a kobject.
+    ///
+    /// # Safety
+    ///
+    /// `kobject` must be that of a node that stays for `'a`.
+    unsafe fn of<'a>(kobject: *mut bindings::kobject) -> &'a Self {
+        let kobject: *mut Opaque<bindings::kobject> = kobject.cast();
+        // SAFETY: By the safety requirement.
+        unsafe { &*container_of!(kobject, Self, kobject) }
+    }
+
+    /// `kobj_type::release`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the C code when the last reference to the kobject of a node is gone.
+    unsafe extern "C" fn release(kobject: *mut bindings::kobject) {
+        let kobject: *mut Opaque<bindings::kobject> = kobject.cast();
+        // SAFETY: By the safety requirement.
+        let node = unsafe { container_of!(kobject, Self, kobject) };
+        // SAFETY: The node came from a box, and this was the last reference.
+        drop(unsafe { KBox::from_raw(node) });
+    }
+
+    /// `sysfs_ops::show`.
+    ///
+    /// # Safety
+    ///
+    /// Called by sysfs for a file of a node, with a page.
+    unsafe extern "C" fn show(
+        kobject: *mut bindings::kobject,
+        attribute: *mut bindings::attribute,
+        page: *mut c_char,
+    ) -> isize {
+        // SAFETY: The kobject is of a node, and stays as long as the file is in use.
+        let node = unsafe { Self::of(kobject) };
+        // SAFETY: The files of a node are made of attributes for its data.
+        unsafe { attribute::show(&node.registration, attribute, page) }
+    }
+
+    /// `sysfs_ops::store`.
+    ///
+    /// # Safety
+    ///
+    /// Called by sysfs for a file of a node, with `count` bytes.
+    unsafe extern "C" fn store(
+        kobject: *mut bindings::kobject,
+        attribute: *mut bindings::attribute,
+        bytes: *const c_char,
+        count: usize,
+    ) -> isize {
+        // SAFETY: The kobject is of a node, and stays as long as the file is in use; when that
+        // protection is released, until it is restored.
+        let node = unsafe { Self::of(kobject) };
+        // SAFETY: The files of a node are made of attributes for its data.
+        unsafe { attribute::store(kobject, &node.registration, attribute, bytes, count) }
+    }
+}
+
+/// Something the C code only reads.
+struct ReadOnly<T>(T);
+
+// SAFETY: Nobody writes it.
+unsafe impl<T> Sync for ReadOnly<T> {}
+
+static SYSFS_OPS: bindings::sysfs_ops = bindings::sysfs_ops {
+    show: Some(Node::show),
+    store: Some(Node::store),
+};
+
+static KOBJ_TYPE: ReadOnly<bindings::kobj_type> = ReadOnly(bindings::kobj_type {
+    release: Some(Node::release),
+    sysfs_ops: &SYSFS_OPS,
+    default_groups: ptr::null_mut(),
+    child_ns_type: None,
+    namespace: None,
+    get_ownership: None,
+});
