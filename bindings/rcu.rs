@@ -53,6 +53,15 @@ unsafe impl<T: Send + Sync + 'static> Send for RcuArc<T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for RcuArc<T> {}
 
 impl<T: Send + Sync + 'static> RcuArc<T> {
+    /// Makes a reference that holds nothing, also for a static.
+    pub const fn empty() -> Self {
+        // INVARIANT: The pointer is null.
+        Self {
+            pointer: Atomic::new(ptr::null_mut()),
+            _owned: PhantomData,
+        }
+    }
+
     /// Makes a reference that holds `value`.
     pub fn new(value: Option<Arc<T>>) -> Self {
         // INVARIANT: `into_raw` gives null or the pointer of an `Arc` that is owned now.

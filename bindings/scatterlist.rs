@@ -66,6 +66,17 @@ impl ScatterTable {
         self.used
     }
 
+    /// The length of all segments in use, in bytes.
+    #[inline]
+    pub fn byte_len(&self) -> usize {
+        self.entries
+            .iter()
+            .take(self.used as usize)
+            .fold(0, |sum: usize, entry| {
+                sum.saturating_add(entry.length as usize)
+            })
+    }
+
     /// The entries, for C functions that fill them.
     #[expect(dead_code, reason = "for block::request")]
     #[inline]
@@ -180,6 +191,12 @@ impl MappedScatter {
     #[inline]
     pub fn num_segments(&self) -> u32 {
         self.mapped
+    }
+
+    /// The length of all segments, in bytes.
+    #[inline]
+    pub fn byte_len(&self) -> usize {
+        self.table.byte_len()
     }
 
     /// The domain.

@@ -4,7 +4,8 @@
 
 use super::{
     pd::Retained,
-    ProtectionDomain, //
+    ProtectionDomain,
+    Sge, //
 };
 use crate::{
     bindings,
@@ -29,6 +30,8 @@ use kernel::{
 /// What the peer may do with registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
+    /// Nothing: it is only for work requests of this end.
+    Local,
     /// Read.
     RemoteRead,
     /// Write.
@@ -39,6 +42,7 @@ impl Access {
     #[inline]
     pub(super) fn as_raw(self) -> c_int {
         let flags = match self {
+            Self::Local => bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
             Self::RemoteRead => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
             Self::RemoteWrite => {
                 bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
@@ -175,6 +179,20 @@ impl MemoryRegion {
     pub fn rkey(&self) -> u32 {
         // SAFETY: The region is valid.
         unsafe { (&raw const (*self.as_raw()).rkey).read_volatile() }
+    }
+
+    /// What is mapped as one scatter entry, for a request behind the registration.
+    ///
+    /// `EINVAL` if nothing is mapped, or 4 GiB or more.
+    #[inline]
+    pub fn sge(&self) -> Result<Sge> {
+        let len = u32::try_from(self.len())?;
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: The region is valid.
+        let lkey = unsafe { (*self.as_raw()).lkey };
+        Ok(Sge::new(self.iova(), len, lkey))
     }
 
     /// The address for the peer of the first byte.

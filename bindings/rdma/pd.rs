@@ -133,6 +133,12 @@ struct Header {
     release: unsafe fn(NonNull<Header>),
 }
 
+// SAFETY: The pointer is only followed by the domain that the node was given up to.
+unsafe impl Send for Header {}
+
+// SAFETY: As above; nothing reads a node's header before.
+unsafe impl Sync for Header {}
+
 #[repr(C)]
 struct Node<T> {
     header: Header,

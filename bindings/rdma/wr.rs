@@ -4,7 +4,8 @@
 
 use super::{
     Access,
-    MemoryRegion, //
+    MemoryRegion,
+    ProtectionDomain, //
 };
 use crate::bindings;
 use core::{
@@ -16,7 +17,10 @@ use core::{
     },
     ptr, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The name of a work request: an index below the `work_ids` of its queue pair.
 ///
@@ -215,15 +219,21 @@ impl<'a, const N: usize> SendChain<'a, N> {
     /// Makes what was mapped into `region` accessible under its key (`IB_WR_REG_MR`).
     ///
     /// The region must have been invalidated since it was last registered, and its mapping must
-    /// not be changed before it is invalidated.
+    /// not be changed before it is invalidated. It is not borrowed, since a request that is posted
+    /// may be finished at any moment; what is borrowed is its domain, which keeps it even if it is
+    /// dropped. `EINVAL` if it is of another domain.
     #[inline]
     pub fn reg_mr(
         &mut self,
         id: WorkId,
         signaled: bool,
-        region: &'a MemoryRegion,
+        domain: &'a Arc<ProtectionDomain>,
+        region: &MemoryRegion,
         access: Access,
     ) -> Result {
+        if !Arc::ptr_eq(domain, region.domain()) {
+            return Err(EINVAL);
+        }
         let wr = send_wr(bindings::ib_wr_opcode_IB_WR_REG_MR, id, signaled, &[])?;
         let reg = bindings::ib_reg_wr {
             wr,
