@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RTRS client: RDMA transport, initiating end.
+//!
+//! A user opens a [`Session`] with a server, over one or more paths, and sends requests: a header
+//! of its own, and data to or from the server's user. There is one request per tag at a time; the
+//! user chooses the tags (a block driver uses those of its tag set), of which there are
+//! [`Session::queue_depth`]. The transport knows nothing of what the requests mean.
+//!
+//! ```ignore
+//! let session = Session::open(&params, events)?;
+//! session.service_request(&header, ServiceData::FromServer(&mut answer))?;
+//!
+//! let mut permit = session.permit(tag).ok_or(EBUSY)?;
+//! fill(permit.scatter());
+//! permit.write(queue, &header)?; // … events.complete(tag, result) follows.
+//! ```
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -10,8 +24,48 @@
     clippy::unwrap_used,
     unsafe_code
 )]
+// Until the files in sysfs show it.
+#![expect(dead_code)]
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    rcu::RcuArc,
+    workqueue::{
+        OwnedQueue,
+        QueueFlags,
+        QueueHandle, //
+    }, //
+};
+
+mod connection;
+mod establish;
+mod incarnation;
+mod path;
+mod permit;
+mod policy;
+mod request;
+mod service;
+mod session;
+mod stats;
+mod sysfs;
+mod transfer;
+
+pub use crate::{
+    permit::{
+        Permit,
+        SubmitError, //
+    },
+    service::ServiceData,
+    session::{
+        LinkEvent,
+        OpenParams,
+        Session,
+        SessionEvents, //
+    }, //
+};
 
 module! {
     type: RtrsClient,
@@ -21,11 +75,39 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded.
-struct RtrsClient;
+/// What sessions need of the module.
+struct Globals {
+    queue: QueueHandle,
+}
+
+static GLOBALS: RcuArc<Globals> = RcuArc::empty();
+
+fn globals() -> Result<Arc<Globals>> {
+    GLOBALS.get().ok_or(ENODEV)
+}
+
+/// The module; dropped when it is unloaded, which its users, who hold the sessions, prevent.
+struct RtrsClient {
+    /// Dropped last: it waits for all work.
+    _queue: OwnedQueue,
+}
 
 impl kernel::Module for RtrsClient {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        let queue = OwnedQueue::new(
+            c"rtrs_client",
+            QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM,
+        )?;
+        let globals = Globals {
+            queue: queue.handle(),
+        };
+        drop(GLOBALS.replace(Some(Arc::new(globals, GFP_KERNEL)?)));
+        Ok(Self { _queue: queue })
+    }
+}
+
+impl Drop for RtrsClient {
+    fn drop(&mut self) {
+        drop(GLOBALS.replace(None));
     }
 }

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How the connections of a path are established.
+//!
+//! One thread does it step by step; events of the connection manager only report that a step is
+//! done. All functions sleep, and give up when the path leaves the state `connecting`, after 30 s
+//! without progress, or when the calling process gets a fatal signal.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    message_buffers::{
+        MessageBuffer,
+        MessageBuffers, //
+    },
+    rdma::{
+        cm::{
+            self,
+            ConnectionParameters, //
+        },
+        Capabilities,
+        CompletionQueue,
+        Direction,
+        PollContext,
+        ProtectionDomain,
+        QueuePair,
+        SendChain,
+        Sge, //
+    }, //
+};
+use proto::{
+    path_state::ClientState,
+    rtrs::{
+        ConnAccept,
+        ConnReq,
+        InfoReq,
+        InfoRsp,
+        RkeyRsp,
+        CONNECT_TIMEOUT_MS,
+        SERVICE_CON_QUEUE_DEPTH, //
+    }, //
+};
+use rtrs_core::connection::{
+    QueueSizes,
+    SignalInterval, //
+};
+
+use crate::{
+    connection::{
+        Connection,
+        ConnectionHandler,
+        Progress,
+        WorkKind, //
+    },
+    incarnation::{
+        ConnectionSet,
+        Incarnation, //
+    },
+    path::Path,
+    transfer::{
+        Transfer,
+        MAX_SEND_SGE, //
+    }, //
+};
+
+/// The most pages that the server's information may have.
+const MAX_INFO_PAGES: usize = 32;
+
+/// Establishes all connections of `path` and learns where the server's chunks are.
+///
+/// The state of the path is `connecting`; the caller changes it.
+pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
+    let total = path.num_connections();
+    let incarnation = Incarnation::new(path.clone())?;
+    let mut setup = Setup {
+        path,
+        incarnation: &incarnation,
+        total,
+        recon_cnt: path.next_reconnect_count(),
+        domain: None,
+        max_send_sge: 0,
+        max_recv_sge: 0,
+    };
+    let mut connections = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
+    let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
+    for cid in 0..total {
+        let (queue_pair, handler) = setup.connect(cid)?;
+        let interval = setup.queue_depth(cid).div_ceil(2);
+        connections.push(
+            Connection::new(queue_pair, SignalInterval::new(interval)),
+            GFP_KERNEL,
+        )?;
+        handlers.push(handler, GFP_KERNEL)?;
+    }
+    setup.exchange_info(&connections, &handlers)?;
+    Ok(Arc::new(
+        ConnectionSet::new(incarnation, connections),
+        GFP_KERNEL,
+    )?)
+}
+
+/// Waits until the last step that was asked for is done.
+fn wait_for_progress(path: &Path, handler: &ConnectionHandler) -> Result<Progress> {
+    loop {
+        match handler.take_progress() {
+            Progress::Waiting => {}
+            Progress::Failed(error) => return Err(error),
+            progress => return Ok(progress),
+        }
+        if path.state() != ClientState::Connecting {
+            return Err(ECONNABORTED);
+        }
+        path.wait_for_wake(CONNECT_TIMEOUT_MS)?;
+    }
+}
+
+/// What the steps of one establishment have in common.
+struct Setup<'a> {
+    path: &'a Arc<Path>,
+    incarnation: &'a Arc<Incarnation>,
+    total: u16,
+    recon_cnt: u16,
+    /// Made for the device of the first connection; all others must use that device too.
+    domain: Option<Arc<ProtectionDomain>>,
+    max_send_sge: u32,
+    max_recv_sge: u32,
+}
+
+impl Setup<'_> {
+    /// The requests that connection `cid` may carry at once.
+    fn queue_depth(&self, cid: u16) -> u32 {
+        match self.incarnation.transfer() {
+            Some(transfer) if cid != 0 => u32::from(transfer.accept.queue_depth),
+            _ => SERVICE_CON_QUEUE_DEPTH,
+        }
+    }
+
+    /// Establishes connection `cid`.
+    fn connect(
+        &mut self,
+        cid: u16,
+    ) -> Result<(QueuePair<ConnectionHandler>, Arc<ConnectionHandler>)> {
+        let path = self.path;
+        let handler = ConnectionHandler::new(self.incarnation.clone(), cid)?;
+        let mut id = cm::Id::new(handler.clone(), path.port_space())?;
+        id.resolve_address(path.source(), path.destination(), CONNECT_TIMEOUT_MS)?;
+        wait_for_progress(path, &handler)?;
+        id.resolve_route(CONNECT_TIMEOUT_MS)?;
+        wait_for_progress(path, &handler)?;
+
+        let device = id.device().ok_or(ENODEV)?;
+        if self.domain.is_none() {
+            if !device.has_fast_registration() {
+                pr_err!(
+                    "{}: the RDMA device cannot register memory\n",
+                    path.name_text()
+                );
+                return Err(EOPNOTSUPP);
+            }
+            self.max_send_sge = device.max_send_sge().min(MAX_SEND_SGE as u32);
+            self.max_recv_sge = device.max_send_sge().min(MAX_INFO_PAGES as u32);
+            self.domain = Some(ProtectionDomain::new(device)?);
+        }
+        let domain = self.domain.clone().ok_or(EINVAL)?;
+        let sizes = if cid == 0 {
+            QueueSizes::service(device.max_qp_wr())
+        } else {
+            QueueSizes::client(self.queue_depth(cid), device.max_qp_wr())
+        };
+        let context = if path.is_polled(cid) {
+            PollContext::Direct
+        } else {
+            PollContext::Softirq
+        };
+        // Hardware queue i of the block layer is connection i + 1; the service connection shares
+        // the vector of the first.
+        let vector = u32::from(cid.saturating_sub(1));
+        let queue = CompletionQueue::new(device, sizes.completions(), vector, context)?;
+        let queue_pair = id
+            .create_queue_pair(
+                &domain,
+                &queue,
+                &Capabilities {
+                    max_send_wr: sizes.send,
+                    max_recv_wr: sizes.receive,
+                    max_send_sge: self.max_send_sge,
+                    // Only the answer to the information request takes more than one.
+                    max_recv_sge: if cid == 0 { self.max_recv_sge } else { 1 },
+                },
+                WorkKind::count(self.queue_depth(cid), sizes.receive),
+            )
+            .map_err(|(_, error)| error)?;
+
+        let request = ConnReq {
+            cid,
+            cid_num: self.total,
+            recon_cnt: self.recon_cnt,
+            sess_uuid: path.uuid,
+            paths_uuid: path.session.uuid,
+            first_conn: path.may_make_session(),
+            features: 0,
+        };
+        queue_pair.connect(&request.to_bytes(), &ConnectionParameters::default())?;
+        let Progress::Established(answer) = wait_for_progress(path, &handler)? else {
+            return Err(ECONNRESET);
+        };
+        let accept = ConnAccept::parse(answer.as_bytes()).map_err(|error| {
+            pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
+            ECONNRESET
+        })?;
+        if cid == 0 {
+            self.negotiated(&queue_pair, accept)?;
+        }
+        Ok((queue_pair, handler))
+    }
+
+    /// The server has accepted the first connection and said what it offers.
+    fn negotiated(&self, queue_pair: &QueuePair<ConnectionHandler>, accept: ConnAccept) -> Result {
+        let path = self.path;
+        let layout = accept.layout().map_err(|_| ECONNRESET)?;
+        path.session.negotiated(path, &accept)?;
+        path.set_device(queue_pair)?;
+        let domain = self.domain.clone().ok_or(EINVAL)?;
+        let max_segments = path.session.limit_segments(domain.device());
+        self.incarnation.set_transfer(Transfer::new(
+            domain,
+            accept,
+            layout,
+            max_segments,
+            self.max_send_sge as usize,
+            usize::from(self.total),
+        )?)?;
+        Ok(())
+    }
+
+    /// Posts all receives, sends the name of the session, and notes the chunks that the server
+    /// answers with.
+    fn exchange_info(
+        &self,
+        connections: &KVec<Connection>,
+        handlers: &KVec<Arc<ConnectionHandler>>,
+    ) -> Result {
+        let path = self.path;
+        let transfer = self.incarnation.transfer().ok_or(EINVAL)?;
+        let domain = self.domain.as_ref().ok_or(EINVAL)?;
+        let (Some(first), Some(handler)) = (connections.first(), handlers.first()) else {
+            return Err(EINVAL);
+        };
+
+        let size = InfoRsp::size(transfer.accept.queue_depth);
+        let bytes = InfoReq {
+            sessname: path.session.session_name(),
+        }
+        .to_bytes();
+        let mut request = MessageBuffer::new(domain, bytes.len(), Direction::ToDevice)?;
+        request.write(|buffer| {
+            if let Some(buffer) = buffer.get_mut(..bytes.len()) {
+                buffer.copy_from_slice(&bytes);
+            }
+        })?;
+        let pages = size.div_ceil(PAGE_SIZE);
+        let mut entries = [Sge::EMPTY; MAX_INFO_PAGES];
+        let Some(entries) = entries.get_mut(..pages) else {
+            pr_err!(
+                "{}: the server's queue depth of {} is too large for this client\n",
+                path.name_text(),
+                transfer.accept.queue_depth
+            );
+            return Err(EMSGSIZE);
+        };
+        let answer = MessageBuffers::allocate(domain, pages, PAGE_SIZE, Direction::FromDevice)?;
+        let buffers = handler.set_info_buffers(request, answer)?;
+        for (entry, page) in entries.iter_mut().zip(&buffers.answer) {
+            *entry = page.sge(PAGE_SIZE)?;
+        }
+
+        // The answer is the first thing that comes, so its receive is the first of its queue.
+        first
+            .queue_pair()
+            .post_recv(WorkKind::InfoReceive.id(), entries)?;
+        for (connection, handler) in connections.iter().zip(handlers) {
+            // An answer to a read is preceded by an invalidation, so two for each request.
+            let count = self.queue_depth(handler.cid).saturating_mul(2);
+            if transfer.accept.new_rkey {
+                handler.set_receive_buffers(MessageBuffers::allocate(
+                    domain,
+                    count as usize,
+                    RkeyRsp::SIZE,
+                    Direction::FromDevice,
+                )?);
+            }
+            for index in 0..count {
+                handler.post_receive(connection.queue_pair(), index)?;
+            }
+        }
+
+        let entries = [buffers.request.sge(bytes.len())?];
+        let mut chain = SendChain::<1>::new();
+        chain.send(WorkKind::InfoSend.id(), true, &entries)?;
+        first.queue_pair().post(chain)?;
+
+        let len = loop {
+            if let Some(len) = handler.info_len() {
+                break len as usize;
+            }
+            if path.state() != ClientState::Connecting {
+                return Err(ECONNRESET);
+            }
+            path.wait_for_wake(CONNECT_TIMEOUT_MS)?;
+        };
+        let mut bytes = KVVec::new();
+        bytes.resize(len.min(size), 0, GFP_KERNEL)?;
+        for (page, bytes) in buffers.answer.iter().zip(bytes.chunks_mut(PAGE_SIZE)) {
+            page.copy_out(bytes)?;
+        }
+        let info = InfoRsp::parse(&bytes, &transfer.layout).map_err(|error| {
+            pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
+            EINVAL
+        })?;
+        for (index, chunk) in info.remote_bufs().enumerate() {
+            transfer.set_chunk(index, chunk.addr, chunk.rkey)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One establishment of a path's connections, from the first step to the teardown.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        SetOnce, //
+    }, //
+};
+use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
+use rtrs_core::connection::SignalInterval;
+
+use crate::{
+    connection::Connection,
+    path::Path,
+    request::Request,
+    transfer::Transfer, //
+};
+
+/// What the handlers of all connections of one establishment share.
+pub(crate) struct Incarnation {
+    pub(crate) path: Arc<Path>,
+    transfer: SetOnce<Transfer>,
+    /// Counts what is sent on the service connection besides requests.
+    pub(crate) service_signals: SignalInterval,
+}
+
+impl Incarnation {
+    /// Begins a new establishment.
+    pub(crate) fn new(path: Arc<Path>) -> Result<Arc<Self>> {
+        Ok(Arc::new(
+            Self {
+                path,
+                transfer: SetOnce::new(),
+                service_signals: SignalInterval::for_queue_depth(SERVICE_CON_QUEUE_DEPTH / 2),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// The requests, once the server has said what it offers.
+    pub(crate) fn transfer(&self) -> Option<&Transfer> {
+        self.transfer.as_ref()
+    }
+
+    /// Sets the requests; `EEXIST` if there are some.
+    pub(crate) fn set_transfer(&self, transfer: Transfer) -> Result<&Transfer> {
+        if !self.transfer.populate(transfer) {
+            return Err(EEXIST);
+        }
+        self.transfer.as_ref().ok_or(EINVAL)
+    }
+
+    /// Gives a finished request back to the session. Completion context.
+    pub(crate) fn finish(&self, request: KBox<Request>) {
+        self.path.session.finish(request);
+    }
+}
+
+/// All connections of a path; the IO path finds them through the path's RCU pointer.
+pub(crate) struct ConnectionSet {
+    // Dropped first: a queue pair's drop ends its completions, which use the incarnation.
+    connections: KVec<Connection>,
+    pub(crate) incarnation: Arc<Incarnation>,
+}
+
+impl ConnectionSet {
+    /// Makes a set of the connections that were established.
+    pub(crate) fn new(incarnation: Arc<Incarnation>, connections: KVec<Connection>) -> Self {
+        Self {
+            connections,
+            incarnation,
+        }
+    }
+
+    /// Connection `cid`.
+    pub(crate) fn get(&self, cid: usize) -> Option<&Connection> {
+        self.connections.get(cid)
+    }
+
+    /// All connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter()
+    }
+}

@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A path: one way from this machine to the server of a session.
+//!
+//! Its state changes by the rules of [`proto::path_state`]. Whatever takes time (connecting,
+//! tearing down) is done by work items of the module's workqueue or by the process that wrote to
+//! sysfs, one at a time under [`Path::control`]; completions and events only change the state and
+//! queue that work.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        rcu,
+        Arc,
+        Mutex, //
+    },
+    time::msecs_to_jiffies,
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    cpu,
+    impl_has_delayed_work,
+    new_delayed_work,
+    random,
+    rcu::RcuArc,
+    rdma::{
+        cm::PortSpace,
+        QueuePair, //
+    },
+    socket_address::SocketAddress,
+    wait::Completion,
+    workqueue::{
+        self,
+        DelayedWork,
+        DelayedWorkItem,
+        QueueHandle, //
+    }, //
+};
+use proto::{
+    addr::{
+        Address,
+        PathAddress, //
+    },
+    path_state::{
+        ClientEvent,
+        ClientState, //
+    },
+    rtrs::{
+        Imm,
+        RECONNECT_BACKOFF_MS,
+        RECONNECT_DELAY_SEC, //
+    }, //
+};
+use rtrs_core::heartbeat::{
+    Action,
+    Heartbeat,
+    Settings, //
+};
+
+use crate::{
+    connection::{
+        post_heartbeat,
+        ConnectionHandler, //
+    },
+    establish::establish,
+    incarnation::ConnectionSet,
+    request::Request,
+    session::Session,
+    stats::Stats,
+    transfer::{
+        Outstanding,
+        Refused, //
+    }, //
+};
+
+/// The random part of the reconnect delay, in ms (C: `RTRS_RECONNECT_SEED`).
+const RECONNECT_JITTER_MS: u32 = 8;
+
+/// The RDMA device that a path uses, for sysfs and log lines.
+pub(crate) struct DevicePort {
+    pub(crate) name: CString,
+    pub(crate) port: u32,
+}
+
+/// What only the one who connects or tears down uses.
+struct Control {
+    /// The session has been told that the path is up.
+    up: bool,
+    /// How often it was tried to connect since the path was up the last time.
+    attempts: u32,
+}
+
+/// A path.
+#[pin_data]
+pub(crate) struct Path {
+    pub(crate) session: Arc<Session>,
+    pub(crate) uuid: [u8; 16],
+    address: PathAddress,
+    source: Option<SocketAddress>,
+    destination: SocketAddress,
+    name: CString,
+    state: Atomic<u32>,
+    /// The connections that requests may be sent on; only set while the path is connected.
+    connections: RcuArc<ConnectionSet>,
+    #[pin]
+    control: Mutex<Control>,
+    /// Woken when the state changes or a step of the establishment is done.
+    #[pin]
+    wake: Completion,
+    #[pin]
+    pub(crate) device: Mutex<Option<DevicePort>>,
+    reconnect_count: Atomic<u32>,
+    /// Whether the server may make a new session for this path.
+    first: Atomic<u32>,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) stats: Stats,
+    #[pin]
+    recovery: Work<Path, 0>,
+    queue: QueueHandle,
+    #[pin]
+    reconnect: DelayedWork<Path, 1>,
+    #[pin]
+    beat: DelayedWork<Path, 2>,
+}
+
+impl_has_work! { impl HasWork<Path, 0> for Path { self.recovery } }
+impl_has_delayed_work! { impl HasDelayedWork<Path, 1> for Path { self.reconnect } }
+impl_has_delayed_work! { impl HasDelayedWork<Path, 2> for Path { self.beat } }
+
+impl Path {
+    /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
+    pub(crate) fn new(
+        session: Arc<Session>,
+        address: &PathAddress,
+        first: bool,
+    ) -> Result<Arc<Self>> {
+        let queue = session.queue.clone();
+        let source = match &address.src {
+            Some(source) => Some(SocketAddress::new(source, 0)?),
+            None => None,
+        };
+        let destination = SocketAddress::new(&address.dst, session.port)?;
+        let name = CString::try_from_fmt(fmt!("{}", address.to_text().as_str()))?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                session,
+                uuid: random::uuid(),
+                address: *address,
+                source,
+                destination,
+                name,
+                state: Atomic::new(ClientState::Connecting.to_u32()),
+                connections: RcuArc::new(None),
+                control <- new_mutex!(Control { up: false, attempts: 0 }),
+                wake <- Completion::new(),
+                device <- new_mutex!(None),
+                reconnect_count: Atomic::new(0),
+                first: Atomic::new(u32::from(first)),
+                heartbeat: Heartbeat::new(Settings::DEFAULT),
+                stats: Stats::new(session.num_connections(), cpu::nr_cpu_ids())?,
+                recovery <- new_work!("Path::recovery"),
+                reconnect <- new_delayed_work!(&queue, "Path::reconnect"),
+                beat <- new_delayed_work!(&queue, "Path::beat"),
+                queue,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The addresses, as in the name of the sysfs directory.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// [`Path::name`], for log lines.
+    pub(crate) fn name_text(&self) -> &str {
+        self.name.to_str().unwrap_or("?")
+    }
+
+    /// The addresses that the path was made with.
+    pub(crate) fn address(&self) -> &PathAddress {
+        &self.address
+    }
+
+    pub(crate) fn source(&self) -> Option<&SocketAddress> {
+        self.source.as_ref()
+    }
+
+    /// Where ports are counted for the destination.
+    pub(crate) fn port_space(&self) -> PortSpace {
+        match self.address.dst {
+            Address::Gid(_) => PortSpace::Ib,
+            _ => PortSpace::Tcp,
+        }
+    }
+
+    pub(crate) fn destination(&self) -> &SocketAddress {
+        &self.destination
+    }
+
+    /// The number of connections: one for service, one for each CPU, and the polled ones.
+    pub(crate) fn num_connections(&self) -> u16 {
+        self.session.num_connections()
+    }
+
+    /// Whether connection `cid` is polled.
+    pub(crate) fn is_polled(&self, cid: u16) -> bool {
+        cid > self.session.num_irq_queues()
+    }
+
+    /// Counts an attempt to connect, so that the server can tell it from older ones.
+    pub(crate) fn next_reconnect_count(&self) -> u16 {
+        (self
+            .reconnect_count
+            .fetch_add(1, ordering::Relaxed)
+            .wrapping_add(1)
+            & 0xffff) as u16
+    }
+
+    /// Whether the server may make a new session for this path.
+    pub(crate) fn may_make_session(&self) -> bool {
+        self.first.load(ordering::Relaxed) != 0
+    }
+
+    /// Notes the device that the first connection is on.
+    pub(crate) fn set_device(&self, queue_pair: &QueuePair<ConnectionHandler>) -> Result {
+        let name = queue_pair.domain().device().name();
+        *self.device.lock() = Some(DevicePort {
+            name: CString::try_from_fmt(fmt!("{}", name))?,
+            port: queue_pair.id().port_num(),
+        });
+        // A server that has lost the session may make a new one on any later connect.
+        self.first.store(1, ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The state.
+    pub(crate) fn state(&self) -> ClientState {
+        // Only states are stored.
+        ClientState::try_from(self.state.load(ordering::Acquire)).unwrap_or(ClientState::Dead)
+    }
+
+    /// Lets `event` change the state; returns the old state if it did. Any context.
+    fn change_state(&self, event: ClientEvent) -> Option<ClientState> {
+        loop {
+            let old = self.state();
+            let new = old.next(event)?;
+            if self
+                .state
+                .cmpxchg(old.to_u32(), new.to_u32(), ordering::Full)
+                .is_ok()
+            {
+                self.wake();
+                return Some(old);
+            }
+        }
+    }
+
+    /// Wakes who waits for the state or for a step of the establishment. Any context.
+    pub(crate) fn wake(&self) {
+        self.wake.complete();
+    }
+
+    /// Waits until [`Path::wake`] is called; `ETIMEDOUT` after `timeout` milliseconds, `ERESTARTSYS`
+    /// on a signal.
+    pub(crate) fn wait_for_wake(&self, timeout: u32) -> Result {
+        self.wake.wait_interruptible_timeout(timeout)
+    }
+
+    /// Whether requests can be sent.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state() == ClientState::Connected
+    }
+
+    /// The connections, for as long as `guard` lives.
+    pub(crate) fn connections<'g>(
+        &self,
+        guard: &'g rcu::Guard,
+    ) -> Option<kernel::sync::ArcBorrow<'g, ConnectionSet>> {
+        self.connections.load(guard)
+    }
+
+    /// Sends a request on the connection it was prepared for. Never sleeps.
+    pub(crate) fn submit(&self, guard: &rcu::Guard, request: KBox<Request>) -> Result<(), Refused> {
+        let set = self.connections.load(guard);
+        let Some(set) = set.as_ref() else {
+            return Err(Refused {
+                request,
+                error: ECONNABORTED,
+            });
+        };
+        let (Some(transfer), Some(connection)) =
+            (set.incarnation.transfer(), set.get(request.connection))
+        else {
+            return Err(Refused {
+                request,
+                error: EINVAL,
+            });
+        };
+        self.stats.submitted(
+            request.connection,
+            request.kind,
+            request.data_len().saturating_add(request.header().len()),
+        );
+        transfer.submit(connection, request)
+    }
+
+    /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that
+    /// was connected is torn down and connected again. Any context.
+    pub(crate) fn connection_failed(self: &Arc<Self>) {
+        if self.change_state(ClientEvent::Error) == Some(ClientState::Connected) {
+            // An error means that it is queued already, or that the module goes.
+            let _ = self.queue.enqueue::<_, 0>(self.clone());
+        }
+    }
+
+    /// The RDMA device goes away. Any context.
+    pub(crate) fn device_removed(self: &Arc<Self>) {
+        if self.change_state(ClientEvent::Close).is_some() {
+            // An error means that it is queued already, or that the module goes.
+            let _ = self.queue.enqueue::<_, 0>(self.clone());
+        }
+    }
+
+    /// Connects a path whose state is `connecting`. Sleeps.
+    pub(crate) fn connect(self: &Arc<Self>) -> Result {
+        let mut control = self.control.lock();
+        let result = establish(self).and_then(|set| self.set_up(&mut control, set));
+        if let Err(error) = result {
+            pr_err!(
+                "{}: connecting to the server failed: {:?}\n",
+                self.name_text(),
+                error
+            );
+            self.change_state(ClientEvent::Error);
+        }
+        result
+    }
+
+    /// Lets requests at the connections.
+    fn set_up(self: &Arc<Self>, control: &mut Control, set: Arc<ConnectionSet>) -> Result {
+        self.heartbeat.reset();
+        drop(self.connections.replace(Some(set)));
+        if self.change_state(ClientEvent::Established).is_none() {
+            self.take_down(control);
+            return Err(ECONNABORTED);
+        }
+        control.attempts = 0;
+        control.up = true;
+        self.stats.connected();
+        self.session.path_up();
+        self.schedule_beat();
+        Ok(())
+    }
+
+    /// Takes the connections away from the IO path, ends them, and sends what was in flight on
+    /// another path or fails it.
+    ///
+    /// The state is not `connected`, so nobody sets them again.
+    fn take_down(self: &Arc<Self>, control: &mut Control) {
+        DelayedWork::<Path, 2>::cancel_sync(self);
+        if let Some(set) = self.connections.replace(None) {
+            for connection in set.iter() {
+                connection.queue_pair().disconnect();
+            }
+            for connection in set.iter() {
+                connection.queue_pair().drain();
+            }
+            self.settle(&set);
+            drop(set);
+        }
+        if core::mem::replace(&mut control.up, false) {
+            self.session.path_down();
+        }
+    }
+
+    /// Finishes all requests that the failed connections leave behind.
+    fn settle(&self, set: &ConnectionSet) {
+        let Some(transfer) = set.incarnation.transfer() else {
+            return;
+        };
+        let mut tag = 0;
+        while let Some(outstanding) = transfer.take_outstanding(&mut tag) {
+            match outstanding {
+                Outstanding::Answered(request) => self.session.finish(request),
+                Outstanding::Unanswered(request) => self.session.fail_over(self, request),
+            }
+        }
+    }
+
+    /// Disconnects now and connects again, as the `reconnect` file asks for. Sleeps.
+    pub(crate) fn reconnect_now(self: &Arc<Self>) -> Result {
+        if self.change_state(ClientEvent::Reconnect).is_some() {
+            DelayedWork::<Path, 1>::cancel_sync(self);
+            let mut control = self.control.lock();
+            self.take_down(&mut control);
+            control.attempts = 0;
+            drop(control);
+            self.try_reconnect();
+        } else if self.state() == ClientState::Reconnecting {
+            DelayedWork::<Path, 1>::cancel_sync(self);
+            self.try_reconnect();
+        } else {
+            return Err(EBUSY);
+        }
+        if self.is_connected() {
+            Ok(())
+        } else {
+            Err(ENOTCONN)
+        }
+    }
+
+    /// Closes the path; it can be connected again by [`Path::reconnect_now`] only. Sleeps.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.change_state(ClientEvent::Close);
+        workqueue::cancel_sync::<_, 0>(self);
+        DelayedWork::<Path, 1>::cancel_sync(self);
+        let mut control = self.control.lock();
+        // Whoever connected has given up by now, since the state told it to.
+        self.take_down(&mut control);
+        self.change_state(ClientEvent::Closed);
+    }
+
+    /// Closes the path for good; whether it was this call that did. Sleeps.
+    pub(crate) fn kill(self: &Arc<Self>) -> bool {
+        loop {
+            self.close();
+            if self.change_state(ClientEvent::Remove).is_some() {
+                return true;
+            }
+            if self.state() == ClientState::Dead {
+                return false;
+            }
+        }
+    }
+
+    /// One attempt to reconnect, if the path still wants that. Sleeps.
+    fn try_reconnect(self: &Arc<Self>) {
+        if self.state() != ClientState::Reconnecting {
+            return;
+        }
+        let max = self.session.max_reconnect_attempts();
+        {
+            let mut control = self.control.lock();
+            if max >= 0 && i64::from(control.attempts) >= i64::from(max) {
+                drop(control);
+                pr_info!("{}: no more attempts to reconnect\n", self.name_text());
+                self.device_removed();
+                return;
+            }
+            control.attempts = control.attempts.saturating_add(1);
+        }
+        if self.change_state(ClientEvent::Connect).is_none() {
+            return;
+        }
+        if self.connect().is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
+            self.stats.reconnect_failed();
+            self.schedule_reconnect();
+        }
+    }
+
+    fn schedule_reconnect(self: &Arc<Self>) {
+        let delay = RECONNECT_DELAY_SEC
+            .saturating_mul(1000)
+            .saturating_add(RECONNECT_BACKOFF_MS)
+            .saturating_add(random::u32_below(RECONNECT_JITTER_MS));
+        let _ = DelayedWork::<Path, 1>::queue(self.clone(), msecs_to_jiffies(delay));
+    }
+
+    fn schedule_beat(self: &Arc<Self>) {
+        let _ = DelayedWork::<Path, 2>::queue(self.clone(), self.heartbeat.interval());
+    }
+
+    /// The end of a heartbeat interval.
+    fn tick(self: &Arc<Self>) {
+        if !self.is_connected() {
+            return;
+        }
+        match self.heartbeat.tick() {
+            Action::Wait => {}
+            Action::Send => {
+                let guard = rcu::read_lock();
+                let set = self.connections.load(&guard);
+                let sent = match set.as_ref().and_then(|set| Some((set, set.get(0)?))) {
+                    Some((set, connection)) => post_heartbeat(
+                        connection.queue_pair(),
+                        Imm::HbMsg,
+                        &set.incarnation.service_signals,
+                    ),
+                    None => return,
+                };
+                drop(guard);
+                if sent.is_err() {
+                    return self.connection_failed();
+                }
+            }
+            Action::Fail => {
+                pr_err!(
+                    "{}: the server does not answer heartbeats\n",
+                    self.name_text()
+                );
+                return self.connection_failed();
+            }
+        }
+        self.schedule_beat();
+    }
+}
+
+/// Tears down a path that failed, or that lost its device.
+impl WorkItem<0> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        {
+            let mut control = this.control.lock();
+            this.take_down(&mut control);
+        }
+        match this.state() {
+            ClientState::Reconnecting => this.schedule_reconnect(),
+            ClientState::Closing => {
+                this.change_state(ClientEvent::Closed);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Connects a path again.
+impl DelayedWorkItem<1> for Path {
+    fn run(this: Arc<Self>) {
+        this.try_reconnect();
+    }
+}
+
+/// The heartbeat.
+impl DelayedWorkItem<2> for Path {
+    fn run(this: Arc<Self>) {
+        this.tick();
+    }
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session: the paths to one server and the tags that its users share.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        rcu,
+        Arc,
+        Mutex,
+        SetOnce, //
+    }, //
+};
+use kernel_ext::{
+    cpu,
+    random,
+    rcu::RcuArc,
+    rdma::Device,
+    slot::BoxSlot,
+    wait::Completion,
+    workqueue::QueueHandle, //
+};
+use proto::{
+    addr::PathAddress,
+    name::SessName,
+    rtrs::{
+        ConnAccept,
+        MAX_PATHS_NUM,
+        MAX_SEGMENTS, //
+    }, //
+};
+
+use crate::{
+    path::Path,
+    policy::Policy,
+    request::Request,
+    sysfs::{
+        PathFiles,
+        SessionFiles, //
+    }, //
+};
+
+/// What a session tells its user.
+pub trait SessionEvents: Send + Sync + 'static {
+    /// A request that was submitted is finished. Called exactly once for each, in the context of
+    /// the completion queue (softirq, or the poller) or of a teardown (process); never sleeps.
+    /// The tag's permit can be taken again from here on.
+    fn complete(&self, tag: u32, result: Result);
+
+    /// The session lost its last path, or has one again. Process context; may sleep, but not
+    /// close the session.
+    fn link_event(&self, event: LinkEvent);
+}
+
+/// See [`SessionEvents::link_event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The first path is up again.
+    Reconnected,
+    /// The last path is gone.
+    Disconnected,
+}
+
+/// How a session is opened.
+pub struct OpenParams<'a> {
+    /// Its name, which the server sees too: no `/` and no `.`.
+    pub name: &'a CStr,
+    /// The paths; at least one, at most [`MAX_PATHS_NUM`].
+    pub paths: &'a [PathAddress],
+    /// The server's port.
+    pub port: u16,
+    /// Connections for requests that are polled for instead of raising interrupts.
+    pub nr_poll_queues: u32,
+}
+
+/// The most that one segment of a request's data has, in bytes; it is also the alignment that
+/// lets segments be registered together.
+pub(crate) const SEGMENT_SIZE: u32 = 4096;
+
+/// The default of `max_reconnect_attempts`: for ever (C: `MAX_RECONNECTS`).
+const MAX_RECONNECTS: i32 = -1;
+
+/// What all paths of a session agree on; set by the first one.
+#[derive(Clone, Copy)]
+struct Limits {
+    queue_depth: u16,
+    max_io_size: u32,
+}
+
+/// The paths; changed under a lock, read by the IO path through an RCU pointer.
+struct Paths {
+    list: KVec<(Arc<Path>, Option<PathFiles>)>,
+    /// No path may be added any more.
+    closing: bool,
+}
+
+/// A session.
+#[pin_data]
+pub struct Session {
+    name: SessName,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) port: u16,
+    num_irq_queues: u16,
+    num_poll_queues: u16,
+    pub(crate) queue: QueueHandle,
+    events: Arc<dyn SessionEvents>,
+    limits: SetOnce<Limits>,
+    /// The segments of a request that every path can carry.
+    max_segments: Atomic<u32>,
+    tags: SetOnce<KVec<BoxSlot<Request>>>,
+    /// What the IO path chooses from.
+    pub(crate) paths: RcuArc<KVec<Arc<Path>>>,
+    #[pin]
+    control: Mutex<Paths>,
+    /// Serialises link events; counts the paths that are up.
+    #[pin]
+    link: Mutex<Link>,
+    max_reconnect_attempts: Atomic<i32>,
+    pub(crate) policy: Policy,
+    /// Held by the one service request that there may be at a time.
+    #[pin]
+    pub(crate) service: Mutex<()>,
+    #[pin]
+    pub(crate) service_done: Completion,
+    pub(crate) service_result: Atomic<i32>,
+    #[pin]
+    files: Mutex<Option<SessionFiles>>,
+}
+
+struct Link {
+    paths_up: usize,
+    /// The user has the session, so that it can be told of changes.
+    opened: bool,
+}
+
+impl Session {
+    /// Connects to a server and makes the session's files in sysfs. Sleeps.
+    ///
+    /// `EINVAL` for a bad name or number of paths, `EEXIST` for a path given twice or a session
+    /// name in use, otherwise what the first path that could not be connected says (C:
+    /// `rtrs_clt_open`).
+    pub fn open(params: &OpenParams<'_>, events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
+        let name = SessName::new(params.name.to_bytes()).map_err(|error| {
+            pr_err!("session name: {}\n", error.message().as_str());
+            EINVAL
+        })?;
+        if params.paths.is_empty() || params.paths.len() > MAX_PATHS_NUM {
+            return Err(EINVAL);
+        }
+        let session = Arc::pin_init(
+            try_pin_init!(Self {
+                name,
+                uuid: random::uuid(),
+                port: params.port,
+                num_irq_queues: u16::try_from(cpu::nr_cpu_ids()).map_err(|_| EINVAL)?,
+                num_poll_queues: u16::try_from(params.nr_poll_queues).map_err(|_| EINVAL)?,
+                queue: crate::globals()?.queue.clone(),
+                events,
+                limits: SetOnce::new(),
+                max_segments: Atomic::new(MAX_SEGMENTS),
+                tags: SetOnce::new(),
+                paths: RcuArc::new(None),
+                control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
+                link <- new_mutex!(Link { paths_up: 0, opened: false }),
+                max_reconnect_attempts: Atomic::new(MAX_RECONNECTS),
+                policy: Policy::new(),
+                service <- new_mutex!(()),
+                service_done <- Completion::new(),
+                service_result: Atomic::new(0),
+                files <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )?;
+        *session.files.lock() = Some(SessionFiles::new(&session)?);
+        let opened = session.open_paths(params.paths);
+        if let Err(error) = opened {
+            session.close();
+            return Err(error);
+        }
+        session.link.lock().opened = true;
+        Ok(session)
+    }
+
+    fn open_paths(self: &Arc<Self>, addresses: &[PathAddress]) -> Result {
+        for (index, address) in addresses.iter().enumerate() {
+            self.add_path(address, index == 0)?;
+        }
+        let limits = self.limits.as_ref().ok_or(EINVAL)?;
+        let depth = usize::from(limits.queue_depth);
+        let segments = self.max_segments();
+        let mut tags = KVec::with_capacity(depth, GFP_KERNEL)?;
+        for tag in 0..u32::from(limits.queue_depth) {
+            tags.push(BoxSlot::new(Request::new(tag, segments)?), GFP_KERNEL)?;
+        }
+        self.tags.populate(tags);
+        Ok(())
+    }
+
+    /// Adds and connects a path. Sleeps. `EEXIST` if there is one with these addresses.
+    pub(crate) fn add_path(self: &Arc<Self>, address: &PathAddress, first: bool) -> Result {
+        let path = {
+            let mut control = self.control.lock();
+            if control.closing {
+                return Err(ENODEV);
+            }
+            if control.list.len() >= MAX_PATHS_NUM {
+                return Err(ENOSPC);
+            }
+            let known = control.list.iter().any(|(path, _)| {
+                let other = path.address();
+                other.dst.same_as(&address.dst)
+                    && match (&other.src, &address.src) {
+                        (Some(a), Some(b)) => a.same_as(b),
+                        (None, None) => true,
+                        _ => false,
+                    }
+            });
+            if known {
+                pr_err!(
+                    "{}: there is a path {} already\n",
+                    self.name_text(),
+                    address.to_text().as_str()
+                );
+                return Err(EEXIST);
+            }
+            // A server has forgotten a session that has no path any more.
+            let path = Path::new(self.clone(), address, first || control.list.is_empty())?;
+            control.list.push((path.clone(), None), GFP_KERNEL)?;
+            self.publish(&control)?;
+            path
+        };
+        let connected = path
+            .connect()
+            .and_then(|()| PathFiles::new(self.paths_directory()?, &path));
+        match connected {
+            Ok(files) => {
+                let mut control = self.control.lock();
+                for (known, place) in control.list.iter_mut() {
+                    if Arc::ptr_eq(known, &path) {
+                        *place = Some(files);
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.remove_path(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the IO path see the list of paths. Sleeps.
+    fn publish(&self, paths: &Paths) -> Result {
+        let mut list = KVec::with_capacity(paths.list.len(), GFP_KERNEL)?;
+        for (path, _) in &paths.list {
+            list.push(path.clone(), GFP_KERNEL)?;
+        }
+        drop(self.paths.replace(Some(Arc::new(list, GFP_KERNEL)?)));
+        Ok(())
+    }
+
+    /// Closes `path` and forgets it, if nobody else does. Sleeps.
+    pub(crate) fn remove_path(&self, path: &Arc<Path>) {
+        if !path.kill() {
+            return;
+        }
+        let files = {
+            let mut control = self.control.lock();
+            let index = control
+                .list
+                .iter()
+                .position(|(known, _)| Arc::ptr_eq(known, path));
+            let removed = index.and_then(|index| control.list.remove(index).ok());
+            if self.publish(&control).is_err() {
+                // The IO path goes on seeing a path that takes no requests.
+                pr_warn!("{}: no memory to forget a path\n", self.name_text());
+            }
+            removed
+        };
+        drop(files);
+    }
+
+    /// Closes all paths and removes the files. When it returns, no request is in flight and no
+    /// callback runs or will run. Sleeps; idempotent.
+    pub fn close(&self) {
+        self.link.lock().opened = false;
+        let files = {
+            let mut control = self.control.lock();
+            control.closing = true;
+            self.files.lock().take()
+        };
+        // Nobody gets in by sysfs any more, so the list does not grow.
+        let (files, directory) = match files {
+            Some(files) => files.remove_attributes(),
+            None => (None, None),
+        };
+        let _ = files;
+        loop {
+            let path = {
+                let control = self.control.lock();
+                control.list.last().map(|(path, _)| path.clone())
+            };
+            match path {
+                Some(path) => self.remove_path(&path),
+                None => break,
+            }
+        }
+        drop(self.paths.replace(None));
+        drop(directory);
+    }
+
+    /// The name.
+    pub fn name(&self) -> &CStr {
+        self.name.as_cstr()
+    }
+
+    /// The name as it goes to the server.
+    pub(crate) fn session_name(&self) -> SessName {
+        self.name
+    }
+
+    /// The name, for log lines.
+    pub(crate) fn name_text(&self) -> &str {
+        self.name().to_str().unwrap_or("?")
+    }
+
+    /// The tags that users may use: one less than the server's chunks, of which the last is the
+    /// transport's own.
+    pub fn queue_depth(&self) -> u32 {
+        self.service_tag().unwrap_or(0)
+    }
+
+    /// The tag of service requests.
+    pub(crate) fn service_tag(&self) -> Option<u32> {
+        u32::from(self.limits.as_ref()?.queue_depth).checked_sub(1)
+    }
+
+    /// The most data of one request, in bytes.
+    pub fn max_io_size(&self) -> u32 {
+        let by_segments = u32::from(self.max_segments()).saturating_mul(SEGMENT_SIZE);
+        self.limits
+            .as_ref()
+            .map_or(0, |limits| limits.max_io_size.min(by_segments))
+    }
+
+    /// The most segments of one request, each of at most 4 KiB.
+    pub fn max_segments(&self) -> u16 {
+        (self.max_segments.load(ordering::Relaxed) & 0xffff) as u16
+    }
+
+    /// The queues for requests that raise interrupts: one for each CPU.
+    pub fn num_irq_queues(&self) -> u16 {
+        self.num_irq_queues
+    }
+
+    /// The queues for requests that are polled; their numbers follow those of the others.
+    pub fn num_poll_queues(&self) -> u16 {
+        self.num_poll_queues
+    }
+
+    /// The connections of each path.
+    pub(crate) fn num_connections(&self) -> u16 {
+        self.num_irq_queues
+            .saturating_add(self.num_poll_queues)
+            .saturating_add(1)
+    }
+
+    /// Whether a path is up.
+    pub fn is_connected(&self) -> bool {
+        let guard = rcu::read_lock();
+        self.paths
+            .load(&guard)
+            .is_some_and(|paths| paths.iter().any(|path| path.is_connected()))
+    }
+
+    /// The number of attempts after which a path is not connected again; negative: no limit.
+    pub fn max_reconnect_attempts(&self) -> i32 {
+        self.max_reconnect_attempts.load(ordering::Relaxed)
+    }
+
+    /// Sets [`Session::max_reconnect_attempts`].
+    pub(crate) fn set_max_reconnect_attempts(&self, attempts: i32) {
+        self.max_reconnect_attempts
+            .store(attempts, ordering::Relaxed);
+    }
+
+    /// A path has learnt what the server offers. `ECONNRESET` if that does not fit the session.
+    pub(crate) fn negotiated(&self, path: &Path, accept: &ConnAccept) -> Result {
+        if accept.queue_depth < 2 {
+            pr_err!(
+                "{}: the server's queue depth of {} leaves no room for requests\n",
+                path.name_text(),
+                accept.queue_depth
+            );
+            return Err(ECONNRESET);
+        }
+        let limits = Limits {
+            queue_depth: accept.queue_depth,
+            max_io_size: accept.max_io_size,
+        };
+        if self.limits.populate(limits) {
+            return Ok(());
+        }
+        match self.limits.as_ref() {
+            Some(known) if known.queue_depth != accept.queue_depth => {
+                pr_err!(
+                    "{}: the server's queue depth changed from {} to {}\n",
+                    path.name_text(),
+                    known.queue_depth,
+                    accept.queue_depth
+                );
+                Err(ECONNRESET)
+            }
+            Some(known) if known.max_io_size > accept.max_io_size => {
+                pr_err!(
+                    "{}: the server's largest request shrank from {} to {} bytes\n",
+                    path.name_text(),
+                    known.max_io_size,
+                    accept.max_io_size
+                );
+                Err(ECONNRESET)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lowers the segments of a request to what `device` can register, unless the session has
+    /// made its tags already; returns them.
+    pub(crate) fn limit_segments(&self, device: &Device) -> u16 {
+        let mine = device.max_fast_reg_page_list_len().min(MAX_SEGMENTS);
+        if self.tags.as_ref().is_none() && mine < u32::from(self.max_segments()) {
+            self.max_segments.store(mine, ordering::Relaxed);
+        }
+        self.max_segments()
+    }
+
+    /// The slot of `tag`, once the session is open.
+    pub(crate) fn tag_slot(&self, tag: u32) -> Option<&BoxSlot<Request>> {
+        self.tags.as_ref()?.get(tag as usize)
+    }
+
+    /// The directory of the session's paths in sysfs.
+    fn paths_directory(&self) -> Result<Arc<crate::sysfs::PathsDirectory>> {
+        self.files
+            .lock()
+            .as_ref()
+            .map(|files| files.paths())
+            .ok_or(ENODEV)
+    }
+
+    /// A path is up. Process context.
+    pub(crate) fn path_up(&self) {
+        let mut link = self.link.lock();
+        link.paths_up = link.paths_up.saturating_add(1);
+        if link.opened && link.paths_up == 1 {
+            self.events.link_event(LinkEvent::Reconnected);
+        }
+    }
+
+    /// A path that was up is not any more. Process context.
+    pub(crate) fn path_down(&self) {
+        let mut link = self.link.lock();
+        link.paths_up = link.paths_up.saturating_sub(1);
+        if link.opened && link.paths_up == 0 {
+            self.events.link_event(LinkEvent::Disconnected);
+        }
+    }
+
+    /// The user's half.
+    pub(crate) fn events(&self) -> &Arc<dyn SessionEvents> {
+        &self.events
+    }
+}
