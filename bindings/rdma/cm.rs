@@ -431,11 +431,11 @@ impl<H: Handler> Id<H> {
 
     pub(super) fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
-        // SAFETY: The id is valid and its handler mutex is held; the parameters and the data are
-        // copied.
-        to_result(
-            self.locked(|| unsafe { bindings::rdma_connect_locked(self.as_raw(), &mut param) }),
-        )
+        to_result(self.locked(|| {
+            // SAFETY: The id is valid and its handler mutex is held; the parameters and the data
+            // are copied.
+            unsafe { bindings::rdma_connect_locked(self.as_raw(), &mut param) }
+        }))
     }
 
     pub(super) fn accept(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
@@ -452,8 +452,10 @@ impl<H: Handler> Id<H> {
         }
     }
 
-    /// Refuses the connection that was requested, and destroys the id. Sleeps.
-    pub fn reject(self, private_data: &[u8]) -> Result {
+    /// Refuses the connection that was requested, giving the peer `private_data`. Sleeps.
+    ///
+    /// The id has to be dropped afterwards.
+    pub fn reject(&self, private_data: &[u8]) -> Result {
         if self.device().is_none() {
             return Err(EINVAL);
         }
@@ -534,8 +536,8 @@ impl NewId<'_> {
         Ok(Id { inner })
     }
 
-    /// Refuses the connection, giving the peer `private_data`.
-    pub fn reject(self, private_data: &[u8]) -> Result {
+    /// Refuses the connection, giving the peer `private_data`; the id must not be taken then.
+    pub fn reject(&self, private_data: &[u8]) -> Result {
         // SAFETY: The id is valid during the event and has a device.
         unsafe { reject(self.raw, private_data) }
     }

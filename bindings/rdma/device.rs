@@ -120,7 +120,7 @@ impl Device {
     pub fn has_gap_registration(&self) -> bool {
         // SAFETY: `attributes()` is valid.
         let flags = unsafe { (*self.attributes()).kernel_cap_flags };
-        flags & bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u64 != 0
+        flags & u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG) != 0
     }
 
     /// The NUMA node, or -1 if none is known.

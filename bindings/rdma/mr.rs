@@ -96,8 +96,8 @@ impl MemoryRegion {
             bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
         };
         // SAFETY: The domain is valid.
-        let raw =
-            from_err_ptr(unsafe { bindings::ib_alloc_mr(domain.as_raw(), kind, max_segments) })?;
+        let raw = unsafe { bindings::ib_alloc_mr(domain.as_raw(), kind, max_segments) };
+        let raw = from_err_ptr(raw)?;
         let region = NonNull::new(raw).ok_or(ENOMEM)?;
         // INVARIANT: `region` was just allocated; if this fails, it is dropped.
         let raw = Raw {

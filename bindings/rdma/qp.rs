@@ -201,7 +201,8 @@ impl<H: Handler> QueuePair<H> {
 
     /// Posts the requests of `chain`, in order. Any context.
     ///
-    /// `EINVAL` for an empty chain and for a [`WorkId`] out of range: nothing was posted then.
+    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range and for a memory region of another
+    /// protection domain: nothing was posted then.
     /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
     /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
     /// connection has to be given up in that case.
@@ -213,7 +214,7 @@ impl<H: Handler> QueuePair<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);
         }
-        let first = chain.link(&inner.cqes)?;
+        let first = chain.link(&inner.cqes, &inner.domain)?;
         // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
         // lists it points to are valid during the call, after which they are not used.
         let error = unsafe { bindings::rnbd_helper_ib_post_send(inner.qp, first, ptr::null_mut()) };
@@ -266,6 +267,11 @@ impl<H: Handler> QueuePair<H> {
         self.id().accept(private_data, parameters)
     }
 
+    /// Refuses the connection that was requested, if it could not be accepted. Sleeps.
+    pub fn reject(&self, private_data: &[u8]) -> Result {
+        self.id().reject(private_data)
+    }
+
     /// Ends the connection: all requests in flight are flushed, the peer is told. Sleeps.
     ///
     /// The outcome does not matter: what is not connected has nothing to end.
@@ -316,11 +322,10 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     // SAFETY: The queue pair is not destroyed before it is drained, and its context is the `Inner`
     // it was created with.
     let inner = unsafe { (*wc.qp).qp_context }.cast::<Inner<H>>();
-    // SAFETY: `qp_context` is not null. INVARIANT: This value is lent to the handler and never
-    // dropped.
-    let lent = ManuallyDrop::new(QueuePair {
-        inner: unsafe { NonNull::new_unchecked(inner) },
-    });
+    // SAFETY: `qp_context` is not null.
+    let inner = unsafe { NonNull::new_unchecked(inner) };
+    // INVARIANT: This value is lent to the handler and never dropped.
+    let lent = ManuallyDrop::new(QueuePair { inner });
     // SAFETY: `wr_cqe` is what was posted, in failed completions too.
     let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
     let base = lent.inner().cqes.as_ptr();

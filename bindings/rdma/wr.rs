@@ -103,6 +103,8 @@ union Request {
 pub struct SendChain<'a, const N: usize> {
     requests: [MaybeUninit<Request>; N],
     len: usize,
+    /// The domain of the regions that are registered.
+    domain: Option<&'a Arc<ProtectionDomain>>,
     _borrowed: PhantomData<&'a [Sge]>,
 }
 
@@ -113,6 +115,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
         Self {
             requests: [const { MaybeUninit::uninit() }; N],
             len: 0,
+            domain: None,
             _borrowed: PhantomData,
         }
     }
@@ -221,7 +224,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     /// The region must have been invalidated since it was last registered, and its mapping must
     /// not be changed before it is invalidated. It is not borrowed, since a request that is posted
     /// may be finished at any moment; what is borrowed is its domain, which keeps it even if it is
-    /// dropped. `EINVAL` if it is of another domain.
+    /// dropped. `EINVAL` if it is of another domain, or the chain registers one of another.
     #[inline]
     pub fn reg_mr(
         &mut self,
@@ -231,7 +234,9 @@ impl<'a, const N: usize> SendChain<'a, N> {
         region: &MemoryRegion,
         access: Access,
     ) -> Result {
-        if !Arc::ptr_eq(domain, region.domain()) {
+        if !Arc::ptr_eq(domain, region.domain())
+            || !self.domain.is_none_or(|other| Arc::ptr_eq(domain, other))
+        {
             return Err(EINVAL);
         }
         let wr = send_wr(bindings::ib_wr_opcode_IB_WR_REG_MR, id, signaled, &[])?;
@@ -243,7 +248,9 @@ impl<'a, const N: usize> SendChain<'a, N> {
         };
         self.push(Request {
             reg: ManuallyDrop::new(reg),
-        })
+        })?;
+        self.domain = Some(domain);
+        Ok(())
     }
 
     /// Takes away the access that [`Self::reg_mr()`] gave (`IB_WR_LOCAL_INV`).
@@ -257,12 +264,17 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// Links the requests and names their completions; returns the first.
     ///
-    /// `EINVAL` for an empty chain and for a [`WorkId`] out of range.
+    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range, and if the memory region is of
+    /// another protection domain, which would not keep it for as long as the queue pair needs it.
     #[inline]
     pub(super) fn link(
         &mut self,
         cqes: &[bindings::ib_cqe],
+        domain: &Arc<ProtectionDomain>,
     ) -> Result<*const bindings::ib_send_wr> {
+        if !self.domain.is_none_or(|own| Arc::ptr_eq(own, domain)) {
+            return Err(EINVAL);
+        }
         let mut next: *mut bindings::ib_send_wr = ptr::null_mut();
         for request in self.requests.iter_mut().take(self.len).rev() {
             // CAST: Every request starts with an `ib_send_wr`.
