@@ -38,6 +38,7 @@ use crate::{
         uevent,
         AsKobject,
         Kobject,
+        LinkTarget,
         Uevent, //
     },
     sysfs::{
@@ -297,6 +298,14 @@ unsafe impl<T: Send + Sync + 'static> AsKobject for ClassDevice<T> {
         // SAFETY: The node is valid, and has a reference while `self` is borrowed.
         let kobject = unsafe { Kobject::from_raw(&raw mut (*self.node.device.get()).kobj) };
         self.node.registration.while_live(|| run(kobject))
+    }
+}
+
+// SAFETY: The kobject is initialised since `new`.
+unsafe impl<T: Send + Sync + 'static> LinkTarget for ClassDevice<T> {
+    fn target(&self) -> ARef<Kobject> {
+        // SAFETY: The kobject is valid, and has a reference while `self` is borrowed.
+        unsafe { Kobject::from_raw(&raw mut (*self.node.device.get()).kobj) }.into()
     }
 }
 

@@ -8,7 +8,10 @@ use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     str::CString,
-    sync::aref::AlwaysRefCounted,
+    sync::aref::{
+        ARef,
+        AlwaysRefCounted, //
+    },
     types::Opaque, //
 };
 
@@ -83,6 +86,16 @@ pub unsafe trait AsKobject {
     ///
     /// Sleeps. `run` must not remove the object.
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R>;
+}
+
+/// Something that a link in sysfs can lead to; it may be removed from sysfs at any time.
+///
+/// # Safety
+///
+/// The kobject must be initialised.
+pub unsafe trait LinkTarget {
+    /// A reference to the kobject. Any context.
+    fn target(&self) -> ARef<Kobject>;
 }
 
 /// Events that user space can be told of.

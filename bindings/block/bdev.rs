@@ -12,9 +12,16 @@ use kernel::{
         CStr,
         CString, //
     },
+    sync::aref::ARef, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    kobject::{
+        Kobject,
+        LinkTarget, //
+    }, //
+};
 
 /// The unit of positions and sizes of block devices, in bytes.
 pub const SECTOR_SIZE: u32 = 512;
@@ -113,10 +120,9 @@ impl BlockDevice {
     }
 
     /// The directory of the whole disk in sysfs, valid as long as `self`.
-    #[expect(dead_code)] // For the links in sysfs.
-    pub(crate) fn disk_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: The device is open by the type invariant.
-        unsafe { bindings::rnbd_helper_bdev_disk_kobj(self.as_raw()) }
+    fn disk_kobject(&self) -> &Kobject {
+        // SAFETY: The device is open by the type invariant, which keeps its disk.
+        unsafe { Kobject::from_raw(bindings::rnbd_helper_bdev_disk_kobj(self.as_raw())) }
     }
 
     /// The kernel's name of the device, such as `vda1`.
@@ -176,6 +182,13 @@ impl BlockDevice {
             fua: raw.fua,
             rotational: raw.rotational,
         }
+    }
+}
+
+// SAFETY: The kobject is initialised, the disk being open.
+unsafe impl LinkTarget for BlockDevice {
+    fn target(&self) -> ARef<Kobject> {
+        self.disk_kobject().into()
     }
 }
 

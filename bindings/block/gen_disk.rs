@@ -15,7 +15,14 @@ use super::{
     },
     tag_set::TagSet, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    kobject::{
+        AsKobject,
+        Kobject,
+        LinkTarget, //
+    }, //
+};
 use core::{
     mem::ManuallyDrop,
     ptr,
@@ -30,6 +37,7 @@ use kernel::{
     prelude::*,
     static_lock_class,
     sync::{
+        aref::ARef,
         Arc,
         ArcBorrow, //
     }, //
@@ -176,11 +184,24 @@ impl<O: Operations> GenDisk<O> {
     }
 
     /// The directory `/sys/block/NAME`.
-    #[expect(dead_code)] // Until there are sysfs directories.
-    pub(crate) fn kobject(&self) -> *mut bindings::kobject {
+    fn kobject(&self) -> &Kobject {
         // SAFETY: By the type invariant the disk is valid, and so is its first partition, the
-        // whole disk.
-        unsafe { &raw mut (*(*self.raw.as_ptr()).part0).bd_device.kobj }
+        // whole disk; both stay while `self` is borrowed.
+        unsafe { Kobject::from_raw(&raw mut (*(*self.raw.as_ptr()).part0).bd_device.kobj) }
+    }
+}
+
+// SAFETY: The disk is in sysfs since it was added, and is removed only when `self` is dropped.
+unsafe impl<O: Operations> AsKobject for GenDisk<O> {
+    fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
+        Some(run(self.kobject()))
+    }
+}
+
+// SAFETY: The kobject is initialised, as above.
+unsafe impl<O: Operations> LinkTarget for GenDisk<O> {
+    fn target(&self) -> ARef<Kobject> {
+        self.kobject().into()
     }
 }
 

@@ -33,7 +33,8 @@ use crate::{
     kobject::{
         sysfs_name,
         AsKobject,
-        Kobject, //
+        Kobject,
+        LinkTarget, //
     }, //
 };
 
@@ -209,6 +210,14 @@ impl<T: Send + Sync + 'static> Drop for Directory<T> {
 unsafe impl<T: Send + Sync + 'static> AsKobject for Directory<T> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
         self.node.with_kobject(run)
+    }
+}
+
+// SAFETY: The kobject is initialised since `new`.
+unsafe impl<T: Send + Sync + 'static> LinkTarget for Directory<T> {
+    fn target(&self) -> ARef<Kobject> {
+        // SAFETY: The kobject is valid, and has a reference while `self` is borrowed.
+        unsafe { Kobject::from_raw(self.node.kobject.get()) }.into()
     }
 }
 

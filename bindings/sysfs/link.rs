@@ -18,7 +18,7 @@ use crate::{
     kobject::{
         sysfs_name,
         AsKobject,
-        Kobject, //
+        LinkTarget, //
     }, //
 };
 
@@ -32,14 +32,14 @@ impl Link {
     /// Makes a link called `name` in `directory` to `target`.
     ///
     /// Sleeps. A slash in the name becomes a `!`. `EEXIST` if there is something of that name,
-    /// `ENODEV` if one of the two has been removed.
+    /// `ENODEV` if the directory has been removed, `ENOENT` if the target has.
     pub fn new<T: Send + Sync + 'static>(
         directory: &Directory<T>,
-        target: &impl AsKobject,
+        target: &impl LinkTarget,
         name: &CStr,
     ) -> Result<Self> {
         let name = sysfs_name(name)?;
-        let target: ARef<Kobject> = target.with_kobject(|target| target.into()).ok_or(ENODEV)?;
+        let target = target.target();
         let parent = directory.node();
         let made = parent.with_kobject(|parent| {
             // SAFETY: Both kobjects are valid and `parent` is in sysfs; that `target` may be
