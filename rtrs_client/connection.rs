@@ -16,6 +16,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    cpu,
     message_buffers::MessageBuffer,
     pr_warn_ratelimited,
     rdma::{
@@ -246,7 +247,10 @@ impl ConnectionHandler {
 
     /// Something came from the server into receive `index`.
     fn received(&self, queue_pair: &QueuePair<Self>, index: u32, completion: &WorkCompletion<'_>) {
-        self.incarnation.path.heartbeat.received();
+        let path = &self.incarnation.path;
+        path.heartbeat.received();
+        path.stats
+            .completed_on(u32::from(self.cid.saturating_sub(1)), cpu::current_cpu());
         match (completion.opcode(), completion.imm()) {
             (Some(Opcode::ReceiveRdmaWithImm), Some(immediate)) => {
                 self.immediate(queue_pair, Imm::decode(immediate))
@@ -345,7 +349,7 @@ impl ConnectionHandler {
                 match transfer.answered(queue_pair, msg_id, answer, rkey) {
                     Answered::Finished(request) => self.incarnation.finish(request),
                     Answered::Invalidating => {}
-                    Answered::Failed(_) => self.fail(),
+                    Answered::Failed => self.fail(),
                     Answered::Unknown => {
                         pr_warn_ratelimited!(
                             "{}: answer to request {}, which is not in flight\n",

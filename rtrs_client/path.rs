@@ -50,7 +50,8 @@ use kernel_ext::{
 use proto::{
     addr::{
         Address,
-        PathAddress, //
+        PathAddress,
+        PATH_TEXT_LEN, //
     },
     path_state::{
         ClientEvent,
@@ -60,7 +61,8 @@ use proto::{
         Imm,
         RECONNECT_BACKOFF_MS,
         RECONNECT_DELAY_SEC, //
-    }, //
+    },
+    text::Text, //
 };
 use rtrs_core::heartbeat::{
     Action,
@@ -91,6 +93,7 @@ const RECONNECT_JITTER_MS: u32 = 8;
 pub(crate) struct DevicePort {
     pub(crate) name: CString,
     pub(crate) port: u32,
+    source: Option<Address>,
 }
 
 /// What only the one who connects or tears down uses.
@@ -178,12 +181,31 @@ impl Path {
         )
     }
 
-    /// The addresses, as in the name of the sysfs directory.
-    pub(crate) fn name(&self) -> &CStr {
-        &self.name
+    /// The name of the directory in sysfs: `source@destination`.
+    pub(crate) fn file_name(&self) -> Result<CString> {
+        let source = self.source_text();
+        let destination = self.address.dst.to_text();
+        CString::try_from_fmt(fmt!("{}@{}", source.as_str(), destination.as_str()))
     }
 
-    /// [`Path::name`], for log lines.
+    /// The source address: the one that is in use, once there was a connection.
+    pub(crate) fn source_text(&self) -> Text<PATH_TEXT_LEN> {
+        let used = self.device.lock().as_ref().and_then(|device| device.source);
+        match used.or(self.address.src) {
+            Some(source) => source.to_text(),
+            None => Text::new(),
+        }
+    }
+
+    /// The requests in flight.
+    pub(crate) fn in_flight(&self) -> i32 {
+        let guard = rcu::read_lock();
+        self.connections(&guard)
+            .and_then(|set| Some(set.incarnation.transfer()?.in_flight()))
+            .unwrap_or(0)
+    }
+
+    /// The addresses that the path was made with, for log lines.
     pub(crate) fn name_text(&self) -> &str {
         self.name.to_str().unwrap_or("?")
     }
@@ -239,6 +261,7 @@ impl Path {
         *self.device.lock() = Some(DevicePort {
             name: CString::try_from_fmt(fmt!("{}", name))?,
             port: queue_pair.id().port_num(),
+            source: queue_pair.id().local_address().address(),
         });
         // A server that has lost the session may make a new one on any later connect.
         self.first.store(1, ordering::Relaxed);

@@ -24,14 +24,13 @@
     clippy::unwrap_used,
     unsafe_code
 )]
-// Until the files in sysfs show it.
-#![expect(dead_code)]
 
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use kernel_ext::{
+    class::Class,
     rcu::RcuArc,
     workqueue::{
         OwnedQueue,
@@ -77,6 +76,7 @@ module! {
 
 /// What sessions need of the module.
 struct Globals {
+    class: Class,
     queue: QueueHandle,
 }
 
@@ -99,6 +99,7 @@ impl kernel::Module for RtrsClient {
             QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM,
         )?;
         let globals = Globals {
+            class: Class::new(c"rtrs-client")?,
             queue: queue.handle(),
         };
         drop(GLOBALS.replace(Some(Arc::new(globals, GFP_KERNEL)?)));

@@ -22,6 +22,7 @@ use kernel_ext::{
     rcu::RcuArc,
     rdma::Device,
     slot::BoxSlot,
+    sysfs::Directory,
     wait::Completion,
     workqueue::QueueHandle, //
 };
@@ -236,7 +237,7 @@ impl Session {
         };
         let connected = path
             .connect()
-            .and_then(|()| PathFiles::new(self.paths_directory()?, &path));
+            .and_then(|()| PathFiles::new(&*self.paths_directory()?, &path));
         match connected {
             Ok(files) => {
                 let mut control = self.control.lock();
@@ -290,17 +291,12 @@ impl Session {
     /// callback runs or will run. Sleeps; idempotent.
     pub fn close(&self) {
         self.link.lock().opened = false;
-        let files = {
-            let mut control = self.control.lock();
-            control.closing = true;
-            self.files.lock().take()
-        };
-        // Nobody gets in by sysfs any more, so the list does not grow.
-        let (files, directory) = match files {
-            Some(files) => files.remove_attributes(),
-            None => (None, None),
-        };
-        let _ = files;
+        self.control.lock().closing = true;
+        let files = self.files.lock().take();
+        if let Some(files) = &files {
+            // From here on nobody gets in by sysfs, and the list of paths does not grow.
+            files.remove();
+        }
         loop {
             let path = {
                 let control = self.control.lock();
@@ -312,7 +308,6 @@ impl Session {
             }
         }
         drop(self.paths.replace(None));
-        drop(directory);
     }
 
     /// The name.
@@ -446,7 +441,7 @@ impl Session {
     }
 
     /// The directory of the session's paths in sysfs.
-    fn paths_directory(&self) -> Result<Arc<crate::sysfs::PathsDirectory>> {
+    fn paths_directory(&self) -> Result<Arc<Directory<()>>> {
         self.files
             .lock()
             .as_ref()

@@ -1,35 +1,305 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of sessions and paths in sysfs.
+//! The files of sessions and paths in sysfs, below `/sys/class/rtrs-client`.
+//!
+//! Names, modes and text are those of the C module (`rtrs-clt-sysfs.c`,
+//! Documentation/ABI/testing/sysfs-class-rtrs-client).
 
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    class::ClassDevice,
+    sysfs::{
+        Attribute,
+        Directory,
+        StoreContext,
+        SysfsOutput, //
+    }, //
+};
+use proto::addr::PathAddress;
 
-use crate::{path::Path, session::Session};
+use crate::{
+    path::Path,
+    policy::PolicyKind,
+    session::Session, //
+};
 
-pub(crate) struct PathsDirectory;
+/// The range of `max_reconnect_attempts`, as in C.
+const MAX_RECONNECT_ATTEMPTS: core::ops::RangeInclusive<i32> = -1..=9999;
 
+/// The directory of a session and the one of its paths in it.
 pub(crate) struct SessionFiles {
-    paths: Arc<PathsDirectory>,
+    // Before the device that it is in.
+    paths: Arc<Directory<()>>,
+    device: ClassDevice<Session>,
 }
 
 impl SessionFiles {
-    pub(crate) fn new(_session: &Arc<Session>) -> Result<Self> {
-        Ok(Self {
-            paths: Arc::new(PathsDirectory, GFP_KERNEL)?,
-        })
+    /// Makes the directories of `session`. Sleeps; `EEXIST` if the name is in use.
+    pub(crate) fn new(session: &Arc<Session>) -> Result<Self> {
+        let class = &crate::globals()?.class;
+        let device = class.device(session.name(), SESSION_ATTRIBUTES, session.clone())?;
+        let paths = Arc::new(Directory::empty(&device, c"paths")?, GFP_KERNEL)?;
+        device.announce();
+        Ok(Self { paths, device })
     }
-    pub(crate) fn paths(&self) -> Arc<PathsDirectory> {
+
+    /// The directory of the paths.
+    pub(crate) fn paths(&self) -> Arc<Directory<()>> {
         self.paths.clone()
     }
-    pub(crate) fn remove_attributes(self) -> (Option<()>, Option<Arc<PathsDirectory>>) {
-        (None, Some(self.paths))
+
+    /// Removes all files; none of their functions runs any more when it returns. Sleeps.
+    pub(crate) fn remove(&self) {
+        self.device.remove();
     }
 }
 
-pub(crate) struct PathFiles;
+/// The directory of a path.
+pub(crate) struct PathFiles {
+    _directory: Directory<Path>,
+}
 
 impl PathFiles {
-    pub(crate) fn new(_dir: Arc<PathsDirectory>, _path: &Arc<Path>) -> Result<Self> {
-        Ok(Self)
+    /// Makes the directory of `path` in `paths`. Sleeps.
+    pub(crate) fn new(paths: &Directory<()>, path: &Arc<Path>) -> Result<Self> {
+        let directory = Directory::new(paths, &path.file_name()?, PATH_ATTRIBUTES, path.clone())?;
+        directory.add_group(c"stats", STATS_ATTRIBUTES)?;
+        Ok(Self {
+            _directory: directory,
+        })
     }
+}
+
+const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
+    Attribute::read_write(
+        c"max_reconnect_attempts",
+        |session, out| print(out, fmt!("{}\n", session.max_reconnect_attempts())),
+        store_max_reconnect_attempts,
+    ),
+    Attribute::read_write(
+        c"mpath_policy",
+        |session, out| {
+            let kind = session.policy.kind();
+            let (name, short) = kind.names();
+            print(out, fmt!("{} ({}: {})\n", name, short, kind as u32))
+        },
+        |session, _, bytes| {
+            let kind = PolicyKind::parse(bytes.trim_ascii_end()).ok_or(EINVAL)?;
+            session.policy.set(kind);
+            Ok(())
+        },
+    ),
+    Attribute::read_write(
+        c"add_path",
+        |_, out| {
+            print(
+                out,
+                fmt!(
+                    "Usage: echo [<source addr>@]<destination addr> > add_path\n\n\
+                     *addr ::= [ ip:<ipv4|ipv6> | gid:<gid> ]\n"
+                ),
+            )
+        },
+        |session, _, bytes| {
+            let text = bytes.trim_ascii_end();
+            let address = PathAddress::parse(text).map_err(|error| {
+                pr_err!(
+                    "{}: add_path: {}\n",
+                    session.name_text(),
+                    error.message().as_str()
+                );
+                EINVAL
+            })?;
+            session.add_path(&address, false)
+        },
+    ),
+];
+
+const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
+    Attribute::read_only(c"hca_name", |path, out| match &*path.device.lock() {
+        Some(device) => print(out, fmt!("{}\n", &*device.name)),
+        None => print(out, fmt!("\n")),
+    }),
+    Attribute::read_only(c"hca_port", |path, out| {
+        let port = path.device.lock().as_ref().map_or(0, |device| device.port);
+        print(out, fmt!("{}\n", port))
+    }),
+    Attribute::read_only(c"src_addr", |path, out| {
+        print(out, fmt!("{}\n", path.source_text().as_str()))
+    }),
+    Attribute::read_only(c"dst_addr", |path, out| {
+        print(out, fmt!("{}\n", path.address().dst.to_text().as_str()))
+    }),
+    Attribute::read_only(c"state", |path, out| {
+        print(out, fmt!("{}\n", path.state().sysfs_str()))
+    }),
+    Attribute::read_write(
+        c"reconnect",
+        show_echo_1::<Reconnect>,
+        |path, context, bytes| {
+            check_echo_1(path, context, bytes)?;
+            path.reconnect_now()
+        },
+    ),
+    Attribute::read_write(
+        c"disconnect",
+        show_echo_1::<Disconnect>,
+        |path, context, bytes| {
+            check_echo_1(path, context, bytes)?;
+            path.close();
+            Ok(())
+        },
+    ),
+    Attribute::read_write(
+        c"remove_path",
+        show_echo_1::<RemovePath>,
+        |path, context, bytes| {
+            check_echo_1(path, context, bytes)?;
+            // The directory of this very file goes.
+            context.release_protection()?;
+            path.session.remove_path(path);
+            Ok(())
+        },
+    ),
+    Attribute::read_only(c"cur_latency", |path, out| {
+        print(out, fmt!("{} ns\n", path.heartbeat.latency_ns()))
+    }),
+];
+
+const STATS_ATTRIBUTES: &[Attribute<Path>] = &[
+    Attribute::read_write(
+        c"cpu_migration_from",
+        |path, out| print_all(out, path.stats.migrated_from()),
+        |path, _, bytes| reset(bytes, || path.stats.reset_migrations()),
+    ),
+    Attribute::read_write(
+        c"cpu_migration_to",
+        |path, out| print_all(out, path.stats.migrated_to()),
+        |path, _, bytes| reset(bytes, || path.stats.reset_migrations()),
+    ),
+    Attribute::read_write(
+        c"reconnects",
+        |path, out| {
+            let (successful, failed) = path.stats.reconnects();
+            print(out, fmt!("{} {}\n", successful, failed))
+        },
+        |path, _, bytes| reset(bytes, || path.stats.reset_reconnects()),
+    ),
+    Attribute::read_write(
+        c"rdma",
+        |path, out| {
+            let sums = path.stats.rdma();
+            print(
+                out,
+                fmt!(
+                    "{} {} {} {} {} {}\n",
+                    sums.reads,
+                    sums.read_bytes,
+                    sums.writes,
+                    sums.write_bytes,
+                    path.in_flight(),
+                    sums.failovers
+                ),
+            )
+        },
+        |path, _, bytes| reset(bytes, || path.stats.reset_rdma()),
+    ),
+    Attribute::read_write(
+        c"reset_all",
+        |_, out| print(out, fmt!("echo 1 to reset all statistics\n")),
+        |path, _, bytes| {
+            reset(bytes, || {
+                path.stats.reset_rdma();
+                path.stats.reset_migrations();
+                path.stats.reset_reconnects();
+            })
+        },
+    ),
+];
+
+fn print(out: &mut SysfsOutput<'_>, text: fmt::Arguments<'_>) -> Result {
+    use fmt::Write as _;
+
+    Ok(out.write_fmt(text)?)
+}
+
+/// Numbers, each followed by a space, as C prints them.
+fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> Result {
+    for number in numbers {
+        print(out, fmt!("{} ", number))?;
+    }
+    print(out, fmt!("\n"))
+}
+
+fn store_max_reconnect_attempts(
+    session: &Arc<Session>,
+    _: &StoreContext<'_>,
+    bytes: &[u8],
+) -> Result {
+    let attempts: i32 = core::str::from_utf8(bytes.trim_ascii_end())
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or(EINVAL)?;
+    if !MAX_RECONNECT_ATTEMPTS.contains(&attempts) {
+        pr_err!(
+            "{}: max_reconnect_attempts: {} is not between {} and {}\n",
+            session.name_text(),
+            attempts,
+            *MAX_RECONNECT_ATTEMPTS.start(),
+            *MAX_RECONNECT_ATTEMPTS.end()
+        );
+        return Err(EINVAL);
+    }
+    session.set_max_reconnect_attempts(attempts);
+    Ok(())
+}
+
+/// A file that takes `1` and nothing else.
+trait EchoOne {
+    const NAME: &'static str;
+}
+
+struct Reconnect;
+struct Disconnect;
+struct RemovePath;
+
+impl EchoOne for Reconnect {
+    const NAME: &'static str = "reconnect";
+}
+
+impl EchoOne for Disconnect {
+    const NAME: &'static str = "disconnect";
+}
+
+impl EchoOne for RemovePath {
+    const NAME: &'static str = "remove_path";
+}
+
+fn show_echo_1<F: EchoOne>(_: &Arc<Path>, out: &mut SysfsOutput<'_>) -> Result {
+    print(out, fmt!("Usage: echo 1 > {}\n", F::NAME))
+}
+
+fn check_echo_1(path: &Path, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
+    if bytes.trim_ascii_end() == b"1" {
+        return Ok(());
+    }
+    pr_err!(
+        "{}: {}: takes nothing but 1\n",
+        path.name_text(),
+        context.file_name().to_str().unwrap_or("?")
+    );
+    Err(EINVAL)
+}
+
+/// Writing 1 resets a statistic; 0 is refused, as in C.
+fn reset(bytes: &[u8], reset: impl FnOnce()) -> Result {
+    if bytes.trim_ascii_end() != b"1" {
+        return Err(EINVAL);
+    }
+    reset();
+    Ok(())
 }
