@@ -3,14 +3,37 @@
 //! Where clients come in.
 
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::Arc, //
+    str::CStr,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
 };
+use kernel_ext::{
+    rdma::{
+        client::{
+            Client,
+            Registration,
+            Slot, //
+        },
+        cm,
+        Device, //
+    },
+    socket_address::SocketAddress, //
+};
+use proto::rtrs::Uuid;
 
 use crate::{
+    connect::Acceptor,
+    context::Context,
     operation::Operation,
     session::Session, //
 };
+
+/// Connection requests that may wait to be looked at.
+const BACKLOG: u32 = 64;
 
 /// The user of the transport: what a listener's sessions are for.
 pub trait Server: Send + Sync + 'static {
@@ -35,9 +58,121 @@ pub trait SessionHandler: Send + Sync + 'static {
     fn session_down(&self);
 }
 
+/// What listens.
+#[derive(Default)]
+struct Ids {
+    /// The RDMA devices that there are.
+    devices: usize,
+    /// For IP addresses, and for InfiniBand ones; there while there are devices.
+    ids: Option<(cm::Id<Acceptor>, cm::Id<Acceptor>)>,
+}
+
+/// What a listener's sessions and connection requests refer to.
+#[pin_data]
+pub(crate) struct Listening {
+    pub(crate) context: Arc<Context>,
+    port: u16,
+    /// `None` once the listener is closed: nothing of its user is kept then.
+    #[pin]
+    server: Mutex<Option<Arc<dyn Server>>>,
+    #[pin]
+    ids: Mutex<Ids>,
+    #[pin]
+    pub(crate) sessions: Mutex<KVec<Arc<Session>>>,
+}
+
+impl Listening {
+    /// The user of the transport; `ESHUTDOWN` once the listener is closed. Sleeps.
+    pub(crate) fn server(&self) -> Result<Arc<dyn Server>> {
+        self.server.lock().clone().ok_or(ESHUTDOWN)
+    }
+
+    /// The session of the client `uuid`. Sleeps.
+    pub(crate) fn find_session(&self, uuid: &Uuid) -> Option<Arc<Session>> {
+        let sessions = self.sessions.lock();
+        sessions
+            .iter()
+            .find(|session| session.uuid() == uuid)
+            .cloned()
+    }
+
+    /// Adds `session`, unless the client got one in the meantime; returns the one that counts.
+    /// Sleeps.
+    pub(crate) fn add_session(&self, session: Arc<Session>) -> Result<Arc<Session>> {
+        let mut sessions = self.sessions.lock();
+        if let Some(other) = sessions.iter().find(|other| other.uuid() == session.uuid()) {
+            return Ok(other.clone());
+        }
+        sessions.push(session.clone(), GFP_KERNEL)?;
+        Ok(session)
+    }
+
+    fn listen(self: &Arc<Self>) -> Result<(cm::Id<Acceptor>, cm::Id<Acceptor>)> {
+        let ip = self.listen_on(cm::PortSpace::Tcp, &SocketAddress::any_ip(self.port)?)?;
+        let ib = self.listen_on(cm::PortSpace::Ib, &SocketAddress::any_ib(self.port)?)?;
+        Ok((ip, ib))
+    }
+
+    fn listen_on(
+        self: &Arc<Self>,
+        port_space: cm::PortSpace,
+        address: &SocketAddress,
+    ) -> Result<cm::Id<Acceptor>> {
+        let mut id = cm::Id::new(Acceptor::new(self.clone())?, port_space)?;
+        id.bind(address)
+            .inspect_err(|error| pr_err!("binding port {} failed: {:?}\n", self.port, error))?;
+        id.listen(BACKLOG).inspect_err(|error| {
+            pr_err!("listening on port {} failed: {:?}\n", self.port, error)
+        })?;
+        Ok(id)
+    }
+}
+
+/// Is told of RDMA devices.
+struct Devices(Arc<Listening>);
+
+static DEVICES: Slot<Devices> = Slot::new();
+
+impl Client for Devices {
+    const NAME: &'static CStr = c"rtrs_server";
+
+    fn slot() -> &'static Slot<Self> {
+        &DEVICES
+    }
+
+    /// Listens as soon as there is a device; the ids are not bound to it.
+    fn add(&self, _device: &Device) -> Result {
+        let mut ids = self.0.ids.lock();
+        ids.devices = ids.devices.saturating_add(1);
+        if ids.ids.is_none() {
+            match self.0.listen() {
+                Ok(listening) => ids.ids = Some(listening),
+                Err(error) => pr_err!("not accepting clients: {:?}\n", error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops with the last device.
+    fn remove(&self, _device: &Device) {
+        let mut ids = self.0.ids.lock();
+        ids.devices = ids.devices.saturating_sub(1);
+        if ids.devices == 0 {
+            ids.ids = None;
+        }
+    }
+}
+
 /// Listens for clients; dropping it closes all of their sessions.
+///
+/// # Examples
+///
+/// ```ignore
+/// let listener = Listener::open(server, proto::RTRS_PORT)?;
+/// ```
 pub struct Listener {
-    _server: Arc<dyn Server>,
+    client: Option<Registration<Devices>>,
+    listening: Arc<Listening>,
 }
 
 impl Listener {
@@ -45,7 +180,34 @@ impl Listener {
     ///
     /// Process context; may sleep.
     pub fn open(server: Arc<dyn Server>, port: u16) -> Result<Self> {
-        let _ = port;
-        Ok(Self { _server: server })
+        let context = Context::get()?;
+        let listening = Arc::pin_init(
+            pin_init!(Listening {
+                context,
+                port,
+                server <- new_mutex!(Some(server), "rtrs_server::Listening::server"),
+                ids <- new_mutex!(Ids::default(), "rtrs_server::Listening::ids"),
+                sessions <- new_mutex!(KVec::new(), "rtrs_server::Listening::sessions"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let client = Registration::new(Arc::new(Devices(listening.clone()), GFP_KERNEL)?)?;
+        Ok(Self {
+            client: Some(client),
+            listening,
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // No connection request comes after this.
+        drop(self.client.take());
+        for session in self.listening.sessions.lock().iter() {
+            session.close();
+        }
+        // All of it runs on this queue; nothing refers to the user of the transport afterwards.
+        self.listening.context.queue.flush();
+        drop(self.listening.server.lock().take());
     }
 }

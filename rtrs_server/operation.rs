@@ -1,8 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A request in the hands of the user.
+//! A request in the hands of the user of the transport.
 
 use kernel::prelude::*;
+use kernel_ext::{
+    chunk::ChunkSlice,
+    gate::Entered, //
+};
+use proto::rtrs::request;
+
+use crate::{
+    answer,
+    path::{
+        Path,
+        PathIo, //
+    },
+    path_chunk::PathChunk, //
+};
 
 /// Where the data of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,28 +30,79 @@ pub enum Direction {
 /// A request that has to be answered.
 ///
 /// It owns its chunk until it is answered, which can be done in any context. One that is dropped
-/// is answered with `EIO`.
+/// is answered with `EIO`. A path is not taken down before all of its operations are answered.
 pub struct Operation {
+    /// `None` once it is answered.
+    request: Option<(Entered<PathIo>, KBox<PathChunk>)>,
+    data: ChunkSlice,
     direction: Direction,
 }
 
 impl Operation {
+    /// A request whose chunk is `chunk`; it has been found good.
+    ///
+    /// One that makes no sense is answered here.
+    pub(crate) fn new(io: Entered<PathIo>, path: &Path, chunk: KBox<PathChunk>) -> Option<Self> {
+        let (direction, len) = match chunk.request.map(|request| (request.direction(), request)) {
+            Some((request::Direction::Read { target, .. }, _)) => {
+                (Direction::Read, target.map_or(0, |target| target.len))
+            }
+            Some((request::Direction::Write, request)) => (Direction::Write, request.data_len()),
+            None => (Direction::Write, 0),
+        };
+        let chunks = path.session().chunks();
+        let Some(data) = chunks.slice(chunk.id as usize, 0, len as usize) else {
+            answer::respond(&io, chunk, Err(EINVAL));
+            return None;
+        };
+        Some(Self {
+            request: Some((io, chunk)),
+            data,
+            direction,
+        })
+    }
+
     /// Where the data goes.
     pub fn direction(&self) -> Direction {
         self.direction
     }
 
+    /// The data: what came from the client, or where to put what goes to it, as much as it asked
+    /// for.
+    ///
+    /// It lies in the chunk, so nothing may be done with it once the operation is answered.
+    pub fn data(&self) -> ChunkSlice {
+        self.data.clone()
+    }
+
     /// Copies `bytes` to the start of the data, as the answer to a read of few bytes.
     ///
-    /// `EMSGSIZE` if the client did not ask for that many.
+    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. Any context.
     pub fn write_answer(&self, bytes: &[u8]) -> Result {
-        let _ = bytes;
-        Err(EMSGSIZE)
+        if self.direction != Direction::Read {
+            return Err(EINVAL);
+        }
+        if bytes.len() > self.data.len() {
+            return Err(EMSGSIZE);
+        }
+        self.data.copy_in(0, bytes)
     }
 
     /// Answers the request: with an error, or with the number of bytes that a read has put at the
     /// start of the data (not looked at for a write). Any context.
-    pub fn respond(self, result: Result<u32>) {
-        let _ = result;
+    pub fn respond(mut self, result: Result<u32>) {
+        self.answer(result);
+    }
+
+    fn answer(&mut self, result: Result<u32>) {
+        if let Some((io, chunk)) = self.request.take() {
+            answer::respond(&io, chunk, result);
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.answer(Err(EIO));
     }
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RTRS server: RDMA transport, serving end.
+//!
+//! A [`Listener`] accepts the connections of clients. Each client is a [`Session`]: a number of
+//! chunks of memory that it writes its requests to, and one or more paths that it comes by, each
+//! with a connection per CPU of the client. A request becomes an [`Operation`], which the
+//! listener's user gets through its [`SessionHandler`] and answers when it is done.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -12,10 +17,29 @@
 )]
 
 use kernel::prelude::*;
+use proto::rtrs::{
+    MAX_HDR_SIZE,
+    PROTO_VER_MAJOR,
+    PROTO_VER_MINOR, //
+};
 
+mod answer;
+mod connect;
+mod connection;
+mod context;
+mod info;
 mod listener;
+mod memory;
 mod operation;
+mod owner;
+mod params;
+mod path;
+mod path_chunk;
+mod request;
 mod session;
+mod stats;
+mod sysfs;
+mod work;
 
 pub use listener::{
     Listener,
@@ -37,10 +61,27 @@ module! {
 }
 
 /// The module; dropped when it is unloaded.
-struct RtrsServer;
+struct RtrsServer {
+    _context: context::ContextOwner,
+}
 
 impl kernel::Module for RtrsServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        let settings = params::Settings::new()?;
+        let layout = &settings.layout;
+        pr_info!(
+            "RTRS {}.{}: max_chunk_size {} (data {}, headers {}), sess_queue_depth {}, \
+             always_invalidate {}\n",
+            PROTO_VER_MAJOR,
+            PROTO_VER_MINOR,
+            layout.chunk_size(),
+            layout.chunk_size().saturating_sub(MAX_HDR_SIZE),
+            MAX_HDR_SIZE,
+            layout.queue_depth(),
+            u8::from(settings.always_invalidate)
+        );
+        Ok(Self {
+            _context: context::ContextOwner::new(settings)?,
+        })
     }
 }

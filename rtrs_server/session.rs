@@ -2,27 +2,273 @@
 
 //! Sessions: what the paths of one client have in common.
 
-use kernel::str::CStr;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::chunk::ChunkSet;
+use proto::{
+    name::SessName,
+    rtrs::{
+        ChunkLayout,
+        Uuid,
+        MAX_HDR_SIZE, //
+    }, //
+};
+
+use crate::{
+    context::Context,
+    listener::{
+        Listening,
+        SessionHandler, //
+    },
+    owner::ChunkOwners,
+    path::Path,
+    request,
+    sysfs::SessionDirectory, //
+};
+
+/// The paths of a session.
+pub(crate) struct Paths {
+    pub(crate) list: KVec<Arc<Path>>,
+    /// The last path has gone, and the session with it.
+    pub(crate) gone: bool,
+}
+
+/// The user of the session, as long as a path is up.
+struct Up {
+    paths: usize,
+    handler: Option<Arc<dyn SessionHandler>>,
+}
 
 /// A client, with the chunks that it writes its requests to and the paths it comes by.
+#[pin_data]
 pub struct Session {
-    queue_depth: u32,
-    max_io_size: u32,
+    listening: Arc<Listening>,
+    uuid: Uuid,
+    name: SetOnce<SessName>,
+    chunks: Arc<ChunkSet>,
+    owners: ChunkOwners,
+    #[pin]
+    paths: Mutex<Paths>,
+    #[pin]
+    up: Mutex<Up>,
+    #[pin]
+    directory: Mutex<Option<SessionDirectory>>,
+    /// Goes on with requests that waited for their chunk.
+    #[pin]
+    resume_work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Session { self.resume_work }
 }
 
 impl Session {
-    /// The name that the client gave the session.
+    /// Makes a session without paths, and allocates its chunks, on NUMA node `node` if possible.
+    /// Sleeps.
+    pub(crate) fn new(listening: &Arc<Listening>, uuid: &Uuid, node: i32) -> Result<Arc<Self>> {
+        let layout = &listening.context.settings.layout;
+        let chunks = ChunkSet::new(
+            layout.queue_depth() as usize,
+            layout.chunk_size() as usize,
+            node,
+        )?;
+        let owners = ChunkOwners::new(layout.queue_depth())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                listening: listening.clone(),
+                uuid: *uuid,
+                name: SetOnce::new(),
+                chunks,
+                owners,
+                paths <- new_mutex!(
+                    Paths {
+                        list: KVec::new(),
+                        gone: false,
+                    },
+                    "rtrs_server::Session::paths"
+                ),
+                up <- new_mutex!(
+                    Up {
+                        paths: 0,
+                        handler: None,
+                    },
+                    "rtrs_server::Session::up"
+                ),
+                directory <- new_mutex!(None, "rtrs_server::Session::directory"),
+                resume_work <- new_work!("rtrs_server::Session::resume_work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The name that the client gave the session; empty before its first path is up.
     pub fn name(&self) -> &CStr {
-        c""
+        self.sessname().map_or(c"", |name| name.as_cstr())
     }
 
     /// The number of chunks, hence of requests in flight.
     pub fn queue_depth(&self) -> u32 {
-        self.queue_depth
+        self.layout().queue_depth()
     }
 
     /// The most data of one request, in bytes.
     pub fn max_io_size(&self) -> u32 {
-        self.max_io_size
+        self.layout().chunk_size().saturating_sub(MAX_HDR_SIZE)
+    }
+
+    /// The name, once the client has given it.
+    pub(crate) fn sessname(&self) -> Option<&SessName> {
+        self.name.as_ref()
+    }
+
+    /// The identity that all paths of the client share.
+    pub(crate) fn uuid(&self) -> &Uuid {
+        &self.uuid
+    }
+
+    /// How the chunks are numbered.
+    pub(crate) fn layout(&self) -> &ChunkLayout {
+        &self.context().settings.layout
+    }
+
+    /// What the module keeps.
+    pub(crate) fn context(&self) -> &Context {
+        &self.listening.context
+    }
+
+    /// The memory.
+    pub(crate) fn chunks(&self) -> &Arc<ChunkSet> {
+        &self.chunks
+    }
+
+    /// Who uses which chunk.
+    pub(crate) fn owners(&self) -> &ChunkOwners {
+        &self.owners
+    }
+
+    /// The paths. Sleeps.
+    pub(crate) fn paths(&self) -> &Mutex<Paths> {
+        &self.paths
+    }
+
+    /// The session's directory in sysfs. Sleeps.
+    pub(crate) fn directory(&self) -> &Mutex<Option<SessionDirectory>> {
+        &self.directory
+    }
+
+    /// The owner of chunk `id` has finished. Any context.
+    #[inline]
+    pub(crate) fn release(self: &Arc<Self>, id: u32) {
+        if self.owners.release(id) {
+            // It may be queued already, and will then see this chunk, too.
+            let _ = self.context().queue.enqueue::<Self, 0>(self.clone());
+        }
+    }
+
+    /// Takes the name that the client gives on one of its paths.
+    ///
+    /// `EPERM` if another session has it, `EINVAL` if this one has another.
+    pub(crate) fn set_name(&self, name: &SessName) -> Result {
+        let sessions = self.listening.sessions.lock();
+        let is_other = |session: &Arc<Session>| session.uuid != self.uuid;
+        let mut others = sessions.iter().filter(|session| is_other(session));
+        if others.any(|other| other.sessname() == Some(name)) {
+            pr_err!(
+                "session name {} is in use by another client\n",
+                name.as_cstr()
+            );
+            return Err(EPERM);
+        }
+        if self.name.populate(*name) || self.sessname() == Some(name) {
+            Ok(())
+        } else {
+            pr_err!("<{}>: a path gives the session another name\n", self.name());
+            Err(EINVAL)
+        }
+    }
+
+    /// A path is up: returns the user, who is told of the first one. Sleeps.
+    pub(crate) fn path_up(self: &Arc<Self>) -> Result<Arc<dyn SessionHandler>> {
+        let mut up = self.up.lock();
+        let handler = match &up.handler {
+            Some(handler) => handler.clone(),
+            None => {
+                let handler = self.listening.server()?.session_up(self)?;
+                up.handler = Some(handler.clone());
+                handler
+            }
+        };
+        up.paths = up.paths.saturating_add(1);
+        Ok(handler)
+    }
+
+    /// A path that was up is down, and nothing of it is left. Sleeps.
+    pub(crate) fn path_down(&self) {
+        let mut up = self.up.lock();
+        up.paths = up.paths.saturating_sub(1);
+        if up.paths == 0 {
+            if let Some(handler) = up.handler.take() {
+                handler.session_down();
+            }
+        }
+    }
+
+    /// Forgets a path that is closed; the last one takes the session with it. Sleeps.
+    pub(crate) fn remove_path(self: &Arc<Self>, path: &Arc<Path>) {
+        self.paths
+            .lock()
+            .list
+            .retain(|other| !Arc::ptr_eq(other, path));
+        self.remove_if_unused();
+    }
+
+    /// Removes the session from its listener if it has no path. Sleeps.
+    pub(crate) fn remove_if_unused(self: &Arc<Self>) {
+        let mut paths = self.paths.lock();
+        if !paths.list.is_empty() || paths.gone {
+            return;
+        }
+        paths.gone = true;
+        drop(paths);
+        self.listening
+            .sessions
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, self));
+    }
+
+    /// Closes all paths, in the background. Sleeps.
+    pub(crate) fn close(&self) {
+        for path in &self.paths.lock().list {
+            path.close();
+        }
+    }
+
+    /// Calls `each` for all paths. Sleeps.
+    pub(crate) fn for_each_path(&self, mut each: impl FnMut(&Arc<Path>)) {
+        for path in &self.paths.lock().list {
+            each(path);
+        }
+    }
+}
+
+impl WorkItem for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        request::resume_parked(&this);
     }
 }

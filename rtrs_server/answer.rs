@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Answers, as the C client expects them.
+//!
+//! An answer is an immediate with the number of the chunk and an errno. A read sends its data
+//! before it, and invalidates the client's key for the place of the data if it asked for that.
+//! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
+//! which is a new one if the chunk had to be registered again.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    gate::Entered,
+    pr_err_ratelimited,
+    rdma::{
+        Access,
+        MemoryRegion,
+        RemoteMemory,
+        SendChain,
+        Sge, //
+    }, //
+};
+use proto::rtrs::{
+    request::Direction,
+    Imm,
+    RkeyRsp,
+    SgDesc, //
+};
+
+use crate::{
+    connection::Connection,
+    path::PathIo,
+    path_chunk::PathChunk,
+    work::WorkKind, //
+};
+
+/// The most scatter entries of one RDMA write, whatever the device allows; they are on the stack.
+pub(crate) const MAX_SEND_SGE: usize = 32;
+
+/// The work requests of the last post of an answer: data, invalidation, registration, immediate.
+const MAX_LAST_POST: usize = 4;
+
+/// Answers the request in `chunk` with an error or with the number of bytes that were read.
+///
+/// Any context. If the send queue is full the answer is sent later.
+pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: KBox<PathChunk>, result: Result<u32>) {
+    let Some(connection) = io.connection(chunk.cid) else {
+        io.release(chunk);
+        return;
+    };
+    chunk.result = result;
+    if connection.path().is_connected() {
+        if connection.take_credit() {
+            send(io, connection, chunk);
+        } else {
+            connection.wait(io, chunk);
+        }
+    } else {
+        // Nobody is there to read it.
+        io.release(chunk);
+    }
+}
+
+/// Sends the answer in `chunk`, for which the caller took a credit.
+pub(crate) fn send(io: &Entered<PathIo>, connection: &Connection, chunk: KBox<PathChunk>) {
+    if let Err(error) = try_send(io, connection, chunk) {
+        pr_err_ratelimited!(
+            "<{}>: sending an answer failed: {:?}\n",
+            connection.path(),
+            error
+        );
+        connection.path().close();
+    }
+}
+
+/// What an answer does besides carrying the errno.
+struct Plan {
+    /// Where data goes, and how many bytes of it.
+    data: Option<(SgDesc, u32)>,
+    /// The client's key that is to be invalidated.
+    invalidate: Option<u32>,
+}
+
+impl Plan {
+    fn of(chunk: &PathChunk) -> Self {
+        let Some(Direction::Read {
+            target: Some(target),
+            need_inval,
+        }) = chunk.request.map(|request| request.direction())
+        else {
+            return Self {
+                data: None,
+                invalidate: None,
+            };
+        };
+        let len = chunk.result.unwrap_or(0).min(target.len);
+        Self {
+            data: (len != 0).then_some((target, len)),
+            invalidate: need_inval.then_some(target.key),
+        }
+    }
+}
+
+fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathChunk>) -> Result {
+    let id = chunk.id;
+    let plan = Plan::of(&chunk);
+    let immediate = Imm::IoRsp {
+        msg_id: id,
+        errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
+        invalidated: plan.invalidate.is_some(),
+    };
+    let prepared = prepare(io, connection, &mut chunk, &plan);
+    // From here on the chunk may be used again, namely as soon as the client has the answer.
+    io.release(chunk);
+    let prepared = prepared?;
+    let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
+
+    let mut chain = SendChain::<MAX_LAST_POST>::new();
+    if let Some((sges, remote)) = prepared.data.get() {
+        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
+    }
+    if let Some(region) = prepared.register {
+        chain.reg_mr(
+            WorkKind::Unsignaled.id(),
+            false,
+            region.domain(),
+            region,
+            Access::RemoteWrite,
+        )?;
+    }
+    if let Some(key) = plan.invalidate {
+        chain.send_with_invalidate(WorkKind::Unsignaled.id(), false, &[], key)?;
+    }
+    let id = WorkKind::Answer.id();
+    let signaled = connection.next_is_signaled();
+    match &prepared.message {
+        Some(message) => chain.send_with_imm(id, signaled, message, immediate.encode())?,
+        None => chain.imm_only(id, signaled, immediate.encode())?,
+    }
+    queue_pair.post(chain)
+}
+
+/// The data of an answer that is still to be sent.
+struct LastWrite {
+    sges: [Sge; MAX_SEND_SGE],
+    num_sges: usize,
+    remote: RemoteMemory,
+}
+
+impl LastWrite {
+    const NONE: Self = Self {
+        sges: [Sge::EMPTY; MAX_SEND_SGE],
+        num_sges: 0,
+        remote: RemoteMemory {
+            address: 0,
+            rkey: 0,
+        },
+    };
+
+    fn get(&self) -> Option<(&[Sge], RemoteMemory)> {
+        match self.sges.get(..self.num_sges) {
+            None | Some([]) => None,
+            Some(sges) => Some((sges, self.remote)),
+        }
+    }
+}
+
+/// What the last post of an answer needs from the chunk.
+struct Prepared<'a> {
+    data: LastWrite,
+    /// The registration that is to be made again.
+    register: Option<&'a MemoryRegion>,
+    /// The message with the chunk's key.
+    message: Option<[Sge; 1]>,
+}
+
+/// Sends all data but what fits the last post, and prepares that.
+fn prepare<'a>(
+    io: &'a PathIo,
+    connection: &Connection,
+    chunk: &mut PathChunk,
+    plan: &Plan,
+) -> Result<Prepared<'a>> {
+    let mut prepared = Prepared {
+        data: LastWrite::NONE,
+        register: None,
+        message: None,
+    };
+    if let Some((target, len)) = plan.data {
+        prepared.data = write_data(io, connection, chunk.id, target, len)?;
+    }
+    if let Some(registration) = &mut chunk.registration {
+        let region = io.region(chunk.id).ok_or(EINVAL)?;
+        if !registration.registered {
+            // With the old key the client must not get at what comes next.
+            region.renew_key();
+            prepared.register = Some(region);
+            registration.registered = true;
+        }
+        let message = RkeyRsp {
+            buf_id: u16::try_from(chunk.id).map_err(|_| EINVAL)?,
+            rkey: region.rkey(),
+        };
+        registration.message.write(|bytes| {
+            if let Some(to) = bytes.first_chunk_mut() {
+                *to = message.to_bytes();
+            }
+        })?;
+        prepared.message = Some([registration.message.sge(RkeyRsp::SIZE)?]);
+    }
+    Ok(prepared)
+}
+
+/// Sends `len` bytes from the start of a chunk to `target`, except for the last RDMA write, which
+/// is returned.
+fn write_data(
+    io: &PathIo,
+    connection: &Connection,
+    chunk: u32,
+    target: SgDesc,
+    len: u32,
+) -> Result<LastWrite> {
+    let chunks = &io.chunks;
+    let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
+    let (index, len) = (chunk as usize, len as usize);
+    chunks.sync_for_device(index, 0, len)?;
+    let mut write = LastWrite::NONE;
+    let mut done = 0;
+    loop {
+        let room = write.sges.get_mut(..io.max_send_sge).ok_or(EINVAL)?;
+        let (num_sges, bytes) = chunks.first_sges(index, done, len.saturating_sub(done), room)?;
+        write.num_sges = num_sges;
+        write.remote = RemoteMemory {
+            address: target.addr.wrapping_add(done as u64),
+            rkey: target.key,
+        };
+        done = done.saturating_add(bytes);
+        if bytes == 0 || done >= len {
+            return Ok(write);
+        }
+        let mut chain = SendChain::<1>::new();
+        if let Some((sges, remote)) = write.get() {
+            chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
+        }
+        queue_pair.post(chain)?;
+    }
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests for connections.
+//!
+//! The first connection of a path makes the path, and the first one of a client its session. What
+//! is refused is refused with the errno that the C module gives.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    pr_err_ratelimited,
+    rdma::{
+        cm::{
+            self,
+            ConnectionParameters,
+            NewId, //
+        },
+        Capabilities,
+        CompletionQueue,
+        Device,
+        PollContext,
+        QueuePair, //
+    }, //
+};
+use proto::{
+    path_state::ServerState,
+    rtrs::{
+        ConnAccept,
+        ConnReject,
+        ConnReq,
+        CONNECT_TIMEOUT_MS,
+        MAX_HDR_SIZE,
+        MAX_PATHS_NUM,
+        SERVICE_CON_QUEUE_DEPTH, //
+    },
+    Errno, //
+};
+use rtrs_core::{
+    connection::{
+        QueueSizes,
+        SERVICE_CID, //
+    },
+    error::to_errno, //
+};
+
+use crate::{
+    connection::Connection,
+    info,
+    listener::Listening,
+    path::{
+        Path,
+        Setup, //
+    },
+    session::{
+        Paths,
+        Session, //
+    },
+    work::WorkKind, //
+};
+
+/// Receives the requests for connections.
+pub(crate) struct Acceptor(Arc<Listening>);
+
+impl Acceptor {
+    /// Makes one for the sessions of `listening`.
+    pub(crate) fn new(listening: Arc<Listening>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(listening), GFP_KERNEL)?)
+    }
+}
+
+impl cm::Handler for Acceptor {
+    fn event(&self, event: cm::Event<'_>) {
+        match event {
+            cm::Event::ConnectRequest { id, private_data } => {
+                connect(&self.0, id, private_data);
+            }
+            cm::Event::DeviceRemoval => {}
+            _ => pr_err_ratelimited!("unexpected event while listening\n"),
+        }
+    }
+}
+
+/// Refuses a connection that has not been taken.
+fn reject(id: NewId<'_>, errno: Errno) {
+    if let Err(error) = id.reject(&ConnReject { errno }.to_bytes()) {
+        pr_err_ratelimited!("refusing a connection failed: {:?}\n", error);
+    }
+}
+
+/// A client wants a connection.
+fn connect(listening: &Arc<Listening>, id: NewId<'_>, private_data: &[u8]) {
+    let request = match ConnReq::parse(private_data) {
+        Ok(request) => request,
+        Err(error) => {
+            pr_err_ratelimited!("{}: {}\n", id.peer_address(), error.message().as_str());
+            reject(id, error.connect_errno());
+            return;
+        }
+    };
+    let session = match find_or_make_session(listening, &request, id.device()) {
+        Ok(session) => session,
+        Err(error) => {
+            pr_err_ratelimited!("{}: no session: {:?}\n", id.peer_address(), error);
+            reject(id, to_errno(error));
+            return;
+        }
+    };
+    let mut paths = session.paths().lock();
+    match find_or_make_path(&session, &mut paths, &request, &id) {
+        Ok(path) => {
+            path.touch();
+            make_connection(&path, id, request.cid);
+        }
+        Err(error) => reject(id, to_errno(error)),
+    }
+    drop(paths);
+    // A session is not kept for a path that could not be made.
+    session.remove_if_unused();
+}
+
+/// The session that the client means; its first connection makes it.
+fn find_or_make_session(
+    listening: &Arc<Listening>,
+    request: &ConnReq,
+    device: &Device,
+) -> Result<Arc<Session>> {
+    if let Some(session) = listening.find_session(&request.paths_uuid) {
+        return Ok(session);
+    }
+    if !request.first_conn {
+        pr_err_ratelimited!("the session of a connection request does not exist\n");
+        return Err(ENXIO);
+    }
+    // Without the lock, as it takes long.
+    let session = Session::new(listening, &request.paths_uuid, device.numa_node())?;
+    listening.add_session(session)
+}
+
+/// The path that the client means; its first connection makes it.
+fn find_or_make_path(
+    session: &Arc<Session>,
+    paths: &mut Paths,
+    request: &ConnReq,
+    id: &NewId<'_>,
+) -> Result<Arc<Path>> {
+    if paths.gone {
+        return Err(ECONNRESET);
+    }
+    if let Some(path) = paths
+        .list
+        .iter()
+        .find(|path| *path.uuid() == request.sess_uuid)
+    {
+        if path.state() != ServerState::Connecting {
+            pr_err_ratelimited!(
+                "<{}>: connection for a path that is {}\n",
+                path,
+                path.state().as_str()
+            );
+            return Err(ECONNRESET);
+        }
+        if request.cid_num != path.num_connections() {
+            pr_err_ratelimited!(
+                "<{}>: the client changed the number of connections from {} to {}\n",
+                path,
+                path.num_connections(),
+                request.cid_num
+            );
+            return Err(ECONNRESET);
+        }
+        return Ok(path.clone());
+    }
+
+    if paths.list.len() >= MAX_PATHS_NUM {
+        pr_err_ratelimited!("too many paths of one session\n");
+        return Err(ECONNRESET);
+    }
+    let (local, peer) = (id.local_address(), id.peer_address());
+    if let Some(path) = paths
+        .list
+        .iter()
+        .find(|path| path.local().same_address(&local) && path.peer().same_address(&peer))
+    {
+        pr_err_ratelimited!(
+            "<{}>: a path with the same addresses exists, {} for {} ms\n",
+            path,
+            path.state().as_str(),
+            path.idle_ms()
+        );
+        if path.state() == ServerState::Connecting && path.idle_ms() > i64::from(CONNECT_TIMEOUT_MS)
+        {
+            path.close();
+        }
+        return Err(EEXIST);
+    }
+    paths.list.reserve(1, GFP_KERNEL)?;
+    let path = Path::new(session, request, id.device(), local, peer)
+        .inspect_err(|error| pr_err_ratelimited!("making a path failed: {:?}\n", error))?;
+    // There is room.
+    let _ = paths.list.push_within_capacity(path.clone());
+    Ok(path)
+}
+
+/// Makes connection `cid` of `path`, or closes the path.
+fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
+    let mut setup = path.setup().lock();
+    // The path may have been closed since it was found, and then gives nothing back any more.
+    let errno = match setup.queue_pairs.get(usize::from(cid)) {
+        None => Err(ECONNRESET),
+        Some(Some(_)) => {
+            pr_err_ratelimited!("<{}>: connection {} exists already\n", path, cid);
+            Err(ECONNRESET)
+        }
+        Some(None) if path.state() != ServerState::Connecting => Err(ECONNRESET),
+        Some(None) => Ok(()),
+    };
+    if let Err(error) = errno {
+        reject(id, to_errno(error));
+        return;
+    }
+    if let Err((id, error)) = try_make_connection(path, &mut setup, id, cid) {
+        pr_err_ratelimited!(
+            "<{}>: making connection {} failed: {:?}\n",
+            path,
+            cid,
+            error
+        );
+        let errno = to_errno(error);
+        match id {
+            Rejectable::New(id) => reject(id, errno),
+            Rejectable::Taken(id) => {
+                let _ = id.reject(&ConnReject { errno }.to_bytes());
+            }
+            Rejectable::Done => {}
+        }
+        drop(setup);
+        path.close();
+    }
+}
+
+/// What is left of a connection that could not be made.
+enum Rejectable<'a> {
+    New(NewId<'a>),
+    Taken(cm::Id<Connection>),
+    /// There is nothing to reject.
+    Done,
+}
+
+/// Makes and accepts connection `cid`.
+fn try_make_connection<'a>(
+    path: &Arc<Path>,
+    setup: &mut Setup,
+    id: NewId<'a>,
+    cid: u16,
+) -> Result<(), (Rejectable<'a>, Error)> {
+    let session = path.session();
+    let prepared = || -> Result<_> {
+        let domain = setup.domain.clone().ok_or(ENOTCONN)?;
+        let num_regions = setup
+            .memory
+            .as_ref()
+            .map_or(0, |memory| memory.regions.len());
+        let needs = Needs::new(path, id.device(), cid, num_regions)?;
+        let completions = CompletionQueue::new(
+            id.device(),
+            needs.sizes.completions(),
+            // Requests of the client's CPU n come by connection n + 1.
+            u32::from(cid.saturating_sub(1)),
+            PollContext::Workqueue,
+        )?;
+        let connection = Connection::new(path.clone(), cid, needs.answers)?;
+        Ok((domain, needs, completions, connection))
+    };
+    let (domain, needs, completions, connection) = match prepared() {
+        Ok(prepared) => prepared,
+        Err(error) => return Err((Rejectable::New(id), error)),
+    };
+    let id = match id.take(connection) {
+        Ok(id) => id,
+        Err(error) => return Err((Rejectable::Done, error)),
+    };
+    let capabilities = Capabilities {
+        max_send_wr: needs.sizes.send,
+        max_recv_wr: needs.sizes.receive,
+        max_send_sge: needs.max_send_sge,
+        max_recv_sge: 1,
+    };
+    let queue_pair = id
+        .create_queue_pair(
+            &domain,
+            &completions,
+            &capabilities,
+            WorkKind::count(session.queue_depth()),
+        )
+        .map_err(|(id, error)| (Rejectable::Taken(id), error))?;
+    accept(session, setup, &queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
+    if let Some(place) = setup.queue_pairs.get_mut(usize::from(cid)) {
+        *place = Some(queue_pair);
+    }
+    Ok(())
+}
+
+/// Accepts a connection. If that fails, dropping the queue pair refuses it.
+fn accept(
+    session: &Session,
+    setup: &mut Setup,
+    queue_pair: &QueuePair<Connection>,
+    cid: u16,
+) -> Result {
+    if cid == SERVICE_CID {
+        info::post_request(setup, queue_pair)?;
+    }
+    let response = ConnAccept {
+        // At most 65535, see `ChunkLayout`.
+        queue_depth: session.queue_depth() as u16,
+        max_io_size: session.max_io_size(),
+        max_hdr_size: MAX_HDR_SIZE,
+        new_rkey: session.context().settings.always_invalidate,
+        features: 0,
+    };
+    queue_pair.accept(&response.to_bytes(), &ConnectionParameters::default())
+}
+
+/// What a connection needs of its queue pair.
+struct Needs {
+    sizes: QueueSizes,
+    max_send_sge: u32,
+    /// How many answers the send queue has room for.
+    answers: u32,
+}
+
+impl Needs {
+    /// Computes it for connection `cid`; `num_regions` registrations are made on the first one.
+    fn new(path: &Path, device: &Device, cid: u16, num_regions: usize) -> Result<Self> {
+        let is_service = cid == SERVICE_CID;
+        let queue_depth = path.session().queue_depth();
+        let limit = device.max_qp_wr();
+
+        // Each chunk may be under invalidation, which is not answered yet. One heartbeat.
+        let invalidations = if path.session().context().settings.always_invalidate {
+            queue_depth
+        } else {
+            0
+        };
+        let mut others = invalidations.saturating_add(1);
+        let mut requests = queue_depth;
+        if is_service {
+            // Before the first request: all registrations, and the information response.
+            let start = u32::try_from(num_regions)?.saturating_add(1);
+            others = others.max(start);
+            requests = requests.max(SERVICE_CON_QUEUE_DEPTH);
+        }
+        // Per answer: the data, and two of invalidation, registration and immediate.
+        let per_answer = path.writes_per_answer().saturating_add(2);
+        let room = limit.saturating_sub(others);
+        let answers = requests.min(room.checked_div(per_answer).unwrap_or(0));
+        if answers == 0 {
+            pr_err!(
+                "queue pairs of {} have room for {} work requests, which is too few\n",
+                device.name(),
+                limit
+            );
+            return Err(EINVAL);
+        }
+        let receives = if is_service {
+            SERVICE_CON_QUEUE_DEPTH.saturating_add(1)
+        } else {
+            queue_depth.saturating_add(1)
+        };
+        Ok(Self {
+            sizes: QueueSizes {
+                send: others.saturating_add(answers.saturating_mul(per_answer)),
+                receive: receives.min(limit),
+            },
+            max_send_sge: path.max_send_sge() as u32,
+            answers,
+        })
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection of a path: what its events and completions mean.
+
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc,
+        SpinLockIrq, //
+    }, //
+};
+use kernel_ext::{
+    gate::Entered,
+    pr_err_ratelimited,
+    rdma::{
+        cm,
+        Opcode,
+        QueuePair,
+        SendChain,
+        Status,
+        WorkCompletion, //
+    }, //
+};
+use proto::rtrs::Imm;
+use rtrs_core::connection::SignalInterval;
+
+use crate::{
+    path::{
+        Path,
+        PathIo, //
+    },
+    path_chunk::PathChunk,
+    work::WorkKind, //
+};
+
+/// What the queue pair of a connection reports to.
+///
+/// It holds the path, and the path holds the queue pair, which holds this: the path breaks the
+/// cycle when it is closed.
+#[pin_data]
+pub(crate) struct Connection {
+    path: Arc<Path>,
+    cid: u16,
+    signals: SignalInterval,
+    /// How many answers the send queue still has room for.
+    credits: Atomic<i32>,
+    /// How many answers wait for room.
+    num_waiting: Atomic<u32>,
+    /// Answers that found no room in the send queue. Only a client that does not take its answers
+    /// gets here, so this may be slow; there is room for all chunks.
+    #[pin]
+    waiting: SpinLockIrq<KVec<KBox<PathChunk>>>,
+}
+
+impl Connection {
+    /// The connection `cid` of `path`, with room for `answers` in its send queue.
+    pub(crate) fn new(path: Arc<Path>, cid: u16, answers: u32) -> Result<Arc<Self>> {
+        let queue_depth = path.session().queue_depth();
+        let waiting = KVec::with_capacity(queue_depth as usize, GFP_KERNEL)?;
+        // At least two completions are under way when the queue is full.
+        let signals = SignalInterval::for_queue_depth(queue_depth.min(answers / 2));
+        Arc::pin_init(
+            pin_init!(Self {
+                path,
+                cid,
+                signals,
+                credits: Atomic::new(i32::try_from(answers).unwrap_or(i32::MAX)),
+                num_waiting: Atomic::new(0),
+                waiting <- new_spinlock_irq!(waiting, "rtrs_server::Connection::waiting"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The path it belongs to.
+    pub(crate) fn path(&self) -> &Arc<Path> {
+        &self.path
+    }
+
+    /// Its number.
+    pub(crate) fn cid(&self) -> u16 {
+        self.cid
+    }
+
+    /// Takes room for an answer.
+    #[inline]
+    pub(crate) fn take_credit(&self) -> bool {
+        if self.credits.fetch_sub(1, ordering::Relaxed) > 0 {
+            return true;
+        }
+        self.credits.add(1, ordering::Relaxed);
+        false
+    }
+
+    /// Whether the answer that is posted next shall ask for a completion.
+    #[inline]
+    pub(crate) fn next_is_signaled(&self) -> bool {
+        self.signals.next_is_signaled()
+    }
+
+    /// Keeps an answered chunk until the send queue has room.
+    pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: KBox<PathChunk>) {
+        let refused = self.waiting.lock().push_within_capacity(chunk);
+        if let Err(refused) = refused {
+            // There is room for all chunks, and each is there once.
+            io.release(refused.0);
+            self.path.close();
+            return;
+        }
+        self.num_waiting.fetch_add(1, ordering::Full);
+        // The completion that would have sent it may just have come.
+        self.send_waiting(io);
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_waiting(&self, io: &Entered<PathIo>) {
+        while self.num_waiting.load(ordering::Acquire) != 0 && self.take_credit() {
+            let Some(chunk) = self.waiting.lock().pop() else {
+                self.credits.add(1, ordering::Relaxed);
+                return;
+            };
+            self.num_waiting.fetch_sub(1, ordering::Full);
+            crate::answer::send(io, self, chunk);
+        }
+    }
+
+    /// Takes out what waits, when the path is closed.
+    pub(crate) fn take_waiting(&self) -> Option<KBox<PathChunk>> {
+        self.waiting.lock().pop()
+    }
+
+    /// Sends an immediate that is no answer, if there is room.
+    ///
+    /// If there is none, the peer does not take what we send; then it can do without heartbeats,
+    /// too, and notices.
+    pub(crate) fn send_immediate(
+        &self,
+        queue_pair: &QueuePair<Connection>,
+        immediate: Imm,
+    ) -> Result {
+        if !self.take_credit() {
+            return Ok(());
+        }
+        let mut chain = SendChain::<1>::new();
+        chain.imm_only(
+            WorkKind::Answer.id(),
+            self.next_is_signaled(),
+            immediate.encode(),
+        )?;
+        queue_pair.post(chain)
+    }
+
+    /// An immediate came.
+    fn immediate(&self, queue_pair: &QueuePair<Connection>, wc: &WorkCompletion<'_>) {
+        self.path.heartbeat().received();
+        let Some(io) = self.path.io() else {
+            // Nobody was told where to write yet.
+            self.path.close();
+            return;
+        };
+        if let Err(error) = queue_pair.post_recv(WorkKind::Receive.id(), &[]) {
+            pr_err_ratelimited!("<{}>: posting a receive failed: {:?}\n", self.path, error);
+            self.path.close();
+            return;
+        }
+        match Imm::decode(wc.imm().unwrap_or(u32::MAX)) {
+            Imm::IoReq { payload } => crate::request::received(&io, self, payload),
+            Imm::HbMsg => {
+                if let Err(error) = self.send_immediate(queue_pair, Imm::HbAck) {
+                    pr_err_ratelimited!(
+                        "<{}>: sending a heartbeat acknowledgement failed: {:?}\n",
+                        self.path,
+                        error
+                    );
+                    self.path.close();
+                }
+            }
+            Imm::HbAck => self.path.heartbeat().acknowledged(),
+            Imm::IoRsp { .. } | Imm::Unknown { .. } => {
+                pr_err_ratelimited!("<{}>: unknown immediate received\n", self.path);
+            }
+        }
+    }
+
+    /// A signaled answer was sent, and so were those before it.
+    fn answers_sent(&self) {
+        let sent = i32::try_from(self.signals.interval()).unwrap_or(i32::MAX);
+        self.credits.add(sent, ordering::Relaxed);
+        if self.num_waiting.load(ordering::Acquire) != 0 {
+            if let Some(io) = self.path.io() {
+                self.send_waiting(&io);
+            }
+        }
+    }
+}
+
+impl cm::Handler for Connection {
+    fn event(&self, event: cm::Event<'_>) {
+        let (what, status) = match event {
+            cm::Event::Disconnected
+            | cm::Event::AddressChange
+            | cm::Event::TimewaitExit
+            | cm::Event::DeviceRemoval => {
+                self.path.close();
+                return;
+            }
+            cm::Event::Rejected { status, .. } => ("rejected", status),
+            cm::Event::ConnectError { status } => ("connect error", status),
+            cm::Event::Unreachable { status } => ("unreachable", status),
+            _ => return,
+        };
+        pr_err_ratelimited!(
+            "<{}>: connection {} failed: {}, status {}\n",
+            self.path,
+            self.cid,
+            what,
+            status
+        );
+        self.path.close();
+    }
+
+    fn completion(&self, queue_pair: &QueuePair<Self>, wc: &WorkCompletion<'_>) {
+        let kind = WorkKind::of(wc.work_id());
+        match wc.status() {
+            Status::Success => {}
+            Status::Flushed => return,
+            Status::Error(error) => {
+                pr_err_ratelimited!(
+                    "<{}>: {} failed: {}\n",
+                    self.path,
+                    kind.as_str(),
+                    error.text()
+                );
+                self.path.close();
+                return;
+            }
+        }
+        match kind {
+            WorkKind::Receive => match wc.opcode() {
+                Some(Opcode::ReceiveRdmaWithImm) => self.immediate(queue_pair, wc),
+                _ => {
+                    pr_err_ratelimited!("<{}>: unexpected message received\n", self.path);
+                    self.path.close();
+                }
+            },
+            WorkKind::InfoRequest => self.path.info_received(wc.byte_len()),
+            WorkKind::Answer => self.answers_sent(),
+            WorkKind::Invalidate(chunk) => {
+                if let Some(io) = self.path.io() {
+                    crate::request::invalidated(&io, self, chunk);
+                }
+            }
+            WorkKind::InfoResponse | WorkKind::Unsignaled => {}
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What there is once per module.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    class::Class,
+    rcu::RcuArc,
+    workqueue::{
+        OwnedQueue,
+        QueueFlags,
+        QueueHandle, //
+    }, //
+};
+
+use crate::params::Settings;
+
+/// The module's settings and the things that all listeners share.
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) class: Class,
+    /// Establishes and closes paths.
+    pub(crate) queue: QueueHandle,
+}
+
+/// Set while the module is loaded.
+static CONTEXT: RcuArc<Context> = RcuArc::empty();
+
+impl Context {
+    /// The context; `ENODEV` while the module is not fully loaded.
+    pub(crate) fn get() -> Result<Arc<Self>> {
+        CONTEXT.get().ok_or(ENODEV)
+    }
+}
+
+/// Keeps the context while the module is loaded.
+pub(crate) struct ContextOwner {
+    /// Destroyed last: what runs on it uses the context.
+    _queue: OwnedQueue,
+}
+
+impl ContextOwner {
+    /// Makes the context. Sleeps.
+    pub(crate) fn new(settings: Settings) -> Result<Self> {
+        let class = Class::new(c"rtrs-server")?;
+        let queue = OwnedQueue::new(c"rtrs_server_wq", QueueFlags::UNBOUND)?;
+        let context = Context {
+            settings,
+            class,
+            queue: queue.handle(),
+        };
+        drop(CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?)));
+        Ok(Self { _queue: queue })
+    }
+}
+
+impl Drop for ContextOwner {
+    fn drop(&mut self) {
+        drop(CONTEXT.replace(None));
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The exchange that establishes a path: the client names its session, the server registers the
+//! chunks and says where they are.
+
+use core::mem;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    chunk::{
+        ChunkSet,
+        MappedChunks, //
+    },
+    message_buffers::MessageBuffer,
+    rdma::{
+        Access,
+        Direction,
+        ProtectionDomain,
+        QueuePair,
+        SendChain,
+        Sge, //
+    }, //
+};
+use proto::{
+    path_state::{
+        ServerEvent,
+        ServerState, //
+    },
+    rtrs::{
+        InfoReq,
+        InfoRsp,
+        SgDesc,
+        SERVICE_CON_QUEUE_DEPTH, //
+    }, //
+};
+use rtrs_core::connection::SERVICE_CID;
+
+use crate::{
+    answer::MAX_SEND_SGE,
+    connection::Connection,
+    memory::PathMemory,
+    path::{
+        Path,
+        PathIo,
+        Setup, //
+    },
+    path_chunk::PathChunkSlots,
+    sysfs::PathDirectory,
+    work::WorkKind, //
+};
+
+/// Registrations in one post.
+const REGISTRATIONS_PER_POST: usize = 8;
+
+/// Makes room for the information request, and waits for it.
+pub(crate) fn post_request(setup: &mut Setup, queue_pair: &QueuePair<Connection>) -> Result {
+    let domain = setup.domain.as_ref().ok_or(ENOTCONN)?;
+    let buffer = MessageBuffer::new(domain, InfoReq::SIZE, Direction::FromDevice)?;
+    queue_pair.post_recv(WorkKind::InfoRequest.id(), &[buffer.sge(InfoReq::SIZE)?])?;
+    setup.info = Some(buffer);
+    Ok(())
+}
+
+/// Answers the information request; after that the path carries requests. Sleeps.
+///
+/// The caller closes the path if this fails.
+pub(crate) fn establish(path: &Arc<Path>) -> Result {
+    let mut setup = path.setup().lock();
+    let setup = &mut *setup;
+    if path.state() != ServerState::Connecting {
+        return Err(EIO);
+    }
+    let name = parse_request(path, setup)?;
+    let queue_pairs = take_queue_pairs(path, setup)?;
+    let mut memory = setup.memory.take().ok_or(ENOTCONN)?;
+    let service = queue_pairs.first().ok_or(ENOTCONN)?;
+
+    path.session().set_name(&name)?;
+    setup.directory = Some(PathDirectory::new(path, service)?);
+    let handler = path.session().path_up()?;
+    setup.up = true;
+
+    register(service, &mut memory)?;
+    let domain = setup.domain.as_ref().ok_or(ENOTCONN)?;
+    let response = Response::new(domain, memory.descriptors())?;
+
+    let mut slots = KVec::with_capacity(memory.boxes.len(), GFP_KERNEL)?;
+    for chunk in memory.boxes.drain_all() {
+        slots.push(PathChunkSlots::new(chunk), GFP_KERNEL)?;
+    }
+    path.set_io(PathIo {
+        session: path.session().clone(),
+        handler,
+        queue_pairs,
+        chunks: memory.chunks,
+        regions: memory.regions,
+        slots,
+        max_send_sge: path.max_send_sge(),
+    })?;
+    let io = path.io().ok_or(ENOTCONN)?;
+    for (cid, queue_pair) in io.queue_pairs.iter().enumerate() {
+        let count = if cid == usize::from(SERVICE_CID) {
+            SERVICE_CON_QUEUE_DEPTH
+        } else {
+            path.session().queue_depth()
+        };
+        queue_pair.post_empty_recvs(WorkKind::Receive.id(), count)?;
+    }
+    if !path.change_state(ServerEvent::Established) {
+        return Err(ECONNABORTED);
+    }
+    path.start_heartbeat();
+    response.send(
+        io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?,
+        path.max_send_sge(),
+    )
+}
+
+/// The name that the client gave the session.
+fn parse_request(path: &Arc<Path>, setup: &mut Setup) -> Result<proto::name::SessName> {
+    let buffer = setup.info.take().ok_or(ENOTCONN)?;
+    let mut bytes = [0u8; InfoReq::SIZE];
+    let len = (path.info_len() as usize).min(bytes.len());
+    let received = bytes.get_mut(..len).ok_or(EINVAL)?;
+    buffer.copy_out(received)?;
+    match InfoReq::parse(received) {
+        Ok(request) => Ok(request.sessname),
+        Err(error) => {
+            pr_err!("<{}>: {}\n", path, error.message().as_str());
+            Err(rtrs_core::error::from_errno(error.errno()))
+        }
+    }
+}
+
+/// All connections, if they are all there.
+fn take_queue_pairs(path: &Path, setup: &mut Setup) -> Result<KVec<QueuePair<Connection>>> {
+    if let Some(missing) = setup.queue_pairs.iter().position(Option::is_none) {
+        pr_err!("<{}>: connection {} is missing\n", path, missing);
+        return Err(EIO);
+    }
+    let mut queue_pairs = KVec::with_capacity(setup.queue_pairs.len(), GFP_KERNEL)?;
+    for queue_pair in mem::take(&mut setup.queue_pairs).into_iter().flatten() {
+        queue_pairs.push(queue_pair, GFP_KERNEL)?;
+    }
+    Ok(queue_pairs)
+}
+
+/// Registers all chunks for the client.
+fn register(service: &QueuePair<Connection>, memory: &mut PathMemory) -> Result {
+    let mut regions = memory.regions.iter().peekable();
+    while regions.peek().is_some() {
+        let mut chain = SendChain::<REGISTRATIONS_PER_POST>::new();
+        for region in regions.by_ref().take(REGISTRATIONS_PER_POST) {
+            chain.reg_mr(
+                WorkKind::Unsignaled.id(),
+                false,
+                region.domain(),
+                region,
+                Access::RemoteWrite,
+            )?;
+        }
+        service.post(chain)?;
+    }
+    memory.set_registered();
+    Ok(())
+}
+
+/// The answer, in memory of its own: with `always_invalidate` it is long.
+struct Response {
+    chunk: MappedChunks,
+    len: usize,
+}
+
+impl Response {
+    /// Writes it.
+    fn new(
+        domain: &Arc<ProtectionDomain>,
+        descriptors: impl ExactSizeIterator<Item = SgDesc>,
+    ) -> Result<Self> {
+        let len = InfoRsp::size(u16::try_from(descriptors.len())?);
+        let mut bytes = KVVec::from_elem(0u8, len, GFP_KERNEL)?;
+        InfoRsp::write(&mut bytes, descriptors).map_err(|error| {
+            pr_err!("information response: {}\n", error.message().as_str());
+            rtrs_core::error::from_errno(error.errno())
+        })?;
+        // One piece, if there is a block of that size.
+        let size = len
+            .max(PAGE_SIZE)
+            .checked_next_power_of_two()
+            .ok_or(EINVAL)?;
+        let set = ChunkSet::new(1, size, domain.device().numa_node())?;
+        set.copy_in(0, 0, &bytes)?;
+        Ok(Self {
+            chunk: MappedChunks::new(domain, &set)?,
+            len,
+        })
+    }
+
+    /// Sends it. The memory stays until the protection domain goes.
+    fn send(self, service: &QueuePair<Connection>, max_send_sge: usize) -> Result {
+        self.chunk.sync_for_device(0, 0, self.len)?;
+        let mut sges = [Sge::EMPTY; MAX_SEND_SGE];
+        let room = sges.get_mut(..max_send_sge).ok_or(EINVAL)?;
+        let sges = self.chunk.sges(0, 0, self.len, room).inspect_err(|error| {
+            pr_err!("information response is in too many pieces: {:?}\n", error);
+        })?;
+        let mut chain = SendChain::<1>::new();
+        chain.send(WorkKind::InfoResponse.id(), true, sges)?;
+        service.post(chain)
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The session's chunks as a path's RDMA device sees them.
+//!
+//! All chunks are mapped for the device of each path. In the default mode, `always_invalidate`,
+//! each chunk has a registration of its own, so that the client's access can be taken away while
+//! the data of a write is on its way to the disk. Otherwise as many chunks as fit share one.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    chunk::{
+        ChunkSet,
+        MappedChunks, //
+    },
+    message_buffers::MessageBuffers,
+    rdma::{
+        Direction,
+        MemoryRegion,
+        ProtectionDomain, //
+    }, //
+};
+use proto::rtrs::{
+    ChunkLayout,
+    RkeyRsp,
+    SgDesc, //
+};
+
+use crate::path_chunk::{
+    ChunkRegistration,
+    PathChunk, //
+};
+
+/// The chunks of a session on one path.
+pub(crate) struct PathMemory {
+    pub(crate) chunks: MappedChunks,
+    /// Each covers an equal number of chunks: one of them with `always_invalidate`.
+    pub(crate) regions: KVec<MemoryRegion>,
+    /// One for each chunk.
+    pub(crate) boxes: KVec<KBox<PathChunk>>,
+}
+
+impl PathMemory {
+    /// Maps all chunks and allocates registrations. Sleeps.
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        set: &Arc<ChunkSet>,
+        layout: &ChunkLayout,
+        always_invalidate: bool,
+    ) -> Result<Self> {
+        let count = layout.queue_depth();
+        let chunks = MappedChunks::new(domain, set)?;
+        let fit = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
+        let most = if always_invalidate { 1 } else { fit };
+        let Some(per_region) = chunks_per_region(count, most.min(fit)) else {
+            pr_err!(
+                "{} cannot register a chunk of {} bytes at once\n",
+                domain.device().name(),
+                layout.chunk_size()
+            );
+            return Err(EINVAL);
+        };
+        let mut regions = KVec::new();
+        for first in (0..count as usize).step_by(per_region) {
+            regions.push(chunks.region(first, per_region)?, GFP_KERNEL)?;
+        }
+
+        let mut boxes = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        if always_invalidate {
+            let messages = MessageBuffers::allocate(
+                domain,
+                count as usize,
+                RkeyRsp::SIZE,
+                Direction::ToDevice,
+            )?;
+            for (id, message) in (0..count).zip(messages) {
+                let registration = ChunkRegistration {
+                    registered: false,
+                    message,
+                };
+                boxes.push(PathChunk::new(id, Some(registration))?, GFP_KERNEL)?;
+            }
+        } else {
+            for id in 0..count {
+                boxes.push(PathChunk::new(id, None)?, GFP_KERNEL)?;
+            }
+        }
+        Ok(Self {
+            chunks,
+            regions,
+            boxes,
+        })
+    }
+
+    /// Where the client finds the chunks, once they are registered.
+    pub(crate) fn descriptors(&self) -> impl ExactSizeIterator<Item = SgDesc> + '_ {
+        self.regions.iter().map(|region| SgDesc {
+            addr: region.iova(),
+            key: region.rkey(),
+            // The chunks of a session have less than 2^28 bytes together.
+            len: region.len() as u32,
+        })
+    }
+
+    /// Notes that all chunks have been registered.
+    pub(crate) fn set_registered(&mut self) {
+        for chunk in &mut self.boxes {
+            if let Some(registration) = &mut chunk.registration {
+                registration.registered = true;
+            }
+        }
+    }
+}
+
+/// How many of `count` chunks share a registration that has room for `fit`.
+///
+/// The client wants all registrations to be of the same size.
+fn chunks_per_region(count: u32, fit: usize) -> Option<usize> {
+    let count = count as usize;
+    (1..=fit.min(count))
+        .rev()
+        .find(|per_region| count.checked_rem(*per_region) == Some(0))
+}

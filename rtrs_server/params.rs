@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Module parameters, fixed at load.
+
+use kernel::prelude::*;
+use proto::rtrs::{
+    imm::MAX_IMM_PAYL_BITS,
+    ChunkLayout,
+    LayoutError,
+    DEFAULT_MAX_CHUNK_SIZE,
+    DEFAULT_SESS_QUEUE_DEPTH,
+    MAX_SESS_QUEUE_DEPTH,
+    MIN_CHUNK_SIZE, //
+};
+
+kernel_ext::module_parameter! {
+    /// Whether a client's access to a chunk is taken away before its data is used.
+    static ALWAYS_INVALIDATE: bool = true;
+    name: "always_invalidate",
+    description:
+        "Invalidate memory registration for contiguous memory regions before accessing.",
+}
+
+kernel_ext::module_parameter! {
+    /// The size of a chunk in bytes.
+    static MAX_CHUNK_SIZE: i32 = DEFAULT_MAX_CHUNK_SIZE as i32;
+    name: "max_chunk_size",
+    description:
+        "Max size for each IO request, when change the unit is in byte (default: 128KB)",
+}
+
+kernel_ext::module_parameter! {
+    /// The number of chunks of a session.
+    static SESS_QUEUE_DEPTH: i32 = DEFAULT_SESS_QUEUE_DEPTH as i32;
+    name: "sess_queue_depth",
+    description: "Number of buffers for pending I/O requests to allocate per session. \
+                  Maximum: 65535 (default: 512)",
+}
+
+/// The parameters, checked.
+pub(crate) struct Settings {
+    /// The chunks of each session.
+    pub(crate) layout: ChunkLayout,
+    /// Whether a client's access to a chunk is taken away before its data is used.
+    pub(crate) always_invalidate: bool,
+}
+
+impl Settings {
+    /// Checks the parameters (C: `check_module_params`). `EINVAL` if one cannot be used.
+    pub(crate) fn new() -> Result<Self> {
+        let (depth, size) = (*SESS_QUEUE_DEPTH.get(), *MAX_CHUNK_SIZE.get());
+        match ChunkLayout::for_server(depth, size) {
+            Ok(layout) => Ok(Self {
+                layout,
+                always_invalidate: *ALWAYS_INVALIDATE.get(),
+            }),
+            Err(error) => {
+                log(error);
+                Err(rtrs_core::error::from_errno(error.errno()))
+            }
+        }
+    }
+}
+
+/// Says what is wrong, in the words of the C module.
+fn log(error: LayoutError) {
+    match error {
+        LayoutError::QueueDepth(value) => pr_err!(
+            "Invalid sess_queue_depth value {}, has to be >= {}, <= {}.\n",
+            value,
+            1,
+            MAX_SESS_QUEUE_DEPTH
+        ),
+        LayoutError::ChunkSize(value) => pr_err!(
+            "Invalid max_chunk_size value {}, has to be >= {} and should be power of two.\n",
+            value,
+            MIN_CHUNK_SIZE
+        ),
+        LayoutError::TooLarge {
+            queue_depth,
+            chunk_size,
+        } => pr_err!(
+            "RDMA immediate size ({}b) not enough to encode {} buffers of size {}B. \
+             Reduce 'sess_queue_depth' or 'max_chunk_size' parameters.\n",
+            MAX_IMM_PAYL_BITS,
+            queue_depth,
+            chunk_size
+        ),
+    }
+}

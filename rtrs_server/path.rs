@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Paths: the connections between one address of the client and one of the server.
+//!
+//! A path is made when its first connection is requested, established when the client has all of
+//! its connections and has named its session, and closed once, by its own work item. What
+//! requests need is behind a gate: they enter it, and the close waits until they have left.
+
+use core::mem;
+use kernel::{
+    fmt,
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Instant,
+        Monotonic, //
+    },
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    chunk::MappedChunks,
+    gate::{
+        Entered,
+        Gate, //
+    },
+    impl_has_delayed_work,
+    message_buffers::MessageBuffer,
+    new_delayed_work,
+    rdma::{
+        Device,
+        MemoryRegion,
+        ProtectionDomain,
+        QueuePair, //
+    },
+    socket_address::SocketAddress,
+    workqueue::{
+        DelayedWork,
+        DelayedWorkItem, //
+    }, //
+};
+use proto::{
+    path_state::{
+        ServerEvent,
+        ServerState, //
+    },
+    rtrs::{
+        ConnReq,
+        Imm,
+        Uuid,
+        CONNECT_TIMEOUT_MS, //
+    }, //
+};
+use rtrs_core::{
+    connection::SERVICE_CID,
+    heartbeat::{
+        Action,
+        Heartbeat,
+        Settings, //
+    }, //
+};
+
+use crate::{
+    connection::Connection,
+    info,
+    listener::SessionHandler,
+    memory::PathMemory,
+    path_chunk::{
+        PathChunk,
+        PathChunkSlots, //
+    },
+    session::Session,
+    stats::PathStats,
+    sysfs::PathDirectory, //
+};
+
+/// The work item that closes a path.
+const CLOSE: u64 = 0;
+/// The work item that establishes a path.
+const ESTABLISH: u64 = 1;
+
+/// What requests need of an established path.
+pub(crate) struct PathIo {
+    pub(crate) session: Arc<Session>,
+    pub(crate) handler: Arc<dyn SessionHandler>,
+    /// By number.
+    pub(crate) queue_pairs: KVec<QueuePair<Connection>>,
+    pub(crate) chunks: MappedChunks,
+    /// With `always_invalidate` by number of the chunk, else each for several of them.
+    pub(crate) regions: KVec<MemoryRegion>,
+    /// By number of the chunk.
+    pub(crate) slots: KVec<PathChunkSlots>,
+    /// The most scatter entries of an RDMA write.
+    pub(crate) max_send_sge: usize,
+}
+
+impl PathIo {
+    /// The queue pair of connection `cid`.
+    #[inline]
+    pub(crate) fn queue_pair(&self, cid: u16) -> Option<&QueuePair<Connection>> {
+        self.queue_pairs.get(usize::from(cid))
+    }
+
+    /// Connection `cid`.
+    #[inline]
+    pub(crate) fn connection(&self, cid: u16) -> Option<&Connection> {
+        Some(self.queue_pair(cid)?.handler())
+    }
+
+    /// The places of chunk `id`.
+    #[inline]
+    pub(crate) fn slots(&self, id: u32) -> Option<&PathChunkSlots> {
+        self.slots.get(id as usize)
+    }
+
+    /// The registration of chunk `id`, if it has one of its own.
+    #[inline]
+    pub(crate) fn region(&self, id: u32) -> Option<&MemoryRegion> {
+        self.regions.get(id as usize)
+    }
+
+    /// The request in `chunk` is finished: the chunk may be used again.
+    #[inline]
+    pub(crate) fn release(&self, chunk: KBox<PathChunk>) {
+        let id = chunk.id;
+        if let Some(slots) = self.slots(id) {
+            // The slot is empty: the chunk has only this box.
+            drop(slots.idle.put(chunk));
+        }
+        self.session.release(id);
+    }
+
+    /// Gives up the requests that nobody works on any more, after the last completion.
+    fn release_leftovers(&self) {
+        for slots in &self.slots {
+            if let Some(chunk) = slots.invalidating.take() {
+                self.release(chunk);
+            }
+        }
+        for queue_pair in &self.queue_pairs {
+            while let Some(chunk) = queue_pair.handler().take_waiting() {
+                self.release(chunk);
+            }
+        }
+    }
+}
+
+/// What only process context uses, one at a time: while connections are made, when the path is
+/// established, and when it is closed.
+pub(crate) struct Setup {
+    /// By number; empty when the path is established or closed.
+    pub(crate) queue_pairs: KVec<Option<QueuePair<Connection>>>,
+    /// `None` when the path is established or closed.
+    pub(crate) memory: Option<PathMemory>,
+    pub(crate) domain: Option<Arc<ProtectionDomain>>,
+    /// Where the client's information request goes.
+    pub(crate) info: Option<MessageBuffer>,
+    pub(crate) directory: Option<PathDirectory>,
+    /// The session counts this path as up.
+    pub(crate) up: bool,
+}
+
+/// A path of a session.
+#[pin_data]
+pub(crate) struct Path {
+    session: Arc<Session>,
+    uuid: Uuid,
+    num_connections: u16,
+    local: SocketAddress,
+    peer: SocketAddress,
+    max_send_sge: usize,
+    writes_per_answer: u32,
+    state: Atomic<u32>,
+    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    origin: Instant<Monotonic>,
+    /// When the last connection was requested, in ms after `origin`.
+    last_request: Atomic<i64>,
+    /// The length of the client's information request, in bytes.
+    info_len: Atomic<u32>,
+    heartbeat: Heartbeat,
+    stats: PathStats,
+    io: SetOnce<Gate<PathIo>>,
+    #[pin]
+    setup: Mutex<Setup>,
+    #[pin]
+    close_work: Work<Self, CLOSE>,
+    #[pin]
+    establish_work: Work<Self, ESTABLISH>,
+    /// Closes the path if it is not established in time; then drives the heartbeat.
+    #[pin]
+    timer: DelayedWork<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, 0> for Path { self.close_work }
+    impl HasWork<Self, 1> for Path { self.establish_work }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Path { self.timer }
+}
+
+impl Path {
+    /// Makes a path for the connections of `request`, without any yet. Sleeps.
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        request: &ConnReq,
+        device: &Device,
+        local: SocketAddress,
+        peer: SocketAddress,
+    ) -> Result<Arc<Self>> {
+        let context = session.context();
+        let domain = ProtectionDomain::new(device)?;
+        let memory = PathMemory::new(
+            &domain,
+            session.chunks(),
+            session.layout(),
+            context.settings.always_invalidate,
+        )?;
+        let max_send_sge = memory
+            .chunks
+            .max_sges()
+            .min(device.max_send_sge() as usize)
+            .clamp(1, crate::answer::MAX_SEND_SGE);
+        let writes_per_answer =
+            u32::try_from(memory.chunks.max_sges().div_ceil(max_send_sge))?.max(1);
+        let mut queue_pairs = KVec::with_capacity(usize::from(request.cid_num), GFP_KERNEL)?;
+        for _ in 0..request.cid_num {
+            queue_pairs.push(None, GFP_KERNEL)?;
+        }
+        let setup = Setup {
+            queue_pairs,
+            memory: Some(memory),
+            domain: Some(domain),
+            info: None,
+            directory: None,
+            up: false,
+        };
+        let stats = PathStats::new()?;
+        let path = Arc::pin_init(
+            pin_init!(Self {
+                session: session.clone(),
+                uuid: request.sess_uuid,
+                num_connections: request.cid_num,
+                local,
+                peer,
+                max_send_sge,
+                writes_per_answer,
+                state: Atomic::new(ServerState::Connecting.to_u32()),
+                origin: Instant::now(),
+                last_request: Atomic::new(0),
+                info_len: Atomic::new(0),
+                heartbeat: Heartbeat::new(Settings::DEFAULT),
+                stats,
+                io: SetOnce::new(),
+                setup <- new_mutex!(setup, "rtrs_server::Path::setup"),
+                close_work <- new_work!("rtrs_server::Path::close_work"),
+                establish_work <- new_work!("rtrs_server::Path::establish_work"),
+                timer <- new_delayed_work!(&context.queue, "rtrs_server::Path::timer"),
+            }),
+            GFP_KERNEL,
+        )?;
+        // Not queued yet, so it is now.
+        let _ = DelayedWork::queue(path.clone(), msecs_to_jiffies(CONNECT_TIMEOUT_MS));
+        Ok(path)
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The path's identity, as the client chose it.
+    pub(crate) fn uuid(&self) -> &Uuid {
+        &self.uuid
+    }
+
+    /// How many connections the client makes.
+    pub(crate) fn num_connections(&self) -> u16 {
+        self.num_connections
+    }
+
+    /// The server's address.
+    pub(crate) fn local(&self) -> &SocketAddress {
+        &self.local
+    }
+
+    /// The client's address.
+    pub(crate) fn peer(&self) -> &SocketAddress {
+        &self.peer
+    }
+
+    /// The most scatter entries of an RDMA write.
+    pub(crate) fn max_send_sge(&self) -> usize {
+        self.max_send_sge
+    }
+
+    /// The most RDMA writes that the data of an answer takes.
+    pub(crate) fn writes_per_answer(&self) -> u32 {
+        self.writes_per_answer
+    }
+
+    /// Signs of life of the client.
+    pub(crate) fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    /// Counts requests.
+    pub(crate) fn stats(&self) -> &PathStats {
+        &self.stats
+    }
+
+    /// What is used one at a time. Sleeps.
+    pub(crate) fn setup(&self) -> &Mutex<Setup> {
+        &self.setup
+    }
+
+    /// What requests need, unless the path is not established or is being closed. Any context.
+    #[inline]
+    pub(crate) fn io(&self) -> Option<Entered<PathIo>> {
+        self.io.as_ref()?.enter()
+    }
+
+    /// Lets requests in. `EEXIST` if they are already.
+    pub(crate) fn set_io(&self, io: PathIo) -> Result {
+        if self.io.populate(Gate::new(io)?) {
+            Ok(())
+        } else {
+            Err(EEXIST)
+        }
+    }
+
+    /// The state.
+    #[inline]
+    pub(crate) fn state(&self) -> ServerState {
+        ServerState::try_from(self.state.load(ordering::Relaxed)).unwrap_or(ServerState::Closed)
+    }
+
+    /// Whether the path carries requests.
+    #[inline]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state() == ServerState::Connected
+    }
+
+    /// Does what `event` does to the state; false if that is nothing. Any context.
+    pub(crate) fn change_state(&self, event: ServerEvent) -> bool {
+        loop {
+            let old = self.state();
+            let Some(new) = old.next(event) else {
+                return false;
+            };
+            let (old, new) = (old.to_u32(), new.to_u32());
+            if self.state.cmpxchg(old, new, ordering::Full).is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// Notes that a connection was requested: the path has more time to be established.
+    pub(crate) fn touch(&self) {
+        self.last_request
+            .store(self.origin.elapsed().as_millis(), ordering::Relaxed);
+    }
+
+    /// How long ago the last connection was requested, in ms.
+    pub(crate) fn idle_ms(&self) -> i64 {
+        self.origin
+            .elapsed()
+            .as_millis()
+            .saturating_sub(self.last_request.load(ordering::Relaxed))
+    }
+
+    /// Closes the path, in the background. Any context.
+    pub(crate) fn close(self: &Arc<Self>) {
+        if self.change_state(ServerEvent::Close) {
+            // Cannot fail: it is queued once, and the queue outlives the listener, which waits.
+            let _ = self
+                .session
+                .context()
+                .queue
+                .enqueue::<Self, CLOSE>(self.clone());
+        }
+    }
+
+    /// The information request came. Any context.
+    pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
+        self.info_len.store(len, ordering::Relaxed);
+        // Cannot be queued yet: there is only one receive for it.
+        let _ = self
+            .session
+            .context()
+            .queue
+            .enqueue::<Self, ESTABLISH>(self.clone());
+    }
+
+    /// The length of the information request, in bytes.
+    pub(crate) fn info_len(&self) -> u32 {
+        self.info_len.load(ordering::Relaxed)
+    }
+
+    /// Begins with heartbeats, or comes back for the next one.
+    pub(crate) fn start_heartbeat(self: &Arc<Self>) {
+        let _ = DelayedWork::modify(self.clone(), self.heartbeat.interval());
+    }
+
+    /// An interval of the heartbeat has passed.
+    fn beat(self: &Arc<Self>) {
+        match self.heartbeat.tick() {
+            Action::Send => {
+                let Some(io) = self.io() else { return };
+                let Some(queue_pair) = io.queue_pair(SERVICE_CID) else {
+                    return;
+                };
+                if let Err(error) = queue_pair.handler().send_immediate(queue_pair, Imm::HbMsg) {
+                    pr_err!("<{}>: sending a heartbeat failed: {:?}\n", self, error);
+                    self.close();
+                    return;
+                }
+            }
+            Action::Wait => {}
+            Action::Fail => {
+                pr_err!(
+                    "<{}>: no heartbeat from the client, closing the path\n",
+                    self
+                );
+                self.close();
+                return;
+            }
+        }
+        let _ = DelayedWork::queue(self.clone(), self.heartbeat.interval());
+    }
+
+    /// Takes the path down. Called once, in its own work.
+    fn teardown(self: &Arc<Self>) {
+        let mut setup = self.setup.lock();
+        // The state says that nobody queues the timer again.
+        DelayedWork::cancel_sync(self);
+
+        let mut queue_pairs = mem::take(&mut setup.queue_pairs);
+        for queue_pair in queue_pairs.iter().flatten() {
+            queue_pair.disconnect();
+        }
+        if let Some(io) = self.io() {
+            // All at once, so that the waits for the peer's answers overlap.
+            for queue_pair in &io.queue_pairs {
+                queue_pair.disconnect();
+            }
+            for queue_pair in &io.queue_pairs {
+                queue_pair.drain();
+            }
+            // No completion comes any more, so nobody goes on with these.
+            io.release_leftovers();
+        }
+        // Waits for the operations.
+        let io = self.io.as_ref().and_then(Gate::close);
+        if let Some(io) = &io {
+            // An operation may have been put to wait since.
+            io.release_leftovers();
+        }
+        drop(setup.directory.take());
+        if mem::replace(&mut setup.up, false) {
+            self.session.path_down();
+        }
+        queue_pairs.clear();
+        drop(io);
+        setup.info = None;
+        setup.memory = None;
+        setup.domain = None;
+        drop(setup);
+
+        self.change_state(ServerEvent::Closed);
+        self.session.remove_path(self);
+    }
+}
+
+impl WorkItem<CLOSE> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.teardown();
+    }
+}
+
+impl WorkItem<ESTABLISH> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if let Err(error) = info::establish(&this) {
+            pr_err!("<{}>: path was not established: {:?}\n", this, error);
+            this.close();
+        }
+    }
+}
+
+impl DelayedWorkItem for Path {
+    fn run(this: Arc<Self>) {
+        match this.state() {
+            ServerState::Connecting => {
+                let left = i64::from(CONNECT_TIMEOUT_MS).saturating_sub(this.idle_ms());
+                match u32::try_from(left) {
+                    Ok(left) if left > 0 => {
+                        let _ = DelayedWork::queue(this, msecs_to_jiffies(left));
+                    }
+                    _ => {
+                        pr_err!("<{}>: closing a path that was never established\n", this);
+                        this.close();
+                    }
+                }
+            }
+            ServerState::Connected => this.beat(),
+            ServerState::Closing | ServerState::Closed => {}
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    /// The session's name, or the addresses as long as it has none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.session.sessname() {
+            Some(name) => name.write_to(f),
+            None => f.write_fmt(fmt!("{}@{}", self.local, self.peer)),
+        }
+    }
+}

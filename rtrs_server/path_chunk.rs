@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A chunk as one path sees it.
+//!
+//! For each chunk a path has one box, which moves with the request that uses the chunk: from the
+//! idle slot to the one where the end of an invalidation is awaited, on into the operation that
+//! the user of the transport works on, and back. Whoever holds the box is the only one who may
+//! answer, and a second request for the same chunk finds the slot empty.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    message_buffers::MessageBuffer,
+    slot::BoxSlot, //
+};
+use proto::rtrs::Request;
+
+/// The registration of a chunk that has one of its own.
+pub(crate) struct ChunkRegistration {
+    /// Whether the client can write to the chunk.
+    pub(crate) registered: bool,
+    /// Carries the key to the client.
+    pub(crate) message: MessageBuffer,
+}
+
+/// The use of a chunk by a request.
+pub(crate) struct PathChunk {
+    /// The number of the chunk.
+    pub(crate) id: u32,
+    /// The connection that the request came by and is answered on.
+    pub(crate) cid: u16,
+    /// Where in the chunk the request's message is, in bytes.
+    pub(crate) offset: u32,
+    /// The request, once it was found good.
+    pub(crate) request: Option<Request>,
+    /// What to answer.
+    pub(crate) result: Result<u32>,
+    /// Only with `always_invalidate`.
+    pub(crate) registration: Option<ChunkRegistration>,
+}
+
+impl PathChunk {
+    /// The chunk `id`, unused.
+    pub(crate) fn new(id: u32, registration: Option<ChunkRegistration>) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                id,
+                cid: 0,
+                offset: 0,
+                request: None,
+                result: Err(EIO),
+                registration,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+}
+
+/// The places of a chunk's box.
+pub(crate) struct PathChunkSlots {
+    /// No request of this path uses the chunk.
+    pub(crate) idle: BoxSlot<PathChunk>,
+    /// The registration is being invalidated; the path owns the chunk.
+    pub(crate) invalidating: BoxSlot<PathChunk>,
+    /// The request waits for one of another path that uses the same chunk.
+    pub(crate) parked: BoxSlot<PathChunk>,
+}
+
+impl PathChunkSlots {
+    /// The places of `chunk`, which is idle.
+    pub(crate) fn new(chunk: KBox<PathChunk>) -> Self {
+        Self {
+            idle: BoxSlot::new(chunk),
+            invalidating: BoxSlot::empty(),
+            parked: BoxSlot::empty(),
+        }
+    }
+}
