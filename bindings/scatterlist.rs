@@ -6,6 +6,7 @@
 
 use crate::{
     bindings,
+    block::request::DataHold,
     page_buffer::PageBuffer,
     rdma::{
         Direction,
@@ -24,14 +25,16 @@ use kernel::{
 /// # Invariants
 ///
 /// - `entries` was initialised by `sg_init_table()` for its whole length and is not chained.
-/// - The first `used` entries name pages; if `buffer` is set, there is one and it names its page.
+/// - The first `used` entries name pages. If `buffer` is set, there is one and it names its page;
+///   otherwise the pages are those of the request of `request`, which keeps them.
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
     used: u32,
     buffer: Option<PageBuffer>,
+    request: Option<DataHold>,
 }
 
-// SAFETY: Owns its entries; the pages are named, not owned, save for the buffer, which is `Send`.
+// SAFETY: Owns its entries, and what keeps the pages they name, which is `Send`.
 unsafe impl Send for ScatterTable {}
 
 // SAFETY: Shared references give out numbers only.
@@ -50,6 +53,7 @@ impl ScatterTable {
             entries,
             used: 0,
             buffer: None,
+            request: None,
         })
     }
 
@@ -77,11 +81,10 @@ impl ScatterTable {
             })
     }
 
-    /// The entries, for C functions that fill them.
-    #[expect(dead_code, reason = "for block::request")]
+    /// The entries of the table, which is emptied, for C functions that fill them.
     #[inline]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut bindings::scatterlist {
-        self.buffer = None;
+        self.clear();
         self.entries.as_mut_ptr()
     }
 
@@ -89,20 +92,31 @@ impl ScatterTable {
     ///
     /// # Safety
     ///
-    /// The first `used` entries must name pages that stay until the table is filled again or
-    /// cleared, or unmapped if it gets mapped, and `used` must not exceed the capacity.
-    #[expect(dead_code, reason = "for block::request")]
+    /// The first `used` entries must name pages of the request of `request`, and `used` must not
+    /// exceed the capacity.
     #[inline]
-    pub(crate) unsafe fn set_num_segments(&mut self, used: u32) {
+    pub(crate) unsafe fn set_request(&mut self, used: u32, request: DataHold) {
         // INVARIANT: By the function's requirement.
         self.used = used;
+        self.request = Some(request);
     }
 
-    /// Empties the table.
+    /// Empties the table. If a block request has ended meanwhile, the block layer gets it back
+    /// now. Any context.
     #[inline]
     pub fn clear(&mut self) {
         self.used = 0;
         self.buffer = None;
+        self.request = None;
+    }
+
+    /// Empties the table if its memory is that of a block request; see [`Self::clear()`].
+    #[inline]
+    pub fn release_request(&mut self) {
+        if self.request.is_some() {
+            self.used = 0;
+            self.request = None;
+        }
     }
 
     /// Makes the first `len` bytes of `buffer` the one segment of the table, which keeps it.
@@ -112,7 +126,7 @@ impl ScatterTable {
         if len == 0 || usize::try_from(len)? > PageBuffer::LEN {
             return Err(EINVAL);
         }
-        let entries = self.entries.as_mut_ptr();
+        let entries = self.as_mut_ptr();
         // SAFETY: There is at least one entry, and the page is valid.
         unsafe {
             bindings::rnbd_helper_sg_set_page(entries, buffer.as_page(), len, 0);
@@ -127,6 +141,7 @@ impl ScatterTable {
     /// Empties the table and gives back the buffer of [`Self::set_buffer()`].
     pub fn take_buffer(&mut self) -> Option<PageBuffer> {
         self.used = 0;
+        self.request = None;
         if self.buffer.is_some() {
             // SAFETY: There is at least one entry.
             unsafe { bindings::rnbd_helper_sg_unmark_end(self.entries.as_mut_ptr()) };

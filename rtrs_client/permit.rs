@@ -140,7 +140,11 @@ impl Session {
     }
 
     /// Lets the tag of `request` be used again.
-    fn give_back(&self, request: KBox<Request>) {
+    fn give_back(&self, mut request: KBox<Request>) {
+        if let Some(table) = request.table() {
+            // The user's block request may end from here on.
+            table.release_request();
+        }
         if let Some(slot) = self.tag_slot(request.tag()) {
             // The slot is empty: there is one request for each tag.
             drop(slot.put(request));

@@ -17,11 +17,17 @@ use super::{
     operations::Operations,
     status::Status, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    scatterlist::ScatterTable, //
+};
 use core::{
     marker::PhantomData,
     mem::ManuallyDrop,
-    ptr::NonNull, //
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -271,6 +277,31 @@ impl<O: Operations> OwnedRequest<O> {
         unsafe { &*(*self.request().q).queuedata.cast::<O::DiskData>() }
     }
 
+    /// Describes the request's data in `table`, which keeps the request until it is emptied: it
+    /// does not end before that. Any context.
+    ///
+    /// `EINVAL` if the data has more segments than the table has room for, or if there is none;
+    /// `EBUSY` if the data is in a table already.
+    #[inline]
+    pub fn map_to(&self, table: &mut ScatterTable) -> Result {
+        if u32::from(self.segments()) > table.capacity() {
+            return Err(EINVAL);
+        }
+        let hold = DataHold::new(self).ok_or(EBUSY)?;
+        let mut last = ptr::null_mut();
+        // SAFETY: By the type invariant the request is live, and the table has room for all of
+        // its segments.
+        let used =
+            unsafe { bindings::__blk_rq_map_sg(self.raw.as_ptr(), table.as_mut_ptr(), &mut last) };
+        let used = u32::try_from(used).unwrap_or(0);
+        if used == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: That many entries have been filled, with pages of this request.
+        unsafe { table.set_request(used, hold) };
+        Ok(())
+    }
+
     /// Returns the request to the block layer.
     ///
     /// Any context; in an interrupt's, [`Self::complete`] is the better choice. If a device may
@@ -387,7 +418,6 @@ unsafe impl Send for DataHold {}
 unsafe impl Sync for DataHold {}
 
 impl DataHold {
-    #[expect(dead_code)] // Until requests can be mapped.
     /// Holds the request; `None` if it is held already.
     fn new<O: Operations>(request: &OwnedRequest<O>) -> Option<Self> {
         let hold = &request.header().hold;
