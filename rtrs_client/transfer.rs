@@ -369,6 +369,7 @@ impl Transfer {
         request.unmap();
         request.registered = false;
         if let Some(resources) = request.resources.take() {
+            resources.region.release();
             // The slot was emptied for this request.
             drop(slots.resources.put(resources));
         }
