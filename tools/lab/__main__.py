@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -75,6 +76,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
+    # Both ways of being told to stop end what was started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return options.run(options)
     except (CommandFailed, RuntimeError) as error:

@@ -6,7 +6,15 @@ import shutil
 import subprocess
 
 # Program -> Debian package.
-PROGRAMS = {"debootstrap": "debootstrap", "unshare": "util-linux", "dpkg-deb": "dpkg", "xz": "xz-utils", "tar": "tar"}
+PROGRAMS = {
+    "debootstrap": "debootstrap",
+    "dpkg-deb": "dpkg",
+    "mount": "mount",
+    "setpriv": "util-linux",
+    "tar": "tar",
+    "unshare": "util-linux",
+    "xz": "xz-utils",
+}
 
 
 def missing() -> list[str]:

@@ -33,18 +33,49 @@ class Bind:
     readonly: bool = False
 
 
-def call(argv: Sequence[str], log: Path | None = None, **options: object) -> None:
-    """Runs `argv`; its output goes to the end of `log`, or to the terminal."""
+_running: set[subprocess.Popen[bytes]] = set()
+_stopping = False
+
+
+def stop_all() -> None:
+    """Ends every program that is running, and lets none start any more.
+
+    `unshare` takes the programs of its namespace with it.
+    """
+    global _stopping
+    _stopping = True
+    for process in list(_running):
+        process.kill()
+
+
+def _wait(argv: Sequence[str], shown: str, log: Path | None) -> None:
     if log is None:
-        status = subprocess.run(argv, **options).returncode
+        process = subprocess.Popen(argv)
     else:
         with open(log, "a") as out:
-            out.write(f"$ {shlex.join(argv)[:2000]}\n")
+            out.write(f"$ {shown[:2000]}\n")
             out.flush()
-            status = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, **options).returncode
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    _running.add(process)
+    try:
+        if _stopping:
+            process.kill()
+        status = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        _running.discard(process)
+    if _stopping:
+        raise CommandFailed("interrupted")
     if status != 0:
-        where = f"; see {log}" if log else ""
-        raise CommandFailed(f"`{shlex.join(argv)[:200]}' ended with status {status}{where}")
+        raise CommandFailed(f"`{shown[:200]}' ended with status {status}{f'; see {log}' if log else ''}")
+
+
+def call(argv: Sequence[str], log: Path | None = None) -> None:
+    """Runs `argv`; its output goes to the end of `log`, or to the terminal."""
+    _wait(argv, shlex.join(argv), log)
 
 
 def _host_files() -> list[Bind]:
@@ -103,7 +134,8 @@ def chroot_command(
     script += 'exec chroot "$root" env -i "$@"'
     program = ["sh", "-c", 'cd "$0" && exec "$@"', cwd, *argv]
     return [
-        "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
+        # Whoever runs this may be killed; what runs inside must not go on alone.
+        "setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
         "sh", "-euc", script, "sh", *assignments, *program,
     ]  # fmt: skip
 
@@ -117,14 +149,4 @@ def chroot(
     env: Mapping[str, str] | None = None,
 ) -> None:
     """Runs `argv` inside the tree `root` and waits for it; raises CommandFailed."""
-    command = chroot_command(root, argv, binds, cwd, env)
-    if log is not None:
-        with open(log, "a") as out:
-            out.write(f"$ [{root.parent.name}] {shlex.join(argv)[:2000]}\n")
-            out.flush()
-            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode
-    else:
-        status = subprocess.run(command).returncode
-    if status != 0:
-        where = f"; see {log}" if log else ""
-        raise CommandFailed(f"`{shlex.join(argv)[:200]}' in {root} ended with status {status}{where}")
+    _wait(chroot_command(root, argv, binds, cwd, env), f"[{root.parent.name}] {shlex.join(argv)}", log)

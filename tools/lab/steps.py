@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cache
+from . import run as commands
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,11 @@ def run(table: dict[str, Step], wanted: Iterable[str], progress: Progress) -> bo
                         running[pool.submit(run_one, table[name], progress)] = name
             if not running:
                 break
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            try:
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            except KeyboardInterrupt:
+                commands.stop_all()
+                raise
             for future in finished:
                 name = running.pop(future)
                 error = future.exception()
