@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Opening and closing devices.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    block::bdev::BlockDevice,
+    pr_err_ratelimited,
+    pr_info_ratelimited, //
+};
+use proto::{
+    rnbd::{
+        CachePolicy,
+        Close,
+        Open,
+        OpenRsp, //
+    },
+    search_path,
+    PATH_MAX, //
+};
+use rtrs_server::{
+    Direction,
+    Operation, //
+};
+
+use crate::{
+    device_table::Afterwards,
+    handle::Handle,
+    io::error,
+    params::DEV_SEARCH_PATH,
+    session::Session,
+    session_device::SessionDevice, //
+};
+
+/// A message that is served on the workqueue.
+pub(crate) enum ControlMessage {
+    /// Open a device.
+    Open(Operation, Open),
+    /// Close a device.
+    Close(Operation, Close),
+}
+
+/// Serves a message. Sleeps.
+pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
+    match message {
+        ControlMessage::Open(op, message) => {
+            let result = open(session, &op, &message);
+            op.respond(result.map(|()| OpenRsp::SIZE as u32));
+        }
+        ControlMessage::Close(op, message) => {
+            // As in C, to close what is not open is no error: it may have been closed here.
+            close(session, message.device_id);
+            op.respond(Ok(0));
+        }
+    }
+}
+
+/// Opens a device and writes the answer.
+fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
+    // Nothing is opened for a client that cannot be told the number.
+    if op.direction() != Direction::Read || op.data().len() < OpenRsp::SIZE {
+        pr_err_ratelimited!(
+            "session {:?}: no room for the answer to an open message\n",
+            session.name().as_cstr()
+        );
+        return Err(EMSGSIZE);
+    }
+    let control = session.control().lock();
+    if control.down {
+        return Err(ESHUTDOWN);
+    }
+    if let Some(device) = session.devices().find_by_name(&message.dev_name) {
+        // A client that has lost its paths opens its devices again.
+        if device.mode() != message.access_mode {
+            pr_err_ratelimited!(
+                "session {:?}: device {:?} is open with access mode '{}', not '{}'\n",
+                session.name().as_cstr(),
+                message.dev_name.as_cstr(),
+                device.mode().as_str(),
+                message.access_mode.as_str()
+            );
+            return Err(EPERM);
+        }
+        let device_use = device.enter().ok_or(ENODEV)?;
+        return op.write_answer(&open_rsp(device.id(), device_use.device())?);
+    }
+    let device = open_new(session, message).inspect_err(|error| {
+        pr_err_ratelimited!(
+            "session {:?}: opening device {:?} failed: {:?}\n",
+            session.name().as_cstr(),
+            message.dev_name.as_cstr(),
+            error
+        );
+    })?;
+    let answer = device
+        .enter()
+        .ok_or(ENODEV)
+        .and_then(|device_use| open_rsp(device.id(), device_use.device()))
+        .and_then(|answer| op.write_answer(&answer));
+    match answer.and_then(|()| session.devices().insert(device.clone())) {
+        Ok(()) => {
+            pr_info_ratelimited!(
+                "session {:?}: opened device {:?} ({})\n",
+                session.name().as_cstr(),
+                device.name().as_cstr(),
+                device.mode().as_str()
+            );
+            Ok(())
+        }
+        Err(error) => {
+            device.close();
+            Err(error)
+        }
+    }
+}
+
+/// Opens a device that the session does not have open, with everything that belongs to it.
+///
+/// Called with the control lock held.
+fn open_new(session: &Arc<Session>, message: &Open) -> Result<Arc<SessionDevice>> {
+    let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
+    let path = search_path::full_path(
+        DEV_SEARCH_PATH.get().as_bytes(),
+        session.name(),
+        &message.dev_name,
+        buffer.as_mut_slice().try_into().map_err(|_| EINVAL)?,
+    )
+    .inspect_err(|refused| {
+        pr_err_ratelimited!(
+            "session {:?}: {}\n",
+            session.name().as_cstr(),
+            refused.message().as_str()
+        );
+    })
+    .map_err(|refused| error(refused.errno()))?;
+    let server = session.server();
+    let handle = Handle::open(path, message.access_mode, server.bios())?;
+    let export = {
+        let device_use = handle.enter().ok_or(ENODEV)?;
+        server
+            .exports()
+            .open(device_use.device(), message.access_mode, session.name())?
+    };
+    let id = session.devices().next_id()?;
+    SessionDevice::new(session, id, message, handle, export)
+}
+
+/// The answer to an open message.
+fn open_rsp(device_id: u32, device: &BlockDevice) -> Result<[u8; OpenRsp::SIZE]> {
+    let limits = device.limits();
+    OpenRsp {
+        device_id,
+        nsectors: device.nr_sectors(),
+        max_hw_sectors: limits.max_hw_sectors,
+        max_write_zeroes_sectors: limits.max_write_zeroes_sectors,
+        max_discard_sectors: limits.max_discard_sectors,
+        discard_granularity: limits.discard_granularity,
+        discard_alignment: limits.discard_alignment,
+        physical_block_size: limits.physical_block_size,
+        logical_block_size: limits.logical_block_size,
+        max_segments: limits.max_segments,
+        secure_discard: limits.max_secure_erase_sectors != 0,
+        cache_policy: CachePolicy {
+            fua: limits.fua,
+            writeback: limits.write_cache,
+        },
+    }
+    .to_bytes()
+    .inspect_err(|refused| pr_err_ratelimited!("{}\n", refused.message().as_str()))
+    .map_err(|refused| error(refused.errno()))
+}
+
+/// Closes a device for the client. Sleeps.
+fn close(session: &Session, id: u32) {
+    let _control = session.control().lock();
+    let device = session.devices().get(id);
+    // This also frees the number of a device that was closed by force.
+    session.devices().remove(id, Afterwards::Free);
+    if let Some(device) = device {
+        device.close();
+    }
+}
+
+/// Closes a device although its client uses it. Sleeps.
+pub(crate) fn force_close(device: &Arc<SessionDevice>) {
+    let session = device.session();
+    let _control = session.control().lock();
+    // Unless the client was faster.
+    let current = session.devices().get(device.id());
+    if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
+        session.devices().remove(device.id(), Afterwards::Reserve);
+        device.close();
+    }
+}
+
+/// Closes all devices of a session that is down. Sleeps.
+pub(crate) fn close_all(session: &Session) {
+    let mut control = session.control().lock();
+    control.down = true;
+    while let Some(device) = session.devices().find(|_| true) {
+        session.devices().remove(device.id(), Afterwards::Free);
+        device.close();
+    }
+}

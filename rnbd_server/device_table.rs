@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The numbers of a session's devices.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        rcu,
+        Arc, //
+    }, //
+};
+use kernel_ext::rcu::RcuArc;
+use proto::name::Name;
+
+use crate::{
+    handle::HandleUse,
+    session_device::SessionDevice, //
+};
+
+/// The devices of a session by the number that the client knows them by.
+///
+/// Requests look numbers up without a lock. Changes are made by one caller at a time: under the
+/// session's control lock.
+pub(crate) struct DeviceTable {
+    /// Replaced by a longer one when there is no free number; never shortened.
+    slots: RcuArc<KVec<Arc<Slot>>>,
+}
+
+/// What a number stands for.
+struct Slot {
+    device: RcuArc<SessionDevice>,
+    /// The device was closed by force. The client still uses the number, which must not come to
+    /// mean another device.
+    reserved: Atomic<bool>,
+}
+
+/// What becomes of the number of a device that is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// It can be used again: the client has closed the device.
+    Free,
+    /// It stays reserved: the client does not know.
+    Reserve,
+}
+
+impl Slot {
+    fn is_free(&self) -> bool {
+        self.device.is_none() && !self.reserved.load(ordering::Relaxed)
+    }
+}
+
+impl DeviceTable {
+    /// Makes an empty table.
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: RcuArc::empty(),
+        }
+    }
+
+    /// Lets the caller at the device with this number; `None` if there is none. Any context.
+    #[inline]
+    pub(crate) fn enter(&self, id: u32) -> Option<HandleUse> {
+        let guard = rcu::read_lock();
+        let slots = self.slots.load(&guard)?;
+        let slot = slots.get(usize::try_from(id).ok()?)?;
+        slot.device.load(&guard)?.enter()
+    }
+
+    /// The device for which `wanted` holds.
+    pub(crate) fn find(
+        &self,
+        wanted: impl Fn(&SessionDevice) -> bool,
+    ) -> Option<Arc<SessionDevice>> {
+        self.slots
+            .get()?
+            .iter()
+            .filter_map(|slot| slot.device.get())
+            .find(|device| wanted(device))
+    }
+
+    /// The device that was opened by this name.
+    pub(crate) fn find_by_name(&self, name: &Name) -> Option<Arc<SessionDevice>> {
+        self.find(|device| device.name() == name)
+    }
+
+    fn slot(&self, id: u32) -> Option<Arc<Slot>> {
+        let index = usize::try_from(id).ok()?;
+        self.slots.get()?.get(index).cloned()
+    }
+
+    /// The device with this number.
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<SessionDevice>> {
+        self.slot(id)?.device.get()
+    }
+
+    /// The number that the next device gets: the lowest one that is free. Sleeps.
+    pub(crate) fn next_id(&self) -> Result<u32> {
+        let slots = self.slots.get();
+        let slots = slots.as_ref().map_or(&[][..], |slots| slots);
+        if let Some(free) = slots.iter().position(|slot| slot.is_free()) {
+            return Ok(u32::try_from(free)?);
+        }
+        let id = u32::try_from(slots.len())?;
+        let mut longer = KVec::with_capacity(slots.len().saturating_add(1), GFP_KERNEL)?;
+        longer.extend_from_slice(slots, GFP_KERNEL)?;
+        let slot = Slot {
+            device: RcuArc::empty(),
+            reserved: Atomic::new(false),
+        };
+        longer.push(Arc::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
+        self.slots.replace(Some(Arc::new(longer, GFP_KERNEL)?));
+        Ok(id)
+    }
+
+    /// Makes `device` known by its number, which came from [`DeviceTable::next_id`]. Sleeps.
+    pub(crate) fn insert(&self, device: Arc<SessionDevice>) -> Result {
+        let slot = self.slot(device.id()).ok_or(EINVAL)?;
+        slot.device.replace(Some(device));
+        Ok(())
+    }
+
+    /// Takes the device with this number out, so that no new request gets at it. Sleeps.
+    pub(crate) fn remove(&self, id: u32, afterwards: Afterwards) {
+        if let Some(slot) = self.slot(id) {
+            let reserve = afterwards == Afterwards::Reserve;
+            slot.reserved.store(reserve, ordering::Relaxed);
+            slot.device.replace(None);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Module parameters.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    module_parameter,
+    params::ParameterString, //
+};
+use proto::{
+    search_path,
+    PATH_MAX,
+    RTRS_PORT, //
+};
+
+module_parameter! {
+    /// Where clients come in.
+    pub(crate) static PORT_NR: u16 = RTRS_PORT;
+    name: "port_nr",
+    description: "The port number the server is listening on (default: 1234)",
+}
+
+module_parameter! {
+    /// What clients' device paths are relative to.
+    pub(crate) static DEV_SEARCH_PATH: ParameterString<PATH_MAX> = ParameterString::new("/");
+    name: "dev_search_path",
+    description: "The folder that clients' device paths are relative to; what follows %SESSNAME% \
+        in it is replaced by the name of the client's session (default: /)",
+    set: set_dev_search_path,
+}
+
+fn set_dev_search_path(path: &mut ParameterString<PATH_MAX>, text: &CStr) -> Result {
+    let value = search_path::parse_param(text.to_bytes())
+        .inspect_err(|error| pr_err!("dev_search_path: {}\n", error.message().as_str()))
+        .map_err(|error| Error::from_errno(error.errno().to_kernel()))?;
+    path.assign(value)?;
+    pr_info!("dev_search_path changed to {:?}\n", path.as_c_str());
+    Ok(())
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all sessions have in common.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    block::bio::BioSet,
+    sysfs::Directory,
+    workqueue::QueueHandle, //
+};
+use proto::name::SessName;
+use rtrs_server::SessionHandler;
+
+use crate::{
+    export::Exports,
+    io::IoCompletion,
+    session::{
+        Handler,
+        Session, //
+    }, //
+};
+
+/// The user of the transport.
+pub(crate) struct Server {
+    exports: Arc<Exports>,
+    bios: Arc<BioSet<IoCompletion>>,
+    queue: QueueHandle,
+}
+
+impl Server {
+    /// Makes a server that shows its devices in `devices`. Sleeps.
+    pub(crate) fn new(devices: Directory<()>, queue: QueueHandle) -> Result<Arc<Self>> {
+        let server = Self {
+            exports: Exports::new(devices)?,
+            bios: BioSet::new()?,
+            queue,
+        };
+        Ok(Arc::new(server, GFP_KERNEL)?)
+    }
+
+    /// The devices that sessions have open.
+    pub(crate) fn exports(&self) -> &Arc<Exports> {
+        &self.exports
+    }
+
+    /// What requests to devices are made of.
+    pub(crate) fn bios(&self) -> &Arc<BioSet<IoCompletion>> {
+        &self.bios
+    }
+
+    /// Where devices are opened and closed.
+    pub(crate) fn queue(&self) -> &QueueHandle {
+        &self.queue
+    }
+}
+
+/// [`Server`] as the listener knows it.
+pub(crate) struct Sessions(pub(crate) Arc<Server>);
+
+impl rtrs_server::Server for Sessions {
+    fn session_up(&self, session: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
+        let name = SessName::new(session.name().to_bytes())
+            .inspect_err(|error| pr_err!("session name {}\n", error.message().as_str()))
+            .map_err(|_| EINVAL)?;
+        let session = Session::new(self.0.clone(), name)?;
+        Ok(Arc::new(Handler::new(session), GFP_KERNEL)?)
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sessions: what a client has open.
+
+use kernel::{
+    impl_has_work,
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    pr_err_ratelimited,
+    workqueue, //
+};
+use proto::{
+    name::SessName,
+    rnbd::{
+        Request,
+        SessInfo, //
+    }, //
+};
+use rtrs_server::{
+    Operation,
+    SessionHandler, //
+};
+
+use crate::{
+    control::{
+        self,
+        ControlMessage, //
+    },
+    device_table::DeviceTable,
+    io::{
+        self,
+        error, //
+    },
+    server::Server, //
+};
+
+/// A client's session.
+///
+/// Requests for IO are served where they come in. Messages that open and close devices are served
+/// one after the other on the module's workqueue, since both can take long.
+#[pin_data]
+pub(crate) struct Session {
+    server: Arc<Server>,
+    name: SessName,
+    /// The protocol's major version; 0 until the client has told its own.
+    version: Atomic<u32>,
+    devices: DeviceTable,
+    /// Messages that are not yet served, at most one for each chunk of the session.
+    #[pin]
+    messages: Mutex<KVec<ControlMessage>>,
+    /// Held while devices are opened and closed.
+    #[pin]
+    control: Mutex<Control>,
+    #[pin]
+    work: Work<Session>,
+}
+
+/// Whether devices can be opened.
+pub(crate) struct Control {
+    /// The session is down.
+    pub(crate) down: bool,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Session { self.work }
+}
+
+impl WorkItem for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        loop {
+            let messages = core::mem::take(&mut *this.messages.lock());
+            if messages.is_empty() {
+                return;
+            }
+            for message in messages {
+                control::serve(&this, message);
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Makes a session that has nothing open.
+    pub(crate) fn new(server: Arc<Server>, name: SessName) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                server,
+                name,
+                version: Atomic::new(0),
+                devices: DeviceTable::new(),
+                messages <- new_mutex!(KVec::new(), "Session::messages"),
+                control <- new_mutex!(Control { down: false }, "Session::control"),
+                work <- new_work!("Session::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What all sessions have in common.
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The name that the client gave it.
+    pub(crate) fn name(&self) -> &SessName {
+        &self.name
+    }
+
+    /// The version of the protocol.
+    pub(crate) fn version(&self) -> u8 {
+        // It was stored from a `u8`.
+        u8::try_from(self.version.load(ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Its devices; changed under [`Session::control`] only.
+    pub(crate) fn devices(&self) -> &DeviceTable {
+        &self.devices
+    }
+
+    /// The lock for opening and closing devices.
+    pub(crate) fn control(&self) -> &Mutex<Control> {
+        &self.control
+    }
+
+    /// Answers the first message of a client.
+    fn negotiate(&self, op: Operation, info: SessInfo) {
+        let ver = info.negotiate();
+        let result = op.write_answer(&SessInfo { ver }.to_rsp_bytes());
+        if result.is_ok() {
+            self.version.store(u32::from(ver), ordering::Relaxed);
+        }
+        op.respond(result.and(Ok(SessInfo::SIZE as u32)));
+    }
+
+    /// Has a message served on the workqueue. Sleeps.
+    fn enqueue(self: &Arc<Self>, message: ControlMessage) {
+        // Without memory the message is dropped, and its operation answered.
+        if self.messages.lock().push(message, GFP_KERNEL).is_ok() {
+            // If the work is queued already it finds this message too.
+            let _ = self.server.queue().enqueue::<Session, 0>(self.clone());
+        }
+    }
+}
+
+/// [`Session`] as the transport knows it.
+pub(crate) struct Handler {
+    session: Arc<Session>,
+}
+
+impl Handler {
+    /// Makes the handler of a session.
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        Self { session }
+    }
+}
+
+impl SessionHandler for Handler {
+    fn request(&self, op: Operation, header: &[u8]) {
+        let session = &self.session;
+        match Request::parse(header) {
+            Ok(Request::Io(io)) => io::submit(session, op, &io),
+            Ok(Request::SessInfo(info)) => session.negotiate(op, info),
+            Ok(Request::Open(open)) => session.enqueue(ControlMessage::Open(op, open)),
+            Ok(Request::Close(close)) => session.enqueue(ControlMessage::Close(op, close)),
+            Err(refused) => {
+                pr_err_ratelimited!(
+                    "session {:?}: {}\n",
+                    session.name.as_cstr(),
+                    refused.message().as_str()
+                );
+                op.respond(Err(error(refused.errno())));
+            }
+        }
+    }
+
+    fn session_down(&self) {
+        // Messages hold operations, so there are none any more; but the work may still be at its
+        // end.
+        workqueue::cancel_sync::<Session, 0>(&self.session);
+        control::close_all(&self.session);
+    }
+}
