@@ -359,9 +359,9 @@ pub(crate) unsafe extern "C" fn store_device(
     bytes: *const c_char,
     count: usize,
 ) -> isize {
-    // SAFETY: The device is of a node, and stays as long as the file is in use; when that
-    // protection is released, until it is restored.
-    let node = unsafe { &*Node::of(device) };
+    // The file's own reference may go with the protection that the call releases.
+    // SAFETY: The device is of a node, and stays as long as the file is in use.
+    let node: ARef<Node> = unsafe { &*Node::of(device) }.into();
     // SAFETY: `device` is valid, as above.
     let kobject = unsafe { &raw mut (*device).kobj };
     // SAFETY: The files of a node are made of attributes for its data.

@@ -249,7 +249,7 @@ impl StoreContext<'_> {
     /// module stays loaded until the call returns. Sleeps.
     ///
     /// `ENODEV` if somebody else is removing the object or unloading the module: the call must
-    /// return, they are waiting for it. `EOPNOTSUPP` for a file in a group.
+    /// return, they are waiting for it.
     pub fn release_protection(&self) -> Result {
         if !self.released.get().is_null() {
             return Ok(());
@@ -269,11 +269,11 @@ impl StoreContext<'_> {
                 self.released.set(released);
                 Ok(())
             }
-            failed => {
-                // SAFETY: The reference was taken above. It is not the last one: whoever is
-                // unloading the module waits for this call.
+            _ => {
+                // SAFETY: The reference was taken above. The module stays nevertheless: whoever
+                // unloads it waits for this call.
                 unsafe { bindings::module_put(owner) };
-                Err(if failed.is_some() { EOPNOTSUPP } else { ENODEV })
+                Err(ENODEV)
             }
         }
     }

@@ -12,15 +12,20 @@ use core::{
 use kernel::{
     container_of,
     error::to_result,
+    new_mutex,
     prelude::*,
     sync::{
         aref::{
             ARef,
             AlwaysRefCounted, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     },
-    types::Opaque, //
+    types::{
+        Opaque,
+        ScopeGuard, //
+    }, //
 };
 
 use super::{
@@ -67,6 +72,9 @@ pub(super) struct Node {
     kobject: Opaque<bindings::kobject>,
     #[pin]
     registration: Registration,
+    /// The groups, which have the same data.
+    #[pin]
+    groups: Mutex<KVec<ARef<Node>>>,
 }
 
 // SAFETY: The kobject counts its references, and the registration may be used by any task.
@@ -106,76 +114,38 @@ impl<T: Send + Sync + 'static> Directory<T> {
         attributes: &'static [Attribute<T>],
         data: Arc<T>,
     ) -> Result<Self> {
-        let name = sysfs_name(name)?;
-        let node = KBox::pin_init(
-            pin_init!(Node {
-                // The C code wants it zeroed.
-                kobject <- Opaque::zeroed(),
-                registration <- Registration::new(data),
-            }),
-            GFP_KERNEL,
-        )?;
-        // SAFETY: The node is never moved; it is freed by `Node::release`.
-        let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
-        // SAFETY: The node is valid.
-        let kobject = unsafe { (*node).kobject.get() };
-        // SAFETY: The kobject is zeroed, and the type is static. This makes the first reference.
-        unsafe { bindings::kobject_init(kobject, &KOBJ_TYPE.0) };
         // Whatever fails below, dropping this removes and frees what there is.
         let this = Self {
-            // SAFETY: The node is valid, and the reference above is handed over.
-            node: unsafe { ARef::from_raw(NonNull::new_unchecked(node)) },
+            node: Node::new(data)?,
             _data: PhantomData,
         };
-        let added = parent.with_kobject(|parent| {
-            // The kernel would complain, with a backtrace.
-            if parent.contains(&name) {
-                return Err(EEXIST);
-            }
-            // SAFETY: Both kobjects are initialised; the format takes one string, which is copied.
-            to_result(unsafe {
-                bindings::kobject_add(
-                    kobject,
-                    parent.as_raw(),
-                    c"%s".as_char_ptr(),
-                    name.as_char_ptr(),
-                )
-            })
-        });
-        added.unwrap_or(Err(ENODEV))?;
-        for file in Attribute::files(attributes) {
-            // SAFETY: The kobject is in sysfs. The attribute is static and for the data of this
-            // directory; its module keeps it until the directory is removed, as it owns that.
-            to_result(unsafe { bindings::sysfs_create_file_ns(kobject, file, ptr::null()) })?;
-        }
+        let name = sysfs_name(name)?;
+        parent
+            .with_kobject(|parent| this.node.add(parent, &name, attributes))
+            .unwrap_or(Err(ENODEV))?;
         Ok(this)
     }
 
-    /// Adds files in a directory of their own below this one (a named attribute group).
+    /// Makes a directory in this one with more files about the same `T`, which goes with it.
     ///
-    /// Sleeps. `EEXIST` if there is one of that name, `ENODEV` if the directory has been removed.
-    pub fn add_group(&self, name: &'static CStr, attributes: &'static [Attribute<T>]) -> Result {
-        let mut files = KVec::with_capacity(attributes.len() + 1, GFP_KERNEL)?;
-        for file in Attribute::files(attributes) {
-            files.push(file.cast_mut(), GFP_KERNEL)?;
-        }
-        files.push(ptr::null_mut(), GFP_KERNEL)?;
-        let group = bindings::attribute_group {
-            name: name.as_char_ptr(),
-            __bindgen_anon_2: bindings::attribute_group__bindgen_ty_2 {
-                attrs: files.as_mut_ptr(),
-            },
-            ..Default::default()
-        };
-        let added = self.with_kobject(|kobject| {
-            if kobject.contains(name) {
-                return Err(EEXIST);
-            }
-            // SAFETY: The kobject is in sysfs. The group is only read by this call; its
-            // attributes are static and for the data of this directory.
-            to_result(unsafe { bindings::sysfs_create_group(kobject.as_raw(), &group) })
+    /// Sleeps. Errors as those of [`Directory::new`].
+    pub fn add_group(&self, name: &CStr, attributes: &'static [Attribute<T>]) -> Result {
+        let name = sysfs_name(name)?;
+        // SAFETY: The data are a `T` since `new`.
+        let data = unsafe { self.node.registration.clone_data::<T>() }.ok_or(ENODEV)?;
+        let group = ScopeGuard::new_with_data(Node::new(data)?, |group| {
+            // SAFETY: As above.
+            unsafe { group.remove::<T>() }
         });
-        added.unwrap_or(Err(ENODEV))
+        self.with_kobject(|parent| {
+            let mut groups = self.node.groups.lock();
+            groups.reserve(1, GFP_KERNEL)?;
+            group.add(parent, &name, attributes)?;
+            Ok(groups.push(group.clone(), GFP_KERNEL)?)
+        })
+        .unwrap_or(Err(ENODEV))?;
+        group.dismiss();
+        Ok(())
     }
 
     /// Removes the directory and everything below it; does nothing if that is done.
@@ -183,14 +153,8 @@ impl<T: Send + Sync + 'static> Directory<T> {
     /// Waits until no function of its attributes is running, except for those that released
     /// their protection. Sleeps.
     pub fn remove(&self) {
-        let kobject = self.node.kobject.get();
-        // SAFETY: The data are a `T` since `new`. When `kobject_del()` returns all attributes are
-        // out of use. It may also be called when adding the kobject failed.
-        unsafe {
-            self.node
-                .registration
-                .remove::<T>(|| bindings::kobject_del(kobject))
-        };
+        // SAFETY: The data of this node and of its groups are a `T`.
+        unsafe { self.node.remove::<T>() };
     }
 
     /// The node, for links in it.
@@ -231,6 +195,79 @@ unsafe impl AsKobject for Node {
 }
 
 impl Node {
+    /// Makes a node that is not in sysfs yet. Sleeps.
+    fn new<T: Send + Sync + 'static>(data: Arc<T>) -> Result<ARef<Self>> {
+        let node = KBox::pin_init(
+            pin_init!(Self {
+                // The C code wants it zeroed.
+                kobject <- Opaque::zeroed(),
+                registration <- Registration::new(data),
+                groups <- new_mutex!(KVec::new(), "Node::groups"),
+            }),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The node is never moved; it is freed by `Node::release`.
+        let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
+        // SAFETY: The kobject is zeroed, and the type is static. This makes the first reference.
+        unsafe { bindings::kobject_init((*node).kobject.get(), &KOBJ_TYPE.0) };
+        // SAFETY: The node is valid, and the reference is handed over.
+        Ok(unsafe { ARef::from_raw(NonNull::new_unchecked(node)) })
+    }
+
+    /// Adds the node to sysfs, with its files; to be called once, `T` being that of `new`.
+    ///
+    /// It may be there or not when this fails.
+    fn add<T: Send + Sync + 'static>(
+        &self,
+        parent: &Kobject,
+        name: &CStr,
+        attributes: &'static [Attribute<T>],
+    ) -> Result {
+        // The kernel would complain, with a backtrace.
+        if parent.contains(name) {
+            return Err(EEXIST);
+        }
+        // SAFETY: Both kobjects are initialised; the format takes one string, which is copied.
+        to_result(unsafe {
+            bindings::kobject_add(
+                self.kobject.get(),
+                parent.as_raw(),
+                c"%s".as_char_ptr(),
+                name.as_char_ptr(),
+            )
+        })?;
+        for file in Attribute::files(attributes) {
+            // SAFETY: The kobject is in sysfs. The attribute is static and for the data of this
+            // node; its module keeps it until the node is removed, as it owns that.
+            to_result(unsafe {
+                bindings::sysfs_create_file_ns(self.kobject.get(), file, ptr::null())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Removes the node and its groups from sysfs and drops the data; see [`Directory::remove`].
+    ///
+    /// # Safety
+    ///
+    /// `T` must be that of `new`.
+    unsafe fn remove<T: Send + Sync + 'static>(&self) {
+        let remove = || {
+            // No group is added any more.
+            let groups = core::mem::take(&mut *self.groups.lock());
+            for group in &groups {
+                // SAFETY: Groups are made for the same `T`.
+                unsafe { group.remove::<T>() };
+            }
+            // SAFETY: The kobject is initialised, and is removed once. It may have failed to be
+            // added.
+            unsafe { bindings::kobject_del(self.kobject.get()) };
+        };
+        // SAFETY: By the safety requirement. When `kobject_del()` returns all attributes are out
+        // of use.
+        unsafe { self.registration.remove::<T>(remove) };
+    }
+
     /// The node of a kobject.
     ///
     /// # Safety
@@ -282,9 +319,9 @@ impl Node {
         bytes: *const c_char,
         count: usize,
     ) -> isize {
-        // SAFETY: The kobject is of a node, and stays as long as the file is in use; when that
-        // protection is released, until it is restored.
-        let node = unsafe { Self::of(kobject) };
+        // The file's own reference may go with the protection that the call releases.
+        // SAFETY: The kobject is of a node, and stays as long as the file is in use.
+        let node: ARef<Self> = unsafe { Self::of(kobject) }.into();
         // SAFETY: The files of a node are made of attributes for its data.
         unsafe { attribute::store(kobject, &node.registration, attribute, bytes, count) }
     }
