@@ -130,7 +130,8 @@ impl Drop for Block {
 
 /// A buffer for one message.
 ///
-/// May be dropped in any context; the memory stays until the protection domain goes.
+/// May be dropped in any context, as long as somebody else holds the protection domain, with which
+/// the memory goes.
 ///
 /// # Invariants
 ///

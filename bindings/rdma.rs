@@ -14,6 +14,7 @@ pub mod client;
 pub mod cm;
 pub mod cq;
 pub mod device;
+mod drain;
 pub mod mr;
 pub mod pd;
 pub mod qp;

@@ -7,7 +7,10 @@ use super::{
     DeviceHandle,
     CALLER, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    wait::Completion, //
+};
 use core::{
     ops::Deref,
     ptr::{
@@ -46,6 +49,12 @@ pub enum PollContext {
 
 /// Entries that are added to what is asked for, for draining both queues of a queue pair.
 pub(crate) const DRAIN_ENTRIES: u32 = 2;
+
+/// How long to wait for something that somebody else does without telling.
+const POLL_INTERVAL: Delta = Delta::from_micros(100);
+
+/// The most completions at a time.
+const POLL_BUDGET: c_int = 64;
 
 /// A completion queue (`ib_cq`).
 ///
@@ -155,7 +164,7 @@ impl CompletionQueue {
     pub(super) fn exclude_polling(&self) -> PollingExcluded<'_> {
         if self.context == PollContext::Direct {
             while self.polling.xchg(true, ordering::Acquire) {
-                fsleep(Delta::from_micros(100));
+                fsleep(POLL_INTERVAL);
             }
         }
         PollingExcluded(self)
@@ -195,6 +204,36 @@ impl Drop for CompletionQueue {
 /// Nobody polls a [`PollContext::Direct`] queue by [`CompletionQueue::process_direct()`] while
 /// this exists.
 pub(super) struct PollingExcluded<'a>(&'a CompletionQueue);
+
+impl PollingExcluded<'_> {
+    /// Lets some time pass, in which handlers run.
+    pub(super) fn make_progress(&self) {
+        self.poll();
+        fsleep(POLL_INTERVAL);
+    }
+
+    /// Lets time pass, in which handlers run, until `done` is completed or a little longer.
+    pub(super) fn make_progress_or_wait(&self, done: &Completion) {
+        if self.poll() {
+            if !done.is_done() {
+                fsleep(POLL_INTERVAL);
+            }
+        } else {
+            done.wait();
+        }
+    }
+
+    /// Runs the handlers of completions, if that is for us to do, and says so.
+    fn poll(&self) -> bool {
+        if self.0.context != PollContext::Direct {
+            return false;
+        }
+        // SAFETY: By the type invariant of the queue it is valid, and we are the one that set
+        // `polling`.
+        unsafe { bindings::ib_process_cq_direct(self.0.as_raw(), POLL_BUDGET) };
+        true
+    }
+}
 
 impl Drop for PollingExcluded<'_> {
     fn drop(&mut self) {

@@ -62,7 +62,8 @@ const PAGE_SIZE: c_uint = 4096;
 /// A fast-registration memory region (`ib_mr`).
 ///
 /// Made once; then any number of times: [`map()`](Self::map), `reg_mr()` in a chain, use by the
-/// peer, invalidation by the peer or by `local_invalidate()`. May be dropped in any context.
+/// peer, invalidation by the peer or by `local_invalidate()`. May be dropped in any context, as
+/// long as somebody else holds the domain.
 pub struct MemoryRegion(Retained<Raw>);
 
 /// # Invariants

@@ -152,7 +152,8 @@ struct Node<T> {
 /// under it, a dropped resource is only put on a list of the domain. The domain goes after the
 /// last queue pair in it, and a queue pair goes when nothing is in flight.
 ///
-/// May be dropped in any context.
+/// May be dropped in any context, as long as somebody else holds the domain, for example a queue
+/// pair.
 pub struct Retained<T: Send + 'static> {
     node: ManuallyDrop<KBox<Node<T>>>,
     domain: Arc<ProtectionDomain>,

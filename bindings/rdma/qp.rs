@@ -9,6 +9,7 @@ use super::{
         Id, //
     },
     cq::Reservation,
+    drain::drain,
     wr::sge_list,
     CompletionQueue,
     ProtectionDomain,
@@ -285,9 +286,8 @@ impl<H: Handler> QueuePair<H> {
     /// Must not be called from a completion handler.
     pub fn drain(&self) {
         self.disconnect();
-        let _excluded = self.completion_queue().exclude_polling();
-        // SAFETY: The queue pair is valid, its completion queue comes from `ib_alloc_cq()`.
-        unsafe { bindings::ib_drain_qp(self.inner().qp) };
+        // SAFETY: The queue pair is valid, and on that completion queue.
+        unsafe { drain(self.inner().qp, self.completion_queue()) };
     }
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting until nothing is in flight on a queue pair.
+
+use super::cq::{
+    CompletionQueue,
+    PollingExcluded, //
+};
+use crate::{
+    bindings,
+    wait::Completion, //
+};
+use core::{
+    mem::ManuallyDrop,
+    pin::Pin,
+    ptr, //
+};
+use kernel::{
+    container_of,
+    error::to_result,
+    prelude::*, //
+};
+
+/// A work request behind all others.
+///
+/// Pinned, as the work request carries its address, until it has completed.
+#[pin_data]
+struct Marker {
+    cqe: bindings::ib_cqe,
+    #[pin]
+    done: Completion,
+}
+
+impl Marker {
+    fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            cqe: bindings::ib_cqe {
+                done: Some(Self::complete),
+            },
+            done <- Completion::new(),
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Only to be called by the RDMA core for a request that carries a marker's `cqe`.
+    unsafe extern "C" fn complete(_cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+        // SAFETY: The core passes a valid completion with what was posted.
+        let cqe = unsafe { *(*wc).__bindgen_anon_1.wr_cqe };
+        // SAFETY: The marker stays until this has completed it.
+        let marker = unsafe { &*container_of!(cqe, Self, cqe) };
+        marker.done.complete_all();
+    }
+
+    /// Posts the marker by `post` and waits for it. `post` is tried again while there is no room.
+    fn pass(
+        self: Pin<&Self>,
+        polling: &PollingExcluded<'_>,
+        post: impl Fn(*mut bindings::ib_cqe) -> c_int,
+    ) -> Result {
+        let cqe = (&raw const self.cqe).cast_mut();
+        loop {
+            match to_result(post(cqe)) {
+                Ok(()) => break,
+                // The queue is full of requests that are being flushed.
+                Err(error) if error == ENOMEM => polling.make_progress(),
+                Err(error) => return Err(error),
+            }
+        }
+        while !self.done.is_done() {
+            polling.make_progress_or_wait(&self.done);
+        }
+        Ok(())
+    }
+}
+
+/// Waits until all requests that were posted have completed and their handlers have returned.
+///
+/// Nobody must post concurrently, save for handlers: what these post may be in flight afterwards.
+/// Sleeps.
+///
+/// The C function wants room in the queues for its requests, warns if there is none, and does not
+/// wait then. So markers go through the queues first, and keep on trying.
+///
+/// # Safety
+///
+/// `qp` must be a valid queue pair on `queue`.
+pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
+    let polling = queue.exclude_polling();
+    let mut attributes = bindings::ib_qp_attr {
+        qp_state: bindings::ib_qp_state_IB_QPS_ERR,
+        ..Default::default()
+    };
+    let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
+    // SAFETY: The queue pair is valid.
+    if unsafe { bindings::ib_modify_qp(qp, &mut attributes, mask) } == 0 {
+        pin_init::stack_pin_init!(let marker = Marker::new());
+        // An error is one of a device that is gone, which only the device's driver can handle.
+        let _ = marker.as_ref().pass(&polling, |cqe| {
+            let wr = bindings::ib_send_wr {
+                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(cqe),
+                },
+                opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
+                ..Default::default()
+            };
+            let wr = bindings::ib_rdma_wr {
+                wr,
+                ..Default::default()
+            };
+            // SAFETY: The queue pair and the request are valid; the marker stays until it is done.
+            unsafe { bindings::rnbd_helper_ib_post_send(qp, &wr.wr, ptr::null_mut()) }
+        });
+        pin_init::stack_pin_init!(let marker = Marker::new());
+        let _ = marker.as_ref().pass(&polling, |cqe| {
+            let wr = bindings::ib_recv_wr {
+                __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(cqe),
+                },
+                ..Default::default()
+            };
+            // SAFETY: As above.
+            unsafe { bindings::rnbd_helper_ib_post_recv(qp, &wr, ptr::null_mut()) }
+        });
+    }
+    // SAFETY: The queue pair is valid, and its completion queue comes from `ib_alloc_cq()`.
+    unsafe { bindings::ib_drain_qp(qp) };
+}
