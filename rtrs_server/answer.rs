@@ -108,17 +108,23 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
         errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
         invalidated: plan.invalidate.is_some(),
     };
-    let prepared = prepare(io, connection, &mut chunk, &plan);
+    let mut sges = [Sge::EMPTY; MAX_SEND_SGE];
+    let data = match plan.data {
+        Some((target, len)) => write_data(io, connection, id, target, len, &mut sges).map(Some),
+        None => Ok(None),
+    };
+    let key = renew_key(io, &mut chunk);
     // From here on the chunk may be used again, namely as soon as the client has the answer.
     io.release(chunk);
-    let prepared = prepared?;
+    let (data, key) = (data?, key?);
     let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
 
     let mut chain = SendChain::<MAX_LAST_POST>::new();
-    if let Some((sges, remote)) = prepared.data.get() {
+    if let Some(LastWrite { num_sges, remote }) = data {
+        let sges = sges.get(..num_sges).ok_or(EINVAL)?;
         chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
     }
-    if let Some(region) = prepared.register {
+    if let Some(region) = key.register {
         chain.reg_mr(
             WorkKind::Unsignaled.id(),
             false,
@@ -127,73 +133,38 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
             Access::RemoteWrite,
         )?;
     }
-    if let Some(key) = plan.invalidate {
-        chain.send_with_invalidate(WorkKind::Unsignaled.id(), false, &[], key)?;
+    if let Some(rkey) = plan.invalidate {
+        chain.send_with_invalidate(WorkKind::Unsignaled.id(), false, &[], rkey)?;
     }
     let id = WorkKind::Answer.id();
     let signaled = connection.next_is_signaled();
-    match &prepared.message {
+    match &key.message {
         Some(message) => chain.send_with_imm(id, signaled, message, immediate.encode())?,
         None => chain.imm_only(id, signaled, immediate.encode())?,
     }
     queue_pair.post(chain)
 }
 
-/// The data of an answer that is still to be sent.
-struct LastWrite {
-    sges: [Sge; MAX_SEND_SGE],
-    num_sges: usize,
-    remote: RemoteMemory,
-}
-
-impl LastWrite {
-    const NONE: Self = Self {
-        sges: [Sge::EMPTY; MAX_SEND_SGE],
-        num_sges: 0,
-        remote: RemoteMemory {
-            address: 0,
-            rkey: 0,
-        },
-    };
-
-    fn get(&self) -> Option<(&[Sge], RemoteMemory)> {
-        match self.sges.get(..self.num_sges) {
-            None | Some([]) => None,
-            Some(sges) => Some((sges, self.remote)),
-        }
-    }
-}
-
-/// What the last post of an answer needs from the chunk.
-struct Prepared<'a> {
-    data: LastWrite,
+/// What the client is told of a chunk's key; nothing without `always_invalidate`.
+struct Key<'a> {
     /// The registration that is to be made again.
     register: Option<&'a MemoryRegion>,
-    /// The message with the chunk's key.
+    /// The message with the key.
     message: Option<[Sge; 1]>,
 }
 
-/// Sends all data but what fits the last post, and prepares that.
-fn prepare<'a>(
-    io: &'a PathIo,
-    connection: &Connection,
-    chunk: &mut PathChunk,
-    plan: &Plan,
-) -> Result<Prepared<'a>> {
-    let mut prepared = Prepared {
-        data: LastWrite::NONE,
+/// Chooses a new key for the chunk if it was invalidated, and writes the message with its key.
+fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk) -> Result<Key<'a>> {
+    let mut key = Key {
         register: None,
         message: None,
     };
-    if let Some((target, len)) = plan.data {
-        prepared.data = write_data(io, connection, chunk.id, target, len)?;
-    }
     if let Some(registration) = &mut chunk.registration {
         let region = io.region(chunk.id).ok_or(EINVAL)?;
         if !registration.registered {
             // With the old key the client must not get at what comes next.
             region.renew_key();
-            prepared.register = Some(region);
+            key.register = Some(region);
             registration.registered = true;
         }
         let message = RkeyRsp {
@@ -205,42 +176,46 @@ fn prepare<'a>(
                 *to = message.to_bytes();
             }
         })?;
-        prepared.message = Some([registration.message.sge(RkeyRsp::SIZE)?]);
+        key.message = Some([registration.message.sge(RkeyRsp::SIZE)?]);
     }
-    Ok(prepared)
+    Ok(key)
 }
 
-/// Sends `len` bytes from the start of a chunk to `target`, except for the last RDMA write, which
-/// is returned.
+/// The RDMA write that is still to be posted.
+struct LastWrite {
+    num_sges: usize,
+    remote: RemoteMemory,
+}
+
+/// Sends `len` bytes from the start of a chunk to `target`, except for the last RDMA write, whose
+/// scatter entries are left in `sges`.
 fn write_data(
     io: &PathIo,
     connection: &Connection,
     chunk: u32,
     target: SgDesc,
     len: u32,
+    sges: &mut [Sge; MAX_SEND_SGE],
 ) -> Result<LastWrite> {
     let chunks = &io.chunks;
     let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
     let (index, len) = (chunk as usize, len as usize);
     chunks.sync_for_device(index, 0, len)?;
-    let mut write = LastWrite::NONE;
     let mut done = 0;
     loop {
-        let room = write.sges.get_mut(..io.max_send_sge).ok_or(EINVAL)?;
-        let (num_sges, bytes) = chunks.first_sges(index, done, len.saturating_sub(done), room)?;
-        write.num_sges = num_sges;
-        write.remote = RemoteMemory {
+        let remote = RemoteMemory {
             address: target.addr.wrapping_add(done as u64),
             rkey: target.key,
         };
+        let room = sges.get_mut(..io.max_send_sge).ok_or(EINVAL)?;
+        let (num_sges, bytes) = chunks.first_sges(index, done, len.saturating_sub(done), room)?;
         done = done.saturating_add(bytes);
-        if bytes == 0 || done >= len {
-            return Ok(write);
+        if done >= len {
+            return Ok(LastWrite { num_sges, remote });
         }
         let mut chain = SendChain::<1>::new();
-        if let Some((sges, remote)) = write.get() {
-            chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
-        }
+        let sges = sges.get(..num_sges).ok_or(EINVAL)?;
+        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
         queue_pair.post(chain)?;
     }
 }

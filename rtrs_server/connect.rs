@@ -53,10 +53,7 @@ use crate::{
         Path,
         Setup, //
     },
-    session::{
-        Paths,
-        Session, //
-    },
+    session::Session,
     work::WorkKind, //
 };
 
@@ -141,18 +138,14 @@ fn find_or_make_session(
 /// The path that the client means; its first connection makes it.
 fn find_or_make_path(
     session: &Arc<Session>,
-    paths: &mut Paths,
+    paths: &mut KVec<Arc<Path>>,
     request: &ConnReq,
     id: &NewId<'_>,
 ) -> Result<Arc<Path>> {
-    if paths.gone {
+    if session.is_gone() {
         return Err(ECONNRESET);
     }
-    if let Some(path) = paths
-        .list
-        .iter()
-        .find(|path| *path.uuid() == request.sess_uuid)
-    {
+    if let Some(path) = paths.iter().find(|path| *path.uuid() == request.sess_uuid) {
         if path.state() != ServerState::Connecting {
             pr_err_ratelimited!(
                 "<{}>: connection for a path that is {}\n",
@@ -173,13 +166,12 @@ fn find_or_make_path(
         return Ok(path.clone());
     }
 
-    if paths.list.len() >= MAX_PATHS_NUM {
+    if paths.len() >= MAX_PATHS_NUM {
         pr_err_ratelimited!("too many paths of one session\n");
         return Err(ECONNRESET);
     }
     let (local, peer) = (id.local_address(), id.peer_address());
     if let Some(path) = paths
-        .list
         .iter()
         .find(|path| path.local().same_address(&local) && path.peer().same_address(&peer))
     {
@@ -195,11 +187,11 @@ fn find_or_make_path(
         }
         return Err(EEXIST);
     }
-    paths.list.reserve(1, GFP_KERNEL)?;
+    paths.reserve(1, GFP_KERNEL)?;
     let path = Path::new(session, request, id.device(), local, peer)
         .inspect_err(|error| pr_err_ratelimited!("making a path failed: {:?}\n", error))?;
     // There is room.
-    let _ = paths.list.push_within_capacity(path.clone());
+    let _ = paths.push_within_capacity(path.clone());
     Ok(path)
 }
 

@@ -92,7 +92,7 @@ impl Listening {
         let sessions = self.sessions.lock();
         sessions
             .iter()
-            .find(|session| session.uuid() == uuid)
+            .find(|session| session.uuid() == uuid && !session.is_gone())
             .cloned()
     }
 
@@ -100,7 +100,10 @@ impl Listening {
     /// Sleeps.
     pub(crate) fn add_session(&self, session: Arc<Session>) -> Result<Arc<Session>> {
         let mut sessions = self.sessions.lock();
-        if let Some(other) = sessions.iter().find(|other| other.uuid() == session.uuid()) {
+        if let Some(other) = sessions
+            .iter()
+            .find(|other| other.uuid() == session.uuid() && !other.is_gone())
+        {
             return Ok(other.clone());
         }
         sessions.push(session.clone(), GFP_KERNEL)?;

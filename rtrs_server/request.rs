@@ -112,8 +112,9 @@ pub(crate) fn resume_parked(session: &Session) {
 /// Begins with a request whose chunk belongs to it.
 fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
     if !path.is_connected() {
-        pr_err_ratelimited!("<{}>: request on a path that is not connected\n", path);
+        // Either the path is being closed, or the client does not wait to be told where to write.
         io.release(chunk);
+        path.close();
         return;
     }
     let session = path.session();

@@ -7,6 +7,10 @@ use kernel::{
     prelude::*,
     str::CStr,
     sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
         Arc,
         Mutex,
         SetOnce, //
@@ -40,13 +44,6 @@ use crate::{
     sysfs::SessionDirectory, //
 };
 
-/// The paths of a session.
-pub(crate) struct Paths {
-    pub(crate) list: KVec<Arc<Path>>,
-    /// The last path has gone, and the session with it.
-    pub(crate) gone: bool,
-}
-
 /// The user of the session, as long as a path is up.
 struct Up {
     paths: usize,
@@ -61,8 +58,10 @@ pub struct Session {
     name: SetOnce<SessName>,
     chunks: Arc<ChunkSet>,
     owners: ChunkOwners,
+    /// The last path has gone, and the session with it. Set with `paths` locked.
+    gone: Atomic<bool>,
     #[pin]
-    paths: Mutex<Paths>,
+    paths: Mutex<KVec<Arc<Path>>>,
     #[pin]
     up: Mutex<Up>,
     #[pin]
@@ -94,13 +93,8 @@ impl Session {
                 name: SetOnce::new(),
                 chunks,
                 owners,
-                paths <- new_mutex!(
-                    Paths {
-                        list: KVec::new(),
-                        gone: false,
-                    },
-                    "rtrs_server::Session::paths"
-                ),
+                gone: Atomic::new(false),
+                paths <- new_mutex!(KVec::new(), "rtrs_server::Session::paths"),
                 up <- new_mutex!(
                     Up {
                         paths: 0,
@@ -161,8 +155,13 @@ impl Session {
     }
 
     /// The paths. Sleeps.
-    pub(crate) fn paths(&self) -> &Mutex<Paths> {
+    pub(crate) fn paths(&self) -> &Mutex<KVec<Arc<Path>>> {
         &self.paths
+    }
+
+    /// Whether the last path has gone, so that the session cannot get another one.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(ordering::Relaxed)
     }
 
     /// The session's directory in sysfs. Sleeps.
@@ -229,20 +228,17 @@ impl Session {
 
     /// Forgets a path that is closed; the last one takes the session with it. Sleeps.
     pub(crate) fn remove_path(self: &Arc<Self>, path: &Arc<Path>) {
-        self.paths
-            .lock()
-            .list
-            .retain(|other| !Arc::ptr_eq(other, path));
+        self.paths.lock().retain(|other| !Arc::ptr_eq(other, path));
         self.remove_if_unused();
     }
 
     /// Removes the session from its listener if it has no path. Sleeps.
     pub(crate) fn remove_if_unused(self: &Arc<Self>) {
-        let mut paths = self.paths.lock();
-        if !paths.list.is_empty() || paths.gone {
+        let paths = self.paths.lock();
+        if !paths.is_empty() {
             return;
         }
-        paths.gone = true;
+        self.gone.store(true, ordering::Relaxed);
         drop(paths);
         self.listening
             .sessions
@@ -252,14 +248,14 @@ impl Session {
 
     /// Closes all paths, in the background. Sleeps.
     pub(crate) fn close(&self) {
-        for path in &self.paths.lock().list {
+        for path in self.paths.lock().iter() {
             path.close();
         }
     }
 
     /// Calls `each` for all paths. Sleeps.
     pub(crate) fn for_each_path(&self, mut each: impl FnMut(&Arc<Path>)) {
-        for path in &self.paths.lock().list {
+        for path in self.paths.lock().iter() {
             each(path);
         }
     }
