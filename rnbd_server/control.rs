@@ -36,23 +36,32 @@ use crate::{
 };
 
 /// A message that is served on the workqueue.
-pub(crate) enum ControlMessage {
+pub(crate) struct ControlMessage {
+    /// The request that brought it.
+    pub(crate) op: Operation,
+    /// What to do.
+    pub(crate) request: ControlRequest,
+}
+
+/// What is served on the workqueue.
+pub(crate) enum ControlRequest {
     /// Open a device.
-    Open(Operation, Open),
+    Open(KBox<Open>),
     /// Close a device.
-    Close(Operation, Close),
+    Close(Close),
 }
 
 /// Serves a message. Sleeps.
 pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
-    match message {
-        ControlMessage::Open(op, message) => {
-            let result = open(session, &op, &message);
+    let ControlMessage { op, request } = message;
+    match request {
+        ControlRequest::Open(request) => {
+            let result = open(session, &op, &request);
             op.respond(result.map(|()| OpenRsp::SIZE as u32));
         }
-        ControlMessage::Close(op, message) => {
+        ControlRequest::Close(request) => {
             // As in C, to close what is not open is no error: it may have been closed here.
-            close(session, message.device_id);
+            close(session, request.device_id);
             op.respond(Ok(0));
         }
     }

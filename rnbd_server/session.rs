@@ -39,7 +39,8 @@ use rtrs_server::{
 use crate::{
     control::{
         self,
-        ControlMessage, //
+        ControlMessage,
+        ControlRequest, //
     },
     device_table::DeviceTable,
     io::{
@@ -150,7 +151,8 @@ impl Session {
     }
 
     /// Has a message served on the workqueue. Sleeps.
-    fn enqueue(self: &Arc<Self>, message: ControlMessage) {
+    fn enqueue(self: &Arc<Self>, op: Operation, request: ControlRequest) {
+        let message = ControlMessage { op, request };
         // Without memory the message is dropped, and its operation answered.
         if self.messages.lock().push(message, GFP_KERNEL).is_ok() {
             // If the work is queued already it finds this message too.
@@ -177,8 +179,11 @@ impl SessionHandler for Handler {
         match Request::parse(header) {
             Ok(Request::Io(io)) => io::submit(session, op, &io),
             Ok(Request::SessInfo(info)) => session.negotiate(op, info),
-            Ok(Request::Open(open)) => session.enqueue(ControlMessage::Open(op, open)),
-            Ok(Request::Close(close)) => session.enqueue(ControlMessage::Close(op, close)),
+            Ok(Request::Open(open)) => match KBox::new(open, GFP_KERNEL) {
+                Ok(open) => session.enqueue(op, ControlRequest::Open(open)),
+                Err(_) => op.respond(Err(ENOMEM)),
+            },
+            Ok(Request::Close(close)) => session.enqueue(op, ControlRequest::Close(close)),
             Err(refused) => {
                 pr_err_ratelimited!(
                     "session {:?}: {}\n",
