@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Building this checkout's modules inside the build root."""
 
+import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from . import kernel
 from . import paths
 from . import run
 
+_OWN_PATH = re.compile(r"^export KBUILD_OUTPUT = (/\S+)$", re.MULTILINE)
+_SOURCE_PATH = re.compile(r"^include (/\S+)/Makefile$", re.MULTILINE)
 KBUILD_FLAGS = ("-s", "--no-print-directory")
 
 
@@ -47,14 +51,29 @@ def other_tree(kdir: Path) -> KernelTree:
     for needed in ("Makefile", ".config", "rust/libkernel.rmeta"):
         if not (kdir / needed).exists():
             raise RuntimeError(f"KDIR={kdir}: not a kernel tree prepared for Rust modules, it has no {needed}")
-    binds = [run.Bind(kdir, str(kdir))]
-    source = kdir / "source"
-    if source.is_symlink():
-        # The link's text is a path inside the build root when the tree was made there.
-        text = os.readlink(source)
-        binds.append(kernel.source_bind() if text == kernel.SOURCE_INSIDE else run.Bind(source.resolve(), text))
+    # A tree records its own path and its source's, perhaps as they were inside a build root.
+    recorded = (kdir / "Makefile").read_text(errors="replace")[:4096]
+    own = _OWN_PATH.search(recorded)
+    inside = own[1] if own else str(kdir)
+    binds = [run.Bind(kdir, inside)]
+    source = _SOURCE_PATH.search(recorded)
+    if source is not None and source[1] == kernel.SOURCE_INSIDE:
+        binds.append(_source_of(kdir))
+    elif source is not None:
+        binds.append(run.Bind(Path(source[1]), source[1], readonly=True))
     clang = "CONFIG_CC_IS_CLANG=y" in (kdir / ".config").read_text().splitlines()
-    return KernelTree(str(kdir), tuple(binds), debug_kernel.MAKE_OPTIONS if clang else (f"CC={kernel.CC}",))
+    options = [*debug_kernel.MAKE_OPTIONS] if clang else [f"CC={kernel.CC}"]
+    if not (kdir / "vmlinux").exists():
+        options.append(kernel.WITHOUT_BTF)
+    return KernelTree(inside, tuple(binds), tuple(options))
+
+
+def _source_of(kdir: Path) -> run.Bind:
+    """The source of a tree that some set-up made: in the same cache, else this one's."""
+    stamp = kdir.parent / cache.STAMP
+    name = json.loads(stamp.read_text()).get("source", "") if stamp.is_file() else ""
+    beside = kdir.parent.parent / name / "linux"
+    return run.Bind(beside, kernel.SOURCE_INSIDE, readonly=True) if name and beside.is_dir() else kernel.source_bind()
 
 
 def kernel_tree(name: str, kdir: Path | None) -> KernelTree:

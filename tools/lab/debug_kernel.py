@@ -78,6 +78,7 @@ def make_debug(work: Work) -> None:
     (modules / release / "build").unlink(missing_ok=True)
     shutil.move(modules, work.folder / "modules")
     work.facts["release"] = release
+    work.facts["source"] = kernel.source().path.name
 
 
 def make_boot(work: Work) -> None:

@@ -27,6 +27,7 @@ PREFERRED = (7, 3)
 FLAVOUR = "amd64"
 CC = "x86_64-linux-gnu-gcc-14"
 HOSTCC = "gcc-14"
+WITHOUT_BTF = "CONFIG_DEBUG_INFO_BTF_MODULES="
 # Where source and trees are inside the build root: paths get recorded in them.
 SOURCE_INSIDE = "/kernel/source"
 STOCK_INSIDE = "/kernel/stock"
@@ -207,7 +208,7 @@ def stock_make_options(release: str) -> list[str]:
 
 def module_make_options(release: str) -> list[str]:
     """For building modules: type information for BPF would need Debian's vmlinux, and nothing here uses it."""
-    return [*stock_make_options(release), "CONFIG_DEBUG_INFO_BTF_MODULES="]
+    return [*stock_make_options(release), WITHOUT_BTF]
 
 
 def make_kdir(work: Work) -> None:
@@ -224,6 +225,7 @@ def make_kdir(work: Work) -> None:
     shutil.copy(stock().path / "Module.symvers", tree / "Module.symvers")
     _check_config(stock().path / "config", tree / ".config")
     work.facts["release"] = choice.release
+    work.facts["source"] = source().path.name
 
 
 def _check_config(ours: Path, made: Path) -> None:
