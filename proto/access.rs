@@ -5,9 +5,11 @@
 
 use core::fmt;
 
-use crate::rnbd::AccessMode;
-use crate::text::impl_message;
-use crate::Errno;
+use crate::{
+    rnbd::AccessMode,
+    text::impl_message,
+    Errno, //
+};
 
 /// The open writers of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,22 @@
 //! an InfiniBand GID; a path is `[source@]destination`, with `,` for `@` on
 //! input only.
 
-use core::fmt;
-use core::net::Ipv4Addr;
-use core::net::Ipv6Addr;
+use core::{
+    fmt,
+    net::{
+        Ipv4Addr,
+        Ipv6Addr, //
+    }, //
+};
 
-use crate::text::impl_message;
-use crate::text::write_untrusted;
-use crate::text::Text;
-use crate::Errno;
+use crate::{
+    text::{
+        impl_message,
+        write_untrusted,
+        Text, //
+    },
+    Errno, //
+};
 
 /// The service id of a port on an InfiniBand GID is this plus the port
 /// (`RDMA_IB_IP_PS_IB`).

@@ -4,9 +4,11 @@
 
 use core::fmt;
 
-use crate::name::NameError;
-use crate::text::impl_message;
-use crate::Errno;
+use crate::{
+    name::NameError,
+    text::impl_message,
+    Errno, //
+};
 
 /// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

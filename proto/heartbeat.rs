@@ -6,8 +6,10 @@
 //! missed intervals, and whatever it receives on the path sets the count to
 //! zero.
 
-use crate::rtrs::HB_INTERVAL_MS;
-use crate::rtrs::HB_MISSED_MAX;
+use crate::rtrs::{
+    HB_INTERVAL_MS,
+    HB_MISSED_MAX, //
+};
 
 /// How often, and how patient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

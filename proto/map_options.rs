@@ -11,16 +11,24 @@
 
 use core::fmt;
 
-use crate::addr::AddrError;
-use crate::addr::PathAddress;
-use crate::name::Name;
-use crate::name::NameError;
-use crate::name::SessName;
-use crate::rnbd::AccessMode;
-use crate::text::impl_message;
-use crate::text::write_untrusted;
-use crate::Errno;
-use crate::RTRS_PORT;
+use crate::{
+    addr::{
+        AddrError,
+        PathAddress, //
+    },
+    name::{
+        Name,
+        NameError,
+        SessName, //
+    },
+    rnbd::AccessMode,
+    text::{
+        impl_message,
+        write_untrusted, //
+    },
+    Errno,
+    RTRS_PORT, //
+};
 
 /// The most paths of one line.
 pub const MAX_PATHS: usize = 6;

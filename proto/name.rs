@@ -3,12 +3,16 @@
 //! Session names and device paths: NUL-terminated byte strings of at most 254
 //! bytes that came from a user or a peer.
 
-use core::ffi::CStr;
-use core::fmt;
+use core::{
+    ffi::CStr,
+    fmt, //
+};
 
-use crate::text::impl_message;
-use crate::Errno;
-use crate::NAME_MAX;
+use crate::{
+    text::impl_message,
+    Errno,
+    NAME_MAX, //
+};
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

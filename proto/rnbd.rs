@@ -10,23 +10,33 @@ mod io;
 mod open;
 mod wire;
 
-pub use io::BlockOp;
-pub use io::Io;
-pub use io::IoError;
-pub use io::IoFlags;
-pub use io::Op;
-pub use io::RangeOp;
-pub use io::Rw;
-pub use open::CachePolicy;
-pub use open::Open;
-pub use open::OpenRsp;
+pub use io::{
+    BlockOp,
+    Io,
+    IoError,
+    IoFlags,
+    Op,
+    RangeOp,
+    Rw, //
+};
+pub use open::{
+    CachePolicy,
+    Open,
+    OpenRsp, //
+};
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::FromBytes;
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32, //
+    },
+    FromBytes, //
+};
 
-use crate::rtrs::to_array;
-use crate::ProtoError;
+use crate::{
+    rtrs::to_array,
+    ProtoError, //
+};
 
 /// What the two ends tell each other; the smaller one is used.
 pub const PROTO_VER_MAJOR: u8 = 2;

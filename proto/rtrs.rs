@@ -7,10 +7,14 @@
 //! fields are little-endian on the wire; only the immediate is big-endian, and
 //! that is the RDMA layer's business.
 
-use zerocopy::little_endian::U32;
-use zerocopy::little_endian::U64;
-use zerocopy::FromBytes as _;
-use zerocopy::IntoBytes as _;
+use zerocopy::{
+    little_endian::{
+        U32,
+        U64, //
+    },
+    FromBytes as _,
+    IntoBytes as _, //
+};
 
 mod chunk;
 mod conn;
@@ -19,22 +23,32 @@ mod info;
 pub mod request;
 mod wire;
 
-pub(crate) use wire::assert_layout;
-pub(crate) use wire::to_array;
+pub(crate) use wire::{
+    assert_layout,
+    to_array, //
+};
 
-pub use chunk::ChunkLayout;
-pub use chunk::LayoutError;
-pub use conn::ConnAccept;
-pub use conn::ConnReject;
-pub use conn::ConnReq;
+pub use chunk::{
+    ChunkLayout,
+    LayoutError, //
+};
+pub use conn::{
+    ConnAccept,
+    ConnReject,
+    ConnReq, //
+};
 pub use imm::Imm;
-pub use info::InfoReq;
-pub use info::InfoRsp;
-pub use info::RemoteBuf;
-pub use request::ReadMsg;
-pub use request::Request;
-pub use request::RkeyRsp;
-pub use request::WriteMsg;
+pub use info::{
+    InfoReq,
+    InfoRsp,
+    RemoteBuf, //
+};
+pub use request::{
+    ReadMsg,
+    Request,
+    RkeyRsp,
+    WriteMsg, //
+};
 
 /// The first field of both connection messages.
 pub const MAGIC: u16 = 0x1bbd;

@@ -2,14 +2,20 @@
 
 //! Where a server looks for the device a client names.
 
-use core::ffi::CStr;
-use core::fmt;
+use core::{
+    ffi::CStr,
+    fmt, //
+};
 
-use crate::name::Name;
-use crate::name::SessName;
-use crate::text::impl_message;
-use crate::Errno;
-use crate::PATH_MAX;
+use crate::{
+    name::{
+        Name,
+        SessName, //
+    },
+    text::impl_message,
+    Errno,
+    PATH_MAX, //
+};
 
 /// What stands for the session's name in the search path; whatever follows it
 /// is ignored.

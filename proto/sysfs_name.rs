@@ -4,8 +4,10 @@
 
 use core::ffi::CStr;
 
-use crate::name::Name;
-use crate::name::SessName;
+use crate::name::{
+    Name,
+    SessName, //
+};
 
 /// The buffer size for the longest [`device_link`].
 pub const DEVICE_LINK_LEN: usize = 2 * Name::MAX_LEN + 2;

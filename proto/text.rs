@@ -2,8 +2,10 @@
 
 //! Text in a buffer of fixed size, for names and log lines.
 
-use core::ffi::CStr;
-use core::fmt;
+use core::{
+    ffi::CStr,
+    fmt, //
+};
 
 /// Text of at most `N - 1` bytes, kept NUL-terminated.
 ///

@@ -5,30 +5,40 @@
 //!
 //! Shared by the fuzz targets, the test over the seeds and the property tests.
 
-use proto::addr::Address;
-use proto::addr::PathAddress;
-use proto::map_options;
-use proto::name::Name;
-use proto::name::SessName;
-use proto::rnbd;
-use proto::rnbd::AccessMode;
-use proto::rnbd::BlockOp;
-use proto::rtrs::request::Direction;
-use proto::rtrs::ChunkLayout;
-use proto::rtrs::ConnAccept;
-use proto::rtrs::ConnReject;
-use proto::rtrs::ConnReq;
-use proto::rtrs::Imm;
-use proto::rtrs::InfoReq;
-use proto::rtrs::InfoRsp;
-use proto::rtrs::ReadMsg;
-use proto::rtrs::Request;
-use proto::rtrs::RkeyRsp;
-use proto::rtrs::WriteMsg;
-use proto::rtrs::MAX_HDR_SIZE;
-use proto::search_path;
-use proto::sysfs_name;
-use proto::PATH_MAX;
+use proto::{
+    addr::{
+        Address,
+        PathAddress, //
+    },
+    map_options,
+    name::{
+        Name,
+        SessName, //
+    },
+    rnbd::{
+        self,
+        AccessMode,
+        BlockOp, //
+    },
+    rtrs::{
+        request::Direction,
+        ChunkLayout,
+        ConnAccept,
+        ConnReject,
+        ConnReq,
+        Imm,
+        InfoReq,
+        InfoRsp,
+        ReadMsg,
+        Request,
+        RkeyRsp,
+        WriteMsg,
+        MAX_HDR_SIZE, //
+    },
+    search_path,
+    sysfs_name,
+    PATH_MAX, //
+};
 
 /// One of the functions.
 #[allow(dead_code)] // As below.

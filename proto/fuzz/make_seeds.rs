@@ -5,30 +5,42 @@
 //! One valid input of each kind and the edges of the checks; what a fuzzer finds
 //! later is added by hand.
 
-use std::fs;
-use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::{
+    fs,
+    io,
+    path::{
+        Path,
+        PathBuf, //
+    }, //
+};
 
-use proto::name::Name;
-use proto::name::SessName;
-use proto::rnbd;
-use proto::rnbd::AccessMode;
-use proto::rnbd::CachePolicy;
-use proto::rnbd::IoFlags;
-use proto::rnbd::Op;
-use proto::rnbd::Rw;
-use proto::rtrs::ConnAccept;
-use proto::rtrs::ConnReject;
-use proto::rtrs::ConnReq;
-use proto::rtrs::Imm;
-use proto::rtrs::InfoReq;
-use proto::rtrs::InfoRsp;
-use proto::rtrs::ReadMsg;
-use proto::rtrs::RkeyRsp;
-use proto::rtrs::SgDesc;
-use proto::rtrs::WriteMsg;
-use proto::Errno;
+use proto::{
+    name::{
+        Name,
+        SessName, //
+    },
+    rnbd::{
+        self,
+        AccessMode,
+        CachePolicy,
+        IoFlags,
+        Op,
+        Rw, //
+    },
+    rtrs::{
+        ConnAccept,
+        ConnReject,
+        ConnReq,
+        Imm,
+        InfoReq,
+        InfoRsp,
+        ReadMsg,
+        RkeyRsp,
+        SgDesc,
+        WriteMsg, //
+    },
+    Errno, //
+};
 
 const CHUNK: u32 = 131_072;
 const DEPTH: u32 = 512;

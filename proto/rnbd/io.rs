@@ -2,23 +2,31 @@
 
 //! Block operations.
 
-use core::fmt;
-use core::ops::BitOr;
+use core::{
+    fmt,
+    ops::BitOr, //
+};
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{
+    U16,
+    U32,
+    U64, //
+};
 
-use super::read;
-use super::wire;
-use super::AccessMode;
-use super::MsgType;
-use super::PROTO_VER_MAJOR;
-use super::SECTOR_SIZE;
-use crate::rtrs::to_array;
-use crate::text::impl_message;
-use crate::Errno;
-use crate::ProtoError;
+use super::{
+    read,
+    wire,
+    AccessMode,
+    MsgType,
+    PROTO_VER_MAJOR,
+    SECTOR_SIZE, //
+};
+use crate::{
+    rtrs::to_array,
+    text::impl_message,
+    Errno,
+    ProtoError, //
+};
 
 /// The low 8 bits of `rw`.
 const OP_MASK: u32 = 0xff;

@@ -2,19 +2,25 @@
 
 //! Opening a device.
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{
+    U16,
+    U32,
+    U64, //
+};
 
-use super::check_type;
-use super::read;
-use super::wire;
-use super::AccessMode;
-use super::MsgType;
-use super::SECTOR_SIZE;
-use crate::name::Name;
-use crate::rtrs::to_array;
-use crate::ProtoError;
+use super::{
+    check_type,
+    read,
+    wire,
+    AccessMode,
+    MsgType,
+    SECTOR_SIZE, //
+};
+use crate::{
+    name::Name,
+    rtrs::to_array,
+    ProtoError, //
+};
 
 /// Opens a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,16 +4,22 @@
 
 use core::mem::offset_of;
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::little_endian::U64;
-use zerocopy_derive::FromBytes;
-use zerocopy_derive::Immutable;
-use zerocopy_derive::IntoBytes;
-use zerocopy_derive::KnownLayout;
+use zerocopy::little_endian::{
+    U16,
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout, //
+};
 
-use crate::rtrs::assert_layout;
-use crate::NAME_MAX;
+use crate::{
+    rtrs::assert_layout,
+    NAME_MAX, //
+};
 
 /// `struct rnbd_msg_hdr`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -5,13 +5,19 @@
 
 use core::fmt;
 
-use super::imm::MAX_IMM_PAYL_BITS;
-use super::imm::MAX_IMM_PAYL_MASK;
-use super::MAX_SESS_QUEUE_DEPTH;
-use super::MIN_CHUNK_SIZE;
-use crate::text::impl_message;
-use crate::Errno;
-use crate::ProtoError;
+use super::{
+    imm::{
+        MAX_IMM_PAYL_BITS,
+        MAX_IMM_PAYL_MASK, //
+    },
+    MAX_SESS_QUEUE_DEPTH,
+    MIN_CHUNK_SIZE, //
+};
+use crate::{
+    text::impl_message,
+    Errno,
+    ProtoError, //
+};
 
 /// The number of chunks of a session and their size.
 ///

@@ -2,21 +2,31 @@
 
 //! The connection messages, carried as private data of the RDMA CM.
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::FromBytes as _;
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32, //
+    },
+    FromBytes as _, //
+};
 
-use super::wire;
-use super::wire::to_array;
-use super::ChunkLayout;
-use super::Uuid;
-use super::MAGIC;
-use super::MAX_CON_NUM;
-use super::MSG_NEW_RKEY_F;
-use super::PROTO_VER;
-use super::PROTO_VER_MAJOR;
-use crate::Errno;
-use crate::ProtoError;
+use super::{
+    wire::{
+        self,
+        to_array, //
+    },
+    ChunkLayout,
+    Uuid,
+    MAGIC,
+    MAX_CON_NUM,
+    MSG_NEW_RKEY_F,
+    PROTO_VER,
+    PROTO_VER_MAJOR, //
+};
+use crate::{
+    Errno,
+    ProtoError, //
+};
 
 /// A client's request for one of a path's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,16 +3,24 @@
 //! The exchange on connection 0 once all of a path's connections stand: the
 //! client names the session, the server says where its chunks are.
 
-use zerocopy::little_endian::U16;
-use zerocopy::FromBytes as _;
+use zerocopy::{
+    little_endian::U16,
+    FromBytes as _, //
+};
 
-use super::wire;
-use super::wire::to_array;
-use super::ChunkLayout;
-use super::MsgType;
-use super::SgDesc;
-use crate::name::SessName;
-use crate::ProtoError;
+use super::{
+    wire::{
+        self,
+        to_array, //
+    },
+    ChunkLayout,
+    MsgType,
+    SgDesc, //
+};
+use crate::{
+    name::SessName,
+    ProtoError, //
+};
 
 /// The client's half: the name of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,23 +8,35 @@
 //! 0                 data_len       off                        chunk_size
 //! ```
 
-use core::fmt;
-use core::ops::Range;
+use core::{
+    fmt,
+    ops::Range, //
+};
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::FromBytes as _;
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32, //
+    },
+    FromBytes as _, //
+};
 
-use super::wire;
-use super::wire::to_array;
-use super::ChunkLayout;
-use super::MsgType;
-use super::SgDesc;
-use super::MAX_HDR_SIZE;
-use super::MSG_NEED_INVAL_F;
-use crate::text::impl_message;
-use crate::Errno;
-use crate::ProtoError;
+use super::{
+    wire::{
+        self,
+        to_array, //
+    },
+    ChunkLayout,
+    MsgType,
+    SgDesc,
+    MAX_HDR_SIZE,
+    MSG_NEED_INVAL_F, //
+};
+use crate::{
+    text::impl_message,
+    Errno,
+    ProtoError, //
+};
 
 /// The size of the longest RTRS message of a request in bytes.
 pub const MAX_MSG_SIZE: usize = ReadMsg::MAX_SIZE;

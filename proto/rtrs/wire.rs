@@ -4,13 +4,17 @@
 
 use core::mem::offset_of;
 
-use zerocopy::little_endian::U16;
-use zerocopy::little_endian::U32;
-use zerocopy::little_endian::U64;
-use zerocopy_derive::FromBytes;
-use zerocopy_derive::Immutable;
-use zerocopy_derive::IntoBytes;
-use zerocopy_derive::KnownLayout;
+use zerocopy::little_endian::{
+    U16,
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout, //
+};
 
 use super::Uuid;
 use crate::NAME_MAX;

@@ -2,10 +2,14 @@
 
 //! Addresses as text.
 
-use proto::addr::AddrErrorKind;
-use proto::addr::Address;
-use proto::addr::PathAddress;
-use proto::Errno;
+use proto::{
+    addr::{
+        AddrErrorKind,
+        Address,
+        PathAddress, //
+    },
+    Errno, //
+};
 
 #[track_caller]
 fn address(text: &str) -> Address {

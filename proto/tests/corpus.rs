@@ -2,8 +2,10 @@
 
 //! The seeds of the fuzz targets, as an ordinary test.
 
-use std::fs;
-use std::path::Path;
+use std::{
+    fs,
+    path::Path, //
+};
 
 #[path = "../fuzz/checks.rs"]
 mod checks;

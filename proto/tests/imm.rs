@@ -2,10 +2,14 @@
 
 //! Immediates and the chunk layout behind them.
 
-use proto::rtrs::ChunkLayout;
-use proto::rtrs::Imm;
-use proto::rtrs::LayoutError;
-use proto::Errno;
+use proto::{
+    rtrs::{
+        ChunkLayout,
+        Imm,
+        LayoutError, //
+    },
+    Errno, //
+};
 
 #[test]
 fn heartbeats_are_what_c_sends() {

@@ -2,11 +2,15 @@
 
 //! The line written to `map_device`.
 
-use proto::addr::PathAddress;
-use proto::map_options::parse;
-use proto::map_options::MapOptions;
-use proto::rnbd::AccessMode;
-use proto::Errno;
+use proto::{
+    addr::PathAddress,
+    map_options::{
+        parse,
+        MapOptions, //
+    },
+    rnbd::AccessMode,
+    Errno, //
+};
 
 const CPUS: u32 = 8;
 

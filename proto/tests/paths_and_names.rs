@@ -4,17 +4,25 @@
 
 use core::fmt::Write;
 
-use proto::name::Name;
-use proto::name::NameError;
-use proto::name::SessName;
-use proto::search_path::full_path;
-use proto::search_path::parse_param;
-use proto::search_path::SearchPathError;
-use proto::sysfs_name::device_link;
-use proto::sysfs_name::DEVICE_LINK_LEN;
-use proto::text::Text;
-use proto::Errno;
-use proto::PATH_MAX;
+use proto::{
+    name::{
+        Name,
+        NameError,
+        SessName, //
+    },
+    search_path::{
+        full_path,
+        parse_param,
+        SearchPathError, //
+    },
+    sysfs_name::{
+        device_link,
+        DEVICE_LINK_LEN, //
+    },
+    text::Text,
+    Errno,
+    PATH_MAX, //
+};
 
 fn full(search: &[u8], sess: &str, dev: &[u8]) -> Result<Vec<u8>, SearchPathError> {
     let sess = SessName::new(sess.as_bytes()).unwrap();

@@ -6,27 +6,37 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use proto::addr::Address;
-use proto::addr::PathAddress;
-use proto::addr::Scope;
-use proto::map_options;
-use proto::name::Name;
-use proto::name::SessName;
-use proto::rnbd;
-use proto::rnbd::AccessMode;
-use proto::rnbd::CachePolicy;
-use proto::rnbd::IoFlags;
-use proto::rnbd::Op;
-use proto::rtrs::request::Direction;
-use proto::rtrs::ChunkLayout;
-use proto::rtrs::ConnAccept;
-use proto::rtrs::ConnReq;
-use proto::rtrs::Imm;
-use proto::rtrs::InfoReq;
-use proto::rtrs::InfoRsp;
-use proto::rtrs::ReadMsg;
-use proto::rtrs::Request;
-use proto::rtrs::SgDesc;
+use proto::{
+    addr::{
+        Address,
+        PathAddress,
+        Scope, //
+    },
+    map_options,
+    name::{
+        Name,
+        SessName, //
+    },
+    rnbd::{
+        self,
+        AccessMode,
+        CachePolicy,
+        IoFlags,
+        Op, //
+    },
+    rtrs::{
+        request::Direction,
+        ChunkLayout,
+        ConnAccept,
+        ConnReq,
+        Imm,
+        InfoReq,
+        InfoRsp,
+        ReadMsg,
+        Request,
+        SgDesc, //
+    }, //
+};
 
 #[path = "../fuzz/checks.rs"]
 mod checks;

@@ -2,15 +2,21 @@
 
 //! Requests as a server finds them in a chunk, well-formed and hostile.
 
-use proto::rtrs::request::Direction;
-use proto::rtrs::request::RequestError;
-use proto::rtrs::request::MAX_MSG_SIZE;
-use proto::rtrs::ReadMsg;
-use proto::rtrs::Request;
-use proto::rtrs::SgDesc;
-use proto::rtrs::WriteMsg;
-use proto::rtrs::MAX_HDR_SIZE;
-use proto::Errno;
+use proto::{
+    rtrs::{
+        request::{
+            Direction,
+            RequestError,
+            MAX_MSG_SIZE, //
+        },
+        ReadMsg,
+        Request,
+        SgDesc,
+        WriteMsg,
+        MAX_HDR_SIZE, //
+    },
+    Errno, //
+};
 
 const CHUNK: u32 = 131_072;
 

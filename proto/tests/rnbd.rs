@@ -2,24 +2,30 @@
 
 //! The RNBD messages, and the block operations they describe.
 
-use proto::name::Name;
-use proto::name::NameError;
-use proto::rnbd::AccessMode;
-use proto::rnbd::BlockOp;
-use proto::rnbd::CachePolicy;
-use proto::rnbd::Close;
-use proto::rnbd::Io;
-use proto::rnbd::IoError;
-use proto::rnbd::IoFlags;
-use proto::rnbd::Op;
-use proto::rnbd::Open;
-use proto::rnbd::OpenRsp;
-use proto::rnbd::RangeOp;
-use proto::rnbd::Request;
-use proto::rnbd::Rw;
-use proto::rnbd::SessInfo;
-use proto::Errno;
-use proto::ProtoError;
+use proto::{
+    name::{
+        Name,
+        NameError, //
+    },
+    rnbd::{
+        AccessMode,
+        BlockOp,
+        CachePolicy,
+        Close,
+        Io,
+        IoError,
+        IoFlags,
+        Op,
+        Open,
+        OpenRsp,
+        RangeOp,
+        Request,
+        Rw,
+        SessInfo, //
+    },
+    Errno,
+    ProtoError, //
+};
 
 #[test]
 fn sess_info_is_what_c_sends() {

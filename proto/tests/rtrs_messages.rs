@@ -2,19 +2,25 @@
 
 //! The RTRS messages, against bytes as the C modules send them.
 
-use proto::name::NameError;
-use proto::name::SessName;
-use proto::rtrs::ChunkLayout;
-use proto::rtrs::ConnAccept;
-use proto::rtrs::ConnReject;
-use proto::rtrs::ConnReq;
-use proto::rtrs::InfoReq;
-use proto::rtrs::InfoRsp;
-use proto::rtrs::RemoteBuf;
-use proto::rtrs::RkeyRsp;
-use proto::rtrs::SgDesc;
-use proto::Errno;
-use proto::ProtoError;
+use proto::{
+    name::{
+        NameError,
+        SessName, //
+    },
+    rtrs::{
+        ChunkLayout,
+        ConnAccept,
+        ConnReject,
+        ConnReq,
+        InfoReq,
+        InfoRsp,
+        RemoteBuf,
+        RkeyRsp,
+        SgDesc, //
+    },
+    Errno,
+    ProtoError, //
+};
 
 fn conn_req() -> ConnReq {
     ConnReq {
@@ -65,6 +71,16 @@ fn conn_req_reserved_bits_do_not_count() {
     bytes[45] = 0xff;
     let req = ConnReq::parse(&bytes).unwrap();
     assert!(!req.first_conn);
+}
+
+#[test]
+fn a_path_may_have_4096_connections() {
+    let req = ConnReq {
+        cid: 4095,
+        cid_num: 4096,
+        ..conn_req()
+    };
+    assert_eq!(ConnReq::parse(&req.to_bytes()), Ok(req));
 }
 
 #[test]

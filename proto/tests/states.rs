@@ -2,16 +2,22 @@
 
 //! Path states, open permissions and heartbeats.
 
-use proto::access::Writers;
-use proto::heartbeat::tick;
-use proto::heartbeat::Action;
-use proto::heartbeat::Settings;
-use proto::path_state::ClientEvent;
-use proto::path_state::ClientState;
-use proto::path_state::ServerEvent;
-use proto::path_state::ServerState;
-use proto::rnbd::AccessMode;
-use proto::Errno;
+use proto::{
+    access::Writers,
+    heartbeat::{
+        tick,
+        Action,
+        Settings, //
+    },
+    path_state::{
+        ClientEvent,
+        ClientState,
+        ServerEvent,
+        ServerState, //
+    },
+    rnbd::AccessMode,
+    Errno, //
+};
 
 /// `rtrs_clt_change_state`: from, to.
 const CLIENT_TRANSITIONS: &[(ClientState, ClientState)] = {
