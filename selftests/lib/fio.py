@@ -77,3 +77,23 @@ def _report(table: dict) -> Report:
     job = table["jobs"][0]
     return Report(_side(job, "read"), _side(job, "write"), _side(job, "trim"),
                   job.get("total_err", 0) or job.get("error", 0))
+
+
+def fio_jobs(node: Node, filename: str, jobs: list[dict[str, object]], *, timeout: float = 120.0,
+             **common: object) -> list[Report]:
+    """Several jobs, one after another, by one fio; each job needs a ``name``."""
+    common = {"filename": filename, "thread": 1, "randrepeat": 1, **common}
+    lines = ["[global]", *(f"{key}={value}" for key, value in common.items())]
+    for index, job in enumerate(jobs):
+        lines.append(f"[{job['name']}]")
+        lines += [f"{key}={value}" for key, value in job.items() if key != "name"]
+        if index:
+            lines.append("stonewall")
+    result = node.run(["fio", "--output-format=json", "-"], check=False, timeout=timeout,
+                      stdin="\n".join(lines) + "\n")
+    start = result.out.find("{")
+    if result.rc != 0 or start < 0:
+        why = "timed out" if result.timed_out else f"exit code {result.rc}"
+        raise CommandFailed(f"{node.name}: fio {filename}: {why}\n{result.out[:start][-800:]}"
+                            f"{result.err[-1500:]}")
+    return [_report({"jobs": [job]}) for job in json.loads(result.out[start:])["jobs"]]

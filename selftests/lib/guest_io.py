@@ -197,3 +197,22 @@ def writer_stop(name, wait=10.0, stop=True):
     state["stop"] = stop
     state["thread"].join(wait)
     return {key: state[key] for key in ("writes", "errno", "running")}
+
+
+def geometry(path):
+    """Heads and sectors by HDIO_GETGEO."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        data = fcntl.ioctl(fd, 0x0301, bytes(16))
+        return list(struct.unpack_from("BB", data))
+    finally:
+        os.close(fd)
+
+
+def write_mbr(path, partitions):
+    """A DOS partition table with (offset, length) in bytes."""
+    table = b"".join(struct.pack("<8B2I", 0, 0, 0, 0, 0x83, 0, 0, 0, offset // 512, length // 512)
+                     for offset, length in partitions)
+    with open(path, "r+b", buffering=0) as disk:
+        disk.write(bytes(446) + table.ljust(64, b"\0") + b"\x55\xaa")
+        os.fsync(disk.fileno())

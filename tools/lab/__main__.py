@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import build
 from . import check
+from . import demo
 from . import paths
 from . import rust_analyzer
 from . import selftest
@@ -68,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=lambda options: print(rust_analyzer.write()) or 0)
 
     check.add_parsers(commands)
+    demo.add_parser(commands)
     selftest.add_parser(commands)
     test_command.add_parser(commands)
     try_command.add_parser(commands)

@@ -21,6 +21,7 @@ SELFTESTS = Path(__file__).resolve().parents[2] / "selftests"
 def add_parser(commands: argparse._SubParsersAction) -> None:
     """Add the command line of `lab selftest`."""
     parser = commands.add_parser("selftest", help="run tests in virtual machines")
+    parser.add_argument("more", nargs="*", metavar="NAME", help="as -T")
     parser.add_argument("-T", dest="names", action="append", metavar="NAME",
                         help="a file of selftests/ or file.test, with shell wildcards")
     parser.add_argument("--kernel", choices=("stock", "debug"), default="stock")
@@ -46,7 +47,7 @@ def choose(subjects: list[Subject], names: list[str]) -> list[tuple[Subject, lis
 
 def main(options: argparse.Namespace) -> int:
     """Run `lab selftest`."""
-    names = [name for text in options.names or [] for name in text.replace(",", " ").split()]
+    names = [name for text in (options.names or []) + options.more for name in text.replace(",", " ").split()]
     chosen = choose(load_subjects(SELFTESTS), names)
     if not chosen:
         return usage_error(f"no test is called {' '.join(names)}; see --list")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Which access modes go together, and that read-only is read-only."""
+
+import errno
+
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+
+# Modes already mapped, the mode asked for, and whether it is granted.
+MATRIX = (
+    ((), "rw", True), ((), "ro", True), ((), "migration", True),
+    (("rw",), "rw", False), (("rw",), "ro", True), (("rw",), "migration", True),
+    (("ro",), "rw", True), (("ro",), "ro", True), (("ro",), "migration", True),
+    (("migration",), "rw", False), (("migration",), "ro", True),
+    (("migration",), "migration", True),
+    (("migration", "migration"), "migration", False), (("rw", "migration"), "migration", False),
+    (("rw", "migration"), "ro", True), (("rw", "migration"), "rw", False),
+)
+
+
+def test_matrix(t):
+    """One writer, two during a migration, any number of readers."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=64")
+    for mapped, asked, granted in MATRIX:
+        held = [rnbd.map_device(t, disks.PLAIN, session=f"held{index}", access_mode=mode)
+                for index, mode in enumerate(mapped)]
+        if granted:
+            device = rnbd.map_device(t, disks.PLAIN, session="asking", access_mode=asked)
+            t.equal(device.attribute("access_mode"), asked, "access_mode")
+            device.unmap()
+        else:
+            mark = t.server.log_mark()
+            try:
+                with t.expect_errno(errno.EPERM):
+                    rnbd.map_device(t, disks.PLAIN, session="asking", access_mode=asked)
+            except AssertionError as error:
+                raise AssertionError(f"{asked} beside {' and '.join(mapped)}: {error}") from None
+            t.server.wait_log(r"vdb", mark)
+        for device in held:
+            device.unmap()
+        t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/held0", gone=True)
+
+
+def test_writer_returns_its_turn(t):
+    """When the writer unmaps, the next one is let in."""
+    rnbd.load(t)
+    first = rnbd.map_device(t, disks.PLAIN, session="first")
+    with t.expect_errno(errno.EPERM):
+        rnbd.map_device(t, disks.PLAIN, session="second")
+    first.unmap()
+    rnbd.map_device(t, disks.PLAIN, session="second")
+
+
+def test_read_only(t):
+    """A read-only mapping reads, and writes, discards and zeroes nothing."""
+    rnbd.load(t)
+    t.server.call("guest_io.write", path=disks.PLAIN, offset=0, length=65536, seed=6)
+    device = rnbd.map_device(t, disks.PLAIN, access_mode="ro")
+    t.equal(t.client.read(f"/sys/block/{device.name}/ro"), "1", "ro of the disk")
+    t.check(t.client.call("guest_io.is_read_only", path=device.path), "BLKROGET says writable")
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=65536, seed=6),
+            None, "first wrong byte read")
+    before = rnbd.disk_stats(t.server, disks.PLAIN[5:])
+    for function in ("discard", "zero_out"):
+        with t.expect_errno(errno.EPERM, errno.EACCES, errno.EBADF):
+            t.client.call(f"guest_io.{function}", path=device.path, offset=0, length=65536)
+    with t.expect_errno(errno.EPERM, errno.EACCES):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=9)
+    t.client.run(f"blockdev --setrw {device.path}", check=False)
+    with t.expect_errno(errno.EPERM, errno.EACCES):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=9)
+    after = rnbd.disk_stats(t.server, disks.PLAIN[5:])
+    for name in ("writes", "discards"):
+        t.equal(after[name] - before[name], 0, f"{name} on the server's disk")
+
+
+def test_server_shows_the_mode(t):
+    """The server's files tell a mapping's mode and path."""
+    rnbd.load(t)
+    for mode, read_only in (("rw", "0"), ("ro", "1"), ("migration", "0")):
+        device = rnbd.map_device(t, disks.PLAIN, access_mode=mode)
+        folder = f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess"
+        t.equal(t.server.read(f"{folder}/access_mode"), mode, "access_mode")
+        t.equal(t.server.read(f"{folder}/read_only"), read_only, "read_only")
+        t.equal(t.server.read(f"{folder}/mapping_path"), disks.PLAIN, "mapping_path")
+        device.unmap()
+
+
+def test_read_only_disk(t):
+    """A read-only disk of the server can be mapped ro, not rw."""
+    rnbd.load(t)
+    disk = disks.loop(t, 16, read_only=True)
+    with t.expect_errno(errno.EACCES, errno.EROFS, errno.EPERM):
+        rnbd.map_device(t, disk, access_mode="rw")
+    device = rnbd.map_device(t, disk, access_mode="ro")
+    t.client.call("guest_io.digest", path=device.path, offset=0, length=4096)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Servers that are not there, or are something else."""
+
+import errno
+import time
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "two"
+
+
+def refused(t, numbers, paths=None, log="", **options):
+    """Mapping must fail, say why and leave nothing; returns the seconds it took."""
+    mark = t.client.log_mark()
+    started = time.monotonic()
+    with t.expect_errno(*numbers):
+        rnbd.map_device(t, disks.PLAIN, paths=paths, **options)
+    taken = time.monotonic() - started
+    said = t.client.log_since(mark)
+    t.check(any(log in line for line in said), f"no message has {log!r}: {said}")
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
+    t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [], "mappings afterwards")
+    return taken
+
+
+def test_no_module(t):
+    """A server machine without the module refuses at once."""
+    rnbd.load(t, server=False)
+    # Something on the server has to answer connection requests.
+    t.server.run("modprobe rdma_cm")
+    taken = refused(t, (errno.ECONNRESET, errno.ECONNREFUSED), log="reject")
+    t.check(taken < 10 * t.client.slow, f"the refusal took {taken:.0f} s")
+
+
+def test_no_host(t):
+    """An address that nobody has."""
+    rnbd.load(t)
+    refused(t, (errno.EHOSTUNREACH, errno.ETIMEDOUT), paths=["ip:10.77.0.99"], log="10.77.0.99")
+
+
+def test_no_route(t):
+    """An address without a route, and one that is no host's."""
+    rnbd.load(t)
+    refused(t, (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENODEV), paths=["ip:192.0.2.1"],
+            log="192.0.2.1")
+
+
+def test_bad_source(t):
+    """A source address that is not this machine's."""
+    rnbd.load(t)
+    refused(t, (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ECONNRESET, errno.EINVAL),
+            paths=[f"ip:10.77.0.55@ip:{t.server.address}"], log="10.77.0.55")
+
+
+def test_source_and_ipv6(t):
+    """A path with its source given, and one over IPv6."""
+    rnbd.load(t)
+    for path in (f"ip:{t.client.address}@ip:{t.server.address}",
+                 f"ip:{t.client.address},ip:{t.server.address}", f"ip:{t.server.address6}"):
+        device = rnbd.map_device(t, disks.PLAIN, paths=[path])
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        device.unmap()
+        t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
+
+def test_other_port(t):
+    """dest_port= before path= chooses the port; the wrong one is refused."""
+    rnbd.load(t, rnbd_server="port_nr=4321")
+    refused(t, (errno.ECONNRESET, errno.ECONNREFUSED), log="reject")
+    text = (f"dest_port=4321 sessname=sess path=ip:{t.server.address} "
+            f"device_path={disks.PLAIN}")
+    t.client.write(rnbd.MAP_DEVICE, text)
+    rnbd.find_device(t.client, disks.PLAIN, "sess").unmap()
+
+
+@case(timeout=180)
+def test_not_rtrs(t):
+    """Listeners that are not RTRS: rejecting and accepting with all kinds of private data."""
+    rnbd.load(t, server=False)
+    t.server.run("modprobe rdma_ucm")
+    junk = (0xBD, 0x1B, 0, 2)  # an RTRS magic and version, then nothing
+    for accept in (False, True):
+        for data in (b"", b"\xff" * 56, bytes(56), bytes(junk) + b"\xff" * 52):
+            t.server.call("guest_listener.start", port=4444, accept=accept, data=list(data))
+            t.defer(t.server.call, "guest_listener.stop")
+            mark = t.client.log_mark()
+            try:
+                # The port counts for the paths after it.
+                t.client.write(rnbd.MAP_DEVICE,
+                               f"dest_port=4444 sessname=sess path=ip:{t.server.address} "
+                               f"device_path={disks.PLAIN}")
+            except OSError:
+                # Which errno is the listener's choice, as it is part of the answer.
+                t.check(t.client.log_since(mark), "the log says nothing")
+            else:
+                raise AssertionError("mapped a device of a listener that is not RTRS")
+            t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
+            requests = t.server.call("guest_listener.stop")
+            t.check(requests > 0, "the connection never came to the listener")
+
+
+def test_session_name_in_use(t):
+    """A second session of the same name on the same client is the same session."""
+    rnbd.load(t)
+    rnbd.map_device(t, disks.PLAIN)
+    second = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    t.equal(len(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths")), 1, "paths")
+    second.unmap()

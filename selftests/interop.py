@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Our client with the C server, the C client with our server, both invalidation modes."""
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+from lib.fio import fio_jobs
+
+TOPOLOGY = "two"
+KIB = 1 << 10
+MIB = 1 << 20
+
+
+def use(t, client, server, mode):
+    """Put a module set on each end; back to the run's own afterwards."""
+    for node, name in ((t.client, client), (t.server, server)):
+        rnbd.use_set(node, name)
+        t.defer(rnbd.use_set, node, t.modules)
+    rnbd.load(t, rtrs_server=f"always_invalidate={mode}")
+
+
+def exercise(t):
+    """Every kind of request, data checked on the other end's disk."""
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.equal(device.size(), 512 * MIB, "size")
+    jobs = [{"name": f"bs{size}qd{depth}", "rw": "randrw", "bs": size, "iodepth": depth,
+             "size": size * 16, "io_size": t.scaled(size * 64, size * 8), "verify": "crc32c",
+             "offset": f"{index * 40 + depth}m"}
+            for index, size in enumerate((512, 4 * KIB, 64 * KIB, MIB)) for depth in (1, 16)]
+    for report in fio_jobs(t.client, device.path, jobs, direct=1, ioengine="io_uring",
+                           verify_fatal=1, timeout=200):
+        t.equal(report.errors, 0, "errors")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=512 * KIB, seed=1)
+    t.client.call("guest_io.fsync", path=device.path)
+    t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=0, length=512 * KIB,
+                          seed=1), None, "first wrong byte on the server's disk")
+    t.client.call("guest_io.scattered", path=device.path, offset=512, seed=2, write_it=True,
+                  pieces=[(512 * (index % 8), 512) for index in range(100)])
+    t.check(t.client.call("guest_io.scattered", path=device.path, offset=512, seed=2,
+                          write_it=False,
+                          pieces=[(512 * (index % 8), 512) for index in range(100)]),
+            "a scattered request reads back differently")
+    before = t.server.disk_stats(1)["flush_operations"]
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=3, sync=True)
+    t.check(t.server.disk_stats(1)["flush_operations"] > before, "no flush arrived")
+    t.client.call("guest_io.discard", path=device.path, offset=0, length=64 * KIB)
+    t.client.call("guest_io.zero_out", path=device.path, offset=64 * KIB, length=64 * KIB)
+    t.check(t.client.call("guest_io.all_zero", path=device.path, offset=0, length=128 * KIB),
+            "discarded and zeroed ranges do not read as zeroes")
+    t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "connected", "path state")
+    read_only = rnbd.map_device(t, disks.WITHOUT_DISCARD, access_mode="ro")
+    t.check(t.client.call("guest_io.is_read_only", path=read_only.path), "ro is writable")
+    read_only.unmap()
+    device.unmap()
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+
+
+def server_ends_first(t):
+    """The server unloads under the mapping; the client unmaps cleanly afterwards."""
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.server.module_unload("rnbd_server")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=40)
+    device.unmap()
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_our_client_invalidating(t):
+    """Our client with the C server, always_invalidate=Y."""
+    use(t, "ours", "c", "Y")
+    exercise(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_our_client_trusting(t):
+    """Our client with the C server, always_invalidate=N."""
+    use(t, "ours", "c", "N")
+    exercise(t)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_our_server_invalidating(t):
+    """The C client with our server, always_invalidate=Y."""
+    use(t, "c", "ours", "Y")
+    exercise(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_our_server_trusting(t):
+    """The C client with our server, always_invalidate=N."""
+    use(t, "c", "ours", "N")
+    exercise(t)
+
+
+@case(timeout=300, module_sets=("c",))
+def test_same_set(t):
+    """Both ends C: what the other tests of this file do, as a check of this file."""
+    for mode in ("Y", "N"):
+        use(t, "c", "c", mode)
+        exercise(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_both_ours(t):
+    """Both ends ours, on two machines."""
+    for mode in ("Y", "N"):
+        use(t, "ours", "ours", mode)
+        exercise(t)
+    server_ends_first(t)

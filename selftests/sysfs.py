@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Files, modes and text of both ends' sysfs folders."""
+
+import errno
+import re
+
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+RW, RO = 0o644, 0o444
+
+CLIENT_DEVICE = {
+    "unmap_device": (RW, r"Usage: echo <normal\|force> > unmap_device"),
+    "resize": (RW, r"Usage: echo <new size in sectors> > resize"),
+    "remap_device": (RW, r"Usage: echo <1> > remap_device"),
+    "mapping_path": (RO, r"/dev/vdb"), "state": (RO, r"open"), "session": (RO, r"sess"),
+    "access_mode": (RO, r"rw"), "nr_poll_queues": (RO, r"0"),
+}
+CLIENT_SESSION = {
+    "add_path": (RW, r"Usage: echo \[<source addr>@\]<destination addr> > add_path\n\n"
+                     r"\*addr ::= \[ ip:<ipv4\|ipv6> \| gid:<gid> \]"),
+    "max_reconnect_attempts": (RW, r"-1"), "mpath_policy": (RW, r"min-inflight \(MI: 1\)"),
+}
+CLIENT_PATH = {
+    "state": (RO, r"connected"), "reconnect": (RW, r"Usage: echo 1 > reconnect"),
+    "disconnect": (RW, r"Usage: echo 1 > disconnect"),
+    "remove_path": (RW, r"Usage: echo 1 > remove_path"),
+    "hca_name": (RO, r"rxe0"), "hca_port": (RO, r"1"),
+    "src_addr": (RO, r"ip:10\.77\.0\.1"), "dst_addr": (RO, r"ip:10\.77\.0\.1"),
+    "cur_latency": (RO, r"\d+ ns"),
+    "stats/cpu_migration_from": (RW, r"(\d+ ?)+"), "stats/cpu_migration_to": (RW, r"(\d+ ?)+"),
+    "stats/reconnects": (RW, r"0 0"), "stats/rdma": (RW, r"\d+ \d+ \d+ \d+ \d+ \d+"),
+    "stats/reset_all": (RW, r"echo 1 to reset all statistics"),
+}
+SERVER_DEVICE = {
+    "sessions/sess/read_only": (RO, r"0"), "sessions/sess/access_mode": (RO, r"rw"),
+    "sessions/sess/mapping_path": (RO, r"/dev/vdb"),
+    "sessions/sess/force_close": (RW, r"Usage: echo 1 > force_close"),
+}
+SERVER_PATH = {
+    "hca_name": (RO, r"rxe0"), "hca_port": (RO, r"1"),
+    "src_addr": (RO, r"ip:10\.77\.0\.1"), "dst_addr": (RO, r"ip:10\.77\.0\.1"),
+    "disconnect": (RW, r"Usage: echo 1 > disconnect"), "stats/rdma": (RW, r"\d+ \d+ \d+ \d+"),
+}
+
+
+def compare(t, node, folder, table):
+    """Every file of the table, its mode and text."""
+    for name, (mode, text) in table.items():
+        path = f"{folder}/{name}"
+        t.check(node.exists(path), f"{path} is missing")
+        t.equal(oct(node.mode(path)), oct(mode), f"mode of {path}")
+        got = node.read(path)
+        t.check(re.fullmatch(text, got), f"{path}: got {got!r}, expected {text!r}")
+
+
+def test_client_files(t):
+    """The client's folders of device, session and path."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    compare(t, t.client, device.sysfs, CLIENT_DEVICE)
+    compare(t, t.client, f"{rnbd.CLIENT_SESSIONS}/sess", CLIENT_SESSION)
+    t.equal(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths"),
+            ["ip:10.77.0.1@ip:10.77.0.1"], "name of the path")
+    compare(t, t.client, rnbd.client_path(t, "sess"), CLIENT_PATH)
+    t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), ["!dev!vdb@sess"], "links in ctl/devices")
+    t.equal(oct(t.client.mode(rnbd.MAP_DEVICE)), oct(0o644), "mode of map_device")
+
+
+def test_server_files(t):
+    """The server's folders of device, session and path."""
+    rnbd.load(t)
+    rnbd.map_device(t, disks.PLAIN)
+    t.equal(t.server.listdir(rnbd.SERVER_DEVICES), ["vdb"], "exported devices")
+    folder = f"{rnbd.SERVER_DEVICES}/vdb"
+    compare(t, t.server, folder, SERVER_DEVICE)
+    t.check(t.server.realpath(f"{folder}/block_dev").endswith("/block/vdb"),
+            "block_dev leads elsewhere")
+    compare(t, t.server, rnbd.server_path(t, "sess"), SERVER_PATH)
+
+
+def test_statistics(t):
+    """The counters count what was done, on both ends, and can be reset."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    mine, theirs = rnbd.client_path(t, "sess"), rnbd.server_path(t, "sess")
+    t.client.write(f"{mine}/stats/reset_all", "1")
+    before = [int(word) for word in t.server.read(f"{theirs}/stats/rdma").split()]
+    for index in range(4):
+        t.client.call("guest_io.write", path=device.path, offset=index << 16, length=8192, seed=1)
+    t.client.call("guest_io.digest", path=device.path, offset=0, length=8192)
+    words = [int(word) for word in t.client.read(f"{mine}/stats/rdma").split()]
+    t.check(words[2] >= 4 and words[3] >= 4 * 8192, f"writes of the client: {words}")
+    t.check(words[0] >= 1 and words[1] >= 8192, f"reads of the client: {words}")
+    t.equal(words[4:], [0, 0], "inflight and failed over")
+    after = [int(word) for word in t.server.read(f"{theirs}/stats/rdma").split()]
+    t.check(after[2] - before[2] >= 4 and after[3] - before[3] >= 4 * 8192,
+            f"writes of the server: {before} to {after}")
+    with t.expect_errno(errno.EINVAL):
+        t.client.write(f"{mine}/stats/reset_all", "0")
+    t.client.write(f"{mine}/stats/rdma", "1")
+    t.equal(t.client.read(f"{mine}/stats/rdma"), "0 0 0 0 0 0", "rdma after a reset")
+
+
+def test_session_settings(t):
+    """Policy and reconnect attempts take what C takes, and refuse the rest."""
+    rnbd.load(t)
+    rnbd.map_device(t, disks.PLAIN)
+    folder = f"{rnbd.CLIENT_SESSIONS}/sess"
+    for word, text in (("0", "round-robin (RR: 0)"), ("rr", "round-robin (RR: 0)"),
+                       ("round-robin", "round-robin (RR: 0)"), ("ml\n", "min-latency (ML: 2)"),
+                       ("min-latency\n", "min-latency (ML: 2)"), ("2", "min-latency (ML: 2)"),
+                       ("MI", "min-inflight (MI: 1)"), ("1\n", "min-inflight (MI: 1)"),
+                       ("min-inflight", "min-inflight (MI: 1)")):
+        t.client.write(f"{folder}/mpath_policy", word)
+        t.equal(t.client.read(f"{folder}/mpath_policy"), text, f"policy after {word!r}")
+    for word in ("", "3", "min", "r", "-1"):
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(f"{folder}/mpath_policy", word or "\n")
+    for word in ("0", "9999", "-1", "5\n"):
+        t.client.write(f"{folder}/max_reconnect_attempts", word)
+        t.equal(t.client.read(f"{folder}/max_reconnect_attempts"), word.strip(), "attempts")
+    for word in ("-2", "10000", "x", "5 5"):
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(f"{folder}/max_reconnect_attempts", word)
+    for word in ("bogus", "ip:", "ip:1.2.3"):
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(f"{folder}/add_path", word)
+    path = rnbd.client_path(t, "sess")
+    for name in ("reconnect", "disconnect", "remove_path"):
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(f"{path}/{name}", "0")
+    t.equal(t.client.read(f"{path}/state"), "connected", "path state")
+
+
+def test_uevents(t):
+    """Mapping announces the disk and then that it is online."""
+    rnbd.load(t)
+    mark = t.client.call("guest_uevents.start")
+    t.defer(t.client.call, "guest_uevents.stop")
+    device = rnbd.map_device(t, disks.PLAIN)
+    events = t.client.call("guest_uevents.seen", since=mark,
+                           wanted=[["online", f"/block/{device.name}"]], seconds=10.0)
+    actions = [action for action, path in events if path.endswith(f"/block/{device.name}")]
+    t.check("add" in actions and "online" in actions, f"uevents of the disk: {actions}")
+    t.check(any(path.endswith("/sess") and action == "add" for action, path in events),
+            f"no uevent for the session: {events}")

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Unloading modules: in order, out of order, and in use."""
+
+import errno
+
+from lab.vm import wait_until
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+BUSY = errno.EAGAIN  # delete_module(2) on a module that is used
+
+
+def test_order(t):
+    """A module that another one uses stays."""
+    rnbd.load(t)
+    for name in ("rtrs_core", "rtrs_client", "rtrs_server"):
+        with t.expect_errno(BUSY):
+            t.client.module_unload(name)
+    for name in ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtrs_core"):
+        t.client.module_unload(name)
+        t.check(not t.client.module_loaded(name), f"{name} is still loaded")
+    for folder in (rnbd.CLIENT_SESSIONS, rnbd.SERVER_SESSIONS, "/sys/class/rnbd-client",
+                   "/sys/class/rnbd-server"):
+        t.check(not t.client.exists(folder), f"{folder} is still there")
+
+
+def test_client_alone(t):
+    """The client's modules load and unload without the server's."""
+    rnbd.load(t, server=False)
+    t.check(t.client.exists(rnbd.MAP_DEVICE), "no map_device")
+    t.client.modules_unload_all()
+
+
+def test_server_alone(t):
+    """The server's modules load and unload without the client's."""
+    rnbd.load(t, client=False)
+    t.check(t.server.exists(rnbd.SERVER_DEVICES), "no devices folder")
+    t.server.modules_unload_all()
+
+
+def test_open_device(t):
+    """While a mapped disk is open, its client module and all below it stay."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.hold", path=device.path, name="holder")
+    t.defer(t.client.call, "guest_io.release", name="holder")
+    for name in ("rnbd_client", "rtrs_client", "rtrs_core"):
+        with t.expect_errno(BUSY):
+            t.client.module_unload(name)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+
+
+def test_client_while_mapped(t):
+    """Unloading the client with an idle mapping is refused or ends it cleanly on both ends."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    try:
+        t.client.module_unload("rnbd_client")
+    except OSError as error:
+        t.equal(error.errno, BUSY, "errno of the refusal")
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        return
+    t.check(not t.client.exists(f"/sys/block/{device.name}"), "the disk is still there")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+
+
+def test_server_while_mapped(t):
+    """Unloading the server under a mapping is refused or fails the client's IO, not the client."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    try:
+        t.server.module_unload("rnbd_server")
+    except OSError as error:
+        t.equal(error.errno, BUSY, "errno of the refusal")
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        return
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    device.unmap()
+
+
+def test_unload_right_after_unmap(t):
+    """Unloading does not race with the close that an unmap began."""
+    for _ in range(t.scaled(8, 2)):
+        rnbd.load(t, rtrs_server="sess_queue_depth=64")
+        rnbd.map_device(t, disks.PLAIN, keep=True).unmap()
+        # The unmap's own reference to the module may be an instant from gone.
+        wait_until(lambda: _unloaded(t, "rnbd_client"), 5 * t.client.slow,
+                   "unload of rnbd_client")
+        t.client.modules_unload_all()
+
+
+def _unloaded(t, name):
+    try:
+        t.client.module_unload(name)
+    except OSError as error:
+        t.equal(error.errno, BUSY, "errno")
+        return False
+    return True
+
+
+def test_bad_parameters(t):
+    """A module parameter out of its range is refused at load with EINVAL, and named."""
+    t.server.modules_unload_all()
+    for name, parameter in (
+            ("rtrs_server", "max_chunk_size=4096"), ("rtrs_server", "max_chunk_size=100000"),
+            ("rtrs_server", "sess_queue_depth=0"), ("rtrs_server", "sess_queue_depth=65536"),
+            ("rtrs_server", "sess_queue_depth=65535 max_chunk_size=1048576"),
+            ("rtrs_server", "always_invalidate=maybe"),
+            ("rnbd_server", "port_nr=70000"),
+            ("rnbd_server", "dev_search_path=/" + "x" * 4096)):
+        try:
+            t.server.modules_load(name, **{name: parameter})
+        except OSError as error:
+            t.check(error.errno in (errno.EINVAL, errno.ERANGE, errno.ENOSPC),
+                    f"{name} {parameter[:60]}: errno {error.errno}")
+        else:
+            raise AssertionError(f"{name} loaded with {parameter[:60]}")
+        t.check(not t.server.module_loaded(name), f"{name} is loaded")
+    t.server.modules_unload_all()
+
+
+def test_parameters_in_sysfs(t):
+    """Parameters can be read back, with their defaults."""
+    rnbd.load(t)
+    for path, value in (("rtrs_server/parameters/always_invalidate", "Y"),
+                        ("rtrs_server/parameters/max_chunk_size", "131072"),
+                        ("rtrs_server/parameters/sess_queue_depth", "512"),
+                        ("rnbd_server/parameters/port_nr", "1234"),
+                        ("rnbd_server/parameters/dev_search_path", "/")):
+        t.equal(t.server.read(f"/sys/module/{path}"), value, path)
+        t.equal(oct(t.server.mode(f"/sys/module/{path}")), oct(0o444), f"mode of {path}")

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Unmapping a device that is open."""
+
+import errno
+
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+
+
+def test_normal_is_refused(t):
+    """unmap_device=normal gives EBUSY while the disk is open, and changes nothing."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.hold", path=device.path, name="holder")
+    t.defer(t.client.call, "guest_io.release", name="holder")
+    with t.expect_errno(errno.EBUSY):
+        device.unmap("normal")
+    t.equal(device.attribute("state"), "open", "state")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call("guest_io.release", name="holder")
+    device.unmap("normal")
+
+
+def test_normal_is_refused_while_mounted(t):
+    """A mounted file system keeps its disk."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.run(f"mkfs.ext4 -q -F {device.path} 16M; mkdir -p /mnt/fs; "
+                 f"mount {device.path} /mnt/fs")
+    with t.expect_errno(errno.EBUSY):
+        device.unmap("normal")
+    t.client.run("echo still here >/mnt/fs/file; sync; umount /mnt/fs")
+    device.unmap("normal")
+
+
+def test_force_under_io(t):
+    """unmap_device=force ends a writer's IO with an error; nothing hangs."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.wait_for(f"/sys/block/{device.name}/stat", matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d")
+    device.unmap("force")
+    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    t.check(not end["running"], "the writer is still waiting for its IO")
+    t.check(end["errno"] in (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOSPC),
+            f"the writer ended with errno {end['errno']}")
+    t.check(end["writes"] > 0, "the writer never wrote")
+    t.check(not t.client.exists(f"/sys/block/{device.name}"), "the disk is still in sysfs")
+
+
+def test_force_while_mounted(t):
+    """After force, a mounted file system gets errors and can be unmounted."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.run(f"mkfs.ext4 -q -F {device.path} 16M; mkdir -p /mnt/fs; "
+                 f"mount {device.path} /mnt/fs; echo text >/mnt/fs/file; sync")
+    device.unmap("force")
+    result = t.client.run("dd if=/dev/zero of=/mnt/fs/new bs=64k count=1 conv=fsync", check=False,
+                          timeout=40)
+    t.check(result.rc != 0 and not result.timed_out, "a write to the lost disk succeeded or hung")
+    t.client.run("umount /mnt/fs", timeout=60)
+
+
+def test_wrong_word(t):
+    """Anything but normal and force is EINVAL and named in the log."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    for word in ("", "Force", "forced", "normal force", "x" * 300):
+        mark = t.client.log_mark()
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(f"{device.sysfs}/unmap_device", word or "\n")
+        t.client.wait_log("unmap_device", mark)
+    t.equal(device.attribute("state"), "open", "state")
+    t.client.write(f"{device.sysfs}/unmap_device", "normal\n")
+
+
+def test_remap_while_mapped(t):
+    """remap_device on a connected device is EALREADY, a wrong word EINVAL."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    with t.expect_errno(errno.EALREADY):
+        t.client.write(f"{device.sysfs}/remap_device", "1")
+    with t.expect_errno(errno.EINVAL):
+        t.client.write(f"{device.sysfs}/remap_device", "2")
+
+
+def test_force_close_on_server(t):
+    """The server's force_close ends a mapping; the client's IO fails, unmapping works."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    other = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    folder = f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess"
+    with t.expect_errno(errno.EINVAL):
+        t.server.write(f"{folder}/force_close", "0")
+    t.server.write(f"{folder}/force_close", "1")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=1)
+    device.unmap()
+    again = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
