@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -269,6 +270,7 @@ class Agent:
         self.channel.send(answer, blobs)
 
     def main(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
         with open("/proc/uptime", encoding="ascii") as uptime:
             seconds = float(uptime.read().split()[0])
         self.channel.send({"id": 0, "hello": os.uname().release, "uptime": seconds})

@@ -14,7 +14,6 @@ mount -t tmpfs tmpfs /dev/shm
 mount -t configfs configfs /sys/kernel/config 2>/dev/null
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
-ulimit -n 65536
 
 while :; do
 	python3 -E -s -S /host/selftests/lib/agent.py

@@ -32,7 +32,7 @@ unload() {
 map() {
 	_device=$1
 	_session=${2:-sess}
-	[ $# -lt 2 ] && shift 1 || shift 2
+	shift "$(($# < 2 ? 1 : 2))"
 	printf 'sessname=%s path=ip:%s device_path=%s %s' "$_session" "$SERVER" "$_device" "$*" \
 		>/sys/class/rnbd-client/ctl/map_device
 }
@@ -46,6 +46,6 @@ unmap() {
 sessions() {
 	for _file in $(find /sys/class/rtrs-client/ /sys/class/rtrs-server/ /sys/block/rnbd*/rnbd \
 		-follow -maxdepth 6 -type f 2>/dev/null | grep -v -e /power/ -e uevent -e /queue/); do
-		printf '%s: %s\n' "$_file" "$(cat "$_file" 2>&1 | head -3)"
+		printf '%s: %s\n' "$_file" "$(head -3 "$_file" 2>&1)"
 	done
 }
