@@ -30,6 +30,7 @@ extern crate std;
 
 pub mod access;
 pub mod addr;
+pub mod device_state;
 pub mod errno;
 pub mod error;
 pub mod heartbeat;

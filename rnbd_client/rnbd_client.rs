@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RNBD client: remote disks as local block devices.
+//!
+//! A line written to `map_device` names a session, its paths, and a device path on the server.
+//! Devices of one session share its transport and one set of tags; a request's tag is the chunk
+//! of the server that it uses.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -11,7 +15,30 @@
     unsafe_code
 )]
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    class::{
+        Class,
+        ClassDevice, //
+    },
+    workqueue::{
+        OwnedQueue,
+        QueueFlags, //
+    }, //
+};
+
+use crate::client::Client;
+
+mod client;
+mod device;
+mod map;
+mod queue;
+mod remote;
+mod session;
+mod sysfs;
 
 module! {
     type: RnbdClient,
@@ -21,11 +48,46 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded.
-struct RnbdClient;
+/// The module; dropped when it is unloaded, which whoever has a disk open prevents.
+struct RnbdClient {
+    /// Until it is removed devices can be mapped.
+    ctl: ClassDevice<Client>,
+    client: Arc<Client>,
+    _class: Class,
+    /// Dropped last: it waits for all work.
+    queue: OwnedQueue,
+}
 
 impl kernel::Module for RnbdClient {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        let queue = OwnedQueue::new(c"rnbd_client", QueueFlags::UNBOUND)?;
+        let client = Client::new(queue.handle())?;
+        let class = Class::new(c"rnbd-client")?;
+        let ctl = class.device(c"ctl", sysfs::CTL_ATTRIBUTES, client.clone())?;
+        client.set_devices_directory(&ctl)?;
+        ctl.announce();
+        Ok(Self {
+            ctl,
+            client,
+            _class: class,
+            queue,
+        })
+    }
+}
+
+impl Drop for RnbdClient {
+    fn drop(&mut self) {
+        self.client.remove_devices_directory();
+        // Waits for those who are mapping a device.
+        self.ctl.remove();
+        // Removing a disk takes a while, so they are removed side by side.
+        for device in self.client.devices() {
+            // What cannot be queued is left for below.
+            let _ = self.queue.spawn(move || device.unmap_at_exit());
+        }
+        self.queue.flush();
+        while let Some(device) = self.client.any_device() {
+            device.unmap_at_exit();
+        }
     }
 }

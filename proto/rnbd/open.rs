@@ -160,6 +160,13 @@ impl OpenRsp {
         }))
     }
 
+    /// The server's number of the device in an answer that is not acceptable otherwise, so that
+    /// the device can be closed.
+    pub fn device_id_of(bytes: &[u8]) -> Option<u32> {
+        let msg: wire::OpenRsp = read(bytes, "open response").ok()?;
+        Some(msg.device_id.get())
+    }
+
     /// Checks a received answer; `bytes` may be longer than it.
     ///
     /// What the block layer would refuse is refused here, with the field's name:

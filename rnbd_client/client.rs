@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all devices share, and the table of sessions.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex,
+        SetOnce, //
+    }, //
+};
+use kernel_ext::{
+    block::{
+        gen_disk::GenDisk,
+        major::Major, //
+    },
+    class::ClassDevice,
+    ida::{
+        Ida,
+        IdaNumber, //
+    },
+    sysfs::{
+        Directory,
+        Link, //
+    },
+    workqueue::QueueHandle, //
+};
+use proto::{
+    map_options::MapOptions,
+    name::SessName,
+    sysfs_name, //
+};
+
+use crate::{
+    device::Device,
+    queue::Queue,
+    session::Session, //
+};
+
+/// The minor numbers of a disk: itself and 63 partitions.
+pub(crate) const MINORS: u16 = 1 << PART_BITS;
+const PART_BITS: u32 = 6;
+/// The bits of a minor number.
+const MINOR_BITS: u32 = 20;
+/// The largest index of a disk.
+const MAX_INDEX: u32 = (1 << (MINOR_BITS - PART_BITS)) - 1;
+
+/// What all devices share.
+#[pin_data]
+pub(crate) struct Client {
+    pub(crate) queue: QueueHandle,
+    pub(crate) major: Arc<Major>,
+    indices: Arc<Ida>,
+    /// `/sys/class/rnbd-client/ctl/devices`.
+    devices_directory: SetOnce<Directory<()>>,
+    #[pin]
+    sessions: Mutex<KVec<Arc<Entry>>>,
+}
+
+/// A session's name while somebody uses it, or while it is being opened or closed.
+#[pin_data]
+struct Entry {
+    name: SessName,
+    /// Nothing while the session is not open. Held while it is being opened or closed, so that
+    /// there is one session of a name at a time, and others wait.
+    #[pin]
+    session: Mutex<Option<Arc<Session>>>,
+    /// The number of users; changed under the lock of the table.
+    #[pin]
+    users: Mutex<usize>,
+}
+
+impl Client {
+    /// Registers the driver. Sleeps. `EBUSY` if there is no major number, as C says.
+    pub(crate) fn new(queue: QueueHandle) -> Result<Arc<Self>> {
+        let major = Major::register(c"rnbd").map_err(|error| {
+            pr_err!("no major number for block devices: {}\n", error.to_errno());
+            EBUSY
+        })?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                queue,
+                major,
+                indices: Ida::new()?,
+                devices_directory: SetOnce::new(),
+                sessions <- new_mutex!(KVec::new(), "Client::sessions"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes the directory of the links to devices, below `ctl`. Sleeps.
+    pub(crate) fn set_devices_directory(&self, ctl: &ClassDevice<Client>) -> Result {
+        self.devices_directory
+            .populate(Directory::empty(ctl, c"devices")?);
+        Ok(())
+    }
+
+    /// Removes that directory with all links in it. Sleeps.
+    pub(crate) fn remove_devices_directory(&self) {
+        if let Some(directory) = self.devices_directory.as_ref() {
+            directory.remove();
+        }
+    }
+
+    /// Makes the link of a device to its disk. Sleeps.
+    pub(crate) fn link_device(&self, device: &Device, disk: &GenDisk<Queue>) -> Result<Link> {
+        let mut buffer = [0; sysfs_name::DEVICE_LINK_LEN];
+        let name = sysfs_name::device_link(&device.path, &device.session.name, &mut buffer);
+        let directory = self.devices_directory.as_ref().ok_or(ENODEV)?;
+        Link::new(directory, disk, name)
+    }
+
+    /// Takes the index of a new disk.
+    pub(crate) fn new_index(&self) -> Result<IdaNumber> {
+        self.indices.allocate(MAX_INDEX)
+    }
+
+    /// The devices of all sessions; some may be missing if memory is short. Sleeps.
+    pub(crate) fn devices(&self) -> KVec<Arc<Device>> {
+        let mut devices = KVec::new();
+        let mut index = 0;
+        loop {
+            let Some(entry) = self.sessions.lock().get(index).cloned() else {
+                return devices;
+            };
+            if let Some(session) = entry.session.lock().as_ref() {
+                session.devices_into(&mut devices);
+            }
+            index = index.saturating_add(1);
+        }
+    }
+
+    /// Some device. Sleeps.
+    pub(crate) fn any_device(&self) -> Option<Arc<Device>> {
+        let mut index = 0;
+        loop {
+            let entry = self.sessions.lock().get(index).cloned()?;
+            let session = entry.session.lock().clone();
+            if let Some(device) = session.and_then(|session| session.any_device()) {
+                return Some(device);
+            }
+            index = index.saturating_add(1);
+        }
+    }
+
+    /// Finds the session of a name, or opens one. Sleeps.
+    ///
+    /// `ENXIO` if there is none and no path to open one with; the errors of [`Session::open`].
+    pub(crate) fn use_session(self: &Arc<Self>, options: &MapOptions) -> Result<SessionUser> {
+        let entry = self.enter(&options.sessname)?;
+        let mut user = SessionUser {
+            client: self.clone(),
+            entry,
+            session: None,
+            is_first: false,
+        };
+        let entry = user.entry.clone();
+        let mut place = entry.session.lock();
+        if place.is_none() {
+            // An error drops the lock, and then the user.
+            *place = Some(Session::open(&self.queue, options)?);
+            user.is_first = true;
+        }
+        user.session = place.clone();
+        drop(place);
+        Ok(user)
+    }
+
+    /// Counts one more user of a name.
+    fn enter(&self, name: &SessName) -> Result<Arc<Entry>> {
+        let mut sessions = self.sessions.lock();
+        if let Some(entry) = sessions.iter().find(|entry| entry.name == *name) {
+            let mut users = entry.users.lock();
+            *users = users.checked_add(1).ok_or(EBUSY)?;
+            return Ok(entry.clone());
+        }
+        let entry = Arc::pin_init(
+            pin_init!(Entry {
+                name: *name,
+                session <- new_mutex!(None, "Entry::session"),
+                users <- new_mutex!(1, "Entry::users"),
+            }),
+            GFP_KERNEL,
+        )?;
+        sessions.push(entry.clone(), GFP_KERNEL)?;
+        Ok(entry)
+    }
+
+    /// Counts one user less, and closes the session after the last one. Sleeps.
+    fn leave(&self, entry: &Arc<Entry>) {
+        {
+            let _sessions = self.sessions.lock();
+            let mut users = entry.users.lock();
+            *users = users.saturating_sub(1);
+            if *users > 0 {
+                return;
+            }
+        }
+        // Whoever comes now finds the entry and waits for this lock.
+        let mut place = entry.session.lock();
+        let unused = || *entry.users.lock() == 0;
+        if !unused() {
+            return;
+        }
+        if let Some(session) = place.take() {
+            session.close();
+        }
+        let mut sessions = self.sessions.lock();
+        if unused() {
+            sessions.retain(|other| !Arc::ptr_eq(other, entry));
+        }
+    }
+}
+
+/// One use of a session; when the last one is dropped the session is closed, which sleeps.
+pub(crate) struct SessionUser {
+    client: Arc<Client>,
+    entry: Arc<Entry>,
+    session: Option<Arc<Session>>,
+    /// The session was opened for this user.
+    pub(crate) is_first: bool,
+}
+
+impl SessionUser {
+    /// The session.
+    pub(crate) fn session(&self) -> Result<Arc<Session>> {
+        self.session.clone().ok_or(ENODEV)
+    }
+}
+
+impl Drop for SessionUser {
+    fn drop(&mut self) {
+        drop(self.session.take());
+        self.client.leave(&self.entry);
+    }
+}

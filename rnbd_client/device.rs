@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A mapped device.
+
+use core::mem;
+use kernel::{
+    c_str,
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    block::{
+        gen_disk::{
+            DiskParams,
+            GenDisk, //
+        },
+        limits::{
+            Limits,
+            SECTOR_SIZE, //
+        },
+        operations::OpenMode,
+        request::Op, //
+    },
+    ida::IdaNumber,
+    kobject::{
+        uevent,
+        Uevent, //
+    },
+    sysfs::{
+        Directory,
+        Link, //
+    }, //
+};
+use proto::{
+    device_state::{
+        DeviceEvent,
+        DeviceState, //
+    },
+    map_options::MapOptions,
+    name::Name,
+    rnbd::{
+        AccessMode,
+        OpenRsp, //
+    },
+    Errno, //
+};
+
+use crate::{
+    client::{
+        Client,
+        SessionUser,
+        MINORS, //
+    },
+    queue::Queue,
+    remote,
+    session::Session,
+    sysfs, //
+};
+
+/// Segments of a request but the first start, and but the last end, at a multiple of this plus one.
+const VIRT_BOUNDARY_MASK: usize = 4096 - 1;
+
+/// Logs a line about a device, as `<path@session> …`.
+macro_rules! device_log {
+    ($log:ident, $device:expr, $($message:tt)+) => {
+        $log!(
+            "<{}@{}> {}\n",
+            $device.path.as_cstr(),
+            $device.session.name.as_cstr(),
+            fmt!($($message)+)
+        )
+    };
+}
+pub(crate) use device_log;
+
+/// A device of a server, and the disk that stands for it here.
+#[pin_data]
+pub(crate) struct Device {
+    pub(crate) session: Arc<Session>,
+    /// The device's path on the server.
+    pub(crate) path: Name,
+    pub(crate) access_mode: AccessMode,
+    pub(crate) nr_poll_queues: u32,
+    index: IdaNumber,
+    /// The server's number; valid while the device is mapped.
+    device_id: Atomic<u32>,
+    /// A [`DeviceState`]; changed under the lock of `users`.
+    state: Atomic<u32>,
+    /// How often the disk is open.
+    #[pin]
+    users: Mutex<usize>,
+    #[pin]
+    parts: Mutex<Parts>,
+}
+
+/// What a device consists of while it is mapped; dropped in this order.
+#[derive(Default)]
+struct Parts {
+    link: Option<Link>,
+    directory: Option<Directory<Device>>,
+    disk: Option<GenDisk<Queue>>,
+    user: Option<SessionUser>,
+}
+
+fn to_error(errno: Errno) -> Error {
+    Error::from_errno(errno.to_kernel())
+}
+
+impl Device {
+    /// Makes the device that `options` describe, and its disk. Sleeps.
+    ///
+    /// `EEXIST` if the session has one of this path, the server's error, and those of making a
+    /// disk. Nothing is left of it after an error.
+    pub(crate) fn map(client: &Arc<Client>, user: SessionUser, options: &MapOptions) -> Result {
+        let session = user.session()?;
+        let path = options.device_path;
+        let index = client.new_index().inspect_err(|error| {
+            pr_err!(
+                "map_device: no index for device {} of session {}, err: {}\n",
+                path.as_cstr(),
+                session.name.as_cstr(),
+                error.to_errno()
+            );
+        })?;
+        let device = Arc::pin_init(
+            pin_init!(Self {
+                session,
+                path,
+                access_mode: options.access_mode,
+                nr_poll_queues: options.nr_poll_queues,
+                index,
+                device_id: Atomic::new(0),
+                state: Atomic::new(DeviceState::Init.to_u32()),
+                users <- new_mutex!(0, "Device::users"),
+                parts <- new_mutex!(
+                    Parts { user: Some(user), ..Parts::default() },
+                    "Device::parts"
+                ),
+            }),
+            GFP_KERNEL,
+        )?;
+        if let Err(error) = device.session.add_device(&device) {
+            device.discard();
+            return Err(error);
+        }
+        device.set_up(client).inspect_err(|_| {
+            // Not if somebody has unmapped it already.
+            if let Ok(was) = device.change_state(DeviceEvent::Unmap) {
+                device.tear_down(was);
+            }
+        })
+    }
+
+    /// Opens the device at the server, and makes everything that others see of it.
+    fn set_up(self: &Arc<Self>, client: &Arc<Client>) -> Result {
+        let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
+            .inspect_err(|error| {
+                device_log!(
+                    pr_err,
+                    self,
+                    "map_device: failed, can't open remote device, err: {}",
+                    error.to_errno()
+                );
+            })?;
+        self.opened_by_server(&answer)?;
+
+        // Nobody reaches the device before the directory is made; whoever unmaps it then waits
+        // for this.
+        let mut parts = self.parts.lock();
+        let failed = |what: &'static str| {
+            move |error: &Error| {
+                device_log!(
+                    pr_err,
+                    self,
+                    "map_device: failed to make its {}, err: {}",
+                    what,
+                    error.to_errno()
+                );
+            }
+        };
+        let disk = self.add_disk(client, &answer).inspect_err(failed("disk"))?;
+        let disk = parts.disk.insert(disk);
+        let name = c_str!("rnbd");
+        let directory = Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone())
+            .inspect_err(failed("sysfs directory"))?;
+        parts.directory = Some(directory);
+        if let Some(disk) = &parts.disk {
+            let _ = uevent(disk, Uevent::Online);
+            let link = client
+                .link_device(self, disk)
+                .inspect_err(failed("sysfs link"))?;
+            parts.link = Some(link);
+        }
+        Ok(())
+    }
+
+    /// Makes the disk. Its partitions are read before this returns.
+    fn add_disk(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        answer: &OpenRsp,
+    ) -> Result<GenDisk<Queue>> {
+        let index = self.index.get();
+        let name = CString::try_from_fmt(fmt!("rnbd{}", index))?;
+        let limits = self.limits(answer);
+        let disk = GenDisk::add(
+            &self.session.tag_set,
+            &DiskParams {
+                name: &name,
+                major: &client.major,
+                first_minor: index.saturating_mul(u32::from(MINORS)),
+                minors: MINORS,
+                capacity: answer.nsectors,
+                read_only: self.access_mode.is_read_only(),
+                limits,
+            },
+            self.clone(),
+        )?;
+        device_log!(
+            pr_info,
+            self,
+            "map_device: Device mapped as {} (nsectors: {}, logical_block_size: {}, \
+             physical_block_size: {}, max_write_zeroes_sectors: {}, max_discard_sectors: {}, \
+             discard_granularity: {}, discard_alignment: {}, secure_discard: {}, \
+             max_segments: {}, max_hw_sectors: {}, wc: {}, fua: {})",
+            &*name,
+            answer.nsectors,
+            limits.logical_block_size,
+            limits.physical_block_size,
+            limits.max_write_zeroes_sectors,
+            limits.max_discard_sectors,
+            limits.discard_granularity,
+            limits.discard_alignment,
+            u8::from(answer.secure_discard),
+            limits.max_segments,
+            limits.max_hw_sectors,
+            u8::from(answer.cache_policy.writeback),
+            u8::from(answer.cache_policy.fua)
+        );
+        Ok(disk)
+    }
+
+    /// The limits of requests: what the server's device can do, and what the transport carries.
+    fn limits(&self, answer: &OpenRsp) -> Limits {
+        let max_io_size = self.session.transport.max_io_size();
+        Limits {
+            logical_block_size: answer.logical_block_size,
+            physical_block_size: answer.physical_block_size,
+            io_opt: max_io_size,
+            max_hw_sectors: max_io_size.checked_div(SECTOR_SIZE).unwrap_or(0),
+            max_segments: self.session.transport.max_segments(),
+            virt_boundary_mask: VIRT_BOUNDARY_MASK,
+            max_discard_sectors: answer.max_discard_sectors,
+            discard_granularity: answer.discard_granularity,
+            discard_alignment: answer.discard_alignment,
+            max_secure_erase_sectors: if answer.secure_discard {
+                answer.max_discard_sectors
+            } else {
+                0
+            },
+            max_write_zeroes_sectors: answer.max_write_zeroes_sectors,
+            write_cache: answer.cache_policy.writeback,
+            fua: answer.cache_policy.writeback && answer.cache_policy.fua,
+        }
+    }
+
+    /// The state.
+    pub(crate) fn state(&self) -> DeviceState {
+        let state = self.state.load(ordering::Acquire);
+        DeviceState::try_from(state).unwrap_or(DeviceState::Unmapped)
+    }
+
+    /// Does what an event does to the state; returns the state before.
+    fn change_state(&self, event: DeviceEvent) -> Result<DeviceState> {
+        let _users = self.users.lock();
+        self.change_state_locked(event)
+    }
+
+    /// As [`Self::change_state`], with the lock of `users` held.
+    fn change_state_locked(&self, event: DeviceEvent) -> Result<DeviceState> {
+        let before = self.state();
+        let after = before.next(event).map_err(to_error)?;
+        self.state.store(after.to_u32(), ordering::Release);
+        Ok(before)
+    }
+
+    /// The server's number, if requests may be sent.
+    #[inline]
+    pub(crate) fn mapped_id(&self) -> Option<u32> {
+        (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
+    }
+
+    /// The server has opened the device; returns the state before.
+    ///
+    /// `ENOENT` if it has been unmapped meanwhile; the server is told to close it.
+    fn opened_by_server(&self, answer: &OpenRsp) -> Result<DeviceState> {
+        let changed = {
+            let _users = self.users.lock();
+            self.device_id.store(answer.device_id, ordering::Relaxed);
+            self.change_state_locked(DeviceEvent::Opened)
+        };
+        changed.inspect_err(|_| {
+            device_log!(
+                pr_info,
+                self,
+                "Ignoring Open-Response message from server for unmapped device"
+            );
+            // The device is gone either way.
+            let _ = remote::close(&self.session.transport, answer.device_id);
+        })
+    }
+
+    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped.
+    pub(crate) fn opened_by_user(&self, mode: OpenMode) -> Result {
+        let read_only = mode.disk_is_read_only || self.access_mode.is_read_only();
+        if mode.write && read_only {
+            return Err(EPERM);
+        }
+        let mut users = self.users.lock();
+        if self.state() == DeviceState::Unmapped {
+            return Err(EIO);
+        }
+        *users = users.saturating_add(1);
+        Ok(())
+    }
+
+    /// Somebody closes the disk.
+    pub(crate) fn closed_by_user(&self) {
+        let mut users = self.users.lock();
+        *users = users.saturating_sub(1);
+    }
+
+    /// Logs that a request failed.
+    pub(crate) fn io_failed(&self, op: Op, error: Error) {
+        let direction = if op == Op::Read { "read" } else { "write" };
+        kernel_ext::ratelimited!(device_log!(
+            pr_info,
+            self,
+            "{} I/O failed with err: {}",
+            direction,
+            error.to_errno()
+        ));
+    }
+
+    /// Removes the device. Sleeps, until all requests under way have ended.
+    ///
+    /// `EALREADY` if somebody is doing that, `EBUSY` if the disk is open, unless by force.
+    pub(crate) fn unmap(&self, force: bool) -> Result {
+        let was = {
+            let users = self.users.lock();
+            if self.state() != DeviceState::Unmapped && !force && *users > 0 {
+                device_log!(
+                    pr_err,
+                    self,
+                    "Closing device failed, device is in use, ({} device users)",
+                    *users
+                );
+                return Err(EBUSY);
+            }
+            self.change_state_locked(DeviceEvent::Unmap)
+                .inspect_err(|_| {
+                    device_log!(pr_info, self, "Device is already being unmapped");
+                })?
+        };
+        self.tear_down(was);
+        device_log!(pr_info, self, "Device is unmapped");
+        Ok(())
+    }
+
+    /// Removes the device when the module is unloaded.
+    pub(crate) fn unmap_at_exit(&self) {
+        // Nobody else does that now: it would hold the module.
+        let _ = self.unmap(true);
+    }
+
+    /// Removes all that others see, and has the server close the device. After the change to
+    /// `Unmapped` from state `was`, by whoever made that change.
+    fn tear_down(&self, was: DeviceState) {
+        self.session.remove_device(self);
+        let user = {
+            // If the device is still being set up this waits for it.
+            let parts = mem::take(&mut *self.parts.lock());
+            drop(parts.link);
+            drop(parts.directory);
+            drop(parts.disk);
+            parts.user
+        };
+        if was == DeviceState::Mapped {
+            let device_id = self.device_id.load(ordering::Relaxed);
+            if let Err(error) = remote::close(&self.session.transport, device_id) {
+                // The server closes it with the session.
+                device_log!(
+                    pr_info,
+                    self,
+                    "The server did not confirm the close, err: {}",
+                    error.to_errno()
+                );
+            }
+        }
+        // The last user closes the session.
+        drop(user);
+    }
+
+    /// Drops the parts of a device that nobody knows yet.
+    fn discard(&self) {
+        let parts = mem::take(&mut *self.parts.lock());
+        drop(parts);
+    }
+
+    /// Asks the server to open the device again. Sleeps.
+    ///
+    /// `ENODEV`, `EALREADY` or `EBUSY` if the device is not disconnected, the server's error.
+    pub(crate) fn remap(&self) -> Result {
+        self.state().check_remap().map_err(to_error)?;
+        device_log!(pr_info, self, "Remapping device.");
+        self.reopen().inspect_err(|error| {
+            device_log!(pr_err, self, "remap_device: {}", error.to_errno());
+        })
+    }
+
+    fn reopen(&self) -> Result {
+        let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
+            .inspect_err(|error| {
+                device_log!(
+                    pr_err,
+                    self,
+                    "Opening failed, server responded: {}",
+                    error.to_errno()
+                );
+            })?;
+        if self.opened_by_server(&answer)? == DeviceState::Disconnected {
+            self.with_disk(|disk| {
+                self.change_capacity(disk, answer.nsectors)?;
+                let _ = uevent(disk, Uevent::Online);
+                Ok(())
+            })?;
+            device_log!(pr_info, self, "Device online, device remapped successfully");
+        }
+        Ok(())
+    }
+
+    /// The session has a path again. Process context of the module's own; sleeps.
+    pub(crate) fn link_is_back(&self) {
+        if self.state() == DeviceState::Init {
+            // Whoever is mapping it gets an error.
+            return;
+        }
+        device_log!(pr_info, self, "session reconnected, remapping device");
+        // The error has been logged.
+        let _ = self.reopen();
+    }
+
+    /// The session has lost its last path.
+    pub(crate) fn link_lost(&self) {
+        device_log!(pr_err, self, "Device disconnected.");
+        // There is no state in which this is an error.
+        let _ = self.change_state(DeviceEvent::LinkLost);
+    }
+
+    /// Tells user space of [`Self::link_lost`]. Process context of the module's own; sleeps.
+    pub(crate) fn tell_link_lost(&self) {
+        if self.state() == DeviceState::Disconnected {
+            // There is nobody to tell if the device is being removed.
+            let _ = self.with_disk(|disk| uevent(disk, Uevent::Offline));
+        }
+    }
+
+    /// Sets the disk's size in sectors. `ENOENT` if the device is not mapped, `EINVAL` for more
+    /// than a disk can have.
+    pub(crate) fn resize(&self, sectors: u64) -> Result {
+        if self.state() != DeviceState::Mapped {
+            device_log!(
+                pr_err,
+                self,
+                "Failed to set new size of the device, device is not opened"
+            );
+            return Err(ENOENT);
+        }
+        self.with_disk(|disk| self.change_capacity(disk, sectors))
+    }
+
+    fn change_capacity(&self, disk: &GenDisk<Queue>, sectors: u64) -> Result {
+        let before = disk.capacity();
+        if before == sectors {
+            return Ok(());
+        }
+        disk.set_capacity(sectors)?;
+        device_log!(
+            pr_info,
+            self,
+            "Device size changed from {} to {} sectors",
+            before,
+            sectors
+        );
+        Ok(())
+    }
+
+    /// Does something with the disk, which is not removed meanwhile; `ENOENT` if it has been.
+    fn with_disk<R>(&self, run: impl FnOnce(&GenDisk<Queue>) -> Result<R>) -> Result<R> {
+        let parts = self.parts.lock();
+        parts.disk.as_ref().map_or(Err(ENOENT), run)
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way of a block request to the transport.
+//!
+//! A request's tag is the number of its permit, and so of the server's chunk it uses. While the
+//! transport has a request it is in the table of its session, from where the answer takes it.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+use kernel_ext::block::{
+    operations::{
+        HwQueue,
+        OpenMode,
+        Operations, //
+    },
+    request::{
+        Op,
+        OwnedRequest,
+        Refusal, //
+    },
+    request_table::RequestTable,
+    status::Status, //
+};
+use proto::rnbd::{
+    self,
+    Io,
+    IoFlags,
+    Rw, //
+};
+use rtrs_client::{
+    Permit,
+    SubmitError, //
+};
+
+use crate::{
+    device::Device,
+    session::Link, //
+};
+
+/// What the requests of a session need.
+pub(crate) struct IoPath {
+    pub(crate) transport: Arc<rtrs_client::Session>,
+    pub(crate) link: Arc<Link>,
+}
+
+/// The block driver.
+pub(crate) struct Queue;
+
+#[vtable]
+impl Operations for Queue {
+    type SetData = IoPath;
+    type DiskData = Device;
+    type RequestData = ();
+
+    fn new_request_data(_path: &IoPath) -> impl PinInit<(), Error> {
+        Ok::<_, Error>(())
+    }
+
+    fn queue_rq(
+        queue: &HwQueue<'_, Self>,
+        request: OwnedRequest<Self>,
+        _is_last: bool,
+    ) -> Result<(), Refusal<Self>> {
+        let path = queue.set();
+        let device = queue.disk();
+        let Some(in_flight) = path.link.in_flight.as_ref() else {
+            return Err(request.refuse(Status::IO_ERROR));
+        };
+        let message = match message(device, &request) {
+            Ok(message) => message,
+            Err(status) => return Err(request.refuse(status)),
+        };
+        let Some(permit) = path.transport.permit(request.tag()) else {
+            return Err(request.refuse(Status::RESOURCE));
+        };
+        send(permit, queue.index(), &message, in_flight, request).map_err(|(request, error)| {
+            if error == SubmitError::Busy {
+                request.refuse(Status::RESOURCE)
+            } else {
+                let error = error.to_error();
+                device.io_failed(request.op(), error);
+                request.refuse(Status::from_error(error))
+            }
+        })
+    }
+
+    fn poll(queue: &HwQueue<'_, Self>) -> u32 {
+        let transport = &queue.set().transport;
+        let first = u32::from(transport.num_irq_queues());
+        match queue.index().checked_sub(first) {
+            Some(polled) => transport.poll(polled),
+            None => 0,
+        }
+    }
+
+    fn open(device: ArcBorrow<'_, Device>, mode: OpenMode) -> Result {
+        device.opened_by_user(mode)
+    }
+
+    fn release(device: ArcBorrow<'_, Device>) {
+        device.closed_by_user();
+    }
+}
+
+/// The message that tells the server what to do; or why the request cannot be sent.
+fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status> {
+    let device_id = device.mapped_id().ok_or(Status::IO_ERROR)?;
+    let op = match request.op() {
+        Op::Read => rnbd::Op::Read,
+        Op::Write => rnbd::Op::Write,
+        Op::Flush => rnbd::Op::Flush,
+        Op::Discard => rnbd::Op::Discard,
+        Op::SecureErase => rnbd::Op::SecureErase,
+        Op::WriteZeroes => rnbd::Op::WriteZeroes,
+        Op::Other(_) => return Err(Status::NOT_SUPPORTED),
+    };
+    let changes = !matches!(op, rnbd::Op::Read | rnbd::Op::Flush);
+    if changes && device.access_mode.is_read_only() {
+        // The disk may have been set writable by hand.
+        return Err(Status::IO_ERROR);
+    }
+    let flags = IoFlags::NONE
+        .with_if(IoFlags::SYNC, request.is_sync())
+        .with_if(IoFlags::FUA, request.is_fua())
+        .with_if(IoFlags::PREFLUSH, request.is_preflush())
+        .with_if(
+            IoFlags::NOUNMAP,
+            op == rnbd::Op::WriteZeroes && request.is_nounmap(),
+        );
+    Ok(Io {
+        device_id,
+        sector: request.sector(),
+        rw: Rw { op, flags },
+        bi_size: request.bytes(),
+        prio: request.priority(),
+    })
+}
+
+/// Gives the request to the transport, or gives it back.
+fn send(
+    mut permit: Permit<'_>,
+    queue: u32,
+    message: &Io,
+    in_flight: &RequestTable<Queue>,
+    request: OwnedRequest<Queue>,
+) -> Result<(), (OwnedRequest<Queue>, SubmitError)> {
+    let has_data = matches!(message.rw.op, rnbd::Op::Read | rnbd::Op::Write);
+    if has_data {
+        let mapped = match permit.scatter() {
+            Some(table) => request.map_to(table),
+            None => Err(EBUSY),
+        };
+        if let Err(error) = mapped {
+            // Empties the table, so that the request can be handed back.
+            drop(permit);
+            return Err((request, SubmitError::Failed(error)));
+        }
+    }
+    let tag = request.tag();
+    let bytes = message.to_bytes();
+    // The answer may come before the transport returns.
+    if let Err(request) = in_flight.insert(request) {
+        drop(permit);
+        return Err((request, SubmitError::Failed(EINVAL)));
+    }
+    let sent = match message.rw.op {
+        rnbd::Op::Read => permit.read(queue, &bytes),
+        rnbd::Op::Write => permit.write(queue, &bytes),
+        _ => permit.header_only(queue, &bytes),
+    };
+    match sent {
+        Ok(()) => Ok(()),
+        // The transport does not answer what it did not take, so the request is still there.
+        Err(error) => match in_flight.take(tag) {
+            Some(request) => Err((request, error)),
+            None => Ok(()),
+        },
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session: the transport to one server, and the devices that use it.
+
+use kernel::{
+    impl_has_work,
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    block::{
+        request_table::RequestTable,
+        status::Status,
+        tag_set::{
+            TagSet,
+            TagSetParams, //
+        }, //
+    },
+    cpu,
+    workqueue::{
+        self,
+        QueueHandle, //
+    }, //
+};
+use proto::{
+    addr::PathAddress,
+    map_options::MapOptions,
+    name::{
+        Name,
+        SessName, //
+    }, //
+};
+use rtrs_client::{
+    LinkEvent,
+    OpenParams,
+    SessionEvents, //
+};
+
+use crate::{
+    device::Device,
+    queue::{
+        IoPath,
+        Queue, //
+    },
+    remote, //
+};
+
+/// An open session.
+pub(crate) struct Session {
+    pub(crate) name: SessName,
+    pub(crate) transport: Arc<rtrs_client::Session>,
+    pub(crate) tag_set: Arc<TagSet<Queue>>,
+    pub(crate) nr_poll_queues: u32,
+    link: Arc<Link>,
+}
+
+/// The half of a session that the transport calls.
+#[pin_data]
+pub(crate) struct Link {
+    name: SessName,
+    queue: QueueHandle,
+    /// The requests that the transport has, by their tags; set before there is one.
+    pub(crate) in_flight: SetOnce<RequestTable<Queue>>,
+    #[pin]
+    devices: Mutex<KVec<Arc<Device>>>,
+    /// The transport, while the session is open; the two know each other.
+    #[pin]
+    transport: Mutex<Option<Arc<rtrs_client::Session>>>,
+    /// What is left to do about link events, in `work`.
+    lost: Atomic<bool>,
+    is_back: Atomic<bool>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Link { self.work }
+}
+
+impl Session {
+    /// Connects to the server, and says hello. Sleeps.
+    ///
+    /// `ENXIO` if no path is given; the errors of [`rtrs_client::Session::open`], of the server,
+    /// and `ENOMEM`.
+    pub(crate) fn open(queue: &QueueHandle, options: &MapOptions) -> Result<Arc<Self>> {
+        let name = options.sessname;
+        let mut paths: KVec<PathAddress> = KVec::new();
+        for path in options.paths() {
+            paths.push(*path, GFP_KERNEL)?;
+        }
+        if paths.is_empty() {
+            pr_err!(
+                "map_device: session {} not found, and path= not given\n",
+                name.as_cstr()
+            );
+            return Err(ENXIO);
+        }
+        let link = Arc::pin_init(
+            pin_init!(Link {
+                name,
+                queue: queue.clone(),
+                in_flight: SetOnce::new(),
+                devices <- new_mutex!(KVec::new(), "Link::devices"),
+                transport <- new_mutex!(None, "Link::transport"),
+                lost: Atomic::new(false),
+                is_back: Atomic::new(false),
+                work <- new_work!("Link::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let events = Arc::new(Events(link.clone()), GFP_KERNEL)?;
+        let params = OpenParams {
+            name: name.as_cstr(),
+            paths: &paths,
+            port: options.dest_port,
+            nr_poll_queues: options.nr_poll_queues,
+        };
+        let transport = rtrs_client::Session::open(&params, events).inspect_err(|error| {
+            pr_err!(
+                "map_device: cannot open session {}, err: {}\n",
+                name.as_cstr(),
+                error.to_errno()
+            );
+        })?;
+        Self::with_transport(name, &transport, link).inspect_err(|error| {
+            pr_err!(
+                "map_device: cannot set up session {}, err: {}\n",
+                name.as_cstr(),
+                error.to_errno()
+            );
+            transport.close();
+        })
+    }
+
+    fn with_transport(
+        name: SessName,
+        transport: &Arc<rtrs_client::Session>,
+        link: Arc<Link>,
+    ) -> Result<Arc<Self>> {
+        let queue_depth = transport.queue_depth();
+        let nr_poll_queues = u32::from(transport.num_poll_queues());
+        link.in_flight.populate(RequestTable::new(queue_depth)?);
+        let tag_set = TagSet::new(
+            TagSetParams {
+                queue_depth,
+                nr_queues: u32::from(transport.num_irq_queues()),
+                nr_poll_queues,
+            },
+            IoPath {
+                transport: transport.clone(),
+                link: link.clone(),
+            },
+        )?;
+        let session = Arc::new(
+            Self {
+                name,
+                transport: transport.clone(),
+                tag_set,
+                nr_poll_queues,
+                link: link.clone(),
+            },
+            GFP_KERNEL,
+        )?;
+        remote::session_info(transport)?;
+        *link.transport.lock() = Some(transport.clone());
+        pr_info!(
+            "session {}: {} requests of at most {} bytes, {} queues and {} polled ones for {} CPUs\n",
+            name.as_cstr(),
+            session.tag_set.queue_depth(),
+            transport.max_io_size(),
+            transport.num_irq_queues(),
+            nr_poll_queues,
+            cpu::online_cpus()
+        );
+        Ok(session)
+    }
+
+    /// Closes the transport; no request is in flight afterwards and nothing runs any more. Its
+    /// devices must be gone. Sleeps.
+    pub(crate) fn close(&self) {
+        self.transport.close();
+        // No link event comes any more.
+        workqueue::flush(&self.link);
+        drop(self.link.transport.lock().take());
+    }
+
+    /// Adds a device. `EEXIST` if the session has one of this path.
+    pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
+        let mut devices = self.link.devices.lock();
+        if devices.iter().any(|other| other.path == device.path) {
+            return Err(EEXIST);
+        }
+        Ok(devices.push(device.clone(), GFP_KERNEL)?)
+    }
+
+    /// Forgets a device.
+    pub(crate) fn remove_device(&self, device: &Device) {
+        let removed = {
+            let mut devices = self.link.devices.lock();
+            let index = devices
+                .iter()
+                .position(|other| core::ptr::eq(&**other, device));
+            index.and_then(|index| devices.remove(index).ok())
+        };
+        drop(removed);
+    }
+
+    /// Whether there is a device of this path.
+    pub(crate) fn has_device(&self, path: &Name) -> bool {
+        let devices = self.link.devices.lock();
+        devices.iter().any(|device| device.path == *path)
+    }
+
+    /// See [`Link::devices_into`].
+    pub(crate) fn devices_into(&self, to: &mut KVec<Arc<Device>>) {
+        self.link.devices_into(to);
+    }
+
+    /// Some device.
+    pub(crate) fn any_device(&self) -> Option<Arc<Device>> {
+        self.link.devices.lock().first().cloned()
+    }
+}
+
+impl Link {
+    /// Adds all devices to `to`; the last ones are left out if memory is short.
+    fn devices_into(&self, to: &mut KVec<Arc<Device>>) {
+        for device in self.devices.lock().iter() {
+            if to.push(device.clone(), GFP_KERNEL).is_err() {
+                pr_err!("no memory for a list of devices\n");
+                break;
+            }
+        }
+    }
+
+    /// Opens the devices again that the server had to close. Process context; sleeps.
+    fn remap(&self, devices: &[Arc<Device>]) {
+        let Some(transport) = self.transport.lock().clone() else {
+            return;
+        };
+        if let Err(error) = remote::session_info(&transport) {
+            pr_err!(
+                "session {}: the server does not answer, err: {}\n",
+                self.name.as_cstr(),
+                error.to_errno()
+            );
+            return;
+        }
+        for device in devices {
+            device.link_is_back();
+        }
+    }
+}
+
+impl WorkItem for Link {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let mut devices = KVec::new();
+        this.devices_into(&mut devices);
+        if this.lost.xchg(false, ordering::Full) {
+            for device in &devices {
+                device.tell_link_lost();
+            }
+        }
+        if this.is_back.xchg(false, ordering::Full) {
+            this.remap(&devices);
+        }
+    }
+}
+
+/// What the transport knows of a session.
+struct Events(Arc<Link>);
+
+impl SessionEvents for Events {
+    fn complete(&self, tag: u32, result: Result) {
+        let table = self.0.in_flight.as_ref();
+        let request = table.and_then(|table| table.take(tag));
+        let Some(request) = request else {
+            return;
+        };
+        if let Err(error) = result {
+            request.disk().io_failed(request.op(), error);
+        }
+        request.complete(Status::from_result(result));
+    }
+
+    fn link_event(&self, event: LinkEvent) {
+        // The transport waits for this to return, so that nothing is asked of it here.
+        match event {
+            LinkEvent::Disconnected => {
+                for device in self.0.devices.lock().iter() {
+                    device.link_lost();
+                }
+                self.0.lost.store(true, ordering::Release);
+            }
+            LinkEvent::Reconnected => self.0.is_back.store(true, ordering::Release),
+        }
+        // If the work is queued already, it will see what was noted.
+        let _ = self.0.queue.enqueue(self.0.clone());
+    }
+}
