@@ -38,7 +38,7 @@ demo shell: python
 selftest: python
 	@$(LAB) setup --for test
 	@$(LAB) build --kernel $(KERNEL)
-	@$(LAB) selftest --kernel $(KERNEL) $(T)
+	@$(LAB) selftest --kernel $(KERNEL) $(if $(T),-T '$(T)')
 
 test: python
 	@$(LAB) test
