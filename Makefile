@@ -36,7 +36,7 @@ demo shell: python
 	@$(LAB) $@
 
 selftest: python
-	@$(LAB) setup --for test
+	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,test)
 	@$(LAB) build --kernel $(KERNEL)
 	@$(LAB) selftest --kernel $(KERNEL) $(if $(T),-T '$(T)')
 
