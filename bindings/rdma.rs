@@ -18,6 +18,8 @@ mod drain;
 pub mod mr;
 pub mod pd;
 pub mod qp;
+#[cfg(RNBD_KUNIT)]
+mod tests;
 pub mod wc;
 pub mod wr;
 
