@@ -96,14 +96,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
         let device_use = device.enter().ok_or(ENODEV)?;
         return op.write_answer(&open_rsp(device.id(), device_use.device())?);
     }
-    let device = open_new(session, message).inspect_err(|error| {
-        pr_err_ratelimited!(
-            "session {:?}: opening device {:?} failed: {:?}\n",
-            session.name().as_cstr(),
-            message.dev_name.as_cstr(),
-            error
-        );
-    })?;
+    let device = open_new(session, message)?;
     let answer = device
         .enter()
         .ok_or(ENODEV)
@@ -139,14 +132,23 @@ fn open_new(session: &Arc<Session>, message: &Open) -> Result<Arc<SessionDevice>
     )
     .inspect_err(|refused| {
         pr_err_ratelimited!(
-            "session {:?}: {}\n",
+            "session {:?}: opening device {:?} failed: {}\n",
             session.name().as_cstr(),
+            message.dev_name.as_cstr(),
             refused.message().as_str()
         );
     })
     .map_err(|refused| error(refused.errno()))?;
+    let failed = |error: &Error| {
+        pr_err_ratelimited!(
+            "session {:?}: opening device {:?} failed: {:?}\n",
+            session.name().as_cstr(),
+            path,
+            error
+        );
+    };
     let server = session.server();
-    let handle = Handle::open(path, message.access_mode, server.bios())?;
+    let handle = Handle::open(path, message.access_mode, server.bios()).inspect_err(failed)?;
     let export = {
         let device_use = handle.enter().ok_or(ENODEV)?;
         server
@@ -154,7 +156,7 @@ fn open_new(session: &Arc<Session>, message: &Open) -> Result<Arc<SessionDevice>
             .open(device_use.device(), message.access_mode, session.name())?
     };
     let id = session.devices().next_id()?;
-    SessionDevice::new(session, id, message, handle, export)
+    SessionDevice::new(session, id, message, handle, export).inspect_err(failed)
 }
 
 /// The answer to an open message.
