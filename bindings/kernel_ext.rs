@@ -5,6 +5,8 @@
 //! All unsafe code of the project is in this crate.
 
 mod bindings;
+#[cfg(RNBD_KUNIT)]
+mod kunit;
 
 pub mod block;
 pub mod chunk;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit suites of what does not need a device; built with `RNBD_KUNIT=y`.
+
+mod log;
+mod params;
+mod percpu;
+mod rcu;
+mod socket_address;
+mod sysfs;
+mod wait;
+mod workqueue;

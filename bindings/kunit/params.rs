@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use kernel::prelude::*;
+
+#[kunit_tests(rnbd_params)]
+mod tests {
+    use super::*;
+    use crate::{
+        bindings,
+        params::{
+            Parameter,
+            ParameterString,
+            ParameterValue, //
+        }, //
+    };
+    use kernel::page::PAGE_SIZE;
+
+    /// Sets a parameter as the module loader does.
+    fn set<T: ParameterValue>(parameter: &Parameter<T>, text: &CStr) -> Result {
+        let param = raw(parameter);
+        // SAFETY: The string is valid, and the argument is a `Parameter<T>` that nobody reads.
+        kernel::error::to_result(unsafe {
+            Parameter::<T>::set_raw(text.as_char_ptr(), &raw const param)
+        })
+    }
+
+    /// Shows a parameter as sysfs does.
+    fn show<T: ParameterValue>(parameter: &Parameter<T>) -> Result<KVec<u8>> {
+        let mut page = KVec::from_elem(0xff, PAGE_SIZE, GFP_KERNEL)?;
+        let param = raw(parameter);
+        // SAFETY: It is a page, and the argument is a `Parameter<T>`.
+        let len = unsafe { Parameter::<T>::get_raw(page.as_mut_ptr().cast(), &raw const param) };
+        page.truncate(usize::try_from(len)?);
+        Ok(page)
+    }
+
+    fn raw<T>(parameter: &Parameter<T>) -> bindings::kernel_param {
+        // SAFETY: All zeroes is a `kernel_param`.
+        let mut param: bindings::kernel_param = unsafe { core::mem::zeroed() };
+        param.__bindgen_anon_1.arg = core::ptr::from_ref(parameter).cast_mut().cast();
+        param
+    }
+
+    fn new<T: ParameterValue>(default: T) -> Parameter<T> {
+        Parameter::new(default, T::set)
+    }
+
+    #[test]
+    fn numbers_are_checked() -> Result {
+        let port = new(1234u16);
+        assert_eq!(*port.get(), 1234);
+        assert_eq!(set(&port, c"0x10"), Ok(()));
+        assert_eq!(*port.get(), 16);
+        assert_eq!(set(&port, c"65535\n"), Ok(()));
+        assert_eq!(set(&port, c"65536"), Err(ERANGE));
+        assert_eq!(set(&port, c"-1"), Err(EINVAL));
+        assert_eq!(set(&port, c""), Err(EINVAL));
+        assert_eq!(set(&port, c"12x"), Err(EINVAL));
+        assert_eq!(*port.get(), 65535);
+        assert_eq!(&show(&port)?[..], b"65535\n");
+
+        let number = new(0i32);
+        assert_eq!(set(&number, c"-5"), Ok(()));
+        assert_eq!(&show(&number)?[..], b"-5\n");
+        assert_eq!(set(&number, c"2147483648"), Err(ERANGE));
+        Ok(())
+    }
+
+    #[test]
+    fn booleans_are_y_and_n() -> Result {
+        let flag = new(true);
+        assert_eq!(&show(&flag)?[..], b"Y\n");
+        assert_eq!(set(&flag, c"off"), Ok(()));
+        assert_eq!(&show(&flag)?[..], b"N\n");
+        assert_eq!(set(&flag, c"maybe"), Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn strings_have_room_for_their_nul() -> Result {
+        let text = new(ParameterString::<8>::new("/"));
+        assert_eq!(&show(&text)?[..], b"/\n");
+        assert_eq!(set(&text, c"1234567"), Ok(()));
+        assert_eq!(text.get().as_c_str(), c"1234567");
+        assert_eq!(set(&text, c"12345678"), Err(ENOSPC));
+        assert_eq!(text.get().as_bytes(), b"1234567");
+        assert_eq!(set(&text, c""), Ok(()));
+        assert_eq!(text.get().as_c_str(), c"");
+        let mut text = ParameterString::<8>::new("");
+        assert_eq!(text.assign(b"a\0b"), Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_is_the_limit() -> Result {
+        let mut long = KBox::new(ParameterString::<5000>::new(""), GFP_KERNEL)?;
+        let text = KVec::from_elem(b'x', 4999, GFP_KERNEL)?;
+        long.assign(&text)?;
+        let parameter = KBox::new(Parameter::new(KBoxed(long), |_, _| Ok(())), GFP_KERNEL)?;
+        let shown = show(&parameter)?;
+        assert_eq!(shown.len(), PAGE_SIZE - 1);
+        assert!(shown.iter().all(|byte| *byte == b'x'));
+        Ok(())
+    }
+
+    /// A string that is not on the stack.
+    struct KBoxed(KBox<ParameterString<5000>>);
+
+    impl ParameterValue for KBoxed {
+        const TYPE_NAME: &'static str = "string";
+
+        fn set(&mut self, text: &CStr) -> Result {
+            self.0.set(text)
+        }
+
+        fn show(&self, out: &mut crate::sysfs::SysfsOutput<'_>) -> core::fmt::Result {
+            self.0.show(out)
+        }
+    }
+
+    #[test]
+    fn a_setter_may_refuse() {
+        let parameter = Parameter::new(5i32, |value: &mut i32, text: &CStr| {
+            value.set(text)?;
+            if *value > 9 {
+                return Err(EDOM);
+            }
+            Ok(())
+        });
+        assert_eq!(set(&parameter, c"7"), Ok(()));
+        assert_eq!(set(&parameter, c"10"), Err(EDOM));
+    }
+}

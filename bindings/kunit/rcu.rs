@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use kernel::prelude::*;
+
+#[kunit_tests(rnbd_rcu)]
+mod tests {
+    use super::*;
+    use crate::rcu::RcuArc;
+    use kernel::sync::{
+        rcu,
+        Arc, //
+    };
+
+    fn is_last(reference: Arc<u32>) -> bool {
+        Arc::into_unique_or_drop(reference).is_some()
+    }
+
+    #[test]
+    fn nothing_is_there() {
+        let empty: RcuArc<u32> = RcuArc::new(None);
+        assert!(empty.is_none());
+        assert!(empty.load(&rcu::read_lock()).is_none());
+        assert!(empty.get().is_none());
+        assert!(empty.replace(None).is_none());
+    }
+
+    #[test]
+    fn readers_see_what_was_put_in() -> Result {
+        let shared = RcuArc::new(Some(Arc::new(1, GFP_KERNEL)?));
+        assert_eq!(shared.load(&rcu::read_lock()).map(|value| *value), Some(1));
+        let old = shared.replace(Some(Arc::new(2, GFP_KERNEL)?));
+        assert_eq!(old.map(|value| *value), Some(1));
+        assert_eq!(shared.get().map(|value| *value), Some(2));
+        Ok(())
+    }
+
+    #[test]
+    fn references_are_given_back() -> Result {
+        let value = Arc::new(1, GFP_KERNEL)?;
+        let shared = RcuArc::new(Some(value.clone()));
+        let taken = shared.get();
+        assert_eq!(taken.map(is_last), Some(false));
+        drop(shared.replace(None));
+        assert!(shared.is_none());
+        drop(shared.replace(Some(value.clone())));
+        drop(shared);
+        assert!(is_last(value));
+        Ok(())
+    }
+}

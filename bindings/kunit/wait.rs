@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use kernel::prelude::*;
+
+#[kunit_tests(rnbd_wait)]
+mod tests {
+    use super::*;
+    use crate::wait::{
+        Completion,
+        Timeout, //
+    };
+    use kernel::sync::Arc;
+
+    fn completion() -> Result<Arc<Completion>> {
+        Arc::pin_init(Completion::new(), GFP_KERNEL)
+    }
+
+    #[test]
+    fn times_out() -> Result {
+        let event = completion()?;
+        assert!(!event.is_done());
+        assert_eq!(event.wait_timeout(1), Err(Timeout));
+        assert_eq!(event.wait_interruptible_timeout(1), Err(ETIMEDOUT));
+        Ok(())
+    }
+
+    #[test]
+    fn complete_lets_one_through() -> Result {
+        let event = completion()?;
+        event.complete();
+        assert!(event.is_done());
+        event.wait();
+        assert_eq!(event.wait_timeout(1), Err(Timeout));
+        event.complete();
+        event.complete();
+        assert_eq!(event.wait_interruptible(), Ok(()));
+        assert_eq!(event.wait_killable(), Ok(()));
+        assert!(!event.is_done());
+        Ok(())
+    }
+
+    #[test]
+    fn complete_all_lets_all_through_until_reinit() -> Result {
+        let event = completion()?;
+        event.complete_all();
+        event.wait();
+        event.wait();
+        assert_eq!(event.wait_interruptible_timeout(1), Ok(()));
+        event.reinit();
+        assert_eq!(event.wait_timeout(1), Err(Timeout));
+        Ok(())
+    }
+}
