@@ -23,7 +23,7 @@ done &
 
 if grep -qw lab.shell /proc/cmdline; then
 	while :; do
-		setsid -c bash -l </dev/ttyS0 >/dev/ttyS0 2>&1
+		setsid -c bash --rcfile /host/selftests/lib/shellrc -i </dev/ttyS0 >/dev/ttyS0 2>&1
 	done
 fi
 # The shell reaps orphans while it waits.

@@ -16,6 +16,7 @@ from . import selftest
 from . import setup
 from . import test_command
 from . import try_command
+from . import vm_shell
 from .run import CommandFailed
 
 
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     selftest.add_parser(commands)
     test_command.add_parser(commands)
     try_command.add_parser(commands)
+    vm_shell.add_parser(commands)
     return top
 
 

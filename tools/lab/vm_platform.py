@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import paths
 from .vm import Platform
+from .vm_kernel import quick_to_boot
 
 
 def platform(kernel: str, modules: dict[str, Path]) -> Platform:
@@ -15,7 +16,7 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
     missing = made.missing()
     if missing:
         raise RuntimeError(f"not set up yet (no {', '.join(missing)}); run `make setup'")
-    return Platform(qemu=made.qemu, kernel=made.kernel, initrd=made.initrd,
+    return Platform(qemu=made.qemu, kernel=quick_to_boot(made.kernel), initrd=made.initrd,
                     root_image=made.root_image, selftests=paths.CHECKOUT / "selftests",
                     modules=modules, flavour=kernel)
 
