@@ -63,7 +63,9 @@ pub(crate) struct Sessions(pub(crate) Arc<Server>);
 impl rtrs_server::Server for Sessions {
     fn session_up(&self, session: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
         let name = SessName::new(session.name().to_bytes())
-            .inspect_err(|error| pr_err!("session name {}\n", error.message().as_str()))
+            .inspect_err(|error| {
+                kernel_ext::pr_err_ratelimited!("session name {}\n", error.message().as_str())
+            })
             .map_err(|_| EINVAL)?;
         let session = Session::new(self.0.clone(), name)?;
         Ok(Arc::new(Handler::new(session), GFP_KERNEL)?)

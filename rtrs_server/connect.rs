@@ -349,7 +349,7 @@ impl Needs {
         let room = limit.saturating_sub(others);
         let answers = requests.min(room.checked_div(per_answer).unwrap_or(0));
         if answers == 0 {
-            pr_err!(
+            pr_err_ratelimited!(
                 "queue pairs of {} have room for {} work requests, which is too few\n",
                 device.name(),
                 limit

@@ -129,7 +129,7 @@ fn parse_request(path: &Arc<Path>, setup: &mut Setup) -> Result<proto::name::Ses
     match InfoReq::parse(received) {
         Ok(request) => Ok(request.sessname),
         Err(error) => {
-            pr_err!("<{}>: {}\n", path, error.message().as_str());
+            kernel_ext::pr_err_ratelimited!("<{}>: {}\n", path, error.message().as_str());
             Err(rtrs_core::error::from_errno(error.errno()))
         }
     }
@@ -138,7 +138,7 @@ fn parse_request(path: &Arc<Path>, setup: &mut Setup) -> Result<proto::name::Ses
 /// All connections, if they are all there.
 fn take_queue_pairs(path: &Path, setup: &mut Setup) -> Result<KVec<QueuePair<Connection>>> {
     if let Some(missing) = setup.queue_pairs.iter().position(Option::is_none) {
-        pr_err!("<{}>: connection {} is missing\n", path, missing);
+        kernel_ext::pr_err_ratelimited!("<{}>: connection {} is missing\n", path, missing);
         return Err(EIO);
     }
     let mut queue_pairs = KVec::with_capacity(setup.queue_pairs.len(), GFP_KERNEL)?;
@@ -183,7 +183,7 @@ impl Response {
         let len = InfoRsp::size(u16::try_from(descriptors.len())?);
         let mut bytes = KVVec::from_elem(0u8, len, GFP_KERNEL)?;
         InfoRsp::write(&mut bytes, descriptors).map_err(|error| {
-            pr_err!("information response: {}\n", error.message().as_str());
+            kernel_ext::pr_err_ratelimited!("information response: {}\n", error.message().as_str());
             rtrs_core::error::from_errno(error.errno())
         })?;
         // One piece, if there is a block of that size.
@@ -205,7 +205,10 @@ impl Response {
         let mut sges = [Sge::EMPTY; MAX_SEND_SGE];
         let room = sges.get_mut(..max_send_sge).ok_or(EINVAL)?;
         let sges = self.chunk.sges(0, 0, self.len, room).inspect_err(|error| {
-            pr_err!("information response is in too many pieces: {:?}\n", error);
+            kernel_ext::pr_err_ratelimited!(
+                "information response is in too many pieces: {:?}\n",
+                error
+            );
         })?;
         let mut chain = SendChain::<1>::new();
         chain.send(WorkKind::InfoResponse.id(), true, sges)?;

@@ -55,7 +55,7 @@ impl PathMemory {
         let fit = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
         let most = if always_invalidate { 1 } else { fit };
         let Some(per_region) = chunks_per_region(count, most.min(fit)) else {
-            pr_err!(
+            kernel_ext::pr_err_ratelimited!(
                 "{} cannot register a chunk of {} bytes at once\n",
                 domain.device().name(),
                 layout.chunk_size()

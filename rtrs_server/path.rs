@@ -426,14 +426,18 @@ impl Path {
                     return;
                 };
                 if let Err(error) = queue_pair.handler().send_immediate(queue_pair, Imm::HbMsg) {
-                    pr_err!("<{}>: sending a heartbeat failed: {:?}\n", self, error);
+                    kernel_ext::pr_err_ratelimited!(
+                        "<{}>: sending a heartbeat failed: {:?}\n",
+                        self,
+                        error
+                    );
                     self.close();
                     return;
                 }
             }
             Action::Wait => {}
             Action::Fail => {
-                pr_err!(
+                kernel_ext::pr_err_ratelimited!(
                     "<{}>: no heartbeat from the client, closing the path\n",
                     self
                 );
@@ -500,7 +504,7 @@ impl WorkItem<ESTABLISH> for Path {
 
     fn run(this: Arc<Self>) {
         if let Err(error) = info::establish(&this) {
-            pr_err!("<{}>: path was not established: {:?}\n", this, error);
+            kernel_ext::pr_err_ratelimited!("<{}>: path was not established: {:?}\n", this, error);
             this.close();
         }
     }
@@ -516,7 +520,10 @@ impl DelayedWorkItem for Path {
                         let _ = DelayedWork::queue(this, msecs_to_jiffies(left));
                     }
                     _ => {
-                        pr_err!("<{}>: closing a path that was never established\n", this);
+                        kernel_ext::pr_err_ratelimited!(
+                            "<{}>: closing a path that was never established\n",
+                            this
+                        );
                         this.close();
                     }
                 }

@@ -186,7 +186,7 @@ impl Session {
         let is_other = |session: &Arc<Session>| session.uuid != self.uuid;
         let mut others = sessions.iter().filter(|session| is_other(session));
         if others.any(|other| other.sessname() == Some(name)) {
-            pr_err!(
+            kernel_ext::pr_err_ratelimited!(
                 "session name {} is in use by another client\n",
                 name.as_cstr()
             );
@@ -195,7 +195,10 @@ impl Session {
         if self.name.populate(*name) || self.sessname() == Some(name) {
             Ok(())
         } else {
-            pr_err!("<{}>: a path gives the session another name\n", self.name());
+            kernel_ext::pr_err_ratelimited!(
+                "<{}>: a path gives the session another name\n",
+                self.name()
+            );
             Err(EINVAL)
         }
     }

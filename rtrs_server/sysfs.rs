@@ -83,7 +83,7 @@ impl PathDirectory {
             });
         drop(directory);
         this.directory = Some(made.inspect_err(|error| {
-            pr_err!(
+            kernel_ext::pr_err_ratelimited!(
                 "<{}>: making the path's directory failed: {:?}\n",
                 path,
                 error
@@ -112,7 +112,7 @@ impl SessionDirectory {
         let device = class
             .device(session.name(), &[], Arc::new((), GFP_KERNEL)?)
             .inspect_err(|error| {
-                pr_err!(
+                kernel_ext::pr_err_ratelimited!(
                     "<{}>: making the session's directory failed: {:?}\n",
                     session.name(),
                     error
