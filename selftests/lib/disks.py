@@ -53,3 +53,12 @@ def loop(t: Test, size_mib: int, node: Node | None = None, *, read_only: bool = 
                    f"losetup --find --show {'--read-only' if read_only else ''} {file}")
     t.defer(node.run, f"losetup -d {name}; rm -f {file}")
     return name
+
+
+def erasable(t: Test, node: Node | None = None, *, max_erase_sectors: int = 2048) -> str:
+    """A disk that can erase securely (selftests/modules/erasable_disk.c)."""
+    node = node or t.server
+    node.call("guest_modules.load", folder="/host/modules/test", names=["erasable_disk"],
+              parameters={"erasable_disk": f"max_erase_sectors={max_erase_sectors}"})
+    t.defer(node.module_unload, "erasable_disk")
+    return "/dev/erasable"

@@ -83,9 +83,14 @@ def compare(path, offset, length, seed, direct=True):
     return next(at for at in range(length) if got[at] != wanted[at])
 
 
+def filled_with(path, offset, length, value):
+    """Whether every byte of a range is ``value``."""
+    return _read(path, offset, length, True) == bytes([value]) * length
+
+
 def all_zero(path, offset, length):
     """Whether a range reads as zeroes."""
-    return not any(_read(path, offset, length, True))
+    return filled_with(path, offset, length, 0)
 
 
 def scattered(path, offset, pieces, seed, write_it):

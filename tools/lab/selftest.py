@@ -8,6 +8,7 @@ import fnmatch
 import os
 from pathlib import Path
 
+from . import selftest_modules
 from . import vm_platform
 from .selftest_case import Case
 from .selftest_case import Subject
@@ -60,6 +61,7 @@ def main(options: argparse.Namespace) -> int:
     modules = vm_platform.module_folders(options.kernel, options.modules_dir)
     if not any(modules[options.modules].rglob("*.ko")):
         return usage_error(f"no modules in {modules[options.modules]}; build them first")
+    modules["test"] = selftest_modules.folder(options.kernel)
     runner = Runner(vm_platform.platform(options.kernel, modules), options.modules)
     good = runner.run(chosen)
     return 0 if good else 1

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernel modules that only the tests need, built at first use."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from . import build
+from . import cache
+from . import debian
+from . import paths
+from . import run
+
+SOURCE = paths.CHECKOUT / "selftests" / "modules"
+INSIDE = "/mnt/test-modules"
+
+
+def folder(kernel: str) -> Path:
+    """The folder of their .ko files for the kernel ``stock`` or ``debug``."""
+    sources = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+               for path in sorted(SOURCE.iterdir()) if path.is_file()}
+    target = cache.artifact("test-modules", kernel=str(paths.artifacts(kernel).kdir),
+                            sources=sources)
+    with cache.lock(f"test-modules-{target.key}"):
+        if not target.is_complete():
+            with cache.building(target) as (made, _facts):
+                _make(made, kernel)
+    target.touch()
+    return target.path
+
+
+def _make(made: Path, kernel: str) -> None:
+    tree = build.debug_tree() if kernel == "debug" else build.stock_tree()
+    copy = made / "source"
+    shutil.copytree(SOURCE, copy)
+    log = cache.root() / "log" / "test-modules.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    argv = ["make", "-s", "-C", tree.inside, f"M={INSIDE}", *tree.options]
+    run.chroot(debian.buildroot().path / "root", argv, [*tree.binds, run.Bind(copy, INSIDE)], log)
+    for module in copy.glob("*.ko"):
+        shutil.copy(module, made / module.name)
+    cache.remove_tree(copy)
