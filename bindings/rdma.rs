@@ -19,6 +19,7 @@ pub mod mr;
 pub mod pd;
 pub mod qp;
 #[cfg(RNBD_KUNIT)]
+#[path = "kunit/rdma.rs"]
 mod tests;
 pub mod wc;
 pub mod wr;

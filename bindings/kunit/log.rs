@@ -4,7 +4,6 @@ use kernel::prelude::*;
 
 #[kunit_tests(rnbd_log)]
 mod tests {
-    use super::*;
     use crate::log::RateLimit;
 
     #[test]

@@ -405,7 +405,7 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     Ok(())
 }
 
-#[kunit_tests(kernel_ext_rdma)]
+#[kunit_tests(rnbd_rdma)]
 mod cases {
     use super::*;
 

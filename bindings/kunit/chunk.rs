@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+
+#[kunit_tests(rnbd_chunk)]
+mod cases {
+    use super::*;
+
+    /// 17 pages: never one block, so that each chunk has two segments at least.
+    const SIZE: usize = 17 * PAGE_SIZE;
+
+    fn byte(i: usize) -> u8 {
+        (i % 251) as u8
+    }
+
+    #[test]
+    fn sizes_are_whole_pages() {
+        assert!(matches!(ChunkSet::new(1, 0, -1), Err(error) if error == EINVAL));
+        assert!(matches!(ChunkSet::new(1, 100, -1), Err(error) if error == EINVAL));
+        assert!(matches!(ChunkSet::new(1, PAGE_SIZE + 1, -1), Err(error) if error == EINVAL));
+    }
+
+    #[test]
+    fn new_chunks_are_zero() -> Result {
+        let set = ChunkSet::new(3, SIZE, -1)?;
+        let mut bytes = KVVec::from_elem(1u8, SIZE, GFP_KERNEL)?;
+        for index in 0..3 {
+            set.copy_out(index, 0, &mut bytes)?;
+            assert!(bytes.iter().all(|&byte| byte == 0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn copies_cross_segments() -> Result {
+        let set = ChunkSet::new(2, SIZE, -1)?;
+        assert!(set.segments(0).is_some_and(|segments| segments.len() > 1));
+        let mut bytes = KVVec::with_capacity(SIZE, GFP_KERNEL)?;
+        for i in 0..SIZE - 10 {
+            bytes.push(byte(i), GFP_KERNEL)?;
+        }
+        set.copy_in(1, 5, &bytes)?;
+        let mut back = KVVec::from_elem(0xffu8, SIZE, GFP_KERNEL)?;
+        set.copy_out(1, 0, &mut back)?;
+        for (i, &found) in back.iter().enumerate() {
+            let expected = match i.checked_sub(5) {
+                Some(i) if i < SIZE - 10 => byte(i),
+                _ => 0,
+            };
+            if found != expected {
+                pr_err!("byte {i} is {found}, not {expected}\n");
+                return Err(EINVAL);
+            }
+        }
+        // The other chunk was not touched.
+        set.copy_out(0, 0, &mut back)?;
+        assert!(back.iter().all(|&byte| byte == 0));
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_beyond_a_chunk() -> Result {
+        let set = ChunkSet::new(2, SIZE, -1)?;
+        let mut bytes = [0; 4];
+        assert_eq!(set.copy_out(0, SIZE - 3, &mut bytes), Err(EINVAL));
+        assert_eq!(set.copy_in(0, SIZE - 3, &bytes), Err(EINVAL));
+        assert_eq!(set.copy_in(0, usize::MAX, &bytes), Err(EINVAL));
+        assert_eq!(set.copy_in(2, 0, &bytes), Err(EINVAL));
+        assert_eq!(set.copy_in(usize::MAX, 0, &bytes), Err(EINVAL));
+        assert_eq!(set.copy_in(1, SIZE - 4, &bytes), Ok(()));
+        assert!(set.slice(0, SIZE, 1).is_none());
+        assert!(set.slice(0, 1, usize::MAX).is_none());
+        assert!(set.slice(2, 0, 0).is_none());
+        assert!(set.slice(1, SIZE, 0).is_some_and(|slice| slice.is_empty()));
+        Ok(())
+    }
+
+    #[test]
+    fn slices_stay_within_their_range() -> Result {
+        let set = ChunkSet::new(1, SIZE, -1)?;
+        let slice = set.slice(0, 100, 50).ok_or(EINVAL)?;
+        assert_eq!(slice.copy_in(48, &[7, 8]), Ok(()));
+        assert_eq!(slice.copy_in(49, &[7, 8]), Err(EINVAL));
+        assert_eq!(slice.copy_out(usize::MAX, &mut [0, 0]), Err(EINVAL));
+        let mut bytes = [0; 3];
+        set.copy_out(0, 148, &mut bytes)?;
+        assert_eq!(bytes, [7, 8, 0]);
+        let part = slice.slice(40, 10).ok_or(EINVAL)?;
+        part.copy_out(8, bytes.get_mut(..2).ok_or(EINVAL)?)?;
+        assert_eq!(bytes, [7, 8, 0]);
+        assert!(slice.slice(40, 11).is_none());
+        assert!(slice.slice(usize::MAX, 1).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn slices_as_segments_for_a_disk() -> Result {
+        let set = ChunkSet::new(1, SIZE, -1)?;
+        let slice = set.slice(0, 5, SIZE - 6).ok_or(EINVAL)?;
+        let (mut total, mut count, mut whole_pages) = (0, 0, true);
+        slice.for_each_segment(|segment| {
+            whole_pages &= count == 0 || segment.offset == 0;
+            whole_pages &= segment.offset < PAGE_SIZE as u32 && segment.len > 0;
+            total += segment.len as usize;
+            count += 1;
+        });
+        assert_eq!(total, SIZE - 6);
+        assert!(whole_pages);
+        assert!(count > 1);
+        Ok(())
+    }
+}

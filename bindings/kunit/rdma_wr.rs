@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+
+#[kunit_tests(rnbd_rdma_wr)]
+mod cases {
+    use super::*;
+
+    fn cqes() -> [bindings::ib_cqe; 4] {
+        core::array::from_fn(|_| bindings::ib_cqe { done: None })
+    }
+
+    fn remote() -> RemoteMemory {
+        RemoteMemory {
+            address: 0x1234,
+            rkey: 0x99,
+        }
+    }
+
+    #[test]
+    fn no_more_than_its_length() -> Result {
+        let mut chain = SendChain::<2>::new();
+        assert!(chain.is_empty());
+        chain.imm_only(WorkId(0), false, 1)?;
+        chain.local_invalidate(WorkId(0), false, 5)?;
+        assert_eq!(chain.imm_only(WorkId(0), false, 1), Err(ENOSPC));
+        assert_eq!(chain.len(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn no_empty_scatter_entries() {
+        let list = [Sge::new(1, 1, 1), Sge::EMPTY];
+        let mut chain = SendChain::<4>::new();
+        assert_eq!(chain.send(WorkId(0), true, &list), Err(EINVAL));
+        assert_eq!(
+            chain.rdma_write(WorkId(0), true, &list, remote()),
+            Err(EINVAL)
+        );
+        assert!(chain.is_empty());
+    }
+
+    #[test]
+    fn only_known_names() -> Result {
+        let cqes = cqes();
+        assert!(SendChain::<1>::new().link_to(&cqes).is_err());
+        let mut chain = SendChain::<2>::new();
+        chain.imm_only(WorkId(0), false, 1)?;
+        chain.imm_only(WorkId(4), false, 1)?;
+        assert!(chain.link_to(&cqes).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn requests_in_order() -> Result {
+        let cqes = cqes();
+        let list = [Sge::new(0x1000, 10, 7), Sge::new(0x2000, 20, 7)];
+        let mut chain = SendChain::<3>::new();
+        chain.rdma_write(WorkId(3), false, &list, remote())?;
+        chain.send_with_invalidate(WorkId(1), false, &[], 0x77)?;
+        chain.send_with_imm(WorkId(2), true, &[], 0x0102_0304)?;
+        let first = chain.link_to(&cqes)?;
+
+        // SAFETY: The chain is linked, and each request is of the type that its opcode says.
+        unsafe {
+            let write = first.cast::<bindings::ib_rdma_wr>();
+            assert_eq!((*first).opcode, bindings::ib_wr_opcode_IB_WR_RDMA_WRITE);
+            assert_eq!((*write).remote_addr, 0x1234);
+            assert_eq!((*write).rkey, 0x99);
+            assert_eq!((*first).num_sge, 2);
+            assert_eq!((*(*first).sg_list.add(1)).addr, 0x2000);
+            assert_eq!((*first).send_flags, 0);
+            let cqe: *mut bindings::ib_cqe = *(*first).__bindgen_anon_1.wr_cqe;
+            assert!(ptr::eq(cqe, &cqes[3]));
+
+            let second = (*first).next;
+            assert_eq!((*second).opcode, bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV);
+            assert_eq!(*(*second).ex.invalidate_rkey, 0x77);
+
+            let third = (*second).next;
+            assert_eq!((*third).opcode, bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM);
+            assert_eq!(u32::from_be(*(*third).ex.imm_data), 0x0102_0304);
+            assert_eq!(
+                (*third).send_flags,
+                bindings::ib_send_flags_IB_SEND_SIGNALED as c_int
+            );
+            assert!((*third).next.is_null());
+        }
+        Ok(())
+    }
+}

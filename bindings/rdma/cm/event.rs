@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of the connection manager.
+
+use super::NewId;
+use crate::bindings;
+use core::{
+    ptr,
+    slice, //
+};
+use kernel::prelude::*;
+
+/// An event of an [`Id`](super::Id) (`rdma_cm_event`).
+///
+/// `status` is negative for an errno, positive for a reason of the CM, see [`reject_text()`](super::reject_text).
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// [`Id::resolve_address()`](super::Id::resolve_address) is done; the id has a device now.
+    AddressResolved,
+    /// [`Id::resolve_address()`](super::Id::resolve_address) failed.
+    AddressError {
+        /// The cause.
+        status: i32,
+    },
+    /// [`Id::resolve_route()`](super::Id::resolve_route) is done.
+    RouteResolved,
+    /// [`Id::resolve_route()`](super::Id::resolve_route) failed.
+    RouteError {
+        /// The cause.
+        status: i32,
+    },
+    /// A listening id got a request for a connection.
+    ConnectRequest {
+        /// The new connection's id.
+        id: NewId<'a>,
+        /// What the peer passed to `connect()`, padded with zeros.
+        private_data: &'a [u8],
+    },
+    /// The connection is there.
+    Established {
+        /// On the active side, what the peer passed to `accept()`, padded with zeros.
+        private_data: &'a [u8],
+    },
+    /// The peer refused the connection.
+    Rejected {
+        /// The reason, of the CM.
+        status: i32,
+        /// Whether the peer's program refused, and not its CM.
+        is_consumer_defined: bool,
+        /// What the peer's program gave as its reason, padded with zeros; else empty.
+        private_data: &'a [u8],
+    },
+    /// The connection could not be made.
+    ConnectError {
+        /// The cause.
+        status: i32,
+    },
+    /// The peer does not answer.
+    Unreachable {
+        /// The cause.
+        status: i32,
+    },
+    /// The connection is gone.
+    Disconnected,
+    /// The device is going away, which waits for the id to be dropped.
+    DeviceRemoval,
+    /// The local address changed.
+    AddressChange,
+    /// The queue pair's number may be used again.
+    TimewaitExit,
+    /// Another event (`rdma_cm_event_type`).
+    Other(u32),
+}
+
+/// # Safety
+///
+/// `event` must be a valid event of `id`, and not a connect request.
+pub(super) unsafe fn translate<'a>(
+    id: *mut bindings::rdma_cm_id,
+    event: &'a bindings::rdma_cm_event,
+) -> Event<'a> {
+    let status = event.status;
+    match event.event {
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddressResolved,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddressError { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
+            // SAFETY: The event is valid and of a connection.
+            private_data: unsafe { connection_data(event) },
+        },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => {
+            let mut len = 0;
+            // SAFETY: The id and the event are valid. The function only reads the event.
+            let data = unsafe {
+                bindings::rdma_consumer_reject_data(id, ptr::from_ref(event).cast_mut(), &mut len)
+            };
+            Event::Rejected {
+                status,
+                is_consumer_defined: !data.is_null(),
+                // SAFETY: The data is the event's, with that length.
+                private_data: unsafe { bytes(data, len) },
+            }
+        }
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable { status },
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddressChange,
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT => Event::TimewaitExit,
+        other => Event::Other(other),
+    }
+}
+
+/// # Safety
+///
+/// `event` must be a valid event that has connection parameters or none at all (zeros).
+pub(super) unsafe fn connection_data(event: &bindings::rdma_cm_event) -> &[u8] {
+    // SAFETY: The union holds connection parameters or zeros.
+    let conn = unsafe { &event.param.conn };
+    // SAFETY: The data is the event's, with that length.
+    unsafe { bytes(conn.private_data, conn.private_data_len) }
+}
+
+/// # Safety
+///
+/// `data` must be null or point to `len` bytes that stay unchanged for `'a`.
+unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: By the function's requirement.
+    unsafe { slice::from_raw_parts(data.cast(), usize::from(len)) }
+}
