@@ -385,7 +385,6 @@ impl Device {
     /// Removes all that others see, and has the server close the device. After the change to
     /// `Unmapped` from state `was`, by whoever made that change.
     fn tear_down(&self, was: DeviceState) {
-        self.session.remove_device(self);
         let user = {
             // If the device is still being set up this waits for it.
             let parts = mem::take(&mut *self.parts.lock());
@@ -406,6 +405,9 @@ impl Device {
                 );
             }
         }
+        // Not before the server has closed it: to open it again meanwhile would get the very device
+        // that is being closed.
+        self.session.remove_device(self);
         // The last user closes the session.
         drop(user);
     }
@@ -450,7 +452,7 @@ impl Device {
 
     /// The session has a path again. Process context of the module's own; sleeps.
     pub(crate) fn link_is_back(&self) {
-        if self.state() == DeviceState::Init {
+        if matches!(self.state(), DeviceState::Init | DeviceState::Unmapped) {
             // Whoever is mapping it gets an error.
             return;
         }
@@ -461,9 +463,10 @@ impl Device {
 
     /// The session has lost its last path.
     pub(crate) fn link_lost(&self) {
-        device_log!(pr_err, self, "Device disconnected.");
         // There is no state in which this is an error.
-        let _ = self.change_state(DeviceEvent::LinkLost);
+        if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
+            device_log!(pr_err, self, "Device disconnected.");
+        }
     }
 
     /// Tells user space of [`Self::link_lost`]. Process context of the module's own; sleeps.
