@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from . import build
+from . import cache
 from . import check
 from . import demo
 from . import paths
@@ -33,6 +34,13 @@ def _build(options: argparse.Namespace) -> int:
     kdir = Path(options.kdir) if options.kdir else None
     out = Path(options.out) if options.out else None
     build.modules(options.kernel, kdir, options.clippy, options.kunit, out)
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    for folder in cache.unused(options.days):
+        print(f"removing {folder}", flush=True)
+        cache.remove_tree(folder)
     return 0
 
 
@@ -65,6 +73,10 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("chroot", help="run a program in the build root")
     command.add_argument("argv", nargs="+", metavar="ARG")
     command.set_defaults(run=_chroot)
+
+    command = commands.add_parser("prune", help="remove what no set-up has used for a while")
+    command.add_argument("--days", type=float, default=30)
+    command.set_defaults(run=_prune)
 
     command = commands.add_parser("rust-analyzer", help="write rust-project.json for editors")
     command.set_defaults(run=lambda options: print(rust_analyzer.write()) or 0)

@@ -114,3 +114,14 @@ def building(target: Artifact, resume: bool = False) -> Iterator[tuple[Path, dic
     (target.partial / STAMP).write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
     remove_tree(target.path)
     target.partial.rename(target.path)
+
+
+def unused(days: float) -> list[Path]:
+    """The complete artefacts that no set-up has used for `days` days, and old unfinished ones."""
+    limit = time.time() - days * 24 * 3600
+    found = []
+    for folder in sorted(root().glob("*-*")):
+        mark = folder if folder.suffix == ".partial" else folder / STAMP
+        if folder.is_dir() and mark.exists() and mark.stat().st_mtime < limit:
+            found.append(folder)
+    return found

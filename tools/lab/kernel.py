@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -94,6 +95,13 @@ def _choice_file() -> Path:
 
 def is_chosen() -> bool:
     return _choice_file().is_file()
+
+
+def is_stale() -> bool:
+    """Whether the choice is old and its packages, not all here yet, may be gone from the mirror."""
+    if not is_chosen() or (stock().is_complete() and source().is_complete()):
+        return False
+    return time.time() - _choice_file().stat().st_mtime > 24 * 3600
 
 
 def chosen() -> Choice:

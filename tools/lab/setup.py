@@ -45,6 +45,7 @@ def setup(purpose: str, refresh: bool = False) -> bool:
     if not steps.run(everything, ("base",), progress):
         return False
     known = kernel.is_chosen()
+    refresh = refresh or kernel.is_stale()
     choice = kernel.resolve(steps.log_path("resolve"), refresh)
     if refresh or not known:
         progress.say(f"kernel: {choice.release} ({choice.version})")

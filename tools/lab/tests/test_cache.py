@@ -55,6 +55,15 @@ class Artifacts(InCache):
             cache.remove_tree(self.root / "tree")
         self.assertTrue((self.root / "tree").exists())
 
+    def test_only_what_was_not_used_for_long_is_unused(self) -> None:
+        old, new = cache.artifact("old"), cache.artifact("new")
+        for target in (old, new):
+            with cache.building(target):
+                pass
+        os.utime(old.path / cache.STAMP, (0, 0))
+        (self.root / "locks-of-others").mkdir()
+        self.assertEqual(cache.unused(30), [old.path])
+
 
 class Steps(InCache):
     def step(self, name: str, needs: tuple[str, ...] = (), fails: bool = False) -> steps.Step:
