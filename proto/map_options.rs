@@ -192,51 +192,65 @@ fn write_quoted(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
 pub fn parse(line: &[u8], nr_cpus: u32) -> Result<MapOptions, MapError<'_>> {
     // The text ends at a NUL, as a C string does.
     let line = line.split(|&byte| byte == 0).next().unwrap_or(&[]);
-    let mut sessname = None;
-    let mut device_path = None;
-    let mut access_mode = None;
-    let mut dest_port = None;
-    let mut nr_poll_queues = None;
-    let mut paths = [None; MAX_PATHS];
-
+    let mut given = Given::default();
     let words = line.trim_ascii().split(|&byte| byte == b' ');
     for word in words.filter(|word| !word.is_empty()) {
         let (opt, value) = split_option(word)?;
+        given.add(opt, value, nr_cpus)?;
+    }
+    given.finish()
+}
+
+/// The options of a line so far, their values checked.
+///
+/// Names are copied at the end only, and the steps are functions of their own:
+/// the values are large for a kernel's stack.
+#[derive(Default)]
+struct Given<'a> {
+    sessname: Option<&'a [u8]>,
+    device_path: Option<&'a [u8]>,
+    access_mode: Option<AccessMode>,
+    dest_port: Option<u16>,
+    nr_poll_queues: Option<u32>,
+    paths: [Option<PathAddress>; MAX_PATHS],
+}
+
+impl<'a> Given<'a> {
+    #[inline(never)]
+    fn add(&mut self, opt: Opt, value: &'a [u8], nr_cpus: u32) -> Result<(), MapError<'a>> {
         if value.is_empty() {
             return Err(MapError::NoValue(opt));
         }
         let doubled = match opt {
             Opt::Path => {
-                let slot = paths.iter_mut().find(|slot| slot.is_none());
+                let slot = self.paths.iter_mut().find(|slot| slot.is_none());
                 let slot = slot.ok_or(MapError::TooManyPaths)?;
                 *slot = Some(PathAddress::parse(value).map_err(MapError::BadPath)?);
                 false
             }
             Opt::Sessname => {
-                let name = SessName::new(value).map_err(|e| MapError::BadName(opt, e))?;
-                sessname.replace(name).is_some()
+                SessName::check(value).map_err(|e| MapError::BadName(opt, e))?;
+                self.sessname.replace(value).is_some()
             }
             Opt::DevicePath => {
-                let name = Name::new(value).map_err(|e| MapError::BadName(opt, e))?;
-                device_path.replace(name).is_some()
+                Name::check(value).map_err(|e| MapError::BadName(opt, e))?;
+                self.device_path.replace(value).is_some()
             }
             Opt::AccessMode => {
                 let mode = AccessMode::from_name(value).ok_or(MapError::BadAccessMode(value))?;
-                access_mode.replace(mode).is_some()
+                self.access_mode.replace(mode).is_some()
             }
             Opt::DestPort => {
-                let (min, max) = (0, i64::from(u16::MAX));
                 let port = parse_number(value).and_then(|port| u16::try_from(port).ok());
                 let port = port.ok_or(MapError::BadNumber {
                     opt,
                     value,
-                    min,
-                    max,
+                    min: 0,
+                    max: u16::MAX.into(),
                 })?;
-                dest_port.replace(port).is_some()
+                self.dest_port.replace(port).is_some()
             }
             Opt::NrPollQueues => {
-                let (min, max) = (-1, i64::from(nr_cpus));
                 let nr = match parse_number(value) {
                     Some(-1) => Some(nr_cpus),
                     Some(nr) => u32::try_from(nr).ok().filter(|&nr| nr <= nr_cpus),
@@ -245,24 +259,32 @@ pub fn parse(line: &[u8], nr_cpus: u32) -> Result<MapOptions, MapError<'_>> {
                 let nr = nr.ok_or(MapError::BadNumber {
                     opt,
                     value,
-                    min,
-                    max,
+                    min: -1,
+                    max: nr_cpus.into(),
                 })?;
-                nr_poll_queues.replace(nr).is_some()
+                self.nr_poll_queues.replace(nr).is_some()
             }
         };
         if doubled {
             return Err(MapError::Doubled(opt));
         }
+        Ok(())
     }
-    Ok(MapOptions {
-        device_path: device_path.ok_or(MapError::Missing(Opt::DevicePath))?,
-        sessname: sessname.ok_or(MapError::Missing(Opt::Sessname))?,
-        access_mode: access_mode.unwrap_or(AccessMode::Rw),
-        dest_port: dest_port.unwrap_or(RTRS_PORT),
-        nr_poll_queues: nr_poll_queues.unwrap_or(0),
-        paths,
-    })
+
+    #[inline(never)]
+    fn finish(&self) -> Result<MapOptions, MapError<'a>> {
+        let missing = MapError::Missing;
+        let device_path = self.device_path.ok_or(missing(Opt::DevicePath))?;
+        let sessname = self.sessname.ok_or(missing(Opt::Sessname))?;
+        Ok(MapOptions {
+            device_path: Name::from_checked(device_path),
+            sessname: SessName::from_checked(sessname),
+            access_mode: self.access_mode.unwrap_or(AccessMode::Rw),
+            dest_port: self.dest_port.unwrap_or(RTRS_PORT),
+            nr_poll_queues: self.nr_poll_queues.unwrap_or(0),
+            paths: self.paths,
+        })
+    }
 }
 
 /// The option of a word, and its value.

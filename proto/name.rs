@@ -71,28 +71,47 @@ impl Name {
     /// error, since two names must not become one. Control characters would
     /// break the sysfs files and log lines that show the name.
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
+        Self::check(bytes)?;
+        Ok(Self::from_checked(bytes))
+    }
+
+    /// A name of bytes that `check` has taken.
+    pub(crate) fn from_checked(bytes: &[u8]) -> Self {
+        let mut buf = [0; NAME_MAX];
+        let len = bytes.len().min(Self::MAX_LEN);
+        for (to, &byte) in buf.iter_mut().zip(bytes).take(len) {
+            *to = byte;
+        }
+        // At most 254, so the cast loses nothing.
+        let len = len as u8;
+        Self { buf, len }
+    }
+
+    /// Whether the bytes make a name.
+    pub(crate) fn check(bytes: &[u8]) -> Result<(), NameError> {
         if bytes.is_empty() {
             return Err(NameError::Empty);
         }
-        let len = u8::try_from(bytes.len()).map_err(|_| NameError::TooLong(bytes.len()))?;
         if let Some(&byte) = bytes.iter().find(|byte| byte.is_ascii_control()) {
             return Err(NameError::BadByte(byte));
         }
-        let mut buf = [0; NAME_MAX];
-        match buf.get_mut(..bytes.len()) {
-            Some(to) if bytes.len() <= Self::MAX_LEN => to.copy_from_slice(bytes),
-            _ => return Err(NameError::TooLong(bytes.len())),
+        if bytes.len() > Self::MAX_LEN {
+            return Err(NameError::TooLong(bytes.len()));
         }
-        Ok(Self { buf, len })
+        Ok(())
+    }
+
+    /// The bytes of a message field up to its NUL.
+    fn field_bytes(field: &[u8; NAME_MAX]) -> Result<&[u8], NameError> {
+        let end = field.iter().position(|&byte| byte == 0);
+        end.and_then(|end| field.get(..end))
+            .ok_or(NameError::TooLong(NAME_MAX))
     }
 
     /// The name in a message field, which must contain a NUL; what follows it is
     /// ignored.
     pub fn from_field(field: &[u8; NAME_MAX]) -> Result<Self, NameError> {
-        let bytes = CStr::from_bytes_until_nul(field)
-            .map_err(|_| NameError::TooLong(NAME_MAX))?
-            .to_bytes();
-        Self::new(bytes)
+        Self::new(Self::field_bytes(field)?)
     }
 
     /// The message field: the name, then zeros.
@@ -101,6 +120,7 @@ impl Name {
     }
 
     /// The bytes, without NUL.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.buf.get(..usize::from(self.len)).unwrap_or(&[])
     }
@@ -130,18 +150,26 @@ pub struct SessName(Name);
 impl SessName {
     /// A session name of the given bytes (no NUL).
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
-        Self::check(Name::new(bytes)?)
+        Self::check(bytes)?;
+        Ok(Self::from_checked(bytes))
+    }
+
+    /// A session name of bytes that `check` has taken.
+    pub(crate) fn from_checked(bytes: &[u8]) -> Self {
+        Self(Name::from_checked(bytes))
     }
 
     /// The session name in a message field; see [`Name::from_field`].
     pub fn from_field(field: &[u8; NAME_MAX]) -> Result<Self, NameError> {
-        Self::check(Name::from_field(field)?)
+        Self::new(Name::field_bytes(field)?)
     }
 
-    fn check(name: Name) -> Result<Self, NameError> {
-        match name.as_bytes().iter().find(|&&b| b == b'/' || b == b'.') {
+    /// Whether the bytes make a session name.
+    pub(crate) fn check(bytes: &[u8]) -> Result<(), NameError> {
+        Name::check(bytes)?;
+        match bytes.iter().find(|&&byte| matches!(byte, b'/' | b'.')) {
             Some(&byte) => Err(NameError::BadByte(byte)),
-            None => Ok(Self(name)),
+            None => Ok(()),
         }
     }
 }

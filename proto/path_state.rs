@@ -20,6 +20,7 @@ macro_rules! states {
             pub const ALL: &'static [Self] = &[$(Self::$state),*];
 
             /// The name for log lines.
+            #[inline]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$state => $name,)*
@@ -27,6 +28,7 @@ macro_rules! states {
             }
 
             /// The number.
+            #[inline]
             pub const fn to_u32(self) -> u32 {
                 self as u32
             }
@@ -100,6 +102,7 @@ impl ClientEvent {
 
 impl ClientState {
     /// The state that `event` leads to; `None` if it changes nothing.
+    #[inline]
     pub const fn next(self, event: ClientEvent) -> Option<Self> {
         let new = match event {
             ClientEvent::Connect => Self::Connecting,
@@ -121,6 +124,7 @@ impl ClientState {
     }
 
     /// Whether the state may become `new` (C: `rtrs_clt_change_state`).
+    #[inline]
     pub const fn allows(self, new: Self) -> bool {
         match new {
             Self::Connecting => matches!(self, Self::Reconnecting),
@@ -178,6 +182,7 @@ impl ServerEvent {
 
 impl ServerState {
     /// The state that `event` leads to; `None` if it changes nothing.
+    #[inline]
     pub const fn next(self, event: ServerEvent) -> Option<Self> {
         let new = match event {
             ServerEvent::Established => Self::Connected,
@@ -192,6 +197,7 @@ impl ServerState {
     }
 
     /// Whether the state may become `new` (C: `rtrs_srv_change_state`).
+    #[inline]
     pub const fn allows(self, new: Self) -> bool {
         match new {
             Self::Connecting => false,

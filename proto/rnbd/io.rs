@@ -68,11 +68,13 @@ impl IoFlags {
     const ALL: u32 = Self::SYNC.0 | Self::FUA.0 | Self::PREFLUSH.0 | Self::NOUNMAP.0;
 
     /// Whether all flags of `flags` are set.
+    #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
     /// These flags, with `flags` if `condition` holds.
+    #[inline]
     #[must_use]
     pub const fn with_if(self, flags: Self, condition: bool) -> Self {
         if condition {
@@ -102,6 +104,7 @@ pub struct Rw {
 
 impl Rw {
     /// The value on the wire.
+    #[inline]
     pub const fn to_wire(self) -> u32 {
         self.op as u32 | self.flags.0
     }
@@ -187,6 +190,7 @@ impl Io {
 
     /// The priority to use in a session of protocol version `ver`: before 2 the
     /// field was not defined.
+    #[inline]
     pub const fn prio_for(&self, ver: u8) -> u16 {
         if ver < PROTO_VER_MAJOR {
             0
@@ -302,11 +306,13 @@ pub enum BlockOp {
 
 impl BlockOp {
     /// Whether it changes the device. A flush does not.
+    #[inline]
     pub const fn is_write(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Range { .. })
     }
 
     /// Refuses what `mode` does not allow.
+    #[inline]
     pub const fn check_access(&self, mode: AccessMode) -> Result<(), IoError> {
         if self.is_write() && mode.is_read_only() {
             return Err(IoError::ReadOnly);

@@ -2,10 +2,13 @@
 
 //! Opening a device.
 
-use zerocopy::little_endian::{
-    U16,
-    U32,
-    U64, //
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes as _, //
 };
 
 use super::{
@@ -46,8 +49,14 @@ impl Open {
         })
     }
 
+    // Its large values shall not be on the stack of the IO path.
+    #[inline(never)]
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let msg: wire::Open = read(bytes, "open message")?;
+        let (msg, _) = wire::Open::ref_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
+            what: "open message",
+            len: bytes.len(),
+            need: Self::SIZE,
+        })?;
         let access_mode =
             AccessMode::try_from(msg.access_mode).map_err(|mode| ProtoError::BadField {
                 field: "access mode of the open message",

@@ -128,16 +128,19 @@ impl ChunkLayout {
     }
 
     /// The number of chunks.
+    #[inline]
     pub const fn queue_depth(&self) -> u32 {
         self.queue_depth
     }
 
     /// The size of a chunk in bytes.
+    #[inline]
     pub const fn chunk_size(&self) -> u32 {
         self.chunk_size
     }
 
     /// The bits of an offset in the immediate.
+    #[inline]
     pub const fn mem_bits(&self) -> u32 {
         self.mem_bits
     }
@@ -149,6 +152,7 @@ impl ChunkLayout {
 
     /// The payload that names offset `off` in chunk `msg_id`; `None` if there is
     /// no such chunk or the offset is not inside it.
+    #[inline]
     pub const fn encode(&self, msg_id: u32, off: u32) -> Option<u32> {
         if msg_id >= self.queue_depth || off >= self.chunk_size {
             return None;
@@ -161,6 +165,7 @@ impl ChunkLayout {
 
     /// The chunk number and the offset that a payload names; both are inside
     /// this layout.
+    #[inline]
     pub const fn decode(&self, payload: u32) -> Result<(u32, u32), ProtoError> {
         let payload = payload & MAX_IMM_PAYL_MASK;
         // `mem_bits` is at most 28.

@@ -62,6 +62,7 @@ pub enum Imm {
 impl Imm {
     /// The immediate of a request whose message is at `off` in chunk `msg_id`,
     /// or `None` if the layout has no such place.
+    #[inline]
     pub const fn io_req(layout: &ChunkLayout, msg_id: u32, off: u32) -> Option<Self> {
         match layout.encode(msg_id, off) {
             Some(payload) => Some(Self::IoReq { payload }),
@@ -74,6 +75,7 @@ impl Imm {
     /// Bits outside a field's range are dropped, as in C, but an errno never
     /// turns into another one or into success: what does not fit is sent as
     /// `EIO`.
+    #[inline]
     pub const fn encode(self) -> u32 {
         let (imm_type, payload) = match self {
             Self::IoReq { payload } => (IO_REQ, payload),
@@ -95,6 +97,7 @@ impl Imm {
     }
 
     /// What an immediate in native byte order says; any value says something.
+    #[inline]
     pub const fn decode(imm: u32) -> Self {
         let payload = imm & MAX_IMM_PAYL_MASK;
         match imm >> MAX_IMM_PAYL_BITS {

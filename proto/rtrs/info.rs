@@ -44,12 +44,11 @@ impl InfoReq {
 
     /// Checks a received message; `bytes` may be longer than it.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let (msg, _) =
-            wire::InfoReq::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
-                what: "info request",
-                len: bytes.len(),
-                need: Self::SIZE,
-            })?;
+        let (msg, _) = wire::InfoReq::ref_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
+            what: "info request",
+            len: bytes.len(),
+            need: Self::SIZE,
+        })?;
         check_type("info request", msg.r#type, MsgType::InfoReq)?;
         let sessname =
             SessName::from_field(&msg.pathname).map_err(|error| ProtoError::BadName {

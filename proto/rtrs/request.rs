@@ -57,6 +57,7 @@ impl ReadMsg {
     pub const MAX_SIZE: usize = size_of::<wire::RdmaReadHdr>() + SgDesc::SIZE;
 
     /// The size of this one on the wire in bytes.
+    #[inline]
     pub const fn size(&self) -> usize {
         match self.desc {
             Some(_) => Self::MAX_SIZE,
@@ -221,6 +222,7 @@ impl Request {
     /// The part of a chunk of `chunk_size` bytes that has to be copied out for
     /// [`Request::parse`], given the offset from the immediate. Empty if the
     /// offset is not inside the chunk.
+    #[inline]
     pub fn msg_range(chunk_size: u32, off: u32) -> Range<usize> {
         let end = off.saturating_add(MAX_MSG_SIZE as u32).min(chunk_size);
         off.min(end) as usize..end as usize
@@ -311,26 +313,31 @@ impl Request {
     }
 
     /// Read or write, with what belongs to it.
+    #[inline]
     pub const fn direction(&self) -> Direction {
         self.direction
     }
 
     /// Whether it is a read.
+    #[inline]
     pub const fn is_read(&self) -> bool {
         matches!(self.direction, Direction::Read { .. })
     }
 
     /// The size of the data area in bytes; it starts with the chunk.
+    #[inline]
     pub const fn data_len(&self) -> u32 {
         self.data_len
     }
 
     /// The size of the user's message in bytes.
+    #[inline]
     pub const fn usr_len(&self) -> u32 {
         self.usr_len
     }
 
     /// The place of the user's message in the chunk.
+    #[inline]
     pub const fn usr_range(&self) -> Range<usize> {
         let start = self.data_len as usize;
         start..start.saturating_add(self.usr_len as usize)
