@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Clients that break the protocol, and what the server makes of it."""
+
+import errno
+
+from lab.selftest_case import case
+from lib import rnbd
+
+ONLY_OURS = ("ours",)
+
+
+def hostile(t, scenario, **arguments):
+    """Run a scenario of guest_hostile.py against the server; nothing of it stays behind."""
+    t.client.run("modprobe rdma_ucm")
+    result = t.client.call(f"guest_hostile.{scenario}", address=t.server.address, **arguments)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
+    return result
+
+
+def still_serves(t):
+    """A client that keeps to the protocol is answered."""
+    t.equal(hostile(t, "polite"), 0, "chunk of the answer")
+
+
+@case(module_sets=ONLY_OURS)
+def test_connection_requests(t):
+    """Malformed connection requests are refused with an errno."""
+    rnbd.load(t, client=False)
+    results = hostile(t, "refusals")
+    t.equal(results.pop("unknown session"), -errno.ENXIO, "unknown session")
+    for name, number in results.items():
+        t.equal(number, -errno.ECONNRESET, name)
+    still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_second_requests(t):
+    """Connections that do not fit their path are refused."""
+    rnbd.load(t, client=False)
+    results = hostile(t, "second_requests")
+    t.equal(results.pop("same addresses"), -errno.EEXIST, "same addresses")
+    for name, number in results.items():
+        t.equal(number, -errno.ECONNRESET, name)
+    still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_info_requests(t):
+    """Malformed information requests close the path."""
+    rnbd.load(t, client=False)
+    for name, closed in hostile(t, "info_requests").items():
+        t.check(closed, f"{name}: the path was not closed")
+    still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_name_in_use(t):
+    """The name of another client's session is refused; that client is not disturbed."""
+    rnbd.load(t, client=False)
+    t.equal(tuple(hostile(t, "name_in_use")), (True, False), "second closed, first closed")
+
+
+@case(module_sets=ONLY_OURS)
+def test_wrong_requests(t):
+    """Requests that are wrong are answered with an error, on both settings."""
+    for setting in ("always_invalidate=Y", "always_invalidate=N"):
+        rnbd.load(t, client=False, rtrs_server=setting)
+        results = hostile(t, "answered")
+        t.check(results.pop("untouched"), f"{setting}: a failed read sent data")
+        for name, number in results.items():
+            t.check(isinstance(number, int) and number != 0, f"{setting}: {name}: {number}")
+        still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_closing(t):
+    """What is no request closes the path, on both settings."""
+    for invalidates in (True, False):
+        setting = f"always_invalidate={'Y' if invalidates else 'N'}"
+        # Not a power of two, so that there are numbers of chunks that do not exist.
+        rnbd.load(t, client=False, rtrs_server=f"{setting} sess_queue_depth=500")
+        for name, closed in hostile(t, "closing", invalidates=invalidates).items():
+            t.check(closed, f"{setting}: {name}: the path was not closed")
+        still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_unknown_immediates(t):
+    """Immediates without a meaning do no harm."""
+    rnbd.load(t, client=False)
+    t.equal(hostile(t, "unknown_immediates"), 0, "chunk of the answer")
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_heartbeats(t):
+    """Many heartbeats are acknowledged, and requests still answered."""
+    rnbd.load(t, client=False)
+    t.equal(tuple(hostile(t, "heartbeats", count=1500)), (1500, 0), "acknowledged, chunk")
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_deaf(t):
+    """A client that takes no answers stops nobody but itself."""
+    rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64")
+    sent = hostile(t, "deaf")
+    t.check(sent >= 64, f"only {sent} requests were sent")
+    still_serves(t)
+
+
+@case(module_sets=ONLY_OURS, timeout=240)
+def test_half_open(t):
+    """A path that is never established is closed after 30 s, and one that is silent after 35."""
+    rnbd.load(t, client=False)
+    closed, seconds = hostile(t, "half_open", seconds=60)
+    t.check(closed and 25 <= seconds <= 45, f"closed: {closed}, after {seconds:.0f} s")
+    closed, seconds = hostile(t, "silent", seconds=60)
+    t.check(closed and 25 <= seconds <= 45, f"closed: {closed}, after {seconds:.0f} s")
+
+
+@case(module_sets=ONLY_OURS)
+def test_many_paths(t):
+    """Paths that come and go leave nothing behind."""
+    rnbd.load(t, client=False)
+    hostile(t, "many_paths", rounds=30)
+    still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_stale_key(t):
+    """The key of a chunk whose data was used is worth nothing any more."""
+    rnbd.load(t, client=False)
+    t.equal(hostile(t, "stale_key"), "refused", "a write with the old key")

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a hostile or broken RTRS client does, for hostile_client.py."""
+
+import os
+import struct
+import time
+
+import guest_rtrs_peer as rtrs
+
+PAD = b"\0" * 16
+
+
+def polite(address):
+    """A client that does nothing wrong but in the message of the user; the chunk of the answer."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        peer.request(PAD + struct.pack("<HH", 2, len(PAD)), offset=len(PAD))
+        return peer.answer()[0]
+
+
+def refusals(address):
+    """Connection requests that are refused; the errno of each."""
+    results = {}
+
+    def attempt(name, data):
+        try:
+            connection = rtrs.Connection(address, data)
+        except rtrs.Refused as refused:
+            results[name] = refused.args[0]
+        else:
+            connection.close()
+            results[name] = 0
+
+    uuids = {"sess_uuid": os.urandom(16), "paths_uuid": os.urandom(16)}
+    good = rtrs.conn_req(**uuids)
+    attempt("empty", b"")
+    attempt("short", good[:6])
+    attempt("magic", rtrs.conn_req(**uuids, magic=0x1BBE))
+    attempt("version", rtrs.conn_req(**uuids, version=0x0300))
+    attempt("cid", rtrs.conn_req(**uuids, cid=1, cid_num=1))
+    attempt("no connections", rtrs.conn_req(**uuids, cid_num=0))
+    attempt("too many connections", rtrs.conn_req(**uuids, cid_num=4097))
+    attempt("unknown session", rtrs.conn_req(**uuids, first_conn=False))
+    return results
+
+
+def second_requests(address):
+    """Requests that do not fit the path they name; the errno of each."""
+    results = {}
+    with rtrs.Peer(address) as peer:
+        peer.connect_one()
+
+        def attempt(name, cid, **fields):
+            try:
+                peer.connect_one(cid, **fields)
+            except rtrs.Refused as refused:
+                results[name] = refused.args[0]
+            else:
+                results[name] = 0
+
+        attempt("again", 0)
+        attempt("other number", 1, cid_num=3)
+        attempt("same addresses", 0, sess_uuid=os.urandom(16))
+        peer.connect_one(1)
+        peer.send_info()
+        peer.receive_info()
+        attempt("connected", 1)
+    return results
+
+
+def info_requests(address):
+    """Information requests that close the path; which did."""
+    results = {}
+    bad = {
+        "empty name": struct.pack("<H255s15x", 0, b""),
+        "slash": struct.pack("<H255s15x", 0, b"a/b"),
+        "dot": struct.pack("<H255s15x", 0, b"a.b"),
+        "newline": struct.pack("<H255s15x", 0, b"a\nb"),
+        "no end": struct.pack("<H", 0) + b"x" * 270,
+        "short": struct.pack("<H", 0) + b"x\0",
+        "type": struct.pack("<H255s15x", 7, b"x"),
+    }
+    for name, raw in bad.items():
+        with rtrs.Peer(address) as peer:
+            peer.connect_all()
+            peer.send_info(raw=raw)
+            results[name] = peer.wait_closed()
+    with rtrs.Peer(address) as peer:
+        peer.connect_one()
+        peer.send_info()
+        results["connection missing"] = peer.wait_closed()
+    return results
+
+
+def name_in_use(address):
+    """A second client with the name of the first; whether it and the first were closed."""
+    with rtrs.Peer(address) as first, rtrs.Peer(address) as second:
+        first.establish(b"same")
+        second.connect_all()
+        second.send_info(b"same")
+        return second.wait_closed(), first.connections[0].is_closed()
+
+
+def answered(address):
+    """Requests that are wrong but understood; the errno of each answer."""
+    results = {}
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+
+        def attempt(name, data, offset=None, **where):
+            peer.request(data, offset=offset, **where)
+            chunk, number = peer.answer()
+            results[name] = number if chunk == where.get("chunk", 0) else f"chunk {chunk}"
+
+        attempt("usr_len", struct.pack("<HH", 2, 1) + PAD)
+        attempt("usr_len of a read", struct.pack("<HHHH", 3, 5, 0, 0) + PAD)
+        attempt("sg_cnt", peer.read_message(sg_cnt=2))
+        attempt("length 0", peer.read_message(length=0), place=4096)
+        attempt("length", peer.read_message(length=4097), place=4096)
+        attempt("long header", struct.pack("<HH", 2, 5000) + PAD, place=8192)
+        attempt("no header", struct.pack("<HH", 2, 0) + PAD)
+        attempt("junk header", struct.pack("<HH", 2, 64) + PAD, place=64)
+        attempt("last chunk", struct.pack("<HH", 2, 1) + PAD, chunk=peer.queue_depth - 1)
+        # What is not asked for is not sent.
+        peer.scratch.buffer[:8192] = b"\xaa" * 8192
+        attempt("read of an error", peer.read_message(usr_len=8, length=4096), place=8192)
+        results["untouched"] = peer.scratch.buffer.raw[:8192] == b"\xaa" * 8192
+    return results
+
+
+def closing(address, invalidates):
+    """What closes the path; which did. ``invalidates``: the server invalidates always."""
+    results = {}
+
+    def attempt(name, action, establish=True):
+        with rtrs.Peer(address) as peer:
+            if establish:
+                peer.establish()
+            else:
+                peer.connect_all()
+            action(peer)
+            results[name] = peer.wait_closed()
+
+    def last_bytes(peer, count):
+        place = peer.chunk_size - count
+        peer.request(struct.pack("<HHHH", 3, 0, 0, 1)[:count], place=place)
+
+    def same_chunk_twice(peer):
+        # Some of them come while another one waits for its chunk to be invalidated.
+        for _ in range(40):
+            peer.request(struct.pack("<HH", 2, 8) + PAD, place=4096)
+
+    attempt("type", lambda peer: peer.request(struct.pack("<HH", 9, 0) + PAD))
+    attempt("message at the end", lambda peer: last_bytes(peer, 2))
+    attempt("read message at the end", lambda peer: last_bytes(peer, 8))
+    attempt("chunk", lambda peer: peer.request(PAD, imm=peer.imm(peer.queue_depth, 0)))
+    if invalidates:
+        attempt("same chunk", same_chunk_twice)
+    attempt("send", lambda peer: peer.connections[1].post_send(
+        rtrs.SEND, [peer.scratch.sge(0, 16)]))
+    attempt("beyond the chunks", lambda peer: peer.request(
+        PAD, imm=0, place=peer.chunk_size * peer.queue_depth))
+    return results
+
+
+def unknown_immediates(address):
+    """Immediates without a meaning are ignored: a good request is answered after them."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        for kind in (1, 2, 3, 7, 10, 15):
+            peer.request(b"", imm=kind << 28 | 5)
+        peer.request(struct.pack("<HH", 2, 1) + PAD)
+        return peer.answer()[0]
+
+
+def heartbeats(address, count=2000):
+    """More heartbeats than anybody needs; whether a request is answered after them."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        service = peer.connections[0]
+        acknowledged = 0
+        for _ in range(count):
+            service.post_send(rtrs.RDMA_WRITE_WITH_IMM, imm=rtrs.HB_MSG << 28)
+            # The server's own heartbeats come in between.
+            while service.next_receive()[0] >> 28 != rtrs.HB_ACK:
+                pass
+            acknowledged += 1
+        peer.request(struct.pack("<HH", 2, 1) + PAD)
+        return acknowledged, peer.answer()[0]
+
+
+def deaf(address, requests=3000):
+    """A client that asks and never takes an answer; how many requests it got rid of."""
+    with rtrs.Peer(address, receives=0) as peer:
+        peer.establish()
+        sent = 0
+        try:
+            for index in range(requests):
+                peer.request(struct.pack("<HH", 2, 1) + PAD, chunk=index % peer.queue_depth)
+                while (wc := peer.connections[1].poll()) is not None:
+                    if wc.status != 0:
+                        return sent
+                sent += 1
+        except OSError:
+            pass
+        return sent
+
+
+def half_open(address, seconds):
+    """A path that is never established; whether the server closed it in time."""
+    with rtrs.Peer(address, connections=3) as peer:
+        peer.connect_one()
+        peer.connect_one()
+        started = time.monotonic()
+        closed = all(connection.wait_closed(seconds) for connection in peer.connections)
+        return closed, time.monotonic() - started
+
+
+def silent(address, seconds):
+    """A client that does not answer heartbeats; whether the server gave it up, and when."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        started = time.monotonic()
+        closed = peer.connections[0].wait_closed(seconds)
+        return closed, time.monotonic() - started
+
+
+def many_paths(address, rounds):
+    """Paths that come and go without a word."""
+    for _ in range(rounds):
+        peer = rtrs.Peer(address)
+        peer.connect_one()
+        for connection in peer.connections:
+            connection.close()
+
+
+def stale_key(address):
+    """A chunk's old key after its data was used; whether the server's memory is safe from it.
+
+    Only with always_invalidate: the answer to a write with data brings a new key.
+    """
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        old = peer.chunks[0]
+        peer.request(b"x" * 4096 + struct.pack("<HH", 2, 0) + PAD, offset=4096)
+        peer.answer()
+        if peer.chunks[0] == old:
+            return "same key"
+        peer.chunks[0] = old
+        peer.request(b"y" * 16)
+        return "refused" if peer.connections[1].wait_closed() else "accepted"
