@@ -30,6 +30,7 @@ use kernel_ext::{
     }, //
 };
 use proto::rtrs::{
+    ConnAccept,
     Imm,
     RkeyRsp, //
 };
@@ -130,15 +131,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The most that the RDMA connection manager carries, in bytes.
-    const MAX_LEN: usize = 224;
+    /// What is kept of it, in bytes; nothing is expected behind.
+    const MAX_LEN: usize = ConnAccept::SIZE;
 
     fn new(private_data: &[u8]) -> Self {
+        let len = private_data.len().min(Self::MAX_LEN);
         let mut bytes = [0; Self::MAX_LEN];
-        let mut len = 0;
         for (to, from) in bytes.iter_mut().zip(private_data) {
             *to = *from;
-            len += 1;
         }
         Self { bytes, len }
     }

@@ -428,7 +428,8 @@ impl Session {
     /// Lowers the segments of a request to what `device` can register, unless the session has
     /// made its tags already; returns them.
     pub(crate) fn limit_segments(&self, device: &Device) -> u16 {
-        let mine = device.max_fast_reg_page_list_len().min(MAX_SEGMENTS);
+        let pages = device.max_fast_reg_page_list_len().saturating_sub(1);
+        let mine = pages.min(MAX_SEGMENTS);
         if self.tags.as_ref().is_none() && mine < u32::from(self.max_segments()) {
             self.max_segments.store(mine, ordering::Relaxed);
         }

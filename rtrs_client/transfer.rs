@@ -135,7 +135,8 @@ impl Transfer {
             MessageBuffers::allocate(&domain, depth, HEADER_BUFFER_SIZE, Direction::ToDevice)?;
         for message in messages {
             let resources = Resources {
-                region: MemoryRegion::new(&domain, u32::from(max_segments))?,
+                // Data that does not begin on a page boundary touches one page more.
+                region: MemoryRegion::new(&domain, u32::from(max_segments).saturating_add(1))?,
                 message,
             };
             slots.push(TagSlots::new(KBox::new(resources, GFP_KERNEL)?), GFP_KERNEL)?;
