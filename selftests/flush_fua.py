@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Flush and FUA reach the server's disk, by that disk's own statistics."""
 
+from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 
@@ -59,6 +60,7 @@ def test_synchronous_write_without_fua(t):
     t.check(flushes(t, disks.PLAIN) > before, "no flush followed the synchronous write")
 
 
+@case(debug=False)  # the debug kernel has no tracing
 def test_fua(t):
     """A synchronous write is one FUA write where the disk has it."""
     rnbd.load(t)

@@ -22,6 +22,7 @@ from .vm import Platform
 from .vm import standard_disks
 
 LEFTOVER_SECONDS = 15.0
+KMEMLEAK = "/sys/kernel/debug/kmemleak"
 
 
 @dataclass
@@ -85,6 +86,8 @@ class Runner:
             lab.start()
             for node in lab.nodes:
                 node.dmesg_check()
+                if node.exists(KMEMLEAK):
+                    node.write(KMEMLEAK, "clear")
         return self._lab
 
     def close(self) -> None:
@@ -112,23 +115,52 @@ class Runner:
 
     def run_subject(self, number: int, subject: Subject, cases: list[Case]) -> None:
         """Run one file's cases as a nested KTAP test."""
-        self.say(f"    KTAP version 1\n    # Subtest: {subject.name}\n    1..{len(cases)}")
+        leaks = self.platform.flavour == "debug"
+        self.say(f"    KTAP version 1\n    # Subtest: {subject.name}\n"
+                 f"    1..{len(cases) + leaks}")
         failed = False
         began = time.monotonic()
         for index, case in enumerate(cases, start=1):
             started = time.monotonic()
             outcome = self.run_case(subject, case)
-            self.counts[outcome.verdict] += 1
-            failed |= outcome.verdict == "not ok"
-            for note in outcome.notes:
-                for line in note.splitlines():
-                    self.say(f"    # {line}")
-            result = "not ok" if outcome.verdict == "not ok" else "ok"
-            directive = f" # {outcome.directive}" if outcome.directive else ""
-            self.say(f"    {result} {index} {case.name}{directive}")
+            failed |= self._report(index, case.name, outcome)
             self.say(f"    # {case.name}: {time.monotonic() - started:.1f} s")
+        if leaks:
+            failed |= self._report(len(cases) + 1, "memory_leaks", self._look_for_leaks())
         self.say(f"# {subject.name}: {time.monotonic() - began:.1f} s")
         self.say(f"{'not ok' if failed else 'ok'} {number} {subject.name}")
+
+    def _report(self, index: int, name: str, outcome: Outcome) -> bool:
+        """Count and print one test's end; true if it failed."""
+        self.counts[outcome.verdict] += 1
+        for note in outcome.notes:
+            for line in note.splitlines():
+                self.say(f"    # {line}")
+        result = "not ok" if outcome.verdict == "not ok" else "ok"
+        directive = f" # {outcome.directive}" if outcome.directive else ""
+        self.say(f"    {result} {index} {name}{directive}")
+        return outcome.verdict == "not ok"
+
+    def _look_for_leaks(self) -> Outcome:
+        """Unload our modules and ask kmemleak what is unreferenced on any machine."""
+        if self._lab is None:
+            return Outcome("skip", [], "SKIP the machines of this subject are gone")
+        notes = []
+        try:
+            for node in self._lab.nodes:
+                node.modules_unload_all()
+                # An object is reported by the second scan that does not find it.
+                node.write(KMEMLEAK, "scan", timeout=60)
+                node.write(KMEMLEAK, "scan", timeout=60)
+                found = node.read(KMEMLEAK, timeout=60)
+                if found:
+                    notes.append(f"{node.name}: {found[:4000]}")
+                node.write(KMEMLEAK, "clear")
+                node.dmesg_check()
+        except (MachineDied, OSError, RuntimeError) as error:
+            notes.append(f"looking for leaks: {error}")
+            self.close()
+        return Outcome("not ok" if notes else "ok", notes)
 
     def run_case(self, subject: Subject, case: Case) -> Outcome:
         """Run one test whatever happens to the machines."""

@@ -32,7 +32,7 @@ UNLOAD_ORDER = ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtr
 # A kernel message that fails a test, whatever level it was logged at.
 TROUBLE = re.compile(
     r"WARNING:|BUG:|BUG |Oops|Kernel panic|general protection|KASAN|KFENCE|UBSAN|KMSAN"
-    r"|refcount_t|lockdep|possible .*deadlock|inconsistent lock|INFO: task|hung_task"
+    r"|refcount_t|lockdep|deadlock|inconsistent lock|INFO: (?!NMI handler)|unsafe locking|unlock balance"
     r"|blocked for more than|soft lockup|hard LOCKUP|rcu.*stall|Call Trace|cut here"
     r"|kobject.*tried to|sysfs: cannot create duplicate|list_(add|del) corruption"
     r"|sleeping function called|scheduling while atomic|suspicious RCU|memory leak"
@@ -272,7 +272,8 @@ class Node(Machine):
     def network_up(self, device: str, address: str, address6: str, mtu: int) -> None:
         """Address an interface and put a soft-RoCE device on it."""
         self.address, self.address6 = address, address6
-        make = "modprobe dummy numdummies=0; ip link add dummy0 type dummy" \
+        make = "modprobe dummy numdummies=0; ip link show dummy0 >/dev/null 2>&1 || " \
+               "ip link add dummy0 type dummy" \
             if device == "dummy0" else "modprobe virtio_net"
         self.run(f"set -e; {make}; modprobe rdma_rxe; ip link set lo up\n"
                  f"ip link set {device} mtu {mtu} up\n"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Choosing selftests, KTAP output, and the kernel messages that fail a test."""
+
+import struct
+import unittest
+from unittest import mock
+
+from lab import paths
+from lab import vm_kernel
+from lab.selftest import choose
+from lab.selftest_case import Case
+from lab.selftest_case import Subject
+from lab.selftest_case import Test
+from lab.selftest_case import load_subjects
+from lab.selftest_runner import Outcome
+from lab.selftest_runner import Runner
+from lab.vm_node import TROUBLE
+
+
+def subject(name: str, *cases: str) -> Subject:
+    return Subject(name, "one", "", [Case(case, lambda test: None, "") for case in cases])
+
+
+class Choosing(unittest.TestCase):
+    def test_names_are_files_or_file_and_test_with_wildcards(self) -> None:
+        subjects = [subject("map", "one", "two"), subject("data", "one")]
+        self.assertEqual([len(cases) for _, cases in choose(subjects, [])], [2, 1])
+        self.assertEqual([(found.name, [case.name for case in cases])
+                          for found, cases in choose(subjects, ["map.t*"])], [("map", ["two"])])
+        self.assertEqual(len(choose(subjects, ["*.one"])), 2)
+        self.assertEqual(choose(subjects, ["nothing"]), [])
+
+    def test_every_selftest_file_says_what_it_tests(self) -> None:
+        for found in load_subjects(paths.CHECKOUT / "selftests"):
+            self.assertTrue(found.summary, found.name)
+            self.assertIn(found.topology, ("one", "two"))
+            for case in found.cases:
+                self.assertTrue(case.summary, f"{found.name}.{case.name}")
+
+
+class Report(unittest.TestCase):
+    def run_with(self, *outcomes: Outcome) -> tuple[bool, list[str]]:
+        lines: list[str] = []
+        runner = Runner(mock.Mock(flavour="stock"), "ours", lines.append)
+        with mock.patch.object(Runner, "run_case", side_effect=outcomes):
+            found = subject("map", *(f"t{index}" for index in range(len(outcomes))))
+            good = runner.run([(found, found.cases)])
+        return good, "\n".join(lines).splitlines()
+
+    def test_ends_with_one_line_of_counts(self) -> None:
+        good, lines = self.run_with(Outcome("ok", []), Outcome("not ok", ["why\nand how"]),
+                                    Outcome("skip", [], "SKIP no disk"))
+        self.assertFalse(good)
+        self.assertEqual(lines[-1], "1 passed, 1 failed, 1 skipped")
+        self.assertEqual(sum(" passed, " in line for line in lines), 1)
+        self.assertIn("    # and how", lines)
+        self.assertIn("    ok 3 t2 # SKIP no disk", lines)
+        self.assertIn("not ok 1 map", lines)
+
+    def test_all_passed(self) -> None:
+        good, lines = self.run_with(Outcome("ok", []))
+        self.assertTrue(good)
+        self.assertEqual(lines[-1], "1 passed, 0 failed, 0 skipped")
+
+
+class Expectations(unittest.TestCase):
+    def test_errno(self) -> None:
+        with Test.expect_errno(2):
+            raise OSError(2, "no such file")
+        with self.assertRaises(AssertionError), Test.expect_errno(2):
+            pass
+        with self.assertRaises(AssertionError), Test.expect_errno(2):
+            raise OSError(5, "io")
+
+
+class Trouble(unittest.TestCase):
+    def test_kernel_messages(self) -> None:
+        for line in ("WARNING: CPU: 0 PID: 1 at fs/x.c:1", "BUG: KASAN: slab-use-after-free",
+                     "refcount_t: underflow; use-after-free.", "INFO: task fio:1 blocked for more",
+                     "INFO: possible circular locking dependency detected", "Call Trace:",
+                     "Oops: general protection fault", "rust_kernel: panicked at x.rs",
+                     "watchdog: BUG: soft lockup - CPU#0 stuck"):
+            self.assertIsNotNone(TROUBLE.search(line), line)
+        for line in ("rnbd_client: map_device: unknown option", "I/O error, dev rnbd0, sector 0",
+                     "rtrs_core: loading out-of-tree module taints kernel."):
+            self.assertIsNone(TROUBLE.search(line), line)
+
+
+class KernelImage(unittest.TestCase):
+    def test_payload_of_a_boot_image(self) -> None:
+        image = bytearray(0x400)
+        image[0x1F1] = 1
+        image[0x202:0x206] = b"HdrS"
+        struct.pack_into("<II", image, 0x248, 16, 5)
+        image += bytes(16) + b"hello" + b"more"
+        self.assertEqual(vm_kernel.payload(bytes(image)), b"hello")
+        self.assertEqual(vm_kernel.payload(b"short"), b"")
+
+
+if __name__ == "__main__":
+    unittest.main()
