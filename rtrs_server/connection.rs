@@ -17,6 +17,7 @@ use kernel::{
 use kernel_ext::{
     gate::Entered,
     pr_err_ratelimited,
+    pr_info_ratelimited,
     rdma::{
         cm,
         Opcode,
@@ -134,6 +135,18 @@ impl Connection {
         self.waiting.lock().pop()
     }
 
+    /// Closes the path for something that is no error, and says so once.
+    fn close(&self, why: &str) {
+        if self.path.close() {
+            pr_info_ratelimited!(
+                "<{}>: closing, connection {}: {}\n",
+                self.path,
+                self.cid,
+                why
+            );
+        }
+    }
+
     /// Sends an immediate that is no answer, if there is room.
     ///
     /// If there is none, the peer does not take what we send; then it can do without heartbeats,
@@ -202,11 +215,20 @@ impl Connection {
 impl cm::Handler for Connection {
     fn event(&self, event: cm::Event<'_>) {
         let (what, status) = match event {
-            cm::Event::Disconnected
-            | cm::Event::AddressChange
-            | cm::Event::TimewaitExit
-            | cm::Event::DeviceRemoval => {
-                self.path.close();
+            cm::Event::Disconnected => {
+                self.close("disconnected");
+                return;
+            }
+            cm::Event::AddressChange => {
+                self.close("the address changed");
+                return;
+            }
+            cm::Event::TimewaitExit => {
+                self.close("the connection has ended");
+                return;
+            }
+            cm::Event::DeviceRemoval => {
+                self.close("the RDMA device is being removed");
                 return;
             }
             cm::Event::Rejected { status, .. } => ("rejected", status),

@@ -384,9 +384,10 @@ impl Path {
             .saturating_sub(self.last_request.load(ordering::Relaxed))
     }
 
-    /// Closes the path, in the background. Any context.
-    pub(crate) fn close(self: &Arc<Self>) {
-        if self.change_state(ServerEvent::Close) {
+    /// Closes the path, in the background; false if it was being closed already. Any context.
+    pub(crate) fn close(self: &Arc<Self>) -> bool {
+        let first = self.change_state(ServerEvent::Close);
+        if first {
             // Cannot fail: it is queued once, and the queue outlives the listener, which waits.
             let _ = self
                 .session
@@ -394,6 +395,7 @@ impl Path {
                 .queue
                 .enqueue::<Self, CLOSE>(self.clone());
         }
+        first
     }
 
     /// The information request came. Any context.
