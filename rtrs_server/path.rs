@@ -456,7 +456,7 @@ impl Path {
         // The state says that nobody queues the timer again.
         DelayedWork::cancel_sync(self);
 
-        let mut queue_pairs = mem::take(&mut setup.queue_pairs);
+        let queue_pairs = mem::take(&mut setup.queue_pairs);
         for queue_pair in queue_pairs.iter().flatten() {
             queue_pair.disconnect();
         }
@@ -481,13 +481,17 @@ impl Path {
         if mem::replace(&mut setup.up, false) {
             self.session.path_down();
         }
-        queue_pairs.clear();
-        drop(io);
-        setup.info = None;
-        setup.memory = None;
-        setup.domain = None;
+        let info = setup.info.take();
+        let memory = setup.memory.take();
+        let domain = setup.domain.take();
         drop(setup);
 
+        // Destroying a connection waits for its CM events, and those of a path take `setup`.
+        drop(queue_pairs);
+        drop(io);
+        drop(info);
+        drop(memory);
+        drop(domain);
         self.change_state(ServerEvent::Closed);
         self.session.remove_path(self);
     }

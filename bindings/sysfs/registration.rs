@@ -4,8 +4,9 @@
 
 use core::ptr::NonNull;
 use kernel::{
-    new_mutex,
     prelude::*,
+    static_lock_class,
+    str::CStr,
     sync::{
         Arc,
         ArcBorrow,
@@ -14,6 +15,10 @@ use kernel::{
 };
 
 use crate::wait::Completion;
+
+// `Registration::new` is generic, so it is compiled into several modules, and lockdep compares the
+// names of a lock class by address: a static is the same in all of them, a literal is not.
+static LIVE: &CStr = c"Registration::live";
 
 /// That an object is in sysfs, and the data its attributes work on.
 ///
@@ -46,7 +51,7 @@ impl Registration {
     pub(crate) fn new<T: Send + Sync + 'static>(data: Arc<T>) -> impl PinInit<Self> {
         // INVARIANT: The reference is owned from when the registration is made.
         pin_init!(Self {
-            live <- new_mutex!(true, "Registration::live"),
+            live <- Mutex::new(true, LIVE, static_lock_class!()),
             gone <- Completion::new(),
             // SAFETY: The pointer of an `Arc` is not null.
             data: unsafe { NonNull::new_unchecked(Arc::into_raw(data).cast_mut().cast()) },
