@@ -8,6 +8,7 @@
 #   make demo         a remote disk between two virtual machines, with a report
 #   make shell        the same two machines, with prompts
 #   make test         everything; `make selftest T=NAME' runs one subject
+#   make test-debug   the same and the debug kernel (KASAN, lockdep); takes hours
 #   make fmt clippy   format, lint
 #
 # Kbuild reads the file Kbuild beside this one instead.
@@ -17,7 +18,7 @@ KERNEL ?= stock
 LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
-.PHONY: demo shell selftest test clean python
+.PHONY: demo shell selftest test test-debug clean python
 
 modules: python
 	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,build)
@@ -42,6 +43,9 @@ selftest: python
 
 test: python
 	@$(LAB) test
+
+test-debug: python
+	@$(LAB) test --debug
 
 clean:
 	rm -rf build target proto/target rust-project.json

