@@ -12,8 +12,9 @@ use core::{
 use kernel::{
     container_of,
     error::to_result,
-    new_mutex,
     prelude::*,
+    static_lock_class,
+    str::CStr,
     sync::{
         aref::{
             ARef,
@@ -194,6 +195,9 @@ unsafe impl AsKobject for Node {
     }
 }
 
+// `Node::new` is compiled into several modules, see `registration::LIVE`.
+static GROUPS: &CStr = c"Node::groups";
+
 impl Node {
     /// Makes a node that is not in sysfs yet. Sleeps.
     fn new<T: Send + Sync + 'static>(data: Arc<T>) -> Result<ARef<Self>> {
@@ -202,7 +206,7 @@ impl Node {
                 // The C code wants it zeroed.
                 kobject <- Opaque::zeroed(),
                 registration <- Registration::new(data),
-                groups <- new_mutex!(KVec::new(), "Node::groups"),
+                groups <- Mutex::new(KVec::new(), GROUPS, static_lock_class!()),
             }),
             GFP_KERNEL,
         )?;
