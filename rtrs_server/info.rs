@@ -68,11 +68,21 @@ pub(crate) fn post_request(setup: &mut Setup, queue_pair: &QueuePair<Connection>
 ///
 /// The caller closes the path if this fails.
 pub(crate) fn establish(path: &Arc<Path>) -> Result {
-    let mut setup = path.setup().lock();
-    let setup = &mut *setup;
-    if path.state() != ServerState::Connecting {
-        return Err(EIO);
-    }
+    // Not locked while it is used: what is dropped on the way waits for event handlers, which may
+    // wait for this lock. Closing the path waits for this function.
+    let mut setup = {
+        let mut place = path.setup().lock();
+        if path.state() != ServerState::Connecting {
+            return Err(EIO);
+        }
+        mem::take(&mut *place)
+    };
+    let result = establish_with(path, &mut setup);
+    *path.setup().lock() = setup;
+    result
+}
+
+fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
     let name = parse_request(path, setup)?;
     let queue_pairs = take_queue_pairs(path, setup)?;
     let mut memory = setup.memory.take().ok_or(ENOTCONN)?;

@@ -49,6 +49,7 @@ use kernel_ext::{
     },
     socket_address::SocketAddress,
     workqueue::{
+        self,
         DelayedWork,
         DelayedWorkItem, //
     }, //
@@ -160,9 +161,10 @@ impl PathIo {
 }
 
 /// What only process context uses, one at a time: while connections are made, when the path is
-/// established, and when it is closed.
+/// established, and when it is closed. Who does the latter two takes it out of its place.
+#[derive(Default)]
 pub(crate) struct Setup {
-    /// By number; empty when the path is established or closed.
+    /// By number; empty once the path is being established or closed.
     pub(crate) queue_pairs: KVec<Option<QueuePair<Connection>>>,
     /// `None` when the path is established or closed.
     pub(crate) memory: Option<PathMemory>,
@@ -452,12 +454,14 @@ impl Path {
 
     /// Takes the path down. Called once, in its own work.
     fn teardown(self: &Arc<Self>) {
-        let mut setup = self.setup.lock();
-        // The state says that nobody queues the timer again.
+        // The state says that neither is queued again, or does nothing if it is.
+        workqueue::cancel_sync::<Self, ESTABLISH>(self);
         DelayedWork::cancel_sync(self);
 
-        let queue_pairs = mem::take(&mut setup.queue_pairs);
-        for queue_pair in queue_pairs.iter().flatten() {
+        // Ending a connection waits for its event handler, and a handler that makes a connection
+        // waits for this lock, so it is only held to take everything out.
+        let mut setup = mem::take(&mut *self.setup.lock());
+        for queue_pair in setup.queue_pairs.iter().flatten() {
             queue_pair.disconnect();
         }
         if let Some(io) = self.io() {
@@ -481,17 +485,10 @@ impl Path {
         if mem::replace(&mut setup.up, false) {
             self.session.path_down();
         }
-        let info = setup.info.take();
-        let memory = setup.memory.take();
-        let domain = setup.domain.take();
+        setup.queue_pairs.clear();
+        drop(io);
         drop(setup);
 
-        // Destroying a connection waits for its CM events, and those of a path take `setup`.
-        drop(queue_pairs);
-        drop(io);
-        drop(info);
-        drop(memory);
-        drop(domain);
         self.change_state(ServerEvent::Closed);
         self.session.remove_path(self);
     }
