@@ -82,7 +82,8 @@ use crate::{
     stats::Stats,
     transfer::{
         Outstanding,
-        Refused, //
+        Refused,
+        Submitted, //
     }, //
 };
 
@@ -315,7 +316,11 @@ impl Path {
     }
 
     /// Sends a request on the connection it was prepared for. Never sleeps.
-    pub(crate) fn submit(&self, guard: &rcu::Guard, request: KBox<Request>) -> Result<(), Refused> {
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        guard: &rcu::Guard,
+        request: KBox<Request>,
+    ) -> Result<(), Refused> {
         let set = self.connections.load(guard);
         let Some(set) = set.as_ref() else {
             return Err(Refused {
@@ -336,7 +341,11 @@ impl Path {
             request.kind,
             request.data_len().saturating_add(request.header().len()),
         );
-        transfer.submit(connection, request)
+        if transfer.submit(connection, request)? == Submitted::Broken {
+            // While the guard lives, nobody has looked for requests to take back yet.
+            self.connection_failed();
+        }
+        Ok(())
     }
 
     /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that

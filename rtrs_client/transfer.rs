@@ -73,6 +73,16 @@ pub(crate) struct Refused {
     pub(crate) error: Error,
 }
 
+/// What became of a request that was submitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// It was posted.
+    Posted,
+    /// It may have been posted in part: the connection is to be given up, and the request is
+    /// found by the teardown.
+    Broken,
+}
+
 /// What is to be posted for a request.
 struct Plan {
     /// The scatter entries of the RDMA write.
@@ -197,12 +207,13 @@ impl Transfer {
     /// Sends `request` on `connection`. Never sleeps.
     ///
     /// On success the request belongs to this path until it is answered or taken back by
-    /// [`Transfer::take_outstanding`].
+    /// [`Transfer::take_outstanding`]. The caller gives the connection up if it is
+    /// [`Submitted::Broken`].
     pub(crate) fn submit(
         &self,
         connection: &Connection,
         mut request: KBox<Request>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Submitted, Refused> {
         let tag = request.tag() as usize;
         let (Some(slots), Some(chunk)) = (self.slots.get(tag), self.chunks.get(tag)) else {
             return Err(Refused {
@@ -212,14 +223,11 @@ impl Transfer {
         };
         // Empty only if the tag is used twice at once, which its one request rules out.
         request.resources = slots.resources.take();
-        let error = match self.send(connection, slots, chunk, request) {
-            Ok(()) => return Ok(()),
-            Err(mut refused) => {
+        self.send(connection, slots, chunk, request)
+            .map_err(|mut refused| {
                 Self::release(slots, &mut refused.request);
                 refused
-            }
-        };
-        Err(error)
+            })
     }
 
     /// Posts the RDMA write that carries `request`.
@@ -229,7 +237,7 @@ impl Transfer {
         slots: &TagSlots,
         chunk: &RemoteChunk,
         mut request: KBox<Request>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Submitted, Refused> {
         let mut entries = [Sge::EMPTY; MAX_SEND_SGE];
         let plan = match self.plan(chunk, &mut request, &mut entries) {
             Ok(plan) => plan,
@@ -246,13 +254,17 @@ impl Transfer {
         self.count(index, 1);
         drop(slots.in_flight.put(request));
         if let Err(error) = connection.queue_pair().post(chain) {
+            if plan.access.is_some() {
+                // The registration may have been posted, so the device may use the region.
+                return Ok(Submitted::Broken);
+            }
             if let Some(request) = slots.in_flight.take() {
                 self.count(index, -1);
                 return Err(Refused { request, error });
             }
             // Somebody took the request to finish it: for the caller it was sent.
         }
-        Ok(())
+        Ok(Submitted::Posted)
     }
 
     /// Maps the data and writes the header; says what is to be posted for them.
