@@ -17,6 +17,7 @@ pub mod ida;
 pub mod kobject;
 pub mod log;
 pub mod message_buffers;
+pub mod module;
 pub mod page_buffer;
 pub mod params;
 pub mod percpu;

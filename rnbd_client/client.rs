@@ -118,34 +118,6 @@ impl Client {
         self.indices.allocate(MAX_INDEX)
     }
 
-    /// The devices of all sessions; some may be missing if memory is short. Sleeps.
-    pub(crate) fn devices(&self) -> KVec<Arc<Device>> {
-        let mut devices = KVec::new();
-        let mut index = 0;
-        loop {
-            let Some(entry) = self.sessions.lock().get(index).cloned() else {
-                return devices;
-            };
-            if let Some(session) = entry.session.lock().as_ref() {
-                session.devices_into(&mut devices);
-            }
-            index = index.saturating_add(1);
-        }
-    }
-
-    /// Some device. Sleeps.
-    pub(crate) fn any_device(&self) -> Option<Arc<Device>> {
-        let mut index = 0;
-        loop {
-            let entry = self.sessions.lock().get(index).cloned()?;
-            let session = entry.session.lock().clone();
-            if let Some(device) = session.and_then(|session| session.any_device()) {
-                return Some(device);
-            }
-            index = index.saturating_add(1);
-        }
-    }
-
     /// Finds the session of a name, or opens one. Sleeps.
     ///
     /// `ENXIO` if there is none and no path to open one with; the errors of [`Session::open`].

@@ -35,6 +35,7 @@ use kernel_ext::{
         uevent,
         Uevent, //
     },
+    module::ModuleReference,
     sysfs::{
         Directory,
         Link, //
@@ -63,7 +64,8 @@ use crate::{
     queue::Queue,
     remote,
     session::Session,
-    sysfs, //
+    sysfs,
+    RnbdClient, //
 };
 
 /// Segments of a request but the first start, and but the last end, at a multiple of this plus one.
@@ -109,6 +111,8 @@ struct Parts {
     directory: Option<Directory<Device>>,
     disk: Option<GenDisk<Queue>>,
     user: Option<SessionUser>,
+    /// While it is mapped, the module cannot be unloaded: nobody loses a disk by mistake.
+    module: Option<ModuleReference>,
 }
 
 fn to_error(errno: Errno) -> Error {
@@ -131,6 +135,7 @@ impl Device {
                 error.to_errno()
             );
         })?;
+        let module = ModuleReference::new::<RnbdClient>()?;
         let device = Arc::pin_init(
             pin_init!(Self {
                 session,
@@ -142,7 +147,7 @@ impl Device {
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 users <- new_mutex!(0, "Device::users"),
                 parts <- new_mutex!(
-                    Parts { user: Some(user), ..Parts::default() },
+                    Parts { user: Some(user), module: Some(module), ..Parts::default() },
                     "Device::parts"
                 ),
             }),
@@ -376,22 +381,16 @@ impl Device {
         Ok(())
     }
 
-    /// Removes the device when the module is unloaded.
-    pub(crate) fn unmap_at_exit(&self) {
-        // Nobody else does that now: it would hold the module.
-        let _ = self.unmap(true);
-    }
-
     /// Removes all that others see, and has the server close the device. After the change to
     /// `Unmapped` from state `was`, by whoever made that change.
     fn tear_down(&self, was: DeviceState) {
-        let user = {
+        let (user, module) = {
             // If the device is still being set up this waits for it.
             let parts = mem::take(&mut *self.parts.lock());
             drop(parts.link);
             drop(parts.directory);
             drop(parts.disk);
-            parts.user
+            (parts.user, parts.module)
         };
         if was == DeviceState::Mapped {
             let device_id = self.device_id.load(ordering::Relaxed);
@@ -410,6 +409,7 @@ impl Device {
         self.session.remove_device(self);
         // The last user closes the session.
         drop(user);
+        drop(module);
     }
 
     /// Drops the parts of a device that nobody knows yet.

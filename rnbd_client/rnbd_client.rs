@@ -48,14 +48,14 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded, which whoever has a disk open prevents.
-struct RnbdClient {
+/// The module; dropped when it is unloaded, which every mapped device prevents.
+pub(crate) struct RnbdClient {
     /// Until it is removed devices can be mapped.
     ctl: ClassDevice<Client>,
     client: Arc<Client>,
     _class: Class,
     /// Dropped last: it waits for all work.
-    queue: OwnedQueue,
+    _queue: OwnedQueue,
 }
 
 impl kernel::Module for RnbdClient {
@@ -70,7 +70,7 @@ impl kernel::Module for RnbdClient {
             ctl,
             client,
             _class: class,
-            queue,
+            _queue: queue,
         })
     }
 }
@@ -80,14 +80,5 @@ impl Drop for RnbdClient {
         self.client.remove_devices_directory();
         // Waits for those who are mapping a device.
         self.ctl.remove();
-        // Removing a disk takes a while, so they are removed side by side.
-        for device in self.client.devices() {
-            // What cannot be queued is left for below.
-            let _ = self.queue.spawn(move || device.unmap_at_exit());
-        }
-        self.queue.flush();
-        while let Some(device) = self.client.any_device() {
-            device.unmap_at_exit();
-        }
     }
 }

@@ -224,16 +224,6 @@ impl Session {
         let devices = self.link.devices.lock();
         devices.iter().any(|device| device.path == *path)
     }
-
-    /// See [`Link::devices_into`].
-    pub(crate) fn devices_into(&self, to: &mut KVec<Arc<Device>>) {
-        self.link.devices_into(to);
-    }
-
-    /// Some device.
-    pub(crate) fn any_device(&self) -> Option<Arc<Device>> {
-        self.link.devices.lock().first().cloned()
-    }
 }
 
 impl Link {

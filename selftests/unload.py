@@ -4,6 +4,8 @@
 import errno
 
 from lab.vm import wait_until
+from lab.selftest_case import KERNELS
+from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 
@@ -51,21 +53,19 @@ def test_open_device(t):
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
 
 
+@case(c_known_failure="the C module unmaps idle devices when it is unloaded")
 def test_client_while_mapped(t):
-    """Unloading the client with an idle mapping is refused or ends it cleanly on both ends."""
+    """The client's module stays as long as a device is mapped, and goes afterwards."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    try:
+    with t.expect_errno(BUSY):
         t.client.module_unload("rnbd_client")
-    except OSError as error:
-        t.equal(error.errno, BUSY, "errno of the refusal")
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-        return
-    t.check(not t.client.exists(f"/sys/block/{device.name}"), "the disk is still there")
-    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
-    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    device.unmap()
+    t.client.module_unload("rnbd_client")
 
 
+@case(quick=KERNELS)
 def test_server_while_mapped(t):
     """Unloading the server under a mapping is refused or fails the client's IO, not the client."""
     rnbd.load(t)
