@@ -7,8 +7,9 @@
 #   make KDIR=DIR     build them for another kernel tree prepared for Rust
 #   make demo         a remote disk between two virtual machines, with a report
 #   make shell        the same two machines, with prompts
-#   make test         everything; `make selftest T=NAME' runs one subject
-#   make test-debug   the same and the debug kernel (KASAN, lockdep); takes hours
+#   make test         all tests in their quick form, on the stock kernel and on a
+#                     debug kernel; `make selftest T=NAME' runs one subject
+#   make test-long    all tests in full on both kernels; takes hours
 #   make fmt clippy   format, lint
 #
 # Kbuild reads the file Kbuild beside this one instead.
@@ -18,7 +19,7 @@ KERNEL ?= stock
 LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
-.PHONY: demo shell selftest test test-debug clean python
+.PHONY: demo shell selftest test test-long clean python
 
 modules: python
 	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,build)
@@ -39,13 +40,14 @@ demo shell: python
 selftest: python
 	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,test)
 	@$(LAB) build --kernel $(KERNEL)
+	@$(if $(filter debug,$(KERNEL)),$(LAB) build --kernel debug --kunit)
 	@$(LAB) selftest --kernel $(KERNEL) $(if $(T),-T '$(T)')
 
 test: python
 	@$(LAB) test
 
-test-debug: python
-	@$(LAB) test --debug
+test-long: python
+	@$(LAB) test --long
 
 clean:
 	rm -rf build target proto/target rust-project.json

@@ -3,6 +3,8 @@
 
 import errno
 
+from lab.selftest_case import KERNELS
+from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 
@@ -53,6 +55,7 @@ def test_writer_returns_its_turn(t):
     rnbd.map_device(t, disks.PLAIN, session="second")
 
 
+@case(quick=KERNELS)
 def test_read_only(t):
     """A read-only mapping reads, and writes, discards and zeroes nothing."""
     rnbd.load(t)

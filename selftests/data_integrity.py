@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What is written is what is read, by every size, shape, mode and file system."""
 
+from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
@@ -54,6 +55,7 @@ def test_mixed_depth(t):
         t.equal(report.errors, 0, "errors")
 
 
+@case(quick=KERNELS)
 def test_scattered_requests(t):
     """Vectored requests whose pieces start and end anywhere in their pages."""
     shapes = {

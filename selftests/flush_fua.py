@@ -60,7 +60,7 @@ def test_synchronous_write_without_fua(t):
     t.check(flushes(t, disks.PLAIN) > before, "no flush followed the synchronous write")
 
 
-@case(debug=False)  # the debug kernel has no tracing
+@case(kernels=("stock",))  # the debug kernel has no tracing
 def test_fua(t):
     """A synchronous write is one FUA write where the disk has it."""
     rnbd.load(t)

@@ -3,6 +3,7 @@
 
 import errno
 
+from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lib import rnbd
 
@@ -44,7 +45,7 @@ def test_second_requests(t):
     still_serves(t)
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=KERNELS)
 def test_info_requests(t):
     """Malformed information requests close the path."""
     rnbd.load(t, client=False)
@@ -60,7 +61,7 @@ def test_name_in_use(t):
     t.equal(tuple(hostile(t, "name_in_use")), (True, False), "second closed, first closed")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=KERNELS)
 def test_wrong_requests(t):
     """Requests that are wrong are answered with an error, on both settings."""
     for setting in ("always_invalidate=Y", "always_invalidate=N"):

@@ -3,6 +3,7 @@
 
 import errno
 
+from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
@@ -10,6 +11,7 @@ from lib import rnbd
 TOPOLOGY = "one"
 
 
+@case(quick=KERNELS)
 def test_map_and_unmap(t):
     """A mapped device has its disk and files; unmapped, nothing remains."""
     rnbd.load(t)

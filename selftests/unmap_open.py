@@ -3,6 +3,8 @@
 
 import errno
 
+from lab.selftest_case import KERNELS
+from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 
@@ -35,6 +37,7 @@ def test_normal_is_refused_while_mounted(t):
     device.unmap("normal")
 
 
+@case(quick=KERNELS)
 def test_force_under_io(t):
     """unmap_device=force ends a writer's IO with an error; nothing hangs."""
     rnbd.load(t)

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from . import build
 from . import selftest_modules
 from . import vm_platform
 from .selftest_case import Case
@@ -29,27 +32,44 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--modules", choices=("ours", "c"), default="ours",
                         help="which modules to test (both are there for tests that mix them)")
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
+    parser.add_argument("--quick", action="store_true",
+                        help="only the cases that are part of `make test' on this kernel")
     parser.add_argument("--list", action="store_true", help="print the tests and stop")
     parser.set_defaults(run=main)
 
 
 def choose(subjects: list[Subject], names: list[str]) -> list[tuple[Subject, list[Case]]]:
     """The cases that any of the names means; all of them if there are no names."""
+    return _only(subjects, lambda subject, case: not names or any(
+        fnmatch.fnmatch(subject.name, name) or fnmatch.fnmatch(f"{subject.name}.{case.name}", name)
+        for name in names))
+
+
+def fit(subjects: list[Subject], kernel: str, quick: bool) -> list[Subject]:
+    """The subjects with the cases that make sense on a kernel; with ``quick``, the quick ones."""
+    kept = _only(subjects, lambda _, case: kernel in (case.quick if quick else case.kernels))
+    return [dataclasses.replace(subject, cases=cases) for subject, cases in kept]
+
+
+def _only(subjects: list[Subject],
+          wanted: Callable[[Subject, Case], bool]) -> list[tuple[Subject, list[Case]]]:
     chosen = []
     for subject in subjects:
-        cases = [case for case in subject.cases
-                 if not names or any(fnmatch.fnmatch(subject.name, name)
-                                     or fnmatch.fnmatch(f"{subject.name}.{case.name}", name)
-                                     for name in names)]
+        cases = [case for case in subject.cases if wanted(subject, case)]
         if cases:
             chosen.append((subject, cases))
     return chosen
 
 
+def _count(chosen: list[tuple[Subject, list[Case]]]) -> int:
+    return sum(len(cases) for _, cases in chosen)
+
+
 def main(options: argparse.Namespace) -> int:
     """Run `lab selftest`."""
     names = [name for text in (options.names or []) + options.more for name in text.replace(",", " ").split()]
-    chosen = choose(load_subjects(SELFTESTS), names)
+    every = load_subjects(SELFTESTS)
+    chosen = choose(fit(every, options.kernel, options.quick), names)
     if not chosen:
         return usage_error(f"no test is called {' '.join(names)}; see --list")
     if options.list:
@@ -61,8 +81,13 @@ def main(options: argparse.Namespace) -> int:
     modules = vm_platform.module_folders(options.kernel, options.modules_dir)
     if not any(modules[options.modules].rglob("*.ko")):
         return usage_error(f"no modules in {modules[options.modules]}; build them first")
+    if options.kernel == "debug":
+        modules["kunit"] = build.output("debug", None, clippy=False, kunit=True)
     modules["test"] = selftest_modules.folder(options.kernel)
-    runner = Runner(vm_platform.platform(options.kernel, modules), options.modules)
+    if options.quick:
+        left = _count(choose(fit(every, options.kernel, False), names)) - _count(chosen)
+        print(f"# {left} more cases for this kernel are in make test-long", flush=True)
+    runner = Runner(vm_platform.platform(options.kernel, modules), options.modules, quick=options.quick)
     good = runner.run(chosen)
     return 0 if good else 1
 

@@ -24,6 +24,7 @@ from .vm_node import Node
 from .vm_node import os_error
 
 TEST_SECONDS = 120.0
+KERNELS = ("stock", "debug")
 
 
 class SkipTest(Exception):
@@ -38,7 +39,8 @@ class Case:
     function: Callable[[Test], None]
     summary: str
     timeout: float = TEST_SECONDS
-    kernels: tuple[str, ...] = ("stock", "debug")
+    kernels: tuple[str, ...] = KERNELS
+    quick: tuple[str, ...] = ("stock",)
     module_sets: tuple[str, ...] = ("ours", "c")
     c_known_failure: str = ""
 
@@ -55,16 +57,18 @@ class Subject:
     memory_mib: int = 1024
 
 
-def case(*, timeout: float = TEST_SECONDS, debug: bool = True,
-         module_sets: tuple[str, ...] = ("ours", "c"), c_known_failure: str = "") -> Callable:
-    """Conditions of a test: ``timeout`` in seconds on the stock kernel; ``debug``
-    False where the debug kernel would take too long; ``c_known_failure`` says
-    what the C modules get wrong (the test then may fail with them)."""
+def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,
+         quick: tuple[str, ...] = ("stock",), module_sets: tuple[str, ...] = ("ours", "c"),
+         c_known_failure: str = "") -> Callable:
+    """Conditions of a test: ``timeout`` in seconds on the stock kernel; ``kernels``
+    on which it makes sense, and of these ``quick``, where it is part of `make test`
+    (the rest is left to `make test-long`; a case takes minutes on the debug kernel);
+    ``c_known_failure`` says what the C modules get wrong (the test then may fail
+    with them)."""
 
     def mark(function: Callable) -> Callable:
-        function.case = {"timeout": timeout, "module_sets": module_sets,  # type: ignore
-                         "kernels": ("stock", "debug") if debug else ("stock",),
-                         "c_known_failure": c_known_failure}
+        function.case = {"timeout": timeout, "kernels": kernels, "quick": quick,  # type: ignore
+                         "module_sets": module_sets, "c_known_failure": c_known_failure}
         return function
 
     return mark
@@ -102,9 +106,10 @@ def _first_line(thing: ModuleType | Callable) -> str:
 class Test:
     """What a test function gets: machines, sizes, clean-up, checks."""
 
-    def __init__(self, lab: Lab, modules: str) -> None:
+    def __init__(self, lab: Lab, modules: str, say: Callable[[str], None] = print) -> None:
         self.lab = lab
         self.modules = modules
+        self.say = say
         self._cleanups: list[tuple[Callable[..., Any], tuple, dict]] = []
 
     @property

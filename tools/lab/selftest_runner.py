@@ -60,9 +60,10 @@ class Runner:
     """Runs subjects one after another; a lab is kept while its kind is wanted."""
 
     def __init__(self, platform: Platform, modules: str,
-                 say: Callable[[str], None] | None = None) -> None:
+                 say: Callable[[str], None] | None = None, quick: bool = False) -> None:
         self.platform = platform
         self.modules = modules
+        self.quick = quick
         self.say = say or (lambda text: print(text, flush=True))
         self.counts = {"ok": 0, "not ok": 0, "skip": 0}
         self._lab: Lab | None = None
@@ -72,7 +73,7 @@ class Runner:
 
     def lab(self, subject: Subject) -> Lab:
         """Machines fit for a subject, booted if there are none."""
-        kind = (subject.topology, subject.cpus, subject.memory_mib)
+        kind = kind_of(subject)
         if self._lab is not None and self._lab_kind != kind:
             self.close()
         if self._lab is None:
@@ -102,20 +103,22 @@ class Runner:
         """Run the chosen cases; true if none failed."""
         self.say("KTAP version 1")
         self.say(f"1..{len(subjects)}")
-        order = sorted(subjects, key=lambda item: (item[0].topology, item[0].cpus,
-                                                   item[0].memory_mib))
+        order = sorted(subjects, key=lambda item: kind_of(item[0]))
+        following = [kind_of(subject) for subject, _ in order[1:]] + [None]
         try:
             for number, (subject, cases) in enumerate(order, start=1):
-                self.run_subject(number, subject, cases)
+                # It takes as long as a case, so the quick run looks once for all subjects.
+                last = following[number - 1] != kind_of(subject)
+                leaks = self.platform.flavour == "debug" and (last or not self.quick)
+                self.run_subject(number, subject, cases, leaks)
         finally:
             self.close()
         counts = self.counts
         self.say(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
         return counts["not ok"] == 0
 
-    def run_subject(self, number: int, subject: Subject, cases: list[Case]) -> None:
-        """Run one file's cases as a nested KTAP test."""
-        leaks = self.platform.flavour == "debug"
+    def run_subject(self, number: int, subject: Subject, cases: list[Case], leaks: bool) -> None:
+        """Run one file's cases as a nested KTAP test; with ``leaks``, kmemleak's verdict, too."""
         self.say(f"    KTAP version 1\n    # Subtest: {subject.name}\n"
                  f"    1..{len(cases) + leaks}")
         failed = False
@@ -165,7 +168,7 @@ class Runner:
     def run_case(self, subject: Subject, case: Case) -> Outcome:
         """Run one test whatever happens to the machines."""
         if self.platform.flavour not in case.kernels:
-            return Outcome("skip", [], f"SKIP too slow for the {self.platform.flavour} kernel")
+            return Outcome("skip", [], f"SKIP not for the {self.platform.flavour} kernel")
         if self.modules not in case.module_sets:
             return Outcome("skip", [], f"SKIP not for module set {self.modules}")
         try:
@@ -187,7 +190,7 @@ class Runner:
 
     def _attempt(self, lab: Lab, case: Case) -> tuple[list[str], str | None]:
         """Run a case on live machines; returns what failed and why it was skipped."""
-        test = Test(lab, self.modules)
+        test = Test(lab, self.modules, lambda text: self.say(f"    # {text}"))
         notes: list[str] = []
         skipped = None
         try:
@@ -251,6 +254,11 @@ class Runner:
             notes.append(lab.last_words())
         if not sound:
             self.close()
+
+
+def kind_of(subject: Subject) -> tuple[str, int, int]:
+    """What machines a subject needs; those of the same kind share them."""
+    return subject.topology, subject.cpus, subject.memory_mib
 
 
 def describe(error: Exception) -> str:

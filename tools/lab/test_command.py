@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make test`: everything, ending with one line that counts."""
+"""`make test` and `make test-long`: all stages, ending with one line that counts."""
 
 import argparse
 import subprocess
@@ -28,10 +28,9 @@ BEFORE = (
     Stage("lints", ("lint",)),
     Stage("host tests", ("host-test",)),
 )
-STOCK = (Stage("selftests, stock kernel", ("selftest", "--kernel", "stock")),)
-# A case takes minutes there, and the set has not been run whole yet.
-NO_DEBUG = "takes hours: make test-debug"
-DEBUG = (Stage("selftests, debug kernel", ("selftest", "--kernel", "debug")),)
+def selftests(kernel: str, long: bool) -> Stage:
+    """The selftests of one kernel: all of them, or those that are part of `make test`."""
+    return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *([] if long else ["--quick"])))
 
 
 def run_stage(stage: Stage) -> summary.Count:
@@ -60,14 +59,25 @@ def run(options: argparse.Namespace) -> int:
     if not setup.setup("test"):
         print("0 passed, 1 failed, 0 skipped")
         return 1
-    if options.debug:
-        counts += _with_debug_kernel()
-    else:
-        for stage in BEFORE:
-            counts.append((stage.title, run_stage(stage)))
-        counts += _with_modules("stock", STOCK)
-        print(f"== {DEBUG[0].title}: SKIP {NO_DEBUG}", flush=True)
-        counts.append((DEBUG[0].title, summary.Count(skipped=1)))
+    # What the debug kernel needs is made while the other stages run.
+    debug_log = steps.log_path("setup-debug")
+    with open(debug_log, "w") as out:
+        argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
+        background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            for stage in BEFORE:
+                counts.append((stage.title, run_stage(stage)))
+            counts += _with_modules("stock", options.long)
+            if background.poll() is None:
+                print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
+            if background.wait() != 0:
+                counts.append(_failed("debug kernel", debug_log.read_text()))
+            else:
+                counts += _with_modules("debug", options.long)
+        finally:
+            if background.poll() is None:
+                background.terminate()
+                background.wait()
     print()
     for title, count in counts:
         print(f"{title}: {count}")
@@ -76,41 +86,18 @@ def run(options: argparse.Namespace) -> int:
     return 1 if total.failed else 0
 
 
-def _with_modules(kernel: str, stages: tuple[Stage, ...]) -> list[tuple[str, summary.Count]]:
+def _with_modules(kernel: str, long: bool) -> list[tuple[str, summary.Count]]:
     try:
         build.modules(kernel)
         if kernel == "debug":
             build.modules(kernel, kunit=True)
     except RuntimeError as error:
         return [_failed(f"modules for the {kernel} kernel", str(error))]
-    return [(stage.title, run_stage(stage)) for stage in stages]
-
-
-def _with_debug_kernel() -> list[tuple[str, summary.Count]]:
-    """Runs all stages; what the debug kernel needs is made while the others run."""
-    counts: list[tuple[str, summary.Count]] = []
-    debug_log = steps.log_path("setup-debug")
-    with open(debug_log, "w") as out:
-        argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
-        background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        try:
-            for stage in BEFORE:
-                counts.append((stage.title, run_stage(stage)))
-            counts += _with_modules("stock", STOCK)
-            if background.poll() is None:
-                print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
-            if background.wait() != 0:
-                counts.append(_failed("debug kernel", debug_log.read_text()))
-            else:
-                counts += _with_modules("debug", DEBUG)
-        finally:
-            if background.poll() is None:
-                background.terminate()
-                background.wait()
-    return counts
+    stage = selftests(kernel, long)
+    return [(stage.title, run_stage(stage))]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    command = commands.add_parser("test", help="run all tests")
-    command.add_argument("--debug", action="store_true", help="with the debug kernel, too")
+    command = commands.add_parser("test", help="run the tests")
+    command.add_argument("--long", action="store_true", help="all cases on both kernels; takes hours")
     command.set_defaults(run=run)

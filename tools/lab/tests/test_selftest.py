@@ -8,6 +8,7 @@ from unittest import mock
 from lab import paths
 from lab import vm_kernel
 from lab.selftest import choose
+from lab.selftest import fit
 from lab.selftest_case import Case
 from lab.selftest_case import Subject
 from lab.selftest_case import Test
@@ -29,6 +30,21 @@ class Choosing(unittest.TestCase):
                           for found, cases in choose(subjects, ["map.t*"])], [("map", ["two"])])
         self.assertEqual(len(choose(subjects, ["*.one"])), 2)
         self.assertEqual(choose(subjects, ["nothing"]), [])
+
+    def test_a_kernel_has_its_cases_and_some_are_quick(self) -> None:
+        every = [Subject("map", "one", "", [
+            Case("both", lambda test: None, "", quick=("stock", "debug")),
+            Case("long", lambda test: None, "", quick=()),
+            Case("traced", lambda test: None, "", kernels=("stock",)),
+        ]), Subject("kunit", "one", "", [Case("suites", lambda test: None, "", kernels=("debug",), quick=("debug",))])]
+
+        def names(kernel: str, quick: bool) -> list[str]:
+            return [case.name for found in fit(every, kernel, quick) for case in found.cases]
+
+        self.assertEqual(names("stock", quick=False), ["both", "long", "traced"])
+        self.assertEqual(names("stock", quick=True), ["both", "traced"])
+        self.assertEqual(names("debug", quick=False), ["both", "long", "suites"])
+        self.assertEqual(names("debug", quick=True), ["both", "suites"])
 
     def test_every_selftest_file_says_what_it_tests(self) -> None:
         for found in load_subjects(paths.CHECKOUT / "selftests"):

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The KUnit suites that are built into a test build of the modules."""
+
+import re
+
+from lab.selftest_case import case
+from lib import rnbd
+
+TOPOLOGY = "one"
+
+RESULTS = "/sys/kernel/debug/kunit"
+RESULT = re.compile(r"^ {4}(?P<not>not )?ok \d+ (?P<name>\S+)(?: # SKIP (?P<why>.*))?$", re.MULTILINE)
+
+
+@case(timeout=120, kernels=("debug",), quick=("debug",), module_sets=("ours",))
+def test_suites(t):
+    """Every case of every suite passes, none is skipped, and each module brought its suites."""
+    rnbd.use_set(t.client, "kunit")
+    t.defer(rnbd.use_set, t.client, t.modules)
+    before = set(t.client.listdir(RESULTS))
+    rnbd.load(t)
+    suites = sorted(set(t.client.listdir(RESULTS)) - before)
+    t.check("rnbd_rdma" in suites and len(suites) > 8, f"suites are missing, there are {suites}")
+    wrong = []
+    passed = 0
+    for suite in suites:
+        text = t.client.read(f"{RESULTS}/{suite}/results")
+        results = list(RESULT.finditer(text))
+        t.check(results, f"{suite} has no results:\n{text}")
+        for result in results:
+            if result["not"] or result["why"]:
+                wrong.append(f"{suite}.{result['name']}")
+            else:
+                passed += 1
+        if any(name.startswith(f"{suite}.") for name in wrong):
+            wrong.append(text)
+    t.check(not wrong, "failed or skipped: " + "\n".join(wrong))
+    t.say(f"{passed} cases of {len(suites)} suites passed")
