@@ -45,12 +45,14 @@ def scsi_debug(t: Test, node: Node | None = None, **parameters: object) -> str:
     return f"/dev/{name.split()[-1]}"
 
 
-def loop(t: Test, size_mib: int, node: Node | None = None, *, read_only: bool = False) -> str:
-    """A loop disk on a file in memory."""
+def loop(t: Test, size_mib: int, node: Node | None = None, *, read_only: bool = False,
+         block_size: int = 512) -> str:
+    """A loop disk on a sparse file in memory."""
     node = node or t.server
     file = f"/tmp/loop{next(_numbers)}"
     name = node.sh(f"modprobe loop; truncate -s {size_mib}M {file} && "
-                   f"losetup --find --show {'--read-only' if read_only else ''} {file}")
+                   f"losetup --find --show --sector-size {block_size} "
+                   f"{'--read-only' if read_only else ''} {file}")
     t.defer(node.run, f"losetup -d {name}; rm -f {file}")
     return name
 

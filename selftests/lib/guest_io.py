@@ -83,6 +83,24 @@ def compare(path, offset, length, seed, direct=True):
     return next(at for at in range(length) if got[at] != wanted[at])
 
 
+def cleared(path, length, seed, sector=512):
+    """The ranges of sectors from the start, [first, end), that differ from the pattern; they must
+    be zero."""
+    got, wanted = _read(path, 0, length, True), pattern(seed, length)
+    ranges = []
+    for number in range(length // sector):
+        place = slice(number * sector, (number + 1) * sector)
+        if got[place] == wanted[place]:
+            continue
+        if any(got[place]):
+            raise OSError(5, f"sector {number} is neither the pattern nor zero", path)
+        if ranges and ranges[-1][1] == number:
+            ranges[-1][1] = number + 1
+        else:
+            ranges.append([number, number + 1])
+    return ranges
+
+
 def filled_with(path, offset, length, value):
     """Whether every byte of a range is ``value``."""
     return _read(path, offset, length, True) == bytes([value]) * length
@@ -221,3 +239,15 @@ def write_mbr(path, partitions):
     with open(path, "r+b", buffering=0) as disk:
         disk.write(bytes(446) + table.ljust(64, b"\0") + b"\x55\xaa")
         os.fsync(disk.fileno())
+
+
+def texts(paths):
+    """The text of each file that can be read."""
+    found = {}
+    for path in paths:
+        try:
+            with open(path, encoding="ascii", errors="replace") as file:
+                found[path] = file.read()
+        except OSError as error:
+            found[path] = f"errno {error.errno}"
+    return found
