@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What becomes of a device while its session is away, and when it is back."""
+
+import errno
+
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+MIB = 1 << 20
+
+
+def set_size(t, disk, mib):
+    """Grow or shrink a loop disk under its users."""
+    t.server.run(f"truncate -s {mib}M $(losetup -nO BACK-FILE {disk}) && losetup -c {disk}")
+
+
+def lose(t, device, export):
+    """Take the session's path away, and wait until both ends have seen it."""
+    t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{export}", gone=True)
+
+
+def reconnect(t):
+    """Give the path back."""
+    path = rnbd.client_path(t, "sess")
+    t.client.write(f"{path}/reconnect", "1")
+    t.client.wait_for(f"{path}/state", matches="connected")
+
+
+def actions(t, device, wanted):
+    """The uevents of the disk so far, when the wanted ones have come."""
+    path = f"/block/{device.name}"
+    events = t.client.call("guest_uevents.seen", since=0, seconds=10.0,
+                           wanted=[[action, path] for action in wanted])
+    return [action for action, place in events if place.endswith(path)]
+
+
+def test_states_and_uevents(t):
+    """open, closed, open; each change is announced, and IO fails at once meanwhile."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.equal(device.attribute("state"), "open", "state")
+    t.client.call("guest_uevents.start")
+    t.defer(t.client.call, "guest_uevents.stop")
+    lose(t, device, "vdb")
+    t.equal(actions(t, device, ["offline"]), ["offline"], "uevents after the path went")
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    with t.expect_errno(errno.ENOENT):
+        t.client.write(f"{device.sysfs}/resize", "8192")
+    reconnect(t)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    t.equal(actions(t, device, ["online"]), ["offline", "online"], "uevents")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+
+
+def test_new_size(t):
+    """A disk that has grown or shrunk has its new size when the session is back."""
+    rnbd.load(t)
+    disk = disks.loop(t, 32)
+    device = rnbd.map_device(t, disk)
+    t.client.call("guest_io.write", path=device.path, offset=MIB, length=4096, seed=1)
+    for mib in (64, 48):
+        before = device.size()
+        set_size(t, disk, mib)
+        t.equal(device.size(), before, "size before the remapping")
+        t.client.call("guest_uevents.start")
+        lose(t, device, disk[5:])
+        reconnect(t)
+        t.client.wait_for(f"{device.sysfs}/state", matches="open")
+        t.client.wait_for(f"/sys/block/{device.name}/size", matches=f"^{mib * 2048}$")
+        seen = actions(t, device, ["change", "online"])
+        t.client.call("guest_uevents.stop")
+        t.check("change" in seen and "online" in seen, f"uevents for the new size: {seen}")
+        t.client.call("guest_io.write", path=device.path, offset=mib * MIB - 4096, length=4096,
+                      seed=mib)
+        t.equal(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
+                              seed=mib), None, "first wrong byte at the new end")
+    with t.expect_errno(errno.ENOSPC):
+        t.client.call("guest_io.write", path=device.path, offset=48 * MIB, length=4096, seed=1)
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=MIB, length=4096, seed=1),
+            None, "first wrong byte of what was there before")
+
+
+def test_shrunk_under_a_mapping(t):
+    """Beyond the new end of a disk that has shrunk a request fails, and only that."""
+    rnbd.load(t)
+    disk = disks.loop(t, 32)
+    device = rnbd.map_device(t, disk)
+    set_size(t, disk, 16)
+    for function, options in (("write", {"seed": 1}), ("digest", {}), ("discard", {})):
+        with t.expect_errno(errno.EIO):
+            t.client.call(f"guest_io.{function}", path=device.path, offset=24 * MIB, length=4096,
+                          **options)
+    t.client.call("guest_io.write", path=device.path, offset=16 * MIB - 4096, length=4096, seed=1)
+    t.equal(device.attribute("state"), "open", "state")
+
+
+def test_remap_device(t):
+    """remap_device opens a device that could not be opened when the session came back."""
+    rnbd.load(t)
+    disk = disks.null_blk(t, size=64)
+    folder = f"/sys/kernel/config/nullb/{disk[5:]}"
+    device = rnbd.map_device(t, disk)
+    other = rnbd.map_device(t, disks.PLAIN)
+    remap = f"{device.sysfs}/remap_device"
+    with t.expect_errno(errno.EALREADY):
+        t.client.write(remap, "1")
+    lose(t, device, disk[5:])
+    t.client.wait_for(f"{other.sysfs}/state", matches="closed")
+    with t.expect_errno(errno.ECONNABORTED):
+        t.client.write(remap, "1")
+    t.equal(device.attribute("state"), "closed", "state without a path")
+    t.server.run(f"echo 0 >{folder}/power")
+    mark = t.client.log_mark()
+    reconnect(t)
+    t.client.wait_for(f"{other.sysfs}/state", matches="open")
+    t.client.wait_log("(?i)open.*fail|fail.*open", mark)
+    t.equal(device.attribute("state"), "closed", "state without the server's disk")
+    with t.expect_errno(errno.ENOENT):
+        t.client.write(remap, "1")
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=1)
+    t.server.run(f"echo 96 >{folder}/size; echo 1 >{folder}/power")
+    for word in ("0", "", "11", "yes"):
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(remap, word or "\n")
+    t.client.write(remap, "1\n")
+    t.equal(device.attribute("state"), "open", "state")
+    t.equal(device.size(), 96 * MIB, "size")
+    with t.expect_errno(errno.EALREADY):
+        t.client.write(remap, "1")
+    t.client.call("guest_io.write", path=device.path, offset=95 * MIB, length=4096, seed=2)
+    t.equal(t.server.call("guest_io.compare", path=disk, offset=95 * MIB, length=4096, seed=2),
+            None, "first wrong byte")
+
+
+def test_unmap_while_away(t):
+    """A device whose session is away can be unmapped; its disk is announced as removed."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_uevents.start")
+    t.defer(t.client.call, "guest_uevents.stop")
+    lose(t, device, "vdb")
+    device.unmap()
+    seen = actions(t, device, ["offline", "remove"])
+    t.equal((seen[0], seen[-1]), ("offline", "remove"), "first and last uevent")
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+    rnbd.map_device(t, disks.PLAIN)
