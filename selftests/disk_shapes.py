@@ -75,6 +75,52 @@ def test_native_blocks(t):
                  f"umount /mnt/fs; e2fsck -fn {device.path}", timeout=60)
 
 
+@case(timeout=180)
+def test_request_sizes(t):
+    """The longest request follows the server's chunks, up to 512 KiB; data of that length."""
+    for chunk, longest in ((8 * KIB, 4), (64 * KIB, 60), (MIB, 512)):
+        rnbd.load(t, rtrs_server=f"max_chunk_size={chunk} sess_queue_depth=32")
+        device = rnbd.map_device(t, disks.PLAIN)
+        t.equal(device.queue("max_hw_sectors_kb"), str(longest), f"max_hw_sectors_kb, {chunk}")
+        t.equal(device.queue("optimal_io_size"), str(longest * KIB), f"optimal_io_size, {chunk}")
+        t.client.write(f"/sys/block/{device.name}/queue/max_sectors_kb", str(longest))
+        for offset, length in ((512, longest * KIB), (MIB, 3 * longest * KIB - 512)):
+            t.client.call("guest_io.write", path=device.path, offset=offset, length=length,
+                          seed=length)
+            for path in (device.path, disks.PLAIN):
+                t.equal(t.client.call("guest_io.compare", path=path, offset=offset, length=length,
+                                      seed=length), None, f"first wrong byte of {path}, {chunk}")
+        device.unmap()
+
+
+def test_blocks_longer_than_requests(t):
+    """A disk whose blocks do not fit a request is refused, and nothing of it stays."""
+    rnbd.load(t, rtrs_server="max_chunk_size=8192 sess_queue_depth=32")
+    disk = disks.loop(t, 16, block_size=16384)
+    with t.expect_errno(errno.EINVAL):
+        rnbd.map_device(t, disk)
+    t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [], "links in ctl/devices")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+    rnbd.map_device(t, disks.LARGE_BLOCKS)
+
+
+@case(timeout=180)
+def test_few_requests(t):
+    """Three busy disks share a session of two requests: none starves, all data is right."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=2")
+    devices = [rnbd.map_device(t, disk)
+               for disk in (disks.PLAIN, disks.WITHOUT_DISCARD, disks.LARGE_BLOCKS)]
+    jobs = [t.client.start_job(
+        ["fio", "--name=x", f"--filename={device.path}", "--rw=randwrite", "--bs=4k",
+         "--iodepth=16", "--ioengine=io_uring", "--direct=1", "--verify=crc32c",
+         "--verify_fatal=1", f"--size={t.scaled(MIB, 128 * KIB)}", "--thread=1"], timeout=120)
+        for device in devices]
+    for device, job in zip(devices, jobs):
+        result = job.wait()
+        t.equal(result.rc, 0, f"exit code of fio on {device.device_path}: {result.err[-300:]}")
+
+
 def test_large_disk(t):
     """Beyond 2 and 4 TiB of a large disk nothing wraps around."""
     rnbd.load(t)
