@@ -20,8 +20,8 @@ use crate::{
     }, //
 };
 use core::{
-    ops::Range,
-    ptr::NonNull, //
+    mem::size_of,
+    ops::Range, //
 };
 use kernel::{
     page::{
@@ -32,55 +32,15 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Contiguous pages of a chunk.
-///
-/// # Invariants
-///
-/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel.
-struct Segment {
-    page: NonNull<bindings::page>,
-    address: NonNull<u8>,
-    order: u32,
-}
+mod pool;
+mod segment;
 
-// SAFETY: Owns its pages, which may be freed in any task.
-unsafe impl Send for Segment {}
+pub use pool::ChunkPool;
 
-// SAFETY: Has no methods that change anything.
-unsafe impl Sync for Segment {}
-
-impl Segment {
-    fn new(node: i32, order: u32) -> Result<Self> {
-        // SAFETY: Any node is fine that a device has.
-        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order) };
-        let page = NonNull::new(page).ok_or(ENOMEM)?;
-        // SAFETY: The page is valid and in the linear mapping.
-        let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };
-        let Some(address) = NonNull::new(address.cast()) else {
-            // SAFETY: Allocated above.
-            unsafe { bindings::__free_pages(page.as_ptr(), order) };
-            return Err(ENOMEM);
-        };
-        // INVARIANT: As made above.
-        Ok(Self {
-            page,
-            address,
-            order,
-        })
-    }
-
-    /// The length in bytes.
-    fn len(&self) -> usize {
-        PAGE_SIZE << self.order
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant the pages are ours.
-        unsafe { bindings::__free_pages(self.page.as_ptr(), self.order) };
-    }
-}
+use segment::{
+    Allocator,
+    Segment, //
+};
 
 /// A number of chunks of one size, made of zeroed pages.
 ///
@@ -88,57 +48,88 @@ impl Drop for Segment {
 ///
 /// - `segments` holds the chunks one after the other; each chunk has exactly `chunk_size` bytes.
 /// - `first` has `count + 1` elements: where each chunk's segments begin, and the end.
+/// - The first `pooled` chunks are of `pool`.
 pub struct ChunkSet {
     segments: KVVec<Segment>,
     first: KVVec<usize>,
     chunk_size: usize,
     count: usize,
+    pool: Option<Arc<ChunkPool>>,
+    pooled: usize,
 }
 
-/// The largest block that is asked for at once, 512 KiB with pages of 4 KiB.
-const MAX_ORDER: u32 = 7;
+impl Drop for ChunkSet {
+    fn drop(&mut self) {
+        let (Some(pool), Some(&end)) = (&self.pool, self.first.get(self.pooled)) else {
+            return;
+        };
+        self.segments.truncate(end);
+        for &start in self.first[..self.pooled].iter().rev() {
+            pool.put(&mut self.segments, start);
+        }
+    }
+}
 
 impl ChunkSet {
     /// Allocates `count` chunks of `chunk_size` bytes, if possible on `node` (-1 for any). Sleeps.
     ///
-    /// Larger blocks are used where there are any, but none are needed. `EINVAL` unless
-    /// `chunk_size` is a multiple of the page size and not 0.
-    pub fn new(count: usize, chunk_size: usize, node: i32) -> Result<Arc<Self>> {
-        if chunk_size == 0 || chunk_size % PAGE_SIZE != 0 {
+    /// The chunks of `pool` are used first, and go back there; they must be of that size.
+    /// `EINVAL` unless `chunk_size` is a multiple of the page size and not 0, `ENOMEM` if there
+    /// is not enough memory.
+    pub fn new(
+        count: usize,
+        chunk_size: usize,
+        node: i32,
+        pool: Option<&Arc<ChunkPool>>,
+    ) -> Result<Arc<Self>> {
+        if pool.is_some_and(|pool| pool.chunk_size() != chunk_size) {
             return Err(EINVAL);
         }
-        let pages = chunk_size >> PAGE_SHIFT;
-        let mut segments = KVVec::with_capacity(count, GFP_KERNEL)?;
-        let mut first = KVVec::with_capacity(count.checked_add(1).ok_or(EINVAL)?, GFP_KERNEL)?;
-        // Once there is no block of some size, none is looked for any more.
-        let mut max_order = MAX_ORDER;
-        for _ in 0..count {
-            first.push(segments.len(), GFP_KERNEL)?;
-            let mut left = pages;
-            while left > 0 {
-                let order = left.ilog2().min(max_order);
-                match Segment::new(node, order) {
-                    Ok(segment) => {
-                        segments.push(segment, GFP_KERNEL)?;
-                        left -= 1 << order;
-                    }
-                    Err(_) if order > 0 => max_order = order - 1,
-                    Err(error) => return Err(error),
-                }
+        // INVARIANT: There are no chunks yet. If anything fails, what there is goes back.
+        let mut set = Self {
+            segments: KVVec::with_capacity(count, GFP_KERNEL)?,
+            first: KVVec::with_capacity(count.checked_add(1).ok_or(EINVAL)?, GFP_KERNEL)?,
+            chunk_size,
+            count: 0,
+            pool: pool.cloned(),
+            pooled: 0,
+        };
+        set.first.push(0, GFP_KERNEL)?;
+        if let Some(pool) = pool {
+            while set.count < count && pool.take(&mut set.segments)? {
+                set.finish_chunk()?;
+                set.pooled += 1;
             }
         }
-        first.push(segments.len(), GFP_KERNEL)?;
-        // INVARIANT: As built above.
-        Ok(Arc::new(
-            Self {
-                segments,
-                first,
-                chunk_size,
-                count,
-            },
-            GFP_KERNEL,
-        )?)
+        let mut allocator = Allocator::new(count - set.count, chunk_size, node)?;
+        while set.count < count {
+            allocator.add_chunk(&mut set.segments)?;
+            set.finish_chunk()?;
+        }
+        Ok(Arc::new(set, GFP_KERNEL)?)
     }
+
+    /// The segments after the last chunk are one more.
+    fn finish_chunk(&mut self) -> Result {
+        // There is room.
+        self.first.push(self.segments.len(), GFP_KERNEL)?;
+        // INVARIANT: The caller has added segments of `chunk_size` bytes.
+        self.count += 1;
+        Ok(())
+    }
+
+    /// The memory that the chunks and their description take, in bytes.
+    pub fn memory(&self) -> usize {
+        self.count * self.chunk_size
+            + self.segments.capacity() * size_of::<Segment>()
+            + self.first.capacity() * size_of::<usize>()
+    }
+
+    /// How much of it is the pool's, in bytes.
+    pub fn pooled_memory(&self) -> usize {
+        self.pooled * self.chunk_size
+    }
+
     /// The number of chunks.
     pub fn count(&self) -> usize {
         self.count

@@ -150,3 +150,18 @@ void rnbd_helper_memcpy(void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_memcpy);
+
+void rnbd_helper_memzero(void *to, size_t len)
+{
+	memset(to, 0, len);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_memzero);
+
+/* What can be had without anybody suffering, an estimate. */
+unsigned long rnbd_helper_available_pages(void)
+{
+	long pages = si_mem_available();
+
+	return pages > 0 ? pages : 0;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_available_pages);

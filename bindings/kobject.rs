@@ -88,6 +88,29 @@ pub unsafe trait AsKobject {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R>;
 }
 
+/// The directory of a module (`/sys/module/<module>/`).
+///
+/// Made by the module itself, in its `init`; what it makes in the directory has to be gone when the
+/// module is.
+pub struct ModuleDirectory(&'static ThisModule);
+
+impl ModuleDirectory {
+    /// That of `module`, which is the calling one.
+    pub fn new(module: &'static ThisModule) -> Self {
+        Self(module)
+    }
+}
+
+// SAFETY: A module is in sysfs before its `init` runs and until its `exit` has run; no code of it
+// runs at other times.
+unsafe impl AsKobject for ModuleDirectory {
+    fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
+        // SAFETY: The module is there, see above.
+        let kobject = unsafe { Kobject::from_raw(&raw mut (*self.0.as_ptr()).mkobj.kobj) };
+        Some(run(kobject))
+    }
+}
+
 /// Something that a link in sysfs can lead to; it may be removed from sysfs at any time.
 ///
 /// # Safety

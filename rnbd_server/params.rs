@@ -5,7 +5,10 @@
 use kernel::prelude::*;
 use kernel_ext::{
     module_parameter,
-    params::ParameterString, //
+    params::{
+        ParameterString,
+        ParameterValue, //
+    }, //
 };
 use proto::{
     search_path,
@@ -18,6 +21,7 @@ module_parameter! {
     pub(crate) static PORT_NR: u16 = RTRS_PORT;
     name: "port_nr",
     description: "The port number the server is listening on (default: 1234)",
+    set: set_port_nr,
 }
 
 module_parameter! {
@@ -27,6 +31,16 @@ module_parameter! {
     description: "The folder that clients' device paths are relative to; what follows %SESSNAME% \
         in it is replaced by the name of the client's session (default: /)",
     set: set_dev_search_path,
+}
+
+fn set_port_nr(port: &mut u16, text: &CStr) -> Result {
+    port.set(text)?;
+    if *port == 0 {
+        // It would be any port, which no client knows.
+        pr_err!("port_nr: 0 is no port to listen on\n");
+        return Err(EINVAL);
+    }
+    Ok(())
 }
 
 fn set_dev_search_path(path: &mut ParameterString<PATH_MAX>, text: &CStr) -> Result {

@@ -9,6 +9,7 @@ use kernel::{
 use kernel_ext::{
     class::Class,
     rcu::RcuArc,
+    sysfs::Directory,
     workqueue::{
         OwnedQueue,
         QueueFlags,
@@ -16,12 +17,17 @@ use kernel_ext::{
     }, //
 };
 
-use crate::params::Settings;
+use crate::{
+    params::Settings,
+    pool::Pool, //
+};
 
 /// The module's settings and the things that all listeners share.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) class: Class,
+    /// Memory for sessions.
+    pub(crate) pool: Arc<Pool>,
     /// Establishes and closes paths.
     pub(crate) queue: QueueHandle,
 }
@@ -38,22 +44,29 @@ impl Context {
 
 /// Keeps the context while the module is loaded.
 pub(crate) struct ContextOwner {
+    _pool: Directory<Pool>,
     /// Destroyed last: what runs on it uses the context.
     _queue: OwnedQueue,
 }
 
 impl ContextOwner {
     /// Makes the context. Sleeps.
-    pub(crate) fn new(settings: Settings) -> Result<Self> {
+    pub(crate) fn new(settings: Settings, module: &'static ThisModule) -> Result<Self> {
+        let pool = Pool::new(settings.chunk_pool_mb, &settings.layout)?;
+        let shown = pool.show(module)?;
         let class = Class::new(c"rtrs-server")?;
         let queue = OwnedQueue::new(c"rtrs_server_wq", QueueFlags::UNBOUND)?;
         let context = Context {
             settings,
             class,
+            pool,
             queue: queue.handle(),
         };
         drop(CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?)));
-        Ok(Self { _queue: queue })
+        Ok(Self {
+            _pool: shown,
+            _queue: queue,
+        })
     }
 }
 

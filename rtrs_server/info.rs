@@ -201,7 +201,7 @@ impl Response {
             .max(PAGE_SIZE)
             .checked_next_power_of_two()
             .ok_or(EINVAL)?;
-        let set = ChunkSet::new(1, size, domain.device().numa_node())?;
+        let set = ChunkSet::new(1, size, domain.device().numa_node(), None)?;
         set.copy_in(0, 0, &bytes)?;
         Ok(Self {
             chunk: MappedChunks::new(domain, &set)?,

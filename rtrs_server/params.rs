@@ -37,12 +37,22 @@ kernel_ext::module_parameter! {
                   Maximum: 65535 (default: 512)",
 }
 
+kernel_ext::module_parameter! {
+    /// Memory for chunks that is allocated at load, in MiB.
+    static CHUNK_POOL_MB: u32 = 0;
+    name: "chunk_pool_mb",
+    description: "Memory in MiB to reserve at load for the buffers of sessions, which use it \
+                  first (default: 0)",
+}
+
 /// The parameters, checked.
 pub(crate) struct Settings {
     /// The chunks of each session.
     pub(crate) layout: ChunkLayout,
     /// Whether a client's access to a chunk is taken away before its data is used.
     pub(crate) always_invalidate: bool,
+    /// The size of the pool of chunks, in MiB.
+    pub(crate) chunk_pool_mb: u32,
 }
 
 impl Settings {
@@ -53,6 +63,7 @@ impl Settings {
             Ok(layout) => Ok(Self {
                 layout,
                 always_invalidate: *ALWAYS_INVALIDATE.get(),
+                chunk_pool_mb: *CHUNK_POOL_MB.get(),
             }),
             Err(error) => {
                 log(error);

@@ -35,6 +35,7 @@ mod owner;
 mod params;
 mod path;
 mod path_chunk;
+mod pool;
 mod request;
 mod session;
 mod stats;
@@ -66,7 +67,7 @@ struct RtrsServer {
 }
 
 impl kernel::Module for RtrsServer {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
+    fn init(module: &'static ThisModule) -> Result<Self> {
         let settings = params::Settings::new()?;
         let layout = &settings.layout;
         pr_info!(
@@ -81,7 +82,7 @@ impl kernel::Module for RtrsServer {
             u8::from(settings.always_invalidate)
         );
         Ok(Self {
-            _context: context::ContextOwner::new(settings)?,
+            _context: context::ContextOwner::new(settings, module)?,
         })
     }
 }

@@ -79,12 +79,21 @@ impl Session {
     /// Makes a session without paths, and allocates its chunks, on NUMA node `node` if possible.
     /// Sleeps.
     pub(crate) fn new(listening: &Arc<Listening>, uuid: &Uuid, node: i32) -> Result<Arc<Self>> {
-        let layout = &listening.context.settings.layout;
+        let context = &listening.context;
+        let layout = &context.settings.layout;
         let chunks = ChunkSet::new(
             layout.queue_depth() as usize,
             layout.chunk_size() as usize,
             node,
-        )?;
+            context.pool.chunks(),
+        )
+        .inspect_err(|error| {
+            kernel_ext::pr_err_ratelimited!(
+                "no {} KiB of memory for a session: {:?}\n",
+                layout.total_size() >> 10,
+                error
+            );
+        })?;
         let owners = ChunkOwners::new(layout.queue_depth())?;
         Arc::pin_init(
             pin_init!(Self {

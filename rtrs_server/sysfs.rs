@@ -30,9 +30,15 @@ use crate::{
 pub(crate) struct SessionDirectory {
     // In the order of removal.
     paths: Directory<()>,
-    _device: ClassDevice<()>,
+    _device: ClassDevice<SessionFiles>,
     /// How many paths have a directory.
     users: usize,
+}
+
+/// What a session's files show.
+struct SessionFiles {
+    memory: usize,
+    pooled_memory: usize,
 }
 
 /// What a path's files show.
@@ -109,8 +115,16 @@ impl Drop for PathDirectory {
 impl SessionDirectory {
     fn new(session: &Session) -> Result<Self> {
         let class = &session.context().class;
+        let chunks = session.chunks();
+        let files = Arc::new(
+            SessionFiles {
+                memory: chunks.memory(),
+                pooled_memory: chunks.pooled_memory(),
+            },
+            GFP_KERNEL,
+        )?;
         let device = class
-            .device(session.name(), &[], Arc::new((), GFP_KERNEL)?)
+            .device(session.name(), SESSION_ATTRIBUTES, files)
             .inspect_err(|error| {
                 kernel_ext::pr_err_ratelimited!(
                     "<{}>: making the session's directory failed: {:?}\n",
@@ -127,6 +141,15 @@ impl SessionDirectory {
         })
     }
 }
+
+const SESSION_ATTRIBUTES: &[Attribute<SessionFiles>] = &[
+    Attribute::read_only(c"memory_bytes", |files, out| {
+        Ok(out.write_fmt(fmt!("{}\n", files.memory))?)
+    }),
+    Attribute::read_only(c"pooled_memory_bytes", |files, out| {
+        Ok(out.write_fmt(fmt!("{}\n", files.pooled_memory))?)
+    }),
+];
 
 const PATH_ATTRIBUTES: &[Attribute<PathFiles>] = &[
     Attribute::read_only(c"hca_name", |files, out| {

@@ -100,36 +100,3 @@ def _unloaded(t, name):
         t.equal(error.errno, BUSY, "errno")
         return False
     return True
-
-
-def test_bad_parameters(t):
-    """A module parameter out of its range is refused at load with EINVAL, and named."""
-    t.server.modules_unload_all()
-    for name, parameter in (
-            ("rtrs_server", "max_chunk_size=4096"), ("rtrs_server", "max_chunk_size=100000"),
-            ("rtrs_server", "sess_queue_depth=0"), ("rtrs_server", "sess_queue_depth=65536"),
-            ("rtrs_server", "sess_queue_depth=65535 max_chunk_size=1048576"),
-            ("rtrs_server", "always_invalidate=maybe"),
-            ("rnbd_server", "port_nr=70000"),
-            ("rnbd_server", "dev_search_path=/" + "x" * 4096)):
-        try:
-            t.server.modules_load(name, **{name: parameter})
-        except OSError as error:
-            t.check(error.errno in (errno.EINVAL, errno.ERANGE, errno.ENOSPC),
-                    f"{name} {parameter[:60]}: errno {error.errno}")
-        else:
-            raise AssertionError(f"{name} loaded with {parameter[:60]}")
-        t.check(not t.server.module_loaded(name), f"{name} is loaded")
-    t.server.modules_unload_all()
-
-
-def test_parameters_in_sysfs(t):
-    """Parameters can be read back, with their defaults."""
-    rnbd.load(t)
-    for path, value in (("rtrs_server/parameters/always_invalidate", "Y"),
-                        ("rtrs_server/parameters/max_chunk_size", "131072"),
-                        ("rtrs_server/parameters/sess_queue_depth", "512"),
-                        ("rnbd_server/parameters/port_nr", "1234"),
-                        ("rnbd_server/parameters/dev_search_path", "/")):
-        t.equal(t.server.read(f"/sys/module/{path}"), value, path)
-        t.equal(oct(t.server.mode(f"/sys/module/{path}")), oct(0o444), f"mode of {path}")

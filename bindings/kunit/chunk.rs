@@ -15,14 +15,14 @@ mod cases {
 
     #[test]
     fn sizes_are_whole_pages() {
-        assert!(matches!(ChunkSet::new(1, 0, -1), Err(error) if error == EINVAL));
-        assert!(matches!(ChunkSet::new(1, 100, -1), Err(error) if error == EINVAL));
-        assert!(matches!(ChunkSet::new(1, PAGE_SIZE + 1, -1), Err(error) if error == EINVAL));
+        assert!(matches!(ChunkSet::new(1, 0, -1, None), Err(error) if error == EINVAL));
+        assert!(matches!(ChunkSet::new(1, 100, -1, None), Err(error) if error == EINVAL));
+        assert!(matches!(ChunkSet::new(1, PAGE_SIZE + 1, -1, None), Err(error) if error == EINVAL));
     }
 
     #[test]
     fn new_chunks_are_zero() -> Result {
-        let set = ChunkSet::new(3, SIZE, -1)?;
+        let set = ChunkSet::new(3, SIZE, -1, None)?;
         let mut bytes = KVVec::from_elem(1u8, SIZE, GFP_KERNEL)?;
         for index in 0..3 {
             set.copy_out(index, 0, &mut bytes)?;
@@ -33,7 +33,7 @@ mod cases {
 
     #[test]
     fn copies_cross_segments() -> Result {
-        let set = ChunkSet::new(2, SIZE, -1)?;
+        let set = ChunkSet::new(2, SIZE, -1, None)?;
         assert!(set.segments(0).is_some_and(|segments| segments.len() > 1));
         let mut bytes = KVVec::with_capacity(SIZE, GFP_KERNEL)?;
         for i in 0..SIZE - 10 {
@@ -60,7 +60,7 @@ mod cases {
 
     #[test]
     fn nothing_beyond_a_chunk() -> Result {
-        let set = ChunkSet::new(2, SIZE, -1)?;
+        let set = ChunkSet::new(2, SIZE, -1, None)?;
         let mut bytes = [0; 4];
         assert_eq!(set.copy_out(0, SIZE - 3, &mut bytes), Err(EINVAL));
         assert_eq!(set.copy_in(0, SIZE - 3, &bytes), Err(EINVAL));
@@ -76,8 +76,45 @@ mod cases {
     }
 
     #[test]
+    fn a_pool_lends_and_gets_back_zeroes() -> Result {
+        let pool = ChunkPool::new(3, SIZE)?;
+        assert_eq!(pool.total_memory(), 3 * SIZE);
+        assert!(matches!(
+            ChunkSet::new(1, SIZE - PAGE_SIZE, -1, Some(&pool)),
+            Err(error) if error == EINVAL
+        ));
+        let first = ChunkSet::new(2, SIZE, -1, Some(&pool))?;
+        assert_eq!(pool.free_memory(), SIZE);
+        // One of these has to be allocated.
+        let second = ChunkSet::new(2, SIZE, -1, Some(&pool))?;
+        assert_eq!(pool.free_memory(), 0);
+        assert_eq!(second.pooled_memory(), SIZE);
+        first.copy_in(1, SIZE - 3, &[1, 2, 3])?;
+        second.copy_in(0, 0, &[1, 2, 3])?;
+        drop(first);
+        drop(second);
+        assert_eq!(pool.free_memory(), 3 * SIZE);
+        let all = ChunkSet::new(3, SIZE, -1, Some(&pool))?;
+        assert_eq!(all.pooled_memory(), 3 * SIZE);
+        let mut bytes = KVVec::from_elem(1u8, SIZE, GFP_KERNEL)?;
+        for index in 0..3 {
+            all.copy_out(index, 0, &mut bytes)?;
+            assert!(bytes.iter().all(|&byte| byte == 0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn more_than_there_is() {
+        assert!(matches!(
+            ChunkSet::new(usize::MAX / SIZE, SIZE, -1, None),
+            Err(error) if error == ENOMEM
+        ));
+    }
+
+    #[test]
     fn slices_stay_within_their_range() -> Result {
-        let set = ChunkSet::new(1, SIZE, -1)?;
+        let set = ChunkSet::new(1, SIZE, -1, None)?;
         let slice = set.slice(0, 100, 50).ok_or(EINVAL)?;
         assert_eq!(slice.copy_in(48, &[7, 8]), Ok(()));
         assert_eq!(slice.copy_in(49, &[7, 8]), Err(EINVAL));
@@ -95,7 +132,7 @@ mod cases {
 
     #[test]
     fn slices_as_segments_for_a_disk() -> Result {
-        let set = ChunkSet::new(1, SIZE, -1)?;
+        let set = ChunkSet::new(1, SIZE, -1, None)?;
         let slice = set.slice(0, 5, SIZE - 6).ok_or(EINVAL)?;
         let (mut total, mut count, mut whole_pages) = (0, 0, true);
         slice.for_each_segment(|segment| {

@@ -355,14 +355,14 @@ const CONTEXTS: [PollContext; 4] = [
 /// other's.
 fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     let size = 17 * 4096;
-    let set = ChunkSet::new(2, size, -1)?;
+    let set = ChunkSet::new(2, size, -1, None)?;
     let chunks = MappedChunks::new(far.domain(), &set)?;
     let region = chunks.region(0, 2)?;
     let mut chain = SendChain::<1>::new();
     chain.reg_mr(REQUEST, true, far.domain(), &region, Access::RemoteWrite)?;
     run(far, chain)?;
 
-    let source = ChunkSet::new(2, size, -1)?;
+    let source = ChunkSet::new(2, size, -1, None)?;
     let pieces = [(0, 100, 5000), (1, 60_000, 9000), (0, 50_000, 1)];
     let mapped = MappedChunks::new(near.domain(), &source)?;
     let (mut sges, mut used) = ([Sge::EMPTY; 8], 0);
@@ -556,7 +556,7 @@ mod cases {
     #[test]
     fn regions_stay_with_their_domain() -> Result {
         let (near, far) = pair(PollContext::Softirq)?;
-        let chunks = MappedChunks::new(near.domain(), &ChunkSet::new(1, 4096, -1)?)?;
+        let chunks = MappedChunks::new(near.domain(), &ChunkSet::new(1, 4096, -1, None)?)?;
         let region = chunks.region(0, 1)?;
         let mut chain = SendChain::<1>::new();
         let wrong = chain.reg_mr(REQUEST, true, far.domain(), &region, Access::RemoteWrite);

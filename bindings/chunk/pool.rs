@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Chunks that are kept for whoever comes.
+
+use super::segment::{
+    Allocator,
+    Segment, //
+};
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLockIrq, //
+    }, //
+};
+
+/// Chunks of one size that were allocated ahead, and are lent to [`ChunkSet`](super::ChunkSet)s.
+///
+/// All chunks in it are zero.
+#[pin_data]
+pub struct ChunkPool {
+    chunk_size: usize,
+    count: usize,
+    /// The most segments of a chunk.
+    max_segments: usize,
+    // What is lent comes back in whatever context its user is dropped.
+    #[pin]
+    free: SpinLockIrq<Free>,
+}
+
+/// What is not lent; there is room for everything.
+struct Free {
+    /// One chunk after the other.
+    segments: KVVec<Segment>,
+    /// How many segments each chunk has.
+    lens: KVVec<usize>,
+}
+
+impl ChunkPool {
+    /// Allocates `count` chunks of `chunk_size` bytes. Sleeps.
+    ///
+    /// `EINVAL` unless `chunk_size` is a multiple of the page size and not 0, `ENOMEM` if there is
+    /// not enough memory.
+    pub fn new(count: usize, chunk_size: usize) -> Result<Arc<Self>> {
+        let mut allocator = Allocator::new(count, chunk_size, -1)?;
+        let mut segments = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut lens = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut max_segments = 0;
+        for _ in 0..count {
+            let start = segments.len();
+            allocator.add_chunk(&mut segments)?;
+            let len = segments.len() - start;
+            lens.push(len, GFP_KERNEL)?;
+            max_segments = len.max(max_segments);
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                chunk_size,
+                count,
+                max_segments,
+                free <- new_spinlock_irq!(Free { segments, lens }, "ChunkPool::free"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The size of each chunk in bytes.
+    pub fn chunk_size(&self) -> usize {
+        self.chunk_size
+    }
+
+    /// The memory of all chunks in bytes.
+    pub fn total_memory(&self) -> usize {
+        self.count * self.chunk_size
+    }
+
+    /// The memory of the chunks that are not lent, in bytes. Any context.
+    pub fn free_memory(&self) -> usize {
+        self.free.lock().lens.len() * self.chunk_size
+    }
+
+    /// Appends the segments of a chunk to `to`; false if all are lent. Sleeps.
+    pub(super) fn take(&self, to: &mut KVVec<Segment>) -> Result<bool> {
+        to.reserve(self.max_segments, GFP_KERNEL)?;
+        let mut free = self.free.lock();
+        let Some(len) = free.lens.pop() else {
+            return Ok(false);
+        };
+        for _ in 0..len {
+            if let Some(segment) = free.segments.pop() {
+                // There is room.
+                let _ = to.push_within_capacity(segment);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes a chunk back, which is what `from` has from `start` on. Any context.
+    pub(super) fn put(&self, from: &mut KVVec<Segment>, start: usize) {
+        for segment in from.iter().skip(start) {
+            segment.clear();
+        }
+        let mut free = self.free.lock();
+        let len = from.len() - start;
+        for _ in 0..len {
+            if let Some(segment) = from.pop() {
+                // It was there before, so there is room.
+                let _ = free.segments.push_within_capacity(segment);
+            }
+        }
+        let _ = free.lens.push_within_capacity(len);
+    }
+}

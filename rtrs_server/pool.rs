@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory for sessions that is kept from the load of the module on.
+//!
+//! With it, as many sessions can be made as it has memory for, however little is left to the
+//! machine by then. It is shown in `/sys/module/rtrs_server/chunk_pool/`.
+
+use core::fmt::Write;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    chunk::ChunkPool,
+    kobject::ModuleDirectory,
+    sysfs::{
+        Attribute,
+        Directory,
+        SysfsOutput, //
+    }, //
+};
+use proto::rtrs::ChunkLayout;
+
+/// Bytes in a MiB.
+const MIB: u64 = 1 << 20;
+
+/// The pool, if there is one.
+pub(crate) struct Pool(Option<Arc<ChunkPool>>);
+
+impl Pool {
+    /// Allocates `mib` MiB for the chunks of `layout`. Sleeps. `ENOMEM` if they are not there.
+    pub(crate) fn new(mib: u32, layout: &ChunkLayout) -> Result<Arc<Self>> {
+        let pool = match mib {
+            0 => None,
+            _ => Some(allocate(mib, layout).inspect_err(|error| {
+                pr_err!(
+                    "chunk_pool_mb: no {} MiB of memory for the pool: {:?}\n",
+                    mib,
+                    error
+                );
+            })?),
+        };
+        Ok(Arc::new(Self(pool), GFP_KERNEL)?)
+    }
+
+    /// The chunks.
+    pub(crate) fn chunks(&self) -> Option<&Arc<ChunkPool>> {
+        self.0.as_ref()
+    }
+
+    /// Shows the pool in the folder of `module`. Sleeps.
+    pub(crate) fn show(self: &Arc<Self>, module: &'static ThisModule) -> Result<Directory<Self>> {
+        Directory::new(
+            &ModuleDirectory::new(module),
+            c"chunk_pool",
+            ATTRIBUTES,
+            self.clone(),
+        )
+    }
+}
+
+fn allocate(mib: u32, layout: &ChunkLayout) -> Result<Arc<ChunkPool>> {
+    let size = u64::from(layout.chunk_size());
+    let count = u64::from(mib)
+        .saturating_mul(MIB)
+        .checked_div(size)
+        .ok_or(EINVAL)?;
+    // Of 256 MiB there may be one.
+    let count = usize::try_from(count)?.max(1);
+    ChunkPool::new(count, layout.chunk_size() as usize)
+}
+
+const ATTRIBUTES: &[Attribute<Pool>] = &[
+    Attribute::read_only(c"total_bytes", |pool, out| {
+        show_bytes(out, pool.chunks().map(|chunks| chunks.total_memory()))
+    }),
+    Attribute::read_only(c"free_bytes", |pool, out| {
+        show_bytes(out, pool.chunks().map(|chunks| chunks.free_memory()))
+    }),
+];
+
+fn show_bytes(out: &mut SysfsOutput<'_>, bytes: Option<usize>) -> Result {
+    Ok(out.write_fmt(fmt!("{}\n", bytes.unwrap_or(0)))?)
+}

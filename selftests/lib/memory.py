@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How much memory a machine has, and whether it got it back."""
+
+from __future__ import annotations
+
+import re
+
+from lab.selftest_case import Test
+from lab.vm_node import Node
+from lab.vm import wait_until
+
+MIB = 1 << 20
+PAGE = 4096
+BALLAST = "/tmp/ballast"
+
+
+def available(node: Node) -> int:
+    """Bytes that programs could have; without what caches hold, with what CPUs keep as a stock."""
+    node.run("sync; echo 3 >/proc/sys/vm/drop_caches")
+    text = node.read("/proc/meminfo")
+    stock = sum(int(count) for count in re.findall(r"\bcount:\s+(\d+)", node.read("/proc/zoneinfo")))
+    return (int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) << 10) + stock * PAGE
+
+
+def wait_returned(node: Node, before: int, tolerance: int, what: str) -> int:
+    """Wait until a machine has the memory of before again; returns what is missing."""
+    missing = 0
+
+    def returned() -> bool:
+        nonlocal missing
+        missing = before - available(node)
+        return missing < tolerance
+
+    try:
+        wait_until(returned, 10.0 * node.slow, what)
+    except TimeoutError:
+        raise AssertionError(f"{what}: {missing} bytes are missing") from None
+    return missing
+
+
+def take(t: Test, node: Node, leave: int) -> None:
+    """Leave a machine about so many bytes, until the test is over."""
+    node.run(f"mkdir -p {BALLAST}; mount -t tmpfs -o size=100% none {BALLAST}")
+    t.defer(node.run, f"umount {BALLAST}; rmdir {BALLAST}")
+    count = (available(node) - leave) // MIB
+    t.check(count > 0, f"only {available(node)} bytes to begin with")
+    node.run(f"dd if=/dev/zero of={BALLAST}/file bs=1M count={count} status=none")

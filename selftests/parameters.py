@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Module parameters: what modinfo says, what is refused at load, what sysfs shows."""
+
+import errno
+
+from lab.selftest_case import case
+from lib import rnbd
+
+TOPOLOGY = "one"
+
+# Name, type and default, by module.
+PARAMETERS = {
+    "rtrs_server": {"always_invalidate": ("bool", "Y"), "max_chunk_size": ("int", "131072"),
+                    "sess_queue_depth": ("int", "512")},
+    "rnbd_server": {"port_nr": ("ushort", "1234"), "dev_search_path": ("", "/")},
+}
+EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0")}, "rnbd_server": {}}
+
+
+def refused(t, module, parameters, *numbers):
+    """Loading with these must fail with one of the errnos, and name the parameter in the log."""
+    name = parameters.split("=")[0]
+    mark = t.server.log_mark()
+    try:
+        t.server.modules_load(module, **{module: parameters})
+    except OSError as error:
+        t.check(error.errno in numbers, f"{module} {parameters[:60]}: errno {error.errno}")
+    else:
+        raise AssertionError(f"{module} loaded with {parameters[:60]}")
+    t.check(not t.server.module_loaded(module), f"{module} is loaded")
+    said = t.server.log_since(mark)
+    # A long value leaves no room for the name in what the kernel says by itself.
+    t.check(t.modules == "c" or any(name in line or name.replace("_", " ") in line for line in said),
+            f"{module} {parameters[:60]}: no message names {name}: {said}")
+
+
+def test_modinfo(t):
+    """modinfo explains every parameter, with its type."""
+    for module, parameters in PARAMETERS.items():
+        file = t.server.call("guest_modules.find", folder=f"/host/modules/{t.modules}",
+                             name=module)
+        text = t.server.sh(["modinfo", "-p", file])
+        wanted = dict(parameters)
+        if t.modules == "ours":
+            wanted |= EXTENSIONS[module]
+        for name, (kind, _default) in wanted.items():
+            lines = [line for line in text.splitlines() if line.startswith(f"{name}:")]
+            t.equal(len(lines), 1, f"lines of modinfo about {name}")
+            t.check(len(lines[0]) > len(name) + 20, f"modinfo does not explain {name}")
+            t.check(not kind or lines[0].endswith(f"({kind})"), f"type of {name}: {lines[0]}")
+
+
+def test_defaults_in_sysfs(t):
+    """Parameters can be read back, with their defaults, and not be changed."""
+    rnbd.load(t)
+    for module, parameters in PARAMETERS.items():
+        wanted = dict(parameters)
+        if t.modules == "ours":
+            wanted |= EXTENSIONS[module]
+        for name, (_kind, default) in wanted.items():
+            path = f"/sys/module/{module}/parameters/{name}"
+            t.equal(t.server.read(path), default, path)
+            t.equal(oct(t.server.mode(path)), oct(0o444), f"mode of {path}")
+
+
+def test_chunk_size(t):
+    """max_chunk_size is a power of two of at least 8192."""
+    t.server.modules_unload_all()
+    for value in (0, -1, 4096, 8191, 8193, 100000, 131071):
+        refused(t, "rtrs_server", f"max_chunk_size={value}", errno.EINVAL)
+    refused(t, "rtrs_server", "max_chunk_size=4294967296", errno.ERANGE)
+    refused(t, "rtrs_server", "max_chunk_size=128k", errno.EINVAL)
+    rnbd.load(t, client=False, rtrs_server="max_chunk_size=8192")
+    t.equal(t.server.read("/sys/module/rtrs_server/parameters/max_chunk_size"), "8192",
+            "max_chunk_size")
+
+
+def test_queue_depth(t):
+    """sess_queue_depth is 1 to 65535."""
+    t.server.modules_unload_all()
+    for value in (0, -1, 65536, 1000000):
+        refused(t, "rtrs_server", f"sess_queue_depth={value}", errno.EINVAL)
+    for value in ("1 max_chunk_size=8192", "65535 max_chunk_size=8192"):
+        # The second does not fit an immediate: 16 + 13 bits are one too many.
+        if value.startswith("65535"):
+            refused(t, "rtrs_server", f"sess_queue_depth={value}", errno.EINVAL)
+        else:
+            rnbd.load(t, client=False, rtrs_server=f"sess_queue_depth={value}")
+            t.server.modules_unload_all()
+
+
+def test_immediate_size(t):
+    """Chunk number and offset together have 28 bits."""
+    t.server.modules_unload_all()
+    for depth, size in ((2049, 131072), (32769, 8192), (65535, 1048576), (2, 1 << 28)):
+        refused(t, "rtrs_server", f"sess_queue_depth={depth} max_chunk_size={size}",
+                errno.EINVAL)
+    for depth, size in ((2048, 131072), (32768, 8192), (2, 1 << 27)):
+        t.server.modules_load("rtrs_server",
+                              rtrs_server=f"sess_queue_depth={depth} max_chunk_size={size}")
+        t.server.modules_unload_all()
+
+
+def test_invalidate(t):
+    """always_invalidate is a boolean."""
+    t.server.modules_unload_all()
+    refused(t, "rtrs_server", "always_invalidate=maybe", errno.EINVAL)
+    refused(t, "rtrs_server", "always_invalidate=", errno.EINVAL)
+    rnbd.load(t, client=False, rtrs_server="always_invalidate=n")
+    t.equal(t.server.read("/sys/module/rtrs_server/parameters/always_invalidate"), "N",
+            "always_invalidate")
+
+
+def test_port(t):
+    """port_nr has 16 bits."""
+    t.server.modules_unload_all()
+    refused(t, "rnbd_server", "port_nr=65536", errno.ERANGE)
+    refused(t, "rnbd_server", "port_nr=-1", errno.EINVAL)
+    refused(t, "rnbd_server", "port_nr=http", errno.EINVAL)
+
+
+@case(module_sets=("ours",))
+def test_port_zero(t):
+    """Port 0 would be one that no client knows."""
+    t.server.modules_unload_all()
+    refused(t, "rnbd_server", "port_nr=0", errno.EINVAL)
+
+
+def test_port_in_use(t):
+    """A port that somebody else listens on: the server says so, and takes no clients."""
+    t.server.modules_unload_all()
+    t.server.run("modprobe rdma_ucm")
+    t.server.call("guest_listener.start", port=4321, accept=False, data=[])
+    t.defer(t.server.call, "guest_listener.stop")
+    mark = t.server.log_mark()
+    try:
+        t.server.modules_load("rnbd_server", rnbd_server="port_nr=4321")
+    except OSError:
+        pass
+    t.server.wait_log("(?i)bind.*failed|listen", mark)
+    t.server.modules_unload_all()
+
+
+def test_search_path(t):
+    """dev_search_path is shorter than a path may be; a newline at its end is cut."""
+    t.server.modules_unload_all()
+    refused(t, "rnbd_server", "dev_search_path=/" + "x" * 4096, errno.EINVAL, errno.ENOSPC)
+    t.server.modules_load("rnbd_server", rnbd_server="dev_search_path=/dev/%SESSNAME%")
+    t.equal(t.server.read("/sys/module/rnbd_server/parameters/dev_search_path"),
+            "/dev/%SESSNAME%", "dev_search_path")
+    t.server.modules_unload_all()
+
+
+@case(module_sets=("ours",))
+def test_pool(t):
+    """A pool that the machine has no memory for is refused."""
+    t.server.modules_unload_all()
+    refused(t, "rtrs_server", "chunk_pool_mb=-1", errno.EINVAL)
+    refused(t, "rtrs_server", "chunk_pool_mb=4294967296", errno.ERANGE)
+    for value in (1 << 20, (1 << 32) - 1):
+        refused(t, "rtrs_server", f"chunk_pool_mb={value}", errno.ENOMEM)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The server's memory for sessions: how much it is, where it comes from, and when there is none."""
+
+import errno
+import re
+
+from lab.selftest_case import case
+from lib import disks
+from lib import memory
+from lib import rnbd
+from lib.memory import MIB
+
+TOPOLOGY = "two"
+POOL = "/sys/module/rtrs_server/chunk_pool"
+
+
+def session_file(t, name, session="sess"):
+    """A number of a session's folder."""
+    return int(t.server.read(f"{rnbd.SERVER_SESSIONS}/{session}/{name}"))
+
+
+def pool(t, name):
+    """A number of the pool's folder."""
+    return int(t.server.read(f"{POOL}/{name}"))
+
+
+@case(timeout=180)
+def test_size(t):
+    """A session takes queue depth times chunk size, and at most 2 % more to describe it."""
+    layouts = [(512, 131072), (64, 1 << 20)]
+    if t.modules == "ours":
+        # The C modules have no room in their send queues for that many registrations.
+        layouts.append((2048, 8192))
+    for depth, size in layouts:
+        rnbd.load(t, rtrs_server=f"sess_queue_depth={depth} max_chunk_size={size}")
+        # What is loaded with the first session stays.
+        rnbd.map_device(t, disks.PLAIN, keep=True).unmap()
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+        before = memory.available(t.server)
+        device = rnbd.map_device(t, disks.PLAIN, keep=True)
+        really = before - memory.available(t.server)
+        if t.modules == "ours":
+            taken = session_file(t, "memory_bytes")
+            t.check(depth * size <= taken <= depth * size * 1.02,
+                    f"memory_bytes is {taken}, for {depth} chunks of {size}")
+        print(f"    # {depth} chunks of {size}: {depth * size >> 10} KiB; the machine has "
+              f"{really >> 10} KiB less, queues of the device included")
+        t.check(really >= depth * size * 0.95, f"MemAvailable is only {really} less")
+        device.unmap()
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+        memory.wait_returned(t.server, before, 2 * MIB, "after the session")
+
+
+@case(module_sets=("ours",))
+def test_fragmented(t):
+    """A session comes about although no two free pages lie side by side."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=128")
+    # Every other page of a large file is given back.
+    memory.take(t, t.server, 96 * MIB)
+    t.server.call("guest_memory.punch", path=f"{memory.BALLAST}/file", keep=1, free=1,
+                  length=64 * MIB)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=MIB, seed=1)
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=MIB, seed=1),
+            None, "first wrong byte")
+
+
+@case(module_sets=("ours",))
+def test_short(t):
+    """Without memory for another session its client gets ENOMEM, and the others go on."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=2048")
+    first = rnbd.map_device(t, disks.PLAIN, session="first")
+    memory.take(t, t.server, 160 * MIB)
+    before = memory.available(t.server)
+    for _ in range(3):
+        mark = t.server.log_mark()
+        with t.expect_errno(errno.ENOMEM):
+            rnbd.map_device(t, disks.WITHOUT_DISCARD, session="second")
+        said = t.server.log_since(mark)
+        t.check(any("262144 KiB" in line for line in said), f"no message says why: {said}")
+        t.check(not any(re.search("oom|Killed", line) for line in said), f"killed: {said}")
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), ["first"], "sessions of the client")
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), ["first"], "sessions of the server")
+    memory.wait_returned(t.server, before, 2 * MIB, "after the refusals")
+    t.client.call("guest_io.write", path=first.path, offset=0, length=MIB, seed=1)
+    t.equal(t.client.call("guest_io.compare", path=first.path, offset=0, length=MIB, seed=1),
+            None, "first wrong byte")
+
+
+@case(module_sets=("ours",))
+def test_pool(t):
+    """Sessions take the pool's memory first and give it back."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=64 max_chunk_size=131072 chunk_pool_mb=12")
+    t.equal((pool(t, "total_bytes"), pool(t, "free_bytes")), (12 * MIB, 12 * MIB), "the pool")
+    first = rnbd.map_device(t, disks.PLAIN, session="first")
+    t.equal(session_file(t, "pooled_memory_bytes", "first"), 8 * MIB, "first session")
+    t.equal(pool(t, "free_bytes"), 4 * MIB, "what is left after the first session")
+    second = rnbd.map_device(t, disks.WITHOUT_DISCARD, session="second")
+    # Half of it has to be found elsewhere.
+    t.equal(session_file(t, "pooled_memory_bytes", "second"), 4 * MIB, "second session")
+    t.check(session_file(t, "memory_bytes", "second") >= 8 * MIB, "memory of the second session")
+    t.equal(pool(t, "free_bytes"), 0, "what is left after the second session")
+    for device in (first, second):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=MIB, seed=1)
+        t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=MIB, seed=1),
+                None, "first wrong byte")
+    first.unmap()
+    t.server.wait_for(f"{POOL}/free_bytes", matches=str(8 * MIB))
+    second.unmap()
+    t.server.wait_for(f"{POOL}/free_bytes", matches=str(12 * MIB))
+    t.equal(pool(t, "total_bytes"), 12 * MIB, "the pool at the end")
+
+
+@case(module_sets=("ours",))
+def test_pool_when_short(t):
+    """What fits the pool works when the machine has no memory left for a session."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=2048 chunk_pool_mb=256")
+    memory.take(t, t.server, 160 * MIB)
+    for _ in range(3):
+        device = rnbd.map_device(t, disks.PLAIN)
+        t.client.call("guest_io.write", path=device.path, offset=0, length=MIB, seed=1)
+        with t.expect_errno(errno.ENOMEM):
+            rnbd.map_device(t, disks.WITHOUT_DISCARD, session="second")
+        device.unmap()
+        t.server.wait_for(f"{POOL}/free_bytes", matches=str(256 * MIB))
+
+
+@case(module_sets=("ours",))
+def test_pool_unload(t):
+    """The pool's memory is free again when the module is unloaded."""
+    rnbd.load(t)
+    t.server.modules_unload_all()
+    before = memory.available(t.server)
+    t.server.modules_load("rtrs_server", rtrs_server="chunk_pool_mb=128")
+    t.check(before - memory.available(t.server) > 120 * MIB, "the pool takes no memory")
+    t.server.modules_unload_all()
+    memory.wait_returned(t.server, before, 2 * MIB, "after the pool")
