@@ -13,3 +13,4 @@
 #include <rdma/rdma_cm.h>
 
 #include "helpers.h"
+#include "trace.h"

@@ -28,6 +28,7 @@ pub mod scatterlist;
 pub mod slot;
 pub mod socket_address;
 pub mod sysfs;
+pub mod trace;
 pub mod wait;
 pub mod workqueue;
 

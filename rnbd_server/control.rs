@@ -9,7 +9,8 @@ use kernel::{
 use kernel_ext::{
     block::bdev::BlockDevice,
     pr_err_ratelimited,
-    pr_info_ratelimited, //
+    pr_info_ratelimited,
+    trace, //
 };
 use proto::{
     rnbd::{
@@ -56,10 +57,19 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
     let ControlMessage { op, request } = message;
     match request {
         ControlRequest::Open(request) => {
+            trace::process_msg_open(|| trace::Open {
+                session: session.name().as_cstr(),
+                dev_name: request.dev_name.as_cstr(),
+                access_mode: request.access_mode.to_wire(),
+            });
             let result = open(session, &op, &request);
             op.respond(result.map(|()| OpenRsp::SIZE as u32));
         }
         ControlRequest::Close(request) => {
+            trace::process_msg_close(|| trace::Close {
+                session: session.name().as_cstr(),
+                device_id: request.device_id,
+            });
             // As in C, to close what is not open is no error: it may have been closed here.
             close(session, request.device_id);
             op.respond(Ok(0));

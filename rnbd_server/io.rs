@@ -13,7 +13,8 @@ use kernel_ext::{
         WriteFlags, //
     },
     chunk::ChunkSlice,
-    pr_err_ratelimited, //
+    pr_err_ratelimited,
+    trace, //
 };
 use proto::{
     rnbd::{
@@ -52,6 +53,23 @@ impl Completion for IoCompletion {
 /// The kernel's error of one of the protocol's.
 pub(crate) fn error(errno: Errno) -> Error {
     Error::from_errno(errno.to_kernel())
+}
+
+/// Lets a block request be traced; `len` is that of its message.
+#[inline]
+pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
+    trace::process_rdma(|| trace::BlockRequest {
+        session: session.name().as_cstr(),
+        sector: io.sector,
+        device_id: io.device_id,
+        rw: io.rw.to_wire(),
+        bi_size: io.bi_size,
+        data_len: u32::try_from(op.data().len()).unwrap_or(u32::MAX),
+        usr_len: u32::try_from(len).unwrap_or(u32::MAX),
+        prio: io.prio,
+        ver: session.version(),
+        is_write: op.direction() == Direction::Write,
+    });
 }
 
 /// Does a block request, which is answered when it is done or if it makes no sense.

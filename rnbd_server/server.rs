@@ -9,6 +9,7 @@ use kernel::{
 use kernel_ext::{
     block::bio::BioSet,
     sysfs::Directory,
+    trace,
     workqueue::QueueHandle, //
 };
 use proto::name::SessName;
@@ -67,7 +68,9 @@ impl rtrs_server::Server for Sessions {
                 kernel_ext::pr_err_ratelimited!("session name {}\n", error.message().as_str())
             })
             .map_err(|_| EINVAL)?;
-        let session = Session::new(self.0.clone(), name)?;
-        Ok(Arc::new(Handler::new(session), GFP_KERNEL)?)
+        let session = Session::new(self.0.clone(), name, session.queue_depth())?;
+        let handler = Arc::new(Handler::new(session.clone()), GFP_KERNEL)?;
+        trace::create_sess(|| session.trace());
+        Ok(handler)
     }
 }

@@ -22,13 +22,15 @@ use kernel::{
 };
 use kernel_ext::{
     pr_err_ratelimited,
+    trace,
     workqueue, //
 };
 use proto::{
     name::SessName,
     rnbd::{
         Request,
-        SessInfo, //
+        SessInfo,
+        PROTO_VER_MAJOR, //
     }, //
 };
 use rtrs_server::{
@@ -58,6 +60,8 @@ use crate::{
 pub(crate) struct Session {
     server: Arc<Server>,
     name: SessName,
+    /// The number of its chunks.
+    queue_depth: u32,
     /// The protocol's major version; 0 until the client has told its own.
     version: Atomic<u32>,
     devices: DeviceTable,
@@ -99,11 +103,12 @@ impl WorkItem for Session {
 
 impl Session {
     /// Makes a session that has nothing open.
-    pub(crate) fn new(server: Arc<Server>, name: SessName) -> Result<Arc<Self>> {
+    pub(crate) fn new(server: Arc<Server>, name: SessName, queue_depth: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 server,
                 name,
+                queue_depth,
                 version: Atomic::new(0),
                 devices: DeviceTable::new(),
                 messages <- new_mutex!(KVec::new(), "Session::messages"),
@@ -122,6 +127,14 @@ impl Session {
     /// The name that the client gave it.
     pub(crate) fn name(&self) -> &SessName {
         &self.name
+    }
+
+    /// What events say of it.
+    pub(crate) fn trace(&self) -> trace::ServerSession<'_> {
+        trace::ServerSession {
+            session: self.name.as_cstr(),
+            queue_depth: self.queue_depth,
+        }
     }
 
     /// The version of the protocol.
@@ -143,6 +156,12 @@ impl Session {
     /// Answers the first message of a client.
     fn negotiate(&self, op: Operation, info: SessInfo) {
         let ver = info.negotiate();
+        trace::process_msg_sess_info(|| trace::SessionInfo {
+            session: self.name.as_cstr(),
+            proto_ver: ver,
+            client_ver: info.ver,
+            server_ver: PROTO_VER_MAJOR,
+        });
         let result = op.write_answer(&SessInfo { ver }.to_rsp_bytes());
         if result.is_ok() {
             self.version.store(u32::from(ver), ordering::Relaxed);
@@ -177,7 +196,10 @@ impl SessionHandler for Handler {
     fn request(&self, op: Operation, header: &[u8]) {
         let session = &self.session;
         match Request::parse(header) {
-            Ok(Request::Io(io)) => io::submit(session, op, &io),
+            Ok(Request::Io(io)) => {
+                io::trace(session, &op, &io, header.len());
+                io::submit(session, op, &io);
+            }
             Ok(Request::SessInfo(info)) => session.negotiate(op, info),
             Ok(Request::Open(open)) => match KBox::new(open, GFP_KERNEL) {
                 Ok(open) => session.enqueue(op, ControlRequest::Open(open)),
@@ -200,5 +222,6 @@ impl SessionHandler for Handler {
         // end.
         workqueue::cancel_sync::<Session, 0>(&self.session);
         control::close_all(&self.session);
+        trace::destroy_sess(|| self.session.trace());
     }
 }

@@ -100,6 +100,11 @@ impl SignalInterval {
         self.interval
     }
 
+    /// The work requests so far, modulo 2^32.
+    pub fn posted(&self) -> u32 {
+        self.posted.load(ordering::Relaxed)
+    }
+
     /// Counts one work request; says whether it is to be signaled. Any context.
     #[inline]
     pub fn next_is_signaled(&self) -> bool {

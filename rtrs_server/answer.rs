@@ -17,7 +17,8 @@ use kernel_ext::{
         RemoteMemory,
         SendChain,
         Sge, //
-    }, //
+    },
+    trace, //
 };
 use proto::rtrs::{
     request::Direction,
@@ -103,6 +104,7 @@ impl Plan {
 fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathChunk>) -> Result {
     let id = chunk.id;
     let plan = Plan::of(&chunk);
+    trace(connection, &chunk, &plan);
     let immediate = Imm::IoRsp {
         msg_id: id,
         errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
@@ -143,6 +145,27 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
         None => chain.imm_only(id, signaled, immediate.encode())?,
     }
     queue_pair.post(chain)
+}
+
+/// Lets an answer be traced.
+#[inline]
+fn trace(connection: &Connection, chunk: &PathChunk, plan: &Plan) {
+    trace::send_io_resp_imm(|| {
+        let path = connection.path();
+        let direction = chunk.request.map(|request| request.direction());
+        trace::Answer {
+            session: path.session().name(),
+            path: path.name(),
+            state: path.state().to_u32(),
+            msg_id: chunk.id,
+            signal_interval: connection.signals().interval(),
+            count: connection.signals().posted(),
+            error: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
+            is_write: !matches!(direction, Some(Direction::Read { .. })),
+            need_inval: plan.invalidate.is_some(),
+            always_invalidate: chunk.registration.is_some(),
+        }
+    });
 }
 
 /// What the client is told of a chunk's key; nothing without `always_invalidate`.

@@ -104,6 +104,11 @@ impl Connection {
         self.signals.next_is_signaled()
     }
 
+    /// How answers are signaled.
+    pub(crate) fn signals(&self) -> &SignalInterval {
+        &self.signals
+    }
+
     /// Keeps an answered chunk until the send queue has room.
     pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: KBox<PathChunk>) {
         let refused = self.waiting.lock().push_within_capacity(chunk);

@@ -11,6 +11,7 @@ use kernel::{
     fmt,
     new_mutex,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{
             ordering,
@@ -184,6 +185,7 @@ pub(crate) struct Path {
     num_connections: u16,
     local: SocketAddress,
     peer: SocketAddress,
+    name: CString,
     max_send_sge: usize,
     writes_per_answer: u32,
     state: Atomic<u32>,
@@ -253,6 +255,7 @@ impl Path {
             up: false,
         };
         let stats = PathStats::new()?;
+        let name = CString::try_from_fmt(fmt!("{}@{}", local, peer))?;
         let path = Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -260,6 +263,7 @@ impl Path {
                 num_connections: request.cid_num,
                 local,
                 peer,
+                name,
                 max_send_sge,
                 writes_per_answer,
                 state: Atomic::new(ServerState::Connecting.to_u32()),
@@ -304,6 +308,11 @@ impl Path {
     /// The client's address.
     pub(crate) fn peer(&self) -> &SocketAddress {
         &self.peer
+    }
+
+    /// Both addresses, for events.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
     }
 
     /// The most scatter entries of an RDMA write.
