@@ -47,7 +47,7 @@ def same_on_the_server(t, device, length):
     t.equal(mine, theirs, "digest, client against server's disk")
 
 
-@case(c_known_failure="requests of poll queues go on connections that interrupt")
+@case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
 def test_no_interrupts(t):
     """Polled requests finish without a softirq, others with; both are right."""
     rnbd.load(t)
@@ -61,7 +61,7 @@ def test_no_interrupts(t):
     same_on_the_server(t, device, MIB // 2)
 
 
-@case(c_known_failure="large polled writes of several jobs fail with ECONNABORTED")
+@case(timeout=240, c_known_failure="large polled writes of several jobs fail with ECONNABORTED")
 def test_shapes(t):
     """Polled requests of all sizes, several jobs on one poll queue."""
     rnbd.load(t)
@@ -74,7 +74,7 @@ def test_shapes(t):
     same_on_the_server(t, device, 4 * MIB)
 
 
-@case(module_sets=("ours",))  # C gives a path that is added later no poll queues
+@case(timeout=240, module_sets=("ours",))  # C gives a path that is added later no poll queues
 def test_added_path(t):
     """A path that is added later has its poll queues too; either path serves alone."""
     rnbd.load(t)
@@ -97,7 +97,7 @@ def test_added_path(t):
     same_on_the_server(t, device, MIB // 2)
 
 
-@case(module_sets=("ours",))
+@case(timeout=240, module_sets=("ours",))
 def test_path_fails_under_polling(t):
     """A path that goes while requests are polled for: the other one finishes them."""
     rnbd.load(t)
