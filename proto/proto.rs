@@ -37,9 +37,11 @@ pub mod heartbeat;
 pub mod map_options;
 pub mod name;
 pub mod path_state;
+pub mod reconnect;
 pub mod rnbd;
 pub mod rtrs;
 pub mod search_path;
+pub mod setting;
 pub mod sysfs_name;
 pub mod text;
 

@@ -88,10 +88,7 @@ pub const HB_MISSED_MAX: u32 = 5;
 /// How long a client waits for a connection step, in ms; also the age at which
 /// a server closes a path that is still connecting.
 pub const CONNECT_TIMEOUT_MS: u32 = 30_000;
-/// What a client waits before it reconnects, in ms, so that the server can
-/// clean up.
-pub const RECONNECT_BACKOFF_MS: u32 = 1000;
-/// The default time between two attempts to reconnect, in s.
+/// The default of the longest time between two attempts to reconnect, in s.
 pub const RECONNECT_DELAY_SEC: u32 = 30;
 
 /// `flags` of a read request: answer with the invalidation of its key.

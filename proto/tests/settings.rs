@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings and their ranges, and the waits between attempts to reconnect.
+
+use proto::{
+    heartbeat,
+    reconnect::delay_ms,
+    setting::{
+        Setting,
+        SettingError,
+        CONNECT_TIMEOUT,
+        HB_INTERVAL,
+        HB_MISSED,
+        HOLD_IO,
+        MAX_RECONNECT_ATTEMPTS,
+        RECONNECT_DELAY, //
+    }, //
+};
+
+const ALL: [Setting; 6] = [
+    HB_INTERVAL,
+    HB_MISSED,
+    RECONNECT_DELAY,
+    CONNECT_TIMEOUT,
+    MAX_RECONNECT_ATTEMPTS,
+    HOLD_IO,
+];
+
+#[test]
+fn the_whole_range_is_taken_and_nothing_else() {
+    for setting in ALL {
+        for value in [setting.min, setting.default, setting.max] {
+            assert_eq!(setting.parse(format!("{value}").as_bytes()), Ok(value));
+            assert_eq!(setting.parse(format!(" {value}\n").as_bytes()), Ok(value));
+        }
+        for value in [
+            i64::from(setting.min) - 1,
+            i64::from(setting.max) + 1,
+            1 << 32,
+            i64::MIN,
+        ] {
+            let text = format!("{value}");
+            assert_eq!(
+                setting.parse(text.as_bytes()),
+                Err(SettingError::OutOfRange { setting, value })
+            );
+        }
+        for text in ["", "\n", "x", "5 5", "0x10", "1.5", "99999999999999999999"] {
+            assert!(matches!(
+                setting.parse(text.as_bytes()),
+                Err(SettingError::NotANumber { .. })
+            ));
+        }
+        assert!(matches!(
+            setting.parse(b"\xff"),
+            Err(SettingError::NotANumber { .. })
+        ));
+    }
+}
+
+#[test]
+fn errors_name_the_setting() {
+    let error = HB_INTERVAL.parse(b"9").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "hb_interval_ms: 9 is not between 10 and 600000"
+    );
+    let error = HOLD_IO.parse(b"a\"\n\x1b[").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "hold_io_ms: not a number: \"a\\\"\\n\\x1b[\""
+    );
+}
+
+#[test]
+fn the_defaults_are_those_of_c() {
+    let defaults = heartbeat::Settings::DEFAULT;
+    assert_eq!(HB_INTERVAL.default as u32, defaults.interval_ms);
+    assert_eq!(HB_MISSED.default as u32, defaults.missed_max);
+    assert_eq!(RECONNECT_DELAY.default, 30_000);
+    assert_eq!(CONNECT_TIMEOUT.default, 30_000);
+    assert_eq!(MAX_RECONNECT_ATTEMPTS.default, -1);
+    assert_eq!(HOLD_IO.default, 0);
+}
+
+#[test]
+fn waits_double_up_to_the_longest() {
+    let waits: Vec<u32> = (0..9).map(|failed| delay_ms(failed, 30_000, 0)).collect();
+    assert_eq!(
+        waits,
+        [468, 936, 1872, 3744, 7488, 14976, 29952, 30_000, 30_000]
+    );
+    for failed in [10, 31, 32, 33, u32::MAX] {
+        assert_eq!(delay_ms(failed, 30_000, 0), 30_000);
+    }
+}
+
+#[test]
+fn up_to_a_quarter_of_a_wait_is_random() {
+    for longest in [0, 1, 2, 63, 64, 100, 30_000, 3_600_000, u32::MAX] {
+        for failed in [0, 1, 5, 40] {
+            let whole = delay_ms(failed, longest, 0);
+            let mut least = whole;
+            let mut most = 0;
+            for step in 0..1000u32 {
+                let random = step.wrapping_mul(2_654_435_761);
+                let delay = delay_ms(failed, longest, random);
+                least = least.min(delay);
+                most = most.max(delay);
+            }
+            assert!(least >= 1 && least >= whole - whole / 4);
+            assert!(most <= whole && most <= longest.max(1));
+            if whole > 1000 {
+                assert!(least < whole - whole / 5, "{least} of {whole}");
+            }
+        }
+    }
+}
