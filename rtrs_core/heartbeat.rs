@@ -27,7 +27,8 @@ pub use proto::heartbeat::{
 
 /// What a path knows about the life of its peer. All methods may be called in any context.
 pub struct Heartbeat {
-    settings: Settings,
+    interval_ms: Atomic<u32>,
+    missed_max: Atomic<u32>,
     /// Intervals without a sign of life.
     missed: Atomic<u32>,
     /// Times are kept relative to this one, since only plain numbers can be atomic.
@@ -42,7 +43,8 @@ impl Heartbeat {
     /// Nothing missed, nothing measured.
     pub fn new(settings: Settings) -> Self {
         Self {
-            settings,
+            interval_ms: Atomic::new(settings.interval_ms),
+            missed_max: Atomic::new(settings.missed_max),
             missed: Atomic::new(0),
             origin: Instant::now(),
             sent: Atomic::new(0),
@@ -50,9 +52,26 @@ impl Heartbeat {
         }
     }
 
+    /// The settings in force.
+    fn settings(&self) -> Settings {
+        Settings {
+            interval_ms: self.interval_ms.load(ordering::Relaxed),
+            missed_max: self.missed_max.load(ordering::Relaxed),
+        }
+    }
+
+    /// Changes the settings; a call of [`Heartbeat::tick`] that is waiting for its time is not
+    /// moved.
+    pub fn set(&self, settings: Settings) {
+        self.interval_ms
+            .store(settings.interval_ms, ordering::Relaxed);
+        self.missed_max
+            .store(settings.missed_max, ordering::Relaxed);
+    }
+
     /// The time between two calls of [`Heartbeat::tick`].
     pub fn interval(&self) -> Jiffies {
-        msecs_to_jiffies(self.settings.interval_ms)
+        msecs_to_jiffies(self.settings().interval_ms)
     }
 
     /// An interval has passed: says what to do, and counts it.
@@ -60,7 +79,7 @@ impl Heartbeat {
     /// Only called by one work item at a time.
     pub fn tick(&self) -> Action {
         let missed = self.missed.load(ordering::Relaxed);
-        let (action, missed) = heartbeat::tick(missed, &self.settings);
+        let (action, missed) = heartbeat::tick(missed, &self.settings());
         self.missed.store(missed, ordering::Relaxed);
         if matches!(action, Action::Send) {
             self.sent

@@ -16,6 +16,7 @@ use kernel::prelude::*;
 pub mod connection;
 pub mod error;
 pub mod heartbeat;
+pub mod params;
 pub mod sysfs;
 
 module! {

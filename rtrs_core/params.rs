@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Module parameters of both ends.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    params::ParameterValue,
+    sysfs::SysfsOutput, //
+};
+use proto::setting::Setting;
+
+/// A parameter that is a number with a range.
+pub struct Number {
+    setting: Setting,
+    value: i32,
+}
+
+impl Number {
+    /// The default of `setting`.
+    pub const fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            value: setting.default,
+        }
+    }
+
+    /// Its name, range and default.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// The number.
+    pub fn value(&self) -> i32 {
+        self.value
+    }
+}
+
+impl ParameterValue for Number {
+    const TYPE_NAME: &'static str = "int";
+
+    fn set(&mut self, text: &CStr) -> Result {
+        self.value = self.setting.parse(text.to_bytes()).map_err(|error| {
+            pr_err!("{}\n", error.message().as_str());
+            EINVAL
+        })?;
+        Ok(())
+    }
+
+    fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result {
+        core::fmt::Write::write_fmt(out, format_args!("{}", self.value))
+    }
+}
