@@ -437,7 +437,9 @@ impl cm::Handler for ConnectionHandler {
             cm::Event::DeviceRemoval => {
                 pr_info!("{}: the RDMA device is being removed\n", path.name_text());
                 self.report(Progress::Failed(ECONNRESET));
-                path.device_removed();
+                // The removal waits until the teardown has dropped what is on the device; the
+                // path is connected again when there is a device for it.
+                self.fail();
             }
             cm::Event::TimewaitExit => {}
             _ => {

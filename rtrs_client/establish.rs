@@ -3,8 +3,8 @@
 //! How the connections of a path are established.
 //!
 //! One thread does it step by step; events of the connection manager only report that a step is
-//! done. All functions sleep, and give up when the path leaves the state `connecting`, after 30 s
-//! without progress, or when the calling process gets a fatal signal.
+//! done. All functions sleep, and give up when the path leaves the state `connecting`, after the
+//! session's `connect_timeout_ms` without progress, or when the calling process gets a signal.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -39,7 +39,6 @@ use proto::{
         InfoReq,
         InfoRsp,
         RkeyRsp,
-        CONNECT_TIMEOUT_MS,
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
 };
@@ -113,7 +112,7 @@ fn wait_for_progress(path: &Path, handler: &ConnectionHandler) -> Result<Progres
         if path.state() != ClientState::Connecting {
             return Err(ECONNABORTED);
         }
-        path.wait_for_wake(CONNECT_TIMEOUT_MS)?;
+        path.wait_for_wake(path.session.settings.connect_timeout_ms())?;
     }
 }
 
@@ -146,9 +145,10 @@ impl Setup<'_> {
         let path = self.path;
         let handler = ConnectionHandler::new(self.incarnation.clone(), cid)?;
         let mut id = cm::Id::new(handler.clone(), path.port_space())?;
-        id.resolve_address(path.source(), path.destination(), CONNECT_TIMEOUT_MS)?;
+        let timeout = path.session.settings.connect_timeout_ms();
+        id.resolve_address(path.source(), path.destination(), timeout)?;
         wait_for_progress(path, &handler)?;
-        id.resolve_route(CONNECT_TIMEOUT_MS)?;
+        id.resolve_route(timeout)?;
         wait_for_progress(path, &handler)?;
 
         let device = id.device().ok_or(ENODEV)?;
@@ -309,7 +309,7 @@ impl Setup<'_> {
             if path.state() != ClientState::Connecting {
                 return Err(ECONNRESET);
             }
-            path.wait_for_wake(CONNECT_TIMEOUT_MS)?;
+            path.wait_for_wake(path.session.settings.connect_timeout_ms())?;
         };
         let mut bytes = KVVec::new();
         bytes.resize(len.min(size), 0, GFP_KERNEL)?;

@@ -57,17 +57,13 @@ use proto::{
         ClientEvent,
         ClientState, //
     },
-    rtrs::{
-        Imm,
-        RECONNECT_BACKOFF_MS,
-        RECONNECT_DELAY_SEC, //
-    },
+    reconnect,
+    rtrs::Imm,
     text::Text, //
 };
 use rtrs_core::heartbeat::{
     Action,
-    Heartbeat,
-    Settings, //
+    Heartbeat, //
 };
 
 use crate::{
@@ -87,9 +83,6 @@ use crate::{
     }, //
 };
 
-/// The random part of the reconnect delay, in ms (C: `RTRS_RECONNECT_SEED`).
-const RECONNECT_JITTER_MS: u32 = 8;
-
 /// The RDMA device that a path uses, for sysfs and log lines.
 pub(crate) struct DevicePort {
     pub(crate) name: CString,
@@ -101,8 +94,6 @@ pub(crate) struct DevicePort {
 struct Control {
     /// The session has been told that the path is up.
     up: bool,
-    /// How often it was tried to connect since the path was up the last time.
-    attempts: u32,
 }
 
 /// A path.
@@ -125,6 +116,8 @@ pub(crate) struct Path {
     #[pin]
     pub(crate) device: Mutex<Option<DevicePort>>,
     reconnect_count: Atomic<u32>,
+    /// The attempts to connect that have failed since the path was up the last time.
+    failed_attempts: Atomic<u32>,
     /// Whether the server may make a new session for this path.
     first: Atomic<u32>,
     pub(crate) heartbeat: Heartbeat,
@@ -166,12 +159,13 @@ impl Path {
                 name,
                 state: Atomic::new(ClientState::Connecting.to_u32()),
                 connections: RcuArc::new(None),
-                control <- new_mutex!(Control { up: false, attempts: 0 }),
+                control <- new_mutex!(Control { up: false }),
                 wake <- Completion::new(),
                 device <- new_mutex!(None),
                 reconnect_count: Atomic::new(0),
+                failed_attempts: Atomic::new(0),
                 first: Atomic::new(u32::from(first)),
-                heartbeat: Heartbeat::new(Settings::DEFAULT),
+                heartbeat: Heartbeat::new(session.settings.heartbeat()),
                 stats: Stats::new(session.num_connections(), cpu::nr_cpu_ids())?,
                 recovery <- new_work!("Path::recovery"),
                 reconnect <- new_delayed_work!(&queue, "Path::reconnect"),
@@ -357,8 +351,8 @@ impl Path {
         }
     }
 
-    /// The RDMA device goes away. Any context.
-    pub(crate) fn device_removed(self: &Arc<Self>) {
+    /// The path is not connected again, unless somebody asks for it. Any context.
+    fn give_up(self: &Arc<Self>) {
         if self.change_state(ClientEvent::Close).is_some() {
             // An error means that it is queued already, or that the module goes.
             let _ = self.queue.enqueue::<_, 0>(self.clone());
@@ -388,7 +382,7 @@ impl Path {
             self.take_down(control);
             return Err(ECONNABORTED);
         }
-        control.attempts = 0;
+        self.failed_attempts.store(0, ordering::Relaxed);
         control.up = true;
         self.stats.connected();
         self.session.path_up();
@@ -437,8 +431,8 @@ impl Path {
             DelayedWork::<Path, 1>::cancel_sync(self);
             let mut control = self.control.lock();
             self.take_down(&mut control);
-            control.attempts = 0;
             drop(control);
+            self.failed_attempts.store(0, ordering::Relaxed);
             self.try_reconnect();
         } else if self.state() == ClientState::Reconnecting {
             DelayedWork::<Path, 1>::cancel_sync(self);
@@ -482,32 +476,49 @@ impl Path {
         if self.state() != ClientState::Reconnecting {
             return;
         }
-        let max = self.session.max_reconnect_attempts();
-        {
-            let mut control = self.control.lock();
-            if max >= 0 && i64::from(control.attempts) >= i64::from(max) {
-                drop(control);
-                pr_info!("{}: no more attempts to reconnect\n", self.name_text());
-                self.device_removed();
-                return;
-            }
-            control.attempts = control.attempts.saturating_add(1);
+        let failed = self.failed_attempts.load(ordering::Relaxed);
+        if self.session.settings.gives_up_after(failed) {
+            pr_info!("{}: no more attempts to reconnect\n", self.name_text());
+            self.give_up();
+            return;
         }
         if self.change_state(ClientEvent::Connect).is_none() {
             return;
         }
         if self.connect().is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
             self.stats.reconnect_failed();
+            // Only one attempt runs at a time.
+            self.failed_attempts
+                .store(failed.saturating_add(1), ordering::Relaxed);
             self.schedule_reconnect();
         }
     }
 
     fn schedule_reconnect(self: &Arc<Self>) {
-        let delay = RECONNECT_DELAY_SEC
-            .saturating_mul(1000)
-            .saturating_add(RECONNECT_BACKOFF_MS)
-            .saturating_add(random::u32_below(RECONNECT_JITTER_MS));
+        let delay = reconnect::delay_ms(
+            self.failed_attempts.load(ordering::Relaxed),
+            self.session.settings.reconnect_delay_ms(),
+            random::u32_below(u32::MAX),
+        );
+        // An error means that it is waiting already, or that the module goes.
         let _ = DelayedWork::<Path, 1>::queue(self.clone(), msecs_to_jiffies(delay));
+    }
+
+    /// The settings of the session have changed: what waits for its time gets a new one. Sleeps.
+    pub(crate) fn settings_changed(self: &Arc<Self>) {
+        self.heartbeat.set(self.session.settings.heartbeat());
+        if self.is_connected() {
+            let _ = DelayedWork::<Path, 2>::modify(self.clone(), self.heartbeat.interval());
+            if !self.is_connected() {
+                // Whoever took the path down may have cancelled it before.
+                DelayedWork::<Path, 2>::cancel_sync(self);
+            }
+        } else if DelayedWork::<Path, 1>::cancel(self) {
+            self.schedule_reconnect();
+            if self.state() != ClientState::Reconnecting {
+                DelayedWork::<Path, 1>::cancel_sync(self);
+            }
+        }
     }
 
     fn schedule_beat(self: &Arc<Self>) {

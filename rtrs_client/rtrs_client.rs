@@ -42,12 +42,14 @@ use kernel_ext::{
 mod connection;
 mod establish;
 mod incarnation;
+mod params;
 mod path;
 mod permit;
 mod policy;
 mod request;
 mod service;
 mod session;
+mod settings;
 mod stats;
 mod sysfs;
 mod transfer;

@@ -40,6 +40,7 @@ use crate::{
     path::Path,
     policy::Policy,
     request::Request,
+    settings::Settings,
     sysfs::{
         PathFiles,
         SessionFiles, //
@@ -83,9 +84,6 @@ pub struct OpenParams<'a> {
 /// lets segments be registered together.
 pub(crate) const SEGMENT_SIZE: u32 = 4096;
 
-/// The default of `max_reconnect_attempts`: for ever (C: `MAX_RECONNECTS`).
-const MAX_RECONNECTS: i32 = -1;
-
 /// What all paths of a session agree on; set by the first one.
 #[derive(Clone, Copy)]
 struct Limits {
@@ -121,7 +119,7 @@ pub struct Session {
     /// Serialises link events; counts the paths that are up.
     #[pin]
     link: Mutex<Link>,
-    max_reconnect_attempts: Atomic<i32>,
+    pub(crate) settings: Settings,
     pub(crate) policy: Policy,
     /// Held by the one service request that there may be at a time.
     #[pin]
@@ -168,7 +166,7 @@ impl Session {
                 paths: RcuArc::new(None),
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
                 link <- new_mutex!(Link { paths_up: 0, opened: false }),
-                max_reconnect_attempts: Atomic::new(MAX_RECONNECTS),
+                settings: Settings::new(),
                 policy: Policy::new(),
                 service <- new_mutex!(()),
                 service_done <- Completion::new(),
@@ -374,15 +372,11 @@ impl Session {
             .is_some_and(|paths| paths.iter().any(|path| path.is_connected()))
     }
 
-    /// The number of attempts after which a path is not connected again; negative: no limit.
-    pub fn max_reconnect_attempts(&self) -> i32 {
-        self.max_reconnect_attempts.load(ordering::Relaxed)
-    }
-
-    /// Sets [`Session::max_reconnect_attempts`].
-    pub(crate) fn set_max_reconnect_attempts(&self, attempts: i32) {
-        self.max_reconnect_attempts
-            .store(attempts, ordering::Relaxed);
+    /// Lets a change of the settings take effect on all paths. Sleeps.
+    pub(crate) fn settings_changed(&self) {
+        for (path, _) in &self.control.lock().list {
+            path.settings_changed();
+        }
     }
 
     /// A path has learnt what the server offers. `ECONNRESET` if that does not fit the session.

@@ -24,11 +24,12 @@ use proto::addr::PathAddress;
 use crate::{
     path::Path,
     policy::PolicyKind,
-    session::Session, //
+    session::Session,
+    settings::{
+        Settings,
+        Value, //
+    }, //
 };
-
-/// The range of `max_reconnect_attempts`, as in C.
-const MAX_RECONNECT_ATTEMPTS: core::ops::RangeInclusive<i32> = -1..=9999;
 
 /// The directory of a session and the one of its paths in it.
 pub(crate) struct SessionFiles {
@@ -75,11 +76,11 @@ impl PathFiles {
 }
 
 const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
-    Attribute::read_write(
-        c"max_reconnect_attempts",
-        |session, out| print(out, fmt!("{}\n", session.max_reconnect_attempts())),
-        store_max_reconnect_attempts,
-    ),
+    setting::<MaxReconnectAttempts>(c"max_reconnect_attempts"),
+    setting::<HbInterval>(c"hb_interval_ms"),
+    setting::<HbMissed>(c"hb_missed_max"),
+    setting::<ReconnectDelay>(c"reconnect_delay_ms"),
+    setting::<ConnectTimeout>(c"connect_timeout_ms"),
     Attribute::read_write(
         c"mpath_policy",
         |session, out| {
@@ -235,26 +236,47 @@ fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> R
     print(out, fmt!("\n"))
 }
 
-fn store_max_reconnect_attempts(
+/// Chooses one of the settings of a session.
+trait OfSession {
+    fn of(settings: &Settings) -> &Value;
+}
+
+macro_rules! of_session {
+    ($($type:ident: $field:ident;)*) => {$(
+        struct $type;
+
+        impl OfSession for $type {
+            fn of(settings: &Settings) -> &Value {
+                &settings.$field
+            }
+        }
+    )*};
+}
+
+of_session! {
+    MaxReconnectAttempts: max_reconnect_attempts;
+    HbInterval: hb_interval_ms;
+    HbMissed: hb_missed_max;
+    ReconnectDelay: reconnect_delay_ms;
+    ConnectTimeout: connect_timeout_ms;
+}
+
+/// The file of a setting.
+const fn setting<S: OfSession>(name: &'static CStr) -> Attribute<Session> {
+    Attribute::read_write(name, show_setting::<S>, store_setting::<S>)
+}
+
+fn show_setting<S: OfSession>(session: &Arc<Session>, out: &mut SysfsOutput<'_>) -> Result {
+    print(out, fmt!("{}\n", S::of(&session.settings).get()))
+}
+
+fn store_setting<S: OfSession>(
     session: &Arc<Session>,
     _: &StoreContext<'_>,
     bytes: &[u8],
 ) -> Result {
-    let attempts: i32 = core::str::from_utf8(bytes.trim_ascii_end())
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or(EINVAL)?;
-    if !MAX_RECONNECT_ATTEMPTS.contains(&attempts) {
-        pr_err!(
-            "{}: max_reconnect_attempts: {} is not between {} and {}\n",
-            session.name_text(),
-            attempts,
-            *MAX_RECONNECT_ATTEMPTS.start(),
-            *MAX_RECONNECT_ATTEMPTS.end()
-        );
-        return Err(EINVAL);
-    }
-    session.set_max_reconnect_attempts(attempts);
+    S::of(&session.settings).set(session.name_text(), bytes)?;
+    session.settings_changed();
     Ok(())
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Module parameters: what the settings of new sessions begin with. All are extensions.
+
+use kernel_ext::module_parameter;
+use proto::setting;
+use rtrs_core::params::Number;
+
+module_parameter! {
+    /// See [`setting::HB_INTERVAL`].
+    pub(crate) static HB_INTERVAL: Number = Number::new(setting::HB_INTERVAL);
+    name: "hb_interval_ms",
+    description: "Time between two heartbeats of a path in ms (10-600000, default: 5000)",
+}
+
+module_parameter! {
+    /// See [`setting::HB_MISSED`].
+    pub(crate) static HB_MISSED: Number = Number::new(setting::HB_MISSED);
+    name: "hb_missed_max",
+    description: "Heartbeat intervals that may pass without a sign of life before a path is \
+                  given up (1-100, default: 5)",
+}
+
+module_parameter! {
+    /// See [`setting::RECONNECT_DELAY`].
+    pub(crate) static RECONNECT_DELAY: Number = Number::new(setting::RECONNECT_DELAY);
+    name: "reconnect_delay_ms",
+    description: "Longest time between two attempts to connect a path again in ms \
+                  (100-3600000, default: 30000)",
+}
+
+module_parameter! {
+    /// See [`setting::CONNECT_TIMEOUT`].
+    pub(crate) static CONNECT_TIMEOUT: Number = Number::new(setting::CONNECT_TIMEOUT);
+    name: "connect_timeout_ms",
+    description: "Time that each step of connecting a path may take in ms \
+                  (100-600000, default: 30000)",
+}
+
+module_parameter! {
+    /// See [`setting::MAX_RECONNECT_ATTEMPTS`].
+    pub(crate) static MAX_RECONNECT_ATTEMPTS: Number =
+        Number::new(setting::MAX_RECONNECT_ATTEMPTS);
+    name: "max_reconnect_attempts",
+    description: "Attempts to connect a path again that may fail in a row before it stays \
+                  closed (-1: any number, at most 9999, default: -1)",
+}

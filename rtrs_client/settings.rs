@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an administrator may set for each session.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+use proto::setting::Setting;
+use rtrs_core::{
+    heartbeat,
+    params::Number, //
+};
+
+use crate::params;
+
+/// One number.
+pub(crate) struct Value {
+    setting: Setting,
+    value: Atomic<i32>,
+}
+
+impl Value {
+    fn new(parameter: &Number) -> Self {
+        Self {
+            setting: parameter.setting(),
+            value: Atomic::new(parameter.value()),
+        }
+    }
+
+    /// The number.
+    pub(crate) fn get(&self) -> i32 {
+        self.value.load(ordering::Relaxed)
+    }
+
+    /// The number, of a setting without negative ones.
+    fn get_u32(&self) -> u32 {
+        u32::try_from(self.get()).unwrap_or(0)
+    }
+
+    /// Takes the number that `text` says. `EINVAL` if it says none or one out of range; `whose`
+    /// is for the log.
+    pub(crate) fn set(&self, whose: &str, text: &[u8]) -> Result {
+        let value = self.setting.parse(text).map_err(|error| {
+            pr_err!("{}: {}\n", whose, error.message().as_str());
+            EINVAL
+        })?;
+        self.value.store(value, ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The settings of a session.
+pub(crate) struct Settings {
+    pub(crate) hb_interval_ms: Value,
+    pub(crate) hb_missed_max: Value,
+    pub(crate) reconnect_delay_ms: Value,
+    pub(crate) connect_timeout_ms: Value,
+    pub(crate) max_reconnect_attempts: Value,
+}
+
+impl Settings {
+    /// What the module parameters say.
+    pub(crate) fn new() -> Self {
+        Self {
+            hb_interval_ms: Value::new(params::HB_INTERVAL.get()),
+            hb_missed_max: Value::new(params::HB_MISSED.get()),
+            reconnect_delay_ms: Value::new(params::RECONNECT_DELAY.get()),
+            connect_timeout_ms: Value::new(params::CONNECT_TIMEOUT.get()),
+            max_reconnect_attempts: Value::new(params::MAX_RECONNECT_ATTEMPTS.get()),
+        }
+    }
+
+    /// How often to send heartbeats, and how many may be missed.
+    pub(crate) fn heartbeat(&self) -> heartbeat::Settings {
+        heartbeat::Settings {
+            interval_ms: self.hb_interval_ms.get_u32(),
+            missed_max: self.hb_missed_max.get_u32(),
+        }
+    }
+
+    /// The longest wait before an attempt to reconnect, in ms.
+    pub(crate) fn reconnect_delay_ms(&self) -> u32 {
+        self.reconnect_delay_ms.get_u32()
+    }
+
+    /// How long a step of an attempt to connect may take, in ms.
+    pub(crate) fn connect_timeout_ms(&self) -> u32 {
+        self.connect_timeout_ms.get_u32()
+    }
+
+    /// Whether a path is given up when `failed` attempts to reconnect have failed in a row.
+    pub(crate) fn gives_up_after(&self, failed: u32) -> bool {
+        // Negative: never.
+        match u32::try_from(self.max_reconnect_attempts.get()) {
+            Ok(max) => failed >= max,
+            Err(_) => false,
+        }
+    }
+}
