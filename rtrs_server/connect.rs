@@ -146,6 +146,14 @@ fn find_or_make_path(
         return Err(ECONNRESET);
     }
     if let Some(path) = paths.iter().find(|path| *path.uuid() == request.sess_uuid) {
+        if request.cid == SERVICE_CID && request.recon_cnt != path.recon_cnt() {
+            // The client has given its old connections up, which was not noticed here. It comes
+            // again, and then finds them gone.
+            if path.close() {
+                pr_err_ratelimited!("<{}>: the client connects again, closing the path\n", path);
+            }
+            return Err(ECONNRESET);
+        }
         if path.state() != ServerState::Connecting {
             pr_err_ratelimited!(
                 "<{}>: connection for a path that is {}\n",

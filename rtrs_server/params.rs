@@ -3,14 +3,21 @@
 //! Module parameters, fixed at load.
 
 use kernel::prelude::*;
-use proto::rtrs::{
-    imm::MAX_IMM_PAYL_BITS,
-    ChunkLayout,
-    LayoutError,
-    DEFAULT_MAX_CHUNK_SIZE,
-    DEFAULT_SESS_QUEUE_DEPTH,
-    MAX_SESS_QUEUE_DEPTH,
-    MIN_CHUNK_SIZE, //
+use proto::{
+    rtrs::{
+        imm::MAX_IMM_PAYL_BITS,
+        ChunkLayout,
+        LayoutError,
+        DEFAULT_MAX_CHUNK_SIZE,
+        DEFAULT_SESS_QUEUE_DEPTH,
+        MAX_SESS_QUEUE_DEPTH,
+        MIN_CHUNK_SIZE, //
+    },
+    setting, //
+};
+use rtrs_core::{
+    heartbeat,
+    params::Number, //
 };
 
 kernel_ext::module_parameter! {
@@ -45,6 +52,21 @@ kernel_ext::module_parameter! {
                   first (default: 0)",
 }
 
+kernel_ext::module_parameter! {
+    /// How often to send a heartbeat. An extension.
+    static HB_INTERVAL: Number = Number::new(setting::HB_INTERVAL);
+    name: "hb_interval_ms",
+    description: "Time between two heartbeats of a path in ms (10-600000, default: 5000)",
+}
+
+kernel_ext::module_parameter! {
+    /// How many heartbeats may be missed. An extension.
+    static HB_MISSED: Number = Number::new(setting::HB_MISSED);
+    name: "hb_missed_max",
+    description: "Heartbeat intervals that may pass without a sign of life before a path is \
+                  closed (1-100, default: 5)",
+}
+
 /// The parameters, checked.
 pub(crate) struct Settings {
     /// The chunks of each session.
@@ -53,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) always_invalidate: bool,
     /// The size of the pool of chunks, in MiB.
     pub(crate) chunk_pool_mb: u32,
+    /// How clients that are gone are noticed.
+    pub(crate) heartbeat: heartbeat::Settings,
 }
 
 impl Settings {
@@ -64,6 +88,10 @@ impl Settings {
                 layout,
                 always_invalidate: *ALWAYS_INVALIDATE.get(),
                 chunk_pool_mb: *CHUNK_POOL_MB.get(),
+                heartbeat: heartbeat::Settings {
+                    interval_ms: HB_INTERVAL.get().value().unsigned_abs(),
+                    missed_max: HB_MISSED.get().value().unsigned_abs(),
+                },
             }),
             Err(error) => {
                 log(error);

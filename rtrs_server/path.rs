@@ -71,8 +71,7 @@ use rtrs_core::{
     connection::SERVICE_CID,
     heartbeat::{
         Action,
-        Heartbeat,
-        Settings, //
+        Heartbeat, //
     }, //
 };
 
@@ -182,6 +181,7 @@ pub(crate) struct Setup {
 pub(crate) struct Path {
     session: Arc<Session>,
     uuid: Uuid,
+    recon_cnt: u16,
     num_connections: u16,
     local: SocketAddress,
     peer: SocketAddress,
@@ -260,6 +260,7 @@ impl Path {
             pin_init!(Self {
                 session: session.clone(),
                 uuid: request.sess_uuid,
+                recon_cnt: request.recon_cnt,
                 num_connections: request.cid_num,
                 local,
                 peer,
@@ -270,7 +271,7 @@ impl Path {
                 origin: Instant::now(),
                 last_request: Atomic::new(0),
                 info_len: Atomic::new(0),
-                heartbeat: Heartbeat::new(Settings::DEFAULT),
+                heartbeat: Heartbeat::new(context.settings.heartbeat),
                 stats,
                 io: SetOnce::new(),
                 setup <- new_mutex!(setup, "rtrs_server::Path::setup"),
@@ -293,6 +294,11 @@ impl Path {
     /// The path's identity, as the client chose it.
     pub(crate) fn uuid(&self) -> &Uuid {
         &self.uuid
+    }
+
+    /// Which of the client's attempts to connect made it.
+    pub(crate) fn recon_cnt(&self) -> u16 {
+        self.recon_cnt
     }
 
     /// How many connections the client makes.
