@@ -16,7 +16,7 @@ CLIENT_SESSIONS = "/sys/class/rtrs-client"
 SERVER_SESSIONS = "/sys/class/rtrs-server"
 
 
-def load(t: Test, *, rtrs_server: str = "", rnbd_server: str = "",
+def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: str = "",
          client: bool = True, server: bool = True) -> None:
     """Have the modules loaded with these parameters, client's and server's.
 
@@ -28,7 +28,7 @@ def load(t: Test, *, rtrs_server: str = "", rnbd_server: str = "",
     if server:
         wanted[t.server.name][1].update(rtrs_server=rtrs_server, rnbd_server=rnbd_server)
     if client:
-        wanted[t.client.name][1].update(rtrs_client="", rnbd_client="")
+        wanted[t.client.name][1].update(rtrs_client=rtrs_client, rnbd_client="")
     for node, modules in wanted.values():
         load_exactly(node, modules)
 
