@@ -45,3 +45,31 @@ def take(t: Test, node: Node, leave: int) -> None:
     count = (available(node) - leave) // MIB
     t.check(count > 0, f"only {available(node)} bytes to begin with")
     node.run(f"dd if=/dev/zero of={BALLAST}/file bs=1M count={count} status=none")
+
+
+def slabs(node: Node) -> dict[str, int]:
+    """The objects in use of each slab of the kernel."""
+    return {line.split()[0]: int(line.split()[1])
+            for line in node.read("/proc/slabinfo").splitlines()[2:]}
+
+
+def grown_slabs(node: Node, before: dict[str, int], least: int) -> dict[str, int]:
+    """Slabs that have so many objects more than before, and keep them.
+
+    What programs and file systems keep for later is not counted.
+    """
+    grown: dict[str, int] = {}
+
+    def shrunk() -> bool:
+        nonlocal grown
+        node.run("echo 3 >/proc/sys/vm/drop_caches; for f in /sys/kernel/slab/*/shrink; do "
+                 "echo 1 >$f; done")
+        grown = {name: count - before.get(name, 0) for name, count in slabs(node).items()
+                 if count - before.get(name, 0) >= least}
+        return not grown
+
+    try:
+        wait_until(shrunk, 10.0 * node.slow, "slabs")
+    except TimeoutError:
+        pass
+    return grown

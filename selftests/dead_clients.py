@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Clients that go without a word, and clients that the server sends away."""
+
+import errno
+import time
+
+from lab.selftest_case import case
+from lab.vm import wait_until
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "two"
+FAST = "hb_interval_ms=200 hb_missed_max=3"
+
+
+def start_writer(t, device):
+    """Writes over and over; waits for the first ones."""
+    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.wait_for(f"/sys/block/{device.name}/stat",
+                      matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d")
+
+
+def lose_client(t, parameters, patience):
+    """Power off the client while it writes; returns the seconds until its device is closed."""
+    rnbd.load(t, rtrs_server=parameters)
+    # The server's machine is also the other client.
+    if not t.server.module_loaded("rnbd_client"):
+        t.server.modules_load("rnbd_client", rnbd_client="", rtrs_client="")
+    device = rnbd.map_device(t, disks.PLAIN, session="dead", keep=True)
+    start_writer(t, device)
+    with t.expect_errno(errno.EPERM):
+        rnbd.map_device(t, disks.PLAIN, session="heir", node=t.server)
+    t.client.kill()
+    started = time.monotonic()
+    try:
+        t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True, timeout=patience)
+        taken = time.monotonic() - started
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/dead", gone=True)
+        heir = rnbd.map_device(t, disks.PLAIN, session="heir", node=t.server, keep=True)
+        t.server.call("guest_io.write", path=heir.path, offset=0, length=65536, seed=1)
+        t.equal(t.server.call("guest_io.compare", path=heir.path, offset=0, length=65536, seed=1),
+                None, "first wrong byte of the other client")
+        heir.unmap()
+    finally:
+        t.client.start()
+        t.lab.finish_boot(t.client)
+        t.server.modules_unload_all()
+    return taken
+
+
+@case(timeout=180)
+def test_power_cut(t):
+    """A client's machine dies while it writes: with C's timing another can write after 40 s."""
+    taken = lose_client(t, "", 45.0)
+    print(f"    # closed after {taken:.1f} s")
+
+
+@case(module_sets=("ours",))
+def test_power_cut_fast(t):
+    """The same with a heartbeat of 200 ms: another client can write after some seconds."""
+    taken = lose_client(t, FAST, 8.0)
+    print(f"    # closed after {taken:.1f} s")
+
+
+@case(timeout=180)
+def test_again_after_power_cut(t):
+    """A client that died and is back maps its disk for writing again, under the same name."""
+    rnbd.load(t, rtrs_server=FAST if t.modules == "ours" else "")
+    rnbd.map_device(t, disks.PLAIN, keep=True)
+    t.client.kill()
+    t.client.start()
+    t.lab.finish_boot(t.client)
+    t.client.modules_load("rnbd_client", rnbd_client="", rtrs_client="")
+    last = []
+
+    def mapped():
+        try:
+            last[:] = [rnbd.map_device(t, disks.PLAIN)]
+        except OSError as error:
+            # The name is the old session's until the server has noticed.
+            t.check(error.errno in (errno.ECONNRESET, errno.EPERM, errno.EEXIST, errno.EBUSY),
+                    f"errno {error.errno}")
+            return False
+        return True
+
+    wait_until(mapped, 60.0 * t.client.slow, "mapping the disk again")
+    t.client.call("guest_io.write", path=last[0].path, offset=0, length=4096, seed=1)
+
+
+@case(timeout=180)
+def test_disconnect(t):
+    """disconnect of a path on the server returns at once; the client's IO fails, both ends tidy."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.server_path(t, "sess")
+    for word in ("0", "2", "11", "disconnect", "\n"):
+        mark = t.server.log_mark()
+        with t.expect_errno(errno.EINVAL):
+            t.server.write(f"{path}/disconnect", word)
+        t.server.wait_log("disconnect: invalid value", mark)
+    t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "connected", "path state")
+    start_writer(t, device)
+    started = time.monotonic()
+    t.server.write(f"{path}/disconnect", "1\n")
+    t.check(time.monotonic() - started < 3 * t.server.slow, "the write to disconnect waited")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    t.check(not end["running"], "the writer is still waiting for its IO")
+    t.equal(end["errno"], errno.EIO, "errno of the writer")
+    device.unmap("force")
+    again = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
+
+
+def test_force_close(t):
+    """force_close under IO: the writer gets EIO, and what comes late hits no other disk."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    start_writer(t, device)
+    t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
+    t.check(not t.server.exists(f"{rnbd.SERVER_DEVICES}/vdb"), "the device is still exported")
+    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    t.check(not end["running"], "the writer is still waiting for its IO")
+    t.equal(end["errno"], errno.EIO, "errno of the writer")
+    # The next device must not get the number that the client knows the closed one by.
+    t.server.call("guest_io.write", path=disks.WITHOUT_DISCARD, offset=0, length=4096, seed=7)
+    other = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    for _ in range(3):
+        with t.expect_errno(errno.EIO):
+            t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=8)
+    t.equal(t.client.call("guest_io.compare", path=other.path, offset=0, length=4096, seed=7),
+            None, "first wrong byte of the other disk")
+    t.check(rnbd.disk_stats(t.server, "vdb")["writes"] > 0, "nothing was written before")
+    # Somebody else can have the disk; the client gets it back after it has unmapped it.
+    device.unmap()
+    again = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
+
+
+@case(timeout=180)
+def test_force_close_often(t):
+    """force_close while the device is mapped, written and unmapped, over and over."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=64")
+    keeper = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    closer = t.server.start_job(
+        "while [ ! -e /tmp/stop ]; do\n"
+        f"echo 1 2>/dev/null >{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close; done",
+        timeout=150)
+    t.defer(t.server.run, "rm -f /tmp/stop")
+    try:
+        for _ in range(t.scaled(20, 3)):
+            device = rnbd.map_device(t, disks.PLAIN)
+            try:
+                t.client.call("guest_io.write", path=device.path, offset=0, length=65536, seed=1)
+            except OSError as error:
+                t.equal(error.errno, errno.EIO, "errno of a write")
+            device.unmap("force")
+    finally:
+        t.server.run("touch /tmp/stop")
+        closer.wait()
+    t.client.call("guest_io.write", path=keeper.path, offset=0, length=4096, seed=1)
+    t.equal(t.server.listdir(rnbd.SERVER_DEVICES), ["vdc"], "exported devices at the end")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0
+"""RDMA devices that go and come while they are in use."""
+
+import errno
+import time
+
+from lab.selftest_case import case
+from lib import disks
+from lib import memory
+from lib import rnbd
+
+TOPOLOGY = "two"
+ADD = "rdma link add rxe0 type rxe netdev eth0"
+DELETE = "rdma link delete rxe0"
+
+
+def start_writer(t, device):
+    """Writes over and over; waits for the first ones."""
+    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.wait_for(f"/sys/block/{device.name}/stat",
+                      matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d")
+
+
+def delete(t, node):
+    """Delete the RDMA device, which waits until nobody uses it; it is back after the test."""
+    t.defer(node.run, f"rdma link show rxe0/1 >/dev/null 2>&1 || {ADD}")
+    started = time.monotonic()
+    node.run(DELETE, timeout=30)
+    taken = time.monotonic() - started
+    t.check(taken < 20 * node.slow, f"deleting the device took {taken:.0f} s")
+    t.check(not node.exists("/sys/class/infiniband/rxe0"), "rxe0 is still there")
+
+
+def works(t, disk=disks.PLAIN, **options):
+    """A disk can be mapped and written."""
+    device = rnbd.map_device(t, disk, **options)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=65536, seed=1)
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=65536, seed=1),
+            None, "first wrong byte")
+    return device
+
+
+def test_load_before_device(t):
+    """A server that is loaded before there is an RDMA device listens when one comes."""
+    rnbd.load(t, server=False)
+    t.server.modules_unload_all()
+    delete(t, t.server)
+    rnbd.load(t)
+    with t.expect_errno(errno.ECONNRESET, errno.ECONNREFUSED, errno.ETIMEDOUT,
+                        errno.EHOSTUNREACH):
+        rnbd.map_device(t, disks.PLAIN)
+    t.server.run(ADD)
+    works(t).unmap()
+
+
+@case(timeout=180)
+def test_server_device(t):
+    """The server's device goes under a writing client: it closes all, and listens when it is back."""
+    rnbd.load(t)
+    device = works(t)
+    start_writer(t, device)
+    delete(t, t.server)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+    t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], "exports without a device")
+    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=60.0, timeout=80)
+    t.check(not end["running"], "the writer is still waiting for its IO")
+    t.equal(end["errno"], errno.EIO, "errno of the writer")
+    t.server.run(ADD)
+    device.unmap("force")
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True, timeout=60)
+    works(t).unmap()
+
+
+@case(timeout=180)
+def test_client_device(t):
+    """The client's device goes while it writes: the server closes the session and its devices."""
+    rnbd.load(t)
+    device = works(t)
+    start_writer(t, device)
+    delete(t, t.client)
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True, timeout=45)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    t.equal((end["running"], end["errno"]), (False, errno.EIO), "end of the writer")
+    device.unmap("force")
+    t.client.run(ADD)
+    works(t).unmap()
+
+
+def test_other_device(t):
+    """Another RDMA device that comes and goes disturbs nobody."""
+    rnbd.load(t)
+    device = works(t)
+    start_writer(t, device)
+    t.server.run("modprobe dummy numdummies=0; ip link add dummy7 type dummy; ip link set dummy7 up")
+    t.defer(t.server.run, "ip link del dummy7")
+    for _ in range(t.scaled(4)):
+        t.server.run("rdma link add rxe7 type rxe netdev dummy7")
+        t.server.run("rdma link delete rxe7")
+    end = t.client.call("guest_io.writer_stop", name="writer")
+    t.equal(end["errno"], 0, "errno of the writer")
+    works(t, disks.WITHOUT_DISCARD, session="other").unmap()
+
+
+@case(timeout=300)
+def test_often(t):
+    """A device that goes and comes under a session, over and over, leaves nothing behind."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=64")
+    rounds = t.scaled(8, 2)
+    before = 0
+    for number in range(rounds + 2):
+        device = works(t)
+        delete(t, t.server)
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+        device.unmap("force")
+        t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True, timeout=60)
+        t.server.run(ADD)
+        if number == 1:
+            before = memory.available(t.server)
+    # A session has 8 MiB.
+    memory.wait_returned(t.server, before, 4 * memory.MIB, f"after {rounds} rounds")
+
+
+def test_unload_without_device(t):
+    """The modules can be unloaded when the device under a session has gone."""
+    rnbd.load(t)
+    device = works(t)
+    delete(t, t.server)
+    t.server.modules_unload_all()
+    device.unmap("force")
+    t.server.run(ADD)
+    rnbd.load(t)
+    works(t).unmap()

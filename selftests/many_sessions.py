@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Many sessions, many devices, many rounds."""
+
+import time
+
+from lab.selftest_case import case
+from lib import disks
+from lib import memory
+from lib import rnbd
+
+TOPOLOGY = "one"
+KIB = 1 << 10
+
+
+def test_twenty_sessions(t):
+    """Twenty sessions with a device each: all work at once, and all go."""
+    count = t.scaled(20, 4)
+    # 1 MiB a session.
+    rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
+    mapped = []
+    for index in range(count):
+        disk = disks.null_blk(t, size=1)
+        mapped.append((disk, rnbd.map_device(t, disk, session=f"session{index}")))
+    t.equal(len(t.server.listdir(rnbd.SERVER_SESSIONS)), count, "sessions of the server")
+    t.equal(len(t.client.listdir(rnbd.CLIENT_SESSIONS)), count, "sessions of the client")
+    if t.modules == "ours":
+        taken = sum(int(t.server.read(f"{rnbd.SERVER_SESSIONS}/session{index}/memory_bytes"))
+                    for index in range(count))
+        t.check(count << 20 <= taken <= (count << 20) * 1.02, f"the sessions take {taken} bytes")
+    for index, (_disk, device) in enumerate(mapped):
+        t.client.call("guest_io.writer_start", path=device.path, name=f"writer{index}")
+    for index, (_disk, device) in enumerate(mapped):
+        t.client.wait_for(f"/sys/block/{device.name}/stat",
+                          matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d", timeout=30)
+    for index in range(count):
+        end = t.client.call("guest_io.writer_stop", name=f"writer{index}")
+        t.equal(end["errno"], 0, f"errno of writer {index}")
+    for index, (_disk, device) in enumerate(mapped):
+        t.client.call("guest_io.write", path=device.path, offset=64 * KIB, length=64 * KIB,
+                      seed=index)
+    for index, (disk, device) in enumerate(mapped):
+        t.equal(t.server.call("guest_io.compare", path=disk, offset=64 * KIB, length=64 * KIB,
+                              seed=index), None, f"first wrong byte of {disk}")
+        device.unmap()
+    for index in range(count):
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/session{index}", gone=True)
+
+
+@case(timeout=240)
+def test_hundred_devices(t):
+    """A hundred devices in one session are mapped in less than ten seconds, and each is its own."""
+    count = t.scaled(100, 8)
+    rnbd.load(t, rtrs_server="sess_queue_depth=128")
+    t.server.run(f"modprobe -r null_blk 2>/dev/null; modprobe null_blk nr_devices={count} "
+                 "memory_backed=1 gb=1 queue_mode=0 submit_queues=1")
+    t.defer(t.server.run, "modprobe -r null_blk")
+    lines = [rnbd.map_text(session="sess", device_path=f"/dev/nullb{index}",
+                           paths=[f"ip:{t.server.address}"])
+             for index in range(count)]
+    t.defer(t.client.run, "for d in /sys/block/rnbd*; do [ -e $d/rnbd/unmap_device ] && "
+                          "echo force >$d/rnbd/unmap_device; done; true", timeout=100)
+    # By one program, so that the time is that of the kernel.
+    taken = t.client.call("guest_rounds.write_each", path=rnbd.MAP_DEVICE, lines=lines,
+                          timeout=120)
+    print(f"    # {count} devices mapped in {taken:.1f} s, at most {taken / count * 1000:.0f} ms each")
+    t.check(taken < 10 * t.client.slow, f"mapping {count} devices took {taken:.1f} s")
+    t.equal(len(t.server.listdir(rnbd.SERVER_DEVICES)), count, "exported devices")
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), ["sess"], "sessions")
+    mapped = [rnbd.find_device(t.client, f"/dev/nullb{index}", "sess") for index in range(count)]
+    t.equal(len({device.name for device in mapped}), count, "disks")
+    for index, device in enumerate(mapped):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=index)
+    for index in range(count):
+        t.equal(t.server.call("guest_io.compare", path=f"/dev/nullb{index}", offset=0,
+                              length=4096, seed=index), None, f"first wrong byte of disk {index}")
+    started = time.monotonic()
+    for device in mapped:
+        device.unmap()
+    print(f"    # unmapped in {time.monotonic() - started:.1f} s")
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+
+
+def rounds(t, count, session="sess"):
+    """Map, use and unmap, so often."""
+    text = rnbd.map_text(session=session, device_path=disks.PLAIN,
+                         paths=[f"ip:{t.server.address}"])
+    link = f"{rnbd.CLIENT_DEVICES}/{rnbd.link_name(disks.PLAIN, session)}"
+    t.client.call("guest_rounds.map_and_unmap", map_device=rnbd.MAP_DEVICE, text=text, link=link,
+                  count=count, timeout=2.0 * count + 60)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/{session}", gone=True)
+
+
+def rounds_leave_nothing(t, count):
+    """Memory after so many rounds is memory before."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
+    rounds(t, t.scaled(10, 2))
+    before = memory.available(t.server)
+    slabs = memory.slabs(t.server)
+    started = time.monotonic()
+    rounds(t, count)
+    taken = time.monotonic() - started
+    missing = memory.wait_returned(t.server, before, (512 + 4 * count) * KIB, f"{count} rounds")
+    grown = memory.grown_slabs(t.server, slabs, count // 2)
+    print(f"    # {count} rounds in {taken:.1f} s, {missing // KIB} KiB missing afterwards")
+    t.equal(grown, {}, f"slabs with an object more for every other round of {count}")
+
+
+@case(timeout=240)
+def test_fifty_rounds(t):
+    """Mapping and unmapping fifty times leaves the machine's memory as it was."""
+    rounds_leave_nothing(t, t.scaled(50, 5))
