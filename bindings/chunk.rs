@@ -20,8 +20,8 @@ use crate::{
     }, //
 };
 use core::{
-    mem::size_of,
-    ops::Range, //
+    ops::Range,
+    ptr::NonNull, //
 };
 use kernel::{
     page::{
@@ -213,6 +213,36 @@ impl ChunkSet {
             }
         });
         Ok(())
+    }
+
+    /// Copies the first `len` bytes of a chunk to chunk `to_index` of `to`. Any context.
+    ///
+    /// `EINVAL` if either has less, or if the other chunk is not contiguous.
+    pub fn copy_to(&self, index: usize, len: usize, to: &ChunkSet, to_index: usize) -> Result {
+        let range = self.range(index, 0, len)?;
+        let (address, room) = to.contiguous(to_index).ok_or(EINVAL)?;
+        if len > room {
+            return Err(EINVAL);
+        }
+        let mut to = address.as_ptr();
+        self.for_each_piece(index, range, |_, segment, piece| {
+            // SAFETY: The piece is within the segment, and the pieces add up to `len`, for which
+            // there is room. Chunks are only accessed by copying.
+            unsafe {
+                let from = segment.address.as_ptr().add(piece.start);
+                bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
+                to = to.add(piece.len());
+            }
+        });
+        Ok(())
+    }
+
+    /// The address and length of a chunk that is one block.
+    pub(crate) fn contiguous(&self, index: usize) -> Option<(NonNull<u8>, usize)> {
+        match self.segments(index)? {
+            [segment] => Some((segment.address, segment.len())),
+            _ => None,
+        }
     }
 
     fn range(&self, index: usize, offset: usize, len: usize) -> Result<Range<usize>> {

@@ -114,6 +114,8 @@ void rnbd_helper_sg_set_dma(struct scatterlist *sg, u64 addr, unsigned int len);
 struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order);
 void *rnbd_helper_page_address(const struct page *page);
 void rnbd_helper_memcpy(void *to, const void *from, size_t len);
+size_t rnbd_helper_sg_copy_from_buffer(struct scatterlist *sgl, unsigned int nents,
+				       const void *buf, size_t len);
 void rnbd_helper_memzero(void *to, size_t len);
 unsigned long rnbd_helper_available_pages(void);
 

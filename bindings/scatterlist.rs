@@ -7,6 +7,7 @@
 use crate::{
     bindings,
     block::request::DataHold,
+    chunk::ChunkSet,
     page_buffer::PageBuffer,
     rdma::{
         Direction,
@@ -147,6 +148,32 @@ impl ScatterTable {
             unsafe { bindings::rnbd_helper_sg_unmark_end(self.entries.as_mut_ptr()) };
         }
         self.buffer.take()
+    }
+
+    /// Fills the memory from the start of a chunk. Any context.
+    ///
+    /// `EINVAL` if the chunk is shorter, or is not one block.
+    #[inline]
+    pub fn copy_from_chunk(&mut self, chunks: &ChunkSet, index: usize) -> Result {
+        let (address, room) = chunks.contiguous(index).ok_or(EINVAL)?;
+        let len = self.byte_len();
+        if len > room {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant the entries name pages, which are kept; `len` bytes are at
+        // `address`.
+        let copied = unsafe {
+            bindings::rnbd_helper_sg_copy_from_buffer(
+                self.entries.as_mut_ptr(),
+                self.used,
+                address.as_ptr().cast(),
+                len,
+            )
+        };
+        if copied != len {
+            return Err(EINVAL);
+        }
+        Ok(())
     }
 
     /// Maps the memory for the device of `domain`. Any context.

@@ -96,6 +96,14 @@ pub const MSG_NEED_INVAL_F: u16 = 1 << 0;
 /// `flags` of an accept: every answer carries a fresh key for its chunk.
 pub const MSG_NEW_RKEY_F: u32 = 1 << 1;
 
+/// `features` of both connection messages, which C sends as zero and ignores: answers take no more
+/// messages than needed.
+///
+/// A client that sets it takes an answer without a message as one that leaves the chunk's key as
+/// it is, even if the server invalidates always. A server that sets it sends the last of a read's
+/// data with the immediate if the request does not ask for an invalidation.
+pub const FEATURE_SHORT_ANSWERS: u32 = 1 << 0;
+
 /// A 128-bit identifier, opaque here.
 pub type Uuid = [u8; 16];
 

@@ -3,9 +3,11 @@
 //! Answers, as the C client expects them.
 //!
 //! An answer is an immediate with the number of the chunk and an errno. A read sends its data
-//! before it, and invalidates the client's key for the place of the data if it asked for that.
+//! before it, and invalidates the client's key for the place of the data if it asked for that;
+//! otherwise the immediate comes with the last of the data.
 //! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
-//! which is a new one if the chunk had to be registered again.
+//! which is a new one if the chunk had to be registered again. A client that can do without the
+//! message is only sent new keys; see [`FEATURE_SHORT_ANSWERS`].
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -24,7 +26,8 @@ use proto::rtrs::{
     request::Direction,
     Imm,
     RkeyRsp,
-    SgDesc, //
+    SgDesc,
+    FEATURE_SHORT_ANSWERS, //
 };
 
 use crate::{
@@ -115,15 +118,22 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
         Some((target, len)) => write_data(io, connection, id, target, len, &mut sges).map(Some),
         None => Ok(None),
     };
-    let key = renew_key(io, &mut chunk);
+    let tell_always = connection.path().features() & FEATURE_SHORT_ANSWERS == 0;
+    let key = renew_key(io, &mut chunk, tell_always);
     // From here on the chunk may be used again, namely as soon as the client has the answer.
     io.release(chunk);
     let (data, key) = (data?, key?);
     let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
 
+    let signaled = connection.next_is_signaled();
     let mut chain = SendChain::<MAX_LAST_POST>::new();
     if let Some(LastWrite { num_sges, remote }) = data {
         let sges = sges.get(..num_sges).ok_or(EINVAL)?;
+        if plan.invalidate.is_none() && key.message.is_none() {
+            let id = WorkKind::Answer.id();
+            chain.rdma_write_with_imm(id, signaled, sges, remote, immediate.encode())?;
+            return queue_pair.post(chain);
+        }
         chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
     }
     if let Some(region) = key.register {
@@ -139,7 +149,6 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
         chain.send_with_invalidate(WorkKind::Unsignaled.id(), false, &[], rkey)?;
     }
     let id = WorkKind::Answer.id();
-    let signaled = connection.next_is_signaled();
     match &key.message {
         Some(message) => chain.send_with_imm(id, signaled, message, immediate.encode())?,
         None => chain.imm_only(id, signaled, immediate.encode())?,
@@ -176,13 +185,17 @@ struct Key<'a> {
     message: Option<[Sge; 1]>,
 }
 
-/// Chooses a new key for the chunk if it was invalidated, and writes the message with its key.
-fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk) -> Result<Key<'a>> {
+/// Chooses a new key for the chunk if it was invalidated, and writes the message with its key,
+/// which is needed for a new key or if the client has to be told always.
+fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk, tell_always: bool) -> Result<Key<'a>> {
     let mut key = Key {
         register: None,
         message: None,
     };
     if let Some(registration) = &mut chunk.registration {
+        if registration.registered && !tell_always {
+            return Ok(key);
+        }
         let region = io.region(chunk.id).ok_or(EINVAL)?;
         if !registration.registered {
             // With the old key the client must not get at what comes next.

@@ -295,7 +295,7 @@ fn try_make_connection<'a>(
             WorkKind::count(session.queue_depth()),
         )
         .map_err(|(id, error)| (Rejectable::Taken(id), error))?;
-    accept(session, setup, &queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
+    accept(path, setup, &queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
     if let Some(place) = setup.queue_pairs.get_mut(usize::from(cid)) {
         *place = Some(queue_pair);
     }
@@ -303,22 +303,18 @@ fn try_make_connection<'a>(
 }
 
 /// Accepts a connection. If that fails, dropping the queue pair refuses it.
-fn accept(
-    session: &Session,
-    setup: &mut Setup,
-    queue_pair: &QueuePair<Connection>,
-    cid: u16,
-) -> Result {
+fn accept(path: &Path, setup: &mut Setup, queue_pair: &QueuePair<Connection>, cid: u16) -> Result {
     if cid == SERVICE_CID {
         info::post_request(setup, queue_pair)?;
     }
+    let session = path.session();
     let response = ConnAccept {
         // At most 65535, see `ChunkLayout`.
         queue_depth: session.queue_depth() as u16,
         max_io_size: session.max_io_size(),
         max_hdr_size: MAX_HDR_SIZE,
         new_rkey: session.context().settings.always_invalidate,
-        features: 0,
+        features: path.features(),
     };
     queue_pair.accept(&response.to_bytes(), &ConnectionParameters::default())
 }

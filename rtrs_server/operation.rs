@@ -50,8 +50,12 @@ impl Operation {
             Some((request::Direction::Write, request)) => (Direction::Write, request.data_len()),
             None => (Direction::Write, 0),
         };
-        let chunks = path.session().chunks();
-        let Some(data) = chunks.slice(chunk.id as usize, 0, len as usize) else {
+        let session = path.session();
+        let data = match &chunk.private {
+            Some(page) => session.private().slice(page, len),
+            None => session.chunks().slice(chunk.id as usize, 0, len as usize),
+        };
+        let Some(data) = data else {
             answer::respond(&io, chunk, Err(EINVAL));
             return None;
         };
@@ -70,7 +74,8 @@ impl Operation {
     /// The data: what came from the client, or where to put what goes to it, as much as it asked
     /// for.
     ///
-    /// It lies in the chunk, so nothing may be done with it once the operation is answered.
+    /// It lies in memory of the session, so nothing may be done with it once the operation is
+    /// answered.
     pub fn data(&self) -> ChunkSlice {
         self.data.clone()
     }

@@ -64,7 +64,8 @@ use proto::{
         ConnReq,
         Imm,
         Uuid,
-        CONNECT_TIMEOUT_MS, //
+        CONNECT_TIMEOUT_MS,
+        FEATURE_SHORT_ANSWERS, //
     }, //
 };
 use rtrs_core::{
@@ -136,8 +137,11 @@ impl PathIo {
 
     /// The request in `chunk` is finished: the chunk may be used again.
     #[inline]
-    pub(crate) fn release(&self, chunk: KBox<PathChunk>) {
+    pub(crate) fn release(&self, mut chunk: KBox<PathChunk>) {
         let id = chunk.id;
+        if let Some(page) = chunk.private.take() {
+            self.session.private().put(page);
+        }
         if let Some(slots) = self.slots(id) {
             // The slot is empty: the chunk has only this box.
             drop(slots.idle.put(chunk));
@@ -183,6 +187,8 @@ pub(crate) struct Path {
     uuid: Uuid,
     recon_cnt: u16,
     num_connections: u16,
+    /// The extensions that both ends use.
+    features: u32,
     local: SocketAddress,
     peer: SocketAddress,
     name: CString,
@@ -262,6 +268,7 @@ impl Path {
                 uuid: request.sess_uuid,
                 recon_cnt: request.recon_cnt,
                 num_connections: request.cid_num,
+                features: request.features & FEATURE_SHORT_ANSWERS,
                 local,
                 peer,
                 name,
@@ -304,6 +311,11 @@ impl Path {
     /// How many connections the client makes.
     pub(crate) fn num_connections(&self) -> u16 {
         self.num_connections
+    }
+
+    /// The extensions that both ends use, as the client's first connection request offered them.
+    pub(crate) fn features(&self) -> u32 {
+        self.features
     }
 
     /// The server's address.

@@ -14,6 +14,8 @@ use kernel_ext::{
 };
 use proto::rtrs::Request;
 
+use crate::private::PrivatePage;
+
 /// The registration of a chunk that has one of its own.
 pub(crate) struct ChunkRegistration {
     /// Whether the client can write to the chunk.
@@ -34,6 +36,8 @@ pub(crate) struct PathChunk {
     pub(crate) request: Option<Request>,
     /// What to answer.
     pub(crate) result: Result<u32>,
+    /// Where the data of a small write was copied to.
+    pub(crate) private: Option<PrivatePage>,
     /// Only with `always_invalidate`.
     pub(crate) registration: Option<ChunkRegistration>,
 }
@@ -48,6 +52,7 @@ impl PathChunk {
                 offset: 0,
                 request: None,
                 result: Err(EIO),
+                private: None,
                 registration,
             },
             GFP_KERNEL,

@@ -157,11 +157,16 @@ fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
     chunk.request = Some(request);
     // Only data that goes on to the disk has to be kept from the client: what it reads it may
     // spoil, and a header is a copy.
-    if !request.is_read() && request.data_len() != 0 && chunk.registration.is_some() {
-        invalidate(io, path, chunk);
-    } else {
-        hand_over(io, path, chunk);
+    let must_keep = !request.is_read() && request.data_len() != 0 && chunk.registration.is_some();
+    if must_keep {
+        chunk.private = session
+            .private()
+            .copy(session.chunks(), chunk.id, request.data_len());
+        if chunk.private.is_none() {
+            return invalidate(io, path, chunk);
+        }
     }
+    hand_over(io, path, chunk);
 }
 
 /// Takes the client's access to the chunk away; [`invalidated`] goes on.

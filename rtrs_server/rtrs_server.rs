@@ -36,6 +36,7 @@ mod params;
 mod path;
 mod path_chunk;
 mod pool;
+mod private;
 mod request;
 mod session;
 mod stats;

@@ -40,6 +40,7 @@ use crate::{
     },
     owner::ChunkOwners,
     path::Path,
+    private::PrivatePages,
     request,
     sysfs::SessionDirectory, //
 };
@@ -57,6 +58,7 @@ pub struct Session {
     uuid: Uuid,
     name: SetOnce<SessName>,
     chunks: Arc<ChunkSet>,
+    private: PrivatePages,
     owners: ChunkOwners,
     /// The last path has gone, and the session with it. Set with `paths` locked.
     gone: Atomic<bool>,
@@ -94,6 +96,7 @@ impl Session {
                 error
             );
         })?;
+        let private = PrivatePages::new(layout, node)?;
         let owners = ChunkOwners::new(layout.queue_depth())?;
         Arc::pin_init(
             pin_init!(Self {
@@ -101,6 +104,7 @@ impl Session {
                 uuid: *uuid,
                 name: SetOnce::new(),
                 chunks,
+                private,
                 owners,
                 gone: Atomic::new(false),
                 paths <- new_mutex!(KVec::new(), "rtrs_server::Session::paths"),
@@ -156,6 +160,12 @@ impl Session {
     /// The memory.
     pub(crate) fn chunks(&self) -> &Arc<ChunkSet> {
         &self.chunks
+    }
+
+    /// Pages for the data of small writes.
+    #[inline]
+    pub(crate) fn private(&self) -> &PrivatePages {
+        &self.private
     }
 
     /// Who uses which chunk.

@@ -118,7 +118,7 @@ impl SessionDirectory {
         let chunks = session.chunks();
         let files = Arc::new(
             SessionFiles {
-                memory: chunks.memory(),
+                memory: chunks.memory().saturating_add(session.private().memory()),
                 pooled_memory: chunks.pooled_memory(),
             },
             GFP_KERNEL,
