@@ -39,6 +39,7 @@ use proto::{
         InfoReq,
         InfoRsp,
         RkeyRsp,
+        FEATURE_SHORT_ANSWERS,
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
 };
@@ -201,7 +202,7 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: path.session.uuid,
             first_conn: path.may_make_session(),
-            features: 0,
+            features: FEATURE_SHORT_ANSWERS,
         };
         queue_pair.connect(&request.to_bytes(), &ConnectionParameters::default())?;
         let Progress::Established(answer) = wait_for_progress(path, &handler)? else {
@@ -297,6 +298,8 @@ impl Setup<'_> {
             }
         }
 
+        // The server's answer to what is sent next says that this is done.
+        transfer.register_bounce_buffers(first.queue_pair())?;
         let entries = [buffers.request.sge(bytes.len())?];
         let mut chain = SendChain::<1>::new();
         chain.send(WorkKind::InfoSend.id(), true, &entries)?;

@@ -80,6 +80,8 @@ pub(crate) struct Request {
     pub(crate) kind: Kind,
     /// What the path that carries the request lent to it.
     pub(crate) resources: Option<KBox<Resources>>,
+    /// Whether the server writes the data to the tag's bounce buffer.
+    pub(crate) bounced: bool,
     /// Whether the region is registered, so that it must be invalidated before the data's memory
     /// is given back.
     pub(crate) registered: bool,
@@ -100,6 +102,7 @@ impl Request {
                 header_len: 0,
                 kind: Kind::HeaderOnly,
                 resources: None,
+                bounced: false,
                 registered: false,
                 answer: Ok(()),
                 connection: 0,
@@ -128,6 +131,7 @@ impl Request {
         self.kind = kind;
         self.connection = connection;
         self.answer = Ok(());
+        self.bounced = false;
         self.registered = false;
         Ok(())
     }

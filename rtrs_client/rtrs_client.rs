@@ -39,6 +39,7 @@ use kernel_ext::{
     }, //
 };
 
+mod bounce;
 mod connection;
 mod establish;
 mod incarnation;

@@ -35,10 +35,14 @@ use proto::rtrs::{
     Imm,
     ReadMsg,
     SgDesc,
-    WriteMsg, //
+    WriteMsg,
+    FEATURE_SHORT_ANSWERS, //
 };
 
+use rtrs_core::connection::SERVICE_CID;
+
 use crate::{
+    bounce::BounceBuffers,
     connection::{
         Connection,
         ConnectionHandler,
@@ -112,6 +116,8 @@ pub(crate) struct Transfer {
     domain: Arc<ProtectionDomain>,
     chunks: KVec<RemoteChunk>,
     slots: KVec<TagSlots>,
+    /// Nothing if there is no memory for it; then all reads are registered.
+    bounce: Option<BounceBuffers>,
     max_send_sge: usize,
     in_flight: KVec<InFlight>,
 }
@@ -158,12 +164,14 @@ impl Transfer {
                 GFP_KERNEL,
             )?;
         }
+        let bounce = BounceBuffers::new(&domain, depth).ok();
         Ok(Self {
             accept,
             layout,
             domain,
             chunks,
             slots,
+            bounce,
             max_send_sge: max_send_sge.min(MAX_SEND_SGE),
             in_flight,
         })
@@ -187,6 +195,27 @@ impl Transfer {
         self.in_flight.iter().fold(0, |sum, in_flight| {
             sum.saturating_add(in_flight.0.load(ordering::Relaxed))
         })
+    }
+
+    /// Lets the server write to the bounce buffers, as soon as it gets what `queue_pair` sends
+    /// afterwards.
+    pub(crate) fn register_bounce_buffers(
+        &self,
+        queue_pair: &QueuePair<ConnectionHandler>,
+    ) -> Result {
+        match &self.bounce {
+            Some(bounce) => bounce.register(queue_pair),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the server is to write the data of `request` if that is not the data's own memory.
+    #[inline]
+    fn bounce_place(&self, request: &Request, data_len: usize) -> Option<SgDesc> {
+        if request.kind != Kind::Read || request.connection == usize::from(SERVICE_CID) {
+            return None;
+        }
+        self.bounce.as_ref()?.place(request.tag(), data_len)
     }
 
     /// Notes where chunk `index` lies. `EINVAL` beyond the queue depth.
@@ -281,18 +310,22 @@ impl Transfer {
         if data_len > self.accept.max_io_size as usize {
             return Err(EMSGSIZE);
         }
+        let mut desc = None;
         if data_len != 0 {
-            request.map(&self.domain)?;
+            desc = self.bounce_place(request, data_len);
+            request.bounced = desc.is_some();
+            if desc.is_none() {
+                request.map(&self.domain)?;
+            }
         }
         let (tag, kind) = (request.tag(), request.kind);
         let (data, resources, header) = request.parts();
         let resources = resources.ok_or(EBUSY)?;
 
-        // A read needs a registration, for the server to write to; a write only if its segments
-        // do not fit into the scatter list beside the header.
+        // A read that is not bounced needs a registration, for the server to write to; a write
+        // only if its segments do not fit into the scatter list beside the header.
         let mut num_entries = 0;
         let mut access = None;
-        let mut desc = None;
         if let Some(data) = data {
             let room = entries
                 .get_mut(..self.max_send_sge.saturating_sub(1))
@@ -321,9 +354,17 @@ impl Transfer {
         }
 
         let usr_len = u16::try_from(header.len()).map_err(|_| EMSGSIZE)?;
+        // A server that is as short as it can be leaves the invalidation to the client, which does
+        // it for less than a message.
+        let need_inval = access.is_some() && self.accept.features & FEATURE_SHORT_ANSWERS == 0;
+        let message = ReadMsg {
+            usr_len,
+            need_inval,
+            desc,
+        };
         let message_len = resources
             .message
-            .write(|buffer| write_message(buffer, header, usr_len, kind, desc))??;
+            .write(|buffer| write_message(buffer, header, kind, &message))??;
         if message_len > self.accept.max_hdr_size as usize {
             return Err(EMSGSIZE);
         }
@@ -405,6 +446,9 @@ impl Transfer {
         };
         self.count(request.connection, -1);
         request.answer = answer;
+        if request.bounced && answer.is_ok() {
+            request.answer = self.deliver(&mut request);
+        }
         let rkey = request.resources.as_ref().map(|r| r.region.rkey());
         let (true, Some(rkey)) = (request.registered, rkey) else {
             Self::release(slots, &mut request);
@@ -430,6 +474,16 @@ impl Transfer {
         match posted {
             Ok(()) => Answered::Invalidating,
             Err(_) => Answered::Failed,
+        }
+    }
+
+    /// Copies the data of a bounced read to its own memory.
+    #[inline]
+    fn deliver(&self, request: &mut Request) -> Result {
+        let tag = request.tag();
+        match (&self.bounce, request.table()) {
+            (Some(bounce), Some(table)) => bounce.deliver(tag, table),
+            _ => Err(EIO),
         }
     }
 
@@ -471,23 +525,15 @@ pub(crate) enum Outstanding {
 }
 
 /// Writes the user's header and the transport's message behind it; returns their length.
-fn write_message(
-    buffer: &mut [u8],
-    header: &[u8],
-    usr_len: u16,
-    kind: Kind,
-    desc: Option<SgDesc>,
-) -> Result<usize> {
+///
+/// Of `message` only the length counts unless `kind` is a read.
+fn write_message(buffer: &mut [u8], header: &[u8], kind: Kind, message: &ReadMsg) -> Result<usize> {
     let (user, rest) = buffer.split_at_mut_checked(header.len()).ok_or(EMSGSIZE)?;
     user.copy_from_slice(header);
     let len = if kind == Kind::Read {
-        let message = ReadMsg {
-            usr_len,
-            need_inval: desc.is_some(),
-            desc,
-        };
         message.write(rest).map_err(|_| EMSGSIZE)?
     } else {
+        let usr_len = message.usr_len;
         let message = WriteMsg { usr_len }.to_bytes();
         rest.get_mut(..message.len())
             .ok_or(EMSGSIZE)?

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that the server writes the data of small reads to.
+//!
+//! To let the server write to the memory of a request, it has to be registered before and
+//! invalidated after it, which costs more than copying a page. So each tag has a page that stays
+//! registered as long as the connections of its path stand. Nothing but the data of small reads is
+//! ever in it, so that all a server can spoil is what it has been asked for.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    chunk::{
+        ChunkSet,
+        MappedChunks, //
+    },
+    rdma::{
+        Access,
+        MemoryRegion,
+        ProtectionDomain,
+        QueuePair,
+        SendChain, //
+    },
+    scatterlist::ScatterTable, //
+};
+use proto::rtrs::SgDesc;
+
+use crate::connection::{
+    ConnectionHandler,
+    WorkKind, //
+};
+
+/// The most memory that a path takes for it, in bytes.
+const MAX_MEMORY: usize = 8 << 20;
+
+/// A page for each tag of a path.
+pub(crate) struct BounceBuffers {
+    chunks: MappedChunks,
+    regions: KVec<MemoryRegion>,
+    /// By tag: where the server finds its page.
+    places: KVec<SgDesc>,
+}
+
+impl BounceBuffers {
+    /// The longest read that they are used for, in bytes.
+    pub(crate) const SIZE: usize = PAGE_SIZE;
+
+    /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if that is too much.
+    pub(crate) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
+        if depth > MAX_MEMORY / Self::SIZE {
+            return Err(ENOMEM);
+        }
+        let set = ChunkSet::new(depth, Self::SIZE, domain.device().numa_node(), None)?;
+        let chunks = MappedChunks::new(domain, &set)?;
+        let per_region = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
+        if per_region == 0 {
+            return Err(EINVAL);
+        }
+        let mut regions = KVec::new();
+        let mut places = KVec::with_capacity(depth, GFP_KERNEL)?;
+        for first in (0..depth).step_by(per_region) {
+            let count = per_region.min(depth.saturating_sub(first));
+            let region = chunks.region(first, count)?;
+            let mut addr = region.iova();
+            for _ in 0..count {
+                let place = SgDesc {
+                    addr,
+                    key: region.rkey(),
+                    len: Self::SIZE as u32,
+                };
+                places.push(place, GFP_KERNEL)?;
+                addr = addr.wrapping_add(Self::SIZE as u64);
+            }
+            regions.push(region, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            chunks,
+            regions,
+            places,
+        })
+    }
+
+    /// Registers all pages. What `queue_pair` sends afterwards is sent when that is done.
+    pub(crate) fn register(&self, queue_pair: &QueuePair<ConnectionHandler>) -> Result {
+        for region in &self.regions {
+            let mut chain = SendChain::<1>::new();
+            chain.reg_mr(
+                WorkKind::Registration.id(),
+                false,
+                region.domain(),
+                region,
+                Access::RemoteWrite,
+            )?;
+            queue_pair.post(chain)?;
+        }
+        Ok(())
+    }
+
+    /// Where the server is to write `len` bytes for `tag`; `None` if they do not fit.
+    #[inline]
+    pub(crate) fn place(&self, tag: u32, len: usize) -> Option<SgDesc> {
+        let place = self.places.get(tag as usize)?;
+        if len > Self::SIZE {
+            return None;
+        }
+        Some(SgDesc {
+            // At most a page.
+            len: len as u32,
+            ..*place
+        })
+    }
+
+    /// Copies what the server wrote for `tag` to the memory of `table`. Any context.
+    #[inline]
+    pub(crate) fn deliver(&self, tag: u32, table: &mut ScatterTable) -> Result {
+        let index = tag as usize;
+        self.chunks.sync_for_cpu(index, 0, table.byte_len())?;
+        table.copy_from_chunk(self.chunks.set(), index)
+    }
+}
