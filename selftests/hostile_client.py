@@ -5,6 +5,7 @@ import errno
 
 from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lib import disks
 from lib import rnbd
 
 ONLY_OURS = ("ours",)
@@ -131,3 +132,26 @@ def test_stale_key(t):
     """The key of a chunk whose data was used is worth nothing any more."""
     rnbd.load(t, client=False)
     t.equal(hostile(t, "stale_key"), "refused", "a write with the old key")
+
+
+@case(module_sets=ONLY_OURS)
+def test_rewritten_data(t):
+    """Data that is changed after the request does not reach the disk, however long it is."""
+    folder = "/mnt/frozen"
+    t.server.run(f"set -e; mkfs.ext4 -q {disks.PLAIN}; mkdir -p {folder}\n"
+                 f"mount {disks.PLAIN} {folder}; truncate -s 8M {folder}/disk", timeout=60)
+    t.defer(t.server.run, f"umount {folder}")
+    device = t.server.sh(f"modprobe loop; losetup --find --show {folder}/disk")
+    t.defer(t.server.run, f"losetup -d {device}")
+    submitted, changed = [ord("x")], [ord("y")]
+    # Data of up to a page is copied, and the chunk stays the client's; more is taken from it.
+    for length, second in ((512, "accepted"), (4096, "accepted"), (8192, "refused"),
+                           (65536, "refused")):
+        rnbd.load(t, client=False, rtrs_server="always_invalidate=Y")
+        what, disk = hostile(t, "rewrite", device=device, folder=folder, length=length)
+        t.equal(what, second, f"the second write of {length} bytes")
+        t.equal(disk, submitted, f"the disk after {length} bytes")
+    # That there is something to protect from: this setting says that clients are trusted.
+    rnbd.load(t, client=False, rtrs_server="always_invalidate=N")
+    what, disk = hostile(t, "rewrite", device=device, folder=folder, length=4096)
+    t.equal((what, disk), ("accepted", changed), "the disk of a server that trusts")

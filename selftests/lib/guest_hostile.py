@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a hostile or broken RTRS client does, for hostile_client.py."""
 
+import fcntl
 import os
 import struct
 import time
+from pathlib import Path
 
 import guest_rtrs_peer as rtrs
 
 PAD = b"\0" * 16
+SESS_INFO, OPEN, IO = 0, 2, 4  # RNBD's messages
+RW_WRITE = 1
+FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 
 
 def polite(address):
@@ -146,9 +151,10 @@ def closing(address, invalidates):
         peer.request(struct.pack("<HHHH", 3, 0, 0, 1)[:count], place=place)
 
     def same_chunk_twice(peer):
-        # Some of them come while another one waits for its chunk to be invalidated.
+        # Some of them come while another one waits for its chunk to be invalidated, as the data is
+        # too long to be copied.
         for _ in range(40):
-            peer.request(struct.pack("<HH", 2, 8) + PAD, place=4096)
+            peer.request(struct.pack("<HH", 2, 8) + PAD, place=8192)
 
     attempt("type", lambda peer: peer.request(struct.pack("<HH", 9, 0) + PAD))
     attempt("message at the end", lambda peer: last_bytes(peer, 2))
@@ -237,15 +243,66 @@ def many_paths(address, rounds):
 def stale_key(address):
     """A chunk's old key after its data was used; whether the server's memory is safe from it.
 
-    Only with always_invalidate: the answer to a write with data brings a new key.
+    Only with always_invalidate: the answer to a write whose data is not copied brings a new key.
     """
     with rtrs.Peer(address) as peer:
         peer.establish()
         old = peer.chunks[0]
-        peer.request(b"x" * 4096 + struct.pack("<HH", 2, 0) + PAD, offset=4096)
+        peer.request(b"x" * 8192 + struct.pack("<HH", 2, 0) + PAD, offset=8192)
         peer.answer()
         if peer.chunks[0] == old:
             return "same key"
         peer.chunks[0] = old
         peer.request(b"y" * 16)
         return "refused" if peer.connections[1].wait_closed() else "accepted"
+
+
+def open_device(peer, path):
+    """Open a disk of the server for writing; its number."""
+    def ask(header):
+        message = peer.read_message(usr_len=len(header), length=64)
+        peer.request(header + message, place=64, offset=64 + len(header))
+        assert peer.answer() == (0, 0), "the server refused"
+
+    ask(struct.pack("<HHB31x", SESS_INFO, 0, 2))
+    ask(struct.pack("<HHBx255s3x", OPEN, 0, 1, path.encode()))
+    return struct.unpack_from("<I", peer.scratch.buffer, 4)[0]
+
+
+def rewrite(address, device, folder, length):
+    """Write x to a disk, and y to the chunk while the disk has the request but not the data yet.
+
+    The disk is a loop disk on a file in ``folder``, whose file system is frozen meanwhile. Returns
+    what became of the second RDMA write, and the bytes that the disk holds then.
+    """
+    inflight = Path("/sys/block", Path(device).name, "inflight")
+
+    def wait_for(condition, what):
+        deadline = time.monotonic() + rtrs.TIMEOUT
+        while not condition(inflight.read_text().split()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(what)
+            time.sleep(0.002)
+
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        header = struct.pack("<HHIQIIH6x", IO, 0, open_device(peer, device), 0, RW_WRITE, length, 0)
+        message = struct.pack("<HH", 2, len(header))
+        other = rtrs.Memory(peer.pd, length, b"y" * length)
+        connection = peer.connections[1]
+        frozen = os.open(folder, os.O_RDONLY)
+        fcntl.ioctl(frozen, FIFREEZE, 0)
+        try:
+            peer.request(b"x" * length + header + message, offset=length + len(header))
+            wait_for(lambda counts: counts[1] != "0", "the disk got no request")
+            while connection.poll() is not None:
+                pass
+            connection.post_send(rtrs.RDMA_WRITE, [other.sge(0, length)], remote=peer.chunks[0])
+            while (wc := connection.poll()) is None:
+                time.sleep(0.002)
+        finally:
+            fcntl.ioctl(frozen, FITHAW, 0)
+            os.close(frozen)
+        wait_for(lambda counts: counts[1] == "0", "the request was not finished")
+    with open(device, "rb", buffering=0) as disk:
+        return "refused" if wc.status else "accepted", sorted(set(disk.read(length)))
