@@ -39,6 +39,7 @@ use kernel_ext::{
         QueuePair, //
     },
     socket_address::SocketAddress,
+    trace,
     wait::Completion,
     workqueue::{
         self,
@@ -205,6 +206,21 @@ impl Path {
         self.name.to_str().unwrap_or("?")
     }
 
+    /// What events say of it. Any context.
+    fn trace(&self) -> trace::ClientPath<'_> {
+        let (succeeded, failed) = self.stats.reconnects();
+        let attempts = self.failed_attempts.load(ordering::Relaxed);
+        trace::ClientPath {
+            session: self.session.name(),
+            path: &self.name,
+            state: self.state().to_u32(),
+            reconnect_attempts: i32::try_from(attempts).unwrap_or(i32::MAX),
+            max_reconnect_attempts: self.session.settings.max_reconnect_attempts.get(),
+            failed,
+            succeeded,
+        }
+    }
+
     /// The addresses that the path was made with.
     pub(crate) fn address(&self) -> &PathAddress {
         &self.address
@@ -345,6 +361,7 @@ impl Path {
     /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that
     /// was connected is torn down and connected again. Any context.
     pub(crate) fn connection_failed(self: &Arc<Self>) {
+        trace::rdma_error_recovery(|| self.trace());
         if self.change_state(ClientEvent::Error) == Some(ClientState::Connected) {
             // An error means that it is queued already, or that the module goes.
             let _ = self.queue.enqueue::<_, 0>(self.clone());
@@ -353,6 +370,7 @@ impl Path {
 
     /// The path is not connected again, unless somebody asks for it. Any context.
     fn give_up(self: &Arc<Self>) {
+        trace::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
             // An error means that it is queued already, or that the module goes.
             let _ = self.queue.enqueue::<_, 0>(self.clone());
@@ -449,6 +467,7 @@ impl Path {
 
     /// Closes the path; it can be connected again by [`Path::reconnect_now`] only. Sleeps.
     pub(crate) fn close(self: &Arc<Self>) {
+        trace::clt_close_conns(|| self.trace());
         self.change_state(ClientEvent::Close);
         workqueue::cancel_sync::<_, 0>(self);
         DelayedWork::<Path, 1>::cancel_sync(self);
@@ -473,6 +492,7 @@ impl Path {
 
     /// One attempt to reconnect, if the path still wants that. Sleeps.
     fn try_reconnect(self: &Arc<Self>) {
+        trace::clt_reconnect_work(|| self.trace());
         if self.state() != ClientState::Reconnecting {
             return;
         }

@@ -92,7 +92,7 @@ def test_added_path(t):
     for path in paths:
         t.client.write(f"{path}/disconnect", "1")
         polled_fio(t, device)
-        t.client.write(f"{path}/reconnect", "1")
+        rnbd.reconnect(t, path)
         t.client.wait_for(f"{path}/state", matches="connected")
     same_on_the_server(t, device, MIB // 2)
 
@@ -115,7 +115,7 @@ def test_path_fails_under_polling(t):
         t.client.wait_for(f"{path}/stats/rdma", matches=r"^\d+ \d+ \d{2,} ")
         t.client.write(f"{path}/disconnect", "1")
         t.check(not job.done(), "fio ended when a path went")
-        t.client.write(f"{path}/reconnect", "1")
+        rnbd.reconnect(t, path)
         t.client.wait_for(f"{path}/state", matches="connected")
     # The last paths go: the requests fail, and nobody polls for ever.
     for path in paths:
@@ -126,7 +126,7 @@ def test_path_fails_under_polling(t):
             f"fio without a path: exit code {result.rc}: {result.err[-300:]}")
     t.equal(device.attribute("state"), "closed", "state")
     for path in paths:
-        t.client.write(f"{path}/reconnect", "1")
+        rnbd.reconnect(t, path)
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
     polled_fio(t, device)
 

@@ -25,7 +25,7 @@ def lose(t, device, export):
 def reconnect(t):
     """Give the path back."""
     path = rnbd.client_path(t, "sess")
-    t.client.write(f"{path}/reconnect", "1")
+    rnbd.reconnect(t, path)
     t.client.wait_for(f"{path}/state", matches="connected")
 
 

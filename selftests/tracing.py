@@ -109,3 +109,22 @@ def test_errors(t):
     with t.expect_errno(5):
         t.client.call("guest_io.write", path=device.path, offset=1 << 20, length=4096, seed=1)
     matches(t, "send_io_resp_imm", r"dir=WRITE err='?-5")
+
+@case(kernels=STOCK)
+def test_paths(t):
+    """A path that is closed, one that fails, and its way back."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    listen(t, "rtrs_clt")
+    t.client.write(f"{path}/disconnect", "1")
+    matches(t, "rtrs_clt_close_conns", r"sess='.*' .*state=CONNECTED")
+    rnbd.reconnect(t, path)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    # The server ends the path.
+    t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
+    wait_told(t, "rtrs_rdma_error_recovery", "state=CONNECTED .*success='?1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+    rnbd.reconnect(t, path)
+    wait_told(t, "rtrs_clt_reconnect_work", "state=RECONNECTING .*max-attempts='?-1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")

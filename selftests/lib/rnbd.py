@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import time
 from dataclasses import dataclass
 
 from lab.selftest_case import Test
@@ -138,6 +140,19 @@ def server_path(t: Test, session: str, number: int = 0) -> str:
     """sysfs folder of a session's path on the server."""
     folder = f"{SERVER_SESSIONS}/{session}/paths"
     return f"{folder}/{t.server.listdir(folder)[number]}"
+
+
+def reconnect(t: Test, path: str, seconds: float = 15.0) -> None:
+    """Connect a path again by its folder; while the server still closes the old connections it
+    refuses new ones (ENOTCONN)."""
+    deadline = time.monotonic() + seconds * t.client.slow
+    while True:
+        try:
+            return t.client.write(f"{path}/reconnect", "1")
+        except OSError as error:
+            if error.errno != errno.ENOTCONN or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def disk_stats(node: Node, disk: str) -> dict[str, int]:
