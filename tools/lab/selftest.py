@@ -12,11 +12,11 @@ from pathlib import Path
 
 from . import build
 from . import selftest_modules
+from . import selftest_pool
 from . import vm_platform
 from .selftest_case import Case
 from .selftest_case import Subject
 from .selftest_case import load_subjects
-from .selftest_runner import Runner
 from .selftest_runner import usage_error
 
 SELFTESTS = Path(__file__).resolve().parents[2] / "selftests"
@@ -34,6 +34,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
     parser.add_argument("--quick", action="store_true",
                         help="only the cases that are part of `make test' on this kernel")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="sets of machines that run tests side by side")
     parser.add_argument("--list", action="store_true", help="print the tests and stop")
     parser.set_defaults(run=main)
 
@@ -87,8 +89,8 @@ def main(options: argparse.Namespace) -> int:
     if options.quick:
         left = _count(choose(fit(every, options.kernel, False), names)) - _count(chosen)
         print(f"# {left} more cases for this kernel are in make test-long", flush=True)
-    runner = Runner(vm_platform.platform(options.kernel, modules), options.modules, quick=options.quick)
-    good = runner.run(chosen)
+    good = selftest_pool.run(vm_platform.platform(options.kernel, modules), options.modules, chosen,
+                             options.jobs, options.quick)
     return 0 if good else 1
 
 

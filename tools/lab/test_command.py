@@ -28,9 +28,13 @@ BEFORE = (
     Stage("lints", ("lint",)),
     Stage("host tests", ("host-test",)),
 )
+# More than two only slow each other down on two cores.
+JOBS = ("--jobs", "2")
+
+
 def selftests(kernel: str, long: bool) -> Stage:
     """The selftests of one kernel: all of them, or those that are part of `make test`."""
-    return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *([] if long else ["--quick"])))
+    return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *JOBS, *([] if long else ["--quick"])))
 
 
 def run_stage(stage: Stage) -> summary.Count:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Choosing selftests, KTAP output, and the kernel messages that fail a test."""
 
+import contextlib
+import io
 import struct
 import unittest
 from unittest import mock
 
 from lab import paths
+from lab import selftest_pool
 from lab import vm_kernel
 from lab.selftest import choose
 from lab.selftest import fit
@@ -55,28 +58,55 @@ class Choosing(unittest.TestCase):
 
 
 class Report(unittest.TestCase):
-    def run_with(self, *outcomes: Outcome) -> tuple[bool, list[str]]:
-        lines: list[str] = []
-        runner = Runner(mock.Mock(flavour="stock"), "ours", lines.append)
-        with mock.patch.object(Runner, "run_case", side_effect=outcomes):
-            found = subject("map", *(f"t{index}" for index in range(len(outcomes))))
-            good = runner.run([(found, found.cases)])
-        return good, "\n".join(lines).splitlines()
+    def run_with(self, outcomes: list[Outcome], jobs: int = 1, subjects: int = 1, flavour: str = "stock",
+                 quick: bool = False) -> tuple[bool, list[str]]:
+        chosen = []
+        for number in range(subjects):
+            found = subject(f"map{number}", *(f"t{index}" for index in range(len(outcomes))))
+            chosen.append((found, found.cases))
+        output = io.StringIO()
+        with (mock.patch.object(Runner, "run_case", side_effect=outcomes * subjects),
+              mock.patch.object(Runner, "_look_for_leaks", return_value=Outcome("ok", [])),
+              contextlib.redirect_stdout(output)):
+            good = selftest_pool.run(mock.Mock(flavour=flavour), "ours", chosen, jobs, quick)
+        return good, output.getvalue().splitlines()
 
     def test_ends_with_one_line_of_counts(self) -> None:
-        good, lines = self.run_with(Outcome("ok", []), Outcome("not ok", ["why\nand how"]),
-                                    Outcome("skip", [], "SKIP no disk"))
+        good, lines = self.run_with([Outcome("ok", []), Outcome("not ok", ["why\nand how"]),
+                                     Outcome("skip", [], "SKIP no disk")])
         self.assertFalse(good)
         self.assertEqual(lines[-1], "1 passed, 1 failed, 1 skipped")
         self.assertEqual(sum(" passed, " in line for line in lines), 1)
         self.assertIn("    # and how", lines)
         self.assertIn("    ok 3 t2 # SKIP no disk", lines)
-        self.assertIn("not ok 1 map", lines)
+        self.assertIn("not ok 1 map0", lines)
 
     def test_all_passed(self) -> None:
-        good, lines = self.run_with(Outcome("ok", []))
+        good, lines = self.run_with([Outcome("ok", [])])
         self.assertTrue(good)
         self.assertEqual(lines[-1], "1 passed, 0 failed, 0 skipped")
+
+    def test_side_by_side_each_subject_reports_in_one_piece(self) -> None:
+        good, lines = self.run_with([Outcome("ok", [])] * 3, jobs=2, subjects=5)
+        self.assertTrue(good)
+        self.assertEqual(lines[-1], "15 passed, 0 failed, 0 skipped")
+        ends = [index for index, line in enumerate(lines) if line.startswith("ok ")]
+        self.assertEqual([lines[index].split()[1] for index in ends], ["1", "2", "3", "4", "5"])
+        begins = [index for index, line in enumerate(lines) if "# Subtest:" in line]
+        for begin, end in zip(begins, ends):
+            self.assertEqual(lines[begin].split()[-1], lines[end].split()[-1])
+
+    def test_a_worker_that_dies_is_a_failure(self) -> None:
+        with mock.patch.object(Runner, "run_subject", side_effect=ValueError), mock.patch("threading.excepthook"):
+            good, lines = self.run_with([Outcome("ok", [])])
+        self.assertFalse(good)
+        self.assertEqual(lines[-1], "0 passed, 1 failed, 0 skipped")
+
+    def test_the_debug_kernel_is_asked_for_leaks(self) -> None:
+        _, lines = self.run_with([Outcome("ok", [])], subjects=3, flavour="debug")
+        self.assertEqual(sum("memory_leaks" in line for line in lines), 3)
+        _, lines = self.run_with([Outcome("ok", [])], subjects=3, flavour="debug", quick=True)
+        self.assertEqual(sum("memory_leaks" in line for line in lines), 1)
 
 
 class Expectations(unittest.TestCase):
