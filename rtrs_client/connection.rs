@@ -3,6 +3,7 @@
 //! One connection of a path: its queue pair, and what its events and completions mean.
 
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     sync::{
@@ -228,9 +229,13 @@ impl ConnectionHandler {
         self.incarnation.path.wake();
     }
 
-    /// The connection is of no use any more. Any context.
-    fn fail(&self) {
-        self.incarnation.path.connection_failed();
+    /// The connection is of no use any more; says so unless the path failed already.
+    /// Any context.
+    fn fail(&self, why: impl fmt::Display) {
+        let path = &self.incarnation.path;
+        if path.connection_failed() {
+            pr_info!("{}: connection {}: {}\n", path.name_text(), self.cid, why);
+        }
     }
 
     /// Posts receive `index`. Any context.
@@ -258,25 +263,19 @@ impl ConnectionHandler {
             (Some(Opcode::Receive), Some(immediate)) => {
                 let immediate = Imm::decode(immediate);
                 if !self.new_key(index, completion, immediate) {
-                    return self.fail();
+                    return self.fail("answer with a malformed key");
                 }
                 self.immediate(queue_pair, immediate);
             }
             (Some(Opcode::Receive), None) => match completion.invalidated_rkey() {
                 // The answer to the request that used the key follows.
                 Some(rkey) => self.invalidated_rkey.store(rkey, ordering::Relaxed),
-                None => {
-                    pr_warn_ratelimited!(
-                        "{}: message of the server without a meaning\n",
-                        self.incarnation.path.name_text()
-                    );
-                    return self.fail();
-                }
+                None => return self.fail("message of the server without a meaning"),
             },
-            _ => return self.fail(),
+            _ => return self.fail("completion of an unknown kind"),
         }
         if self.post_receive(queue_pair, index).is_err() {
-            self.fail();
+            self.fail("a receive could not be posted");
         }
     }
 
@@ -339,7 +338,7 @@ impl ConnectionHandler {
                 invalidated,
             } => {
                 let Some(transfer) = self.incarnation.transfer() else {
-                    return self.fail();
+                    return self.fail("answer before the first request");
                 };
                 let answer = match errno {
                     0 => Ok(()),
@@ -349,7 +348,7 @@ impl ConnectionHandler {
                 match transfer.answered(queue_pair, msg_id, answer, rkey) {
                     Answered::Finished(request) => self.incarnation.finish(request),
                     Answered::Invalidating => {}
-                    Answered::Failed => self.fail(),
+                    Answered::Failed => self.fail("an invalidation could not be posted"),
                     Answered::Unknown => {
                         pr_warn_ratelimited!(
                             "{}: answer to request {}, which is not in flight\n",
@@ -363,7 +362,7 @@ impl ConnectionHandler {
                 if post_heartbeat(queue_pair, Imm::HbAck, &self.incarnation.service_signals)
                     .is_err()
                 {
-                    self.fail();
+                    self.fail("a heartbeat could not be answered");
                 }
             }
             Imm::HbAck => path.heartbeat.acknowledged(),
@@ -422,7 +421,7 @@ impl cm::Handler for ConnectionHandler {
                     );
                 }
                 self.report(Progress::Failed(error));
-                self.fail();
+                path.connection_failed();
             }
             cm::Event::AddressError { status } | cm::Event::RouteError { status } => {
                 pr_err!(
@@ -432,7 +431,7 @@ impl cm::Handler for ConnectionHandler {
                     status
                 );
                 self.report(Progress::Failed(EHOSTUNREACH));
-                self.fail();
+                path.connection_failed();
             }
             cm::Event::DeviceRemoval => {
                 pr_info!("{}: the RDMA device is being removed\n", path.name_text());
@@ -442,9 +441,9 @@ impl cm::Handler for ConnectionHandler {
                 self.fail();
             }
             cm::Event::TimewaitExit => {}
-            _ => {
+            other => {
                 self.report(Progress::Failed(ECONNRESET));
-                self.fail();
+                self.fail(other.name());
             }
         }
     }
@@ -452,17 +451,10 @@ impl cm::Handler for ConnectionHandler {
     fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
         match completion.status() {
             Status::Success => {}
-            // The teardown that flushes the queues takes back what was in them.
-            Status::Flushed => return,
-            Status::Error(error) => {
-                pr_warn_ratelimited!(
-                    "{}: connection {}: {}\n",
-                    self.incarnation.path.name_text(),
-                    self.cid,
-                    error.text().to_str().unwrap_or("?")
-                );
-                return self.fail();
-            }
+            // The teardown flushes the queues and takes back what was in them; but a device may also
+            // stop a queue pair without another error than this.
+            Status::Flushed => return self.fail("the queue pair has failed"),
+            Status::Error(error) => return self.fail(error.text().to_str().unwrap_or("?")),
         }
         match WorkKind::of(completion.work_id()) {
             WorkKind::Send | WorkKind::Registration | WorkKind::InfoSend => {}

@@ -353,19 +353,24 @@ impl Path {
         );
         if transfer.submit(connection, request)? == Submitted::Broken {
             // While the guard lives, nobody has looked for requests to take back yet.
-            self.connection_failed();
+            if self.connection_failed() {
+                pr_info!("{}: a request could not be posted\n", self.name_text());
+            }
         }
         Ok(())
     }
 
     /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that
-    /// was connected is torn down and connected again. Any context.
-    pub(crate) fn connection_failed(self: &Arc<Self>) {
+    /// was connected is torn down and connected again. Says whether it was used until
+    /// now. Any context.
+    pub(crate) fn connection_failed(self: &Arc<Self>) -> bool {
         trace::rdma_error_recovery(|| self.trace());
-        if self.change_state(ClientEvent::Error) == Some(ClientState::Connected) {
+        let old = self.change_state(ClientEvent::Error);
+        if old == Some(ClientState::Connected) {
             // An error means that it is queued already, or that the module goes.
             let _ = self.queue.enqueue::<_, 0>(self.clone());
         }
+        old.is_some()
     }
 
     /// The path is not connected again, unless somebody asks for it. Any context.
@@ -565,7 +570,8 @@ impl Path {
                 };
                 drop(guard);
                 if sent.is_err() {
-                    return self.connection_failed();
+                    self.connection_failed();
+                    return;
                 }
             }
             Action::Fail => {
@@ -573,7 +579,8 @@ impl Path {
                     "{}: the server does not answer heartbeats\n",
                     self.name_text()
                 );
-                return self.connection_failed();
+                self.connection_failed();
+                return;
             }
         }
         self.schedule_beat();

@@ -255,7 +255,12 @@ impl cm::Handler for Connection {
         let kind = WorkKind::of(wc.work_id());
         match wc.status() {
             Status::Success => {}
-            Status::Flushed => return,
+            // Closing flushes the queues; but a device may also stop a queue pair without another
+            // error than this.
+            Status::Flushed => {
+                self.close("the queue pair has failed");
+                return;
+            }
             Status::Error(error) => {
                 pr_err_ratelimited!(
                     "<{}>: {} failed: {}\n",

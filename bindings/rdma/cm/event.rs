@@ -72,6 +72,28 @@ pub enum Event<'a> {
     Other(u32),
 }
 
+impl Event<'_> {
+    /// What it says, for log lines.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::AddressResolved => "address resolved",
+            Event::AddressError { .. } => "no device for the address",
+            Event::RouteResolved => "route resolved",
+            Event::RouteError { .. } => "no route to the peer",
+            Event::ConnectRequest { .. } => "request for a connection",
+            Event::Established { .. } => "established",
+            Event::Rejected { .. } => "refused",
+            Event::ConnectError { .. } => "could not be established",
+            Event::Unreachable { .. } => "peer does not answer",
+            Event::Disconnected => "disconnected by the peer",
+            Event::DeviceRemoval => "device is going away",
+            Event::AddressChange => "local address changed",
+            Event::TimewaitExit => "queue pair number is free again",
+            Event::Other(_) => "unknown event",
+        }
+    }
+}
+
 /// # Safety
 ///
 /// `event` must be a valid event of `id`, and not a connect request.
