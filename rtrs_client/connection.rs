@@ -438,7 +438,7 @@ impl cm::Handler for ConnectionHandler {
                 self.report(Progress::Failed(ECONNRESET));
                 // The removal waits until the teardown has dropped what is on the device; the
                 // path is connected again when there is a device for it.
-                self.fail();
+                path.connection_failed();
             }
             cm::Event::TimewaitExit => {}
             other => {
