@@ -55,6 +55,7 @@ class Subject:
     cases: list[Case] = field(default_factory=list)
     cpus: int = 2
     memory_mib: int = 1024
+    links: int = 1
 
 
 def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,
@@ -82,7 +83,8 @@ def load_subject(path: Path) -> Subject:
     spec.loader.exec_module(module)
     subject = Subject(path.stem, getattr(module, "TOPOLOGY", "one"), _first_line(module),
                       cpus=getattr(module, "CPUS", 2),
-                      memory_mib=getattr(module, "MEMORY_MIB", 1024))
+                      memory_mib=getattr(module, "MEMORY_MIB", 1024),
+                      links=getattr(module, "LINKS", 1))
     for name, value in vars(module).items():
         if name.startswith("test_") and callable(value):
             subject.cases.append(Case(name.removeprefix("test_"), value, _first_line(value),

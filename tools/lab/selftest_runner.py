@@ -67,7 +67,7 @@ class Runner:
         self.say = say or (lambda text: print(text, flush=True))
         self.counts = {"ok": 0, "not ok": 0, "skip": 0}
         self._lab: Lab | None = None
-        self._lab_kind: tuple[str, int, int] | None = None
+        self._lab_kind: tuple[str, int, int, int] | None = None
 
     # Machines
 
@@ -77,7 +77,8 @@ class Runner:
         if self._lab is not None and self._lab_kind != kind:
             self.close()
         if self._lab is None:
-            options = Options(cpus=subject.cpus, memory_mib=subject.memory_mib)
+            options = Options(cpus=subject.cpus, memory_mib=subject.memory_mib,
+                              links=subject.links)
             lab = Lab(self.platform, subject.topology, options)
             self._lab = lab
             self._lab_kind = kind
@@ -242,9 +243,9 @@ class Runner:
             self.close()
 
 
-def kind_of(subject: Subject) -> tuple[str, int, int]:
+def kind_of(subject: Subject) -> tuple[str, int, int, int]:
     """What machines a subject needs; those of the same kind share them."""
-    return subject.topology, subject.cpus, subject.memory_mib
+    return subject.topology, subject.cpus, subject.memory_mib, subject.links
 
 
 def describe(error: Exception) -> str:

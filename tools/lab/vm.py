@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from ipaddress import ip_address
 from pathlib import Path
 
 from .vm_channel import MachineDied
@@ -25,8 +26,9 @@ from .vm_machine import Spec
 from .vm_machine import stage_share
 from .vm_node import Node
 
-SUBNET = "10.77.0"
-SUBNET6 = "fd77::"
+# By number of the link; the machines are host 1 and 2 of each.
+SUBNET = "10.77.{link}.{host}"
+SUBNET6 = "fd77:0:0:{link}::{host}"
 # An Ethernet MTU of 4500 gives the RDMA MTU 4096: a 4 KiB payload is one packet.
 DEFAULT_MTU = 4500
 SLOW = {"stock": 1.0, "debug": 8.0}
@@ -47,10 +49,11 @@ class Platform:
 
 @dataclass
 class Options:
-    """How to build a topology."""
+    """How to build a topology. ``links`` is the number of cables, or of dummy interfaces."""
 
     cpus: int = 2
     memory_mib: int = 1024
+    links: int = 1
     mtu: int = DEFAULT_MTU
     icount: bool = False
     accel: str | None = None
@@ -77,7 +80,6 @@ class Lab:
         accel = self.options.accel or choose_accelerator(platform.qemu, platform.kernel)
         names = ["one"] if topology == "one" else ["client", "server"]
         slow = SLOW.get(platform.flavour, 1.0) * (4.0 if self.options.icount else 1.0)
-        cable = self.directory / "cable"
         for index, name in enumerate(names):
             spec = Spec(
                 name=name, qemu=platform.qemu, kernel=platform.kernel, initrd=platform.initrd,
@@ -87,8 +89,10 @@ class Lab:
                 disks=self.options.disks.get(name, []), shell=self.options.shell,
                 kernel_args=list(self.options.kernel_args))
             if topology == "two":
-                spec.ethernet = [Ethernet(cable, index == 0, self.options.mtu,
-                                          f"52:54:00:77:00:0{index + 1}")]
+                spec.ethernet = [Ethernet(self.directory / f"cable{link}", index == 0,
+                                          self.options.mtu,
+                                          f"52:54:00:77:0{link}:0{index + 1}")
+                                 for link in range(self.options.links)]
             self.nodes.append(Node(
                 spec, self.directory, slow=slow,
                 module_set=self.options.module_sets.get(name, "ours")))
@@ -113,9 +117,13 @@ class Lab:
     def finish_boot(self, node: Node, timeout: float = 60.0) -> None:
         """After ``node.start()``: wait for its agent and set up its network."""
         node.wait_ready(timeout * node.slow)
-        index = self.nodes.index(node) + 1
-        device = "dummy0" if self.topology == "one" else "eth0"
-        node.network_up(device, f"{SUBNET}.{index}", f"{SUBNET6}{index}", self.options.mtu)
+        host = self.nodes.index(node) + 1
+        kind = "dummy" if self.topology == "one" else "eth"
+        node.addresses, node.addresses6 = [], []
+        for link in range(self.options.links):
+            node.network_up(f"{kind}{link}", link, SUBNET.format(link=link, host=host),
+                            str(ip_address(SUBNET6.format(link=link, host=host))),
+                            self.options.mtu)
 
     def reboot(self, node: Node) -> None:
         """Cut a machine's power and boot it again. Data disks keep their data."""

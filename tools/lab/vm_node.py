@@ -77,8 +77,8 @@ class Job:
 class Node(Machine):
     """A machine with its place in the topology.
 
-    ``address`` is what others reach it by; ``slow`` multiplies every timeout
-    (debug kernels); ``module_set`` names the directory modules come from.
+    ``addresses`` are what others reach it by, one for each link; ``slow`` multiplies
+    every timeout (debug kernels); ``module_set`` names the directory modules come from.
     """
 
     def __init__(self, spec: Spec, directory: Path, *, module_set: str = "ours",
@@ -86,11 +86,21 @@ class Node(Machine):
         super().__init__(spec, directory)
         self.module_set = module_set
         self.slow = slow
-        self.address = ""
-        self.address6 = ""
+        self.addresses: list[str] = []
+        self.addresses6: list[str] = []
         self.loaded_parameters: dict[str, str] = {}
         self._dependencies_loaded = False
         self._log_mark = 0
+
+    @property
+    def address(self) -> str:
+        """Its address on the first link."""
+        return self.addresses[0]
+
+    @property
+    def address6(self) -> str:
+        """Its IPv6 address on the first link."""
+        return self.addresses6[0]
 
     def start(self) -> None:
         """Start the emulator; nothing of an earlier start is remembered."""
@@ -269,17 +279,18 @@ class Node(Machine):
 
     # Network
 
-    def network_up(self, device: str, address: str, address6: str, mtu: int) -> None:
-        """Address an interface and put a soft-RoCE device on it."""
-        self.address, self.address6 = address, address6
-        make = "modprobe dummy numdummies=0; ip link show dummy0 >/dev/null 2>&1 || " \
-               "ip link add dummy0 type dummy" \
-            if device == "dummy0" else "modprobe virtio_net"
+    def network_up(self, device: str, link: int, address: str, address6: str, mtu: int) -> None:
+        """Address an interface and put a soft-RoCE device, rxe<link>, on it."""
+        self.addresses.append(address)
+        self.addresses6.append(address6)
+        make = f"modprobe dummy numdummies=0; ip link show {device} >/dev/null 2>&1 || " \
+               f"ip link add {device} type dummy" \
+            if device.startswith("dummy") else "modprobe virtio_net"
         self.run(f"set -e; {make}; modprobe rdma_rxe; ip link set lo up\n"
                  f"ip link set {device} mtu {mtu} up\n"
                  f"ip addr add {address}/24 dev {device}\n"
                  f"ip addr add {address6}/64 dev {device} nodad\n"
-                 f"rdma link add rxe0 type rxe netdev {device}")
+                 f"rdma link add rxe{link} type rxe netdev {device}")
 
 
 def _result(answer: Answer) -> Result:

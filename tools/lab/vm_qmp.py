@@ -31,7 +31,7 @@ class Qmp:
             raise QmpError("monitor closed")
         return json.loads(text)
 
-    def command(self, name: str, **arguments: Any) -> Any:
+    def command(self, name: str, /, **arguments: Any) -> Any:
         """Run one command and return its result."""
         message = {"execute": name, "arguments": arguments}
         try:
