@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The verifying writer of guest_stream.py from a test's side."""
+
+from __future__ import annotations
+
+import time
+
+from lab.selftest_case import Test
+from lib.rnbd import Device
+
+
+class Stream:
+    """Writes, reads and compares on a device until ``stop``."""
+
+    def __init__(self, t: Test, device: Device, *, workers: int = 4, blocks: int = 64) -> None:
+        self._t, self._name = t, device.name
+        self._stopped = False
+        t.client.call("guest_stream.start", path=device.path, name=self._name, workers=workers,
+                      blocks=blocks)
+        t.defer(self._abandon)
+        self.go_on()
+
+    def _abandon(self) -> None:
+        if not self._stopped:
+            self._t.client.call("guest_stream.stop", name=self._name, verify=False, wait=5.0)
+
+    def progress(self) -> dict[str, int]:
+        """Requests so far, workers that run, requests of the one that has the fewest."""
+        return self._t.client.call("guest_stream.progress", name=self._name)
+
+    def longest(self) -> float:
+        """The longest time a request took since the last call, in s."""
+        return self._t.client.call("guest_stream.longest", name=self._name)
+
+    def go_on(self, requests: int = 8, timeout: float = 30.0) -> float:
+        """Wait until every worker has done so many requests more; the seconds it took."""
+        begin = self.progress()
+        started = time.monotonic()
+        while True:
+            now = self.progress()
+            if now["least"] >= begin["least"] + requests:
+                return time.monotonic() - started
+            if now["running"] < begin["running"]:
+                raise AssertionError(f"IO failed: {self.stop(check=False)}")
+            if time.monotonic() - started > timeout * self._t.client.slow:
+                raise AssertionError(f"IO stands still: {now} after {begin}")
+            time.sleep(0.02)
+
+    def stop(self, *, check: bool = True, wait: float = 30.0) -> dict:
+        """End, verify all that was confirmed; ``check`` fails on errors and hung requests."""
+        self._stopped = True
+        result = self._t.client.call("guest_stream.stop", name=self._name, verify=check,
+                                     wait=wait, timeout=wait + 60)
+        self._t.equal(result["wrong"], [], "data that is wrong")
+        if check:
+            self._t.equal((result["errnos"], result["hung"]), ([], 0), "failed and hung requests")
+        return result
