@@ -55,16 +55,28 @@ impl PolicyKind {
 /// The policy of a session.
 pub(crate) struct Policy {
     kind: Atomic<u32>,
-    turn: Atomic<u32>,
+    /// By connection.
+    turns: KVec<Turn>,
 }
 
+/// Whose turn it is among the paths, for the requests of one connection.
+///
+/// A cache line of its own: it is only touched by the CPU whose requests the connection carries.
+#[repr(align(64))]
+struct Turn(Atomic<u32>);
+
 impl Policy {
-    /// The default, as in C.
-    pub(crate) fn new() -> Self {
-        Self {
-            kind: Atomic::new(PolicyKind::MinInflight as u32),
-            turn: Atomic::new(0),
+    /// The default, as in C. May sleep.
+    pub(crate) fn new(num_connections: u16) -> Result<Self> {
+        let mut turns = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
+        for connection in 0..num_connections {
+            // So that CPUs that do the same at the same time use different paths.
+            turns.push(Turn(Atomic::new(u32::from(connection))), GFP_KERNEL)?;
         }
+        Ok(Self {
+            kind: Atomic::new(PolicyKind::MinInflight as u32),
+            turns,
+        })
     }
 
     /// The policy in force.
@@ -84,8 +96,7 @@ impl Policy {
     /// The paths in the order in which a request on `connection` tries them: the chosen one, then
     /// those behind it in the list.
     ///
-    /// Reads only what belongs to this connection, so that CPUs share no cache line, except the
-    /// turn of round-robin with several paths.
+    /// Writes only what belongs to this connection, and takes no lock.
     pub(crate) fn order<'a>(
         &self,
         paths: &'a KVec<Arc<Path>>,
@@ -102,14 +113,20 @@ impl Policy {
     }
 
     fn choose(&self, paths: &KVec<Arc<Path>>, guard: &rcu::Guard, connection: usize) -> usize {
-        let connected = paths
+        let mut connected = paths
             .iter()
             .enumerate()
             .filter(|(_, path)| path.is_connected());
         let chosen = match self.kind() {
             PolicyKind::RoundRobin => {
-                let turn = self.turn.fetch_add(1, ordering::Relaxed) as usize;
-                return turn.checked_rem(paths.len()).unwrap_or(0);
+                let turn = match self.turns.get(connection) {
+                    Some(turn) => turn.0.fetch_add(1, ordering::Relaxed) as usize,
+                    None => 0,
+                };
+                // Among those that are up, so that none gets the turns of one that is not.
+                let up = connected.clone().count();
+                let turn = turn.checked_rem(up).unwrap_or(0);
+                connected.nth(turn)
             }
             PolicyKind::MinInflight => connected.min_by_key(|(_, path)| {
                 path.connections(guard)

@@ -131,6 +131,13 @@ pub struct Session {
     files: Mutex<Option<SessionFiles>>,
 }
 
+/// The connections of a path: those for requests, and one for service.
+fn total_connections(num_irq_queues: u16, num_poll_queues: u16) -> u16 {
+    num_irq_queues
+        .saturating_add(num_poll_queues)
+        .saturating_add(1)
+}
+
 struct Link {
     paths_up: usize,
     /// The user has the session, so that it can be told of changes.
@@ -151,13 +158,16 @@ impl Session {
         if params.paths.is_empty() || params.paths.len() > MAX_PATHS_NUM {
             return Err(EINVAL);
         }
+        let num_irq_queues = u16::try_from(cpu::nr_cpu_ids()).map_err(|_| EINVAL)?;
+        let num_poll_queues = u16::try_from(params.nr_poll_queues).map_err(|_| EINVAL)?;
+        let connections = total_connections(num_irq_queues, num_poll_queues);
         let session = Arc::pin_init(
             try_pin_init!(Self {
                 name,
                 uuid: random::uuid(),
                 port: params.port,
-                num_irq_queues: u16::try_from(cpu::nr_cpu_ids()).map_err(|_| EINVAL)?,
-                num_poll_queues: u16::try_from(params.nr_poll_queues).map_err(|_| EINVAL)?,
+                num_irq_queues,
+                num_poll_queues,
                 queue: crate::globals()?.queue.clone(),
                 events,
                 limits: SetOnce::new(),
@@ -167,7 +177,7 @@ impl Session {
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
                 link <- new_mutex!(Link { paths_up: 0, opened: false }),
                 settings: Settings::new(),
-                policy: Policy::new(),
+                policy: Policy::new(connections)?,
                 service <- new_mutex!(()),
                 service_done <- Completion::new(),
                 service_result: Atomic::new(0),
@@ -359,9 +369,7 @@ impl Session {
 
     /// The connections of each path.
     pub(crate) fn num_connections(&self) -> u16 {
-        self.num_irq_queues
-            .saturating_add(self.num_poll_queues)
-            .saturating_add(1)
+        total_connections(self.num_irq_queues, self.num_poll_queues)
     }
 
     /// Whether a path is up.
