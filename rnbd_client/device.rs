@@ -28,7 +28,8 @@ use kernel_ext::{
             SECTOR_SIZE, //
         },
         operations::OpenMode,
-        request::Op, //
+        request::Op,
+        status::Status, //
     },
     ida::IdaNumber,
     kobject::{
@@ -54,6 +55,7 @@ use proto::{
     },
     Errno, //
 };
+use rtrs_client::SubmitError;
 
 use crate::{
     client::{
@@ -302,6 +304,27 @@ impl Device {
     #[inline]
     pub(crate) fn mapped_id(&self) -> Option<u32> {
         (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
+    }
+
+    /// What becomes of a request now that the device is not mapped: it comes again if the
+    /// transport wants requests to wait for a path.
+    #[cold]
+    pub(crate) fn status_if_not_mapped(&self) -> Status {
+        if self.state() == DeviceState::Disconnected && self.session.transport.holds_io() {
+            Status::RESOURCE
+        } else {
+            Status::IO_ERROR
+        }
+    }
+
+    /// Whether a request that the transport refused comes again.
+    #[cold]
+    pub(crate) fn waits_after(&self, error: SubmitError) -> bool {
+        match error {
+            SubmitError::Busy => true,
+            SubmitError::NoPath => self.session.transport.holds_refused_io(),
+            SubmitError::Failed(_) => false,
+        }
     }
 
     /// The server has opened the device; returns the state before.

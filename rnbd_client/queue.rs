@@ -79,7 +79,7 @@ impl Operations for Queue {
             return Err(request.refuse(Status::RESOURCE));
         };
         send(permit, queue.index(), &message, in_flight, request).map_err(|(request, error)| {
-            if error == SubmitError::Busy {
+            if device.waits_after(error) {
                 request.refuse(Status::RESOURCE)
             } else {
                 let error = error.to_error();
@@ -109,7 +109,9 @@ impl Operations for Queue {
 
 /// The message that tells the server what to do; or why the request cannot be sent.
 fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status> {
-    let device_id = device.mapped_id().ok_or(Status::IO_ERROR)?;
+    let device_id = device
+        .mapped_id()
+        .ok_or_else(|| device.status_if_not_mapped())?;
     let op = match request.op() {
         Op::Read => rnbd::Op::Read,
         Op::Write => rnbd::Op::Write,

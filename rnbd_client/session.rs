@@ -47,7 +47,8 @@ use proto::{
 use rtrs_client::{
     LinkEvent,
     OpenParams,
-    SessionEvents, //
+    SessionEvents,
+    SubmitError, //
 };
 
 use crate::{
@@ -287,6 +288,25 @@ impl SessionEvents for Events {
             request.disk().io_failed(request.op(), error);
         }
         request.complete(Status::from_result(result));
+    }
+
+    fn unanswered(&self, tag: u32, error: SubmitError) {
+        let table = self.0.in_flight.as_ref();
+        let Some(request) = table.and_then(|table| table.take(tag)) else {
+            return;
+        };
+        let result = if request.disk().waits_after(error) {
+            // It comes back through `queue_rq`, where it gets a new message: the server may know
+            // the device by another number by then.
+            request.requeue()
+        } else {
+            Err(request)
+        };
+        if let Err(request) = result {
+            let error = error.to_error();
+            request.disk().io_failed(request.op(), error);
+            request.complete(Status::from_error(error));
+        }
     }
 
     fn link_event(&self, event: LinkEvent) {

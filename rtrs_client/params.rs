@@ -45,3 +45,11 @@ module_parameter! {
     description: "Attempts to connect a path again that may fail in a row before it stays \
                   closed (-1: any number, at most 9999, default: -1)",
 }
+
+module_parameter! {
+    /// See [`setting::HOLD_IO`].
+    pub(crate) static HOLD_IO: Number = Number::new(setting::HOLD_IO);
+    name: "hold_io_ms",
+    description: "Time that requests wait for a path while none is up in ms, instead of failing \
+                  at once (0-86400000, default: 0)",
+}

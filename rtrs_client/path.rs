@@ -419,19 +419,21 @@ impl Path {
     /// The state is not `connected`, so nobody sets them again.
     fn take_down(self: &Arc<Self>, control: &mut Control) {
         DelayedWork::<Path, 2>::cancel_sync(self);
-        if let Some(set) = self.connections.replace(None) {
+        let set = self.connections.replace(None);
+        if let Some(set) = &set {
             for connection in set.iter() {
                 connection.queue_pair().disconnect();
             }
             for connection in set.iter() {
                 connection.queue_pair().drain();
             }
-            self.settle(&set);
-            drop(set);
+            self.settle(set);
         }
         if core::mem::replace(&mut control.up, false) {
             self.session.path_down();
         }
+        // Last, as the end of a connection may wait some seconds for a peer that is gone.
+        drop(set);
     }
 
     /// Finishes all requests that the failed connections leave behind.

@@ -189,14 +189,20 @@ impl Session {
         }
     }
 
-    /// Sends a request of a failed path on another one, or finishes it with the error that C
-    /// gives. Process context.
+    /// Sends a request of a failed path on another one, or tells the user that there is none.
+    /// Process context.
     pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>) {
         match self.dispatch(request, Some(failed)) {
             Ok(()) => failed.stats.failed_over(),
-            Err(mut refused) => {
-                refused.request.answer = Err(ECONNABORTED);
-                self.finish(refused.request);
+            Err(refused) => {
+                let tag = refused.request.tag();
+                self.give_back(refused.request);
+                if self.service_tag() == Some(tag) {
+                    self.service_finished(Err(ECONNABORTED));
+                } else {
+                    self.events()
+                        .unanswered(tag, SubmitError::new(refused.error));
+                }
             }
         }
     }

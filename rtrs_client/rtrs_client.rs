@@ -43,6 +43,7 @@ mod bounce;
 mod connection;
 mod establish;
 mod incarnation;
+mod outage;
 mod params;
 mod path;
 mod permit;

@@ -37,7 +37,9 @@ use proto::{
 };
 
 use crate::{
+    outage::Outage,
     path::Path,
+    permit::SubmitError,
     policy::Policy,
     request::Request,
     settings::Settings,
@@ -53,6 +55,12 @@ pub trait SessionEvents: Send + Sync + 'static {
     /// the completion queue (softirq, or the poller) or of a teardown (process); never sleeps.
     /// The tag's permit can be taken again from here on.
     fn complete(&self, tag: u32, result: Result);
+
+    /// A request that was submitted was not answered, and could not be sent on another path, for
+    /// the reason given as by [`Permit::read`](crate::Permit::read). The server may have carried
+    /// it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which is not
+    /// called for it; process context, never sleeps.
+    fn unanswered(&self, tag: u32, error: SubmitError);
 
     /// The session lost its last path, or has one again. Process context; may sleep, but not
     /// close the session.
@@ -119,6 +127,7 @@ pub struct Session {
     /// Serialises link events; counts the paths that are up.
     #[pin]
     link: Mutex<Link>,
+    outage: Outage,
     pub(crate) settings: Settings,
     pub(crate) policy: Policy,
     /// Held by the one service request that there may be at a time.
@@ -176,6 +185,7 @@ impl Session {
                 paths: RcuArc::new(None),
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
                 link <- new_mutex!(Link { paths_up: 0, opened: false }),
+                outage: Outage::new(),
                 settings: Settings::new(),
                 policy: Policy::new(connections)?,
                 service <- new_mutex!(()),
@@ -456,6 +466,7 @@ impl Session {
     pub(crate) fn path_up(&self) {
         let mut link = self.link.lock();
         link.paths_up = link.paths_up.saturating_add(1);
+        self.outage.end();
         if link.opened && link.paths_up == 1 {
             self.events.link_event(LinkEvent::Reconnected);
         }
@@ -465,9 +476,24 @@ impl Session {
     pub(crate) fn path_down(&self) {
         let mut link = self.link.lock();
         link.paths_up = link.paths_up.saturating_sub(1);
+        if link.paths_up == 0 {
+            self.outage.begin();
+        }
         if link.opened && link.paths_up == 0 {
             self.events.link_event(LinkEvent::Disconnected);
         }
+    }
+
+    /// Whether requests are to wait for a path rather than fail: not for longer than `hold_io_ms`
+    /// after the last one was lost. Any context.
+    pub fn holds_io(&self) -> bool {
+        self.outage.is_younger_than(self.settings.hold_io_ms())
+    }
+
+    /// As [`Session::holds_io`], for a request that was refused for [`SubmitError::NoPath`], which
+    /// happens before the loss of the last path is noted. Any context.
+    pub fn holds_refused_io(&self) -> bool {
+        self.settings.hold_io_ms() != 0 && (self.outage.is_about_to_begin() || self.holds_io())
     }
 
     /// The user's half.

@@ -60,6 +60,7 @@ pub(crate) struct Settings {
     pub(crate) reconnect_delay_ms: Value,
     pub(crate) connect_timeout_ms: Value,
     pub(crate) max_reconnect_attempts: Value,
+    pub(crate) hold_io_ms: Value,
 }
 
 impl Settings {
@@ -71,6 +72,7 @@ impl Settings {
             reconnect_delay_ms: Value::new(params::RECONNECT_DELAY.get()),
             connect_timeout_ms: Value::new(params::CONNECT_TIMEOUT.get()),
             max_reconnect_attempts: Value::new(params::MAX_RECONNECT_ATTEMPTS.get()),
+            hold_io_ms: Value::new(params::HOLD_IO.get()),
         }
     }
 
@@ -90,6 +92,11 @@ impl Settings {
     /// How long a step of an attempt to connect may take, in ms.
     pub(crate) fn connect_timeout_ms(&self) -> u32 {
         self.connect_timeout_ms.get_u32()
+    }
+
+    /// How long requests wait for a path, in ms; 0: not at all.
+    pub(crate) fn hold_io_ms(&self) -> u32 {
+        self.hold_io_ms.get_u32()
     }
 
     /// Whether a path is given up when `failed` attempts to reconnect have failed in a row.

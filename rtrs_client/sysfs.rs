@@ -81,6 +81,7 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
     setting::<HbMissed>(c"hb_missed_max"),
     setting::<ReconnectDelay>(c"reconnect_delay_ms"),
     setting::<ConnectTimeout>(c"connect_timeout_ms"),
+    setting::<HoldIo>(c"hold_io_ms"),
     Attribute::read_write(
         c"mpath_policy",
         |session, out| {
@@ -259,6 +260,7 @@ of_session! {
     HbMissed: hb_missed_max;
     ReconnectDelay: reconnect_delay_ms;
     ConnectTimeout: connect_timeout_ms;
+    HoldIo: hold_io_ms;
 }
 
 /// The file of a setting.

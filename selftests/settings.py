@@ -17,6 +17,7 @@ SETTINGS = {
     "reconnect_delay_ms": (100, 3600000, 30000),
     "connect_timeout_ms": (100, 600000, 30000),
     "max_reconnect_attempts": (-1, 9999, -1),
+    "hold_io_ms": (0, 86400000, 0),
 }
 SERVER_PARAMETERS = ("hb_interval_ms", "hb_missed_max")
 NOT_NUMBERS = ("", "x", "5 5", "0x20", "1.5", "99999999999999999999", "\xff")
