@@ -70,6 +70,15 @@ pub const MAX_RECONNECT_ATTEMPTS: Setting = Setting {
     default: -1,
 };
 
+/// How long a device waits for an acknowledgement before it sends again, in ms; 0: what the RDMA
+/// CM finds right.
+pub const ACK_TIMEOUT: Setting = Setting {
+    name: "ack_timeout_ms",
+    min: 0,
+    max: 60_000,
+    default: 0,
+};
+
 /// How long a client keeps requests while no path is up, in ms; 0: not at all.
 pub const HOLD_IO: Setting = Setting {
     name: "hold_io_ms",

@@ -17,10 +17,7 @@ use kernel_ext::{
         MessageBuffers, //
     },
     rdma::{
-        cm::{
-            self,
-            ConnectionParameters, //
-        },
+        cm,
         Capabilities,
         CompletionQueue,
         Direction,
@@ -204,7 +201,10 @@ impl Setup<'_> {
             first_conn: path.may_make_session(),
             features: FEATURE_SHORT_ANSWERS,
         };
-        queue_pair.connect(&request.to_bytes(), &ConnectionParameters::default())?;
+        queue_pair.connect(
+            &request.to_bytes(),
+            &path.session.settings.connection_parameters(),
+        )?;
         let Progress::Established(answer) = wait_for_progress(path, &handler)? else {
             return Err(ECONNRESET);
         };

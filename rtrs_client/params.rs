@@ -38,6 +38,14 @@ module_parameter! {
 }
 
 module_parameter! {
+    /// See [`setting::ACK_TIMEOUT`].
+    pub(crate) static ACK_TIMEOUT: Number = Number::new(setting::ACK_TIMEOUT);
+    name: "ack_timeout_ms",
+    description: "Time that the RDMA device waits for an acknowledgement before it sends again \
+                  in ms (0: what the RDMA CM finds right, at most 60000, default: 0)",
+}
+
+module_parameter! {
     /// See [`setting::MAX_RECONNECT_ATTEMPTS`].
     pub(crate) static MAX_RECONNECT_ATTEMPTS: Number =
         Number::new(setting::MAX_RECONNECT_ATTEMPTS);

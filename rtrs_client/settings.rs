@@ -9,6 +9,7 @@ use kernel::{
         Atomic, //
     }, //
 };
+use kernel_ext::rdma::cm::ConnectionParameters;
 use proto::setting::Setting;
 use rtrs_core::{
     heartbeat,
@@ -59,6 +60,7 @@ pub(crate) struct Settings {
     pub(crate) hb_missed_max: Value,
     pub(crate) reconnect_delay_ms: Value,
     pub(crate) connect_timeout_ms: Value,
+    pub(crate) ack_timeout_ms: Value,
     pub(crate) max_reconnect_attempts: Value,
     pub(crate) hold_io_ms: Value,
 }
@@ -71,6 +73,7 @@ impl Settings {
             hb_missed_max: Value::new(params::HB_MISSED.get()),
             reconnect_delay_ms: Value::new(params::RECONNECT_DELAY.get()),
             connect_timeout_ms: Value::new(params::CONNECT_TIMEOUT.get()),
+            ack_timeout_ms: Value::new(params::ACK_TIMEOUT.get()),
             max_reconnect_attempts: Value::new(params::MAX_RECONNECT_ATTEMPTS.get()),
             hold_io_ms: Value::new(params::HOLD_IO.get()),
         }
@@ -97,6 +100,14 @@ impl Settings {
     /// How long requests wait for a path, in ms; 0: not at all.
     pub(crate) fn hold_io_ms(&self) -> u32 {
         self.hold_io_ms.get_u32()
+    }
+
+    /// What connections are made with from now on.
+    pub(crate) fn connection_parameters(&self) -> ConnectionParameters {
+        ConnectionParameters {
+            ack_timeout_ms: self.ack_timeout_ms.get_u32(),
+            ..ConnectionParameters::default()
+        }
     }
 
     /// Whether a path is given up when `failed` attempts to reconnect have failed in a row.

@@ -82,6 +82,7 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
     setting::<ReconnectDelay>(c"reconnect_delay_ms"),
     setting::<ConnectTimeout>(c"connect_timeout_ms"),
     setting::<HoldIo>(c"hold_io_ms"),
+    setting::<AckTimeout>(c"ack_timeout_ms"),
     Attribute::read_write(
         c"mpath_policy",
         |session, out| {
@@ -261,6 +262,7 @@ of_session! {
     ReconnectDelay: reconnect_delay_ms;
     ConnectTimeout: connect_timeout_ms;
     HoldIo: hold_io_ms;
+    AckTimeout: ack_timeout_ms;
 }
 
 /// The file of a setting.

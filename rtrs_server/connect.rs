@@ -316,7 +316,11 @@ fn accept(path: &Path, setup: &mut Setup, queue_pair: &QueuePair<Connection>, ci
         new_rkey: session.context().settings.always_invalidate,
         features: path.features(),
     };
-    queue_pair.accept(&response.to_bytes(), &ConnectionParameters::default())
+    let parameters = ConnectionParameters {
+        ack_timeout_ms: session.context().settings.ack_timeout_ms,
+        ..ConnectionParameters::default()
+    };
+    queue_pair.accept(&response.to_bytes(), &parameters)
 }
 
 /// What a connection needs of its queue pair.

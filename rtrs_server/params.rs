@@ -67,6 +67,14 @@ kernel_ext::module_parameter! {
                   closed (1-100, default: 5)",
 }
 
+kernel_ext::module_parameter! {
+    /// When the device sends again. An extension.
+    static ACK_TIMEOUT: Number = Number::new(setting::ACK_TIMEOUT);
+    name: "ack_timeout_ms",
+    description: "Time that the RDMA device waits for an acknowledgement before it sends again \
+                  in ms (0: what the RDMA CM finds right, at most 60000, default: 0)",
+}
+
 /// The parameters, checked.
 pub(crate) struct Settings {
     /// The chunks of each session.
@@ -77,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) chunk_pool_mb: u32,
     /// How clients that are gone are noticed.
     pub(crate) heartbeat: heartbeat::Settings,
+    /// When the device sends again, in ms; 0: what the CM finds right.
+    pub(crate) ack_timeout_ms: u32,
 }
 
 impl Settings {
@@ -92,6 +102,7 @@ impl Settings {
                     interval_ms: HB_INTERVAL.get().value().unsigned_abs(),
                     missed_max: HB_MISSED.get().value().unsigned_abs(),
                 },
+                ack_timeout_ms: ACK_TIMEOUT.get().value().unsigned_abs(),
             }),
             Err(error) => {
                 log(error);

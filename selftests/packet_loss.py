@@ -29,7 +29,7 @@ def test_nothing_hangs(t):
     without an error, so with reads in flight this is about queue pairs that
     break silently.
     """
-    rnbd.load(t)
+    rnbd.load(t, ack_timeout_ms=0)
     device = rnbd.map_device(t, disks.PLAIN)
     session = f"{rnbd.CLIENT_SESSIONS}/sess"
     if t.modules == "ours":

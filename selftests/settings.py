@@ -16,10 +16,11 @@ SETTINGS = {
     "hb_missed_max": (1, 100, 5),
     "reconnect_delay_ms": (100, 3600000, 30000),
     "connect_timeout_ms": (100, 600000, 30000),
+    "ack_timeout_ms": (0, 60000, 0),
     "max_reconnect_attempts": (-1, 9999, -1),
     "hold_io_ms": (0, 86400000, 0),
 }
-SERVER_PARAMETERS = ("hb_interval_ms", "hb_missed_max")
+SERVER_PARAMETERS = ("hb_interval_ms", "hb_missed_max", "ack_timeout_ms")
 NOT_NUMBERS = ("", "x", "5 5", "0x20", "1.5", "99999999999999999999", "\xff")
 
 
@@ -42,7 +43,7 @@ def configure(t, **settings):
 @case(module_sets=("ours",))
 def test_ranges(t):
     """Files take what is in range, refuse the rest by name, and begin with the parameters."""
-    rnbd.load(t)
+    rnbd.load(t, ack_timeout_ms=0)
     rnbd.map_device(t, disks.PLAIN)
     for name, (least, most, default) in SETTINGS.items():
         path = session_file(name)
@@ -66,7 +67,7 @@ def test_ranges(t):
 def test_parameters(t):
     """New sessions take their settings from the parameters; a bad one stops the module."""
     values = {name: (least + most) // 2 for name, (least, most, _) in SETTINGS.items()}
-    rnbd.load(t, rtrs_client=" ".join(f"{name}={value}" for name, value in values.items()))
+    rnbd.load(t, ack_timeout_ms=0, rtrs_client=" ".join(f"{name}={value}" for name, value in values.items()))
     rnbd.map_device(t, disks.PLAIN)
     for name, value in values.items():
         t.equal(t.client.read(session_file(name)), str(value), name)

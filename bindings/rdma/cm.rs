@@ -88,6 +88,9 @@ pub struct ConnectionParameters {
     pub retry_count: u8,
     /// How often a message is sent again that found no receive; 7 is for ever.
     pub rnr_retry_count: u8,
+    /// How long the device waits for an acknowledgement before it sends again, in ms, at least;
+    /// 0 is what the CM finds right for the kind of network.
+    pub ack_timeout_ms: u32,
 }
 
 impl Default for ConnectionParameters {
@@ -98,6 +101,7 @@ impl Default for ConnectionParameters {
             initiator_depth: 0,
             retry_count: 7,
             rnr_retry_count: 7,
+            ack_timeout_ms: 0,
         }
     }
 }
@@ -113,6 +117,14 @@ impl ConnectionParameters {
             rnr_retry_count: self.rnr_retry_count,
             ..Default::default()
         })
+    }
+
+    /// The exponent that stands for the acknowledgement timeout: it is 4096 ns times that power
+    /// of two.
+    fn ack_timeout_exponent(&self) -> Option<u8> {
+        let units = (u64::from(self.ack_timeout_ms) * 1_000_000).div_ceil(4096);
+        // The largest exponent stands for more than two hours.
+        (units != 0).then(|| units.next_power_of_two().trailing_zeros().min(31) as u8)
     }
 }
 
@@ -375,8 +387,20 @@ impl<H: Handler> Id<H> {
         result
     }
 
+    /// Sets what the queue pair is given when it is connected.
+    fn set_ack_timeout(&self, parameters: &ConnectionParameters) -> Result {
+        match parameters.ack_timeout_exponent() {
+            Some(exponent) => to_result({
+                // SAFETY: The id is valid.
+                unsafe { bindings::rdma_set_ack_timeout(self.as_raw(), exponent) }
+            }),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
+        self.set_ack_timeout(parameters)?;
         to_result(self.locked(|| {
             // SAFETY: The id is valid and its handler mutex is held; the parameters and the data
             // are copied.
@@ -386,6 +410,7 @@ impl<H: Handler> Id<H> {
 
     pub(super) fn accept(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
+        self.set_ack_timeout(parameters)?;
         // SAFETY: The id is valid and its handler mutex is held; the parameters and the data are
         // copied.
         to_result(self.locked(|| unsafe { bindings::rdma_accept(self.as_raw(), &mut param) }))

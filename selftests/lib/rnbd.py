@@ -18,19 +18,31 @@ CLIENT_SESSIONS = "/sys/class/rtrs-client"
 SERVER_SESSIONS = "/sys/class/rtrs-server"
 
 
+# Longer than an emulated machine stands still on a busy host: soft-RoCE breaks
+# connections when it has to send again.
+ACK_TIMEOUT_MS = 8000
+
+
 def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: str = "",
-         client: bool = True, server: bool = True) -> None:
+         client: bool = True, server: bool = True, ack_timeout_ms: int = ACK_TIMEOUT_MS) -> None:
     """Have the modules loaded with these parameters, client's and server's.
 
-    Modules that are loaded already with the same parameters stay.
+    Modules that are loaded already with the same parameters stay. ``ack_timeout_ms``
+    is for our modules; C has no such parameter.
     """
+    def patient(node: Node, text: str) -> str:
+        ours = node.module_set != "c" and ack_timeout_ms
+        return f"ack_timeout_ms={ack_timeout_ms} {text}".rstrip() if ours else text
+
     wanted: dict[str, tuple[Node, dict[str, str]]] = {}
     for node in t.nodes:
         wanted[node.name] = (node, {})
     if server:
-        wanted[t.server.name][1].update(rtrs_server=rtrs_server, rnbd_server=rnbd_server)
+        wanted[t.server.name][1].update(
+            rtrs_server=patient(t.server, rtrs_server), rnbd_server=rnbd_server)
     if client:
-        wanted[t.client.name][1].update(rtrs_client=rtrs_client, rnbd_client="")
+        wanted[t.client.name][1].update(
+            rtrs_client=patient(t.client, rtrs_client), rnbd_client="")
     for node, modules in wanted.values():
         load_exactly(node, modules)
 
