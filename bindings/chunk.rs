@@ -16,7 +16,8 @@ use crate::{
         Direction,
         MemoryRegion,
         ProtectionDomain,
-        Sge, //
+        Sge,
+        SgeList, //
     }, //
 };
 use core::{
@@ -481,32 +482,37 @@ impl MappedChunks {
         out.get(..used).ok_or(ENOSPC)
     }
 
-    /// Writes as many scatter entries of `len` bytes at `offset` of a chunk to `out` as it has room
-    /// for; returns their number and how many bytes they cover. Any context.
+    /// Adds scatter entries of `len` bytes at `offset` of a chunk to `out`, until it has `limit`;
+    /// returns how many bytes they cover. Any context.
     ///
     /// `EINVAL` if the bytes are not all within the chunk or are none.
     #[inline]
-    pub fn first_sges(
+    pub fn add_sges<const N: usize>(
         &self,
         index: usize,
         offset: usize,
         len: usize,
-        out: &mut [Sge],
-    ) -> Result<(usize, usize)> {
+        out: &mut SgeList<N>,
+        limit: usize,
+    ) -> Result<usize> {
         if len == 0 {
             return Err(EINVAL);
         }
         let range = self.0.set.range(index, offset, len)?;
         let lkey = self.0.domain().local_dma_lkey();
-        let (mut used, mut covered) = (0, 0);
+        let mut covered = 0;
         self.0.set.for_each_piece(index, range, |number, _, piece| {
-            if let (Some(sge), Some(address)) = (out.get_mut(used), self.0.addresses.get(number)) {
-                *sge = Sge::new(address + piece.start as u64, piece.len() as u32, lkey);
-                used += 1;
-                covered += piece.len();
+            if out.len() >= limit {
+                return;
+            }
+            if let Some(address) = self.0.addresses.get(number) {
+                let sge = Sge::new(address + piece.start as u64, piece.len() as u32, lkey);
+                if out.push(sge).is_ok() {
+                    covered += piece.len();
+                }
             }
         });
-        Ok((used, covered))
+        Ok(covered)
     }
 
     /// Makes what peers wrote to a range visible to the CPU. Any context.

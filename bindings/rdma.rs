@@ -51,6 +51,7 @@ pub use wr::{
     RemoteMemory,
     SendChain,
     Sge,
+    SgeList,
     WorkId, //
 };
 

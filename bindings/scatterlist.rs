@@ -12,7 +12,8 @@ use crate::{
     rdma::{
         Direction,
         ProtectionDomain,
-        Sge, //
+        Sge,
+        SgeList, //
     }, //
 };
 use core::mem::ManuallyDrop;
@@ -264,6 +265,31 @@ impl MappedScatter {
             )
         };
         Some(out)
+    }
+
+    /// Adds the scatter entries to `list`; false, and none added, if it would have more than `limit`
+    /// then, or more than it has room for.
+    #[inline]
+    pub fn add_sges<const N: usize>(&self, list: &mut SgeList<N>, limit: usize) -> bool {
+        let count = self.mapped as usize;
+        if list.len() + count > limit {
+            return false;
+        }
+        let Some(out) = list.spare(count) else {
+            return false;
+        };
+        // SAFETY: By the type invariant that many DMA entries are valid, and `out` has room for as
+        // many; the list is only read. `Sge` has the layout of `ib_sge`.
+        unsafe {
+            bindings::rnbd_helper_sg_to_sges(
+                self.table.entries.as_ptr().cast_mut(),
+                self.mapped,
+                self.domain.local_dma_lkey(),
+                out.cast(),
+            );
+            list.added(count);
+        }
+        true
     }
 
     /// The list and the number of its DMA entries.

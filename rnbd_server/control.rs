@@ -80,7 +80,7 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
 /// Opens a device and writes the answer.
 fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
     // Nothing is opened for a client that cannot be told the number.
-    if op.direction() != Direction::Read || op.data().len() < OpenRsp::SIZE {
+    if op.direction() != Direction::Read || op.data_len() < OpenRsp::SIZE {
         pr_err_ratelimited!(
             "session {:?}: no room for the answer to an open message\n",
             session.name().as_cstr()

@@ -64,7 +64,7 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
         device_id: io.device_id,
         rw: io.rw.to_wire(),
         bi_size: io.bi_size,
-        data_len: u32::try_from(op.data().len()).unwrap_or(u32::MAX),
+        data_len: u32::try_from(op.data_len()).unwrap_or(u32::MAX),
         usr_len: u32::try_from(len).unwrap_or(u32::MAX),
         prio: io.prio,
         ver: session.version(),
@@ -98,7 +98,7 @@ pub(crate) fn submit(session: &Session, op: Operation, io: &Io) {
 
 /// What the request asks for, if that makes sense.
 fn check(session: &Session, op: &Operation, io: &Io) -> Result<(BlockOp, Position)> {
-    let data_len = u32::try_from(op.data().len())?;
+    let data_len = u32::try_from(op.data_len())?;
     let block_op = io
         .block_op(op.direction() == Direction::Read, data_len)
         .inspect_err(|refused| {
@@ -140,12 +140,14 @@ fn check(session: &Session, op: &Operation, io: &Io) -> Result<(BlockOp, Positio
 /// Submits a bio; gives the operation back if that fails.
 fn start(
     device: HandleUse,
-    op: Operation,
+    mut op: Operation,
     io: &Io,
     block_op: BlockOp,
     at: Position,
 ) -> Result<(), (Operation, Error)> {
-    let data = op.data();
+    let Some(data) = op.take_data() else {
+        return Err((op, EINVAL));
+    };
     let mut completion = IoCompletion { op, produced: 0 };
     let submitted = match (block_op, device) {
         (BlockOp::Read { len, .. }, device) => {

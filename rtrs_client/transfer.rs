@@ -26,7 +26,8 @@ use kernel_ext::{
         QueuePair,
         RemoteMemory,
         SendChain,
-        Sge, //
+        Sge,
+        SgeList, //
     }, //
 };
 use proto::rtrs::{
@@ -89,8 +90,6 @@ pub(crate) enum Submitted {
 
 /// What is to be posted for a request.
 struct Plan {
-    /// The scatter entries of the RDMA write.
-    num_entries: usize,
     /// How the region is to be registered before it, if at all.
     access: Option<Access>,
     remote: RemoteMemory,
@@ -267,13 +266,14 @@ impl Transfer {
         chunk: &RemoteChunk,
         mut request: KBox<Request>,
     ) -> Result<Submitted, Refused> {
-        let mut entries = [Sge::EMPTY; MAX_SEND_SGE];
+        let mut entries = SgeList::new();
         let plan = match self.plan(chunk, &mut request, &mut entries) {
             Ok(plan) => plan,
             Err(error) => return Err(Refused { request, error }),
         };
         let mut chain = SendChain::<2>::new();
-        if let Err(error) = self.build(&mut chain, connection, &request, &plan, &entries) {
+        if let Err(error) = self.build(&mut chain, connection, &request, &plan, entries.as_slice())
+        {
             return Err(Refused { request, error });
         }
 
@@ -282,7 +282,7 @@ impl Transfer {
         let index = request.connection;
         self.count(index, 1);
         drop(slots.in_flight.put(request));
-        if let Err(error) = connection.queue_pair().post(chain) {
+        if let Err(error) = connection.queue_pair().post_mut(&mut chain) {
             if plan.access.is_some() {
                 // The registration may have been posted, so the device may use the region.
                 return Ok(Submitted::Broken);
@@ -304,7 +304,7 @@ impl Transfer {
         &self,
         chunk: &RemoteChunk,
         request: &mut Request,
-        entries: &mut [Sge; MAX_SEND_SGE],
+        entries: &mut SgeList<MAX_SEND_SGE>,
     ) -> Result<Plan> {
         let data_len = request.data_len();
         if data_len > self.accept.max_io_size as usize {
@@ -324,19 +324,10 @@ impl Transfer {
 
         // A read that is not bounced needs a registration, for the server to write to; a write
         // only if its segments do not fit into the scatter list beside the header.
-        let mut num_entries = 0;
         let mut access = None;
         if let Some(data) = data {
-            let room = entries
-                .get_mut(..self.max_send_sge.saturating_sub(1))
-                .ok_or(EINVAL)?;
-            let direct = match kind {
-                Kind::Write => data.sges(room).map(<[Sge]>::len),
-                _ => None,
-            };
-            if let Some(direct) = direct {
-                num_entries = direct;
-            } else {
+            let limit = self.max_send_sge.saturating_sub(1);
+            if kind != Kind::Write || !data.add_sges(entries, limit) {
                 resources.region.map(data)?;
                 if kind == Kind::Read {
                     access = Some(Access::RemoteWrite);
@@ -347,8 +338,7 @@ impl Transfer {
                     });
                 } else {
                     access = Some(Access::Local);
-                    *room.first_mut().ok_or(EINVAL)? = resources.region.sge()?;
-                    num_entries = 1;
+                    entries.push(resources.region.sge()?)?;
                 }
             }
         }
@@ -368,8 +358,7 @@ impl Transfer {
         if message_len > self.accept.max_hdr_size as usize {
             return Err(EMSGSIZE);
         }
-        *entries.get_mut(num_entries).ok_or(EINVAL)? = resources.message.sge(message_len)?;
-        num_entries = num_entries.saturating_add(1);
+        entries.push(resources.message.sge(message_len)?)?;
 
         let data_len = u32::try_from(data_len).map_err(|_| EMSGSIZE)?;
         let offset = data_len.checked_add(u32::from(usr_len)).ok_or(EMSGSIZE)?;
@@ -377,7 +366,6 @@ impl Transfer {
         // The place of a read's data in the chunk is the server's.
         let skipped = if kind == Kind::Read { data_len } else { 0 };
         Ok(Plan {
-            num_entries,
             access,
             remote: RemoteMemory {
                 address: chunk
@@ -412,7 +400,7 @@ impl Transfer {
         chain.rdma_write_with_imm(
             WorkKind::Send.id(),
             connection.next_is_signaled(),
-            entries.get(..plan.num_entries).ok_or(EINVAL)?,
+            entries,
             plan.remote,
             plan.immediate,
         )

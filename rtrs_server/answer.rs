@@ -18,7 +18,8 @@ use kernel_ext::{
         MemoryRegion,
         RemoteMemory,
         SendChain,
-        Sge, //
+        Sge,
+        SgeList, //
     },
     trace, //
 };
@@ -113,7 +114,7 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
         errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
         invalidated: plan.invalidate.is_some(),
     };
-    let mut sges = [Sge::EMPTY; MAX_SEND_SGE];
+    let mut sges = SgeList::<MAX_SEND_SGE>::new();
     let data = match plan.data {
         Some((target, len)) => write_data(io, connection, id, target, len, &mut sges).map(Some),
         None => Ok(None),
@@ -127,12 +128,12 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
 
     let signaled = connection.next_is_signaled();
     let mut chain = SendChain::<MAX_LAST_POST>::new();
-    if let Some(LastWrite { num_sges, remote }) = data {
-        let sges = sges.get(..num_sges).ok_or(EINVAL)?;
+    if let Some(remote) = data {
+        let sges = sges.as_slice();
         if plan.invalidate.is_none() && key.message.is_none() {
             let id = WorkKind::Answer.id();
             chain.rdma_write_with_imm(id, signaled, sges, remote, immediate.encode())?;
-            return queue_pair.post(chain);
+            return queue_pair.post_mut(&mut chain);
         }
         chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
     }
@@ -153,7 +154,7 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathC
         Some(message) => chain.send_with_imm(id, signaled, message, immediate.encode())?,
         None => chain.imm_only(id, signaled, immediate.encode())?,
     }
-    queue_pair.post(chain)
+    queue_pair.post_mut(&mut chain)
 }
 
 /// Lets an answer be traced.
@@ -217,22 +218,16 @@ fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk, tell_always: bool) -> Re
     Ok(key)
 }
 
-/// The RDMA write that is still to be posted.
-struct LastWrite {
-    num_sges: usize,
-    remote: RemoteMemory,
-}
-
 /// Sends `len` bytes from the start of a chunk to `target`, except for the last RDMA write, whose
-/// scatter entries are left in `sges`.
+/// scatter entries are left in `sges` and whose place is returned.
 fn write_data(
     io: &PathIo,
     connection: &Connection,
     chunk: u32,
     target: SgDesc,
     len: u32,
-    sges: &mut [Sge; MAX_SEND_SGE],
-) -> Result<LastWrite> {
+    sges: &mut SgeList<MAX_SEND_SGE>,
+) -> Result<RemoteMemory> {
     let chunks = &io.chunks;
     let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
     let (index, len) = (chunk as usize, len as usize);
@@ -243,15 +238,18 @@ fn write_data(
             address: target.addr.wrapping_add(done as u64),
             rkey: target.key,
         };
-        let room = sges.get_mut(..io.max_send_sge).ok_or(EINVAL)?;
-        let (num_sges, bytes) = chunks.first_sges(index, done, len.saturating_sub(done), room)?;
+        sges.clear();
+        let left = len.saturating_sub(done);
+        let bytes = chunks.add_sges(index, done, left, sges, io.max_send_sge)?;
+        if bytes == 0 {
+            return Err(EINVAL);
+        }
         done = done.saturating_add(bytes);
         if done >= len {
-            return Ok(LastWrite { num_sges, remote });
+            return Ok(remote);
         }
         let mut chain = SendChain::<1>::new();
-        let sges = sges.get(..num_sges).ok_or(EINVAL)?;
-        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
+        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges.as_slice(), remote)?;
         queue_pair.post(chain)?;
     }
 }

@@ -34,7 +34,9 @@ pub enum Direction {
 pub struct Operation {
     /// `None` once it is answered.
     request: Option<(Entered<PathIo>, KBox<PathChunk>)>,
-    data: ChunkSlice,
+    /// `None` once it is taken.
+    data: Option<ChunkSlice>,
+    data_len: usize,
     direction: Direction,
 }
 
@@ -61,7 +63,8 @@ impl Operation {
         };
         Some(Self {
             request: Some((io, chunk)),
-            data,
+            data: Some(data),
+            data_len: len as usize,
             direction,
         })
     }
@@ -71,26 +74,31 @@ impl Operation {
         self.direction
     }
 
-    /// The data: what came from the client, or where to put what goes to it, as much as it asked
-    /// for.
+    /// The length of the data in bytes: of what came from the client, or of what it asked for.
+    pub fn data_len(&self) -> usize {
+        self.data_len
+    }
+
+    /// The data: what came from the client, or where to put what goes to it. Only there once.
     ///
     /// It lies in memory of the session, so nothing may be done with it once the operation is
     /// answered.
-    pub fn data(&self) -> ChunkSlice {
-        self.data.clone()
+    pub fn take_data(&mut self) -> Option<ChunkSlice> {
+        self.data.take()
     }
 
     /// Copies `bytes` to the start of the data, as the answer to a read of few bytes.
     ///
-    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. Any context.
+    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write, or if the data was
+    /// taken. Any context.
     pub fn write_answer(&self, bytes: &[u8]) -> Result {
         if self.direction != Direction::Read {
             return Err(EINVAL);
         }
-        if bytes.len() > self.data.len() {
+        if bytes.len() > self.data_len {
             return Err(EMSGSIZE);
         }
-        self.data.copy_in(0, bytes)
+        self.data.as_ref().ok_or(EINVAL)?.copy_in(0, bytes)
     }
 
     /// Answers the request: with an error, or with the number of bytes that a read has put at the

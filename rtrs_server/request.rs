@@ -36,8 +36,9 @@ use crate::{
     work::WorkKind, //
 };
 
-/// User headers up to this size, in bytes, are copied to the stack.
-const SMALL_HEADER: usize = 384;
+/// User headers up to this size, in bytes, are copied to the stack; those of block requests have 32.
+/// It is cleared for each request, so it is no larger.
+const SMALL_HEADER: usize = 64;
 
 /// The client says that there is a request in one of the chunks.
 pub(crate) fn received(io: &Entered<PathIo>, connection: &Connection, payload: u32) {
@@ -120,13 +121,20 @@ fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
     let session = path.session();
     let chunk_size = session.layout().chunk_size();
     let range = Request::msg_range(chunk_size, chunk.offset);
-    let mut buffer = [0u8; MAX_MSG_SIZE];
-    let message = buffer.get_mut(..range.len()).unwrap_or_default();
+    // The user's header is in front of the message, so one copy gets both, if it is short.
+    let start = range.start.saturating_sub(SMALL_HEADER);
+    let mut buffer = [0u8; SMALL_HEADER + MAX_MSG_SIZE];
+    let copy = buffer
+        .get_mut(..range.end.saturating_sub(start))
+        .unwrap_or_default();
     let id = chunk.id as usize;
     let copied = io
         .chunks
         .sync_for_cpu(id, 0, range.end)
-        .and_then(|()| session.chunks().copy_out(id, range.start, message));
+        .and_then(|()| session.chunks().copy_out(id, start, copy));
+    let (before, message) = copy
+        .split_at_checked(range.start.saturating_sub(start))
+        .unwrap_or_default();
     let parsed = match copied {
         Ok(()) => Request::parse(chunk_size, chunk.offset, message),
         Err(error) => {
@@ -166,7 +174,18 @@ fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
             return invalidate(io, path, chunk);
         }
     }
-    hand_over(io, path, chunk);
+    match before
+        .len()
+        .checked_sub(request.usr_len() as usize)
+        .and_then(|skip| before.get(skip..))
+    {
+        Some(header) => {
+            if let Some(operation) = Operation::new(io.clone(), path, chunk) {
+                io.handler.request(operation, header);
+            }
+        }
+        None => hand_over(io, path, chunk),
+    }
 }
 
 /// Takes the client's access to the chunk away; [`invalidated`] goes on.
@@ -208,7 +227,7 @@ pub(crate) fn invalidated(io: &Entered<PathIo>, connection: &Connection, id: u32
     }
 }
 
-/// Hands a request to the user of the transport.
+/// Copies the header of a request and hands it to the user of the transport.
 fn hand_over(io: &Entered<PathIo>, path: &Arc<Path>, chunk: KBox<PathChunk>) {
     let Some(range) = chunk.request.map(|request| request.usr_range()) else {
         io.release(chunk);

@@ -211,6 +211,13 @@ impl<H: Handler> QueuePair<H> {
     /// What the scatter entries name must stay until the request has completed.
     #[inline]
     pub fn post<const N: usize>(&self, mut chain: SendChain<'_, N>) -> Result {
+        self.post_mut(&mut chain)
+    }
+
+    /// As [`Self::post()`], for a chain that is too large to be moved in the IO path. It is empty
+    /// afterwards.
+    #[inline]
+    pub fn post_mut<const N: usize>(&self, chain: &mut SendChain<'_, N>) -> Result {
         let inner = self.inner();
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);

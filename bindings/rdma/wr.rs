@@ -73,6 +73,87 @@ impl Sge {
     }
 }
 
+/// Up to `N` scatter entries, on the stack.
+///
+/// # Invariants
+///
+/// The first `len` of `entries` are initialised.
+pub struct SgeList<const N: usize> {
+    entries: [MaybeUninit<Sge>; N],
+    len: usize,
+}
+
+impl<const N: usize> SgeList<N> {
+    /// Makes an empty list.
+    #[inline]
+    pub fn new() -> Self {
+        // INVARIANT: There are none.
+        Self {
+            entries: [const { MaybeUninit::uninit() }; N],
+            len: 0,
+        }
+    }
+
+    /// Adds an entry. `ENOSPC` if the list is full.
+    #[inline]
+    pub fn push(&mut self, sge: Sge) -> Result {
+        self.entries.get_mut(self.len).ok_or(ENOSPC)?.write(sge);
+        // INVARIANT: One more is initialised.
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The entries.
+    #[inline]
+    pub fn as_slice(&self) -> &[Sge] {
+        // SAFETY: By the type invariant; `MaybeUninit` has the layout of what it holds.
+        unsafe { core::slice::from_raw_parts(self.entries.as_ptr().cast(), self.len) }
+    }
+
+    /// The number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no entries.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Empties the list.
+    #[inline]
+    pub fn clear(&mut self) {
+        // INVARIANT: Needs nothing.
+        self.len = 0;
+    }
+
+    /// Where `count` more entries go; `None` if there is no room.
+    #[inline]
+    pub(crate) fn spare(&mut self, count: usize) -> Option<*mut Sge> {
+        let end = self.len.checked_add(count)?;
+        Some(self.entries.get_mut(self.len..end)?.as_mut_ptr().cast())
+    }
+
+    /// Counts entries that were written.
+    ///
+    /// # Safety
+    ///
+    /// `count` entries were written where [`Self::spare()`] said.
+    #[inline]
+    pub(crate) unsafe fn added(&mut self, count: usize) {
+        // INVARIANT: By the function's requirement.
+        self.len += count;
+    }
+}
+
+impl<const N: usize> Default for SgeList<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Memory of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteMemory {
@@ -282,7 +363,9 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     fn link_to(&mut self, cqes: &[bindings::ib_cqe]) -> Result<*const bindings::ib_send_wr> {
         let mut next: *mut bindings::ib_send_wr = ptr::null_mut();
-        for request in self.requests.iter_mut().take(self.len).rev() {
+        // What is linked is not to be linked again.
+        let len = core::mem::take(&mut self.len);
+        for request in self.requests.iter_mut().take(len).rev() {
             // CAST: Every request starts with an `ib_send_wr`.
             let wr: *mut bindings::ib_send_wr = request.as_mut_ptr().cast();
             // SAFETY: By the type invariant the request is initialised and holds a `WorkId`.
