@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from . import bench
 from . import build
 from . import cache
 from . import check
@@ -81,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("rust-analyzer", help="write rust-project.json for editors")
     command.set_defaults(run=lambda options: print(rust_analyzer.write()) or 0)
 
+    bench.add_parser(commands)
     check.add_parsers(commands)
     demo.add_parser(commands)
     selftest.add_parser(commands)

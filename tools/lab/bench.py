@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`lab bench`: our modules, the C modules and NVMe over RDMA side by side, in instruction time.
+
+One machine is client and server at once, and its clock counts instructions: a
+nanosecond is an instruction. IOPS, latencies and ratios are therefore the same
+whatever else the host does; see Documentation/performance.md. All systems of
+one configuration are measured in one boot, on null_blk disks without memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform as host_platform
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from . import bench_report
+from . import paths
+from .bench_report import Measured
+from .bench_systems import SYSTEMS
+from .bench_systems import Configuration
+from .bench_systems import Job
+from .bench_systems import prepare
+from .vm import Lab
+from .vm import MachineDied
+from .vm import Options
+from .vm_node import CommandFailed
+from .vm_node import Node
+from .vm_platform import module_folders
+from .vm_platform import platform
+
+KIB = 1 << 10
+# Ethernet MTUs by RDMA MTU.
+ETHERNET = {1024: 1500, 4096: 4500}
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Add the command line of `lab bench`."""
+    parser = commands.add_parser("bench", help="measure in instruction time, against C and NVMe",
+                                 description=__doc__)
+    parser.add_argument("--quick", action="store_true",
+                        help="4 KiB, depth 1 and 16, two CPUs, RDMA MTU 1024, one device")
+    parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
+    parser.add_argument("--c-modules-dir", type=Path, help="folder of the C modules")
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=None,
+                        metavar="SYSTEM", help=f"some of {', '.join(SYSTEMS)}")
+    parser.add_argument("--cpus", nargs="+", type=int, default=None)
+    parser.add_argument("--rdma-mtu", nargs="+", type=int, choices=list(ETHERNET), default=None)
+    parser.add_argument("--devices", nargs="+", type=int, default=None)
+    parser.add_argument("--ios", type=int, default=None, help="requests of each job")
+    parser.add_argument("--out", type=Path, default=paths.CHECKOUT / "build" / "bench",
+                        help="folder for bench.json, bench.txt and bench.svg")
+    parser.set_defaults(run=main)
+
+
+def jobs(quick: bool, ios: int) -> list[Job]:
+    """What is measured in each configuration."""
+    depths = (1, 16) if quick else (1, 4, 16, 64)
+    found = [Job(rw, 4 * KIB, depth, ios)
+             for rw in ("randread", "randwrite") for depth in depths]
+    if not quick:
+        found += [Job(rw, size, 4, max(ios // 4, 100))
+                  for rw in ("randread", "randwrite") for size in (64 * KIB, 128 * KIB)]
+    return found
+
+
+def configurations(options: argparse.Namespace) -> list[Configuration]:
+    """The machines to boot."""
+    cpus = options.cpus or ([2] if options.quick else [1, 2])
+    mtus = options.rdma_mtu or ([1024] if options.quick else [1024, 4096])
+    devices = options.devices or ([1] if options.quick else [1, 8])
+    return [Configuration(cpu, mtu, count) for mtu in mtus for cpu in cpus for count in devices]
+
+
+def fio_file(job: Job, devices: list[str], counters: str) -> str:
+    """A job file: all devices at once, the device's counters before and after."""
+    lines = ["[global]", "ioengine=io_uring", "direct=1", "thread=1", "group_reporting=1",
+             "randrepeat=1", f"rw={job.rw}", f"bs={job.size}", f"iodepth={job.depth}",
+             f"number_ios={max(job.ios // len(devices), 50)}", "size=512m"]
+    for index, device in enumerate(devices):
+        lines += [f"[dev{index}]", f"filename={device}"]
+        if index == 0:
+            # fio writes what they print to dev0.prerun.txt and dev0.postrun.txt.
+            lines += [f"exec_prerun={counters}", f"exec_postrun={counters}"]
+    return "\n".join(lines) + "\n"
+
+
+def run_job(node: Node, job: Job, devices: list[str]) -> dict:
+    """One fio run; its report, and how much the counters grew."""
+    folder = "/tmp/bench"
+    counters = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
+    node.run(f"rm -rf {folder}; mkdir {folder}")
+    node.create(f"{folder}/job", fio_file(job, devices, counters))
+    result = node.run(f"cd {folder}; fio --output-format=json --output=report job >&2; "
+                      "cat report; echo; cat dev0.prerun.txt dev0.postrun.txt", timeout=300)
+    start, end = result.out.index("{"), result.out.rindex("}") + 1
+    before, after = (int(text) for text in result.out[end:].split())
+    report = json.loads(result.out[start:end])["jobs"][0]
+    report["packets"] = after - before
+    return report
+
+
+def measure(configuration: Configuration, names: list[str], work: list[Job],
+            modules: dict[str, Path]) -> list[Measured]:
+    """Boot a machine and measure all systems in it, one after the other."""
+    lab = Lab(platform("stock", modules), "one",
+              Options(cpus=configuration.cpus, mtu=ETHERNET[configuration.rdma_mtu], icount=True))
+    found = []
+    try:
+        lab.start(timeout=120)
+        for name in names:
+            started = time.monotonic()
+            with prepare(lab.client, name, configuration.devices) as ready:
+                for job in work:
+                    report = run_job(lab.client, job, ready.devices)
+                    if report["error"]:
+                        raise CommandFailed(f"{name}: {job}: fio error {report['error']}")
+                    found.append(bench_report.measured(configuration, name, job, report,
+                                                       ready.memory_kib))
+            print(f"  {configuration}: {name} ({time.monotonic() - started:.0f} s)", flush=True)
+    except (MachineDied, TimeoutError):
+        print(lab.last_words(40), file=sys.stderr)
+        raise
+    finally:
+        lab.close()
+    return found
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure, print the table, write the files."""
+    modules = module_folders("stock", options.modules_dir)
+    if options.c_modules_dir:
+        modules["c"] = options.c_modules_dir
+    names = options.systems or [name for name in SYSTEMS if not options.quick or name != "nvme"]
+    work = jobs(options.quick, options.ios or (2500 if options.quick else 3000))
+    started = time.monotonic()
+    found: list[Measured] = []
+    for configuration in configurations(options):
+        found += measure(configuration, names, work, modules)
+    text = bench_report.table(found)
+    options.out.mkdir(parents=True, exist_ok=True)
+    facts = {"date": time.strftime("%Y-%m-%d"), "host": host_platform.machine(),
+             "clock": "instructions", "kernel": str(paths.artifacts("stock").kernel.name)}
+    (options.out / "bench.json").write_text(json.dumps(
+        {"about": facts, "measured": [asdict(one) for one in found]}, indent=1) + "\n")
+    (options.out / "bench.txt").write_text(text)
+    (options.out / "bench.svg").write_text(bench_report.chart(found))
+    print(text)
+    print(f"{options.out}/bench.json, bench.txt, bench.svg ({time.monotonic() - started:.0f} s)")
+    return 0

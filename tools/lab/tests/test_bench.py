@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The benchmark's arithmetic, its job files, table and chart."""
+
+import argparse
+import unittest
+from xml.etree import ElementTree
+
+from lab import bench
+from lab import bench_report
+from lab.bench_systems import Configuration
+from lab.bench_systems import Job
+
+
+def record(system: str, iops: float, packets: int = 7) -> bench_report.Measured:
+    side = {"iops": iops, "total_ios": 1,
+            "clat_ns": {"percentile": {"50.000000": 2000, "99.000000": 3000}}}
+    return bench_report.measured(Configuration(2, 1024, 1), system,
+                                 Job("randread", 4096, 16, 100),
+                                 {"packets": packets, "read": side}, 1)
+
+
+class Messages(unittest.TestCase):
+    def test_two_messages_are_found_in_the_packets(self) -> None:
+        # Request and four packets of data, each message acknowledged.
+        self.assertEqual(bench_report.messages(7, "randread", 4096, 1024), 2)
+        self.assertEqual(bench_report.messages(4, "randread", 4096, 4096), 2)
+        # The headers take the data of a write over the edge of a packet.
+        self.assertEqual(bench_report.messages(8, "randwrite", 4096, 1024), 2)
+        self.assertEqual(bench_report.messages(5, "randwrite", 4096, 4096), 2)
+
+    def test_an_invalidation_and_an_answer_are_two_more(self) -> None:
+        self.assertEqual(bench_report.messages(11, "randread", 4096, 1024), 4)
+
+
+class Report(unittest.TestCase):
+    def test_ratio_is_of_the_same_job(self) -> None:
+        ours, c = record("ours", 1300.0), record("c", 1000.0, 11)
+        self.assertAlmostEqual(bench_report.ratio([ours, c], ours, "c") or 0, 1.3)
+        self.assertIsNone(bench_report.ratio([ours, c], ours, "nvme"))
+        text = bench_report.table([ours, c])
+        self.assertIn("1.30", text)
+        self.assertIn("RDMA MTU 1024, 2 CPU(s), 1 device(s)", text)
+
+    def test_a_nanosecond_is_an_instruction(self) -> None:
+        self.assertEqual(record("ours", 10000.0).instructions_per_io, 100000)
+
+    def test_chart_is_xml_with_a_bar_for_each_record(self) -> None:
+        root = ElementTree.fromstring(bench_report.chart([record("ours", 2.0), record("c", 1.0)]))
+        titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(titles, ["ours: 2", "c: 1"])
+
+
+class Plan(unittest.TestCase):
+    def test_quick_is_one_machine(self) -> None:
+        options = argparse.Namespace(quick=True, cpus=None, rdma_mtu=None, devices=None)
+        self.assertEqual(bench.configurations(options), [Configuration(2, 1024, 1)])
+        self.assertEqual(len(bench.jobs(True, 100)), 4)
+
+    def test_full_has_every_combination(self) -> None:
+        options = argparse.Namespace(quick=False, cpus=None, rdma_mtu=None, devices=None)
+        self.assertEqual(len(set(bench.configurations(options))), 8)
+        self.assertEqual({job.size for job in bench.jobs(False, 100)}, {4096, 65536, 131072})
+
+    def test_devices_share_the_requests(self) -> None:
+        text = bench.fio_file(Job("randread", 4096, 4, 1600), ["/dev/a", "/dev/b"], "true")
+        self.assertIn("number_ios=800", text)
+        self.assertEqual(text.count("filename="), 2)
+        self.assertEqual(text.count("exec_prerun="), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
