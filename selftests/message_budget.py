@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How many RDMA messages a request takes, by the packets that the device counts."""
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+from lib.fio import fio
+
+PACKETS = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
+KIB = 1 << 10
+REQUESTS = 500
+# RDMA MTU 4096. A message is its packets and an acknowledgement; with two messages a request of
+# 4 KiB is four packets if it is a read, and five if it is a write, whose headers need one more.
+# Acknowledgements of long messages may be more than one.
+BUDGET = {("randread", 512): 4, ("randread", 4 * KIB): 4, ("randread", 64 * KIB): 19,
+          ("randwrite", 512): 4, ("randwrite", 4 * KIB): 5, ("randwrite", 64 * KIB): 20}
+
+
+def packets_per_request(t, device, pattern, size):
+    """The packets of both ends of this machine, without heartbeats to speak of."""
+    before = int(t.client.read(PACKETS))
+    report = fio(t.client, device.path, rw=pattern, bs=size, iodepth=16, number_ios=REQUESTS)
+    t.equal(report.errors, 0, "errors")
+    return (int(t.client.read(PACKETS)) - before) / REQUESTS
+
+
+@case(module_sets=("ours",))
+def test_two_messages(t):
+    """A read and a write are two messages each, safe or trusting."""
+    for setting in ("Y", "N"):
+        rnbd.load(t, rtrs_server=f"always_invalidate={setting}")
+        device = rnbd.map_device(t, disks.null_blk(t, size=256), keep=True)
+        for (pattern, size), budget in BUDGET.items():
+            packets = packets_per_request(t, device, pattern, size)
+            # Opening the device reads a few blocks. A long write in the safe mode gets a new key
+            # with its answer, in one message all the same.
+            t.check(budget * 0.95 <= packets <= budget * 1.15,
+                    f"always_invalidate={setting}: {pattern} of {size} bytes: {packets:.2f} "
+                    f"packets, wanted {budget}")
+        device.unmap()
