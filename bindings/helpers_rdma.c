@@ -177,10 +177,13 @@ void rnbd_helper_memzero(void *to, size_t len)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_memzero);
 
-/* What can be had without anybody suffering, an estimate. */
+/*
+ * What can be had without anybody suffering, an estimate: the queue pairs of a
+ * session need memory, too, and so do others.
+ */
 unsigned long rnbd_helper_available_pages(void)
 {
-	long pages = si_mem_available();
+	long pages = si_mem_available() - totalram_pages() / 64;
 
 	return pages > 0 ? pages : 0;
 }

@@ -88,7 +88,7 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
     let mut memory = setup.memory.take().ok_or(ENOTCONN)?;
     let service = queue_pairs.first().ok_or(ENOTCONN)?;
 
-    path.session().set_name(&name)?;
+    path.session().set_name(&name, path)?;
     setup.directory = Some(PathDirectory::new(path, service)?);
     let handler = path.session().path_up()?;
     setup.up = true;

@@ -3,11 +3,13 @@
 //! Where clients come in.
 
 use kernel::{
+    new_condvar,
     new_mutex,
     prelude::*,
     str::CStr,
     sync::{
         Arc,
+        CondVar,
         Mutex, //
     }, //
 };
@@ -79,6 +81,9 @@ pub(crate) struct Listening {
     ids: Mutex<Ids>,
     #[pin]
     pub(crate) sessions: Mutex<KVec<Arc<Session>>>,
+    /// Told of each session that is no longer in the list.
+    #[pin]
+    pub(crate) session_gone: CondVar,
 }
 
 impl Listening {
@@ -191,6 +196,7 @@ impl Listener {
                 server <- new_mutex!(Some(server), "rtrs_server::Listening::server"),
                 ids <- new_mutex!(Ids::default(), "rtrs_server::Listening::ids"),
                 sessions <- new_mutex!(KVec::new(), "rtrs_server::Listening::sessions"),
+                session_gone <- new_condvar!("rtrs_server::Listening::session_gone"),
             }),
             GFP_KERNEL,
         )?;

@@ -15,6 +15,7 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
+    time::msecs_to_jiffies,
     workqueue::{
         impl_has_work,
         new_work,
@@ -25,6 +26,7 @@ use kernel::{
 use kernel_ext::chunk::ChunkSet;
 use proto::{
     name::SessName,
+    path_state::ServerState,
     rtrs::{
         ChunkLayout,
         Uuid,
@@ -44,6 +46,11 @@ use crate::{
     request,
     sysfs::SessionDirectory, //
 };
+
+/// How long to wait at once for a session to go that has the name of a new one, in ms.
+const NAME_WAIT_MS: u32 = 100;
+/// How often to do so.
+const NAME_WAITS: u32 = 100;
 
 /// The user of the session, as long as a path is up.
 struct Up {
@@ -183,6 +190,13 @@ impl Session {
         self.gone.load(ordering::Relaxed)
     }
 
+    /// Whether all paths are being closed. Sleeps.
+    fn is_closing(&self) -> bool {
+        let is_closing =
+            |path: &Arc<Path>| matches!(path.state(), ServerState::Closing | ServerState::Closed);
+        self.paths.lock().iter().all(is_closing)
+    }
+
     /// The session's directory in sysfs. Sleeps.
     pub(crate) fn directory(&self) -> &Mutex<Option<SessionDirectory>> {
         &self.directory
@@ -197,19 +211,29 @@ impl Session {
         }
     }
 
-    /// Takes the name that the client gives on one of its paths.
+    /// Takes the name that the client gives on one of its paths. Sleeps.
     ///
-    /// `EPERM` if another session has it, `EINVAL` if this one has another.
-    pub(crate) fn set_name(&self, name: &SessName) -> Result {
-        let sessions = self.listening.sessions.lock();
-        let is_other = |session: &Arc<Session>| session.uuid != self.uuid;
-        let mut others = sessions.iter().filter(|session| is_other(session));
-        if others.any(|other| other.sessname() == Some(name)) {
-            kernel_ext::pr_err_ratelimited!(
-                "session name {} is in use by another client\n",
-                name.as_cstr()
-            );
-            return Err(EPERM);
+    /// A session of that name which is being closed is waited for, as long as `path` is wanted: a
+    /// client that unmaps its last device and maps it again is faster than the close. `EPERM` if
+    /// another session has the name, `EINVAL` if this one has another.
+    pub(crate) fn set_name(&self, name: &SessName, path: &Path) -> Result {
+        let mut sessions = self.listening.sessions.lock();
+        let mut waits = NAME_WAITS;
+        while let Some(other) = sessions
+            .iter()
+            .find(|other| other.uuid != self.uuid && other.sessname() == Some(name))
+        {
+            if waits == 0 || !other.is_closing() || path.state() != ServerState::Connecting {
+                kernel_ext::pr_err_ratelimited!(
+                    "session name {} is in use by another client\n",
+                    name.as_cstr()
+                );
+                return Err(EPERM);
+            }
+            waits = waits.saturating_sub(1);
+            self.listening
+                .session_gone
+                .wait_interruptible_timeout(&mut sessions, msecs_to_jiffies(NAME_WAIT_MS));
         }
         if self.name.populate(*name) || self.sessname() == Some(name) {
             Ok(())
@@ -266,6 +290,7 @@ impl Session {
             .sessions
             .lock()
             .retain(|other| !Arc::ptr_eq(other, self));
+        self.listening.session_gone.notify_all();
     }
 
     /// Closes all paths, in the background. Sleeps.

@@ -102,7 +102,7 @@ def test_other_device(t):
     works(t, disks.WITHOUT_DISCARD, session="other").unmap()
 
 
-@case(timeout=300)
+@case(timeout=300, kernels=("stock",))
 def test_often(t):
     """A device that goes and comes under a session, over and over, leaves nothing behind."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")

@@ -24,7 +24,7 @@ def pool(t, name):
     return int(t.server.read(f"{POOL}/{name}"))
 
 
-@case(timeout=180)
+@case(timeout=180, kernels=("stock",))
 def test_size(t):
     """A session takes queue depth times chunk size, and at most 2 % more to describe it."""
     layouts = [(512, 131072), (64, 1 << 20)]
@@ -51,7 +51,7 @@ def test_size(t):
         memory.wait_returned(t.server, before, 2 * MIB, "after the session")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), kernels=("stock",))
 def test_fragmented(t):
     """A session comes about although no two free pages lie side by side."""
     rnbd.load(t, rtrs_server="sess_queue_depth=128")
@@ -65,7 +65,7 @@ def test_fragmented(t):
             None, "first wrong byte")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), kernels=("stock",))
 def test_short(t):
     """Without memory for another session its client gets ENOMEM, and the others go on."""
     rnbd.load(t, rtrs_server="sess_queue_depth=2048")
@@ -111,7 +111,7 @@ def test_pool(t):
     t.equal(pool(t, "total_bytes"), 12 * MIB, "the pool at the end")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), kernels=("stock",))
 def test_pool_when_short(t):
     """What fits the pool works when the machine has no memory left for a session."""
     rnbd.load(t, rtrs_server="sess_queue_depth=2048 chunk_pool_mb=256")
@@ -125,7 +125,7 @@ def test_pool_when_short(t):
         t.server.wait_for(f"{POOL}/free_bytes", matches=str(256 * MIB))
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), kernels=("stock",))
 def test_pool_unload(t):
     """The pool's memory is free again when the module is unloaded."""
     rnbd.load(t)

@@ -103,6 +103,58 @@ def test_statistics(t):
     t.equal(t.client.read(f"{mine}/stats/rdma"), "0 0 0 0 0 0", "rdma after a reset")
 
 
+def test_server_words(t):
+    """What the server's files take, and which errno they give for the rest."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.server_path(t, "sess")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=8192, seed=1)
+    t.check(t.server.read(f"{path}/stats/rdma") != "0 0 0 0", "nothing was counted")
+    for word in ("0", "2", "11", "1 1", "yes", "\n"):
+        with t.expect_errno(errno.EINVAL):
+            t.server.write(f"{path}/stats/rdma", word)
+        with t.expect_errno(errno.EINVAL):
+            t.server.write(f"{path}/disconnect", word)
+        with t.expect_errno(errno.EINVAL):
+            t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", word)
+    t.check(t.server.read(f"{path}/stats/rdma") != "0 0 0 0", "a wrong word reset the counters")
+    for word in ("1", "1\n"):
+        t.server.write(f"{path}/stats/rdma", word)
+        t.equal(t.server.read(f"{path}/stats/rdma"), "0 0 0 0", "rdma after a reset")
+    for name in ("hca_name", "hca_port", "src_addr", "dst_addr"):
+        with t.expect_errno(errno.EACCES):
+            t.server.write(f"{path}/{name}", "1")
+    t.equal(device.attribute("state"), "open", "state")
+
+
+def test_access_modes_shown(t):
+    """The server shows each mapping's access mode and whether it can write."""
+    rnbd.load(t)
+    for mode, read_only in (("ro", "1"), ("rw", "0"), ("migration", "0")):
+        device = rnbd.map_device(t, disks.PLAIN, access_mode=mode)
+        folder = f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess"
+        t.equal(t.server.read(f"{folder}/access_mode"), mode, "access_mode")
+        t.equal(t.server.read(f"{folder}/read_only"), read_only, f"read_only of {mode}")
+        device.unmap()
+        t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
+
+
+def test_partition_name(t):
+    """An exported partition is shown by its own name, with a link to its disk."""
+    rnbd.load(t)
+    disk = disks.loop(t, 16)
+    name = disk.removeprefix("/dev/")
+    t.server.run(f"losetup -P {disk} 2>/dev/null; echo ',8M' | sfdisk -q {disk}; "
+                 f"partx -u {disk} 2>/dev/null || partprobe {disk}; "
+                 f"for i in $(seq 50); do [ -b {disk}p1 ] && break; sleep 0.1; done; [ -b {disk}p1 ]")
+    device = rnbd.map_device(t, f"{disk}p1")
+    t.equal(device.size(), 8 << 20, "size")
+    t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [f"{name}p1"], "exported devices")
+    t.check(t.server.realpath(f"{rnbd.SERVER_DEVICES}/{name}p1/block_dev").endswith(f"/{name}"),
+            "block_dev does not lead to the disk")
+    device.unmap()
+
+
 def test_session_settings(t):
     """Policy and reconnect attempts take what C takes, and refuse the rest."""
     rnbd.load(t)
