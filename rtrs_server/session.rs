@@ -231,7 +231,9 @@ impl Session {
                 return Err(EPERM);
             }
             waits = waits.saturating_sub(1);
-            self.listening
+            // What woke us up is seen at the next look.
+            let _ = self
+                .listening
                 .session_gone
                 .wait_interruptible_timeout(&mut sessions, msecs_to_jiffies(NAME_WAIT_MS));
         }

@@ -84,8 +84,19 @@ def test_hundred_devices(t):
 @case(module_sets=("ours",))
 def test_same_name_again(t):
     """A session of the name of one that has just been closed is not refused."""
-    rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
-    rounds(t, t.scaled(20, 4))
+    rnbd.load(t)
+    # A request that is under way on the server's disk keeps the old session for two seconds.
+    slow = disks.null_blk(t, irqmode=2, completion_nsec=2000000000)
+    device = rnbd.map_device(t, slow)
+    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.server.wait_for(f"/sys/block/{slow[5:]}/inflight", matches=r"\s*\d+\s+[1-9]")
+    # The client cannot close the device any more, which would wait for the request.
+    t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
+    device.unmap("force")
+    t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), ["sess"], "sessions that are being closed")
+    again = rnbd.map_device(t, disks.PLAIN)
+    t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
 
 
 def rounds(t, count, session="sess"):

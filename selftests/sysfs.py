@@ -144,9 +144,9 @@ def test_partition_name(t):
     rnbd.load(t)
     disk = disks.loop(t, 16)
     name = disk.removeprefix("/dev/")
-    t.server.run(f"losetup -P {disk} 2>/dev/null; echo ',8M' | sfdisk -q {disk}; "
-                 f"partx -u {disk} 2>/dev/null || partprobe {disk}; "
-                 f"for i in $(seq 50); do [ -b {disk}p1 ] && break; sleep 0.1; done; [ -b {disk}p1 ]")
+    t.server.call("guest_partition.add", path=disk, number=1, start=1 << 20, length=8 << 20)
+    t.defer(t.server.call, "guest_partition.delete", path=disk, number=1)
+    t.server.wait_for(f"{disk}p1")
     device = rnbd.map_device(t, f"{disk}p1")
     t.equal(device.size(), 8 << 20, "size")
     t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [f"{name}p1"], "exported devices")
