@@ -105,7 +105,7 @@ def test_blocks_longer_than_requests(t):
     rnbd.map_device(t, disks.LARGE_BLOCKS)
 
 
-@case(timeout=180)
+@case(timeout=180, c_known_failure="some requests fail with EIO when others have all the chunks")
 def test_few_requests(t):
     """Three busy disks share a session of two requests: none starves, all data is right."""
     rnbd.load(t, rtrs_server="sess_queue_depth=2")

@@ -93,10 +93,11 @@ def test_requests(t):
         for pattern in ("op: WRITE, flags: SYNC", "op: READ, flags: SYNC", "op: FLUSH",
                         r"op: DISCARD, flags: \S*, ioprio: 16389"):
             matches(t, "process_rdma", pattern)
-    answers = told(t, "send_io_resp_imm")
-    t.equal(len(answers), len(told(t, "process_rdma")), "answers, against requests")
-    for pattern in (r"sess=.* state='?CONNECTED'? dir=WRITE err='?0", "dir=READ err='?0"):
-        matches(t, "send_io_resp_imm", pattern)
+    matches(t, "send_io_resp_imm", r"sess=.* state='?CONNECTED'? dir=WRITE err='?0")
+    if t.modules == "ours":  # C does not tell of answers with data
+        matches(t, "send_io_resp_imm", "dir=READ err=0")
+        t.equal(len(told(t, "send_io_resp_imm")), len(told(t, "process_rdma")),
+                "answers, against requests")
 
 
 @case(kernels=STOCK)
