@@ -97,6 +97,8 @@ pub(crate) struct Device {
     index: IdaNumber,
     /// The server's number; valid while the device is mapped.
     device_id: Atomic<u32>,
+    /// How often the session had been lost when it gave that number.
+    losses: Atomic<u32>,
     /// A [`DeviceState`]; changed under the lock of `users`.
     state: Atomic<u32>,
     /// How often the disk is open.
@@ -146,6 +148,7 @@ impl Device {
                 nr_poll_queues: options.nr_poll_queues,
                 index,
                 device_id: Atomic::new(0),
+                losses: Atomic::new(0),
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 users <- new_mutex!(0, "Device::users"),
                 parts <- new_mutex!(
@@ -169,6 +172,7 @@ impl Device {
 
     /// Opens the device at the server, and makes everything that others see of it.
     fn set_up(self: &Arc<Self>, client: &Arc<Client>) -> Result {
+        let losses = self.session.losses();
         let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
             .inspect_err(|error| {
                 device_log!(
@@ -178,7 +182,7 @@ impl Device {
                     error.to_errno()
                 );
             })?;
-        self.opened_by_server(&answer)?;
+        self.opened_by_server(&answer, losses)?;
 
         // Nobody reaches the device before the directory is made; whoever unmaps it then waits
         // for this.
@@ -327,13 +331,21 @@ impl Device {
         }
     }
 
-    /// The server has opened the device; returns the state before.
+    /// The server has opened the device, which was asked for when the session had lost its last
+    /// path `losses` times; returns the state before.
     ///
-    /// `ENOENT` if it has been unmapped meanwhile; the server is told to close it.
-    fn opened_by_server(&self, answer: &OpenRsp) -> Result<DeviceState> {
+    /// `ENOENT` if it has been unmapped meanwhile; the server is told to close it. `ECONNABORTED`
+    /// if the session was lost meanwhile: the server's next one has other numbers, and a request
+    /// with this number would go to another disk.
+    fn opened_by_server(&self, answer: &OpenRsp, losses: u32) -> Result<DeviceState> {
         let changed = {
             let _users = self.users.lock();
+            // If the session is lost after this, `link_lost` waits for the lock.
+            if self.session.losses() != losses {
+                return Err(ECONNABORTED);
+            }
             self.device_id.store(answer.device_id, ordering::Relaxed);
+            self.losses.store(losses, ordering::Relaxed);
             self.change_state_locked(DeviceEvent::Opened)
         };
         changed.inspect_err(|_| {
@@ -415,7 +427,9 @@ impl Device {
             drop(parts.disk);
             (parts.user, parts.module)
         };
-        if was == DeviceState::Mapped {
+        // In the server's next session the number may be another device's.
+        let is_current = self.session.losses() == self.losses.load(ordering::Relaxed);
+        if was == DeviceState::Mapped && is_current {
             let device_id = self.device_id.load(ordering::Relaxed);
             if let Err(error) = remote::close(&self.session.transport, device_id) {
                 // The server closes it with the session.
@@ -453,6 +467,7 @@ impl Device {
     }
 
     fn reopen(&self) -> Result {
+        let losses = self.session.losses();
         let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
             .inspect_err(|error| {
                 device_log!(
@@ -462,7 +477,7 @@ impl Device {
                     error.to_errno()
                 );
             })?;
-        if self.opened_by_server(&answer)? == DeviceState::Disconnected {
+        if self.opened_by_server(&answer, losses)? == DeviceState::Disconnected {
             self.with_disk(|disk| {
                 self.change_capacity(disk, answer.nsectors)?;
                 let _ = uevent(disk, Uevent::Online);

@@ -81,6 +81,8 @@ pub(crate) struct Link {
     /// The transport, while the session is open; the two know each other.
     #[pin]
     transport: Mutex<Option<Arc<rtrs_client::Session>>>,
+    /// How often the last path was lost. What the server said of a device before that is void.
+    losses: Atomic<u32>,
     /// What is left to do about link events, in `work`.
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
@@ -117,6 +119,7 @@ impl Session {
                 in_flight: SetOnce::new(),
                 devices <- new_mutex!(KVec::new(), "Link::devices"),
                 transport <- new_mutex!(None, "Link::transport"),
+                losses: Atomic::new(0),
                 lost: Atomic::new(false),
                 is_back: Atomic::new(false),
                 work <- new_work!("Link::work"),
@@ -197,6 +200,11 @@ impl Session {
         // No link event comes any more.
         workqueue::flush(&self.link);
         drop(self.link.transport.lock().take());
+    }
+
+    /// How often the last path was lost so far.
+    pub(crate) fn losses(&self) -> u32 {
+        self.link.losses.load(ordering::Acquire)
     }
 
     /// Adds a device. `EEXIST` if the session has one of this path.
@@ -313,6 +321,8 @@ impl SessionEvents for Events {
         // The transport waits for this to return, so that nothing is asked of it here.
         match event {
             LinkEvent::Disconnected => {
+                // Before any device's state changes; see `Device::opened_by_server`.
+                self.0.losses.fetch_add(1, ordering::Full);
                 for device in self.0.devices.lock().iter() {
                     device.link_lost();
                 }
