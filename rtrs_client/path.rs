@@ -261,9 +261,14 @@ impl Path {
             & 0xffff) as u16
     }
 
-    /// Whether the server may make a new session for this path.
+    /// Whether the server may make a new session for this path. Sleeps.
+    ///
+    /// Not while another path is up, as far as this side knows, or has requests that may go to
+    /// this one: the server may have forgotten the session and that path. The user would not be
+    /// told that a new session has none of what it has opened, and the numbers of its devices
+    /// would come to mean others.
     pub(crate) fn may_make_session(&self) -> bool {
-        self.first.load(ordering::Relaxed) != 0
+        self.first.load(ordering::Relaxed) != 0 && !self.session.has_path_up()
     }
 
     /// Notes the device that the first connection is on.

@@ -472,6 +472,11 @@ impl Session {
         }
     }
 
+    /// Whether a path is up, or was and has not been taken down yet. Sleeps.
+    pub(crate) fn has_path_up(&self) -> bool {
+        self.link.lock().paths_up != 0
+    }
+
     /// A path that was up is not any more. Process context.
     pub(crate) fn path_down(&self) {
         let mut link = self.link.lock();
