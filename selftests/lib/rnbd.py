@@ -156,14 +156,16 @@ def server_path(t: Test, session: str, number: int = 0) -> str:
 
 def reconnect(t: Test, path: str, seconds: float = 15.0) -> None:
     """Connect a path again by its folder; while the server still closes the old connections it
-    refuses new ones (ENOTCONN)."""
+    refuses new ones (ENOTCONN), and the path may be trying by itself (EBUSY)."""
     deadline = time.monotonic() + seconds * t.client.slow
     while True:
         try:
             return t.client.write(f"{path}/reconnect", "1")
         except OSError as error:
-            if error.errno != errno.ENOTCONN or time.monotonic() > deadline:
+            if error.errno not in (errno.ENOTCONN, errno.EBUSY) or time.monotonic() > deadline:
                 raise
+            if t.client.read(f"{path}/state") == "connected":
+                return None
             time.sleep(0.1)
 
 
