@@ -113,6 +113,8 @@ def test_disconnect(t):
     t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
 
 
+@case(c_known_failure="a write to a device that was closed by force succeeds once another one "
+                      "has been mapped")
 def test_force_close(t):
     """force_close under IO: the writer gets EIO, and what comes late hits no other disk."""
     rnbd.load(t)
