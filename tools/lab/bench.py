@@ -129,6 +129,19 @@ def measure(configuration: Configuration, names: list[str], work: list[Job],
     return found
 
 
+def write(out: Path, found: list[Measured]) -> str:
+    """Write all that was found so far; returns the table."""
+    text = bench_report.table(found)
+    out.mkdir(parents=True, exist_ok=True)
+    facts = {"date": time.strftime("%Y-%m-%d"), "host": host_platform.machine(),
+             "clock": "instructions", "kernel": str(paths.artifacts("stock").kernel.name)}
+    (out / "bench.json").write_text(json.dumps(
+        {"about": facts, "measured": [asdict(one) for one in found]}, indent=1) + "\n")
+    (out / "bench.txt").write_text(text)
+    (out / "bench.svg").write_text(bench_report.chart(found))
+    return text
+
+
 def main(options: argparse.Namespace) -> int:
     """Measure, print the table, write the files."""
     modules = module_folders("stock", options.modules_dir)
@@ -140,14 +153,8 @@ def main(options: argparse.Namespace) -> int:
     found: list[Measured] = []
     for configuration in configurations(options):
         found += measure(configuration, names, work, modules)
-    text = bench_report.table(found)
-    options.out.mkdir(parents=True, exist_ok=True)
-    facts = {"date": time.strftime("%Y-%m-%d"), "host": host_platform.machine(),
-             "clock": "instructions", "kernel": str(paths.artifacts("stock").kernel.name)}
-    (options.out / "bench.json").write_text(json.dumps(
-        {"about": facts, "measured": [asdict(one) for one in found]}, indent=1) + "\n")
-    (options.out / "bench.txt").write_text(text)
-    (options.out / "bench.svg").write_text(bench_report.chart(found))
+        # A run takes long: what is there is kept if it is ended.
+        text = write(options.out, found)
     print(text)
     print(f"{options.out}/bench.json, bench.txt, bench.svg ({time.monotonic() - started:.0f} s)")
     return 0
