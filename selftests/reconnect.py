@@ -5,6 +5,7 @@ import errno
 import time
 
 from lab.selftest_case import case
+from lib import cable
 from lib import disks
 from lib import rnbd
 from lib.stream import Stream
@@ -12,13 +13,15 @@ from lib.stream import Stream
 TOPOLOGY = "two"
 
 FAST = {"hb_interval_ms": 200, "hb_missed_max": 3, "reconnect_delay_ms": 2000,
-        "connect_timeout_ms": 2000}
+        "connect_timeout_ms": 10000}
 FAST_SERVER = "hb_interval_ms=200 hb_missed_max=3"
 
 
 def map_with(t, **settings):
     """A device, fast settings, and these."""
-    rnbd.load(t, rtrs_server=FAST_SERVER if t.modules == "ours" else "")
+    cable.prepare(t)
+    # The first connection of a machine that has just booted takes long if the host is busy.
+    rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=FAST_SERVER)
     device = rnbd.map_device(t, disks.PLAIN)
     configure(t, **{**FAST, **settings})
     return device
@@ -30,22 +33,9 @@ def configure(t, **settings):
         t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/{name}", str(value))
 
 
-def pull(t):
-    """Pull the cable at both ends."""
-    for node in t.nodes:
-        node.set_link(0, False)
-        t.defer(node.set_link, 0, True)
-
-
-def plug(t):
-    """Plug it in again."""
-    for node in t.nodes:
-        node.set_link(0, True)
-
-
 def lose(t, device):
-    """Pull the cable and wait until the client has noticed."""
-    pull(t)
+    """Cut the link and wait until the client has noticed."""
+    cable.cut(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
 
 
@@ -60,18 +50,18 @@ def test_hold_over_a_lost_link(t):
         before = stream.progress()["requests"]
         time.sleep(1)
         t.equal(stream.progress()["requests"], before, "requests without a path")
-        plug(t)
+        cable.mend(t)
         taken.append(stream.go_on())
     result = stream.stop()
     print(f"    # goes on after {', '.join(f'{one:.1f}' for one in taken)} s; "
           f"{result['writes']} writes, {result['reads']} reads verified", flush=True)
-    t.check(max(taken) < 8 * t.client.slow, f"going on took {taken} s")
+    t.check(max(taken) < 15 * t.client.slow, f"going on took {taken} s")
 
 
 @case(module_sets=("ours",))
 def test_hold_ends(t):
     """When hold_io_ms is over, waiting requests fail, and new ones at once."""
-    device = map_with(t, hold_io_ms=2000)
+    device = map_with(t, hold_io_ms=4000)
     stream = Stream(t, device)
     lose(t, device)
     deadline = time.monotonic() + 10 * t.client.slow
@@ -80,14 +70,14 @@ def test_hold_ends(t):
     result = stream.stop(check=False)
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
     # The loss was noticed after 0.8 to 1 s.
-    t.check(2.0 <= result["error_after"] < 4.5 * t.client.slow,
+    t.check(4.0 <= result["error_after"] < 8.0 * t.client.slow,
             f"requests failed after {result['error_after']:.2f} s")
     print(f"    # failed after {result['error_after']:.2f} s", flush=True)
     started = time.monotonic()
     with t.expect_errno(errno.EIO):
         t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-    t.check(time.monotonic() - started < 1.0 * t.client.slow, "a new request waited")
-    plug(t)
+    t.check(time.monotonic() - started < 3.5 * t.client.slow, "a new request waited")
+    cable.mend(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=40)
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
 
@@ -97,13 +87,13 @@ def test_without_hold(t):
     """By default requests fail as soon as the last path is lost."""
     device = map_with(t)
     stream = Stream(t, device)
-    pull(t)
+    cable.cut(t)
     deadline = time.monotonic() + 10 * t.client.slow
     while stream.progress()["running"] and time.monotonic() < deadline:
         time.sleep(0.05)
     result = stream.stop(check=False)
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
-    t.check(result["error_after"] < 1.5 * t.client.slow,
+    t.check(result["error_after"] < 3.0 * t.client.slow,
             f"requests failed after {result['error_after']:.2f} s")
 
 
@@ -159,13 +149,13 @@ def test_server_reboots(t):
     stream = Stream(t, device)
     started = time.monotonic()
     t.lab.reboot(t.server)
-    rnbd.load(t, rtrs_server=FAST_SERVER)
+    rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=FAST_SERVER)
     loaded = time.monotonic()
-    stream.go_on(timeout=60)
+    stream.go_on()
     now = time.monotonic()
     print(f"    # server away for {loaded - started:.1f} s, IO goes on {now - loaded:.1f} s later",
           flush=True)
-    t.check(now - loaded < 10 * t.client.slow, f"going on took {now - loaded:.1f} s")
+    t.check(now - loaded < 20 * t.client.slow, f"going on took {now - loaded:.1f} s")
     stream.stop()
     t.equal(device.attribute("state"), "open", "state")
 

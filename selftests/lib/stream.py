@@ -32,7 +32,7 @@ class Stream:
         """The longest time a request took since the last call, in s."""
         return self._t.client.call("guest_stream.longest", name=self._name)
 
-    def go_on(self, requests: int = 8, timeout: float = 30.0) -> float:
+    def go_on(self, requests: int = 8, timeout: float = 60.0) -> float:
         """Wait until every worker has done so many requests more; the seconds it took."""
         begin = self.progress()
         started = time.monotonic()

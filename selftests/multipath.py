@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Several paths: how requests are spread, and paths that are added and removed under IO."""
+
+import errno
+
+from lab.selftest_case import case
+from lib import cable
+from lib import disks
+from lib import fio
+from lib import rnbd
+from lib.stream import Stream
+
+TOPOLOGY = "two"
+LINKS = 2
+
+SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
+
+
+def map_on(t, *paths):
+    """A device with these paths."""
+    cable.prepare(t)
+    rnbd.load(t)
+    return rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{path}" for path in paths])
+
+
+def paths(t):
+    """Names of the session's paths."""
+    return t.client.listdir(f"{SESSION}/paths")
+
+
+def name_of(t, address):
+    """The path to an address."""
+    found = [name for name in paths(t) if name.endswith(f"@ip:{address}")]
+    t.equal(len(found), 1, f"paths to {address} among {paths(t)}")
+    return found[0]
+
+
+def counts(t, device, policy):
+    """How many reads each path gets of 400 under a policy."""
+    t.client.write(f"{SESSION}/mpath_policy", policy)
+    names = [name_of(t, address) for address in t.server.addresses]
+    for name in names:
+        t.client.write(f"{SESSION}/paths/{name}/stats/reset_all", "1")
+    fio.fio(t.client, device.path, rw="randread", bs="4k", iodepth=8, number_ios=400,
+            size="64M")
+    return [int(t.client.read(f"{SESSION}/paths/{name}/stats/rdma").split()[0]) for name in names]
+
+
+def test_policies(t):
+    """Round-robin takes turns, min-inflight uses all paths, min-latency the quicker one."""
+    device = map_on(t, *t.server.addresses)
+    got = counts(t, device, "round-robin")
+    t.check(sum(got) >= 400 and min(got) > 180, f"round-robin: {got}")
+    got = counts(t, device, "min-inflight")
+    t.check(sum(got) >= 400 and min(got) > 40, f"min-inflight: {got}")
+    if t.modules != "ours":
+        return
+    t.client.write(f"{SESSION}/hb_interval_ms", "50")
+    t.client.write(f"{SESSION}/hb_missed_max", "100")
+    for slow in (0, 1):
+        cable.change(t, t.server, slow, "delay 100ms", "delay 0ms")
+        path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
+        t.client.wait_for(f"{path}/cur_latency", matches=r"^[1-9]\d{8,} ns", timeout=20)
+        got = counts(t, device, "min-latency")
+        cable.change(t, t.server, slow, "delay 0ms", "delay 0ms")
+        t.check(got[1 - slow] > 300, f"min-latency with path {slow} slow: {got}")
+        t.client.wait_for(f"{path}/cur_latency", matches=r"^\d{1,8} ns", timeout=20)
+
+
+@case(timeout=240)
+def test_add_and_remove(t):
+    """Paths are added and removed under verified IO, over IPv4 and IPv6."""
+    device = map_on(t, t.server.addresses[0])
+    stream = Stream(t, device)
+    first = name_of(t, t.server.addresses[0])
+    for text in (f"ip:{t.server.addresses[1]}",
+                 f"ip:{t.client.addresses[1]}@ip:{t.server.addresses[1]}",
+                 f"ip:{t.client.addresses[1]},ip:{t.server.addresses[1]}",
+                 f"ip:{t.server.addresses6[1]}"):
+        t.client.write(f"{SESSION}/add_path", text)
+        t.equal(len(paths(t)), 2, f"paths after {text}")
+        (second,) = [name for name in paths(t) if name != first]
+        stream.go_on()
+        requests = t.client.read(f"{SESSION}/paths/{second}/stats/rdma").split()
+        t.check(int(requests[0]) + int(requests[2]) > 0, f"{text} carried nothing")
+        # What it carries goes on by the other one; then the other way round.
+        t.client.write(f"{SESSION}/paths/{second}/disconnect", "1")
+        stream.go_on()
+        t.client.write(f"{SESSION}/paths/{second}/reconnect", "1")
+        t.client.write(f"{SESSION}/paths/{first}/disconnect", "1")
+        stream.go_on()
+        t.client.write(f"{SESSION}/paths/{first}/reconnect", "1")
+        stream.go_on()
+        t.client.write(f"{SESSION}/paths/{second}/remove_path", "1")
+        t.equal(paths(t), [first], "paths after removal")
+        stream.go_on()
+    stream.stop()
+
+
+def test_policy_changes(t):
+    """The policy is changed over and over under verified IO."""
+    device = map_on(t, *t.server.addresses)
+    stream = Stream(t, device)
+    for number in range(20):
+        t.client.write(f"{SESSION}/mpath_policy", ("rr", "mi", "ml")[number % 3])
+        stream.go_on(requests=1)
+    stream.stop()
+
+
+def test_duplicates(t):
+    """A path that exists is EEXIST, whichever way it is written, and changes nothing."""
+    device = map_on(t, *t.server.addresses)
+    before = paths(t)
+    for link in (0, 1):
+        for text in (f"ip:{t.server.addresses[link]}",
+                     f"ip:{t.client.addresses[link]}@ip:{t.server.addresses[link]}",
+                     f"ip:{t.client.addresses[link]},ip:{t.server.addresses[link]}"):
+            with t.expect_errno(errno.EEXIST):
+                t.client.write(f"{SESSION}/add_path", text)
+            t.equal(paths(t), before, f"paths after {text}")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    device.unmap()
+    t.client.wait_for(SESSION, gone=True)
+    with t.expect_errno(errno.EEXIST):
+        rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{t.server.address}"] * 2)
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions after a duplicate")
