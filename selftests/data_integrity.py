@@ -147,7 +147,7 @@ def test_ext4(t):
     t.client.run(f"e2fsck -fn {device.path}", timeout=120)
 
 
-@case(timeout=240)
+@case(timeout=240, kernels=("stock",))  # the debug kernel has no XFS
 def test_xfs(t):
     """XFS: files survive unmapping; the file system checks clean."""
     device = filesystem_round(t, "xfs", "mkfs.xfs -q -f")
