@@ -193,8 +193,30 @@ impl CompletionQueue {
     }
 }
 
+impl CompletionQueue {
+    /// Waits until no softirq is about to ask for another interrupt. Sleeps.
+    ///
+    /// `ib_free_cq()` waits for a softirq that polls, but not for one that has just stopped to do
+    /// so and is still about to touch the queue (`ib_poll_handler()`, after `irq_poll_complete()`).
+    fn settle_softirq(&self) {
+        // SAFETY: In this context the union holds the softirq's part, and has been initialised.
+        let poll = unsafe { &raw mut (*self.as_raw()).__bindgen_anon_1.iop };
+        // SAFETY: As above. From here on none is scheduled; then none is running any more, since
+        // a softirq is a reader of RCU; and what was switched off is switched on again, as
+        // `ib_free_cq()` expects it. Nothing completes any more that could schedule one then.
+        unsafe {
+            bindings::irq_poll_disable(poll.cast());
+            kernel::bindings::synchronize_rcu_expedited();
+            bindings::irq_poll_enable(poll.cast());
+        }
+    }
+}
+
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
+        if self.context == PollContext::Softirq {
+            self.settle_softirq();
+        }
         // SAFETY: By the type invariant the queue is ours; queue pairs on it hold references to
         // `self`, so there are none.
         unsafe { bindings::ib_free_cq(self.raw.as_ptr()) };
