@@ -39,12 +39,12 @@ demo shell: python
 	@$(LAB) build
 	@$(LAB) $@
 
-selfbench bench-quick: python
+bench bench-quick: python
 	@$(LAB) setup --for test
 	@$(LAB) build
 	@$(LAB) bench $(if $(findstring quick,$@),--quick)
 
-test: python
+selftest: python
 	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,test)
 	@$(LAB) build --kernel $(KERNEL)
 	@$(if $(filter debug,$(KERNEL)),$(LAB) build --kernel debug --kunit)

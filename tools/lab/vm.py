@@ -112,7 +112,13 @@ class Lab:
         for node in self.nodes:
             node.start()
         for node in self.nodes:
-            self.finish_boot(node, timeout)
+            try:
+                self.finish_boot(node, timeout)
+            except MachineDied as error:
+                # On a busy host an emulated machine now and then stops while it looks for a clock.
+                print("\n".join(f"# {line}" for line in f"{error}\nbooting it once more".splitlines()),
+                      flush=True)
+                self.reboot(node)
 
     def finish_boot(self, node: Node, timeout: float = 60.0) -> None:
         """After ``node.start()``: wait for its agent and set up its network."""
