@@ -99,8 +99,8 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
     )?)
 }
 
-/// Waits until the last step that was asked for is done.
-fn wait_for_progress(path: &Path, handler: &ConnectionHandler) -> Result<Progress> {
+/// Waits until the last step that was asked for is done, `what` it is for the log.
+fn wait_for_progress(path: &Path, handler: &ConnectionHandler, what: &str) -> Result<Progress> {
     loop {
         match handler.take_progress() {
             Progress::Waiting => {}
@@ -110,8 +110,22 @@ fn wait_for_progress(path: &Path, handler: &ConnectionHandler) -> Result<Progres
         if path.state() != ClientState::Connecting {
             return Err(ECONNABORTED);
         }
-        path.wait_for_wake(path.session.settings.connect_timeout_ms())?;
+        wait(path, handler, what)?;
     }
+}
+
+/// Waits until something happens on the path. Whoever lets it end says what was waited for.
+fn wait(path: &Path, handler: &ConnectionHandler, what: &str) -> Result {
+    let timeout = path.session.settings.connect_timeout_ms();
+    path.wait_for_wake(timeout).inspect_err(|_| {
+        pr_err!(
+            "{}: connection {}: {} took more than {} ms or was interrupted\n",
+            path.name_text(),
+            handler.cid,
+            what,
+            timeout
+        );
+    })
 }
 
 /// What the steps of one establishment have in common.
@@ -145,9 +159,9 @@ impl Setup<'_> {
         let mut id = cm::Id::new(handler.clone(), path.port_space())?;
         let timeout = path.session.settings.connect_timeout_ms();
         id.resolve_address(path.source(), path.destination(), timeout)?;
-        wait_for_progress(path, &handler)?;
+        wait_for_progress(path, &handler, "resolving the address")?;
         id.resolve_route(timeout)?;
-        wait_for_progress(path, &handler)?;
+        wait_for_progress(path, &handler, "resolving the route")?;
 
         let device = id.device().ok_or(ENODEV)?;
         if self.domain.is_none() {
@@ -205,7 +219,8 @@ impl Setup<'_> {
             &request.to_bytes(),
             &path.session.settings.connection_parameters(),
         )?;
-        let Progress::Established(answer) = wait_for_progress(path, &handler)? else {
+        let progress = wait_for_progress(path, &handler, "the server's answer")?;
+        let Progress::Established(answer) = progress else {
             return Err(ECONNRESET);
         };
         let accept = ConnAccept::parse(answer.as_bytes()).map_err(|error| {
@@ -312,7 +327,7 @@ impl Setup<'_> {
             if path.state() != ClientState::Connecting {
                 return Err(ECONNRESET);
             }
-            path.wait_for_wake(path.session.settings.connect_timeout_ms())?;
+            wait(path, handler, "learning where the server's memory is")?;
         };
         let mut bytes = KVVec::new();
         bytes.resize(len.min(size), 0, GFP_KERNEL)?;
