@@ -423,6 +423,10 @@ impl cm::Handler for ConnectionHandler {
                 self.report(Progress::Failed(error));
                 path.connection_failed();
             }
+            // It may be tried again.
+            cm::Event::AddressError { status } if status == ETIMEDOUT.to_errno() => {
+                self.report(Progress::Failed(ETIMEDOUT));
+            }
             cm::Event::AddressError { status } | cm::Event::RouteError { status } => {
                 pr_err!(
                     "{}: no way to the server for connection {}: status {}\n",

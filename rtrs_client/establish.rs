@@ -99,6 +99,9 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
     )?)
 }
 
+/// How long the CM may take to find a device for the server's address before it is asked again.
+const RESOLVE_TIMEOUT_MS: u32 = 2000;
+
 /// Waits until the last step that was asked for is done, `what` it is for the log.
 fn wait_for_progress(path: &Path, handler: &ConnectionHandler, what: &str) -> Result<Progress> {
     loop {
@@ -126,6 +129,35 @@ fn wait(path: &Path, handler: &ConnectionHandler, what: &str) -> Result {
             timeout
         );
     })
+}
+
+/// Makes an id whose device is one that reaches the server, in at most `timeout` ms.
+///
+/// The network asks for a neighbour's address for about three seconds, and the CM only once: if
+/// nobody answers meanwhile it waits for its time to end, although the neighbour may be there soon
+/// after. So it is asked several times.
+fn resolve_address(
+    path: &Path,
+    handler: &Arc<ConnectionHandler>,
+    timeout: u32,
+) -> Result<cm::Id<ConnectionHandler>> {
+    let mut left = timeout;
+    loop {
+        let mut id = cm::Id::new(handler.clone(), path.port_space())?;
+        let step = left.min(RESOLVE_TIMEOUT_MS);
+        id.resolve_address(path.source(), path.destination(), step)?;
+        match wait_for_progress(path, handler, "resolving the address") {
+            Err(error) if error == ETIMEDOUT && step < left => left = left.saturating_sub(step),
+            Err(error) if error == ETIMEDOUT => {
+                pr_err!(
+                    "{}: no way to the server: nobody answers there\n",
+                    path.name_text()
+                );
+                return Err(EHOSTUNREACH);
+            }
+            result => return result.map(|_| id),
+        }
+    }
 }
 
 /// What the steps of one establishment have in common.
@@ -156,10 +188,8 @@ impl Setup<'_> {
     ) -> Result<(QueuePair<ConnectionHandler>, Arc<ConnectionHandler>)> {
         let path = self.path;
         let handler = ConnectionHandler::new(self.incarnation.clone(), cid)?;
-        let mut id = cm::Id::new(handler.clone(), path.port_space())?;
         let timeout = path.session.settings.connect_timeout_ms();
-        id.resolve_address(path.source(), path.destination(), timeout)?;
-        wait_for_progress(path, &handler, "resolving the address")?;
+        let mut id = resolve_address(path, &handler, timeout)?;
         id.resolve_route(timeout)?;
         wait_for_progress(path, &handler, "resolving the route")?;
 
