@@ -48,7 +48,7 @@ def lose_client(t, parameters, patience):
     return taken
 
 
-@case(timeout=180)
+@case(timeout=180, quick=())
 def test_power_cut(t):
     """A client's machine dies while it writes: with C's timing another can write after 40 s."""
     taken = lose_client(t, "", 45.0)

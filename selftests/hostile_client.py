@@ -109,7 +109,7 @@ def test_deaf(t):
     still_serves(t)
 
 
-@case(module_sets=ONLY_OURS, timeout=240)
+@case(module_sets=ONLY_OURS, timeout=240, quick=())
 def test_half_open(t):
     """A path that is never established is closed after 30 s, and one that is silent after 35."""
     rnbd.load(t, client=False)
