@@ -12,6 +12,7 @@ import socket
 import sys
 import termios
 import tty
+from collections.abc import Iterator
 from pathlib import Path
 
 ESCAPE = b"\x1d"
@@ -26,12 +27,39 @@ class Console:
         self.sock.connect(str(path))
 
 
+class Keys:
+    """What is typed, cut where it is for us and not for a machine."""
+
+    def __init__(self) -> None:
+        self._escaped = False
+
+    def parse(self, typed: bytes) -> Iterator[tuple[str, bytes]]:
+        """``("text", bytes)`` for the machine, ``("next", bytes to wake its prompt)``, ``("quit", b"")``."""
+        text = b""
+        for number in typed:
+            key = bytes((number,))
+            if self._escaped:
+                self._escaped = False
+                if key in (b"q", b"n"):
+                    if text:
+                        yield "text", text
+                    text = b""
+                    yield ("quit", b"") if key == b"q" else ("next", b"\r")
+                    continue
+            elif key == ESCAPE:
+                self._escaped = True
+                continue
+            text += key
+        if text:
+            yield "text", text
+
+
 def relay(consoles: list[Console]) -> None:
     """Talk to one console at a time until `q` or until its machine ends."""
     current = 0
     saved = termios.tcgetattr(0)
     tty.setraw(0)
-    escaped = False
+    keys = Keys()
     # A shell shows its prompt when it is asked.
     consoles[0].sock.sendall(b"\r")
     try:
@@ -50,19 +78,13 @@ def relay(consoles: list[Console]) -> None:
             typed = os.read(0, 4096)
             if not typed:
                 return
-            if escaped:
-                escaped = False
-                if typed[:1] == b"q":
+            for kind, data in keys.parse(typed):
+                if kind == "quit":
                     return
-                if typed[:1] == b"n":
+                if kind == "next":
                     current = (current + 1) % len(consoles)
                     os.write(1, f"\r\n[{consoles[current].name}]\r\n".encode())
-                    consoles[current].sock.sendall(b"\r")
-                    continue
-            if typed == ESCAPE:
-                escaped = True
-                continue
-            consoles[current].sock.sendall(typed)
+                consoles[current].sock.sendall(data)
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, saved)
 
