@@ -19,6 +19,7 @@ use kernel::{
 use kernel_ext::{
     cpu,
     message_buffers::MessageBuffer,
+    pr_info_ratelimited,
     pr_warn_ratelimited,
     rdma::{
         cm,
@@ -234,7 +235,7 @@ impl ConnectionHandler {
     fn fail(&self, why: impl fmt::Display) {
         let path = &self.incarnation.path;
         if path.connection_failed() {
-            pr_info!("{}: connection {}: {}\n", path.name_text(), self.cid, why);
+            pr_info_ratelimited!("{}: connection {}: {}\n", path.name_text(), self.cid, why);
         }
     }
 
