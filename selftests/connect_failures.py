@@ -37,7 +37,7 @@ def test_no_module(t):
 
 def test_no_host(t):
     """An address that nobody has."""
-    rnbd.load(t)
+    rnbd.load(t, connect_timeout_ms=5000)
     refused(t, (errno.EHOSTUNREACH, errno.ETIMEDOUT), paths=["ip:10.77.0.99"], log="10.77.0.99")
 
 

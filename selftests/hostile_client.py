@@ -46,7 +46,7 @@ def test_second_requests(t):
     still_serves(t)
 
 
-@case(module_sets=ONLY_OURS, quick=KERNELS)
+@case(module_sets=ONLY_OURS)
 def test_info_requests(t):
     """Malformed information requests close the path."""
     rnbd.load(t, client=False)

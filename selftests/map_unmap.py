@@ -31,7 +31,7 @@ def test_map_and_unmap(t):
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
 
 
-@case(timeout=300)
+@case(timeout=300, quick=())
 def test_fifty_times(t):
     """Fifty mappings, the modules of both ends reloaded between them."""
     for _ in range(t.scaled(50, 5)):

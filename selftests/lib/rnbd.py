@@ -24,12 +24,17 @@ ACK_TIMEOUT_MS = 8000
 
 
 def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: str = "",
-         client: bool = True, server: bool = True, ack_timeout_ms: int = ACK_TIMEOUT_MS) -> None:
+         client: bool = True, server: bool = True, ack_timeout_ms: int = ACK_TIMEOUT_MS,
+         connect_timeout_ms: int = 0) -> None:
     """Have the modules loaded with these parameters, client's and server's.
 
     Modules that are loaded already with the same parameters stay. ``ack_timeout_ms``
-    is for our modules; C has no such parameter.
+    and ``connect_timeout_ms`` are for our modules; C has no such parameters and waits
+    30 seconds for a connection.
     """
+    if connect_timeout_ms and client and t.client.module_set != "c":
+        rtrs_client = f"connect_timeout_ms={connect_timeout_ms} {rtrs_client}".rstrip()
+
     def patient(node: Node, text: str) -> str:
         ours = node.module_set != "c" and ack_timeout_ms
         return f"ack_timeout_ms={ack_timeout_ms} {text}".rstrip() if ours else text
