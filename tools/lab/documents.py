@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The commands in the documents, so that tests can run them.
+
+A fenced block says what it is: ``sh client``, ``sh server`` are commands for one of
+the machines, ``sh here`` for a checkout, ``sh install`` for a machine on which the
+packages are installed; ``text`` and the names of other languages are not run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+PLACES = ("client", "server", "here", "install")
+OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "python")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of commands."""
+
+    document: str
+    line: int
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+def documents() -> list[Path]:
+    """All documents of the checkout that tell a reader what to type."""
+    return [CHECKOUT / "README.md", *sorted((CHECKOUT / "Documentation").glob("*.md")), CHECKOUT / "tools/lab/README.md"]
+
+
+def blocks(path: Path) -> list[Block]:
+    """The blocks of commands of a document; ValueError for one that does not say what it is."""
+    found: list[Block] = []
+    name = path.relative_to(CHECKOUT).as_posix() if path.is_relative_to(CHECKOUT) else path.name
+    lines: list[str] | None = None
+    start, info = 0, ""
+    for number, line in enumerate(path.read_text().split("\n"), 1):
+        if not line.startswith("```"):
+            if lines is not None:
+                lines.append(line)
+        elif lines is None:
+            start, info, lines = number, line[3:].strip(), []
+            if info not in OTHERS and info not in (f"sh {place}" for place in PLACES):
+                raise ValueError(f"{name}:{number}: a block is `sh PLACE` or a language, not {info!r}")
+        else:
+            if info.startswith("sh "):
+                found.append(Block(name, start, info[3:], "\n".join(lines) + "\n"))
+            lines = None
+    if lines is not None:
+        raise ValueError(f"{name}:{start}: a block without an end")
+    return found

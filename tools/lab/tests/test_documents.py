@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The documents: every block of commands says where it belongs, every link leads somewhere."""
+
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from lab import documents
+
+
+class Documents(unittest.TestCase):
+    def test_every_block_says_where_it_runs(self) -> None:
+        places = {block.place for path in documents.documents() for block in documents.blocks(path)}
+        self.assertLessEqual({"client", "server", "here"}, places)
+
+    def test_every_make_target_is_one(self) -> None:
+        for path in documents.documents():
+            for block in documents.blocks(path):
+                for target in re.findall(r"^make ([a-z-]+)", block.text, re.M) if block.place == "here" else ():
+                    argv = ["make", "-n", "-C", str(documents.CHECKOUT), target]
+                    result = subprocess.run(argv, capture_output=True, text=True)
+                    self.assertEqual(result.returncode, 0, f"{block}: make {target}: {result.stderr}")
+
+    def test_every_link_leads_to_a_file(self) -> None:
+        for path in documents.documents():
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+                self.assertTrue((path.parent / target).exists(), f"{path.name}: no {target}")
+
+    def test_a_block_without_a_name_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            document = Path(folder) / "a.md"
+            for text, said in (("a\n```\nb\n```\n", "a.md:2"), ("```sh client\nb\n", "without an end")):
+                document.write_text(text)
+                with self.assertRaisesRegex(ValueError, said):
+                    documents.blocks(document)
+
+    def test_blocks_are_found(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            document = Path(folder) / "a.md"
+            document.write_text("```sh client\none\ntwo\n```\ntext\n```text\nx\n```\n```sh server\nthree\n```\n")
+            found = [(block.line, block.place, block.text) for block in documents.blocks(document)]
+        self.assertEqual(found, [(1, "client", "one\ntwo\n"), (9, "server", "three\n")])
