@@ -36,6 +36,21 @@ class Documents(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, said):
                     documents.blocks(document)
 
+    def test_the_messages_of_the_protocol_are_the_programs(self) -> None:
+        tables = {}
+        for part in (documents.CHECKOUT / "Documentation/protocol.md").read_text().split("\n### ")[1:]:
+            if size := re.search(r", (\d+) bytes$", part.split("\n", 1)[0]):
+                rows = re.findall(r"^\| (\d+) \| (\d+) \| `(\w+)` \|", part, re.M)
+                tables[int(size[1]), tuple(name for _, _, name in rows)] = rows
+        for part in ("rtrs", "rnbd"):
+            source = (documents.CHECKOUT / f"proto/{part}/wire.rs").read_text()
+            for struct, size, text in re.findall(r"assert_layout!\(\s*(\w+),\s*(\d+),(.*?)\);", source, re.S):
+                fields = re.findall(r"(?:r#)?(\w+): (\d+)", text)
+                ends = [int(offset) for _, offset in fields[1:]] + [int(size)]
+                rows = tables.get((int(size), tuple(name for name, _ in fields)))
+                wanted = [(offset, str(end - int(offset)), name) for (name, offset), end in zip(fields, ends)]
+                self.assertEqual(rows, wanted, f"{part} {struct}: protocol.md has another table, or none")
+
     def test_blocks_are_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             document = Path(folder) / "a.md"
