@@ -24,6 +24,12 @@ from .bench_systems import SYSTEMS
 from .bench_systems import Configuration
 from .bench_systems import Job
 from .bench_systems import prepare
+from .vm_count import Instructions
+from .vm_count import Place
+from .vm_count import Spent
+from .vm_count import Symbols
+from .vm_count import plugin
+from .vm_count import symbols
 from .vm import Lab
 from .vm import MachineDied
 from .vm import Options
@@ -45,6 +51,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
                         help="4 KiB, depth 1 and 16, two CPUs, RDMA MTU 1024, one device")
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
     parser.add_argument("--c-modules-dir", type=Path, help="folder of the C modules")
+    parser.add_argument("--before-dir", type=Path,
+                        help="folder of another build of ours, measured as `before'")
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=None,
                         metavar="SYSTEM", help=f"some of {', '.join(SYSTEMS)}")
     parser.add_argument("--cpus", nargs="+", type=int, default=None)
@@ -88,38 +96,45 @@ def fio_file(job: Job, devices: list[str], counters: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_job(node: Node, job: Job, devices: list[str]) -> dict:
-    """One fio run; its report, and how much the counters grew."""
+def run_job(node: Node, job: Job, devices: list[str], executed: Instructions,
+            known: Symbols) -> tuple[dict, dict[Place, Spent]]:
+    """One fio run; its report, how much the counters grew, and where instructions went."""
     folder = "/tmp/bench"
     counters = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
     node.run(f"rm -rf {folder}; mkdir {folder}")
     node.create(f"{folder}/job", fio_file(job, devices, counters))
+    executed.reset()
     result = node.run(f"cd {folder}; fio --output-format=json --output=report job >&2; "
                       "cat report; echo; cat dev0.prerun.txt dev0.postrun.txt", timeout=300)
+    spent = executed.spent(known)
     start, end = result.out.index("{"), result.out.rindex("}") + 1
     before, after = (int(text) for text in result.out[end:].split())
     report = json.loads(result.out[start:end])["jobs"][0]
     report["packets"] = after - before
-    return report
+    return report, spent
 
 
 def measure(configuration: Configuration, names: list[str], work: list[Job],
-            modules: dict[str, Path]) -> list[Measured]:
+            modules: dict[str, Path], out: Path) -> list[Measured]:
     """Boot a machine and measure all systems in it, one after the other."""
     lab = Lab(platform("stock", modules), "one",
-              Options(cpus=configuration.cpus, mtu=ETHERNET[configuration.rdma_mtu], icount=True))
+              Options(cpus=configuration.cpus, mtu=ETHERNET[configuration.rdma_mtu], icount=True,
+                      plugin=plugin()))
     found = []
     try:
         lab.start(timeout=120)
+        executed = Instructions(lab.client.count_socket)
         for name in names:
             started = time.monotonic()
             with prepare(lab.client, name, configuration.devices) as ready:
+                known = symbols(lab.client)
                 for job in work:
-                    report = run_job(lab.client, job, ready.devices)
+                    report, spent = run_job(lab.client, job, ready.devices, executed, known)
                     if report["error"]:
                         raise CommandFailed(f"{name}: {job}: fio error {report['error']}")
                     found.append(bench_report.measured(configuration, name, job, report,
-                                                       ready.memory_kib))
+                                                       ready.memory_kib, spent))
+                    bench_report.write_profile(out, found[-1], spent)
             print(f"  {configuration}: {name} ({time.monotonic() - started:.0f} s)", flush=True)
     except (MachineDied, TimeoutError):
         print(lab.last_words(40), file=sys.stderr)
@@ -147,12 +162,17 @@ def main(options: argparse.Namespace) -> int:
     modules = module_folders("stock", options.modules_dir)
     if options.c_modules_dir:
         modules["c"] = options.c_modules_dir
-    names = options.systems or [name for name in SYSTEMS if not options.quick or name != "nvme"]
+    if options.before_dir:
+        modules["before"] = options.before_dir
+    names = options.systems or [name for name in SYSTEMS if name != "before"
+                                and (not options.quick or name != "nvme")]
+    if options.before_dir and "before" not in names:
+        names.append("before")
     work = jobs(options.quick, options.ios or (2500 if options.quick else 3000))
     started = time.monotonic()
     found: list[Measured] = []
     for configuration in configurations(options):
-        found += measure(configuration, names, work, modules)
+        found += measure(configuration, names, work, modules, options.out)
         # A run takes long: what is there is kept if it is ended.
         text = write(options.out, found)
     print(text)

@@ -4,17 +4,26 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
 
 from .bench_systems import SYSTEMS
 from .bench_systems import Configuration
 from .bench_systems import Job
+from .vm_count import Place
+from .vm_count import Spent
 
 # What our header and the transport's add to the data of a write, about.
 HEADERS = 48
+# The modules that are compared; the kernel's atomic operations are functions for Rust.
+OWN = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
+OWN_HELPERS = "rust_helper_"
 COLOURS = {"ours": "#b7410e", "ours-trusting": "#e8a07c", "c": "#1f4e79",
-           "c-trusting": "#7fa8cc", "nvme": "#6a8f3c"}
+           "c-trusting": "#7fa8cc", "nvme": "#6a8f3c", "before": "#999999"}
 
 
 @dataclass
@@ -34,7 +43,11 @@ class Measured:
     packets_per_io: float
     messages_per_io: float
     instructions_per_io: float
+    total_ios: int
     memory_kib: int
+    # Instructions per IO by module, and those of the five modules with what Rust calls for them.
+    modules: dict[str, float] = field(default_factory=dict)
+    own_per_io: float = 0
 
     @property
     def job(self) -> tuple[int, int, int, str, int, int]:
@@ -53,10 +66,17 @@ def messages(packets: float, rw: str, size: int, mtu: int) -> float:
 
 
 def measured(configuration: Configuration, system: str, job: Job, report: dict,
-             memory_kib: int) -> Measured:
+             memory_kib: int, spent: Mapping[Place, Spent] | None = None) -> Measured:
     """The record of a fio report."""
     side = report["read" if "read" in job.rw else "write"]
-    packets = report["packets"] / side["total_ios"]
+    total = side["total_ios"]
+    packets = report["packets"] / total
+    modules: Counter[str] = Counter()
+    own = 0
+    for place, function in (spent or {}).items():
+        modules[place.module] += function.instructions
+        if place.module in OWN or place.function.startswith(OWN_HELPERS):
+            own += function.instructions
     percentiles = side["clat_ns"]["percentile"]
     return Measured(
         cpus=configuration.cpus, rdma_mtu=configuration.rdma_mtu, devices=configuration.devices,
@@ -64,7 +84,23 @@ def measured(configuration: Configuration, system: str, job: Job, report: dict,
         p50_us=percentiles["50.000000"] / 1000, p99_us=percentiles["99.000000"] / 1000,
         packets_per_io=round(packets, 2),
         messages_per_io=round(messages(packets, job.rw, job.size, configuration.rdma_mtu), 2),
-        instructions_per_io=round(1e9 / side["iops"]), memory_kib=memory_kib)
+        instructions_per_io=round(1e9 / side["iops"]), total_ios=total, memory_kib=memory_kib,
+        modules={name: round(count / total, 1) for name, count in modules.most_common()},
+        own_per_io=round(own / total, 1))
+
+
+def write_profile(out: Path, one: Measured, spent: Mapping[Place, Spent]) -> None:
+    """Write the instructions per IO of each function to a file of its own."""
+    folder = out / "profiles"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{one.system}-{one.rw}-{one.size >> 10}k-qd{one.depth}-mtu{one.rdma_mtu}-" \
+           f"{one.cpus}cpu-{one.devices}dev.txt"
+    most = sorted(spent.items(), key=lambda item: -item[1].instructions)
+    lines = ["instructions and calls per IO, module, function\n"]
+    lines += [f"{function.instructions / one.total_ios:>10.1f}{function.calls / one.total_ios:>10.3f} "
+              f"{place.module} {place.function}\n"
+              for place, function in most if function.instructions >= one.total_ios / 10]
+    (folder / name).write_text("".join(lines))
 
 
 def ratio(found: Iterable[Measured], one: Measured, other: str) -> float | None:
@@ -84,7 +120,7 @@ def table(found: list[Measured]) -> str:
         mtu, cpus, devices = machine
         lines.append(f"RDMA MTU {mtu}, {cpus} CPU(s), {devices} device(s)")
         lines.append(f"{'job':<24}{'system':<15}{'IOPS':>8}{'instr/IO':>10}{'msg':>6}{'pkt':>7}"
-                     f"{'p50 us':>9}{'p99 us':>9}" + "".join(f"{'/' + name:>12}" for name in others))
+                     f"{'own/IO':>8}{'p50 us':>9}{'p99 us':>9}" + "".join(f"{'/' + name:>12}" for name in others))
         here = [one for one in found if (one.rdma_mtu, one.cpus, one.devices) == machine]
         for one in sorted(here, key=lambda one: (one.rw, one.size, one.depth)):
             ratios = [ratio(here, one, name) if one.system.startswith("ours") else None
@@ -92,14 +128,26 @@ def table(found: list[Measured]) -> str:
             job = f"{one.rw} {one.size >> 10}K qd{one.depth}"
             lines.append(
                 f"{job:<24}{one.system:<15}{one.iops:>8.0f}{one.instructions_per_io:>10.0f}"
-                f"{one.messages_per_io:>6.1f}{one.packets_per_io:>7.1f}{one.p50_us:>9.1f}"
+                f"{one.messages_per_io:>6.1f}{one.packets_per_io:>7.1f}{one.own_per_io:>8.0f}{one.p50_us:>9.1f}"
                 f"{one.p99_us:>9.1f}"
                 + "".join(f"{value:>12.2f}" if value else f"{'':>12}" for value in ratios))
+        lines += shares(here)
         memory = {one.system: one.memory_kib for one in here}
         lines.append("memory of a session, both ends: "
                      + ", ".join(f"{name} {kib} KiB" for name, kib in memory.items()))
         lines.append("")
     return "\n".join(lines)
+
+
+def shares(here: list[Measured]) -> list[str]:
+    """Instructions per IO by module, of 4 KiB requests at the highest depth up to 16."""
+    lines = []
+    wanted = max((one.depth for one in here if one.depth <= 16), default=0)
+    for one in sorted(here, key=lambda one: one.rw):
+        if one.size == 4096 and one.depth == wanted and one.modules:
+            most = ", ".join(f"{name} {count:.0f}" for name, count in list(one.modules.items())[:12])
+            lines.append(f"{one.rw} qd{one.depth} {one.system}: {most}")
+    return lines
 
 
 def chart(found: list[Measured]) -> str:

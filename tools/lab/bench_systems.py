@@ -30,6 +30,8 @@ SYSTEMS = {
     "c": System("c", "Y"),
     "c-trusting": System("c", "N"),
     "nvme": System(None),
+    # Another build of ours, for what a change brings; measured on request.
+    "before": System("before", "Y"),
 }
 
 

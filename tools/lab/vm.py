@@ -56,6 +56,7 @@ class Options:
     links: int = 1
     mtu: int = DEFAULT_MTU
     icount: bool = False
+    plugin: Path | None = None
     accel: str | None = None
     kernel_args: list[str] = field(default_factory=list)
     shell: bool = False
@@ -86,6 +87,7 @@ class Lab:
                 root_image=platform.root_image, share=share, cpus=self.options.cpus,
                 memory_mib=self.options.memory_mib * (2 if platform.flavour == "debug" else 1),
                 accel=accel, icount=self.options.icount,
+                plugin=self.options.plugin,
                 disks=self.options.disks.get(name, []), shell=self.options.shell,
                 kernel_args=list(self.options.kernel_args))
             if topology == "two":

@@ -66,6 +66,8 @@ class Spec:
     memory_mib: int = 1024
     accel: str = "tcg"
     icount: bool = False
+    # A plugin of the emulator that counts instructions, see vm_count.py.
+    plugin: Path | None = None
     disks: list[Disk] = field(default_factory=list)
     ethernet: list[Ethernet] = field(default_factory=list)
     kernel_args: list[str] = field(default_factory=list)
@@ -100,6 +102,8 @@ class Machine:
         if spec.icount:
             args += ["-accel", "tcg,thread=single", "-cpu", "max",
                      "-icount", "shift=0,sleep=off"]
+            if spec.plugin:
+                args += ["-plugin", f"{spec.plugin},socket={self._socket('count')}"]
         elif spec.accel == "kvm":
             args += ["-accel", "kvm", "-cpu", "host"]
         else:
@@ -158,7 +162,7 @@ class Machine:
     def start(self) -> None:
         """Start the emulator. From the thread that outlives it: the machine
         is killed with the thread that started it."""
-        for kind in ("tty", "qmp", "agent"):
+        for kind in ("tty", "qmp", "agent", "count"):
             self._socket(kind).unlink(missing_ok=True)
         self._generation += 1
         if self._generation > 1:
@@ -216,6 +220,11 @@ class Machine:
         if self._qmp is None:
             self._qmp = Qmp(self._socket("qmp"))
         return self._qmp
+
+    @property
+    def count_socket(self) -> Path:
+        """Where the plugin that counts instructions listens, if there is one."""
+        return self._socket("count")
 
     def alive(self) -> bool:
         """Whether the emulator still runs."""

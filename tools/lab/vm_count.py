@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Executed instructions of a machine, by kernel module and function.
+
+The emulator counts them by a plugin (vm_count.c): exactly, without a program in
+the guest and without taking any of the guest's time.
+"""
+
+from __future__ import annotations
+
+import bisect
+import socket
+import struct
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache
+from . import debian
+from . import run
+from .vm_node import Node
+
+SOURCE = Path(__file__).with_name("vm_count.c")
+_BLOCK = struct.Struct("<QQQ")
+USER = "user space"
+KERNEL = "kernel"
+
+
+def plugin() -> Path:
+    """The plugin, compiled at first use."""
+    source = SOURCE.read_text()
+    target = cache.artifact("vm-count", source=source, buildroot=debian.buildroot().key)
+    with cache.lock("vm-count"):
+        if not target.is_complete():
+            with cache.building(target) as (folder, _facts):
+                (folder / SOURCE.name).write_text(source)
+                run.chroot(debian.buildroot().path / "root",
+                           ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+                            "-o", "vm_count.so", SOURCE.name],
+                           [run.Bind(folder, "/mnt")], cwd="/mnt")
+    return target.path / "vm_count.so"
+
+
+@dataclass
+class Spent:
+    """What a function took, and how often it was called."""
+
+    instructions: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A function of the kernel or of a module."""
+
+    module: str
+    function: str
+
+
+class Symbols:
+    """The functions that a guest has loaded at some moment."""
+
+    def __init__(self, kallsyms: str) -> None:
+        found: dict[int, Place] = {}
+        for line in kallsyms.splitlines():
+            fields = line.split()
+            if len(fields) < 3 or fields[1] not in "tTwW":
+                continue
+            module = fields[3].strip("[]") if len(fields) > 3 else KERNEL
+            found.setdefault(int(fields[0], 16), Place(module, fields[2]))
+        self._addresses = sorted(found)
+        self._places = [found[address] for address in self._addresses]
+
+    def place(self, address: int) -> tuple[Place, bool]:
+        """What is at an address, and whether it is the function's first one."""
+        if not address >> 63:
+            return Place(USER, ""), False
+        index = bisect.bisect_right(self._addresses, address) - 1
+        if index < 0:
+            return Place(KERNEL, hex(address)), False
+        return self._places[index], self._addresses[index] == address
+
+
+def symbols(node: Node) -> Symbols:
+    """What is loaded in a guest now."""
+    return Symbols(node.sh("echo 0 >/proc/sys/kernel/kptr_restrict; cat /proc/kallsyms",
+                           timeout=120))
+
+
+class Instructions:
+    """The counts of one machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.connect(str(path))
+        self._file = self._sock.makefile("rb")
+
+    def reset(self) -> None:
+        """Begin at zero."""
+        self._sock.sendall(b"r")
+        if self._file.read(1) != b"r":
+            raise ConnectionResetError("the emulator's plugin is gone")
+
+    def spent(self, known: Symbols) -> dict[Place, Spent]:
+        """What each function took since the last reset."""
+        self._sock.sendall(b"d")
+        found: defaultdict[Place, Spent] = defaultdict(Spent)
+        while True:
+            address, instructions, times = _BLOCK.unpack(self._file.read(_BLOCK.size))
+            if not times:
+                return found
+            place, is_start = known.place(address)
+            found[place].instructions += instructions * times
+            found[place].calls += times if is_start else 0
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._file.close()
+        self._sock.close()
