@@ -13,6 +13,7 @@ from . import cache
 from . import check
 from . import demo
 from . import paths
+from . import rnbdctl
 from . import rust_analyzer
 from . import selftest
 from . import setup
@@ -35,6 +36,8 @@ def _build(options: argparse.Namespace) -> int:
     kdir = Path(options.kdir) if options.kdir else None
     out = Path(options.out) if options.out else None
     build.modules(options.kernel, kdir, options.clippy, options.kunit, out)
+    if not options.clippy:
+        rnbdctl.program()
     return 0
 
 
@@ -63,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
     command.set_defaults(run=_paths)
 
-    command = commands.add_parser("build", help="build the modules")
+    command = commands.add_parser("build", help="build the modules and rnbdctl")
     command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
     command.add_argument("--kdir", metavar="DIR", help="another kernel tree, prepared for Rust modules")
     command.add_argument("--clippy", action="store_true", help="check with clippy instead")

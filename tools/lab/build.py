@@ -17,6 +17,8 @@ from . import run
 _OWN_PATH = re.compile(r"^export KBUILD_OUTPUT = (/\S+)$", re.MULTILINE)
 _SOURCE_PATH = re.compile(r"^include (/\S+)/Makefile$", re.MULTILINE)
 KBUILD_FLAGS = ("-s", "--no-print-directory")
+# Below the cache root: what cargo compiled serves all checkouts.
+CARGO_TARGET = "cargo/target"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None =
     cargo = cache.root() / "cargo"
     cargo.mkdir(parents=True, exist_ok=True)
     every = [checkout_bind(), run.Bind(cargo, "/root/.cargo"), *binds]
-    env = {"CARGO_TARGET_DIR": str(paths.CHECKOUT / "build/host")}
+    env = {"CARGO_TARGET_DIR": "/root/.cargo/target"}
     run.chroot(paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=env)
 
 

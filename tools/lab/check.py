@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 from . import build
+from . import cache
 from . import kernel
 from . import paths
 from .run import CommandFailed
@@ -61,8 +62,10 @@ def lint() -> None:
 
 def host_test() -> None:
     """The tests that run on the host: cargo's and those of these tools."""
-    for manifest in host_crates():
-        build.inside(["cargo", "test", "-q", "--locked", "--manifest-path", str(manifest)])
+    # The tests of all checkouts run programs from the same folder.
+    with cache.lock("host-test"):
+        for manifest in host_crates():
+            build.inside(["cargo", "test", "-q", "--locked", "--manifest-path", str(manifest)])
     suite = unittest.defaultTestLoader.discover(str(Path(__file__).with_name("tests")), top_level_dir=str(Path(__file__).parents[1]))
     if not unittest.TextTestRunner(stream=sys.stderr).run(suite).wasSuccessful():
         raise CommandFailed("a test of the tools failed")

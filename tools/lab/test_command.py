@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from . import build
+from . import rnbdctl
 from . import setup
 from . import steps
 from . import summary
@@ -93,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
 def _with_modules(kernel: str, long: bool) -> list[tuple[str, summary.Count]]:
     try:
         build.modules(kernel)
+        rnbdctl.program()
         if kernel == "debug":
             build.modules(kernel, kunit=True)
     except RuntimeError as error:

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::Subcommand;
+
+use crate::commands;
+use crate::output::Format;
+use crate::output::Output;
+use crate::Result;
+use crate::System;
+
+/// Maps remote disks over RDMA (RNBD), shows and controls them.
+#[derive(Debug, Parser)]
+#[command(name = "rnbdctl", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// How to print what is asked for.
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+
+    /// Where the kernel's files are, for tests: a folder with sys, dev, proc, etc, lib.
+    #[arg(
+        long,
+        global = true,
+        hide = true,
+        env = "RNBDCTL_ROOT",
+        hide_env = true
+    )]
+    pub root: Option<PathBuf>,
+
+    /// Where sysfs is, for tests.
+    #[arg(
+        long,
+        global = true,
+        hide = true,
+        env = "RNBDCTL_SYSFS",
+        hide_env = true
+    )]
+    pub sysfs: Option<PathBuf>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the kernel refused, or something else failed
+  2  wrong usage
+  3  no such device, session, path or remote disk
+  4  not permitted, here or by the server
+  5  in use, exists already, or not in a state for that
+  6  the server cannot be reached or does not answer
+  7  a kernel module is not loaded or cannot do that
+  8  a check found a problem
+  9  a configuration file is wrong";
+
+/// The subcommands, each in its file below `src/commands`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Map remote disks: each becomes a /dev/rnbd<N>
+    Map(commands::map::Args),
+    /// Unmap devices
+    Unmap(commands::unmap::Args),
+    /// List devices, sessions and paths, of client and server
+    List(commands::list::Args),
+}
+
+/// What subcommands work with.
+#[derive(Debug)]
+pub struct Context {
+    /// The machine.
+    pub system: System,
+    /// Where results go, and how.
+    pub output: Output,
+}
+
+/// Does what the command line says.
+pub fn run(cli: &Cli) -> Result {
+    let context = Context {
+        system: System::new(cli.root.as_deref(), cli.sysfs.as_deref()),
+        output: Output::new(cli.output),
+    };
+    match &cli.command {
+        Command::Map(args) => commands::map::run(args, &context),
+        Command::Unmap(args) => commands::unmap::run(args, &context),
+        Command::List(args) => commands::list::run(args, &context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_has_every_exit_code() {
+        for (kind, text) in Kind::ALL {
+            let line = format!("  {}  {text}", kind as u8);
+            assert!(
+                EXIT_CODES.lines().any(|have| have == line),
+                "no line {line:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl map`: remote disks become `/dev/rnbd<N>`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::control;
+use crate::control::MapRequest;
+use crate::control::Mapped;
+use crate::model::AccessMode;
+use crate::model::JSON_VERSION;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Progress;
+use crate::output::Report;
+use crate::output::Table;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Paths of the disks at the server, relative to its dev_search_path
+    #[arg(required = true, value_name = "DISK")]
+    pub disks: Vec<String>,
+
+    /// The session: any name that both ends shall know it by
+    #[arg(short, long)]
+    pub session: String,
+
+    /// The server's address, if the session does not exist yet: an IP address, or gid:GID; perhaps
+    /// after a source address and an @. Up to six times for several paths
+    #[arg(short, long = "path", value_name = "[SOURCE@]ADDRESS", value_parser = control::map::parse_path)]
+    pub paths: Vec<String>,
+
+    /// The server's port [default: 1234]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+
+    /// How the disks shall be accessed [default: rw]
+    #[arg(short, long, value_enum)]
+    pub access: Option<AccessMode>,
+
+    /// Queues for polled IO, -1 for one of each CPU; needs a session of its own [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
+    pub poll_queues: Option<i32>,
+
+    /// How long to wait for a device node
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub timeout: u32,
+}
+
+/// What was mapped.
+#[derive(Debug, Serialize)]
+struct Done {
+    version: u32,
+    mapped: Vec<Mapped>,
+}
+
+const COLUMNS: &[Column] = &[
+    Column::text("name", ""),
+    Column::text("path", "DEVICE"),
+    Column::text("session", "SESSION"),
+    Column::text("device_path", "REMOTE PATH"),
+];
+
+impl Report for Done {
+    fn tables(&self) -> Vec<Table> {
+        let row = |mapped: &Mapped| {
+            vec![
+                Cell::new(&mapped.name),
+                Cell::new(&mapped.path),
+                Cell::new(&mapped.session),
+                Cell::new(&mapped.device_path),
+            ]
+        };
+        vec![Table {
+            kind: "client-device",
+            title: "Mapped devices".to_owned(),
+            columns: COLUMNS,
+            rows: self.mapped.iter().map(row).collect(),
+            empty: "nothing was mapped".to_owned(),
+        }]
+    }
+}
+
+/// Maps. A disk that cannot be mapped does not keep the others from it; the first failure is what
+/// the program ends with.
+pub fn run(args: &Args, context: &Context) -> Result {
+    let requests: Vec<_> = args.disks.iter().map(|disk| request(args, disk)).collect();
+    // Before anything is done.
+    for request in &requests {
+        request.line()?;
+    }
+    let mut done = Done {
+        version: JSON_VERSION,
+        mapped: Vec::new(),
+    };
+    let mut failed = None;
+    let progress = Progress::new(requests.len());
+    for request in &requests {
+        progress.begin(&format!("mapping {}", request.device_path));
+        match control::map(
+            &context.system,
+            request,
+            Duration::from_secs(args.timeout.into()),
+        ) {
+            Ok(mapped) => done.mapped.push(mapped),
+            Err(error) if requests.len() == 1 => return Err(error),
+            Err(error) => {
+                progress.suspend(|| error.print());
+                failed.get_or_insert(error);
+            }
+        }
+        progress.end();
+    }
+    drop(progress);
+    context.output.print(&done)?;
+    match failed {
+        None => Ok(()),
+        Some(error) => Err(super::not_all(error, requests.len(), done.mapped.len())),
+    }
+}
+
+fn request(args: &Args, disk: &str) -> MapRequest {
+    MapRequest {
+        session: args.session.clone(),
+        device_path: disk.to_owned(),
+        paths: args.paths.clone(),
+        port: args.port,
+        access_mode: args.access,
+        poll_queues: args.poll_queues,
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel's error numbers say.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// The number, its name, and what it says of a remote disk where nothing more is known.
+const TEXTS: [(Errno, &str, &str); 35] = [
+    (Errno::PERM, "EPERM", "not permitted"),
+    (Errno::NOENT, "ENOENT", "no such file or device"),
+    (Errno::INTR, "EINTR", "interrupted"),
+    (Errno::IO, "EIO", "input/output error"),
+    (Errno::NXIO, "ENXIO", "no such device or address"),
+    (Errno::AGAIN, "EAGAIN", "try again later"),
+    (Errno::NOMEM, "ENOMEM", "not enough memory"),
+    (Errno::ACCESS, "EACCES", "permission denied"),
+    (Errno::NOTBLK, "ENOTBLK", "not a block device"),
+    (Errno::BUSY, "EBUSY", "it is in use"),
+    (Errno::EXIST, "EEXIST", "it exists already"),
+    (Errno::NODEV, "ENODEV", "no such device"),
+    (Errno::NOTDIR, "ENOTDIR", "not a folder"),
+    (Errno::ISDIR, "EISDIR", "it is a folder"),
+    (Errno::INVAL, "EINVAL", "the kernel does not take that"),
+    (Errno::NOSPC, "ENOSPC", "no room left"),
+    (Errno::ROFS, "EROFS", "it is read-only"),
+    (Errno::RANGE, "ERANGE", "the number is out of range"),
+    (Errno::NAMETOOLONG, "ENAMETOOLONG", "the name is too long"),
+    (Errno::PROTO, "EPROTO", "the other end broke the protocol"),
+    (
+        Errno::PROTONOSUPPORT,
+        "EPROTONOSUPPORT",
+        "the other end speaks another protocol",
+    ),
+    (Errno::OPNOTSUPP, "EOPNOTSUPP", "not supported"),
+    (Errno::ADDRINUSE, "EADDRINUSE", "the address is in use"),
+    (
+        Errno::ADDRNOTAVAIL,
+        "EADDRNOTAVAIL",
+        "no interface of this machine has that address",
+    ),
+    (Errno::NETDOWN, "ENETDOWN", "the network is down"),
+    (Errno::NETUNREACH, "ENETUNREACH", "no route to that network"),
+    (
+        Errno::CONNABORTED,
+        "ECONNABORTED",
+        "the connection was given up",
+    ),
+    (
+        Errno::CONNRESET,
+        "ECONNRESET",
+        "the server ended the connection",
+    ),
+    (Errno::NOTCONN, "ENOTCONN", "not connected"),
+    (Errno::TIMEDOUT, "ETIMEDOUT", "no answer in time"),
+    (
+        Errno::CONNREFUSED,
+        "ECONNREFUSED",
+        "the server refused the connection",
+    ),
+    (Errno::HOSTDOWN, "EHOSTDOWN", "the host is down"),
+    (Errno::HOSTUNREACH, "EHOSTUNREACH", "no route to that host"),
+    (Errno::ALREADY, "EALREADY", "that is under way already"),
+    (Errno::CANCELED, "ECANCELED", "it was cancelled"),
+];
+
+/// The name, as `EBUSY`; the number where it has none here.
+pub fn name(errno: Errno) -> String {
+    match TEXTS.iter().find(|(known, _, _)| *known == errno) {
+        Some((_, name, _)) => (*name).to_owned(),
+        None => format!("error {}", errno.raw_os_error()),
+    }
+}
+
+/// What went wrong, in words and with the error's name.
+pub fn text(error: &io::Error) -> String {
+    let Some(errno) = Errno::from_io_error(error) else {
+        return error.to_string();
+    };
+    match TEXTS.iter().find(|(known, _, _)| *known == errno) {
+        Some((_, name, text)) => format!("{text} ({name})"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapping remote disks.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use proto::addr::PathAddress;
+use proto::map_options;
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::write;
+use super::write::meaning;
+use super::write::Meaning;
+use crate::model::AccessMode;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+use crate::System;
+
+/// What to map, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapRequest {
+    /// The session that shall carry the device.
+    pub session: String,
+    /// The disk's path at the server.
+    pub device_path: String,
+    /// Where the server is: `[source@]destination`; none if there is such a session.
+    pub paths: Vec<String>,
+    /// The server's port, 1234 if not given.
+    pub port: Option<u16>,
+    /// How to map it, for reading and writing if not given.
+    pub access_mode: Option<AccessMode>,
+    /// The number of queues for polled IO, -1 for one of each CPU, 0 if not given.
+    pub poll_queues: Option<i32>,
+}
+
+/// A mapped disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mapped {
+    /// The disk's path at the server.
+    pub device_path: String,
+    /// The session that carries it.
+    pub session: String,
+    /// The kernel's name: `rnbd0`.
+    pub name: String,
+    /// The device node: `/dev/rnbd0`.
+    pub path: String,
+}
+
+const MEANINGS: &[Meaning] = &[
+    meaning(
+        Errno::EXIST,
+        Kind::Busy,
+        "the session has mapped it already, or was given a path twice",
+        "see what is mapped with: rnbdctl list",
+    ),
+    meaning(
+        Errno::NOENT,
+        Kind::NotFound,
+        "the server has no such disk",
+        "the path is relative to the server's dev_search_path (a parameter of rnbd_server)",
+    ),
+    meaning(
+        Errno::NXIO,
+        Kind::NotFound,
+        "there is no such session, and no path to make one with",
+        "say where the server is with --path ADDRESS",
+    ),
+    meaning(
+        Errno::ACCESS,
+        Kind::NotPermitted,
+        "the server does not allow it",
+        "the server's export policy must list this client and device, and a read-only disk needs --access ro",
+    ),
+    meaning(
+        Errno::PERM,
+        Kind::NotPermitted,
+        "another client has it mapped for writing",
+        "map it with --access ro, or with --access migration if both know what they do",
+    ),
+    meaning(
+        Errno::ROFS,
+        Kind::NotPermitted,
+        "the disk is read-only",
+        "map it with --access ro",
+    ),
+    meaning(
+        Errno::NOTBLK,
+        Kind::NotFound,
+        "what the server has there is not a block device",
+        "",
+    ),
+    meaning(Errno::BUSY, Kind::Busy, "the disk is in use at the server", ""),
+    meaning(
+        Errno::INVAL,
+        Kind::Usage,
+        "the kernel or the server does not take one of the options",
+        "polled queues need a session of their own; the kernel log says more: dmesg | tail",
+    ),
+];
+
+impl MapRequest {
+    /// The line for `map_device`, checked as the module checks it.
+    ///
+    /// Errors name the option that is wrong.
+    pub fn line(&self) -> Result<String> {
+        for (name, value) in [
+            ("session", &self.session),
+            ("device path", &self.device_path),
+        ] {
+            if value.contains(|c: char| c == ' ' || c.is_control()) {
+                let why = format!("the {name} {value:?} has white space or control characters");
+                return Err(self
+                    .wrong(why)
+                    .hint("the kernel's file map_device cannot take them"));
+            }
+        }
+        let mut line = format!("sessname={} device_path={}", self.session, self.device_path);
+        // Before the paths, as the C module applies it to what follows.
+        if let Some(port) = self.port {
+            line.push_str(&format!(" dest_port={port}"));
+        }
+        for path in &self.paths {
+            line.push_str(&format!(
+                " path={}",
+                parse_path(path).map_err(|why| self.wrong(why))?
+            ));
+        }
+        if let Some(mode) = self.access_mode {
+            line.push_str(&format!(" access_mode={}", mode.as_str()));
+        }
+        if let Some(queues) = self.poll_queues {
+            line.push_str(&format!(" nr_poll_queues={queues}"));
+        }
+        // The kernel compares with the number of CPUs.
+        match map_options::parse(line.as_bytes(), u32::from(u16::MAX)) {
+            Ok(_) => Ok(line),
+            Err(error) => Err(self.wrong(error.message().as_str())),
+        }
+    }
+
+    fn what(&self) -> String {
+        format!("mapping {} on session {}", self.device_path, self.session)
+    }
+
+    fn wrong(&self, why: impl Into<String>) -> Error {
+        Error::new(Kind::Usage, self.what(), why)
+    }
+}
+
+/// The path that a user means: an address without `ip:` or `gid:` is an IP address.
+///
+/// The error is in words.
+pub fn parse_path(text: &str) -> std::result::Result<String, String> {
+    let with_prefix = |address: &str| match address {
+        _ if address.starts_with("ip:") || address.starts_with("gid:") => address.to_owned(),
+        _ => format!(
+            "ip:{}",
+            address.trim_start_matches('[').trim_end_matches(']')
+        ),
+    };
+    let full = match text.split_once([',', '@']) {
+        Some((source, destination)) => {
+            format!("{}@{}", with_prefix(source), with_prefix(destination))
+        }
+        None => with_prefix(text),
+    };
+    match PathAddress::parse(full.as_bytes()) {
+        Ok(_) => Ok(full),
+        Err(error) => Err(error.message().as_str().to_owned()),
+    }
+}
+
+/// Maps a disk and waits for its device node, no longer than `patience`.
+///
+/// Blocks while a session is being connected, which takes as long as its `connect_timeout_ms`
+/// says (30 s) for each step if nobody answers.
+pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<Mapped> {
+    let what = request.what();
+    let line = request.line()?;
+    if !system.client_loaded() {
+        let why = "the module rnbd_client is not loaded";
+        return Err(
+            Error::new(Kind::Unsupported, what, why).hint("load it with: modprobe rnbd_client")
+        );
+    }
+    write::write(
+        &what,
+        &system.map_device_file(),
+        &line,
+        &[MEANINGS, write::CONNECT],
+    )?;
+    let Some(name) = system.client_device_name(&request.session, &request.device_path)? else {
+        // Somebody unmapped it at once.
+        return Err(Error::new(
+            Kind::NotFound,
+            what,
+            "it was mapped, but is gone again",
+        ));
+    };
+    let node = system.device_node(&name);
+    let end = Instant::now().checked_add(patience);
+    while !node.exists() {
+        if end.is_none_or(|end| Instant::now() >= end) {
+            let why = format!("it is mapped, but {} did not appear", node.display());
+            return Err(Error::new(Kind::Failed, what, why)
+                .hint("is devtmpfs mounted on /dev, and udev running?"));
+        }
+        // There is no event for a node in devtmpfs; it is there within a millisecond.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(Mapped {
+        device_path: request.device_path.clone(),
+        session: request.session.clone(),
+        path: format!("/dev/{name}"),
+        name,
+    })
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Changes what there is, and explains what the kernel refuses.
+
+pub mod device;
+pub mod errno;
+pub mod map;
+mod write;
+
+pub use device::unmap;
+pub use map::map;
+pub use map::MapRequest;
+pub use map::Mapped;

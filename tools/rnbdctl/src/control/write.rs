@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writing to a file of the kernel, and explaining what it answers.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::errno;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// What an error number stands for in the answer to some request.
+pub(super) struct Meaning {
+    pub(super) errno: Errno,
+    pub(super) kind: Kind,
+    pub(super) why: &'static str,
+    /// What to do about it; may be empty.
+    pub(super) hint: &'static str,
+}
+
+/// Shorter than with the names of the fields.
+pub(super) const fn meaning(
+    errno: Errno,
+    kind: Kind,
+    why: &'static str,
+    hint: &'static str,
+) -> Meaning {
+    Meaning {
+        errno,
+        kind,
+        why,
+        hint,
+    }
+}
+
+/// Writes `text` to `file` at once; `what` is that in words, for the error.
+///
+/// `meanings` explains answers of the kernel to that text, as opposed to the file being missing or
+/// not to be written by this user.
+pub(super) fn write(what: &str, file: &Path, text: &str, meanings: &[&[Meaning]]) -> Result {
+    // Neither created nor truncated: it is the kernel's.
+    let mut handle = match OpenOptions::new().write(true).open(file) {
+        Ok(handle) => handle,
+        Err(error) => return Err(cannot_open(what, file, &error)),
+    };
+    let answer = loop {
+        match handle.write(text.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            answer => break answer,
+        }
+    };
+    match answer {
+        Ok(written) if written == text.len() => Ok(()),
+        Ok(_) => Err(Error::new(
+            Kind::Failed,
+            what,
+            "the kernel took only a part of the text",
+        )),
+        Err(error) => Err(explain(what, &error, meanings)),
+    }
+}
+
+fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS | Errno::PERM) => Error::new(
+            Kind::NotPermitted,
+            what,
+            format!(
+                "{} may not be written by this user (EACCES)",
+                file.display()
+            ),
+        )
+        .hint("run rnbdctl as root"),
+        Some(Errno::NOENT) => Error::new(
+            Kind::NotFound,
+            what,
+            format!("{} is not there (any more)", file.display()),
+        ),
+        Some(Errno::ROFS) => Error::new(Kind::NotPermitted, what, "/sys is read-only (EROFS)")
+            .hint("containers have it so; run rnbdctl on the host"),
+        _ => Error::io(format!("{what}: {}", file.display()), error),
+    }
+}
+
+/// What the kernel's answer means.
+fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) -> Error {
+    let Some(errno) = Errno::from_io_error(error) else {
+        return Error::new(Kind::Failed, what, error.to_string());
+    };
+    let Some(found) = meanings
+        .iter()
+        .copied()
+        .flatten()
+        .find(|meaning| meaning.errno == errno)
+    else {
+        return Error::new(Kind::Failed, what, errno::text(error))
+            .hint("the kernel log may say more: dmesg | tail");
+    };
+    let error = Error::new(
+        found.kind,
+        what,
+        format!("{} ({})", found.why, errno::name(errno)),
+    );
+    match found.hint {
+        "" => error,
+        hint => error.hint(hint),
+    }
+}
+
+/// What it means that a server cannot be connected to.
+pub(super) const CONNECT: &[Meaning] = &[
+    meaning(
+        Errno::TIMEDOUT,
+        Kind::Unreachable,
+        "the server does not answer",
+        "see whether the server is up and rnbd_server is loaded there; check this end with: rnbdctl check SERVER",
+    ),
+    meaning(
+        Errno::CONNREFUSED,
+        Kind::Unreachable,
+        "nobody listens at that address and port, or the server refused the session",
+        "load rnbd_server on the server; with another port than 1234 give --port; dmesg has the server's reason",
+    ),
+    meaning(
+        Errno::CONNRESET,
+        Kind::Unreachable,
+        "the connection failed, or the server refused it",
+        "the kernel logs of both ends may say more: dmesg | tail",
+    ),
+    meaning(
+        Errno::CONNABORTED,
+        Kind::Unreachable,
+        "the connection failed while it was being made",
+        "the kernel logs of both ends may say more: dmesg | tail",
+    ),
+    meaning(
+        Errno::HOSTUNREACH,
+        Kind::Unreachable,
+        "there is no way to that address",
+        "check with: rnbdctl check SERVER",
+    ),
+    meaning(
+        Errno::NETUNREACH,
+        Kind::Unreachable,
+        "there is no route to that address",
+        "check with: ip route get SERVER",
+    ),
+    meaning(
+        Errno::NODEV,
+        Kind::Unreachable,
+        "no RDMA device leads to that address",
+        "see the RDMA devices with: rnbdctl rdma",
+    ),
+    meaning(
+        Errno::ADDRNOTAVAIL,
+        Kind::Unreachable,
+        "the source is no address of an RDMA device of this machine",
+        "see the addresses with: rnbdctl rdma",
+    ),
+    meaning(
+        Errno::NOTCONN,
+        Kind::Unreachable,
+        "the session is not connected",
+        "see its paths with: rnbdctl list paths",
+    ),
+    meaning(
+        Errno::PROTONOSUPPORT,
+        Kind::Unsupported,
+        "the server speaks another version of the protocol, or the kind of address is not supported",
+        "",
+    ),
+    meaning(
+        Errno::OPNOTSUPP,
+        Kind::Unsupported,
+        "the RDMA device cannot register memory as this driver needs it",
+        "",
+    ),
+    meaning(
+        Errno::NOMEM,
+        Kind::Failed,
+        "there is not enough memory, here or at the server",
+        "the server needs 64 MiB for each session by default (its parameters sess_queue_depth, max_chunk_size)",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_answers_are_explained() {
+        let error = io::Error::from_raw_os_error(Errno::TIMEDOUT.raw_os_error());
+        let error = explain("mapping x", &error, &[&[], CONNECT]);
+        assert_eq!(error.kind(), Kind::Unreachable);
+        assert_eq!(
+            error.to_string(),
+            "mapping x: the server does not answer (ETIMEDOUT)"
+        );
+        assert!(error.remedy().is_some());
+    }
+
+    #[test]
+    fn the_first_meaning_counts() {
+        const MINE: &[Meaning] = &[meaning(Errno::NODEV, Kind::Busy, "mine", "")];
+        let error = io::Error::from_raw_os_error(Errno::NODEV.raw_os_error());
+        assert_eq!(
+            explain("x", &error, &[MINE, CONNECT]).to_string(),
+            "x: mine (ENODEV)"
+        );
+    }
+
+    #[test]
+    fn unknown_answers_are_named() {
+        let error = explain(
+            "x",
+            &io::Error::from_raw_os_error(Errno::XDEV.raw_os_error()),
+            &[],
+        );
+        assert_eq!(error.kind(), Kind::Failed);
+        assert!(error.why().contains("os error 18"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = write("x", Path::new("/nonexistent/file"), "1", &[]).unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound);
+        assert!(error.why().contains("/nonexistent/file"), "{error}");
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_not_what_cannot_be_opened() {
+        // Takes nothing, with an error of its own.
+        let full = [meaning(Errno::NOSPC, Kind::Busy, "full", "empty it")];
+        let error = write("x", Path::new("/dev/full"), "1", &[&full]).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.remedy()),
+            (Kind::Busy, Some("empty it"))
+        );
+    }
+}

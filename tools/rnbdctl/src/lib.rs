@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `rnbdctl` is made of, the administrator's program for RNBD.
+//!
+//! - [`model`]: what there is (devices, sessions, paths), as plain data.
+//! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
+//! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
+//! - [`output`]: tables, JSON and CSV.
+//! - [`commands`]: a file for each subcommand, which joins the above.
+//!
+//! It works with the C modules of mainline Linux too; what they lack is absent.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod commands;
+pub mod control;
+pub mod error;
+pub mod model;
+pub mod output;
+pub mod sysfs;
+
+pub use error::Error;
+pub use error::Kind;
+pub use sysfs::System;
+
+/// What a function of this program gives.
+pub type Result<T = ()> = std::result::Result<T, Error>;

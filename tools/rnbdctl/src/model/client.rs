@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client's side: mapped devices, and the sessions that carry them.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::Path;
+use super::Settings;
+
+/// What this machine has mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Client {
+    /// Whether `rnbd_client` is loaded.
+    pub loaded: bool,
+    /// Its devices, by name.
+    pub devices: Vec<ClientDevice>,
+    /// The sessions of `rtrs_client`, by name.
+    pub sessions: Vec<ClientSession>,
+}
+
+/// A `/dev/rnbd<N>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientDevice {
+    /// The kernel's name: `rnbd0`.
+    pub name: String,
+    /// The device node: `/dev/rnbd0`.
+    pub path: String,
+    /// The session that carries it.
+    pub session: String,
+    /// The disk's path at the server, as it was mapped.
+    pub device_path: String,
+    /// How it was mapped; `None` if the module says something unknown.
+    pub access_mode: Option<AccessMode>,
+    /// Whether it works.
+    pub state: DeviceState,
+    /// The size in bytes.
+    pub size_bytes: Option<u64>,
+    /// The number of queues for polled IO.
+    pub poll_queues: Option<u32>,
+    /// Its folder `rnbd` in sysfs.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// Whether a device works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceState {
+    /// It is being mapped.
+    Init,
+    /// It is mapped and takes requests.
+    Open,
+    /// The server cannot be reached.
+    Closed,
+    /// It is being unmapped.
+    Unmapped,
+    /// The module says something else.
+    Unknown,
+}
+
+impl DeviceState {
+    /// What the file `state` says.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "init" => Self::Init,
+            "open" => Self::Open,
+            "closed" => Self::Closed,
+            "unmapped" => Self::Unmapped,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// As the modules write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Unmapped => "unmapped",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How a disk is mapped.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessMode {
+    /// For reading
+    Ro,
+    /// For reading and writing, by one client at a time
+    Rw,
+    /// For reading and writing, besides one client that has it so
+    Migration,
+}
+
+impl AccessMode {
+    /// What the file `access_mode` says; `None` if it is unknown.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ro" => Some(Self::Ro),
+            "rw" => Some(Self::Rw),
+            "migration" => Some(Self::Migration),
+            _ => None,
+        }
+    }
+
+    /// As the modules write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ro => "ro",
+            Self::Rw => "rw",
+            Self::Migration => "migration",
+        }
+    }
+}
+
+/// A session with a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientSession {
+    /// Its name, which the server sees too.
+    pub name: String,
+    /// Whether its paths are up.
+    pub state: SessionState,
+    /// How the path of a request is chosen; `None` if the module says something unknown.
+    pub policy: Option<Policy>,
+    /// The tunables that the module has, by name.
+    pub settings: Settings,
+    /// Its paths, by name.
+    pub paths: Vec<Path>,
+    /// Its folder in sysfs.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// Whether the paths of a session are up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionState {
+    /// All are.
+    Connected,
+    /// Some are.
+    Degraded,
+    /// None is.
+    Disconnected,
+}
+
+impl SessionState {
+    /// That of a session with so many paths up.
+    pub fn of(up: usize, paths: usize) -> Self {
+        match up {
+            0 => Self::Disconnected,
+            _ if up < paths => Self::Degraded,
+            _ => Self::Connected,
+        }
+    }
+
+    /// In one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Degraded => "degraded",
+            Self::Disconnected => "disconnected",
+        }
+    }
+}
+
+impl ClientSession {
+    /// The number of its paths that are up.
+    pub fn paths_up(&self) -> usize {
+        self.paths.iter().filter(|path| path.is_up()).count()
+    }
+}
+
+/// How the path of a request is chosen.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// One after the other
+    #[value(alias = "rr")]
+    RoundRobin,
+    /// The one with the fewest requests under way
+    #[value(alias = "mi")]
+    MinInflight,
+    /// The one whose heartbeats are answered fastest
+    #[value(alias = "ml")]
+    MinLatency,
+}
+
+impl Policy {
+    /// What the file `mpath_policy` says: `min-inflight (MI: 1)`; `None` if it is unknown.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_whitespace().next()? {
+            "round-robin" => Some(Self::RoundRobin),
+            "min-inflight" => Some(Self::MinInflight),
+            "min-latency" => Some(Self::MinLatency),
+            _ => None,
+        }
+    }
+
+    /// As the modules write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::MinInflight => "min-inflight",
+            Self::MinLatency => "min-latency",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_state_is_that_of_its_paths() {
+        assert_eq!(SessionState::of(0, 0), SessionState::Disconnected);
+        assert_eq!(SessionState::of(0, 2), SessionState::Disconnected);
+        assert_eq!(SessionState::of(1, 2), SessionState::Degraded);
+        assert_eq!(SessionState::of(2, 2), SessionState::Connected);
+    }
+
+    #[test]
+    fn policy_is_the_first_word() {
+        assert_eq!(
+            Policy::parse("min-inflight (MI: 1)"),
+            Some(Policy::MinInflight)
+        );
+        assert_eq!(Policy::parse("Unknown (7)"), None);
+        assert_eq!(Policy::parse(""), None);
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What there is: devices, sessions and paths of this machine as a client and as a server.
+//!
+//! Plain data; the field names are those of the JSON output, which `schema.json` describes.
+
+mod block_stat;
+mod client;
+mod names;
+mod path;
+mod server;
+mod settings;
+
+pub use block_stat::BlockStat;
+pub use client::AccessMode;
+pub use client::Client;
+pub use client::ClientDevice;
+pub use client::ClientSession;
+pub use client::DeviceState;
+pub use client::Policy;
+pub use client::SessionState;
+pub use names::natural_cmp;
+pub use path::Path;
+pub use path::PathState;
+pub use path::PathStats;
+pub use path::Side;
+pub use server::Export;
+pub use server::Server;
+pub use server::ServerDevice;
+pub use server::ServerSession;
+pub use settings::Settings;
+
+/// The version of the JSON output. It changes when a field changes its meaning or goes, not when
+/// one is added.
+pub const JSON_VERSION: u32 = 1;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server's side: exported devices, and the sessions of clients.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::AccessMode;
+use super::Path;
+
+/// What this machine exports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Server {
+    /// Whether `rnbd_server` is loaded.
+    pub loaded: bool,
+    /// The devices that clients have mapped, by name.
+    pub devices: Vec<ServerDevice>,
+    /// The sessions of clients, by name.
+    pub sessions: Vec<ServerSession>,
+}
+
+/// A block device that clients have mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerDevice {
+    /// The kernel's name: `sda`.
+    pub name: String,
+    /// Which sessions have mapped it, and how.
+    pub exports: Vec<Export>,
+}
+
+/// A device in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Export {
+    /// The session.
+    pub session: String,
+    /// The path that the client asked for.
+    pub device_path: String,
+    /// How it is mapped; `None` if the module says something unknown.
+    pub access_mode: Option<AccessMode>,
+    /// Its folder in sysfs.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// A client's session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerSession {
+    /// Its name, which the client gave it.
+    pub name: String,
+    /// The memory of its buffers; the C module does not say.
+    pub memory_bytes: Option<u64>,
+    /// How much of that is from the pool; the C module has none.
+    pub pooled_memory_bytes: Option<u64>,
+    /// Its paths, by name.
+    pub paths: Vec<Path>,
+    /// Its folder in sysfs.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}

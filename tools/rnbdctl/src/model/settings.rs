@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tunables of a client's session.
+
+use std::collections::BTreeMap;
+
+use proto::setting;
+use proto::setting::Setting;
+use serde::Serialize;
+
+/// The values of the tunables that the loaded module has, by name.
+///
+/// The C module has only `max_reconnect_attempts`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Settings(pub BTreeMap<&'static str, i64>);
+
+impl Settings {
+    /// All tunables there are: their names (also those of their files), ranges and defaults.
+    pub const ALL: [Setting; 7] = [
+        setting::HB_INTERVAL,
+        setting::HB_MISSED,
+        setting::RECONNECT_DELAY,
+        setting::CONNECT_TIMEOUT,
+        setting::ACK_TIMEOUT,
+        setting::MAX_RECONNECT_ATTEMPTS,
+        setting::HOLD_IO,
+    ];
+
+    /// The tunable called `name`.
+    pub fn find(name: &str) -> Option<Setting> {
+        Self::ALL.into_iter().find(|setting| setting.name == name)
+    }
+
+    /// The value of the tunable called `name`, if the module has it.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        self.0.get(name).copied()
+    }
+}

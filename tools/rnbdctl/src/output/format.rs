@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers for people.
+
+/// A size: `512 B`, `1.5 GiB`; exact ones without a fraction.
+pub fn bytes(bytes: u64) -> String {
+    scaled(
+        bytes,
+        1024,
+        &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"],
+    )
+}
+
+/// A time: `850 ns`, `12.3 us`.
+pub fn nanoseconds(time: u64) -> String {
+    scaled(time, 1000, &["ns", "us", "ms", "s"])
+}
+
+fn scaled(number: u64, base: u64, units: &[&str]) -> String {
+    let mut unit = 1_u64;
+    let mut units = units.iter();
+    let mut name = units.next().copied().unwrap_or_default();
+    for larger in units {
+        match unit.checked_mul(base) {
+            Some(next) if number >= next => (unit, name) = (next, larger),
+            _ => break,
+        }
+    }
+    let whole = number.checked_div(unit).unwrap_or(0);
+    let rest = number.checked_rem(unit).unwrap_or(0);
+    // u128: ten times the rest of an exbibyte.
+    let tenths = u128::from(rest)
+        .saturating_mul(10)
+        .checked_div(u128::from(unit))
+        .unwrap_or(0);
+    match tenths {
+        0 => format!("{whole} {name}"),
+        _ => format!("{whole}.{tenths} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (number, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (256 << 20, "256 MiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (number, text) in [
+            (999, "999 ns"),
+            (12_345, "12.3 us"),
+            (61_000_000_000, "61 s"),
+        ] {
+            assert_eq!(nanoseconds(number), text);
+        }
+    }
+}

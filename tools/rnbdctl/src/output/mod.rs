@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Results as tables, JSON or CSV.
+
+mod format;
+mod progress;
+mod table;
+
+use std::io;
+use std::io::IsTerminal;
+use std::io::Write;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+pub use format::bytes;
+pub use format::nanoseconds;
+pub use progress::Progress;
+pub use table::Cell;
+pub use table::Column;
+pub use table::Table;
+pub use table::Tone;
+
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One JSON document
+    Json,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// What a command found out or did.
+///
+/// Serialised as it is for JSON.
+pub trait Report: Serialize {
+    /// It as tables. CSV has one header for all of them: with more than one, a first column `kind`
+    /// tells them apart, and columns that one lacks are empty.
+    fn tables(&self) -> Vec<Table>;
+
+    /// What else a person should know; one line each, below the tables.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Standard output in some format.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    format: Format,
+    colour: bool,
+    width: Option<u16>,
+}
+
+impl Output {
+    /// Standard output; in colour and as wide as the terminal, if it is one.
+    pub fn new(format: Format) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self {
+            format,
+            colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            width: terminal
+                .then(crossterm::terminal::size)
+                .and_then(|size| Some(size.ok()?.0)),
+        }
+    }
+
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether to use colours.
+    pub fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Prints a report.
+    pub fn print<R: Report>(&self, report: &R) -> Result {
+        self.print_text(&self.render(report)?)
+    }
+
+    /// Prints text as it is. That nobody reads it to the end is no error.
+    pub fn print_text(&self, text: &str) -> Result {
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Error::io("standard output", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints a line for people: not with JSON or CSV.
+    pub fn say(&self, line: &str) -> Result {
+        match self.format {
+            Format::Table => self.print_text(&format!("{line}\n")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The text of a report, with a newline at its end unless it is empty.
+    pub fn render<R: Report>(&self, report: &R) -> Result<String> {
+        match self.format {
+            Format::Table => Ok(self.for_people(report)),
+            Format::Json => match serde_json::to_string_pretty(report) {
+                Ok(text) => Ok(text + "\n"),
+                Err(error) => Err(Error::new(Kind::Failed, "writing JSON", error.to_string())),
+            },
+            Format::Csv => table::csv(&report.tables())
+                .map_err(|error| Error::new(Kind::Failed, "writing CSV", error.to_string())),
+        }
+    }
+
+    fn for_people<R: Report>(&self, report: &R) -> String {
+        let tables = report.tables();
+        let titled = tables.len() > 1;
+        let mut text = String::new();
+        for table in &tables {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&table.for_people(titled, self.colour, self.width));
+        }
+        for note in report.notes() {
+            text.push_str(&note);
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the client's modules show.
+
+use std::path::Path as FilePath;
+use std::path::PathBuf;
+
+use super::read;
+use super::System;
+use crate::model::AccessMode;
+use crate::model::BlockStat;
+use crate::model::Client;
+use crate::model::ClientDevice;
+use crate::model::ClientSession;
+use crate::model::DeviceState;
+use crate::model::Path;
+use crate::model::PathState;
+use crate::model::PathStats;
+use crate::model::Policy;
+use crate::model::SessionState;
+use crate::model::Settings;
+use crate::model::Side;
+use crate::Result;
+
+const SECTOR_SIZE: u64 = 512;
+
+impl System {
+    /// Everything about this machine as a client.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client {
+            loaded: self.client_loaded(),
+            devices: self.client_devices()?,
+            sessions: self.client_sessions()?,
+        })
+    }
+
+    /// Whether `rnbd_client` is loaded.
+    pub fn client_loaded(&self) -> bool {
+        self.sys("class/rnbd-client/ctl").is_dir()
+    }
+
+    /// The file that maps devices.
+    pub fn map_device_file(&self) -> PathBuf {
+        self.sys("class/rnbd-client/ctl/map_device")
+    }
+
+    /// All mapped devices, by name.
+    pub fn client_devices(&self) -> Result<Vec<ClientDevice>> {
+        let mut devices = Vec::new();
+        // Also those that are being mapped, which have no link in ctl/devices yet.
+        for (name, folder) in read::entries(&self.sys("block"))? {
+            if name.starts_with("rnbd") {
+                devices.extend(client_device(&name, &folder)?);
+            }
+        }
+        Ok(devices)
+    }
+
+    /// The device that the kernel calls `name`; `None` if there is none.
+    pub fn client_device(&self, name: &str) -> Result<Option<ClientDevice>> {
+        if !name.starts_with("rnbd") || name.contains('/') {
+            return Ok(None);
+        }
+        client_device(name, &self.sys("block").join(name))
+    }
+
+    /// The kernel's name of the device that `session` has mapped from `device_path`.
+    pub fn client_device_name(&self, session: &str, device_path: &str) -> Result<Option<String>> {
+        let link = format!("{}@{session}", device_path.replace('/', "!"));
+        read::link_name(&self.sys("class/rnbd-client/ctl/devices").join(link))
+    }
+
+    /// What the block layer counts for a disk; `None` if it is gone.
+    pub fn block_stat(&self, disk: &str) -> Result<Option<BlockStat>> {
+        let text = read::text(&self.sys("block").join(disk).join("stat"))?;
+        Ok(text.and_then(|text| BlockStat::parse(&text)))
+    }
+
+    /// All sessions of `rtrs_client`, by name.
+    pub fn client_sessions(&self) -> Result<Vec<ClientSession>> {
+        let mut sessions = Vec::new();
+        for (name, folder) in read::entries(&self.sys("class/rtrs-client"))? {
+            sessions.extend(client_session(&name, &folder)?);
+        }
+        Ok(sessions)
+    }
+
+    /// The session of that name; `None` if there is none.
+    pub fn client_session(&self, name: &str) -> Result<Option<ClientSession>> {
+        if name.is_empty() || name.contains(['/', '.']) {
+            return Ok(None);
+        }
+        client_session(name, &self.sys("class/rtrs-client").join(name))
+    }
+}
+
+fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
+    let folder = disk.join("rnbd");
+    // A disk of this driver whose folder is going or not yet there is none that could be used.
+    let Some(state) = read::text(&folder.join("state"))? else {
+        return Ok(None);
+    };
+    let text = |file: &str| read::text(&folder.join(file));
+    let sectors: Option<u64> = read::number(&disk.join("size"))?;
+    Ok(Some(ClientDevice {
+        name: name.to_owned(),
+        path: format!("/dev/{name}"),
+        session: text("session")?.unwrap_or_default(),
+        device_path: text("mapping_path")?.unwrap_or_default(),
+        access_mode: text("access_mode")?.and_then(|mode| AccessMode::parse(&mode)),
+        state: DeviceState::parse(&state),
+        size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
+        poll_queues: read::number(&folder.join("nr_poll_queues"))?,
+        folder,
+    }))
+}
+
+fn client_session(name: &str, folder: &FilePath) -> Result<Option<ClientSession>> {
+    let Some(policy) = read::text(&folder.join("mpath_policy"))? else {
+        return Ok(None);
+    };
+    let mut paths = Vec::new();
+    for (path, folder) in read::entries(&folder.join("paths"))? {
+        paths.extend(client_path(name, &path, folder)?);
+    }
+    let mut settings = Settings::default();
+    for setting in Settings::ALL {
+        if let Some(value) = read::number(&folder.join(setting.name))? {
+            settings.0.insert(setting.name, value);
+        }
+    }
+    let up = paths.iter().filter(|path| path.is_up()).count();
+    Ok(Some(ClientSession {
+        name: name.to_owned(),
+        state: SessionState::of(up, paths.len()),
+        policy: Policy::parse(&policy),
+        settings,
+        paths,
+        folder: folder.to_path_buf(),
+    }))
+}
+
+fn client_path(session: &str, name: &str, folder: PathBuf) -> Result<Option<Path>> {
+    let text = |file: &str| read::text(&folder.join(file));
+    let Some(state) = text("state")? else {
+        return Ok(None);
+    };
+    // "1234 ns"
+    let latency =
+        text("cur_latency")?.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    let stats = PathStats::parse(
+        &text("stats/rdma")?.unwrap_or_default(),
+        &text("stats/reconnects")?.unwrap_or_default(),
+    );
+    let state = PathState::parse(&state);
+    Ok(Some(path(
+        session,
+        name,
+        Side::Client,
+        state,
+        latency,
+        stats,
+        folder,
+    )?))
+}
+
+/// A path of either end; both have these files.
+pub(super) fn path(
+    session: &str,
+    name: &str,
+    side: Side,
+    state: PathState,
+    latency_ns: Option<u64>,
+    stats: PathStats,
+    folder: PathBuf,
+) -> Result<Path> {
+    let text = |file: &str| read::text(&folder.join(file));
+    Ok(Path {
+        name: name.to_owned(),
+        session: session.to_owned(),
+        side,
+        state,
+        hca_name: text("hca_name")?.filter(|name| !name.is_empty()),
+        hca_port: read::number(&folder.join("hca_port"))?,
+        source: text("src_addr")?.unwrap_or_default(),
+        destination: text("dst_addr")?.unwrap_or_default(),
+        latency_ns,
+        stats,
+        folder,
+    })
+}

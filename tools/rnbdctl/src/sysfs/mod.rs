@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reads the kernel's files.
+//!
+//! What vanishes while it is read (somebody unmaps a device) is left out, what makes no sense is
+//! `None`, and control characters never reach a terminal. A module that is not loaded has no
+//! files; that is no error here.
+
+mod client;
+mod find;
+mod read;
+mod server;
+
+use std::path::Path;
+use std::path::PathBuf;
+
+pub use find::Found;
+
+/// The machine: where its files are.
+#[derive(Clone, Debug)]
+pub struct System {
+    root: PathBuf,
+    sys: PathBuf,
+}
+
+impl System {
+    /// The machine whose files are in `root` (default: `/`), except that sysfs is at `sysfs`
+    /// (default: `sys` in `root`).
+    pub fn new(root: Option<&Path>, sysfs: Option<&Path>) -> Self {
+        let root = root.unwrap_or(Path::new("/")).to_path_buf();
+        Self {
+            sys: sysfs.map_or_else(|| root.join("sys"), Path::to_path_buf),
+            root,
+        }
+    }
+
+    /// A file or folder below `/sys`; `name` has no leading slash.
+    pub fn sys(&self, name: &str) -> PathBuf {
+        self.sys.join(name)
+    }
+
+    /// A file or folder below `/`; `name` has no leading slash.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The device node of a disk.
+    pub fn device_node(&self, name: &str) -> PathBuf {
+        self.root.join("dev").join(name)
+    }
+
+    /// Whether the kernel module is loaded (or built in, and has parameters or users).
+    pub fn is_loaded(&self, module: &str) -> bool {
+        self.sys("module").join(module).is_dir()
+    }
+}
