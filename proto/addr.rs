@@ -181,6 +181,14 @@ impl Address {
         }
     }
 
+    /// The GID of the address on RoCE: an IPv4 address as an IPv6 one.
+    pub fn to_gid(&self) -> [u8; 16] {
+        match self {
+            Self::V4(addr) => Ipv4Addr::from(*addr).to_ipv6_mapped().octets(),
+            Self::V6 { addr, .. } | Self::Gid(addr) => *addr,
+        }
+    }
+
     /// Writes the address exactly as the C modules show it (C:
     /// `sockaddr_to_str`): without scope, a GID in full.
     pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {

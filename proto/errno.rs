@@ -31,10 +31,12 @@ errnos! {
     EIO = 5, "Input/output error.";
     ENXIO = 6, "No such device or address.";
     ENOMEM = 12, "Out of memory; also what the C client says to too many paths.";
+    EACCES = 13, "Permission denied; what an export policy refuses.";
     EBUSY = 16, "Device or resource busy.";
     EEXIST = 17, "File exists.";
     ENODEV = 19, "No such device.";
     EINVAL = 22, "Invalid argument.";
+    EFBIG = 27, "File too large.";
     EROFS = 30, "Read-only.";
     ERANGE = 34, "Result out of range.";
     ENAMETOOLONG = 36, "File name too long.";

@@ -10,6 +10,11 @@ use proto::{
         Address,
         PathAddress, //
     },
+    export_policy::{
+        self,
+        Query,
+        Start, //
+    },
     map_options,
     name::{
         Name,
@@ -52,6 +57,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("conn_accept", conn_accept),
     ("conn_reject", conn_reject),
     ("conn_req", conn_req),
+    ("export_policy", export_policy),
     ("imm", imm),
     ("info_req", info_req),
     ("info_rsp", info_rsp),
@@ -301,6 +307,45 @@ pub fn rnbd_response(data: &[u8]) {
             assert_eq!(rnbd::OpenRsp::parse(&bytes), Ok(rsp));
         }
         Err(error) => check_message(error.message().as_str()),
+    }
+}
+
+/// A policy: session, NUL, address, NUL, device, NUL, what is written to the server.
+pub fn export_policy(data: &[u8]) {
+    let mut parts = data.splitn(4, |&byte| byte == 0);
+    let mut part = || parts.next().unwrap_or(&[]);
+    let (session, client, device, written) = (part(), part(), part(), part());
+    let text = match Start::parse(written) {
+        Ok(Start::Clear) => return,
+        Ok(Start::Policy { len, text }) => {
+            assert!(text.len() <= len && len <= export_policy::MAX_LEN);
+            text
+        }
+        Err(error) => return check_message(error.message().as_str()),
+    };
+    let rules = export_policy::check(text);
+    if let Err(error) = &rules {
+        check_message(error.message().as_str());
+        assert!(error.line <= 1 + text.split(|&byte| byte == b'\n').count());
+    }
+    let Ok(session) = SessName::new(session) else {
+        return;
+    };
+    let client = Address::parse(client).ok();
+    for mode in [AccessMode::Ro, AccessMode::Rw, AccessMode::Migration] {
+        let query = Query {
+            session: &session,
+            client,
+            device,
+            mode,
+        };
+        let allowed = export_policy::allows(text, &query);
+        assert!(!allowed || rules != Ok(0));
+        // Each line stands for itself.
+        let each = text
+            .split(|&byte| byte == b'\n')
+            .any(|line| export_policy::allows(line, &query));
+        assert_eq!(allowed, each);
     }
 }
 

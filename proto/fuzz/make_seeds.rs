@@ -280,6 +280,28 @@ fn text(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         corpus.put("map_options", seed, &[line.as_bytes()])?;
     }
 
+    let policies = [
+        (
+            "full",
+            "web1\0ip:192.0.2.7\0/dev/vg0/data 1\0policy 165\n# comment\n\n\
+             allow session=* client=ip:192.0.2.0/24 device=/dev/vg0/**\\0401 mode=ro,rw\n\
+             \tallow session=web* client=gid:fe80::/10 device=/dev/disk/by-id/* mode=migration\n",
+        ),
+        ("clear", "s\0ip:::1\0/dev/vdb\0clear\n"),
+        (
+            "host_bits",
+            "s\0x\0/dev/vdb\0policy 60\nallow session=s client=ip:10.0.0.1/8 device=/x mode=rw\n",
+        ),
+        (
+            "mapped",
+            "s\0ip:::ffff:10.1.2.3\0/dev/vdb\0policy 99\n\
+             allow mode=ro device=/dev/* client=ip:::ffff:10.0.0.0/104 session=s\n",
+        ),
+    ];
+    for (seed, text) in policies {
+        corpus.put("export_policy", seed, &[text.as_bytes()])?;
+    }
+
     let search = [
         ("root", "/\0node-1\0/dev/sda"),
         ("session", "/srv/%SESSNAME%/x\0node-1\0//a//b"),
