@@ -44,7 +44,8 @@ use crate::{
     sysfs::{
         attribute,
         registration::Registration,
-        Attribute, //
+        Attribute,
+        BinaryAttribute, //
     }, //
 };
 
@@ -259,6 +260,24 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         to_result(unsafe { bindings::device_add(device) })
     }
 
+    /// Adds a file, which goes with the device. Sleeps.
+    ///
+    /// `EEXIST` if there is one of that name, `ENODEV` if the device has been removed.
+    pub fn add_file(&self, attribute: &'static BinaryAttribute<T>) -> Result {
+        let added = self.with_kobject(|kobject| {
+            // The kernel would complain about two of a kind, with a backtrace.
+            if kobject.contains(attribute.name()) {
+                return Err(EEXIST);
+            }
+            // SAFETY: The device is there and is not being removed. The attribute is static and
+            // for the data of this device; its module keeps it until the device is removed.
+            to_result(unsafe {
+                bindings::sysfs_create_bin_file(kobject.as_raw(), attribute.as_raw())
+            })
+        });
+        added.unwrap_or(Err(ENODEV))
+    }
+
     /// Tells user space that the device is there, and from now on of its events. Sleeps.
     pub fn announce(&self) {
         self.node.registration.while_live(|| {
@@ -366,4 +385,17 @@ pub(crate) unsafe extern "C" fn store_device(
     let kobject = unsafe { &raw mut (*device).kobj };
     // SAFETY: The files of a node are made of attributes for its data.
     unsafe { attribute::store(kobject, &node.registration, attribute.cast(), bytes, count) }
+}
+
+/// The data of a device, for the callbacks of its files.
+///
+/// # Safety
+///
+/// `kobject` must be that of a [`ClassDevice`]. The data are valid while one of its files is in
+/// use.
+pub(crate) unsafe fn data_of(kobject: *mut bindings::kobject) -> NonNull<c_void> {
+    // SAFETY: By the safety requirement the kobject is that of a device.
+    let device = unsafe { container_of!(kobject, bindings::device, kobj) };
+    // SAFETY: By the safety requirement the device is of a node.
+    unsafe { &*Node::of(device) }.registration.data()
 }

@@ -5,6 +5,7 @@
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
 pub(crate) mod attribute;
+mod binary;
 mod directory;
 mod link;
 mod output;
@@ -14,6 +15,11 @@ pub use self::{
     attribute::{
         Attribute,
         StoreContext, //
+    },
+    binary::{
+        BinaryAttribute,
+        BinaryOutput,
+        OpenFile, //
     },
     directory::Directory,
     link::Link,

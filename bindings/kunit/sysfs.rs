@@ -15,6 +15,7 @@ mod tests {
         },
         sysfs::{
             Attribute,
+            BinaryAttribute,
             Directory,
             Link, //
         }, //
@@ -97,6 +98,20 @@ mod tests {
         drop(Directory::empty(&device, c"name")?);
         drop(device);
         drop(class.device(c"device", &[], Arc::new((), GFP_KERNEL)?)?);
+        Ok(())
+    }
+
+    static LONG: BinaryAttribute<u32> =
+        BinaryAttribute::new(c"file", |_, _, _| Ok(()), |_, _, _, _| Ok(()));
+
+    #[test]
+    fn binary_files_go_with_their_device() -> Result {
+        let device = class()?.device(c"device", ATTRIBUTES, Arc::new(7, GFP_KERNEL)?)?;
+        device.add_file(&LONG)?;
+        assert_eq!(contains(&device, c"file"), Some(true));
+        assert_eq!(device.add_file(&LONG).err(), Some(EEXIST));
+        device.remove();
+        assert_eq!(device.add_file(&LONG).err(), Some(ENODEV));
         Ok(())
     }
 

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files of sysfs that are longer than a page.
+
+use core::{
+    marker::PhantomData,
+    mem::{
+        self,
+        ManuallyDrop,
+        MaybeUninit, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
+    slice, //
+};
+use kernel::{
+    prelude::*,
+    str::as_char_ptr_in_const_context,
+    sync::Arc, //
+};
+
+use crate::{
+    bindings,
+    class, //
+};
+
+type Read<T> = fn(&Arc<T>, u64, &mut BinaryOutput<'_>) -> Result;
+type Write<T> = fn(&Arc<T>, OpenFile, u64, &[u8]) -> Result;
+
+/// A file of a [`ClassDevice`](crate::class::ClassDevice) whose data are a `T`, read and written
+/// in pieces of up to a page, at any offset; for its owner only (0600).
+///
+/// Made in a `static` of the module whose functions it calls. Both may sleep, and may run at the
+/// same time on any CPU. `write` takes all bytes that it gets unless it fails; the next piece of a
+/// longer `write()` comes in a call of its own, and the user sees of an error only that it was
+/// then, unless it was the first piece.
+#[repr(C)]
+pub struct BinaryAttribute<T> {
+    file: bindings::bin_attribute,
+    read: Read<T>,
+    write: Write<T>,
+}
+
+/// Tells one open file from another, as long as both are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile(usize);
+
+/// Where a `read` function writes to.
+///
+/// # Invariants
+///
+/// `buffer` is valid for writes of `room` bytes; `len <= room`.
+pub struct BinaryOutput<'a> {
+    buffer: NonNull<u8>,
+    room: usize,
+    len: usize,
+    _buffer: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: An attribute is never written; sysfs only reads it.
+unsafe impl<T> Sync for BinaryAttribute<T> {}
+
+impl BinaryOutput<'_> {
+    /// Writes bytes, as many as there is room for.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
+        let len = bytes.len().min(self.room - self.len);
+        // SAFETY: By the type invariant there is that much room in the buffer.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.as_ptr().add(self.len), len)
+        };
+        // INVARIANT: `len` is at most the room there was.
+        self.len += len;
+    }
+}
+
+impl<T: Send + Sync + 'static> BinaryAttribute<T> {
+    /// A file called `name`.
+    pub const fn new(name: &'static CStr, read: Read<T>, write: Write<T>) -> Self {
+        // SAFETY: All zeroes is valid for a structure of pointers and numbers.
+        let mut file: bindings::bin_attribute = unsafe { MaybeUninit::zeroed().assume_init() };
+        file.attr.name = as_char_ptr_in_const_context(name);
+        file.attr.mode = 0o600;
+        file.read = Some(Self::read_raw);
+        file.write = Some(Self::write_raw);
+        Self { file, read, write }
+    }
+
+    /// The name of the file.
+    pub(crate) fn name(&'static self) -> &'static CStr {
+        // SAFETY: It came from a static string.
+        unsafe { CStr::from_char_ptr(self.file.attr.name) }
+    }
+
+    /// The C structure.
+    pub(crate) fn as_raw(&'static self) -> *const bindings::bin_attribute {
+        &raw const self.file
+    }
+
+    /// The attribute and the data of its device.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::read_raw`].
+    unsafe fn target<'a>(
+        kobject: *mut bindings::kobject,
+        attribute: *const bindings::bin_attribute,
+    ) -> (&'a Self, ManuallyDrop<Arc<T>>) {
+        // SAFETY: By the safety requirement this is the beginning of a `Self`, which is static.
+        let this = unsafe { &*attribute.cast::<Self>() };
+        // SAFETY: The kobject is that of a class device. Its data are a `T`, and stay as long as
+        // the file is in use.
+        let data = unsafe { class::data_of(kobject) };
+        // SAFETY: As above; the reference is not given up.
+        let data = ManuallyDrop::new(unsafe { Arc::from_raw(data.as_ptr().cast::<T>()) });
+        (this, data)
+    }
+
+    /// `bin_attribute::read`.
+    ///
+    /// # Safety
+    ///
+    /// Called by sysfs for a file that `ClassDevice::add_file` made of a `Self`, with a buffer of
+    /// `count` bytes.
+    unsafe extern "C" fn read_raw(
+        _file: *mut bindings::file,
+        kobject: *mut bindings::kobject,
+        attribute: *const bindings::bin_attribute,
+        buffer: *mut c_char,
+        offset: bindings::loff_t,
+        count: usize,
+    ) -> isize {
+        // SAFETY: By the safety requirement.
+        let (this, data) = unsafe { Self::target(kobject, attribute) };
+        let (Some(buffer), Ok(offset)) = (NonNull::new(buffer), u64::try_from(offset)) else {
+            return EINVAL.to_errno() as isize;
+        };
+        // INVARIANT: By the safety requirement.
+        let mut out = BinaryOutput {
+            buffer: buffer.cast(),
+            room: count,
+            len: 0,
+            _buffer: PhantomData,
+        };
+        match (this.read)(&data, offset, &mut out) {
+            Ok(()) => out.len as isize,
+            Err(error) => error.to_errno() as isize,
+        }
+    }
+
+    /// `bin_attribute::write`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::read_raw`], with a buffer of `count` bytes to read.
+    unsafe extern "C" fn write_raw(
+        file: *mut bindings::file,
+        kobject: *mut bindings::kobject,
+        attribute: *const bindings::bin_attribute,
+        buffer: *mut c_char,
+        offset: bindings::loff_t,
+        count: usize,
+    ) -> isize {
+        // SAFETY: By the safety requirement.
+        let (this, data) = unsafe { Self::target(kobject, attribute) };
+        let Ok(offset) = u64::try_from(offset) else {
+            return EINVAL.to_errno() as isize;
+        };
+        // SAFETY: By the safety requirement. The buffer is a copy of what the user wrote.
+        let bytes = unsafe { slice::from_raw_parts(buffer.cast_const().cast::<u8>(), count) };
+        match (this.write)(&data, OpenFile(file.addr()), offset, bytes) {
+            Ok(()) => count as isize,
+            Err(error) => error.to_errno() as isize,
+        }
+    }
+}
+
+const _: () = assert!(mem::offset_of!(BinaryAttribute<()>, file) == 0);
