@@ -171,6 +171,15 @@ fn find_or_make_path(
             );
             return Err(ECONNRESET);
         }
+        if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
+            // Whoever decides by the path's address has to know that all of it comes from there.
+            pr_err_ratelimited!(
+                "<{}>: connection of another client, {}\n",
+                path,
+                id.peer_address()
+            );
+            return Err(ECONNRESET);
+        }
         return Ok(path.clone());
     }
 
@@ -196,7 +205,7 @@ fn find_or_make_path(
         return Err(EEXIST);
     }
     paths.reserve(1, GFP_KERNEL)?;
-    let path = Path::new(session, request, id.device(), local, peer)
+    let path = Path::new(session, request, id)
         .inspect_err(|error| pr_err_ratelimited!("making a path failed: {:?}\n", error))?;
     // There is room.
     let _ = paths.push_within_capacity(path.clone());

@@ -90,7 +90,7 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
 
     path.session().set_name(&name, path)?;
     setup.directory = Some(PathDirectory::new(path, service)?);
-    let handler = path.session().path_up()?;
+    let handler = path.session().path_up(path)?;
     setup.up = true;
 
     register(service, &mut memory)?;

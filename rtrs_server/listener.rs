@@ -25,7 +25,10 @@ use kernel_ext::{
     },
     socket_address::SocketAddress, //
 };
-use proto::rtrs::Uuid;
+use proto::{
+    addr::Address,
+    rtrs::Uuid, //
+};
 
 use crate::{
     connect::Acceptor,
@@ -47,6 +50,23 @@ pub trait Server: Send + Sync + 'static {
 
 /// What the user keeps for a session.
 pub trait SessionHandler: Send + Sync + 'static {
+    /// A path of the client is up: requests may come by it. The first one, too.
+    ///
+    /// `client` is the address that it comes from; `None` if there is nothing but the client's
+    /// word for it. Process context; may sleep. An error closes the path.
+    fn path_up(&self, client: Option<Address>) -> Result {
+        let _ = client;
+        Ok(())
+    }
+
+    /// A path for which [`SessionHandler::path_up`] was called is gone; all operations of it have
+    /// been answered or dropped.
+    ///
+    /// Process context; may sleep.
+    fn path_down(&self, client: Option<Address>) {
+        let _ = client;
+    }
+
     /// A request of the client.
     ///
     /// Process context, on the workqueue of the completion queues: it may submit IO, but what

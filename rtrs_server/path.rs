@@ -43,7 +43,7 @@ use kernel_ext::{
     message_buffers::MessageBuffer,
     new_delayed_work,
     rdma::{
-        Device,
+        cm::NewId,
         MemoryRegion,
         ProtectionDomain,
         QueuePair, //
@@ -56,6 +56,7 @@ use kernel_ext::{
     }, //
 };
 use proto::{
+    addr::Address,
     path_state::{
         ServerEvent,
         ServerState, //
@@ -191,6 +192,8 @@ pub(crate) struct Path {
     features: u32,
     local: SocketAddress,
     peer: SocketAddress,
+    /// See [`Path::client`].
+    client: Option<Address>,
     name: CString,
     max_send_sge: usize,
     writes_per_answer: u32,
@@ -229,10 +232,9 @@ impl Path {
     pub(crate) fn new(
         session: &Arc<Session>,
         request: &ConnReq,
-        device: &Device,
-        local: SocketAddress,
-        peer: SocketAddress,
+        id: &NewId<'_>,
     ) -> Result<Arc<Self>> {
+        let (device, local, peer) = (id.device(), id.local_address(), id.peer_address());
         let context = session.context();
         let domain = ProtectionDomain::new(device)?;
         let memory = PathMemory::new(
@@ -271,6 +273,7 @@ impl Path {
                 features: request.features & FEATURE_SHORT_ANSWERS,
                 local,
                 peer,
+                client: id.client(),
                 name,
                 max_send_sge,
                 writes_per_answer,
@@ -326,6 +329,11 @@ impl Path {
     /// The client's address.
     pub(crate) fn peer(&self) -> &SocketAddress {
         &self.peer
+    }
+
+    /// The client's address; `None` if it is nothing but the client's word. See [`NewId::client`].
+    pub(crate) fn client(&self) -> Option<Address> {
+        self.client
     }
 
     /// Both addresses, for events.
@@ -510,7 +518,7 @@ impl Path {
         }
         drop(setup.directory.take());
         if mem::replace(&mut setup.up, false) {
-            self.session.path_down();
+            self.session.path_down(self);
         }
         setup.queue_pairs.clear();
         drop(io);

@@ -248,24 +248,30 @@ impl Session {
         }
     }
 
-    /// A path is up: returns the user, who is told of the first one. Sleeps.
-    pub(crate) fn path_up(self: &Arc<Self>) -> Result<Arc<dyn SessionHandler>> {
+    /// A path is up: returns the user, who is told of it. Sleeps.
+    pub(crate) fn path_up(self: &Arc<Self>, path: &Path) -> Result<Arc<dyn SessionHandler>> {
         let mut up = self.up.lock();
         let handler = match &up.handler {
             Some(handler) => handler.clone(),
-            None => {
-                let handler = self.listening.server()?.session_up(self)?;
-                up.handler = Some(handler.clone());
-                handler
-            }
+            None => self.listening.server()?.session_up(self)?,
         };
+        if let Err(error) = handler.path_up(path.client()) {
+            if up.handler.is_none() {
+                handler.session_down();
+            }
+            return Err(error);
+        }
+        up.handler = Some(handler.clone());
         up.paths = up.paths.saturating_add(1);
         Ok(handler)
     }
 
     /// A path that was up is down, and nothing of it is left. Sleeps.
-    pub(crate) fn path_down(&self) {
+    pub(crate) fn path_down(&self, path: &Path) {
         let mut up = self.up.lock();
+        if let Some(handler) = &up.handler {
+            handler.path_down(path.client());
+        }
         up.paths = up.paths.saturating_sub(1);
         if up.paths == 0 {
             if let Some(handler) = up.handler.take() {

@@ -39,6 +39,7 @@ use kernel::{
 };
 
 mod event;
+mod peer;
 
 pub use event::Event;
 

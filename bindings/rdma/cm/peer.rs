@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who it is that wants a connection.
+
+use proto::addr::Address;
+
+use super::NewId;
+use crate::bindings;
+
+impl NewId<'_> {
+    /// The peer's address as far as it is more than what the peer says of itself; `None` if it is
+    /// not.
+    ///
+    /// The CM takes the peer's IP address from the request's private data. On RoCE a packet goes
+    /// to the IP address in its GID, and the CM does not compare the two: if they differ, a peer
+    /// that has one address claims another one. On InfiniBand there is nothing to compare an IP
+    /// address with.
+    pub fn client(&self) -> Option<Address> {
+        let address = self.peer_address().address()?;
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        let path = unsafe { (*self.raw).route.path_rec };
+        if path.is_null() {
+            // iWARP: the address is that of the TCP connection.
+            return Some(address);
+        }
+        // SAFETY: The id has a path record, which stays as long as the id.
+        let path = unsafe { &*path };
+        let is_roce = matches!(
+            path.rec_type,
+            bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V1
+                | bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V2
+        );
+        // SAFETY: Both views of the GID are plain bytes.
+        let gid = *unsafe { path.dgid.raw };
+        (!is_roce || gid == address.to_gid()).then_some(address)
+    }
+}
