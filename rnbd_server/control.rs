@@ -4,6 +4,7 @@
 
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 use kernel_ext::{
@@ -13,6 +14,8 @@ use kernel_ext::{
     trace, //
 };
 use proto::{
+    addr::Address,
+    name::Name,
     rnbd::{
         CachePolicy,
         Close,
@@ -32,7 +35,10 @@ use crate::{
     handle::Handle,
     io::error,
     params::DEV_SEARCH_PATH,
-    session::Session,
+    session::{
+        Control,
+        Session, //
+    },
     session_device::SessionDevice, //
 };
 
@@ -106,7 +112,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
         let device_use = device.enter().ok_or(ENODEV)?;
         return op.write_answer(&open_rsp(device.id(), device_use.device())?);
     }
-    let device = open_new(session, message)?;
+    let device = open_new(session, &control, message)?;
     let answer = device
         .enter()
         .ok_or(ENODEV)
@@ -132,23 +138,18 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
 /// Opens a device that the session does not have open, with everything that belongs to it.
 ///
 /// Called with the control lock held.
-fn open_new(session: &Arc<Session>, message: &Open) -> Result<Arc<SessionDevice>> {
+fn open_new(
+    session: &Arc<Session>,
+    control: &Control,
+    message: &Open,
+) -> Result<Arc<SessionDevice>> {
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
-    let path = search_path::full_path(
-        DEV_SEARCH_PATH.get().as_bytes(),
-        session.name(),
-        &message.dev_name,
-        buffer.as_mut_slice().try_into().map_err(|_| EINVAL)?,
-    )
-    .inspect_err(|refused| {
-        pr_err_ratelimited!(
-            "session {:?}: opening device {:?} failed: {}\n",
-            session.name().as_cstr(),
-            message.dev_name.as_cstr(),
-            refused.message().as_str()
-        );
-    })
-    .map_err(|refused| error(refused.errno()))?;
+    let path = full_path(session, &message.dev_name, &mut buffer)?;
+    // Before anything is looked for, so that nothing is learned of what may not be opened.
+    session
+        .server()
+        .policy()
+        .check(session, &control.clients, path, message.access_mode)?;
     let failed = |error: &Error| {
         pr_err_ratelimited!(
             "session {:?}: opening device {:?} failed: {:?}\n",
@@ -167,6 +168,25 @@ fn open_new(session: &Arc<Session>, message: &Open) -> Result<Arc<SessionDevice>
     };
     let id = session.devices().next_id()?;
     SessionDevice::new(session, id, message, handle, export).inspect_err(failed)
+}
+
+/// The path of the device that a client calls `name`.
+fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Result<&'a CStr> {
+    search_path::full_path(
+        DEV_SEARCH_PATH.get().as_bytes(),
+        session.name(),
+        name,
+        buffer.as_mut_slice().try_into().map_err(|_| EINVAL)?,
+    )
+    .inspect_err(|refused| {
+        pr_err_ratelimited!(
+            "session {:?}: opening device {:?} failed: {}\n",
+            session.name().as_cstr(),
+            name.as_cstr(),
+            refused.message().as_str()
+        );
+    })
+    .map_err(|refused| error(refused.errno()))
 }
 
 /// The answer to an open message.
@@ -214,6 +234,31 @@ pub(crate) fn force_close(device: &Arc<SessionDevice>) {
     if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
         session.devices().remove(device.id(), Afterwards::Reserve);
         device.close();
+    }
+}
+
+/// The session has another path, from `client`: that must be allowed to use what is open. Sleeps.
+pub(crate) fn path_up(session: &Session, client: Option<Address>) -> Result {
+    let mut control = session.control().lock();
+    let policy = session.server().policy();
+    if policy.is_loaded() {
+        let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
+        let mut result = Ok(());
+        session.devices().find(|device| {
+            result = full_path(session, device.name(), &mut buffer)
+                .and_then(|path| policy.check(session, &[client], path, device.mode()));
+            result.is_err()
+        });
+        result?;
+    }
+    Ok(control.clients.push(client, GFP_KERNEL)?)
+}
+
+/// A path of the session is gone. Sleeps.
+pub(crate) fn path_down(session: &Session, client: Option<Address>) {
+    let clients = &mut session.control().lock().clients;
+    if let Some(index) = clients.iter().position(|other| *other == client) {
+        let _ = clients.remove(index);
     }
 }
 

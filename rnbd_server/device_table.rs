@@ -73,7 +73,7 @@ impl DeviceTable {
     /// The device for which `wanted` holds.
     pub(crate) fn find(
         &self,
-        wanted: impl Fn(&SessionDevice) -> bool,
+        mut wanted: impl FnMut(&SessionDevice) -> bool,
     ) -> Option<Arc<SessionDevice>> {
         self.slots
             .get()?

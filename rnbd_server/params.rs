@@ -33,6 +33,13 @@ module_parameter! {
     set: set_dev_search_path,
 }
 
+module_parameter! {
+    /// Whether clients are served without an export policy. An extension.
+    pub(crate) static REQUIRE_EXPORT_POLICY: bool = false;
+    name: "require_export_policy",
+    description: "Listen for clients only once an export policy is loaded (default: N)",
+}
+
 fn set_port_nr(port: &mut u16, text: &CStr) -> Result {
     port.set(text)?;
     if *port == 0 {

@@ -29,22 +29,24 @@ use kernel_ext::{
         QueueFlags, //
     }, //
 };
-use rtrs_server::Listener;
-
 mod control;
 mod device_table;
 mod export;
+mod export_policy;
 mod handle;
 mod io;
 mod params;
 mod server;
+mod service;
 mod session;
 mod session_device;
 mod sysfs;
 
-use server::{
-    Server,
-    Sessions, //
+use export_policy::ExportPolicy;
+use server::Server;
+use service::{
+    Service,
+    StopService, //
 };
 
 module! {
@@ -59,27 +61,29 @@ module! {
 struct RnbdServer {
     // Dropped in this order: no client can come in any more and all sessions are down; what they
     // have queued is done; then there is nothing left in the directories.
-    _listener: Listener,
+    _service: StopService,
     _queue: OwnedQueue,
     _server: Arc<Server>,
-    _ctl: ClassDevice<()>,
+    _ctl: ClassDevice<Service>,
     _class: Class,
 }
 
 impl kernel::Module for RnbdServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let policy = ExportPolicy::new(*params::REQUIRE_EXPORT_POLICY.get())?;
+        let service = Service::new(policy.clone())?;
         let class = Class::new(c"rnbd-server")?;
-        let ctl = class.device(c"ctl", &[], Arc::new((), GFP_KERNEL)?)?;
+        let ctl = class.device(c"ctl", &[], service.clone())?;
         let devices = Directory::empty(&ctl, c"devices")?;
-        ctl.announce();
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
-        let server = Server::new(devices, queue.handle())?;
-        let sessions = Arc::new(Sessions(server.clone()), GFP_KERNEL)?;
-        let port = *params::PORT_NR.get();
-        let listener = Listener::open(sessions, port)
-            .inspect_err(|error| pr_err!("cannot listen on port {}: {:?}\n", port, error))?;
+        let server = Server::new(devices, policy, queue.handle())?;
+        let service = StopService(service);
+        service.0.serve(server.clone())?;
+        ctl.add_file(&service::EXPORT_POLICY)?;
+        // Now that the file is there: somebody may be waiting to write to it.
+        ctl.announce();
         Ok(Self {
-            _listener: listener,
+            _service: service,
             _queue: queue,
             _server: server,
             _ctl: ctl,

@@ -17,6 +17,7 @@ use rtrs_server::SessionHandler;
 
 use crate::{
     export::Exports,
+    export_policy::ExportPolicy,
     io::IoCompletion,
     session::{
         Handler,
@@ -27,15 +28,21 @@ use crate::{
 /// The user of the transport.
 pub(crate) struct Server {
     exports: Arc<Exports>,
+    policy: Arc<ExportPolicy>,
     bios: Arc<BioSet<IoCompletion>>,
     queue: QueueHandle,
 }
 
 impl Server {
     /// Makes a server that shows its devices in `devices`. Sleeps.
-    pub(crate) fn new(devices: Directory<()>, queue: QueueHandle) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        devices: Directory<()>,
+        policy: Arc<ExportPolicy>,
+        queue: QueueHandle,
+    ) -> Result<Arc<Self>> {
         let server = Self {
             exports: Exports::new(devices)?,
+            policy,
             bios: BioSet::new()?,
             queue,
         };
@@ -45,6 +52,11 @@ impl Server {
     /// The devices that sessions have open.
     pub(crate) fn exports(&self) -> &Arc<Exports> {
         &self.exports
+    }
+
+    /// Who may open what.
+    pub(crate) fn policy(&self) -> &ExportPolicy {
+        &self.policy
     }
 
     /// What requests to devices are made of.

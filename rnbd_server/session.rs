@@ -26,6 +26,7 @@ use kernel_ext::{
     workqueue, //
 };
 use proto::{
+    addr::Address,
     name::SessName,
     rnbd::{
         Request,
@@ -71,6 +72,8 @@ pub(crate) struct Session {
     /// Held while devices are opened and closed.
     #[pin]
     control: Mutex<Control>,
+    /// The export policy that this session was last refused something by.
+    refused_by: Atomic<u32>,
     #[pin]
     work: Work<Session>,
 }
@@ -79,6 +82,8 @@ pub(crate) struct Session {
 pub(crate) struct Control {
     /// The session is down.
     pub(crate) down: bool,
+    /// Where its paths come from; see [`SessionHandler::path_up`].
+    pub(crate) clients: KVec<Option<Address>>,
 }
 
 impl_has_work! {
@@ -112,7 +117,14 @@ impl Session {
                 version: Atomic::new(0),
                 devices: DeviceTable::new(),
                 messages <- new_mutex!(KVec::new(), "Session::messages"),
-                control <- new_mutex!(Control { down: false }, "Session::control"),
+                control <- new_mutex!(
+                    Control {
+                        down: false,
+                        clients: KVec::new(),
+                    },
+                    "Session::control"
+                ),
+                refused_by: Atomic::new(0),
                 work <- new_work!("Session::work"),
             }),
             GFP_KERNEL,
@@ -151,6 +163,11 @@ impl Session {
     /// The lock for opening and closing devices.
     pub(crate) fn control(&self) -> &Mutex<Control> {
         &self.control
+    }
+
+    /// The number of the export policy that it was last refused something by; 0 for none.
+    pub(crate) fn refused_by(&self) -> &Atomic<u32> {
+        &self.refused_by
     }
 
     /// Answers the first message of a client.
@@ -193,6 +210,14 @@ impl Handler {
 }
 
 impl SessionHandler for Handler {
+    fn path_up(&self, client: Option<Address>) -> Result {
+        control::path_up(&self.session, client)
+    }
+
+    fn path_down(&self, client: Option<Address>) {
+        control::path_down(&self.session, client);
+    }
+
     fn request(&self, op: Operation, header: &[u8]) {
         let session = &self.session;
         match Request::parse(header) {

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The export policy: who may open what
+//! (`/sys/class/rnbd-server/ctl/export_policy`). An extension.
+//!
+//! Without a policy every client may open every device below the search path, as with the C
+//! server. A policy is loaded as a whole or not at all.
+
+use core::fmt::Write;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::ordering,
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    pr_err_ratelimited,
+    pr_info_ratelimited,
+    pr_warn_ratelimited,
+    rcu::RcuArc,
+    sysfs::{
+        BinaryOutput,
+        OpenFile, //
+    }, //
+};
+use proto::{
+    addr::{
+        Address,
+        PATH_TEXT_LEN, //
+    },
+    export_policy::{
+        self,
+        Query,
+        Start, //
+    },
+    rnbd::AccessMode,
+    text::Text, //
+};
+
+use crate::{
+    io::error,
+    session::Session, //
+};
+
+/// The policy of the server.
+#[pin_data]
+pub(crate) struct ExportPolicy {
+    current: RcuArc<Policy>,
+    /// There must be a policy.
+    required: bool,
+    #[pin]
+    writing: Mutex<Writing>,
+}
+
+/// A policy in force.
+struct Policy {
+    /// Tells it from the others, from 1.
+    number: u32,
+    text: KVVec<u8>,
+}
+
+/// What is being written.
+struct Writing {
+    /// The number of the next policy.
+    next: u32,
+    draft: Option<Draft>,
+}
+
+/// The beginning of a policy.
+struct Draft {
+    /// Who writes it.
+    file: OpenFile,
+    /// Where it goes on in the file.
+    offset: u64,
+    /// The length of the policy in bytes.
+    len: usize,
+    text: KVVec<u8>,
+}
+
+impl ExportPolicy {
+    /// No policy; if one is `required` it cannot be cleared later.
+    pub(crate) fn new(required: bool) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                current: RcuArc::empty(),
+                required,
+                writing <- new_mutex!(
+                    Writing {
+                        next: 1,
+                        draft: None,
+                    },
+                    "ExportPolicy::writing"
+                ),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether there is a policy.
+    pub(crate) fn is_loaded(&self) -> bool {
+        !self.current.is_none()
+    }
+
+    /// Whether clients may be served.
+    pub(crate) fn may_serve(&self) -> bool {
+        !self.required || self.is_loaded()
+    }
+
+    /// `EACCES` unless `session` may open the device at `path`, whichever of its paths it uses:
+    /// those come from `clients`.
+    pub(crate) fn check(
+        &self,
+        session: &Session,
+        clients: &[Option<Address>],
+        path: &CStr,
+        mode: AccessMode,
+    ) -> Result {
+        let Some(policy) = self.current.get() else {
+            return Ok(());
+        };
+        let allowed = |client| {
+            let query = Query {
+                session: session.name(),
+                client,
+                device: path.to_bytes(),
+                mode,
+            };
+            export_policy::allows(&policy.text, &query)
+        };
+        let refused = clients.iter().find(|client| !allowed(**client));
+        if refused.is_none() && !clients.is_empty() {
+            return Ok(());
+        }
+        // Once per session and policy.
+        if session.refused_by().xchg(policy.number, ordering::Relaxed) != policy.number {
+            let client = Text::<PATH_TEXT_LEN>::from_fn(|out| match refused {
+                Some(Some(client)) => client.write_to(out),
+                _ => out.write_str("an address that is not certain"),
+            });
+            pr_warn_ratelimited!(
+                "session {:?} from {}: the export policy refuses device {:?} ({}); no more is \
+                 said of this session\n",
+                session.name().as_cstr(),
+                client.as_str(),
+                path,
+                mode.as_str()
+            );
+        }
+        Err(EACCES)
+    }
+
+    /// Shows the policy in the form in which it is written; nothing if there is none.
+    pub(crate) fn read(&self, offset: u64, out: &mut BinaryOutput<'_>) -> Result {
+        let Some(policy) = self.current.get() else {
+            return Ok(());
+        };
+        let start = Text::<32>::from_fn(|out| {
+            writeln!(out, "{} {}", Start::POLICY, policy.text.len()) //
+        });
+        let mut skip = usize::try_from(offset)?;
+        for part in [start.as_bytes(), &policy.text] {
+            out.write_bytes(part.get(skip..).unwrap_or(&[]));
+            skip = skip.saturating_sub(part.len());
+        }
+        Ok(())
+    }
+
+    /// A piece of what is written to the file. Sleeps.
+    pub(crate) fn write(&self, file: OpenFile, offset: u64, bytes: &[u8]) -> Result {
+        let mut writing = self.writing.lock();
+        // Whatever is wrong now ends the draft.
+        let draft = writing.draft.take();
+        let draft = match (offset, draft) {
+            (0, _) => match Start::parse(bytes) {
+                Ok(Start::Clear) => return self.clear(),
+                Ok(Start::Policy { len, text }) => {
+                    let mut draft = Draft {
+                        file,
+                        offset: 0,
+                        len,
+                        text: KVVec::with_capacity(len, GFP_KERNEL)?,
+                    };
+                    draft.append(bytes.len(), text)?;
+                    draft
+                }
+                Err(refused) => {
+                    pr_err_ratelimited!("export_policy: {}\n", refused.message().as_str());
+                    return Err(error(refused.errno()));
+                }
+            },
+            (_, Some(mut draft)) if draft.file == file && draft.offset == offset => {
+                draft.append(bytes.len(), bytes)?;
+                draft
+            }
+            _ => {
+                pr_err_ratelimited!("export_policy: not the continuation of a policy\n");
+                return Err(EINVAL);
+            }
+        };
+        if draft.text.len() < draft.len {
+            writing.draft = Some(draft);
+            return Ok(());
+        }
+        let rules = export_policy::check(&draft.text)
+            .inspect_err(|refused| {
+                pr_err_ratelimited!("export_policy: {}\n", refused.message().as_str());
+            })
+            .map_err(|refused| error(refused.errno()))?;
+        let number = writing.next;
+        let policy = Policy {
+            number,
+            text: draft.text,
+        };
+        self.current.replace(Some(Arc::new(policy, GFP_KERNEL)?));
+        writing.next = number.checked_add(1).unwrap_or(1);
+        pr_info_ratelimited!("export policy loaded, {} rules\n", rules);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result {
+        if self.required {
+            pr_err_ratelimited!("export_policy: this server is not to be without one\n");
+            return Err(EPERM);
+        }
+        self.current.replace(None);
+        pr_info_ratelimited!("export policy cleared\n");
+        Ok(())
+    }
+}
+
+impl Draft {
+    /// Appends `text`, which ends a piece of `piece` bytes.
+    fn append(&mut self, piece: usize, text: &[u8]) -> Result {
+        let excess = self
+            .text
+            .len()
+            .saturating_add(text.len())
+            .saturating_sub(self.len);
+        if excess != 0 {
+            pr_err_ratelimited!(
+                "export_policy: {} bytes more than the first line says\n",
+                excess
+            );
+            return Err(EINVAL);
+        }
+        self.text.extend_from_slice(text, GFP_KERNEL)?;
+        self.offset = self.offset.saturating_add(u64::try_from(piece)?);
+        Ok(())
+    }
+}
