@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Our client with the C server, the C client with our server, both invalidation modes."""
 
+import errno
+
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
@@ -92,6 +94,24 @@ def test_our_server_trusting(t):
     """The C client with our server, always_invalidate=N."""
     use(t, "c", "ours", "N")
     exercise(t)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_our_server_with_a_policy(t):
+    """The C client is let in and refused by an export policy, with EACCES."""
+    use(t, "c", "ours", "Y")
+    text = (f"allow session=sess client=ip:{t.client.address} device={disks.PLAIN} mode=ro\n"
+            f"allow session=other client=ip:{t.server.address} device=/** mode=ro,rw\n")
+    t.server.call("guest_policy.write", pieces=[f"policy {len(text)}\n{text}"])
+    t.defer(t.server.write, "/sys/class/rnbd-server/ctl/export_policy", "clear")
+    for session, mode in (("sess", "rw"), ("other", "ro")):
+        with t.expect_errno(errno.EACCES):
+            rnbd.map_device(t, disks.PLAIN, session=session, access_mode=mode)
+    device = rnbd.map_device(t, disks.PLAIN, access_mode="ro")
+    with t.expect_errno(errno.EACCES):
+        rnbd.map_device(t, disks.WITHOUT_DISCARD, access_mode="ro")
+    t.client.call("guest_io.digest", path=device.path, offset=0, length=4096)
+    device.unmap()
 
 
 @case(timeout=300, module_sets=("c",))

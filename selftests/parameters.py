@@ -14,7 +14,8 @@ PARAMETERS = {
                     "sess_queue_depth": ("int", "512")},
     "rnbd_server": {"port_nr": ("ushort", "1234"), "dev_search_path": ("", "/")},
 }
-EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0")}, "rnbd_server": {}}
+EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0")},
+              "rnbd_server": {"require_export_policy": ("bool", "N")}}
 
 
 def refused(t, module, parameters, *numbers):

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Which clients the server lets open which devices."""
+
+import errno
+import re
+
+from lab.selftest_case import KERNELS
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+ONLY_OURS = ("ours",)
+FILE = "/sys/class/rnbd-server/ctl/export_policy"
+MODES = ("ro", "rw", "migration")
+
+
+def rule(session="*", client="*", device=disks.PLAIN, mode="ro,rw,migration"):
+    """One line of a policy."""
+    return f"allow session={session} client={client} device={device} mode={mode}\n"
+
+
+def file_text(*rules):
+    """What is written to the server's file, and read from it."""
+    text = "".join(rules)
+    return f"policy {len(text)}\n{text}"
+
+
+def load_policy(t, *rules):
+    """Put a policy in force until the test is over."""
+    t.server.call("guest_policy.write", pieces=[file_text(*rules)])
+    t.defer(clear, t)
+
+
+def clear(t):
+    """No policy, if the modules are still there."""
+    if t.server.exists(FILE):
+        t.server.write(FILE, "clear")
+
+
+def current(t):
+    """What the policy's file reads."""
+    return t.server.read_bytes(FILE).decode()
+
+
+def refused(t, device, **options):
+    """The server refuses to open a device for us."""
+    with t.expect_errno(errno.EACCES):
+        rnbd.map_device(t, device, **options)
+
+
+def refusals(t, mark):
+    """What the server has said of refused devices."""
+    return [line for line in t.server.log_since(mark) if "export policy refuses" in line]
+
+
+@case(module_sets=ONLY_OURS, quick=KERNELS)
+def test_listed_only(t):
+    """Listed sessions open listed devices in listed modes, and the rest is EACCES."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=64")
+    address = f"ip:{t.server.address}"
+    load_policy(t, "# Two clients.\n", rule("web*", address, disks.PLAIN, "ro"),
+                rule("db", address, "/dev/vd*", "rw,migration"))
+    allowed = {("web1", disks.PLAIN): ("ro",), ("db", disks.PLAIN): ("rw", "migration"),
+               ("db", disks.WITHOUT_DISCARD): ("rw", "migration"),
+               ("web1", disks.WITHOUT_DISCARD): (), ("web", "/dev/vdb1"): (),
+               ("other", disks.PLAIN): ()}
+    for (session, device), modes in allowed.items():
+        for mode in MODES:
+            if mode in modes:
+                rnbd.map_device(t, device, session=session, access_mode=mode).unmap()
+            else:
+                refused(t, device, session=session, access_mode=mode)
+    # Whether a device exists is nobody's business that may not open it.
+    refused(t, "/dev/there-is-no-such-disk")
+    refused(t, "/dev/./vdb")
+    with t.expect_errno(errno.ENOENT):
+        rnbd.map_device(t, "/dev/vdxyz", session="db")
+    with t.expect_errno(errno.EINVAL):
+        rnbd.map_device(t, "/dev/../dev/vdb", session="db")
+    clear(t)
+    rnbd.map_device(t, disks.PLAIN, session="other").unmap()
+
+
+@case(module_sets=ONLY_OURS, quick=KERNELS)
+def test_logged_once(t):
+    """A session's refusals are logged once per policy, with client, device and mode."""
+    rnbd.load(t)
+    load_policy(t, rule("sess", "*", disks.PLAIN, "ro"))
+    rnbd.map_device(t, disks.PLAIN, access_mode="ro")
+    mark = t.server.log_mark()
+    for device in (disks.WITHOUT_DISCARD, disks.LARGE_BLOCKS, "/dev/nothing"):
+        refused(t, device)
+    lines = refusals(t, mark)
+    t.equal(len(lines), 1, f"lines about 3 refusals: {lines}")
+    for part in ('"sess"', f"ip:{t.server.address}", '"/dev/vdc"', "(rw)"):
+        t.check(part in lines[0], f"{part} is not in {lines[0]!r}")
+    load_policy(t, rule("sess", "*", disks.PLAIN, "ro"))
+    refused(t, disks.LARGE_BLOCKS)
+    t.equal(len(refusals(t, mark)), 2, "lines after another policy")
+
+
+@case(module_sets=ONLY_OURS)
+def test_wrong_policies(t):
+    """A policy with a wrong line is refused whole, with the line; the old one stays."""
+    rnbd.load(t, client=False)
+    text = file_text(rule())
+    t.equal(current(t), "", "file without a policy")
+    t.equal(t.server.mode(FILE), 0o600, "mode of the file")
+    t.server.write(FILE, text)
+    t.defer(clear, t)
+    good = rule()
+    cases = {
+        file_text(good, "allow\n"): r"line 2: session= is missing",
+        file_text(good, good, "deny session=x\n"): r'line 3: "deny" is not "allow"',
+        file_text(good, rule(client="ip:10.0.0.1/8")):
+            r'line 2: client="ip:10.0.0.1/8" has bits set behind its prefix',
+        file_text(rule(mode="wr"), good): r'line 1: mode="wr" is not one of ro, rw and migration',
+        good: r'the first line is "allow .*", neither "policy BYTES" nor "clear"',
+        f"policy {len(good) - 5}\n{good}": r"5 bytes more than the first line says",
+        "policy 1048577\n" + good: r"too long \(1048577 bytes, at most 1048576\)",
+        "clear\n" + good: r"bytes more than the first line says",
+    }
+    for written, message in cases.items():
+        mark = t.server.log_mark()
+        with t.expect_errno(errno.EINVAL, errno.EFBIG):
+            t.server.write(FILE, written)
+        t.server.wait_log(f"export_policy: .*{message}", mark)
+        t.equal(current(t), text, f"file after {written[:40]!r}")
+    t.server.write(FILE, "clear\n")
+    t.equal(current(t), "", "file after clear")
+
+
+@case(module_sets=ONLY_OURS)
+def test_replaced_whole(t):
+    """A policy of many pages takes the old one's place when its last byte is there."""
+    rnbd.load(t)
+    old = file_text(rule("sess"))
+    new = file_text(*(rule(f"sess{number}") for number in range(1500)), rule("last"))
+    t.check(len(new) > 64 << 10, f"only {len(new)} bytes")
+    t.server.write(FILE, old)
+    t.defer(clear, t)
+    cuts = (0, 5000, len(new) - 1, len(new))
+    pieces = [new[start:end] for start, end in zip(cuts, cuts[1:])]
+    read = t.server.call("guest_policy.write", pieces=pieces)
+    t.check(read == [old, old, new], "what the file reads is not the old one, old one, new one")
+    rnbd.map_device(t, disks.PLAIN, session="last").unmap()
+    refused(t, disks.PLAIN, session="sess")
+    # Neither of two who write at a time gets half of the other's.
+    results = t.server.call("guest_policy.interleaved", first=[new[:4096], new[4096:8192]],
+                            second=[old[:20], old[20:]])
+    t.equal(results, [0, 0, errno.EINVAL, errno.EINVAL], "errnos of two writers")
+    t.check(current(t) == new, "two writers at a time left another policy")
+
+
+@case(module_sets=ONLY_OURS)
+def test_addresses(t):
+    """All paths of a session must come from where its devices are allowed."""
+    rnbd.load(t)
+    address, address6 = t.server.address, t.server.address6
+    network = re.sub(r"\.\d+$", ".0/24", address)
+    load_policy(t, rule(client=f"ip:{network}"))
+    refused(t, disks.PLAIN, paths=[f"ip:{address6}"])
+    refused(t, disks.PLAIN, paths=[f"ip:{address}", f"ip:{address6}"])
+    device = rnbd.map_device(t, disks.PLAIN)
+    folder = f"{rnbd.CLIENT_SESSIONS}/sess"
+    mark = t.server.log_mark()
+    with t.expect_errno(errno.ECONNRESET, errno.ECONNABORTED, errno.EACCES, errno.EIO,
+                        errno.ENOTCONN, errno.ETIMEDOUT):
+        t.client.write(f"{folder}/add_path", f"ip:{address6}", timeout=60)
+    t.equal(len(refusals(t, mark)), 1, "lines about the path")
+    t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 1, "paths on the server")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    load_policy(t, rule(client=f"ip:{address6}/128"), rule(client=f"ip:{address}/32"))
+    t.client.write(f"{folder}/add_path", f"ip:{address6}")
+    t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "paths on the server")
+
+
+@case(module_sets=ONLY_OURS)
+def test_open_devices_stay(t):
+    """Another policy is for what is opened afterwards; force_close ends what is open."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    load_policy(t, "# Nobody.\n")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    refused(t, disks.WITHOUT_DISCARD)
+    t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    device.unmap("force")
+    refused(t, disks.PLAIN)
+
+
+@case(module_sets=ONLY_OURS)
+def test_required(t):
+    """With require_export_policy nobody is let in before there is a policy."""
+    rnbd.load(t, rnbd_server="require_export_policy=Y")
+    with t.expect_errno(errno.ECONNREFUSED, errno.ECONNRESET):
+        rnbd.map_device(t, disks.PLAIN)
+    with t.expect_errno(errno.EINVAL):
+        t.server.write(FILE, file_text("allow\n"))
+    with t.expect_errno(errno.ECONNREFUSED, errno.ECONNRESET):
+        rnbd.map_device(t, disks.PLAIN)
+    t.server.write(FILE, file_text(rule("sess")))
+    rnbd.map_device(t, disks.PLAIN).unmap()
+    with t.expect_errno(errno.EPERM):
+        t.server.write(FILE, "clear")
+    t.server.write(FILE, file_text())
+    refused(t, disks.PLAIN)
+    rnbd.load(t)
+    rnbd.map_device(t, disks.PLAIN).unmap()
+
+
+@case(module_sets=ONLY_OURS)
+def test_search_path(t):
+    """What counts is the path below the search path, with the session's name in it."""
+    folder = "/tmp/exports"
+    t.server.run(f"set -e; mkdir -p {folder}/other; ln -s {disks.PLAIN} {folder}/other/b")
+    t.defer(t.server.run, f"rm -r {folder}")
+    rnbd.load(t, rnbd_server=f"dev_search_path={folder}/%SESSNAME%")
+    load_policy(t, rule(device=f"{folder}/sess/*"))
+    refused(t, "b", session="other")
+    load_policy(t, rule(device=f"{folder}/*/b"))
+    rnbd.map_device(t, "//b", session="other").unmap()
+    # A link is what it is called, not where it leads.
+    load_policy(t, rule(device=disks.PLAIN))
+    refused(t, "b", session="other")
+
+
+@case(module_sets=ONLY_OURS)
+def test_hostile_client(t):
+    """A client that makes names up learns nothing and does not fill the log."""
+    rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64")
+    load_policy(t, rule("friend", device=disks.WITHOUT_DISCARD))
+    t.client.run("modprobe rdma_ucm")
+    mark = t.server.log_mark()
+    sessions = [f"name{number}" for number in range(12)]
+    devices = [disks.PLAIN, "/dev/nothing", "dev//vdb", "/dev/vdb/", "/", "\\040*", "/dev/*"]
+    opens, requests = t.client.call("guest_policy.probe", address=t.server.address,
+                                    sessions=sessions, devices=devices, timeout=90)
+    for what, numbers in opens.items():
+        t.equal(numbers, [errno.EACCES] * 3, f"errnos for {what}")
+    t.check(0 not in requests, f"errnos of requests without a device: {requests}")
+    lines = refusals(t, mark)
+    t.check(1 <= len(lines) <= len(sessions), f"{len(lines)} lines about {len(opens) * 3} refusals")
+
+
+@case(module_sets=ONLY_OURS)
+def test_one_address_per_path(t):
+    """A connection from another address is not one of the path's."""
+    rnbd.load(t, client=False)
+    # Of another network: the client's address is this one, too, then.
+    other = re.sub(r"^\d+\.\d+", "10.99", t.server.address)
+    t.server.run(f"ip address add {other}/24 dev dummy0")
+    t.defer(t.server.run, f"ip address del {other}/24 dev dummy0")
+    t.client.run("modprobe rdma_ucm")
+    mark = t.server.log_mark()
+    number = t.client.call("guest_policy.other_address", address=t.server.address, other=other)
+    t.equal(number, -errno.ECONNRESET, "errno of the second connection")
+    t.server.wait_log(f"connection of another client, ip:{other}", mark)

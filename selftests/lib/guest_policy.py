@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What an administrator and a hostile client do about an export policy, for export_policy.py."""
+
+import struct
+
+import guest_rtrs_peer as rtrs
+
+FILE = "/sys/class/rnbd-server/ctl/export_policy"
+SESS_INFO, OPEN, IO, CLOSE = 0, 2, 4, 5  # RNBD's messages
+MODES = {"ro": 0, "rw": 1, "migration": 2}
+
+
+def write(pieces):
+    """Write pieces one after the other to the policy's file; what it reads after each."""
+    read = []
+    with open(FILE, "wb", buffering=0) as file:
+        for piece in pieces:
+            view = memoryview(piece.encode())
+            while view:
+                view = view[file.write(view):]
+            with open(FILE, encoding="ascii") as again:
+                read.append(again.read())
+    return read
+
+
+def interleaved(first, second):
+    """Two writers with two pieces each, in turns; the errno of each write."""
+    results = []
+    files = [open(FILE, "wb", buffering=0) for _ in range(2)]  # pylint: disable=consider-using-with
+    for piece, file in zip((first[0], second[0], first[1], second[1]), files * 2):
+        try:
+            file.write(piece.encode())
+            results.append(0)
+        except OSError as error:
+            results.append(error.errno)
+    for file in files:
+        file.close()
+    return results
+
+
+def ask(peer, message, size):
+    """A message that is answered with data; the errno."""
+    place = 16384
+    peer.request(message + peer.read_message(usr_len=len(message), length=size), place=place,
+                 offset=place + len(message))
+    return peer.answer()[1]
+
+
+def probe(address, sessions, devices):
+    """A client that tries devices in all modes, and IO without a device, in several sessions.
+
+    Returns the errnos of opens by session and device, and those of the IO.
+    """
+    opens, requests = {}, []
+    for session in sessions:
+        with rtrs.Peer(address) as peer:
+            peer.establish(session.encode())
+            ask(peer, struct.pack("<HxxB31x", SESS_INFO, 2), 36)
+            for device in devices:
+                opens[f"{session} {device}"] = [
+                    ask(peer, struct.pack("<HxxBx255s3x", OPEN, mode, device.encode()), 56)
+                    for mode in MODES.values()]
+            message = struct.pack("<HxxIQIIH6x", IO, 0, 0, 0, 512, 0)
+            requests.append(ask(peer, message, 512))
+    return opens, requests
+
+
+def other_address(address, other):
+    """A path whose second connection comes from another address; the errno of that."""
+    with rtrs.Peer(address) as peer:
+        peer.connect_one()
+        peer.address = other
+        try:
+            peer.connect_one()
+        except rtrs.Refused as refused:
+            return refused.args[0]
+        return 0
