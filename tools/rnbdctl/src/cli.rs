@@ -66,8 +66,29 @@ pub enum Command {
     Map(commands::map::Args),
     /// Unmap devices
     Unmap(commands::unmap::Args),
+    /// Have the server open the disks of disconnected devices again
+    Remap(commands::remap::Args),
+    /// Tell this machine that a disk was resized at the server
+    Resize(commands::resize::Args),
     /// List devices, sessions and paths, of client and server
     List(commands::list::Args),
+    /// Show everything about one device, session or path
+    Show(commands::show::Args),
+    /// Add, remove, disconnect and reconnect paths, and choose among them
+    Path(commands::path::Args),
+    /// Set tunables of sessions
+    Session(commands::session::Args),
+    /// List what this machine exports; disconnect clients
+    Server(commands::server::Args),
+    /// Show the RDMA devices, their ports and addresses
+    Rdma(commands::rdma::Args),
+    /// Check that everything is there to map disks or to export them
+    Check(commands::check::Args),
+    /// Print the completions for a shell
+    Completions(commands::completions::Args),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(commands::man::Args),
 }
 
 /// What subcommands work with.
@@ -88,7 +109,17 @@ pub fn run(cli: &Cli) -> Result {
     match &cli.command {
         Command::Map(args) => commands::map::run(args, &context),
         Command::Unmap(args) => commands::unmap::run(args, &context),
+        Command::Remap(args) => commands::remap::run(args, &context),
+        Command::Resize(args) => commands::resize::run(args, &context),
         Command::List(args) => commands::list::run(args, &context),
+        Command::Show(args) => commands::show::run(args, &context),
+        Command::Path(args) => commands::path::run(args, &context),
+        Command::Session(args) => commands::session::run(args, &context),
+        Command::Server(args) => commands::server::run(args, &context),
+        Command::Rdma(args) => commands::rdma::run(args, &context),
+        Command::Check(args) => commands::check::run(args, &context),
+        Command::Completions(args) => commands::completions::run(args, &context),
+        Command::Man(args) => commands::man::run(args, &context),
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
 //! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
 //! - [`output`]: tables, JSON and CSV.
+//! - [`preflight`]: whether everything is there that is needed.
 //! - [`commands`]: a file for each subcommand, which joins the above.
 //!
 //! It works with the C modules of mainline Linux too; what they lack is absent.
@@ -18,6 +19,7 @@ pub mod control;
 pub mod error;
 pub mod model;
 pub mod output;
+pub mod preflight;
 pub mod sysfs;
 
 pub use error::Error;

@@ -10,6 +10,7 @@ use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::DeviceState;
 use crate::model::Path;
+use crate::model::PathState;
 use crate::model::ServerDevice;
 use crate::model::ServerSession;
 use crate::model::SessionState;
@@ -301,15 +302,22 @@ const PATHS: &[Column] = &[
     Column::number("failovers", ""),
 ];
 
+pub(crate) fn path_state(state: PathState) -> Cell {
+    let tone = match state {
+        PathState::Connected => Tone::Good,
+        PathState::Disconnected => Tone::Bad,
+    };
+    Cell::new(state.as_str()).tone(tone)
+}
+
 /// The table of paths.
 pub(crate) fn paths<'a>(side: Side, paths: impl Iterator<Item = &'a Path>, empty: String) -> Table {
     let row = |path: &Path| {
         let stats = &path.stats;
-        let tone = if path.is_up() { Tone::Good } else { Tone::Bad };
         vec![
             Cell::new(&path.session),
             Cell::new(&path.name),
-            Cell::new(path.state.as_str()).tone(tone),
+            path_state(path.state),
             Cell::option(path.hca_name.as_ref()),
             Cell::option(path.hca_port),
             Cell::value(Some(stats.read_bytes), |size| output::bytes(*size)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::each;
 use crate::cli::Context;
 use crate::control;
 use crate::control::MapRequest;
@@ -14,7 +15,6 @@ use crate::model::AccessMode;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
-use crate::output::Progress;
 use crate::output::Report;
 use crate::output::Table;
 use crate::Result;
@@ -86,42 +86,27 @@ impl Report for Done {
     }
 }
 
-/// Maps. A disk that cannot be mapped does not keep the others from it; the first failure is what
-/// the program ends with.
+/// Maps. A disk that cannot be mapped does not keep the others from it.
 pub fn run(args: &Args, context: &Context) -> Result {
     let requests: Vec<_> = args.disks.iter().map(|disk| request(args, disk)).collect();
     // Before anything is done.
     for request in &requests {
         request.line()?;
     }
-    let mut done = Done {
-        version: JSON_VERSION,
-        mapped: Vec::new(),
-    };
-    let mut failed = None;
-    let progress = Progress::new(requests.len());
-    for request in &requests {
-        progress.begin(&format!("mapping {}", request.device_path));
-        match control::map(
-            &context.system,
-            request,
-            Duration::from_secs(args.timeout.into()),
-        ) {
-            Ok(mapped) => done.mapped.push(mapped),
-            Err(error) if requests.len() == 1 => return Err(error),
-            Err(error) => {
-                progress.suspend(|| error.print());
-                failed.get_or_insert(error);
-            }
-        }
-        progress.end();
+    let patience = Duration::from_secs(args.timeout.into());
+    let mut mapped = Vec::new();
+    let name = |request: &MapRequest| format!("mapping {}", request.device_path);
+    let done = each(requests, name, |request| {
+        mapped.push(control::map(&context.system, request, patience)?);
+        Ok(())
+    });
+    if !mapped.is_empty() {
+        context.output.print(&Done {
+            version: JSON_VERSION,
+            mapped,
+        })?;
     }
-    drop(progress);
-    context.output.print(&done)?;
-    match failed {
-        None => Ok(()),
-        Some(error) => Err(super::not_all(error, requests.len(), done.mapped.len())),
-    }
+    done.end()
 }
 
 fn request(args: &Args, disk: &str) -> MapRequest {

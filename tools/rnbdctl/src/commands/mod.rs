@@ -5,18 +5,19 @@
 //! Each has a file with its arguments (`Args`) and a function `run`, and is named in
 //! [`crate::cli::Command`].
 
+pub mod check;
+pub mod completions;
+mod each;
 pub mod list;
+pub mod man;
 pub mod map;
+pub mod path;
+pub mod rdma;
+pub mod remap;
+pub mod resize;
+pub mod server;
+pub mod session;
+pub mod show;
 pub mod unmap;
 
-use crate::Error;
-
-/// The end of a command that did something to several things, and failed for some: with the exit
-/// code of the first failure, which was printed before.
-fn not_all(first: Error, wanted: usize, done: usize) -> Error {
-    Error::new(
-        first.kind(),
-        format!("{done} of {wanted} done"),
-        format!("the first failure was: {first}"),
-    )
-}
+use each::each;

@@ -4,16 +4,15 @@
 
 use serde::Serialize;
 
+use super::each;
+use super::list;
 use crate::cli::Context;
 use crate::control;
 use crate::model::ClientDevice;
 use crate::model::JSON_VERSION;
-use crate::output::Progress;
 use crate::output::Report;
 use crate::output::Table;
 use crate::Result;
-
-use super::list;
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -35,64 +34,50 @@ pub struct Args {
     pub session: Option<String>,
 }
 
-/// What was unmapped.
+/// What was unmapped, as it was before.
 #[derive(Debug, Serialize)]
-struct Done {
+struct Unmapped<'a> {
     version: u32,
-    unmapped: Vec<ClientDevice>,
+    unmapped: &'a [ClientDevice],
 }
 
-impl Report for Done {
+impl Report for Unmapped<'_> {
     fn tables(&self) -> Vec<Table> {
         vec![list::client_devices(
-            &self.unmapped,
+            self.unmapped,
             "nothing was unmapped".to_owned(),
         )]
     }
 }
 
-/// Unmaps. A device that cannot be unmapped does not keep the others from it; the first failure is
-/// what the program ends with.
+/// Unmaps.
 pub fn run(args: &Args, context: &Context) -> Result {
     let devices = chosen(args, context)?;
-    let mut done = Done {
-        version: JSON_VERSION,
-        unmapped: Vec::new(),
-    };
-    let mut failed = None;
-    let count = devices.len();
-    let progress = Progress::new(count);
-    for device in devices {
-        progress.begin(&format!("unmapping {}", device.path));
-        match control::unmap(&device, args.force) {
-            Ok(()) => done.unmapped.push(device),
-            Err(error) if count == 1 => return Err(error),
-            Err(error) => {
-                progress.suspend(|| error.print());
-                failed.get_or_insert(error);
-            }
-        }
-        progress.end();
+    let name = |device: &ClientDevice| format!("unmapping {}", device.path);
+    let done = each(devices, name, |device| {
+        control::device::unmap(device, args.force)
+    });
+    if !done.done.is_empty() || args.all {
+        context.output.print(&Unmapped {
+            version: JSON_VERSION,
+            unmapped: &done.done,
+        })?;
     }
-    drop(progress);
-    context.output.print(&done)?;
-    match failed {
-        None => Ok(()),
-        Some(error) => Err(super::not_all(error, count, done.unmapped.len())),
-    }
+    done.end()
 }
 
 fn chosen(args: &Args, context: &Context) -> Result<Vec<ClientDevice>> {
+    let system = &context.system;
     if !args.all {
         return args
             .devices
             .iter()
-            .map(|name| context.system.find_device(name))
+            .map(|name| system.find_device(name))
             .collect();
     }
-    let mut devices = context.system.client_devices()?;
+    let mut devices = system.client_devices()?;
     if let Some(session) = &args.session {
-        context.system.find_session(session)?;
+        system.find_session(session)?;
         devices.retain(|device| device.session == *session);
     }
     Ok(devices)

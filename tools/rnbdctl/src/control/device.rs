@@ -4,27 +4,112 @@
 
 use rustix::io::Errno;
 
+use super::write;
 use super::write::meaning;
-use super::write::write;
 use super::write::Meaning;
 use crate::model::ClientDevice;
+use crate::Error;
 use crate::Kind;
 use crate::Result;
+
+const SECTOR_SIZE: u64 = 512;
 
 const UNMAP: &[Meaning] = &[
     meaning(
         Errno::BUSY,
         Kind::Busy,
         "it is in use",
-        "unmount it and stop what has it open (lsblk, fuser -v), or use --force, which fails its requests",
+        "unmount it and stop what has it open (see lsblk and fuser -v), \
+         or use --force, which fails its requests",
     ),
-    meaning(Errno::ALREADY, Kind::Busy, "somebody else is unmapping it", ""),
-    meaning(Errno::NODEV, Kind::NotFound, "it is gone already, or the module is being unloaded", ""),
+    meaning(
+        Errno::ALREADY,
+        Kind::Busy,
+        "somebody else is unmapping it",
+        "",
+    ),
+    meaning(Errno::NODEV, Kind::NotFound, "it is gone already", ""),
+];
+
+const REMAP: &[Meaning] = &[
+    meaning(
+        Errno::ALREADY,
+        Kind::Busy,
+        "it is connected, there is nothing to do",
+        "",
+    ),
+    meaning(Errno::BUSY, Kind::Busy, "it is being mapped", ""),
+    meaning(Errno::NODEV, Kind::NotFound, "it is being unmapped", ""),
+    meaning(
+        Errno::NOTCONN,
+        Kind::Unreachable,
+        "its session has no path to the server",
+        "see its paths with rnbdctl list paths; connect one with rnbdctl path reconnect",
+    ),
+    meaning(
+        Errno::NOENT,
+        Kind::NotFound,
+        "the server has no such disk any more",
+        "",
+    ),
+    meaning(
+        Errno::PERM,
+        Kind::NotPermitted,
+        "another client has it mapped for writing",
+        "",
+    ),
+    meaning(
+        Errno::ACCESS,
+        Kind::NotPermitted,
+        "the server does not allow it any more",
+        "",
+    ),
+];
+
+const RESIZE: &[Meaning] = &[
+    meaning(
+        Errno::NOENT,
+        Kind::Busy,
+        "it is not connected",
+        "see its session with: rnbdctl show",
+    ),
+    meaning(
+        Errno::INVAL,
+        Kind::Usage,
+        "the kernel does not take that size",
+        "",
+    ),
+    meaning(
+        Errno::RANGE,
+        Kind::Usage,
+        "the kernel does not take that size",
+        "",
+    ),
 ];
 
 /// Unmaps a device. With `force` also one that is in use; its requests fail.
 pub fn unmap(device: &ClientDevice, force: bool) -> Result {
     let word = if force { "force" } else { "normal" };
     let what = format!("unmapping {}", device.path);
-    write(&what, &device.folder.join("unmap_device"), word, &[UNMAP])
+    write::write(&what, &device.folder.join("unmap_device"), word, &[UNMAP])
+}
+
+/// Has the server open the disk of a disconnected device again.
+pub fn remap(device: &ClientDevice) -> Result {
+    let what = format!("remapping {}", device.path);
+    let file = device.folder.join("remap_device");
+    write::write(&what, &file, "1", &[REMAP, write::CONNECT])
+}
+
+/// Tells this machine that the disk has so many bytes now. The disk itself must have been resized
+/// at the server before.
+pub fn resize(device: &ClientDevice, bytes: u64) -> Result {
+    let what = format!("resizing {} to {bytes} bytes", device.path);
+    if bytes == 0 || bytes.checked_rem(SECTOR_SIZE) != Some(0) {
+        let why = format!("a size is a multiple of {SECTOR_SIZE} bytes, and not 0");
+        return Err(Error::new(Kind::Usage, what, why));
+    }
+    let sectors = bytes.checked_div(SECTOR_SIZE).unwrap_or(0);
+    let file = device.folder.join("resize");
+    write::write(&what, &file, &sectors.to_string(), &[RESIZE])
 }

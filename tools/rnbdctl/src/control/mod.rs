@@ -4,10 +4,12 @@
 
 pub mod device;
 pub mod errno;
+pub mod export;
 pub mod map;
+pub mod path;
+pub mod session;
 mod write;
 
-pub use device::unmap;
 pub use map::map;
 pub use map::MapRequest;
 pub use map::Mapped;

@@ -8,6 +8,7 @@ mod block_stat;
 mod client;
 mod names;
 mod path;
+mod rdma;
 mod server;
 mod settings;
 
@@ -24,6 +25,10 @@ pub use path::Path;
 pub use path::PathState;
 pub use path::PathStats;
 pub use path::Side;
+pub use rdma::rdma_mtu;
+pub use rdma::Gid;
+pub use rdma::RdmaDevice;
+pub use rdma::RdmaPort;
 pub use server::Export;
 pub use server::Server;
 pub use server::ServerDevice;

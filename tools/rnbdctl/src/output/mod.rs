@@ -4,6 +4,7 @@
 
 mod format;
 mod progress;
+mod size;
 mod table;
 
 use std::io;
@@ -16,6 +17,7 @@ use serde::Serialize;
 pub use format::bytes;
 pub use format::nanoseconds;
 pub use progress::Progress;
+pub use size::parse_size;
 pub use table::Cell;
 pub use table::Column;
 pub use table::Table;

@@ -8,6 +8,7 @@
 
 mod client;
 mod find;
+mod rdma;
 mod read;
 mod server;
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl path`: the paths of this client's sessions.
+
+use super::each;
+use crate::cli::Context;
+use crate::control;
+use crate::model::Path;
+use crate::model::Policy;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do with paths.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Connect to one more address of the server
+    Add(AddArgs),
+    /// Disconnect paths and forget them
+    Remove(PathArgs),
+    /// Disconnect paths; they stay so until reconnected by hand
+    Disconnect(PathArgs),
+    /// Connect paths again, and now
+    Reconnect(PathArgs),
+    /// Say or set how the path of a request is chosen
+    Policy(PolicyArgs),
+}
+
+/// The arguments of `path add`.
+#[derive(Debug, clap::Args)]
+pub struct AddArgs {
+    /// The session
+    pub session: String,
+
+    /// The server's address: an IP address, or gid:GID; perhaps after a source address and an @
+    #[arg(required = true, value_name = "[SOURCE@]ADDRESS", value_parser = control::map::parse_path)]
+    pub paths: Vec<String>,
+}
+
+/// The arguments that name paths.
+#[derive(Debug, clap::Args)]
+pub struct PathArgs {
+    /// The paths: SOURCE@ADDRESS, or ADDRESS where that is enough
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<String>,
+
+    /// The session that has them
+    #[arg(short, long)]
+    pub session: Option<String>,
+}
+
+/// The arguments of `path policy`.
+#[derive(Debug, clap::Args)]
+pub struct PolicyArgs {
+    /// The session
+    pub session: String,
+
+    /// The policy; what it is now if not given
+    #[arg(value_enum)]
+    pub policy: Option<Policy>,
+}
+
+/// Does it.
+pub fn run(args: &Args, context: &Context) -> Result {
+    match &args.command {
+        Command::Add(args) => add(args, context),
+        Command::Remove(args) => change(
+            args,
+            context,
+            ("removing", "removed"),
+            control::path::remove,
+        ),
+        Command::Disconnect(args) => {
+            let words = ("disconnecting", "disconnected");
+            change(args, context, words, control::path::disconnect)
+        }
+        Command::Reconnect(args) => {
+            let words = ("reconnecting", "reconnected");
+            change(args, context, words, control::path::reconnect)
+        }
+        Command::Policy(args) => policy(args, context),
+    }
+}
+
+fn add(args: &AddArgs, context: &Context) -> Result {
+    let session = context.system.find_session(&args.session)?;
+    let name = |path: &String| format!("connecting {path}");
+    let done = each(args.paths.clone(), name, |path| {
+        control::session::add_path(&session, path)
+    });
+    done.finish(context, |path| {
+        format!("added {path} to session {}", session.name)
+    })
+}
+
+fn change(
+    args: &PathArgs,
+    context: &Context,
+    (doing, done): (&str, &str),
+    run: fn(&Path) -> Result,
+) -> Result {
+    let mut paths = Vec::new();
+    for name in &args.paths {
+        paths.push(context.system.find_path(name, args.session.as_deref())?);
+    }
+    let name = |path: &Path| format!("{doing} {}", path.name);
+    let result = each(paths, name, run);
+    result.finish(context, |path| {
+        format!("{done} {} of session {}", path.name, path.session)
+    })
+}
+
+fn policy(args: &PolicyArgs, context: &Context) -> Result {
+    let session = context.system.find_session(&args.session)?;
+    let name = &session.name;
+    match args.policy {
+        Some(policy) => {
+            control::session::set_policy(&session, policy)?;
+            context
+                .output
+                .say(&format!("session {name}: {}", policy.as_str()))
+        }
+        None => {
+            let policy = session.policy.map_or("unknown", Policy::as_str);
+            context.output.print_text(&format!("{policy}\n"))
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl server`: what this machine exports.
+
+use super::each;
+use super::list;
+use crate::cli::Context;
+use crate::control;
+use crate::model::Export;
+use crate::model::Path;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do as a server.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// List exported devices, and the sessions and paths of clients
+    List(ListArgs),
+    /// Disconnect a client's session or one of its paths; the client may connect again
+    Disconnect(DisconnectArgs),
+    /// Close a device that a client has mapped; its requests fail until it maps it again
+    ForceClose(ForceCloseArgs),
+}
+
+/// The arguments of `server list`.
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Only these
+    #[arg(value_enum)]
+    pub what: Option<list::What>,
+}
+
+/// The arguments of `server disconnect`.
+#[derive(Debug, clap::Args)]
+pub struct DisconnectArgs {
+    /// A client's session, or one path of it: SOURCE@ADDRESS, or ADDRESS where that is enough
+    #[arg(value_name = "SESSION|PATH")]
+    pub name: String,
+
+    /// The session that has the path
+    #[arg(short, long)]
+    pub session: Option<String>,
+}
+
+/// The arguments of `server force-close`.
+#[derive(Debug, clap::Args)]
+pub struct ForceCloseArgs {
+    /// The exported device: sda, or /dev/sda
+    pub device: String,
+
+    /// The client's session; may be left out if only one has the device
+    pub session: Option<String>,
+}
+
+/// Does it.
+pub fn run(args: &Args, context: &Context) -> Result {
+    match &args.command {
+        Command::List(args) => {
+            let args = list::Args {
+                what: args.what,
+                client: false,
+                server: true,
+            };
+            list::run(&args, context)
+        }
+        Command::Disconnect(args) => disconnect(args, context),
+        Command::ForceClose(args) => force_close(args, context),
+    }
+}
+
+fn loaded(context: &Context, what: &str) -> Result {
+    if context.system.server_loaded() {
+        return Ok(());
+    }
+    let error = Error::new(
+        Kind::Unsupported,
+        what,
+        "the module rnbd_server is not loaded",
+    );
+    Err(error.hint("load it with: modprobe rnbd_server"))
+}
+
+fn disconnect(args: &DisconnectArgs, context: &Context) -> Result {
+    let system = &context.system;
+    let session = match args.session {
+        None => system.server_session(&args.name)?,
+        Some(_) => None,
+    };
+    let paths = match session {
+        Some(session) => session.paths,
+        None => {
+            loaded(context, &format!("disconnecting {}", args.name))?;
+            vec![system.find_server_path(&args.name, args.session.as_deref())?]
+        }
+    };
+    let name = |path: &Path| format!("disconnecting {}", path.name);
+    let done = each(paths, name, control::path::disconnect);
+    done.finish(context, |path| {
+        format!("disconnected {} of session {}", path.name, path.session)
+    })
+}
+
+fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
+    let name = args.device.strip_prefix("/dev/").unwrap_or(&args.device);
+    let what = format!("closing {name}");
+    loaded(context, &what)?;
+    let devices = context.system.server_devices()?;
+    let mut exports: Vec<Export> = match devices.into_iter().find(|device| device.name == name) {
+        Some(device) => device.exports,
+        None => {
+            let error = Error::new(Kind::NotFound, what, "no client has mapped it");
+            return Err(error.hint("see what is mapped with: rnbdctl server list devices"));
+        }
+    };
+    if let Some(session) = &args.session {
+        exports.retain(|export| export.session == *session);
+    }
+    match exports.as_slice() {
+        [export] => {
+            control::export::force_close(name, export)?;
+            context
+                .output
+                .say(&format!("closed {name} of session {}", export.session))
+        }
+        [] => Err(
+            Error::new(Kind::NotFound, what, "that session does not have it mapped")
+                .hint("see who has it with: rnbdctl server list devices"),
+        ),
+        several => {
+            let sessions: Vec<_> = several
+                .iter()
+                .map(|export| export.session.as_str())
+                .collect();
+            let why = format!("several sessions have it mapped: {}", sessions.join(", "));
+            Err(Error::new(Kind::Usage, what, why).hint("name the session, too"))
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl session`: the tunables of this client's sessions.
+
+use crate::cli::Context;
+use crate::control;
+use crate::model::Settings;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do with a session.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Set tunables; all are checked before the first is set
+    #[command(after_help = tunables())]
+    Set(SetArgs),
+}
+
+/// The arguments of `session set`.
+#[derive(Debug, clap::Args)]
+pub struct SetArgs {
+    /// The session
+    pub session: String,
+
+    /// Tunables and their values
+    #[arg(required = true, value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+}
+
+fn tunables() -> String {
+    let line = |(setting, text): (proto::setting::Setting, &str)| {
+        format!(
+            "\n  {:22}  {text} ({} to {}, default {})",
+            setting.name, setting.min, setting.max, setting.default
+        )
+    };
+    let mut help = "Tunables:".to_owned();
+    help.extend(
+        Settings::ALL
+            .into_iter()
+            .map(|setting| line((setting, explained(setting.name)))),
+    );
+    help
+}
+
+fn explained(name: &str) -> &'static str {
+    match name {
+        "hb_interval_ms" => "time between two heartbeats of a path",
+        "hb_missed_max" => "heartbeats that may go unanswered before a path is given up",
+        "reconnect_delay_ms" => "longest wait before an attempt to connect a path again",
+        "connect_timeout_ms" => "how long each step of connecting a path may take",
+        "ack_timeout_ms" => "how long the RDMA device waits before it sends again; 0: its choice",
+        "max_reconnect_attempts" => "attempts that may fail before a path is left alone; -1: any",
+        "hold_io_ms" => "how long requests wait while no path is up; 0: they fail at once",
+        _ => "",
+    }
+}
+
+/// Does it.
+pub fn run(args: &Args, context: &Context) -> Result {
+    let Command::Set(args) = &args.command;
+    let session = context.system.find_session(&args.session)?;
+    let mut settings = Vec::new();
+    for word in &args.settings {
+        let Some((name, value)) = word.split_once('=') else {
+            let error = Error::new(Kind::Usage, format!("setting {word:?}"), "it has no value");
+            return Err(error.hint("write NAME=VALUE, as in hold_io_ms=30000"));
+        };
+        settings.push((
+            name,
+            control::session::check_setting(&session, name, value)?,
+        ));
+    }
+    for (name, value) in settings {
+        control::session::set(&session, name, &value.to_string())?;
+        context
+            .output
+            .say(&format!("session {}: {name} = {value}", session.name))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tunable_is_explained() {
+        for setting in Settings::ALL {
+            assert_ne!(explained(setting.name), "", "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can be done with a path, of this client or of this server.
+
+use rustix::io::Errno;
+
+use super::write;
+use super::write::meaning;
+use super::write::Meaning;
+use crate::model::Path;
+use crate::Kind;
+use crate::Result;
+
+const RECONNECT: &[Meaning] = &[
+    meaning(
+        Errno::NOTCONN,
+        Kind::Unreachable,
+        "the server does not answer, or refuses it",
+        "check with rnbdctl check SERVER; the kernel log says more: dmesg | tail",
+    ),
+    meaning(
+        Errno::BUSY,
+        Kind::Busy,
+        "it is being connected or removed",
+        "try again in a moment",
+    ),
+];
+
+const CHANGE: &[Meaning] = &[meaning(
+    Errno::NODEV,
+    Kind::NotFound,
+    "it is gone already",
+    "",
+)];
+
+/// Disconnects a path of this client, if it is up, and connects it again. Blocks while it does.
+pub fn reconnect(path: &Path) -> Result {
+    write_one(
+        path,
+        "reconnecting",
+        "reconnect",
+        &[RECONNECT, write::CONNECT],
+    )
+}
+
+/// Disconnects a path. One of this client stays so until [`reconnect`]; the client of a server's
+/// path connects it again by itself.
+pub fn disconnect(path: &Path) -> Result {
+    write_one(path, "disconnecting", "disconnect", &[CHANGE])
+}
+
+/// Disconnects a path of this client and forgets it.
+pub fn remove(path: &Path) -> Result {
+    write_one(path, "removing", "remove_path", &[CHANGE])
+}
+
+fn write_one(path: &Path, doing: &str, file: &str, meanings: &[&[Meaning]]) -> Result {
+    let what = format!("{doing} path {} of session {}", path.name, path.session);
+    write::write(&what, &path.folder.join(file), "1", meanings)
+}

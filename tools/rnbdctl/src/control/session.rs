@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can be done with a session of this client.
+
+use rustix::io::Errno;
+
+use super::map::parse_path;
+use super::write;
+use super::write::meaning;
+use super::write::Meaning;
+use crate::model::ClientSession;
+use crate::model::Policy;
+use crate::model::Settings;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+const ADD_PATH: &[Meaning] = &[
+    meaning(
+        Errno::EXIST,
+        Kind::Busy,
+        "the session has a path with these addresses",
+        "see its paths with: rnbdctl list paths",
+    ),
+    meaning(
+        Errno::NOSPC,
+        Kind::Busy,
+        "the session has as many paths as it can have",
+        "",
+    ),
+    meaning(
+        Errno::INVAL,
+        Kind::Usage,
+        "the kernel does not take that address",
+        "",
+    ),
+];
+
+const SET: &[Meaning] = &[meaning(
+    Errno::INVAL,
+    Kind::Usage,
+    "the kernel does not take that value",
+    "",
+)];
+
+/// Adds a path, `[source@]destination`, and connects it. Blocks while it does.
+pub fn add_path(session: &ClientSession, path: &str) -> Result {
+    let what = format!("adding path {path} to session {}", session.name);
+    let path = parse_path(path).map_err(|why| Error::new(Kind::Usage, &what, why))?;
+    let file = session.folder.join("add_path");
+    write::write(&what, &file, &path, &[ADD_PATH, write::CONNECT])
+}
+
+/// Sets how the path of a request is chosen.
+pub fn set_policy(session: &ClientSession, policy: Policy) -> Result {
+    let what = format!("setting the policy of session {}", session.name);
+    let file = session.folder.join("mpath_policy");
+    write::write(&what, &file, policy.as_str(), &[SET])
+}
+
+/// Whether the tunable `name` can have the value `value`, and the session has it: its value.
+pub fn check_setting(session: &ClientSession, name: &str, value: &str) -> Result<i32> {
+    let what = format!("setting {name} of session {}", session.name);
+    let Some(setting) = Settings::find(name) else {
+        let known = Settings::ALL.map(|setting| setting.name).join(", ");
+        let error = Error::new(Kind::Usage, what, "there is no such tunable");
+        return Err(error.hint(format!("there are {known}")));
+    };
+    // The message begins with the name.
+    let number = setting.parse(value.as_bytes()).map_err(|error| {
+        let text = error.message();
+        let why = text
+            .as_str()
+            .split_once(": ")
+            .map_or(text.as_str(), |(_, why)| why);
+        Error::new(Kind::Usage, &what, why)
+    })?;
+    if session.settings.get(name).is_none() {
+        return Err(Error::new(
+            Kind::Unsupported,
+            what,
+            "the loaded rtrs_client does not have it",
+        )
+        .hint("of the tunables, the C module has only max_reconnect_attempts"));
+    }
+    Ok(number)
+}
+
+/// Sets the tunable `name` to `value`.
+pub fn set(session: &ClientSession, name: &str, value: &str) -> Result {
+    let number = check_setting(session, name, value)?;
+    let what = format!("setting {name} of session {} to {number}", session.name);
+    write::write(
+        &what,
+        &session.folder.join(name),
+        &number.to_string(),
+        &[SET],
+    )
+}

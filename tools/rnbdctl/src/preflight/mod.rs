@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether everything is there to map disks or to export them, and what to do about what is not.
+
+mod local;
+mod rdma;
+mod server;
+
+use serde::Serialize;
+
+pub use server::Server;
+
+use crate::Result;
+use crate::System;
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was checked, in a word or two.
+    pub check: String,
+    /// Whether it is as it should be.
+    pub status: Status,
+    /// What was found.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+/// Whether something is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It is.
+    Ok,
+    /// It works, but not as well as it could, or only after something is done.
+    Warning,
+    /// It does not work.
+    Failed,
+}
+
+impl Status {
+    /// In one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Finding {
+    fn ok(check: &str, message: impl Into<String>) -> Self {
+        Self {
+            check: check.to_owned(),
+            status: Status::Ok,
+            message: message.into(),
+            remedy: None,
+        }
+    }
+
+    fn warning(check: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            status: Status::Warning,
+            remedy: Some(remedy.into()),
+            ..Self::ok(check, message)
+        }
+    }
+
+    fn failed(check: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            status: Status::Failed,
+            ..Self::warning(check, message, remedy)
+        }
+    }
+}
+
+/// Checks this machine, and the way to a server if one is given.
+pub fn check(system: &System, server: Option<&Server>) -> Result<Vec<Finding>> {
+    let mut findings = local::check(system, server.is_some())?;
+    let devices = system.rdma_devices()?;
+    findings.extend(rdma::check(&devices));
+    if let Some(server) = server {
+        findings.extend(server::check(server, &devices));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMA devices.
+
+use super::Finding;
+use crate::model::RdmaDevice;
+use crate::model::RdmaPort;
+
+/// The largest that there is.
+const BEST_MTU: u32 = 4096;
+
+pub(super) fn check(devices: &[RdmaDevice]) -> Vec<Finding> {
+    let ports: Vec<_> = devices
+        .iter()
+        .flat_map(|device| {
+            device
+                .ports
+                .iter()
+                .map(move |port| (device.name.as_str(), port))
+        })
+        .collect();
+    if ports.is_empty() {
+        return vec![Finding::failed(
+            "RDMA device",
+            "there is none",
+            "load the driver of the network card, or use soft-RoCE on an Ethernet interface: \
+             modprobe rdma_rxe; rdma link add rxe0 type rxe netdev INTERFACE",
+        )];
+    }
+    let any_active = ports.iter().any(|(_, port)| port.is_active());
+    let mut findings = Vec::new();
+    for (device, port) in ports {
+        findings.push(state(device, port, any_active));
+        if port.is_active() && port.link_layer == "Ethernet" {
+            findings.extend(addresses(device, port));
+            findings.extend(mtu(device, port));
+        }
+    }
+    findings
+}
+
+fn state(device: &str, port: &RdmaPort, any_active: bool) -> Finding {
+    let message = format!(
+        "{device} port {} is {} ({}, {})",
+        port.number, port.state, port.physical_state, port.link_layer
+    );
+    if port.is_active() {
+        return Finding::ok("RDMA port", message);
+    }
+    let remedy = match &port.netdev {
+        Some(netdev) => format!("see the cable, and set it up with: ip link set {netdev} up"),
+        None => "see the cable; on InfiniBand, a subnet manager must be running".to_owned(),
+    };
+    match any_active {
+        // Another one may be the one that is used.
+        true => Finding::warning("RDMA port", message, remedy),
+        false => Finding::failed("RDMA port", message, remedy),
+    }
+}
+
+fn addresses(device: &str, port: &RdmaPort) -> Option<Finding> {
+    let usable = |gid: &&crate::model::Gid| gid.kind.as_deref() == Some("RoCE v2");
+    let addresses: Vec<_> = port
+        .gids
+        .iter()
+        .filter(usable)
+        .filter_map(|gid| gid.ip)
+        .collect();
+    // With an address of IPv6's link only, paths need a scope.
+    let link_local = |ip: &std::net::IpAddr| match ip {
+        std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        std::net::IpAddr::V4(_) => false,
+    };
+    if addresses.iter().any(|ip| !link_local(ip)) {
+        return None;
+    }
+    let netdev = port.netdev.as_deref().unwrap_or("INTERFACE");
+    Some(Finding::warning(
+        "RDMA address",
+        format!("{device} port {} has no IP address", port.number),
+        format!("give its interface one: ip address add ADDRESS/BITS dev {netdev}"),
+    ))
+}
+
+fn mtu(device: &str, port: &RdmaPort) -> Option<Finding> {
+    let (netdev, mtu) = (port.netdev.as_deref()?, port.netdev_mtu?);
+    let rdma = port.rdma_mtu.unwrap_or(0);
+    let message = format!(
+        "{device} port {} sends {rdma} bytes at once ({netdev}: {mtu})",
+        port.number
+    );
+    Some(match rdma >= BEST_MTU {
+        true => Finding::ok("MTU", message),
+        false => Finding::warning(
+            "MTU",
+            message,
+            format!(
+                "{BEST_MTU} is faster: ip link set {netdev} mtu 4200 (or 9000) here, at the other \
+                 end and on all switches between"
+            ),
+        ),
+    })
+}

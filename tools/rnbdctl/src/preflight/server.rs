@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way to a server.
+//!
+//! RDMA answers nobody but RDMA, so this looks at what lies below: whether there is a route,
+//! whether it goes through an RDMA device, and whether the machine at its end answers at all.
+
+use std::io;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
+use std::net::SocketAddr;
+use std::net::ToSocketAddrs;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::Finding;
+use crate::model::RdmaDevice;
+
+/// Longer than it takes to find out that nobody has an address in the local network.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A server to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its name or address; also `ip:` and an address, and a source with `@` in front of it.
+    pub name: String,
+    /// The port that it listens on.
+    pub port: u16,
+}
+
+pub(super) fn check(server: &Server, devices: &[RdmaDevice]) -> Vec<Finding> {
+    let name = server.name.rsplit(['@', ',']).next().unwrap_or_default();
+    if name.starts_with("gid:") {
+        return vec![Finding::warning(
+            "server",
+            "whether a GID can be reached cannot be told from here",
+            "use ibping or ibtracert of the package infiniband-diags",
+        )];
+    }
+    let name = name.strip_prefix("ip:").unwrap_or(name);
+    let addresses: Vec<SocketAddr> = match (name, server.port).to_socket_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => {
+            let message =
+                format!("{name} is neither an address nor a name that is known ({error})");
+            return vec![Finding::failed(
+                "server",
+                message,
+                "give the server's IP address",
+            )];
+        }
+    };
+    let mut findings = Vec::new();
+    for address in addresses {
+        findings.extend(one(address, devices));
+    }
+    findings
+}
+
+fn one(address: SocketAddr, devices: &[RdmaDevice]) -> Vec<Finding> {
+    let ip = address.ip();
+    let socket = match connected(address) {
+        Ok(socket) => socket,
+        Err(error) => {
+            let message = format!("there is no route to {ip} ({error})");
+            let remedy = format!("see with: ip route get {ip}; the interface may be down");
+            return vec![Finding::failed("route", message, remedy)];
+        }
+    };
+    let source = socket
+        .local_addr()
+        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip());
+    vec![route(ip, source, devices), answer(ip, &socket)]
+}
+
+/// A socket that sends to `address` from where the route says; nothing is sent yet.
+fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(address)?;
+    Ok(socket)
+}
+
+fn route(ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) -> Finding {
+    for device in devices {
+        for port in &device.ports {
+            if port.gids.iter().any(|gid| gid.ip == Some(source)) {
+                let message = format!(
+                    "to {ip} from {source}, which is of {} port {}",
+                    device.name, port.number
+                );
+                return match port.is_active() {
+                    true => Finding::ok("route", message),
+                    false => Finding::failed(
+                        "route",
+                        format!("{message}, which is {}", port.state),
+                        "see above",
+                    ),
+                };
+            }
+        }
+    }
+    Finding::failed(
+        "route",
+        format!("the way to {ip} is from {source}, which is of no RDMA device"),
+        "use an address of the server in the network of an RDMA device (rnbdctl rdma), \
+         or make an RDMA device for that interface",
+    )
+}
+
+/// A closed port of UDP answers that it is closed; so whoever answers is there.
+fn answer(ip: IpAddr, socket: &UdpSocket) -> Finding {
+    let answer = socket
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| socket.send(&[0]))
+        .and_then(|_| socket.recv(&mut [0]));
+    let remedy = "see whether the server is up, its address right and no firewall between";
+    let error = match answer {
+        Ok(_) => return Finding::ok("server", format!("{ip} answers")),
+        Err(error) => error,
+    };
+    match Errno::from_io_error(&error) {
+        Some(Errno::CONNREFUSED) => Finding::ok("server", format!("{ip} answers")),
+        Some(Errno::AGAIN) => Finding::warning(
+            "server",
+            format!(
+                "{ip} does not answer; it may be down, or a firewall may keep it from answering"
+            ),
+            remedy,
+        ),
+        _ => {
+            let why = crate::control::errno::text(&error);
+            Finding::failed("server", format!("{ip} cannot be reached: {why}"), remedy)
+        }
+    }
+}
