@@ -8,6 +8,8 @@ from lib import cable
 from lib import disks
 from lib import rnbd
 from lib.stream import Stream
+from lib.stream import seconds
+from lib.stream import verified
 
 TOPOLOGY = "two"
 LINKS = 2
@@ -15,7 +17,6 @@ LINKS = 2
 FAST = {"hb_interval_ms": 200, "hb_missed_max": 3, "reconnect_delay_ms": 2000,
         "connect_timeout_ms": 10000}
 FAST_SERVER = "hb_interval_ms=200 hb_missed_max=3"
-ROUNDS = 4
 
 
 def map_on_both(t, **settings):
@@ -45,6 +46,13 @@ def rdma(t, link):
     return [int(word) for word in t.client.read(f"{path_of(t, link)}/stats/rdma").split()]
 
 
+def connected(t, path):
+    """Wait until a path is connected; the seconds it took."""
+    started = time.monotonic()
+    t.client.wait_for(f"{path}/state", matches="^connected", timeout=40)
+    return time.monotonic() - started
+
+
 def lose_and_find(t, stream, link):
     """Cut a link and mend it; the longest time that a request took, and until it is back."""
     stream.longest()
@@ -53,62 +61,60 @@ def lose_and_find(t, stream, link):
     stream.go_on()
     gap = stream.longest()
     cable.mend(t, link)
-    started = time.monotonic()
-    t.client.wait_for(f"{path_of(t, link)}/state", matches="^connected", timeout=40)
-    back = time.monotonic() - started
+    back = connected(t, path_of(t, link))
     stream.go_on()
     return gap, back
 
 
-def seconds(times):
-    """Text for a report."""
-    return ", ".join(f"{one:.2f}" for one in times)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",))
 def test_link_down(t):
     """A link dies under verified IO: a gap under 1.2 s, no error, and the path returns."""
     device = map_on_both(t)
     stream = Stream(t, device)
     gaps, backs = [], []
-    for number in range(ROUNDS):
+    for number in range(t.rounds(4)):
         gap, back = lose_and_find(t, stream, number % 2)
         gaps.append(gap)
         backs.append(back)
     failed_over = sum(rdma(t, link)[5] for link in (0, 1))
     result = stream.stop()
-    print(f"    # failover gaps {seconds(gaps)} s; path back after {seconds(backs)} s; "
-          f"{failed_over} requests failed over; {result['writes']} writes and "
-          f"{result['reads']} reads verified", flush=True)
+    t.say(f"failover gaps {seconds(gaps)}; path back after {seconds(backs)}; "
+          f"{failed_over} requests failed over; {verified(result)}")
     t.check(failed_over > 0, "no request was in flight when a link was cut")
     # 0.8 to 1 s of silence and the failover; a host that is busy with other work adds to any one.
     t.check(min(gaps) < 1.2 * t.client.slow, f"failover gaps: {gaps}")
     t.check(max(gaps) < 4.0 * t.client.slow, f"failover gaps: {gaps}")
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",))
 def test_both_links_down(t):
     """Both links die one after the other; requests wait and go on by the first that is back."""
     device = map_on_both(t, hold_io_ms=60000)
     stream = Stream(t, device)
-    for number in range(2):
+    taken = []
+    for number in range(t.rounds(2)):
+        first = number % 2
         cable.cut(t, 0)
         cable.cut(t, 1)
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
-        cable.mend(t, number)
-        print(f"    # goes on after {stream.go_on():.1f} s", flush=True)
-        cable.mend(t, 1 - number)
-        t.client.wait_for(f"{path_of(t, 1 - number)}/state", matches="^connected", timeout=40)
+        cable.mend(t, first)
+        taken.append(stream.go_on())
+        cable.mend(t, 1 - first)
+        t.client.wait_for(f"{path_of(t, 1 - first)}/state", matches="^connected", timeout=40)
         stream.go_on()
-    stream.stop()
+    t.say(f"goes on after {seconds(taken)}; {verified(stream.stop())}")
+    t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-@case(timeout=240, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",))
 def test_device_removed(t):
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     device = map_on_both(t)
     stream = Stream(t, device)
-    for number in range(3):
+    gaps, backs = [], []
+    for number in range(t.rounds(3)):
         link = number % 2
         path = path_of(t, link)
         started = time.monotonic()
@@ -119,7 +125,38 @@ def test_device_removed(t):
         t.check(taken < 10 * t.client.slow, f"deleting the device took {taken:.1f} s")
         t.equal(t.client.read(f"{path}/state"), "disconnected", "path without a device")
         stream.go_on()
+        gaps.append(stream.longest())
         t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
-        t.client.wait_for(f"{path}/state", matches="^connected", timeout=40)
+        backs.append(connected(t, path))
         stream.go_on()
-    stream.stop()
+    t.say(f"gaps {seconds(gaps)}; path back after {seconds(backs)}; {verified(stream.stop())}")
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_disconnects(t):
+    """Paths are disconnected and connected again by hand, one after the other and both at once."""
+    device = map_on_both(t, hold_io_ms=60000)
+    stream = Stream(t, device)
+    gaps, backs, both = [], [], []
+    for number in range(t.rounds(4)):
+        folders = [path_of(t, link) for link in (0, 1)]
+        for path in folders[::1 - number % 2 * 2]:
+            stream.longest()
+            t.client.write(f"{path}/disconnect", "1")
+            stream.go_on()
+            gaps.append(stream.longest())
+            started = time.monotonic()
+            rnbd.reconnect(t, path)
+            backs.append(time.monotonic() - started)
+            stream.go_on()
+        for path in folders:
+            t.client.write(f"{path}/disconnect", "1")
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+        started = time.monotonic()
+        for path in folders:
+            rnbd.reconnect(t, path)
+        stream.go_on()
+        both.append(time.monotonic() - started)
+    t.say(f"gaps {seconds(gaps)}; connecting took {seconds(backs)}; "
+          f"both paths and going on {seconds(both)}; {verified(stream.stop())}")
+    t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")

@@ -2,6 +2,7 @@
 """Several paths: how requests are spread, and paths that are added and removed under IO."""
 
 import errno
+import time
 
 from lab.selftest_case import case
 from lib import cable
@@ -9,6 +10,8 @@ from lib import disks
 from lib import fio
 from lib import rnbd
 from lib.stream import Stream
+from lib.stream import seconds
+from lib.stream import verified
 
 TOPOLOGY = "two"
 LINKS = 2
@@ -67,17 +70,22 @@ def test_policies(t):
         t.client.wait_for(f"{path}/cur_latency", matches=r"^\d{1,8} ns", timeout=20)
 
 
-@case(timeout=240)
+@case(timeout=600)
 def test_add_and_remove(t):
     """Paths are added and removed under verified IO, over IPv4 and IPv6."""
     device = map_on(t, t.server.addresses[0])
     stream = Stream(t, device)
     first = name_of(t, t.server.addresses[0])
-    for text in (f"ip:{t.server.addresses[1]}",
-                 f"ip:{t.client.addresses[1]}@ip:{t.server.addresses[1]}",
-                 f"ip:{t.client.addresses[1]},ip:{t.server.addresses[1]}",
-                 f"ip:{t.server.addresses6[1]}"):
+    texts = (f"ip:{t.server.addresses[1]}",
+             f"ip:{t.client.addresses[1]}@ip:{t.server.addresses[1]}",
+             f"ip:{t.client.addresses[1]},ip:{t.server.addresses[1]}",
+             f"ip:{t.server.addresses6[1]}")
+    added = []
+    for number in range(t.rounds(4)):
+        text = texts[number % len(texts)]
+        started = time.monotonic()
         t.client.write(f"{SESSION}/add_path", text)
+        added.append(time.monotonic() - started)
         t.equal(len(paths(t)), 2, f"paths after {text}")
         (second,) = [name for name in paths(t) if name != first]
         stream.go_on()
@@ -94,7 +102,9 @@ def test_add_and_remove(t):
         t.client.write(f"{SESSION}/paths/{second}/remove_path", "1")
         t.equal(paths(t), [first], "paths after removal")
         stream.go_on()
-    stream.stop()
+    result = stream.stop()
+    t.say(f"adding took {seconds(added)}; {verified(result)}; "
+          f"longest request {result['longest']:.2f} s")
 
 
 def test_policy_changes(t):
@@ -104,7 +114,8 @@ def test_policy_changes(t):
     for number in range(20):
         t.client.write(f"{SESSION}/mpath_policy", ("rr", "mi", "ml")[number % 3])
         stream.go_on(requests=1)
-    stream.stop()
+    result = stream.stop()
+    t.say(f"20 changes; {verified(result)}; longest request {result['longest']:.2f} s")
 
 
 def test_duplicates(t):

@@ -125,6 +125,7 @@ def stop(name="stream", verify=True, wait=30.0):
               "error_after": max(worker.error_after for worker in workers),
               "longest": max(worker.longest for worker in workers), "hung": hung}
     if verify and not hung:
+        before = sum(worker.reads for worker in workers)
         for worker in workers:
             fd = os.open(worker.path, os.O_RDONLY | os.O_DIRECT)
             try:
@@ -132,5 +133,6 @@ def stop(name="stream", verify=True, wait=30.0):
                     worker.check(fd, block, counts)
             finally:
                 os.close(fd)
+        result["verified"] = sum(worker.reads for worker in workers) - before
     result["wrong"] = [worker.wrong for worker in workers if worker.wrong]
     return result

@@ -55,3 +55,17 @@ class Stream:
         if check:
             self._t.equal((result["errnos"], result["hung"]), ([], 0), "failed and hung requests")
         return result
+
+
+def seconds(times: list[float]) -> str:
+    """Times for a report: all of a few, else how many, the middle one and the extremes."""
+    if len(times) < 6:
+        return ", ".join(f"{one:.2f}" for one in times) + " s"
+    middle = sorted(times)[len(times) // 2]
+    return (f"{min(times):.2f} to {max(times):.2f} s "
+            f"({len(times)} times, half of them up to {middle:.2f} s)")
+
+
+def verified(result: dict) -> str:
+    """What a stream did, for a report."""
+    return f"{result['writes']} writes, {result['reads']} reads verified"

@@ -108,10 +108,12 @@ def _first_line(thing: ModuleType | Callable) -> str:
 class Test:
     """What a test function gets: machines, sizes, clean-up, checks."""
 
-    def __init__(self, lab: Lab, modules: str, say: Callable[[str], None] = print) -> None:
+    def __init__(self, lab: Lab, modules: str, say: Callable[[str], None] = print,
+                 quick: bool = False) -> None:
         self.lab = lab
         self.modules = modules
         self.say = say
+        self.quick = quick
         self._cleanups: list[tuple[Callable[..., Any], tuple, dict]] = []
 
     @property
@@ -137,6 +139,10 @@ class Test:
     def scaled(self, amount: int, least: int = 1) -> int:
         """An amount of work: whole on the stock kernel, a sixteenth on debug."""
         return max(amount // 16, least) if self.debug else amount
+
+    def rounds(self, quick: int, long: int = 20) -> int:
+        """How often to repeat a fault: ``long`` in the long form on the stock kernel."""
+        return quick if self.quick or self.debug else long
 
     def defer(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
         """Call a function when the test is over, last deferred first."""

@@ -177,7 +177,7 @@ class Runner:
 
     def _attempt(self, lab: Lab, case: Case) -> tuple[list[str], str | None]:
         """Run a case on live machines; returns what failed and why it was skipped."""
-        test = Test(lab, self.modules, lambda text: self.say(f"    # {text}"))
+        test = Test(lab, self.modules, lambda text: self.say(f"    # {text}"), self.quick)
         notes: list[str] = []
         skipped = None
         try:

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Two links that lose, double, reorder, spoil or delay packets, all the time, under verified IO."""
+
+import time
+
+from lab.selftest_case import case
+from lab.vm import wait_until
+from lab.vm_node import CommandFailed
+from lib import cable
+from lib import disks
+from lib import rnbd
+from lib.fio import fio
+from lib.stream import Stream
+from lib.stream import seconds
+from lib.stream import verified
+
+TOPOLOGY = "two"
+LINKS = 2
+
+SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
+COUNTERS = "/sys/class/infiniband/rxe{link}/ports/1/hw_counters"
+# A link that loses each tenth packet loses heartbeats, too, so these are not the fastest.
+SETTINGS = {"hb_interval_ms": 500, "hb_missed_max": 5, "reconnect_delay_ms": 1000,
+            "connect_timeout_ms": 8000, "hold_io_ms": 120000}
+# Noticing takes up to 3 s, connecting 8 s an attempt; all this several times over.
+LONGEST = 60.0
+FINE = "loss 0% corrupt 0%"
+
+
+def map_on_both(t):
+    """Two disks over both links."""
+    cable.prepare(t)
+    rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server="hb_interval_ms=500",
+              ack_timeout_ms=0)
+    devices = [rnbd.map_device(t, disk, paths=[f"ip:{address}" for address in t.server.addresses])
+               for disk in (disks.PLAIN, disks.WITHOUT_DISCARD)]
+    for name, value in SETTINGS.items():
+        t.client.write(f"{SESSION}/{name}", str(value))
+    return devices
+
+
+def paths(t):
+    """Folders of the session's paths."""
+    return [f"{SESSION}/paths/{name}" for name in t.client.listdir(f"{SESSION}/paths")]
+
+
+def counters(t):
+    """What soft-RoCE has counted, both machines and devices together."""
+    total = {}
+    for node in t.nodes:
+        for link in range(LINKS):
+            folder = COUNTERS.format(link=link)
+            texts = node.call("guest_io.texts", paths=[f"{folder}/{name}"
+                                                       for name in node.listdir(folder)])
+            for path, text in texts.items():
+                name = path.rsplit("/", 1)[1]
+                if text.strip().isdigit():
+                    total[name] = total.get(name, 0) + int(text)
+    return total
+
+
+def finished(t, device):
+    """Reads and writes that the client's disk has seen the end of."""
+    stats = rnbd.disk_stats(t.client, device.name)
+    return stats["reads"] + stats["writes"]
+
+
+def impair(t, what, back=FINE):
+    """Have both ends of both links do this to what they send."""
+    for node in t.nodes:
+        for link in range(LINKS):
+            cable.change(t, node, link, what, back)
+
+
+def sound(t, device):
+    """Whether requests on all queues are answered now, and both paths are there."""
+    try:
+        fio(t.client, device.path, rw="randread", bs="4k", iodepth=4, size="64k", numjobs=4,
+            cpus_allowed="0-1", cpus_allowed_policy="split")
+    except CommandFailed:
+        return False
+    return all(t.client.read(f"{path}/state") == "connected" for path in paths(t))
+
+
+def run(t, what, must_count=()):
+    """Verified IO over links that do this; then none of it, and everything must be whole."""
+    small, large = map_on_both(t)
+    length = t.scaled(t.rounds(6, 60), 6)
+    before, began = counters(t), finished(t, small)
+    stream = Stream(t, small)
+    t.client.call("guest_watch.start", name="paths", text="connected",
+                  paths=[f"{path}/state" for path in paths(t)])
+    impair(t, what)
+    started = time.monotonic()
+    # Requests of more than a page are registered, which is what soft-RoCE cannot repeat.
+    report = fio(t.client, large.path, rw="randrw", bssplit="4k/50:64k/50", iodepth=8, size="32m",
+                 io_size="1g", runtime=length, time_based=True, verify="crc32c", verify_backlog=64,
+                 serialize_overlap=1, timeout=length + 3 * LONGEST)
+    stream.go_on(requests=1, timeout=LONGEST)
+    taken = time.monotonic() - started
+    impair(t, FINE)
+    started = time.monotonic()
+    wait_until(lambda: sound(t, large), LONGEST * t.client.slow, "both paths and all their queues")
+    whole = time.monotonic() - started
+    outages = t.client.call("guest_watch.stop", name="paths")
+    result = stream.stop(wait=LONGEST)
+    # A completion too few would be a request that hangs; one too many would be counted here.
+    t.equal(finished(t, small) - began, result["writes"] + result["reads"] + result["verified"],
+            "requests that the disk has finished")
+    t.equal(t.client.read(f"/sys/block/{small.name}/inflight").split(), ["0", "0"], "in flight")
+    t.equal([t.client.read(f"{path}/stats/rdma").split()[4] for path in paths(t)], ["0", "0"],
+            "requests in flight on the paths")
+    counted = {name: value - before.get(name, 0) for name, value in counters(t).items()}
+    totals(t, what, taken, whole, outages, result, report)
+    t.say("counted by the RDMA devices: " + ", ".join(
+        f"{name} {value}" for name, value in sorted(counted.items()) if value
+        and "pkts" not in name and "ack_deferred" not in name))
+    t.check(result["longest"] < LONGEST * t.client.slow, f"a request took {result['longest']} s")
+    for name in must_count:
+        t.check(counted.get(name), f"{what}: nothing happened to the packets: {counted}")
+
+
+def totals(t, what, taken, whole, outages, result, report):
+    """Say what there was."""
+    reconnects = [t.client.read(f"{path}/stats/reconnects").split() for path in paths(t)]
+    back = [one for path in outages for one in path]
+    t.say(f"TOTAL {what}: {taken:.0f} s; {verified(result)}, "
+          f"longest request {result['longest']:.2f} s; fio {report.read.ios} reads, "
+          f"{report.write.ios} writes, {report.errors} errors")
+    t.say(f"TOTAL {what}: reconnects {sum(int(good) for good, _ in reconnects)}, attempts that "
+          f"failed {sum(int(bad) for _, bad in reconnects)}; path back after "
+          f"{seconds(back) if back else '(none was lost)'}; all whole {whole:.1f} s after the end")
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_loss_1(t):
+    """1 % of the packets are lost."""
+    run(t, "loss 1%")
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_loss_10(t):
+    """10 % of the packets are lost."""
+    run(t, "loss 10%")
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_duplication(t):
+    """10 % of the packets come twice."""
+    run(t, "duplicate 10%", ("duplicate_request",))
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_reordering(t):
+    """5 % of the packets overtake those of 2 ms before them."""
+    run(t, "delay 2ms reorder 5%", ("out_of_seq_request",))
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_corruption(t):
+    """1 % of the packets have a bit turned over; their checksums tell."""
+    run(t, "corrupt 1%")
+
+
+@case(timeout=600, quick=(), module_sets=("ours",))
+def test_delay(t):
+    """Each packet takes 30 ms longer."""
+    run(t, "delay 30ms")
