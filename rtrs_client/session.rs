@@ -250,7 +250,10 @@ impl Session {
             // A server has forgotten a session that has no path any more.
             let path = Path::new(self.clone(), address, first || control.list.is_empty())?;
             control.list.push((path.clone(), None), GFP_KERNEL)?;
-            self.publish(&control)?;
+            if let Err(error) = self.publish(&control) {
+                let _ = control.list.pop();
+                return Err(error);
+            }
             path
         };
         let connected = path
