@@ -2,6 +2,8 @@
 
 //! A session: the transport to one server, and the devices that use it.
 
+use core::mem;
+
 use kernel::{
     impl_has_work,
     new_mutex,
@@ -69,6 +71,48 @@ pub(crate) struct Session {
     link: Arc<Link>,
 }
 
+/// The devices of a session.
+struct Devices {
+    list: KVec<Arc<Device>>,
+    /// Room for a copy of the list, made when a device is added: what happens to a link must reach
+    /// all devices, however short memory is then.
+    room: KVec<Arc<Device>>,
+}
+
+impl Devices {
+    const fn new() -> Self {
+        Self {
+            list: KVec::new(),
+            room: KVec::new(),
+        }
+    }
+
+    fn add(&mut self, device: Arc<Device>) -> Result {
+        let len = self.list.len().saturating_add(1);
+        self.room.reserve(len, GFP_KERNEL)?;
+        Ok(self.list.push(device, GFP_KERNEL)?)
+    }
+
+    /// A copy of the list, in the room that is there for one.
+    fn copied(&mut self) -> KVec<Arc<Device>> {
+        let mut copy = mem::take(&mut self.room);
+        for device in &self.list {
+            if copy.push_within_capacity(device.clone()).is_err() {
+                pr_err!("no room for a list of devices\n");
+                break;
+            }
+        }
+        copy
+    }
+
+    /// Takes the empty room back, unless another one was made meanwhile.
+    fn give_back(&mut self, room: KVec<Arc<Device>>) {
+        if self.room.capacity() < room.capacity() {
+            self.room = room;
+        }
+    }
+}
+
 /// The half of a session that the transport calls.
 #[pin_data]
 pub(crate) struct Link {
@@ -77,7 +121,7 @@ pub(crate) struct Link {
     /// The requests that the transport has, by their tags; set before there is one.
     pub(crate) in_flight: SetOnce<RequestTable<Queue>>,
     #[pin]
-    devices: Mutex<KVec<Arc<Device>>>,
+    devices: Mutex<Devices>,
     /// The transport, while the session is open; the two know each other.
     #[pin]
     transport: Mutex<Option<Arc<rtrs_client::Session>>>,
@@ -117,7 +161,7 @@ impl Session {
                 name,
                 queue: queue.clone(),
                 in_flight: SetOnce::new(),
-                devices <- new_mutex!(KVec::new(), "Link::devices"),
+                devices <- new_mutex!(Devices::new(), "Link::devices"),
                 transport <- new_mutex!(None, "Link::transport"),
                 losses: Atomic::new(0),
                 lost: Atomic::new(false),
@@ -210,10 +254,10 @@ impl Session {
     /// Adds a device. `EEXIST` if the session has one of this path.
     pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
         let mut devices = self.link.devices.lock();
-        if devices.iter().any(|other| other.path == device.path) {
+        if devices.list.iter().any(|other| other.path == device.path) {
             return Err(EEXIST);
         }
-        Ok(devices.push(device.clone(), GFP_KERNEL)?)
+        devices.add(device.clone())
     }
 
     /// Forgets a device.
@@ -221,9 +265,10 @@ impl Session {
         let removed = {
             let mut devices = self.link.devices.lock();
             let index = devices
+                .list
                 .iter()
                 .position(|other| core::ptr::eq(&**other, device));
-            index.and_then(|index| devices.remove(index).ok())
+            index.and_then(|index| devices.list.remove(index).ok())
         };
         drop(removed);
     }
@@ -231,21 +276,11 @@ impl Session {
     /// Whether there is a device of this path.
     pub(crate) fn has_device(&self, path: &Name) -> bool {
         let devices = self.link.devices.lock();
-        devices.iter().any(|device| device.path == *path)
+        devices.list.iter().any(|device| device.path == *path)
     }
 }
 
 impl Link {
-    /// Adds all devices to `to`; the last ones are left out if memory is short.
-    fn devices_into(&self, to: &mut KVec<Arc<Device>>) {
-        for device in self.devices.lock().iter() {
-            if to.push(device.clone(), GFP_KERNEL).is_err() {
-                pr_err!("no memory for a list of devices\n");
-                break;
-            }
-        }
-    }
-
     /// Opens the devices again that the server had to close. Process context; sleeps.
     fn remap(&self, devices: &[Arc<Device>]) {
         let Some(transport) = self.transport.lock().clone() else {
@@ -269,8 +304,7 @@ impl WorkItem for Link {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let mut devices = KVec::new();
-        this.devices_into(&mut devices);
+        let mut devices = this.devices.lock().copied();
         if this.lost.xchg(false, ordering::Full) {
             for device in &devices {
                 device.tell_link_lost();
@@ -279,6 +313,8 @@ impl WorkItem for Link {
         if this.is_back.xchg(false, ordering::Full) {
             this.remap(&devices);
         }
+        devices.clear();
+        this.devices.lock().give_back(devices);
     }
 }
 
@@ -323,7 +359,7 @@ impl SessionEvents for Events {
             LinkEvent::Disconnected => {
                 // Before any device's state changes; see `Device::opened_by_server`.
                 self.0.losses.fetch_add(1, ordering::Full);
-                for device in self.0.devices.lock().iter() {
+                for device in self.0.devices.lock().list.iter() {
                     device.link_lost();
                 }
                 self.0.lost.store(true, ordering::Release);
