@@ -43,7 +43,7 @@ def test_size(t):
             taken = session_file(t, "memory_bytes")
             t.check(depth * size <= taken <= depth * size * 1.02,
                     f"memory_bytes is {taken}, for {depth} chunks of {size}")
-        print(f"    # {depth} chunks of {size}: {depth * size >> 10} KiB; the machine has "
+        t.say(f"{depth} chunks of {size}: {depth * size >> 10} KiB; the machine has "
               f"{really >> 10} KiB less, queues of the device included")
         t.check(really >= depth * size * 0.95, f"MemAvailable is only {really} less")
         device.unmap()

@@ -17,6 +17,7 @@ from . import rnbdctl
 from . import rust_analyzer
 from . import selftest
 from . import setup
+from . import sizes
 from . import test_command
 from . import try_command
 from . import vm_shell
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_parsers(commands)
     demo.add_parser(commands)
     selftest.add_parser(commands)
+    sizes.add_parser(commands)
     test_command.add_parser(commands)
     try_command.add_parser(commands)
     vm_shell.add_parser(commands)
