@@ -16,6 +16,7 @@ pub mod rdma;
 pub mod remap;
 pub mod resize;
 pub mod server;
+pub mod server_policy;
 pub mod session;
 pub mod show;
 pub mod unmap;

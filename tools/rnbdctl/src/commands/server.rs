@@ -4,6 +4,7 @@
 
 use super::each;
 use super::list;
+use super::server_policy;
 use crate::cli::Context;
 use crate::control;
 use crate::model::Export;
@@ -29,6 +30,8 @@ pub enum Command {
     Disconnect(DisconnectArgs),
     /// Close a device that a client has mapped; its requests fail until it maps it again
     ForceClose(ForceCloseArgs),
+    /// Say which clients may map which devices: load, check, show or clear the export policy
+    Policy(server_policy::Args),
 }
 
 /// The arguments of `server list`.
@@ -74,6 +77,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         }
         Command::Disconnect(args) => disconnect(args, context),
         Command::ForceClose(args) => force_close(args, context),
+        Command::Policy(args) => server_policy::run(args, context),
     }
 }
 

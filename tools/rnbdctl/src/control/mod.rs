@@ -7,6 +7,7 @@ pub mod errno;
 pub mod export;
 pub mod map;
 pub mod path;
+pub mod policy;
 pub mod session;
 mod write;
 

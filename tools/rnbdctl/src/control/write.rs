@@ -65,7 +65,7 @@ pub(super) fn write(what: &str, file: &Path, text: &str, meanings: &[&[Meaning]]
     }
 }
 
-fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
+pub(super) fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => Error::new(
             Kind::NotPermitted,
@@ -88,7 +88,7 @@ fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
 }
 
 /// What the kernel's answer means.
-fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) -> Error {
+pub(super) fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) -> Error {
     let Some(errno) = Errno::from_io_error(error) else {
         return Error::new(Kind::Failed, what, error.to_string());
     };
