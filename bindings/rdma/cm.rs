@@ -26,7 +26,6 @@ use core::{
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    str::CStr,
     sync::{
         atomic::{
             ordering,
@@ -61,12 +60,6 @@ pub trait Handler: Send + Sync + Sized + 'static {
     fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
         let _ = (queue_pair, completion);
     }
-}
-
-/// The CM's text for the status of a rejection, as seen through `id`.
-pub fn reject_text<H: Handler>(id: &Id<H>, status: i32) -> &'static CStr {
-    // SAFETY: The id is valid; the function returns a static string for any status.
-    unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(id.as_raw(), status)) }
 }
 
 /// Where ports are counted.

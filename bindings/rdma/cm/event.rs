@@ -12,7 +12,7 @@ use kernel::prelude::*;
 
 /// An event of an [`Id`](super::Id) (`rdma_cm_event`).
 ///
-/// `status` is negative for an errno, positive for a reason of the CM, see [`reject_text()`](super::reject_text).
+/// `status` is negative for an errno, positive for a reason of the CM (`enum ib_cm_rej_reason`).
 #[non_exhaustive]
 pub enum Event<'a> {
     /// [`Id::resolve_address()`](super::Id::resolve_address) is done; the id has a device now.
