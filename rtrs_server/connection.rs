@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     signals: SignalInterval,
     /// How many answers the send queue still has room for.
     credits: Atomic<i32>,
-    /// How many answers wait for room.
+    /// How many answers wait for room. Changed with `waiting` locked.
     num_waiting: Atomic<u32>,
     /// Answers that found no room in the send queue. Only a client that does not take its answers
     /// gets here, so this may be slow; there is room for all chunks.
@@ -91,10 +91,15 @@ impl Connection {
     /// Takes room for an answer.
     #[inline]
     pub(crate) fn take_credit(&self) -> bool {
-        if self.credits.fetch_sub(1, ordering::Relaxed) > 0 {
-            return true;
+        let mut credits = self.credits.load(ordering::Relaxed);
+        while credits > 0 {
+            let less = credits.saturating_sub(1);
+            // Never less than there are, not even for a moment: somebody else would give up.
+            match self.credits.cmpxchg(credits, less, ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => credits = now,
+            }
         }
-        self.credits.add(1, ordering::Relaxed);
         false
     }
 
@@ -111,33 +116,43 @@ impl Connection {
 
     /// Keeps an answered chunk until the send queue has room.
     pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: KBox<PathChunk>) {
-        let refused = self.waiting.lock().push_within_capacity(chunk);
+        let mut waiting = self.waiting.lock();
+        let refused = waiting.push_within_capacity(chunk);
+        if refused.is_ok() {
+            // Before the look for credits below: either that finds those of the completion that
+            // comes now, or the completion finds this.
+            self.num_waiting.fetch_add(1, ordering::Full);
+        }
+        drop(waiting);
         if let Err(refused) = refused {
             // There is room for all chunks, and each is there once.
             io.release(refused.0);
             self.path.close();
             return;
         }
-        self.num_waiting.fetch_add(1, ordering::Full);
-        // The completion that would have sent it may just have come.
         self.send_waiting(io);
     }
 
     /// Sends what waits, as far as there is room.
     fn send_waiting(&self, io: &Entered<PathIo>) {
-        while self.num_waiting.load(ordering::Acquire) != 0 && self.take_credit() {
-            let Some(chunk) = self.waiting.lock().pop() else {
-                self.credits.add(1, ordering::Relaxed);
-                return;
-            };
-            self.num_waiting.fetch_sub(1, ordering::Full);
-            crate::answer::send(io, self, chunk);
+        while self.num_waiting.load(ordering::Relaxed) != 0 && self.take_credit() {
+            match self.take_waiting() {
+                Some(chunk) => crate::answer::send(io, self, chunk),
+                // Somebody else was faster; look again for who was not sent for lack of this
+                // credit.
+                None => {
+                    self.credits.fetch_add(1, ordering::Full);
+                }
+            }
         }
     }
 
-    /// Takes out what waits, when the path is closed.
+    /// Takes out one that waits.
     pub(crate) fn take_waiting(&self) -> Option<KBox<PathChunk>> {
-        self.waiting.lock().pop()
+        let mut waiting = self.waiting.lock();
+        let chunk = waiting.pop()?;
+        self.num_waiting.fetch_sub(1, ordering::Relaxed);
+        Some(chunk)
     }
 
     /// Closes the path for something that is no error, and says so once.
@@ -208,8 +223,9 @@ impl Connection {
     /// A signaled answer was sent, and so were those before it.
     fn answers_sent(&self) {
         let sent = i32::try_from(self.signals.interval()).unwrap_or(i32::MAX);
-        self.credits.add(sent, ordering::Relaxed);
-        if self.num_waiting.load(ordering::Acquire) != 0 {
+        // Before the look for answers that wait; see `wait()`.
+        self.credits.fetch_add(sent, ordering::Full);
+        if self.num_waiting.load(ordering::Relaxed) != 0 {
             if let Some(io) = self.path.io() {
                 self.send_waiting(&io);
             }
