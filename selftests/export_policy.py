@@ -7,6 +7,7 @@ import re
 from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lib import disks
+from lib import program
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -61,21 +62,23 @@ def test_listed_only(t):
     address = f"ip:{t.server.address}"
     load_policy(t, "# Two clients.\n", rule("web*", address, disks.PLAIN, "ro"),
                 rule("db", address, "/dev/vd*", "rw,migration"))
-    allowed = {("web1", disks.PLAIN): ("ro",), ("db", disks.WITHOUT_DISCARD): ("rw", "migration"),
-               ("web", "/dev/vdb1"): ()}
-    for (session, device), modes in allowed.items():
-        for mode in MODES:
-            if mode in modes:
-                rnbd.map_device(t, device, session=session, access_mode=mode).unmap()
-            else:
-                refused(t, device, session=session, access_mode=mode)
+    web = rnbd.map_device(t, disks.PLAIN, session="web1", access_mode="ro")
+    for mode in MODES:
+        refused(t, disks.WITHOUT_DISCARD, session="web1", access_mode=mode)
+    web.unmap()
+    refused(t, disks.PLAIN, session="web1", access_mode="rw")
+    held = rnbd.map_device(t, disks.PLAIN, session="db", access_mode="migration")
+    rnbd.map_device(t, disks.WITHOUT_DISCARD, session="db", access_mode="rw").unmap()
+    refused(t, disks.WITHOUT_DISCARD, session="db", access_mode="ro")
     # Whether a device exists is nobody's business that may not open it.
-    refused(t, "/dev/there-is-no-such-disk")
-    refused(t, "/dev/./vdb")
+    refused(t, "/dev/there-is-no-such-disk", session="db")
+    refused(t, "/dev/./vdb", session="db")
     with t.expect_errno(errno.ENOENT):
         rnbd.map_device(t, "/dev/vdxyz", session="db")
     with t.expect_errno(errno.EINVAL):
         rnbd.map_device(t, "/dev/../dev/vdb", session="db")
+    held.unmap()
+    refused(t, disks.PLAIN, session="other", access_mode="ro")
     clear(t)
     rnbd.map_device(t, disks.PLAIN, session="other").unmap()
 
@@ -149,6 +152,39 @@ def test_replaced_whole(t):
                             second=[old[:20], old[20:]])
     t.equal(results, [0, 0, errno.EINVAL, errno.EINVAL], "errnos of two writers")
     t.check(current(t) == new, "two writers at a time left another policy")
+
+
+@case(module_sets=ONLY_OURS)
+def test_rnbdctl(t):
+    """The program loads, checks, shows and clears policies, and names a wrong line."""
+    rnbd.load(t)
+    program.install(t.server)
+    t.defer(clear, t)
+    path = "/etc/rnbd/export.policy"
+    t.server.run("mkdir -p /etc/rnbd")
+    t.defer(t.server.run, "rm -r /etc/rnbd")
+    policy = "rnbdctl server policy"
+    text = "# Many.\n" + rule("sess") * 200
+    t.server.create(path, text)
+    t.equal(t.server.sh(f"{policy} check"), "200 rules, nothing wrong", "check")
+    t.equal(current(t), "", "file after a check")
+    t.server.run(f"{policy} load")
+    t.equal(current(t), file_text(text), "file after load")
+    t.check(t.server.run(f"{policy} show").out == text, "show prints another policy")
+    t.check('"loaded": true' in t.server.sh(f"{policy} show -o json"), "show -o json")
+    refused(t, disks.PLAIN, session="other")
+    t.server.create(path, rule("other") + "allow session=x\n")
+    result = t.server.run(f"{policy} load", check=False)
+    t.equal(result.rc, 9, "exit code for a wrong policy")
+    t.check(f"{path}:2: client= is missing" in result.err, f"said {result.err!r}")
+    t.equal(current(t), file_text(text), "file after a wrong policy")
+    t.server.run(f"echo -n '{rule('other').strip()}' | {policy} load -")
+    rnbd.map_device(t, disks.PLAIN, session="other").unmap()
+    t.server.run(f"{policy} clear")
+    t.check("no policy" in t.server.sh(f"{policy} show"), "show without a policy")
+    t.server.modules_unload_all()
+    result = t.server.run(f"{policy} load -", check=False)
+    t.equal(result.rc, 7, f"exit code without the module; {result.err!r}")
 
 
 @case(module_sets=ONLY_OURS)
