@@ -94,7 +94,8 @@ def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None =
     cargo = cache.root() / "cargo"
     cargo.mkdir(parents=True, exist_ok=True)
     every = [checkout_bind(), run.Bind(cargo, "/root/.cargo"), *binds]
-    env = {"CARGO_TARGET_DIR": "/root/.cargo/target"}
+    # Snapshots of tests are only rewritten by who says so (INSTA_UPDATE=always).
+    env = {"CARGO_TARGET_DIR": "/root/.cargo/target", "INSTA_UPDATE": os.environ.get("INSTA_UPDATE", "no")}
     run.chroot(paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=env)
 
 

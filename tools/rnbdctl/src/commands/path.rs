@@ -2,11 +2,19 @@
 
 //! `rnbdctl path`: the paths of this client's sessions.
 
+use serde::Serialize;
+
 use super::each;
 use crate::cli::Context;
 use crate::control;
 use crate::model::Path;
 use crate::model::Policy;
+use crate::model::JSON_VERSION;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Format;
+use crate::output::Report;
+use crate::output::Table;
 use crate::Result;
 
 /// The arguments.
@@ -127,8 +135,46 @@ fn policy(args: &PolicyArgs, context: &Context) -> Result {
                 .say(&format!("session {name}: {}", policy.as_str()))
         }
         None => {
-            let policy = session.policy.map_or("unknown", Policy::as_str);
-            context.output.print_text(&format!("{policy}\n"))
+            let chosen = Chosen {
+                version: JSON_VERSION,
+                session: name.clone(),
+                policy: session.policy,
+            };
+            match context.output.format() {
+                Format::Table => context.output.say(chosen.word()),
+                _ => context.output.print(&chosen),
+            }
         }
+    }
+}
+
+/// The policy of a session.
+#[derive(Debug, Serialize)]
+struct Chosen {
+    version: u32,
+    session: String,
+    policy: Option<Policy>,
+}
+
+impl Chosen {
+    fn word(&self) -> &'static str {
+        self.policy.map_or("unknown", Policy::as_str)
+    }
+}
+
+const POLICY: &[Column] = &[
+    Column::text("session", "SESSION"),
+    Column::text("policy", "POLICY"),
+];
+
+impl Report for Chosen {
+    fn tables(&self) -> Vec<Table> {
+        vec![Table {
+            kind: "policy",
+            title: "Policy".to_owned(),
+            columns: POLICY,
+            rows: vec![vec![Cell::new(&self.session), Cell::new(self.word())]],
+            empty: String::new(),
+        }]
     }
 }

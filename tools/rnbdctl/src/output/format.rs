@@ -2,7 +2,7 @@
 
 //! Numbers for people.
 
-/// A size: `512 B`, `1.5 GiB`; exact ones without a fraction.
+/// A size, cut to a tenth: `512 B`, `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     scaled(
         bytes,
@@ -11,7 +11,7 @@ pub fn bytes(bytes: u64) -> String {
     )
 }
 
-/// A time: `850 ns`, `12.3 us`.
+/// A time, cut to a tenth: `850 ns`, `12.3 us`.
 pub fn nanoseconds(time: u64) -> String {
     scaled(time, 1000, &["ns", "us", "ms", "s"])
 }

@@ -19,9 +19,9 @@ pub(super) fn check(system: &System, must_be_client: bool) -> Result<Vec<Finding
     // A machine is often only one of both.
     let is_server = server.state == State::Loaded;
     let is_client = client.state == State::Loaded;
-    findings.push(client.finding("client", must_be_client || !is_server));
+    findings.push(client.finding("client module", must_be_client || !is_server));
     findings.push(server.finding(
-        "server",
+        "server module",
         !must_be_client && !is_client && client.state == State::Missing,
     ));
     if is_client || is_server {

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is written to the kernel's files.
+
+use crate::fake::client_path;
+use crate::fake::Fake;
+use crate::fake::Modules;
+
+const MAP_DEVICE: &str = "sys/class/rnbd-client/ctl/map_device";
+const UP: &str = "ip:10.0.0.1@ip:10.0.0.2";
+const DOWN: &str = "ip:10.0.1.1@ip:10.0.1.2";
+
+#[test]
+fn map_writes_all_options() {
+    let fake = Fake::typical();
+    let args = [
+        "map",
+        "/dev/sdb",
+        "-s",
+        "backup",
+        "-p",
+        "10.0.0.2",
+        "--path",
+        "10.0.1.1@10.0.1.2",
+        "--path",
+        "gid:fe80::1",
+        "--port",
+        "99",
+        "--access",
+        "migration",
+        "--poll-queues",
+        "-1",
+    ];
+    let said = fake.ok(&args);
+    assert_eq!(
+        fake.read(MAP_DEVICE),
+        "sessname=backup device_path=/dev/sdb dest_port=99 path=ip:10.0.0.2 \
+         path=ip:10.0.1.1@ip:10.0.1.2 path=gid:fe80::1 access_mode=migration nr_poll_queues=-1"
+    );
+    assert_eq!(
+        said,
+        "DEVICE      SESSION  REMOTE PATH\n/dev/rnbd0  backup   /dev/sdb\n"
+    );
+}
+
+#[test]
+fn map_of_several_goes_on_after_a_failure() {
+    let fake = Fake::typical();
+    // The kernel would have made the link.
+    let said = fake.run(&[
+        "map", "-s", "backup", "/dev/sdb", "/dev/new", "vg/tape", "-o", "csv",
+    ]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(
+        said.stdout,
+        "name,path,session,device_path\nrnbd0,/dev/rnbd0,backup,/dev/sdb\nrnbd10,/dev/rnbd10,backup,vg/tape\n"
+    );
+    assert!(
+        said.stderr
+            .contains("rnbdctl: mapping /dev/new on session backup: "),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr
+            .contains("rnbdctl: 2 of 3 done: the first failure was: "),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn map_waits_for_the_node() {
+    let fake = Fake::typical();
+    std::fs::remove_file(fake.path("dev/rnbd0")).unwrap();
+    let said = fake.run(&["map", "/dev/sdb", "-s", "backup", "--timeout", "0"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("did not appear"), "{}", said.stderr);
+}
+
+#[test]
+fn unmap_one_and_all() {
+    let fake = Fake::typical();
+    fake.ok(&["unmap", "/dev/rnbd0"]);
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/unmap_device"), "normal");
+    assert_eq!(fake.read("sys/block/rnbd2/rnbd/unmap_device"), "");
+    fake.session("other", Modules::Rust, &[]);
+    fake.device("rnbd3", "other", "x", 512);
+    let said = fake.ok(&["unmap", "--all", "--session", "backup", "--force"]);
+    assert_eq!(said.lines().count(), 4, "{said}");
+    for device in ["rnbd0", "rnbd2", "rnbd10"] {
+        // Written over what is there, as nothing makes the file empty.
+        let written = fake.read(&format!("sys/block/{device}/rnbd/unmap_device"));
+        assert!(written.starts_with("force"), "{device}: {written}");
+    }
+    assert_eq!(fake.read("sys/block/rnbd3/rnbd/unmap_device"), "");
+}
+
+#[test]
+fn remap_all_are_those_that_are_disconnected() {
+    let fake = Fake::typical();
+    assert_eq!(fake.ok(&["remap", "--all"]), "remapped /dev/rnbd2\n");
+    assert_eq!(fake.read("sys/block/rnbd2/rnbd/remap_device"), "1");
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/remap_device"), "");
+    fake.ok(&["remap", "rnbd0"]);
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/remap_device"), "1");
+}
+
+#[test]
+fn resize_is_in_sectors() {
+    let fake = Fake::typical();
+    assert_eq!(
+        fake.ok(&["resize", "rnbd0", "3G"]),
+        "resized /dev/rnbd0 to 3 GiB\n"
+    );
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/resize"), "6291456");
+    let said = fake.run(&["resize", "rnbd0", "1000"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stderr.contains("multiple of 512"), "{}", said.stderr);
+}
+
+#[test]
+fn paths() {
+    let fake = Fake::typical();
+    fake.ok(&["path", "add", "backup", "10.0.2.2"]);
+    assert!(fake
+        .read("sys/class/rtrs-client/backup/add_path")
+        .starts_with("ip:10.0.2.2"));
+    fake.ok(&["path", "disconnect", "10.0.0.2"]);
+    assert!(fake
+        .read(&client_path("backup", UP, "disconnect"))
+        .starts_with('1'));
+    assert_eq!(
+        fake.ok(&["path", "reconnect", DOWN, "--session", "backup"]),
+        format!("reconnected {DOWN} of session backup\n")
+    );
+    assert_eq!(fake.read(&client_path("backup", DOWN, "reconnect")), "1");
+    fake.ok(&["path", "remove", DOWN, UP]);
+    assert_eq!(fake.read(&client_path("backup", UP, "remove_path")), "1");
+    assert_eq!(fake.read(&client_path("backup", DOWN, "remove_path")), "1");
+}
+
+#[test]
+fn a_path_of_two_sessions_is_ambiguous() {
+    let fake = Fake::typical();
+    fake.session("second", Modules::Rust, &[UP]);
+    let said = fake.run(&["path", "disconnect", "10.0.0.2"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(
+        said.stderr.contains("of backup") && said.stderr.contains("of second"),
+        "{}",
+        said.stderr
+    );
+    fake.ok(&["path", "disconnect", "10.0.0.2", "-s", "second"]);
+    assert!(fake
+        .read(&client_path("second", UP, "disconnect"))
+        .starts_with('1'));
+    assert!(!fake
+        .read(&client_path("backup", UP, "disconnect"))
+        .starts_with('1'));
+}
+
+#[test]
+fn policy_is_shown_and_set() {
+    let fake = Fake::typical();
+    assert_eq!(fake.ok(&["path", "policy", "backup"]), "min-inflight\n");
+    for word in ["round-robin", "rr"] {
+        fake.write("sys/class/rtrs-client/backup/mpath_policy", "");
+        fake.ok(&["path", "policy", "backup", word]);
+        assert_eq!(
+            fake.read("sys/class/rtrs-client/backup/mpath_policy"),
+            "round-robin"
+        );
+    }
+}
+
+#[test]
+fn tunables_are_set_all_or_none() {
+    let fake = Fake::typical();
+    let file = |name: &str| format!("sys/class/rtrs-client/backup/{name}");
+    fake.ok(&[
+        "session",
+        "set",
+        "backup",
+        "hold_io_ms=60000",
+        "max_reconnect_attempts=1234",
+    ]);
+    assert_eq!(fake.read(&file("hold_io_ms")), "60000");
+    assert_eq!(fake.read(&file("max_reconnect_attempts")), "1234");
+    let said = fake.run(&[
+        "session",
+        "set",
+        "backup",
+        "hb_missed_max=6",
+        "hb_interval_ms=5",
+    ]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(
+        said.stderr.contains("5 is not between 10 and 600000"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!(fake.read(&file("hb_missed_max")), "5\n");
+}
+
+#[test]
+fn clients_are_disconnected() {
+    let fake = Fake::typical();
+    let path = "sys/class/rtrs-server/web/paths/ip:10.0.0.7@ip:10.0.0.1/disconnect";
+    for name in ["web", "10.0.0.1", "10.0.0.7@10.0.0.1"] {
+        fake.write(path, "");
+        fake.ok(&["server", "disconnect", name]);
+        assert_eq!(fake.read(path), "1", "{name}");
+    }
+}
+
+#[test]
+fn an_exported_device_is_closed_for_one_session() {
+    let fake = Fake::typical();
+    let file = |session: &str| {
+        format!("sys/class/rnbd-server/ctl/devices/sda/sessions/{session}/force_close")
+    };
+    let said = fake.run(&["server", "force-close", "/dev/sda"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stderr.contains("mail, web"), "{}", said.stderr);
+    assert_eq!(
+        fake.ok(&["server", "force-close", "sda", "mail"]),
+        "closed sda of session mail\n"
+    );
+    assert_eq!(
+        (fake.read(&file("mail")), fake.read(&file("web"))),
+        ("1".into(), String::new())
+    );
+}

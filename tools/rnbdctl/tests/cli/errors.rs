@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What goes wrong: exit codes, and messages that say what, why and what to do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+use assert_cmd::Command;
+
+use crate::fake::client_path;
+use crate::fake::Fake;
+use crate::fake::Modules;
+use crate::fake::Said;
+
+/// The command fails with this code, and its message has all these parts.
+fn fails(fake: &Fake, args: &[&str], code: i32, parts: &[&str]) {
+    let said = fake.run(args);
+    assert_eq!(said.code, code, "{args:?}: {said:?}");
+    assert_eq!(said.stdout, "", "{args:?}");
+    for part in parts {
+        assert!(
+            said.stderr.contains(part),
+            "{args:?}: no {part:?} in {}",
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn wrong_usage() {
+    let fake = Fake::typical();
+    for args in [
+        &["frobnicate"] as &[&str],
+        &["map", "/dev/sdb"],
+        &["map", "-s", "x"],
+        &["map", "-s", "x", "y", "--port", "0"],
+        &["map", "-s", "x", "y", "--access", "all"],
+        &["map", "-s", "x", "y", "-p", "bogus"],
+        &["unmap"],
+        &["unmap", "rnbd0", "--all"],
+        &["resize", "rnbd0", "5X"],
+        &["path", "policy", "backup", "fastest"],
+    ] {
+        fails(&fake, args, 2, &["error: "]);
+    }
+}
+
+#[test]
+fn options_that_the_kernel_would_not_take() {
+    let fake = Fake::typical();
+    fails(
+        &fake,
+        &["map", "-s", "a/b", "x"],
+        2,
+        &["mapping x on session a/b: sessname"],
+    );
+    fails(&fake, &["map", "-s", "s", "x y"], 2, &["white space"]);
+    fails(
+        &fake,
+        &["map", "-s", "s", &"x".repeat(300)],
+        2,
+        &["too long (300 bytes, at most 254)"],
+    );
+    let mut args = vec!["map", "-s", "s", "x"];
+    args.extend(["-p", "10.0.0.1"].iter().cycle().take(14));
+    fails(&fake, &args, 2, &["path"]);
+    assert_eq!(fake.read("sys/class/rnbd-client/ctl/map_device"), "");
+}
+
+#[test]
+fn names_of_nothing() {
+    let fake = Fake::typical();
+    fails(
+        &fake,
+        &["unmap", "rnbd7"],
+        3,
+        &["device rnbd7: no such device is mapped", "hint: "],
+    );
+    fails(
+        &fake,
+        &["show", "nothing"],
+        3,
+        &["nothing: there is no device, session or path"],
+    );
+    fails(
+        &fake,
+        &["path", "remove", "10.9.9.9"],
+        3,
+        &["path 10.9.9.9: there is no such path"],
+    );
+    fails(
+        &fake,
+        &["path", "add", "nowhere", "10.0.0.1"],
+        3,
+        &["session nowhere: there is no"],
+    );
+    fails(
+        &fake,
+        &["server", "force-close", "sdx"],
+        3,
+        &["closing sdx: no client has mapped it"],
+    );
+    fails(&fake, &["server", "disconnect", "nobody"], 3, &["nobody"]);
+    for name in [
+        "",
+        ".",
+        "..",
+        "../../etc",
+        "rnbd0/../rnbd2",
+        "/dev/../dev/rnbd77",
+    ] {
+        fails(&fake, &["show", name], 3, &["there is no device"]);
+    }
+}
+
+#[test]
+fn modules_that_are_not_loaded() {
+    let fake = Fake::new();
+    let hint = "modprobe rnbd_client";
+    fails(
+        &fake,
+        &["map", "-s", "s", "x"],
+        7,
+        &["rnbd_client is not loaded", hint],
+    );
+    fails(
+        &fake,
+        &["unmap", "rnbd0"],
+        7,
+        &["rnbd_client is not loaded", hint],
+    );
+    fails(
+        &fake,
+        &["path", "policy", "s"],
+        7,
+        &["rtrs_client is not loaded", hint],
+    );
+    fails(
+        &fake,
+        &["server", "disconnect", "s"],
+        7,
+        &["modprobe rnbd_server"],
+    );
+    fails(
+        &fake,
+        &["server", "force-close", "sda"],
+        7,
+        &["modprobe rnbd_server"],
+    );
+}
+
+#[test]
+fn tunables_that_the_c_module_lacks() {
+    let fake = Fake::new();
+    fake.load_client();
+    fake.session("old", Modules::C, &[]);
+    fails(
+        &fake,
+        &["session", "set", "old", "hold_io_ms=1"],
+        7,
+        &["does not have it", "C module"],
+    );
+    fails(
+        &fake,
+        &["session", "set", "old", "speed=1"],
+        2,
+        &["no such tunable", "hb_interval_ms"],
+    );
+    fails(
+        &fake,
+        &["session", "set", "old", "hold_io_ms"],
+        2,
+        &["NAME=VALUE"],
+    );
+    fake.ok(&["session", "set", "old", "max_reconnect_attempts=5"]);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_explained() {
+    let fake = Fake::typical();
+    fake.refuse("sys/class/rtrs-client/backup/add_path");
+    let why = "the session has as many paths as it can have (ENOSPC)";
+    fails(&fake, &["path", "add", "backup", "10.0.0.9"], 5, &[why]);
+    fake.refuse("sys/block/rnbd0/rnbd/unmap_device");
+    fails(
+        &fake,
+        &["unmap", "rnbd0"],
+        1,
+        &["unmapping /dev/rnbd0: ", "(ENOSPC)", "dmesg"],
+    );
+}
+
+#[test]
+fn a_file_that_is_gone_is_named() {
+    let fake = Fake::typical();
+    let path = client_path("backup", "ip:10.0.0.1@ip:10.0.0.2", "reconnect");
+    fs::remove_file(fake.path(&path)).unwrap();
+    fails(
+        &fake,
+        &["path", "reconnect", "10.0.0.2"],
+        3,
+        &[&path, "not there"],
+    );
+}
+
+#[test]
+fn who_is_not_root_is_told() {
+    let fake = Fake::typical();
+    // Anybody may enter the folder, and run the program.
+    let open = |path: &str, mode: u32| {
+        fs::set_permissions(fake.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open("", 0o755);
+    let program = fake.path("rnbdctl");
+    // By another process: a child of another test would keep the file open for writing.
+    let mut copy = std::process::Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_rnbdctl")).arg(&program);
+    assert!(copy.status().unwrap().success());
+    open("rnbdctl", 0o755);
+    open("sys/block/rnbd0/rnbd/unmap_device", 0o444);
+    let mut command = std::process::Command::new(&program);
+    command
+        .env_clear()
+        .env("RNBDCTL_ROOT", fake.root())
+        .args(["unmap", "rnbd0"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let said = Said::of(&mut Command::from_std(command));
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(
+        said.stderr.contains("may not be written by this user"),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr.contains("hint: run rnbdctl as root"),
+        "{}",
+        said.stderr
+    );
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The JSON output, against its schema.
+
+use serde_json::Value;
+
+use crate::fake::Fake;
+use crate::fake::Modules;
+use crate::schema::Schema;
+
+fn json(fake: &Fake, args: &[&str]) -> Value {
+    let mut args = args.to_vec();
+    args.extend(["-o", "json"]);
+    let said = fake.run(&args);
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {said:?}"))
+}
+
+fn old_modules() -> Fake {
+    let fake = Fake::new();
+    fake.load_client();
+    fake.load_server();
+    fake.session("old", Modules::C, &["ip:10.0.0.1@ip:10.0.0.2"]);
+    fake.device("rnbd0", "old", "x", 512);
+    fake.server_session("old server", Modules::C, &["ip:10.0.0.1@ip:10.0.0.2"]);
+    fake
+}
+
+#[test]
+fn every_command_keeps_to_the_schema() {
+    let schema = Schema::load();
+    let commands: &[(&str, &[&str])] = &[
+        ("list", &["list"]),
+        ("list", &["list", "devices", "--client"]),
+        ("list", &["list", "paths"]),
+        ("list", &["server", "list", "sessions"]),
+        ("map", &["map", "-s", "backup", "/dev/sdb", "vg/tape"]),
+        ("unmap", &["unmap", "rnbd0", "rnbd2"]),
+        ("show_client_device", &["show", "rnbd0"]),
+        ("show_client_session", &["show", "backup"]),
+        ("show_path", &["show", "10.0.1.2"]),
+        ("show_path", &["show", "10.0.0.7@10.0.0.1"]),
+        ("show_server_device", &["show", "sda"]),
+        ("show_server_session", &["show", "web"]),
+        ("policy", &["path", "policy", "backup"]),
+        ("rdma", &["rdma"]),
+        ("check", &["check", "127.0.0.1"]),
+    ];
+    let fake = Fake::typical();
+    for (definition, args) in commands {
+        assert!(
+            schema.has(definition),
+            "{definition} is not in schema.json's anyOf"
+        );
+        schema
+            .check(definition, &json(&fake, args))
+            .unwrap_or_else(|error| panic!("{args:?}: {error}"));
+    }
+}
+
+#[test]
+fn other_machines_keep_to_the_schema() {
+    let schema = Schema::load();
+    for fake in [Fake::new(), old_modules()] {
+        for (definition, command) in [("list", "list"), ("rdma", "rdma"), ("check", "check")] {
+            schema.check(definition, &json(&fake, &[command])).unwrap();
+        }
+    }
+    let fake = old_modules();
+    schema
+        .check("show_client_session", &json(&fake, &["show", "old"]))
+        .unwrap();
+    schema
+        .check("show_server_session", &json(&fake, &["show", "old server"]))
+        .unwrap();
+}
+
+#[test]
+fn values_are_those_of_the_files() {
+    let list = json(&Fake::typical(), &["list"]);
+    let devices = list["client"]["devices"].as_array().unwrap();
+    let names: Vec<_> = devices
+        .iter()
+        .map(|device| device["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["rnbd0", "rnbd2", "rnbd10"]);
+    assert_eq!(devices[0]["size_bytes"], 2_u64 << 30);
+    assert_eq!(devices[1]["state"], "closed");
+    let session = &list["client"]["sessions"][0];
+    assert_eq!(session["state"], "degraded");
+    assert_eq!(session["settings"]["reconnect_delay_ms"], 30000);
+    let stats = &session["paths"][0]["stats"];
+    assert_eq!(
+        (&stats["reads"], &stats["failed_reconnects"]),
+        (&Value::from(10), &Value::from(5))
+    );
+    assert_eq!(list["server"]["sessions"][0]["memory_bytes"], 67_145_728);
+    assert_eq!(
+        list["server"]["devices"][0]["exports"][0]["session"],
+        "mail"
+    );
+}
+
+#[test]
+fn parts_that_were_not_asked_for_are_absent() {
+    let list = json(&Fake::typical(), &["list", "devices", "--client"]);
+    assert!(list.get("server").is_none(), "{list}");
+    assert!(list["client"].get("sessions").is_none(), "{list}");
+}
+
+#[test]
+fn a_change_prints_no_document() {
+    let said = Fake::typical().run(&["remap", "rnbd2", "-o", "json"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+}
