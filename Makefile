@@ -12,6 +12,8 @@
 #   make test-long    all tests in full on both kernels; takes hours
 #   make bench        IOPS and messages per IO in instruction time, against the
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
+#   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
+#   make deb-test     install, boot, upgrade and remove them on a fresh machine
 #   make fmt clippy   format, lint
 #
 # Kbuild reads the file Kbuild beside this one instead.
@@ -21,6 +23,7 @@ KERNEL ?= stock
 LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
+.PHONY: deb deb-test
 .PHONY: bench bench-quick demo shell selftest test test-long clean python
 
 modules: python
@@ -43,6 +46,10 @@ bench bench-quick: python
 	@$(LAB) setup --for test
 	@$(LAB) build
 	@$(LAB) bench $(if $(findstring quick,$@),--quick)
+
+deb deb-test: python
+	@$(LAB) setup --for $@
+	@$(LAB) $@
 
 selftest: python
 	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,test)

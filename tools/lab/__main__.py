@@ -11,6 +11,8 @@ from . import bench
 from . import build
 from . import cache
 from . import check
+from . import deb
+from . import deb_test
 from . import demo
 from . import paths
 from . import rnbdctl
@@ -88,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
 
     bench.add_parser(commands)
     check.add_parsers(commands)
+    deb.add_parser(commands)
+    deb_test.add_parser(commands)
     demo.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)

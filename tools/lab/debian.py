@@ -27,7 +27,7 @@ GUEST_PACKAGES = (
 )  # fmt: skip
 
 
-def _install(tree: Path, packages: tuple[str, ...], archives: str, log: Path) -> None:
+def install(tree: Path, packages: tuple[str, ...], archives: str, log: Path) -> None:
     """Installs packages in a root tree; what was downloaded survives an interrupted run."""
     kept = cache.root() / "apt" / archives
     (kept / "partial").mkdir(parents=True, exist_ok=True)
@@ -81,15 +81,15 @@ def make_base(work: Work) -> None:
     run.chroot(tree, ["apt-get", "-q", *mirror.apt_options(), "update"], log=work.log)
 
 
-def _copy_base(work: Work) -> Path:
+def copy_base(work: Work) -> Path:
     tree = work.folder / "root"
     run.call(["cp", "-a", str(base().path / "root"), str(tree)], work.log)
     return tree
 
 
 def make_buildroot(work: Work) -> None:
-    tree = _copy_base(work)
-    _install(tree, BUILD_PACKAGES, "build", work.log)
+    tree = copy_base(work)
+    install(tree, BUILD_PACKAGES, "build", work.log)
     work.facts["toolchain"] = installed_versions(tree, TOOLCHAIN)
 
 
@@ -107,8 +107,8 @@ exec /host/init "$@"
 
 def make_guest(work: Work) -> None:
     """The tree of the virtual machines' root image, without kernel modules."""
-    tree = _copy_base(work)
-    _install(tree, GUEST_PACKAGES, "guest", work.log)
+    tree = copy_base(work)
+    install(tree, GUEST_PACKAGES, "guest", work.log)
     for folder in ("host", "mnt", "usr/lib/modules"):
         (tree / folder).mkdir(exist_ok=True)
     init = tree / "usr/sbin/labinit"

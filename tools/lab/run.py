@@ -115,8 +115,13 @@ def chroot_command(
     binds: Sequence[Bind] = (),
     cwd: str = "/",
     env: Mapping[str, str] | None = None,
+    image: Path | None = None,
 ) -> list[str]:
-    """The command line that runs `argv` inside the tree `root`."""
+    """The command line that runs `argv` inside the tree `root`.
+
+    With `image`, a file with a file system, that is mounted on `root` for the
+    time and unmounted at the end.
+    """
     inside = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
@@ -129,9 +134,15 @@ def chroot_command(
         inside |= dict.fromkeys(_CA_VARIABLES, HOST_CA_INSIDE)
     inside |= env or {}
     assignments = [f"{name}={value}" for name, value in inside.items()]
-    script = _mount_script(root, [*host_files, *binds])
+    script = f"mount -o loop {shlex.quote(str(image))} {shlex.quote(str(root))}\n" if image is not None else ""
+    script += _mount_script(root, [*host_files, *binds])
     script += f'\nroot={shlex.quote(str(root))}\n'
-    script += 'exec chroot "$root" env -i "$@"'
+    if image is None:
+        script += 'exec chroot "$root" env -i "$@"'
+    else:
+        # What still runs in this namespace would keep the image in use.
+        script += 'status=0\nchroot "$root" env -i "$@" || status=$?\nkill -KILL -1 2>/dev/null || true\n'
+        script += 'umount -R "$root"\nexit "$status"'
     program = ["sh", "-c", 'cd "$0" && exec "$@"', cwd, *argv]
     return [
         # Whoever runs this may be killed; what runs inside must not go on alone.
@@ -147,6 +158,7 @@ def chroot(
     log: Path | None = None,
     cwd: str = "/",
     env: Mapping[str, str] | None = None,
+    image: Path | None = None,
 ) -> None:
     """Runs `argv` inside the tree `root` and waits for it; raises CommandFailed."""
-    _wait(chroot_command(root, argv, binds, cwd, env), f"[{root.parent.name}] {shlex.join(argv)}", log)
+    _wait(chroot_command(root, argv, binds, cwd, env, image), f"[{root.parent.name}] {shlex.join(argv)}", log)

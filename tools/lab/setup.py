@@ -2,11 +2,13 @@
 """The set-up: which steps there are and which of them a purpose needs."""
 
 from . import c_modules
+from . import deb_machine
 from . import debian
 from . import debug_kernel
 from . import host
 from . import image
 from . import kernel
+from . import packages
 from . import steps
 from .steps import Step
 
@@ -25,6 +27,9 @@ def table() -> dict[str, Step]:
         Step("boot-debug", "root image of the debug kernel", debug_kernel.boot, debug_kernel.make_boot, ("debug", "guest")),
         Step("c-modules", "the C modules", c_modules.stock, c_modules.make_stock, ("kdir",)),
         Step("c-modules-debug", "the C modules, debug kernel", c_modules.debug, c_modules.make_debug, ("debug",)),
+        Step("pkgbuild", "what packages are built with", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
+        Step("machine", "a machine to install packages on", packages.machine, packages.make_machine, ("pkgbuild", "stock", "source")),
+        Step("dkms-metadata", "Rust metadata as DKMS makes it", deb_machine.metadata, deb_machine.make_metadata, ("machine",)),
     ]
     return {step.name: step for step in every}
 
@@ -33,6 +38,8 @@ PURPOSES = {
     "build": ("kdir",),
     "demo": ("kdir", "boot"),
     "test": ("kdir", "boot", "c-modules"),
+    "deb": ("pkgbuild",),
+    "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
     "debug": ("boot-debug", "c-modules-debug"),
 }
 

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`lab deb`: the Debian packages, built from this checkout."""
+
+import argparse
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from . import build as lab_build
+from . import cache
+from . import packages
+from . import paths
+from . import run
+from . import steps
+
+OUT = paths.CHECKOUT / "build/deb"
+CRATE = "tools/rnbdctl"
+_NOT_PACKAGED = ("build", ".git", "target")
+_CHANGELOG_TOP = re.compile(r"\A(\S+) \(([^)]*)\)")
+_CARGO_VERSION = re.compile(r'(\nname = "rnbdctl"\nversion = )"[^"]*"')
+
+
+def version(tree: Path = paths.CHECKOUT) -> str:
+    """The version of everything in a tree."""
+    return (tree / "VERSION").read_text().strip()
+
+
+def set_version(tree: Path, to: str) -> None:
+    """Makes a tree say another version: VERSION, debian/changelog and the crate."""
+    (tree / "VERSION").write_text(f"{to}\n")
+    changelog = tree / "debian/changelog"
+    old = changelog.read_text()
+    last = next(line for line in old.splitlines() if line.startswith(" -- "))
+    name = old.split(" ", 1)[0]
+    changelog.write_text(f"{name} ({to}) unstable; urgency=medium\n\n  * Version {to}.\n\n{last}\n\n{old}")
+    for file in (tree / CRATE / "Cargo.toml", tree / CRATE / "Cargo.lock"):
+        if file.is_file():
+            file.write_text(_CARGO_VERSION.sub(rf'\g<1>"{to}"', file.read_text()))
+
+
+def versions(tree: Path = paths.CHECKOUT) -> dict[str, str]:
+    """The version as each file has it, which must all be the same."""
+    found = {"VERSION": version(tree)}
+    changelog = _CHANGELOG_TOP.match((tree / "debian/changelog").read_text())
+    found["debian/changelog"] = changelog[2] if changelog else ""
+    for name in ("Cargo.toml", "Cargo.lock"):
+        file = tree / CRATE / name
+        if file.is_file():
+            match = re.search(r'\nname = "rnbdctl"\nversion = "([^"]*)"', file.read_text())
+            found[f"{CRATE}/{name}"] = match[1] if match else ""
+    return found
+
+
+def _files() -> list[str]:
+    """What belongs to the checkout, committed or not."""
+    listed = subprocess.run(
+        ["git", "-C", str(paths.CHECKOUT), "ls-files", "-coz", "--exclude-standard"], capture_output=True, text=True, check=False
+    )
+    if listed.returncode == 0:
+        return [name for name in listed.stdout.split("\0") if name and (paths.CHECKOUT / name).is_file()]
+    every = (path.relative_to(paths.CHECKOUT) for path in paths.CHECKOUT.rglob("*") if path.is_file())
+    return [str(path) for path in every if not set(path.parts) & set(_NOT_PACKAGED)]
+
+
+def _copy(to: Path) -> None:
+    cache.remove_tree(to)
+    for name in _files():
+        target = to / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(paths.CHECKOUT / name, target)
+
+
+def inside(argv: list[str], cwd: Path, log: Path | None = None, env: dict[str, str] | None = None) -> None:
+    """Runs a program among the build dependencies, with the checkout at its own path."""
+    cargo = cache.root() / "cargo"
+    cargo.mkdir(parents=True, exist_ok=True)
+    binds = [run.Bind(paths.CHECKOUT, str(paths.CHECKOUT)), run.Bind(cargo, "/root/.cargo")]
+    # Crates are compiled once, for `lab build' and for packages; so the flags must be the same.
+    every = {"CARGO_HOME": "/root/.cargo", "CARGO_TARGET_DIR": f"/root/.{lab_build.CARGO_TARGET}", "RUSTFLAGS": "", **(env or {})}
+    run.chroot(packages.pkgbuild().path / "root", argv, binds, log, cwd=str(cwd), env=every)
+
+
+def build(to: str | None = None, lintian: bool = False) -> list[Path]:
+    """Builds both packages, with another version if `to` is given; gives their files."""
+    wanted = to or version()
+    folder = OUT if to is None else OUT / to
+    source = folder / "source"
+    log = steps.log_path("deb")
+    log.write_text("")
+    # The program is taken from the folder that other checkouts build in too.
+    with cache.lock("rnbdctl"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in [*folder.glob("rnbd*.deb"), *folder.glob("rnbd*.changes"), *folder.glob("rnbd*.buildinfo")]:
+            old.unlink()
+        _copy(source)
+        if to is not None:
+            set_version(source, to)
+        inside(["cargo", "fetch", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml"], source, log)
+        inside(["dpkg-buildpackage", "-b", "-us", "-uc"], source, log, {"CARGO_NET_OFFLINE": "true", "DEB_BUILD_OPTIONS": "noautodbgsym"})
+        cache.remove_tree(source)
+    made = sorted(folder.glob(f"rnbd*_{wanted}_*.deb"))
+    if lintian:
+        changes = next(folder.glob("rnbd*.changes"))
+        inside(["lintian", "--fail-on", "error,warning", "--info", "--allow-root", changes.name], folder)
+    return made
+
+
+def main(options: argparse.Namespace) -> int:
+    for deb in build(options.version, options.lintian):
+        print(deb.relative_to(paths.CHECKOUT))
+    return 0
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser("deb", help="build the Debian packages")
+    command.add_argument("--version", help="give them another version than this checkout's")
+    command.add_argument("--lintian", action="store_true", help="check them with lintian")
+    command.set_defaults(run=main)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A Debian machine that packages are installed on: its disk image, and booting it.
+
+Installing compiles, which takes forever in an emulated machine, so it happens
+at the host's speed in a chroot of the disk image; the machine is then booted
+from the image, which is what a reboot after an installation is.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+
+from . import cache
+from . import cpio
+from . import image
+from . import kernel
+from . import packages
+from . import paths
+from . import run
+from .steps import Work
+from .vm import Lab
+from .vm import Options
+from .vm import Platform
+from .vm_node import Node
+
+CABLE = "rdma0"
+MAC = "52:54:00:77:00:01"
+# Instead of the runner's own first program: systemd, with the runner's agent as a unit.
+INIT_END = """/bin/busybox mount -t tmpfs -o mode=755 tmpfs /root/run
+/bin/busybox mkdir -p /root/run/systemd/system
+/bin/busybox cp /root/host/lab-agent.service /root/run/systemd/system/
+exec /bin/busybox switch_root /root /sbin/init
+"""
+AGENT_UNIT = """[Unit]
+Description=The test runner's agent
+DefaultDependencies=no
+After=systemd-tmpfiles-setup-dev.service
+[Service]
+ExecStart=/usr/bin/python3 -E -s -S /host/selftests/lib/agent.py
+Restart=always
+KillMode=process
+"""
+# What an administrator sets up before RNBD: a network, and on it soft-RoCE.
+NETWORK = {
+    "etc/systemd/network/10-cable.link": f"[Match]\nMACAddress={MAC}\n[Link]\nName={CABLE}\n",
+    "etc/systemd/network/20-cable.network": f"[Match]\nName={CABLE}\n[Network]\nAddress=10.77.0.1/24\nLinkLocalAddressing=no\n",
+    "etc/systemd/system/soft-roce.service": (
+        "[Unit]\nDescription=Soft-RoCE\nWants=network-online.target\nAfter=network-online.target\n"
+        f"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/rdma link add rxe0 type rxe netdev {CABLE}\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    ),
+}
+# What changes in a running system whatever is installed.
+_VOLATILE = (
+    "dev/", "host/", "mnt/", "proc/", "root/", "run/", "sys/", "tmp/", "var/backups/", "var/cache/apt/", "var/cache/debconf/",
+    "var/cache/ldconfig/", "var/cache/man/", "var/lib/apt/", "var/lib/dpkg/", "var/lib/systemd/", "var/log/", "etc/resolv.conf",
+    "etc/hosts", "etc/ssl/host-ca.crt", "var/tmp/", "etc/ld.so.cache",
+    # DKMS makes its signing key with the first module, and keeps it for all that follow.
+    "var/lib/dkms/mok.",
+)  # fmt: skip
+
+
+@dataclass
+class Disk:
+    """The disk image of the machine."""
+
+    file: Path
+    mount: Path
+    binds: list[run.Bind] = field(default_factory=list)
+
+    def sh(self, script: str, log: Path) -> None:
+        """Runs a shell script in the system on the disk; its output goes to the end of `log`."""
+        run.chroot(self.mount, ["sh", "-euc", script], self.binds, log, image=self.file)
+
+    def output(self, script: str) -> str:
+        """What a script prints."""
+        argv = run.chroot_command(self.mount, ["sh", "-euc", script], self.binds, image=self.file)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise run.CommandFailed(f"`{script[:200]}' ended with status {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+        return done.stdout
+
+    def files(self) -> dict[str, str]:
+        """Every file of the system with what it is: a digest, a link's target, or a folder."""
+        script = (
+            "cd /; find . -xdev \\( -type f -printf '%P\\tf%s %m\\n' \\) -o \\( -type l -printf '%P\\tl%l\\n' \\)"
+            " -o \\( -type d -printf '%P\\td%m\\n' \\)"
+        )
+        found = {}
+        for line in self.output(script).splitlines():
+            name, _, what = line.partition("\t")
+            if name and not f"{name}/".startswith(_VOLATILE) and not name.startswith(_VOLATILE):
+                found[name] = what
+        # Tables of modules have their size from before even when they are made again.
+        sums = self.output("find /usr/lib/modules /etc -xdev -type f -exec sha256sum {} + | sort")
+        for line in sums.splitlines():
+            digest, name = line.split("  ", 1)
+            if name.lstrip("/") in found:
+                found[name.lstrip("/")] += f" {digest}"
+        return found
+
+
+def fresh_disk(directory: Path, binds: list[run.Bind]) -> Disk:
+    """A copy of the machine's image, before any of our packages."""
+    disk = Disk(directory / "machine.img", directory / "mnt", binds)
+    disk.mount.mkdir(exist_ok=True)
+    subprocess.run(["cp", "--sparse=always", str(packages.machine().path / "root.img"), str(disk.file)], check=True)
+    return disk
+
+
+def difference(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What is not as it was, one line each."""
+    lines = [f"left behind: /{name}" for name in sorted(after.keys() - before.keys())]
+    lines += [f"gone: /{name}" for name in sorted(before.keys() - after.keys())]
+    return lines + [f"changed: /{name}" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
+
+
+def initramfs(directory: Path) -> Path:
+    """The usual initramfs with another end: the second archive's /init replaces the first one's."""
+    init = image.INIT.replace('exec /bin/busybox switch_root /root /host/init "$@"\n', INIT_END)
+    if INIT_END not in init:
+        raise RuntimeError("image.INIT does not end as deb_machine expects")
+    file = directory / "machine.cpio"
+    usual = (image.boot().path / "initramfs.cpio").read_bytes()
+    file.write_bytes(usual + cpio.archive([cpio.file("init", init.encode(), 0o755)]))
+    return file
+
+
+class Pair(Lab):
+    """Two machines on a cable: the installed one is the client, the runner's own the server."""
+
+    def __init__(self, platform: Platform, disk: Disk, directory: Path) -> None:
+        super().__init__(platform, "two", Options(cpus=2))
+        share = self.directory / "share"
+        (share / "lab-agent.service").write_text(AGENT_UNIT)
+        spec = self.client.spec
+        spec.root_image = disk.file
+        spec.initrd = initramfs(directory)
+        spec.kernel_args += ["systemd.wants=lab-agent.service", "systemd.show_status=yes", "rw"]
+
+    def finish_boot(self, node: Node, timeout: float = 60.0) -> None:
+        """The installed machine sets up its network by itself."""
+        if node is not self.client:
+            super().finish_boot(node, timeout)
+            return
+        node.wait_ready(180.0)
+        node.addresses = ["10.77.0.1"]
+
+
+def extract_modules(disk: Disk, to: Path) -> None:
+    """Copies the modules that DKMS made out of the image, unpacked."""
+    to.mkdir(parents=True, exist_ok=True)
+    bind = run.Bind(to, "/mnt/modules")
+    script = "cp /lib/modules/*/updates/dkms/*.ko.xz /mnt/modules; xz -df /mnt/modules/*.xz"
+    argv = run.chroot_command(disk.mount, ["sh", "-euc", script], [*disk.binds, bind], image=disk.file)
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+
+
+def metadata() -> cache.Artifact:
+    """The kernel's Rust metadata as the package makes it on the machine."""
+    sources = sorted((paths.CHECKOUT / "packaging/dkms").glob("*.py"))
+    return cache.artifact(
+        "dkms-metadata", machine=packages.machine().key, made_by=cache.digest([file.read_text() for file in sources]), recipe=1
+    )
+
+
+def make_metadata(work: Work) -> None:
+    disk = fresh_disk(work.folder, [run.Bind(paths.CHECKOUT / "packaging", "/mnt/packaging"), run.Bind(work.folder, "/mnt/out")])
+    release = kernel.chosen().release
+    disk.sh(
+        f"cp -r /mnt/packaging /tmp/p; /tmp/p/dkms/rnbd-dkms prepare {release} /lib/modules/{release}/build\n"
+        "cp -a /var/cache/rnbd-dkms /mnt/out/rnbd-dkms",
+        work.log,
+    )
+    disk.file.unlink()
+    disk.mount.rmdir()

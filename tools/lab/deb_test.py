@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`lab deb-test`: the packages on a machine: installed, booted, upgraded, removed.
+
+With --quick the kernel's Rust metadata comes from the cache and there is one
+boot; otherwise it is made on the machine, and what goes wrong is tried too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from . import cache
+from . import deb
+from . import deb_machine
+from . import kernel
+from . import paths
+from . import run
+from . import steps
+from .deb_machine import Disk
+from .vm import Disk as DataDisk
+from .vm import MachineDied
+from .vm import sparse_disk
+from .vm_node import CommandFailed
+from .vm_platform import platform
+
+NEXT_VERSION = "99.0"
+SESSION = "store"
+CONFIG = f"""# changed by the administrator
+[[session]]
+name = "{SESSION}"
+paths = ["ip:10.77.0.2"]
+devices = ["vdb", {{ path = "vdc", access_mode = "ro" }}]
+"""
+MOUNT = "/srv/data"
+FSTAB = f"/dev/rnbd/by-session/{SESSION}/vdb {MOUNT} ext4 {{options}}_netdev,x-systemd.requires=rnbd.service 0 2\n"
+PATIENT = "nofail,x-systemd.device-timeout=infinity,"
+LINKS = f"/dev/rnbd/by-session/{SESSION}"
+CONFFILE = "/etc/rnbd/rnbd.toml"
+# An emulated machine on a busy host stands still now and then.
+MODULE_OPTIONS = "options rtrs_client ack_timeout_ms=8000\n"
+
+
+class Story:
+    """The cases, in order; each goes on from what the one before left."""
+
+    def __init__(self, directory: Path, quick: bool) -> None:
+        self.directory = directory
+        self.quick = quick
+        self.release = kernel.chosen().release
+        self.log = steps.log_path("deb-test")
+        self.log.write_text("")
+        self.debs = directory / "debs"
+        self.debs.mkdir()
+        self.disk: Disk = deb_machine.fresh_disk(directory, [run.Bind(self.debs, "/mnt/debs")])
+        self.before: dict[str, str] = {}
+        self.modules = directory / "modules"
+        self.pair: deb_machine.Pair | None = None
+
+    def cases(self) -> list[Callable[[], None]]:
+        if self.quick:
+            return [self.install, self.boot, self.names, self.shut_down, self.purge]
+        return [
+            self.without_source, self.source_arrives, self.wrong_source, self.purge,
+            self.install, self.boot, self.names, self.names_with_c, self.shut_down,
+            self.upgrade, self.boot_without_server, self.shut_down,
+            self.remove_keeps_configuration, self.purge,
+        ]  # fmt: skip
+
+    # On the disk
+
+    def sh(self, script: str) -> None:
+        self.disk.sh(script, self.log)
+
+    def apt_install(self, *files: str) -> str:
+        """Installs packages by file name; gives what apt printed."""
+        names = " ".join(f"/mnt/debs/{name}" for name in files)
+        return self.disk.output(f"apt-get -q install -y --no-install-recommends {names} 2>&1")
+
+    def dkms_status(self) -> str:
+        return self.disk.output("dkms status 2>/dev/null").strip()
+
+    def take_files(self) -> None:
+        if not self.before:
+            self.before = self.disk.files()
+
+    def copy_debs(self, version: str | None) -> list[str]:
+        found = deb.build(version)
+        for file in found:
+            shutil.copy(file, self.debs / file.name)
+        return [file.name for file in found]
+
+    def without_source(self) -> None:
+        """Without the kernel's source the installation succeeds and says what to install."""
+        self.sh("dpkg --force-depends --remove linux-source-*")
+        self.take_files()
+        self.copy_debs(None)
+        said = self.disk.output("dpkg --force-depends -i /mnt/debs/rnbd-dkms_*.deb 2>&1")
+        expect(f"the source of kernel {self.release} is not installed" in said, said)
+        expect("remedy: apt install linux-source-" in said, said)
+        expect("installed" not in self.dkms_status(), self.dkms_status())
+
+    def source_arrives(self) -> None:
+        """The modules are built when the source comes."""
+        source = next(cache.root().glob(f"debs/*/linux-source-{kernel.chosen().series}_*.deb"))
+        shutil.copy(source, self.debs / "source.deb")
+        said = self.disk.output("dpkg -i /mnt/debs/source.deb 2>&1")
+        expect("Installing /lib/modules" in said, said)
+        expect(f"{self.release}, x86_64: installed" in self.dkms_status(), self.dkms_status())
+        self.before |= {name: what for name, what in self.disk.files().items() if name.startswith("usr/src/linux-source")}
+        self.before |= {name: what for name, what in self.disk.files().items() if name.startswith("usr/share/doc/linux-source")}
+
+    def wrong_source(self) -> None:
+        """A source of another version is named, and nothing is built with it."""
+        helper = f"/usr/src/rnbd-{deb.version()}/packaging/dkms/rnbd-dkms"
+        self.sh(f"cp /var/lib/dpkg/status /root/status; sed -i '/^Package: linux-source-/,/^$/s/^Version: .*/Version: 7.3.1-1/' /var/lib/dpkg/status")
+        said = self.disk.output(f"{helper} check {self.release} || true; cp /root/status /var/lib/dpkg/status")
+        expect("is version 7.3.1-1, but linux-headers" in said, said)
+
+    def install(self) -> None:
+        """Both packages install with apt; modules are built and everything is in its place."""
+        self.take_files()
+        if self.quick:
+            binds = [*self.disk.binds, run.Bind(deb_machine.metadata().path / "rnbd-dkms", "/mnt/metadata")]
+            argv = run.chroot_command(
+                self.disk.mount, ["cp", "-a", "/mnt/metadata/.", "/var/cache/rnbd-dkms"], binds, image=self.disk.file
+            )
+            subprocess.run(argv, check=True)
+        said = self.apt_install(*self.copy_debs(None))
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(said)
+        expect(f"{self.release}, x86_64: installed" in self.dkms_status(), said)
+        expect("no modules can be built" not in said, said)
+        self.disk.output(
+            "set -e; test -f /etc/rnbd/rnbd.toml; rnbdctl --version; man -w rnbdctl\n"
+            "test -e /etc/systemd/system/multi-user.target.wants/rnbd.service\n"
+            "! test -e /etc/systemd/system/multi-user.target.wants/rnbd-exporter.service\n"
+            "test -s /usr/share/bash-completion/completions/rnbdctl\n"
+            f"modinfo -k {self.release} rnbd_client rnbd_server\n"
+            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service; udevadm verify 60-rnbd.rules"
+        )
+        # An empty configuration is one that says nothing.
+        self.disk.output("rnbdctl config check")
+
+    def upgrade(self) -> None:
+        """A higher version is built anew and keeps the configuration."""
+        made = self.copy_debs(NEXT_VERSION)
+        metadata_before = self.disk.output("stat -c %Y /var/cache/rnbd-dkms/*/key.json")
+        said = self.apt_install(*made)
+        expect(f"rnbd/{NEXT_VERSION}, {self.release}, x86_64: installed" in self.dkms_status(), said)
+        expect(f"rnbd/{deb.version()}" not in self.dkms_status(), self.dkms_status())
+        expect(self.disk.output(f"cat {CONFFILE}") == CONFIG, "the configuration changed")
+        expect(self.disk.output("stat -c %Y /var/cache/rnbd-dkms/*/key.json") == metadata_before, "metadata was made again for nothing")
+        expect(NEXT_VERSION in self.disk.output("rnbdctl --version"), "rnbdctl is not of the new version")
+
+    def remove_keeps_configuration(self) -> None:
+        """Removing takes all but the configuration."""
+        self.disk.output("apt-get -q remove -y rnbd-dkms rnbdctl 2>&1")
+        expect(self.dkms_status() == "", self.dkms_status())
+        left = deb_machine.difference(self.before, self.own_files_removed(self.disk.files()))
+        expect(left == [f"left behind: /{name}" for name in ("etc/rnbd", "etc/rnbd/rnbd.toml")], "\n".join(left))
+
+    def purge(self) -> None:
+        """Purging leaves nothing behind."""
+        self.disk.output("apt-get -q purge -y rnbd-dkms 'rnbdctl*' 2>&1")
+        left = deb_machine.difference(self.before, self.own_files_removed(self.disk.files()))
+        expect(not left, "\n".join(left))
+        expect(self.dkms_status() == "", self.dkms_status())
+
+    # The machine
+
+    own = (*deb_machine.NETWORK, "etc/modprobe.d/test.conf", "srv/data")
+
+    def own_files_removed(self, files: dict[str, str]) -> dict[str, str]:
+        """Without what this test put there as the administrator."""
+        mine = {*self.own, "host"}
+        rest = {name: what for name, what in files.items() if name not in mine and "systemd-network" not in name and "soft-roce" not in name}
+        for changed in ("etc/fstab", "etc/machine-id"):
+            if changed in self.before:
+                rest[changed] = self.before[changed]
+            else:
+                rest.pop(changed, None)
+        return rest
+
+    def configure(self, fstab: str) -> None:
+        """Writes what an administrator writes."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as folder:
+            root = Path(folder)
+            files = {**deb_machine.NETWORK, "etc/modprobe.d/test.conf": MODULE_OPTIONS, "etc/rnbd/rnbd.toml": CONFIG, "etc/fstab": fstab}
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            binds = [*self.disk.binds, run.Bind(root, "/mnt/new")]
+            script = f"cp -r /mnt/new/. /; mkdir -p /host {MOUNT}; systemctl -q enable systemd-networkd soft-roce"
+            argv = run.chroot_command(self.disk.mount, ["sh", "-euc", script], binds, image=self.disk.file)
+            subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+
+    def start_pair(self, with_server: bool) -> None:
+        deb_machine.extract_modules(self.disk, self.modules)
+        from . import c_modules
+
+        pair = deb_machine.Pair(platform("stock", {"ours": self.modules, "c": c_modules.folder("stock")}), self.disk, self.directory)
+        self.pair = pair
+        pair.server.spec.disks = [DataDisk(self.file_system()), DataDisk(sparse_disk(self.directory, "vdc.img", 64 << 20))]
+        # The server first: it needs a fraction of the time.
+        pair.server.start()
+        pair.finish_boot(pair.server)
+        pair.server.sh("echo ',,' | sfdisk -q /dev/vdc")
+        if with_server:
+            self.start_server()
+        pair.client.start()
+        pair.finish_boot(pair.client)
+
+    def start_server(self) -> None:
+        assert self.pair is not None
+        self.pair.server.modules_load("rnbd_server", rtrs_server="ack_timeout_ms=8000", rnbd_server="dev_search_path=/dev")
+
+    def file_system(self) -> Path:
+        """A disk with a file to be found through the mount."""
+        image = sparse_disk(self.directory, "vdb.img", 64 << 20)
+        tree = self.directory / "content"
+        tree.mkdir(exist_ok=True)
+        (tree / "greeting").write_text("hello\n")
+        binds = [run.Bind(tree, "/mnt/content"), run.Bind(image, "/mnt/vdb.img")]
+        argv = ["mkfs.ext4", "-q", "-F", "-L", "remote", "-d", "/mnt/content", "/mnt/vdb.img"]
+        run.chroot(paths.build_root(), argv, binds, self.log)
+        return image
+
+    def sh_client(self, command: str, timeout: float = 60.0) -> str:
+        assert self.pair is not None
+        return self.pair.client.sh(command, timeout=timeout)
+
+    def wait_client(self, command: str, what: str, timeout: float = 120.0) -> None:
+        """Waits until a command succeeds on the client, which looks itself."""
+        script = f"for i in $(seq {int(timeout * 2)}); do {command} && exit; sleep 0.5; done; exit 1"
+        try:
+            self.sh_client(f"bash -c {quoted(script)}", timeout=timeout + 60)
+        except CommandFailed as error:
+            state = self.sh_client("systemctl --no-pager status rnbd.service srv-data.mount; journalctl -b -u rnbd --no-pager | tail -20; rnbdctl list || true; ls -lR /dev/rnbd || true", timeout=60)
+            raise AssertionError(f"{what}\n{state}") from error
+
+    def boot(self) -> None:
+        """After a reboot the disks of rnbd.toml are mapped and what fstab says is mounted."""
+        self.configure(FSTAB.format(options=""))
+        self.start_pair(with_server=True)
+        self.wait_client("systemctl is-active -q multi-user.target remote-fs.target", "the boot does not get ready", 240)
+        state = self.sh_client("systemctl is-active rnbd.service srv-data.mount || true")
+        expect(state.split() == ["active", "active"], state)
+        expect(self.sh_client(f"cat {MOUNT}/greeting") == "hello", "the file on the remote disk")
+        failed = self.sh_client("systemctl --failed --plain --no-legend")
+        expect(failed == "", failed)
+
+    def names(self) -> None:
+        """Stable names: of both disks, of a partition, by UUID and label; and no way out of the folder."""
+        self.wait_client(f"test -e {LINKS}/vdc-part1", "a partition has no name", 60)
+        links = self.sh_client(f"cd {LINKS}; for l in *; do echo $l $(basename $(readlink -f $l)); done").splitlines()
+        for link in links:
+            name, disk = link.split()
+            part = ""
+            if name.endswith("-part1"):
+                name, part = name.removesuffix("-part1"), "p1"
+            path = self.sh_client(f"cat /sys/block/{disk.removesuffix('p1')}/rnbd/mapping_path")
+            expect(path == name and disk.endswith(part), link)
+        expect([link.split()[0] for link in links] == ["vdb", "vdc", "vdc-part1"], str(links))
+        mounted = self.sh_client(f"basename $(findmnt -no SOURCE {MOUNT})")
+        expect(self.sh_client("basename $(readlink -f /dev/disk/by-label/remote)") == mounted, "no link by label")
+
+    def names_with_c(self) -> None:
+        """The names are there with the C modules too, mapped by hand."""
+        assert self.pair is not None
+        client = self.pair.client
+        self.sh_client(f"systemctl stop srv-data.mount; systemctl stop rnbd; modprobe -r rnbd_client", 60)
+        client.modules_unload_all()
+        client.module_set = "c"
+        client.modules_load("rnbd_client")
+        for path in ("vdb", "/vdc"):
+            client.write("/sys/class/rnbd-client/ctl/map_device", f"sessname=byhand path=ip:10.77.0.2 device_path={path}")
+        self.wait_client("test -b /dev/rnbd/by-session/byhand/vdb -a -b /dev/rnbd/by-session/byhand/vdc-part1", "no names with the C modules", 60)
+        client.write("/sys/class/rnbd-client/ctl/map_device", "sessname=.. path=ip:10.77.0.2 device_path=vdb access_mode=ro")
+        self.sh_client("udevadm settle")
+        expect(self.sh_client("ls /dev/rnbd/by-session") == "byhand", "a session called .. has a name")
+        self.sh_client("udevadm settle; for d in /sys/block/rnbd*; do echo force > $d/rnbd/unmap_device; done; udevadm settle")
+        expect(self.sh_client("ls -A /dev/rnbd 2>/dev/null || true") == "", "names are left after unmapping")
+        client.modules_unload_all()
+        client.module_set = "ours"
+        self.sh_client("systemctl start rnbd srv-data.mount", 120)
+
+    def boot_without_server(self) -> None:
+        """Without its server the machine gets ready all the same, and mounts the disk when that comes."""
+        self.configure(FSTAB.format(options=PATIENT))
+        self.start_pair(with_server=False)
+        self.wait_client("systemctl is-active -q multi-user.target", "the boot waits for the server", 240)
+        expect(self.sh_client("systemctl is-active rnbd.service || true") == "activating", "rnbd.service does not wait")
+        self.start_server()
+        self.wait_client(f"test -e {MOUNT}/greeting", "the disk is not mounted when the server is there", 120)
+
+    def shut_down(self) -> None:
+        """Shutting down unmaps: the server is told at once. No kernel says anything bad."""
+        pair = self.pair
+        assert pair is not None
+        trouble = [line for node in pair.nodes for line in node.dmesg_check()]
+        expect(not trouble, "\n".join(trouble[:40]))
+        expect(pair.server.exists(f"/sys/class/rtrs-server/{SESSION}"), "the server has no session")
+        pair.client.start_job(["systemctl", "poweroff"])
+        pair.server.wait_for(f"/sys/class/rtrs-server/{SESSION}", gone=True, timeout=60)
+        deadline = time.monotonic() + 60
+        while pair.client.alive() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        console = pair.client.last_console(400)
+        expect("FAILED" not in console or "[FAILED" not in console, console)
+        self.close()
+
+    def close(self) -> None:
+        if self.pair is not None:
+            self.pair.close()
+            self.pair = None
+
+
+def expect(condition: bool, text: str) -> None:
+    if not condition:
+        raise AssertionError(text)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def main(options: argparse.Namespace) -> int:
+    passed = failed = 0
+    with tempfile.TemporaryDirectory(prefix="rnbd-deb-", dir=options.scratch) as folder:
+        story = Story(Path(folder), options.quick)
+        cases = story.cases()
+        broken = ""
+        for case in cases:
+            name = case.__name__
+            started = time.monotonic()
+            if broken:
+                print(f"not ok - {name}: not tried after {broken}", flush=True)
+                failed += 1
+                continue
+            try:
+                case()
+            except (AssertionError, CommandFailed, MachineDied, OSError, RuntimeError, TimeoutError, subprocess.CalledProcessError) as error:
+                failed += 1
+                broken = name
+                print(f"not ok - {name}: {case.__doc__} ({time.monotonic() - started:.0f} s)", flush=True)
+                print("\n".join(f"# {line}" for line in f"{error}".splitlines()), flush=True)
+                if not isinstance(error, AssertionError):
+                    print("\n".join(f"# {line}" for line in traceback.format_exc().splitlines()[-6:]), flush=True)
+                if story.pair is not None:
+                    print(story.pair.last_words(40), flush=True)
+            else:
+                passed += 1
+                print(f"ok - {name}: {case.__doc__} ({time.monotonic() - started:.0f} s)", flush=True)
+        story.close()
+    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
+    return 1 if failed else 0
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    command = commands.add_parser("deb-test", help="install, boot, upgrade and remove the Debian packages")
+    command.add_argument("--quick", action="store_true", help="one boot, and metadata from the cache")
+    command.add_argument("--scratch", type=Path, help="where to put disk images for the time (several GB)")
+    command.set_defaults(run=main)
+
