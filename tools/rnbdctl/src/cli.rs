@@ -89,6 +89,10 @@ pub enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Man(commands::man::Args),
+    /// Bring the machine to what the configuration file says
+    Apply(commands::apply::Args),
+    /// Check the configuration file, or write one from what is mapped
+    Config(commands::config::Args),
 }
 
 /// What subcommands work with.
@@ -120,6 +124,8 @@ pub fn run(cli: &Cli) -> Result {
         Command::Check(args) => commands::check::run(args, &context),
         Command::Completions(args) => commands::completions::run(args, &context),
         Command::Man(args) => commands::man::run(args, &context),
+        Command::Apply(args) => commands::apply::run(args, &context),
+        Command::Config(args) => commands::config::run(args, &context),
     }
 }
 

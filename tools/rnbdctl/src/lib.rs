@@ -5,6 +5,8 @@
 //! - [`model`]: what there is (devices, sessions, paths), as plain data.
 //! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
 //! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
+//! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
+//! - [`live`]: what devices and paths are doing now.
 //! - [`output`]: tables, JSON and CSV.
 //! - [`preflight`]: whether everything is there that is needed.
 //! - [`commands`]: a file for each subcommand, which joins the above.
@@ -13,10 +15,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apply;
 pub mod cli;
 pub mod commands;
+pub mod config;
 pub mod control;
 pub mod error;
+pub mod live;
 pub mod model;
 pub mod output;
 pub mod preflight;

@@ -5,8 +5,10 @@
 //! Each has a file with its arguments (`Args`) and a function `run`, and is named in
 //! [`crate::cli::Command`].
 
+pub mod apply;
 pub mod check;
 pub mod completions;
+pub mod config;
 mod each;
 pub mod list;
 pub mod man;

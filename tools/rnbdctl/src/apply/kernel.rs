@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machine itself, by the kernel's files.
+
+use std::fs;
+use std::time::Duration;
+
+use proto::addr::PathAddress;
+use proto::setting::Setting;
+
+use super::change::path_text;
+use super::Machine;
+use super::State;
+use crate::config::Device;
+use crate::config::Session;
+use crate::control;
+use crate::control::MapRequest;
+use crate::model::ClientDevice;
+use crate::model::Path;
+use crate::model::Policy;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+use crate::System;
+
+/// How long a device node may take to appear.
+const NODE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    system: System,
+}
+
+impl Kernel {
+    /// The machine whose files `system` knows.
+    pub fn new(system: System) -> Self {
+        Self { system }
+    }
+
+    /// By the whole name, which sysfs itself has given.
+    fn path(&self, session: &str, path: &str) -> Result<Path> {
+        let session = self.system.find_session(session)?;
+        let found = session.paths.into_iter().find(|have| have.name == path);
+        found.ok_or_else(|| Error::new(Kind::NotFound, format!("path {path}"), "it is gone"))
+    }
+
+    /// How many CPUs there may be (the kernel's `nr_cpu_ids`); 0 if that is not known.
+    fn cpus(&self) -> u32 {
+        let text = fs::read_to_string(self.system.sys("devices/system/cpu/possible"));
+        text.ok()
+            .and_then(|text| last_cpu(&text))
+            .map_or(0, |last| last.saturating_add(1))
+    }
+}
+
+/// The last of a list like `0-3,8-11`.
+fn last_cpu(list: &str) -> Option<u32> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
+}
+
+impl Machine for Kernel {
+    fn state(&self) -> Result<State> {
+        Ok(State {
+            client: self.system.client()?,
+            cpus: self.cpus(),
+        })
+    }
+
+    fn map(&self, session: &Session, paths: &[PathAddress], device: &Device) -> Result<String> {
+        let request = MapRequest {
+            session: session.name.clone(),
+            device_path: device.path.clone(),
+            paths: paths.iter().map(path_text).collect(),
+            port: session.dest_port,
+            access_mode: Some(device.access_mode),
+            poll_queues: session.nr_poll_queues,
+        };
+        control::map(&self.system, &request, NODE_PATIENCE).map(|mapped| mapped.path)
+    }
+
+    fn unmap(&self, device: &ClientDevice) -> Result {
+        control::device::unmap(device, false)
+    }
+
+    fn reopen(&self, device: &ClientDevice) -> Result {
+        control::device::remap(device)
+    }
+
+    fn add_path(&self, session: &str, path: &PathAddress) -> Result {
+        let session = self.system.find_session(session)?;
+        control::session::add_path(&session, &path_text(path))
+    }
+
+    fn reconnect(&self, session: &str, path: &str) -> Result {
+        control::path::reconnect(&self.path(session, path)?)
+    }
+
+    fn remove_path(&self, session: &str, path: &str) -> Result {
+        control::path::remove(&self.path(session, path)?)
+    }
+
+    fn set_policy(&self, session: &str, policy: Policy) -> Result {
+        control::session::set_policy(&self.system.find_session(session)?, policy)
+    }
+
+    fn set(&self, session: &str, setting: &Setting, value: i32) -> Result {
+        let session = self.system.find_session(session)?;
+        control::session::set(&session, setting.name, &value.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_cpu() {
+        for (list, last) in [
+            ("0\n", Some(0)),
+            ("0-3\n", Some(3)),
+            ("0-3,8-11", Some(11)),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(last_cpu(list), last, "{list:?}");
+        }
+    }
+}

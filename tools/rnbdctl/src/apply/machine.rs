@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machine that is changed.
+
+use proto::addr::PathAddress;
+use proto::setting::Setting;
+
+use crate::config::Device;
+use crate::config::Session;
+use crate::model::Client;
+use crate::model::ClientDevice;
+use crate::model::Policy;
+use crate::Result;
+
+/// What there is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// Devices and sessions.
+    pub client: Client,
+    /// What `nr_poll_queues = -1` stands for; 0 if that is not known.
+    pub cpus: u32,
+}
+
+/// Something that has sessions, paths and devices. Each function but the first may block as long
+/// as a connection takes to fail.
+pub trait Machine: Send + Sync {
+    /// What there is now.
+    fn state(&self) -> Result<State>;
+    /// Maps a device; `paths` are for making the session if there is none. Gives the device node.
+    fn map(&self, session: &Session, paths: &[PathAddress], device: &Device) -> Result<String>;
+    /// Unmaps a device that nobody uses.
+    fn unmap(&self, device: &ClientDevice) -> Result;
+    /// Has the server open a device again.
+    fn reopen(&self, device: &ClientDevice) -> Result;
+    /// Adds a path to a session.
+    fn add_path(&self, session: &str, path: &PathAddress) -> Result;
+    /// Connects a path again, by the name of its folder.
+    fn reconnect(&self, session: &str, path: &str) -> Result;
+    /// Disconnects a path and removes it.
+    fn remove_path(&self, session: &str, path: &str) -> Result;
+    /// Sets how the path of a request is chosen.
+    fn set_policy(&self, session: &str, policy: Policy) -> Result;
+    /// Sets a number of a session.
+    fn set(&self, session: &str, setting: &Setting, value: i32) -> Result;
+}

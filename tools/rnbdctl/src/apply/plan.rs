@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The difference between file and machine.
+
+use proto::addr::PathAddress;
+
+use super::Change;
+use super::State;
+use crate::config::Config;
+use crate::config::Device;
+use crate::config::Session;
+use crate::model::ClientDevice;
+use crate::model::ClientSession;
+use crate::model::DeviceState;
+use crate::model::Path;
+use crate::model::Settings;
+
+/// What has to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Sessions with changes or remarks only: those of the file in its order, then others.
+    pub sessions: Vec<SessionPlan>,
+}
+
+/// What has to be done to a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionPlan {
+    /// Its name.
+    pub session: String,
+    /// Whether it has to be made first; then what its values are is not known.
+    pub is_new: bool,
+    /// In the order in which they are to be made.
+    pub changes: Vec<Change>,
+    /// What cannot be done, or is left alone, in words.
+    pub remarks: Vec<String>,
+}
+
+impl Plan {
+    /// Compares the file with the machine. With `prune` what is not in the file shall go.
+    pub fn new(config: &Config, state: &State, prune: bool) -> Self {
+        let mut sessions: Vec<_> = config
+            .sessions
+            .iter()
+            .map(|session| SessionPlan::new(session, state, prune))
+            .collect();
+        for name in other_sessions(config, state) {
+            sessions.push(SessionPlan::of_other(&name, state, prune));
+        }
+        sessions.retain(|plan| !plan.changes.is_empty() || !plan.remarks.is_empty());
+        Self { sessions }
+    }
+
+    /// Whether the machine is as the file says.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.sessions.iter().map(|plan| plan.changes.len()).sum()
+    }
+}
+
+/// The sessions that carry devices but are not in the file.
+pub fn other_sessions(config: &Config, state: &State) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for device in &state.client.devices {
+        let name = &device.session;
+        if !names.contains(name) && !config.sessions.iter().any(|session| &session.name == name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+impl SessionPlan {
+    /// Compares one session of the file.
+    pub fn new(session: &Session, state: &State, prune: bool) -> Self {
+        let mut plan = Self {
+            session: session.name.clone(),
+            ..Self::default()
+        };
+        let mapped: Vec<_> = devices_of(&session.name, state).collect();
+        let running = state
+            .client
+            .sessions
+            .iter()
+            .find(|have| have.name == session.name);
+        // A session without devices is about to end; nothing can be added to it.
+        let running = running.filter(|_| !mapped.is_empty());
+        plan.is_new = running.is_none();
+        plan.map_again(session, &mapped, state.cpus);
+        plan.values(session, running);
+        let extra_paths = plan.paths(session, running);
+        let extra_devices = plan.devices(session, running, &mapped, state.cpus);
+        plan.others(extra_devices, extra_paths, prune);
+        plan
+    }
+
+    /// A session that is not in the file.
+    pub fn of_other(name: &str, state: &State, prune: bool) -> Self {
+        let mut plan = Self {
+            session: name.to_owned(),
+            ..Self::default()
+        };
+        let devices = devices_of(name, state).cloned().collect();
+        plan.others(devices, Vec::new(), prune);
+        plan
+    }
+
+    /// Devices that are mapped, but in another way. First of all, since the session may go with
+    /// one and come back.
+    fn map_again(&mut self, session: &Session, mapped: &[&ClientDevice], cpus: u32) {
+        for device in &session.devices {
+            let have = mapped.iter().find(|have| have.device_path == device.path);
+            if let Some((have, why)) =
+                have.and_then(|have| Some((*have, difference(session, device, have, cpus)?)))
+            {
+                self.changes.push(Change::MapAgain {
+                    mapped: have.clone(),
+                    device: device.clone(),
+                    why,
+                });
+            }
+        }
+    }
+
+    fn values(&mut self, session: &Session, running: Option<&ClientSession>) {
+        for (name, &to) in &session.settings {
+            let Some(setting) = Settings::find(name) else {
+                continue;
+            };
+            let from = running.map(|running| running.settings.get(name));
+            match from {
+                Some(None) => self
+                    .remarks
+                    .push(format!("{name}: the loaded modules do not have it")),
+                Some(Some(value)) if value == i64::from(to) => (),
+                _ => self.changes.push(Change::Set {
+                    setting,
+                    from: from.flatten(),
+                    to,
+                }),
+            }
+        }
+        let from = running.and_then(|running| running.policy);
+        if let Some(to) = session.policy.filter(|&to| from != Some(to)) {
+            self.changes.push(Change::SetPolicy { from, to });
+        }
+    }
+
+    /// Gives the paths that are not in the file.
+    fn paths<'s>(
+        &mut self,
+        session: &Session,
+        running: Option<&'s ClientSession>,
+    ) -> Vec<&'s Path> {
+        // Connected ones first: of two that fit one of the file, that is the one to keep.
+        let mut left: Vec<_> = running.iter().flat_map(|running| &running.paths).collect();
+        left.sort_by_key(|path| !path.is_up());
+        for wanted in &session.paths {
+            match left.iter().position(|have| is_path(wanted, have)) {
+                None => self.changes.push(Change::AddPath(*wanted)),
+                Some(at) => {
+                    let have = left.remove(at);
+                    if !have.is_up() {
+                        self.changes.push(Change::Reconnect(have.name.clone()));
+                    }
+                }
+            }
+        }
+        left
+    }
+
+    /// Gives the devices that are not in the file.
+    fn devices(
+        &mut self,
+        session: &Session,
+        running: Option<&ClientSession>,
+        mapped: &[&ClientDevice],
+        cpus: u32,
+    ) -> Vec<ClientDevice> {
+        let is_up = running.is_some_and(|running| running.paths.iter().any(Path::is_up));
+        for device in &session.devices {
+            let Some(have) = mapped.iter().find(|have| have.device_path == device.path) else {
+                self.changes.push(Change::Map(device.clone()));
+                continue;
+            };
+            let is_same = difference(session, device, have, cpus).is_none();
+            if is_same && have.state == DeviceState::Closed && is_up {
+                self.changes.push(Change::Reopen((*have).clone()));
+            }
+        }
+        let is_wanted = |path: &str| session.devices.iter().any(|device| device.path == path);
+        let others = mapped.iter().filter(|have| !is_wanted(&have.device_path));
+        others.map(|have| (*have).clone()).collect()
+    }
+
+    /// What the file does not have.
+    fn others(&mut self, devices: Vec<ClientDevice>, paths: Vec<&Path>, prune: bool) {
+        for device in devices {
+            match prune {
+                true => self.changes.push(Change::Unmap(device)),
+                false => {
+                    let (path, node) = (&device.device_path, &device.path);
+                    self.remarks.push(format!(
+                        "device {path} ({node}) is not in the file: left alone"
+                    ));
+                }
+            }
+        }
+        for path in paths {
+            match prune {
+                true => self.changes.push(Change::RemovePath(path.name.clone())),
+                false => self
+                    .remarks
+                    .push(format!("path {} is not in the file: left alone", path.name)),
+            }
+        }
+    }
+}
+
+fn devices_of<'s>(
+    session: &'s str,
+    state: &'s State,
+) -> impl Iterator<Item = &'s ClientDevice> + 's {
+    // One that is being unmapped is as good as gone.
+    let is_there = |device: &&ClientDevice| device.state != DeviceState::Unmapped;
+    let devices = state.client.devices.iter().filter(is_there);
+    devices.filter(move |device| device.session == session)
+}
+
+/// Whether the machine's path is the one of the file, whose source may be any.
+fn is_path(wanted: &PathAddress, have: &Path) -> bool {
+    let Ok(have) = PathAddress::parse(have.name.as_bytes()) else {
+        return false;
+    };
+    let same_source = match (&wanted.src, &have.src) {
+        (None, _) => true,
+        (Some(wanted), Some(have)) => wanted.same_as(have),
+        (Some(_), None) => false,
+    };
+    same_source && wanted.dst.same_as(&have.dst)
+}
+
+/// What of a mapped device cannot be changed without mapping it again, in words.
+fn difference(
+    session: &Session,
+    device: &Device,
+    have: &ClientDevice,
+    cpus: u32,
+) -> Option<String> {
+    if let Some(mode) = have.access_mode.filter(|&mode| mode != device.access_mode) {
+        return Some(format!(
+            "access_mode {} instead of {}",
+            device.access_mode.as_str(),
+            mode.as_str()
+        ));
+    }
+    let wanted = match session.nr_poll_queues? {
+        -1 if cpus == 0 => return None,
+        -1 => cpus,
+        nr => u32::try_from(nr).ok()?,
+    };
+    let have = have.poll_queues.filter(|&have| have != wanted)?;
+    Some(format!("nr_poll_queues {wanted} instead of {have}"))
+}

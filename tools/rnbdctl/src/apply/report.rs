@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What was changed, or would be.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::change::Operation;
+use super::run::Outcome;
+use super::run::Summary;
+use super::Change;
+use super::Plan;
+use crate::model::JSON_VERSION;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Report;
+use crate::output::Table;
+
+/// The changes of a run, or of one that was only planned.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changes {
+    version: u32,
+    /// Whether nothing was done.
+    dry_run: bool,
+    changes: Vec<Item>,
+    remarks: Vec<Remark>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Item {
+    session: String,
+    operation: Option<Operation>,
+    /// `device`, `path`, or the key of the file.
+    kind: String,
+    /// Which device or path.
+    name: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    result: Ending,
+    /// The device node.
+    node: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Ending {
+    Planned,
+    Done,
+    Failed,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Remark {
+    session: String,
+    text: String,
+}
+
+impl Item {
+    fn new(session: &str, change: Option<&Change>, result: Ending) -> Self {
+        Self {
+            session: session.to_owned(),
+            operation: change.map(Change::operation),
+            kind: change.map_or("session", Change::kind).to_owned(),
+            name: change.and_then(Change::name),
+            from: change.and_then(Change::from),
+            to: change.and_then(Change::to),
+            result,
+            node: None,
+            error: None,
+        }
+    }
+
+    fn of(outcome: &Outcome) -> Self {
+        let new = |result| Self::new(&outcome.session, outcome.change.as_ref(), result);
+        match &outcome.result {
+            Ok(node) => Self {
+                node: node.clone(),
+                ..new(Ending::Done)
+            },
+            Err(error) => Self {
+                error: Some(error.to_string()),
+                ..new(Ending::Failed)
+            },
+        }
+    }
+}
+
+impl Changes {
+    /// What would be done.
+    pub fn planned(plan: &Plan) -> Self {
+        let remarks = |(session, text): (&String, &String)| Remark {
+            session: session.clone(),
+            text: text.clone(),
+        };
+        let sessions = &plan.sessions;
+        Self {
+            version: JSON_VERSION,
+            dry_run: true,
+            changes: sessions
+                .iter()
+                .flat_map(|plan| plan.changes.iter().map(|change| (&plan.session, change)))
+                .map(|(session, change)| Item::new(session, Some(change), Ending::Planned))
+                .collect(),
+            remarks: sessions
+                .iter()
+                .flat_map(|plan| plan.remarks.iter().map(|text| (&plan.session, text)))
+                .map(remarks)
+                .collect(),
+        }
+    }
+
+    /// What was done.
+    pub fn made(summary: &Summary) -> Self {
+        let remark = |(session, text): &(String, String)| Remark {
+            session: session.clone(),
+            text: text.clone(),
+        };
+        Self {
+            version: JSON_VERSION,
+            dry_run: false,
+            changes: summary.outcomes.iter().map(Item::of).collect(),
+            remarks: summary.remarks.iter().map(remark).collect(),
+        }
+    }
+}
+
+const COLUMNS: &[Column] = &[
+    Column::text("session", "SESSION"),
+    Column::text("operation", "CHANGE"),
+    Column::text("kind", "WHAT"),
+    Column::text("name", "NAME"),
+    Column::text("from", "FROM"),
+    Column::text("to", "TO"),
+    Column::text("result", "RESULT"),
+    Column::text("node", "DEVICE"),
+    Column::text("error", "ERROR"),
+];
+
+impl Report for Changes {
+    fn tables(&self) -> Vec<Table> {
+        let row = |item: &Item| {
+            let operation = item.operation.map(|operation| match operation {
+                Operation::Add => "add",
+                Operation::Change => "change",
+                Operation::Remove => "remove",
+            });
+            let result = match item.result {
+                Ending::Planned => "planned",
+                Ending::Done => "done",
+                Ending::Failed => "failed",
+            };
+            vec![
+                Cell::new(&item.session),
+                Cell::option(operation),
+                Cell::new(&item.kind),
+                Cell::option(item.name.as_ref()),
+                Cell::option(item.from.as_ref()),
+                Cell::option(item.to.as_ref()),
+                Cell::new(result),
+                Cell::option(item.node.as_ref()),
+                Cell::option(item.error.as_ref()),
+            ]
+        };
+        vec![Table {
+            kind: "change",
+            title: "Changes".to_owned(),
+            columns: COLUMNS,
+            rows: self.changes.iter().map(row).collect(),
+            empty: "nothing to do".to_owned(),
+        }]
+    }
+}
+
+/// A plan for people: a line for each change, with `+`, `~` or `-` in front.
+pub fn list(plan: &Plan, colour: bool) -> String {
+    let mut out = String::new();
+    for session in &plan.sessions {
+        let new = match session.is_new {
+            true => " (a new session)",
+            false => "",
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{}:{new}", session.session);
+        for change in &session.changes {
+            let (begin, end) = paint(change.operation(), colour);
+            let _ = writeln!(out, "  {begin}{} {change}{end}", change.operation().sign());
+        }
+        for remark in &session.remarks {
+            let _ = writeln!(out, "  ! {remark}");
+        }
+    }
+    let _ = match plan.len() {
+        0 => writeln!(out, "nothing to do"),
+        1 => writeln!(out, "1 change to make"),
+        count => writeln!(out, "{count} changes to make"),
+    };
+    out
+}
+
+/// What makes the line of a change coloured.
+pub(super) fn paint(operation: Operation, colour: bool) -> (&'static str, &'static str) {
+    match operation {
+        _ if !colour => ("", ""),
+        Operation::Add => ("\x1b[32m", "\x1b[0m"),
+        Operation::Change => ("\x1b[33m", "\x1b[0m"),
+        Operation::Remove => ("\x1b[31m", "\x1b[0m"),
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All sessions side by side, again and again until everything is there.
+//!
+//! Each session has a thread: a server that does not answer keeps its thread in the kernel for as
+//! long as a connection may take, and nothing else. A thread that is in the kernel when the program
+//! is told to end is left behind; the kernel breaks off what it does when the process exits.
+
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::Condvar;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use super::plan::other_sessions;
+use super::session::attempt;
+use super::session::Goal;
+use super::session::Observer;
+use super::Change;
+use super::Machine;
+use crate::config::Config;
+use crate::Error;
+use crate::Result;
+
+/// How long to go on trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Every change is tried once.
+    Once,
+    /// Until everything is there, or this time is over.
+    For(Duration),
+    /// Until everything is there.
+    Forever,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long to go on trying.
+    pub patience: Patience,
+    /// Whether what is not in the file shall go.
+    pub prune: bool,
+    /// The wait before the second attempt; it doubles with each one that gets nothing done.
+    pub first_delay: Duration,
+    /// The longest wait between attempts.
+    pub longest_delay: Duration,
+}
+
+impl Options {
+    /// With the waits that suit servers: 1 to 30 seconds.
+    pub fn new(patience: Patience, prune: bool) -> Self {
+        Self {
+            patience,
+            prune,
+            first_delay: Duration::from_secs(1),
+            longest_delay: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What happens to a session.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A change is about to be made.
+    Doing(Change),
+    /// A change was made; with the device node if there is one.
+    Done(Change, Option<String>),
+    /// A change could not be made, for now.
+    Failed(Change, Error),
+    /// What there is could not be read, for now.
+    Unreadable(Error),
+    /// Something cannot be done, or is left alone.
+    Remark(String),
+    /// So many changes are left; the next attempt is after this time.
+    Waiting(usize, Duration),
+    /// The session is as it shall be (`true`), or is given up.
+    Finished(bool),
+}
+
+/// A change that was tried, and how that ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The session.
+    pub session: String,
+    /// The change; `None` if what there is could not even be read.
+    pub change: Option<Change>,
+    /// The device node if there is one, or the last error.
+    pub result: Result<Option<String>>,
+}
+
+/// How it all ended.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// What was tried, in the order in which it was tried first.
+    pub outcomes: Vec<Outcome>,
+    /// What cannot be done, or is left alone: session and words.
+    pub remarks: Vec<(String, String)>,
+    /// The signal that ended it before everything was there.
+    pub signal: Option<i32>,
+}
+
+impl Summary {
+    /// The first change that could not be made.
+    pub fn first_failure(&self) -> Option<&Error> {
+        self.outcomes
+            .iter()
+            .find_map(|outcome| outcome.result.as_ref().err())
+    }
+
+    fn note(&mut self, session: &str, event: &Event) {
+        let (change, result) = match event {
+            Event::Done(change, node) => (Some(change), Ok(node.clone())),
+            Event::Failed(change, error) => (Some(change), Err(error.clone())),
+            Event::Unreadable(error) => (None, Err(error.clone())),
+            Event::Remark(text) => {
+                let remark = (session.to_owned(), text.clone());
+                if !self.remarks.contains(&remark) {
+                    self.remarks.push(remark);
+                }
+                return;
+            }
+            Event::Finished(true) => {
+                // What could not be done has become needless.
+                self.outcomes
+                    .retain(|have| have.session != session || have.result.is_ok());
+                return;
+            }
+            _ => return,
+        };
+        // That it can be read now is no change.
+        self.outcomes
+            .retain(|have| have.change.is_some() || have.session != session || have.result.is_ok());
+        let is_same =
+            |have: &&mut Outcome| have.session == session && have.change.as_ref() == change;
+        match self.outcomes.iter_mut().find(is_same) {
+            Some(have) => have.result = result,
+            None => self.outcomes.push(Outcome {
+                session: session.to_owned(),
+                change: change.cloned(),
+                result,
+            }),
+        }
+    }
+}
+
+/// Tells threads to end.
+#[derive(Debug, Default)]
+struct Stop {
+    told: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Stop {
+    fn tell(&self) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    fn is_told(&self) -> bool {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits; shorter if told to end.
+    fn wait(&self, time: Duration) {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // Poisoned or not, what follows asks again.
+        drop(self.wake.wait_timeout_while(told, time, |told| !*told));
+    }
+}
+
+/// A message to the thread that shows what happens.
+enum Message {
+    Event(String, Event),
+    Signal(i32),
+}
+
+/// Something that ends the work: a thread that waits for signals may be given it.
+#[derive(Clone)]
+pub struct Interrupt(mpsc::Sender<Message>);
+
+impl Interrupt {
+    /// Ends the work; `signal` goes into the summary.
+    pub fn send(&self, signal: i32) {
+        // If nobody listens any more the work has ended.
+        let _ = self.0.send(Message::Signal(signal));
+    }
+}
+
+/// Brings the machine to what the file says; `show` is told everything that happens, as it does.
+///
+/// `prepare` is given what ends the work, before it begins.
+pub fn run(
+    machine: Arc<dyn Machine>,
+    config: &Config,
+    options: Options,
+    prepare: impl FnOnce(Interrupt),
+    mut show: impl FnMut(&str, &Event),
+) -> Result<Summary> {
+    let state = machine.state()?;
+    let others = other_sessions(config, &state);
+    let others = others.into_iter().filter(|_| options.prune);
+    let mut jobs: Vec<Job> = config.sessions.iter().cloned().map(Job::Is).collect();
+    jobs.extend(others.map(Job::Gone));
+
+    let (sender, receiver) = mpsc::channel();
+    prepare(Interrupt(sender.clone()));
+    let stop = Arc::new(Stop::default());
+    let end = match options.patience {
+        Patience::Once => Some(Instant::now()),
+        Patience::For(time) => Instant::now().checked_add(time),
+        Patience::Forever => None,
+    };
+    let mut left = jobs.len();
+    for job in jobs {
+        let mut worker = Worker {
+            machine: Arc::clone(&machine),
+            options,
+            end,
+            stop: Arc::clone(&stop),
+            sender: sender.clone(),
+            name: job.goal().name().to_owned(),
+            is_complete: false,
+        };
+        let name = job.goal().name().to_owned();
+        let work = move || worker.run(&job);
+        thread::Builder::new()
+            .spawn(work)
+            .map_err(|error| Error::io(format!("session {name}: making a thread"), &error))?;
+    }
+    drop(sender);
+
+    let mut summary = Summary::default();
+    while left > 0 {
+        match receiver.recv() {
+            Ok(Message::Event(session, event)) => {
+                summary.note(&session, &event);
+                show(&session, &event);
+                if matches!(event, Event::Finished(_)) {
+                    left = left.saturating_sub(1);
+                }
+            }
+            Ok(Message::Signal(signal)) => {
+                summary.signal = Some(signal);
+                stop.tell();
+                break;
+            }
+            // Every thread has said how it ended.
+            Err(mpsc::RecvError) => break,
+        }
+    }
+    Ok(summary)
+}
+
+/// What one thread does.
+enum Job {
+    Is(crate::config::Session),
+    Gone(String),
+}
+
+impl Job {
+    fn goal(&self) -> Goal<'_> {
+        match self {
+            Self::Is(session) => Goal::Is(session),
+            Self::Gone(name) => Goal::Gone(name),
+        }
+    }
+}
+
+struct Worker {
+    machine: Arc<dyn Machine>,
+    options: Options,
+    end: Option<Instant>,
+    stop: Arc<Stop>,
+    sender: mpsc::Sender<Message>,
+    name: String,
+    is_complete: bool,
+}
+
+/// However the thread ends, nobody waits for it any longer.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.tell(Event::Finished(self.is_complete));
+    }
+}
+
+impl Worker {
+    fn run(&mut self, job: &Job) {
+        let mut delay = self.options.first_delay;
+        loop {
+            let machine = Arc::clone(&self.machine);
+            let result = attempt(&*machine, job.goal(), self.options.prune, self);
+            let (done, failed) = match result {
+                Ok(attempt) => (attempt.done, attempt.failed),
+                Err(error) => {
+                    self.tell(Event::Unreadable(error));
+                    (0, 1)
+                }
+            };
+            self.is_complete = failed == 0 && !self.stop.is_told();
+            if self.is_complete || self.stop.is_told() {
+                break;
+            }
+            if done > 0 {
+                delay = self.options.first_delay;
+            }
+            let left = self
+                .end
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            let wait = left.map_or(delay, |left| delay.min(left));
+            self.tell(Event::Waiting(failed, wait));
+            self.stop.wait(wait);
+            if self.stop.is_told() {
+                break;
+            }
+            delay = delay.saturating_mul(2).min(self.options.longest_delay);
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        // If nobody listens any more the program is about to end.
+        let _ = self.sender.send(Message::Event(self.name.clone(), event));
+    }
+}
+
+impl Observer for Worker {
+    fn doing(&mut self, change: &Change) {
+        self.tell(Event::Doing(change.clone()));
+    }
+
+    fn done(&mut self, change: &Change, node: Option<&str>) {
+        self.tell(Event::Done(change.clone(), node.map(str::to_owned)));
+    }
+
+    fn failed(&mut self, change: &Change, error: &Error) {
+        self.tell(Event::Failed(change.clone(), error.clone()));
+    }
+
+    fn remark(&mut self, text: &str) {
+        self.tell(Event::Remark(text.to_owned()));
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.is_told()
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carries out the plan of one session.
+
+use proto::addr::PathAddress;
+
+use super::plan::SessionPlan;
+use super::Change;
+use super::Machine;
+use super::State;
+use crate::config::Device;
+use crate::config::Session;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// Is told what happens, and asked whether to go on.
+pub trait Observer {
+    /// A change is about to be made.
+    fn doing(&mut self, change: &Change);
+    /// It was made; with the device node if there is one.
+    fn done(&mut self, change: &Change, node: Option<&str>);
+    /// It could not be made.
+    fn failed(&mut self, change: &Change, error: &Error);
+    /// Something cannot be done, or is left alone.
+    fn remark(&mut self, text: &str);
+    /// Whether to make no more changes.
+    fn stop(&self) -> bool;
+}
+
+/// What a session has to become.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal<'c> {
+    /// What the file says.
+    Is(&'c Session),
+    /// It is not in the file, and shall go.
+    Gone(&'c str),
+}
+
+impl Goal<'_> {
+    /// The session's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Is(session) => &session.name,
+            Self::Gone(name) => name,
+        }
+    }
+
+    fn plan(&self, state: &State, prune: bool) -> SessionPlan {
+        match self {
+            Self::Is(session) => SessionPlan::new(session, state, prune),
+            Self::Gone(name) => SessionPlan::of_other(name, state, prune),
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// How many changes were made.
+    pub done: usize,
+    /// How many could not be made.
+    pub failed: usize,
+}
+
+/// Makes all changes that a session needs, as far as they can be made.
+///
+/// The error is that of reading what there is.
+pub fn attempt(
+    machine: &dyn Machine,
+    goal: Goal<'_>,
+    prune: bool,
+    observer: &mut dyn Observer,
+) -> Result<Attempt> {
+    let mut work = Work {
+        machine,
+        observer,
+        attempt: Attempt::default(),
+        failed: Vec::new(),
+    };
+    let mut plan = goal.plan(&machine.state()?, prune);
+    if let (Goal::Is(session), true) = (goal, plan.is_new) {
+        work.make(session);
+        // Now there are values to compare with, or everything has failed.
+        plan = goal.plan(&machine.state()?, prune);
+        if plan.is_new {
+            return Ok(work.attempt);
+        }
+    }
+    let is_again = |change: &&Change| matches!(change, Change::MapAgain { .. });
+    if plan.changes.iter().any(|change| is_again(&change)) {
+        // A session can go with its last device and come back with values of its own.
+        work.perform_all(goal, plan.changes.iter().filter(is_again));
+        plan = goal.plan(&machine.state()?, prune);
+    }
+    for remark in &plan.remarks {
+        work.observer.remark(remark);
+    }
+    work.perform_all(goal, plan.changes.iter());
+    Ok(work.attempt)
+}
+
+struct Work<'w> {
+    machine: &'w dyn Machine,
+    observer: &'w mut dyn Observer,
+    attempt: Attempt,
+    failed: Vec<Change>,
+}
+
+impl Work<'_> {
+    /// Makes a session: by the first path that can be connected and the first device that can be
+    /// mapped. One link that is down or one disk that is not there does not keep the others away.
+    fn make(&mut self, session: &Session) {
+        let mut unreachable = Vec::new();
+        'devices: for device in &session.devices {
+            for path in &session.paths {
+                if self.observer.stop() {
+                    return;
+                }
+                if unreachable.contains(path) {
+                    continue;
+                }
+                match self.map_first(session, path, device) {
+                    Ok(()) => return,
+                    Err(error) if is_about_device(&error) => {
+                        self.failed(Change::Map(device.clone()), &error);
+                        continue 'devices;
+                    }
+                    Err(error) => {
+                        unreachable.push(*path);
+                        self.failed(Change::AddPath(*path), &error);
+                    }
+                }
+            }
+            let error = Error::new(
+                Kind::Unreachable,
+                format!("mapping {} on session {}", device.path, session.name),
+                "none of its paths can be connected",
+            );
+            self.failed(Change::Map(device.clone()), &error);
+        }
+    }
+
+    fn map_first(&mut self, session: &Session, path: &PathAddress, device: &Device) -> Result {
+        let (add, map) = (Change::AddPath(*path), Change::Map(device.clone()));
+        self.observer.doing(&add);
+        let node = self.machine.map(session, &[*path], device)?;
+        self.done(&add, None);
+        self.done(&map, Some(&node));
+        Ok(())
+    }
+
+    fn perform_all<'c>(&mut self, goal: Goal<'_>, changes: impl Iterator<Item = &'c Change>) {
+        for change in changes {
+            if self.observer.stop() {
+                break;
+            }
+            // Not again what has just failed.
+            if self.failed.contains(change) {
+                continue;
+            }
+            self.observer.doing(change);
+            match self.try_to(goal, change) {
+                Ok(node) => self.done(change, node.as_deref()),
+                Err(error) => self.failed(change.clone(), &error),
+            }
+        }
+    }
+
+    fn try_to(&mut self, goal: Goal<'_>, change: &Change) -> Result<Option<String>> {
+        let (machine, name) = (self.machine, goal.name());
+        match (change, goal) {
+            (Change::Set { setting, to, .. }, _) => machine.set(name, setting, *to)?,
+            (Change::SetPolicy { to, .. }, _) => machine.set_policy(name, *to)?,
+            (Change::AddPath(path), _) => machine.add_path(name, path)?,
+            (Change::Reconnect(path), _) => machine.reconnect(name, path)?,
+            (Change::RemovePath(path), _) => self.remove_path(name, path)?,
+            (Change::Reopen(device), _) => machine.reopen(device)?,
+            (Change::Unmap(device), _) => machine.unmap(device)?,
+            (Change::Map(device), Goal::Is(session)) => {
+                return machine.map(session, &[], device).map(Some)
+            }
+            (Change::MapAgain { mapped, device, .. }, Goal::Is(session)) => {
+                machine.unmap(mapped)?;
+                return self.map_by_any(session, device).map(Some);
+            }
+            // Only what the file has is mapped.
+            (Change::Map(_) | Change::MapAgain { .. }, Goal::Gone(_)) => (),
+        }
+        Ok(None)
+    }
+
+    /// Maps a device of a session that may have to be made.
+    fn map_by_any(&self, session: &Session, device: &Device) -> Result<String> {
+        let mut result = self
+            .machine
+            .map(session, session.paths.get(..1).unwrap_or(&[]), device);
+        for path in session.paths.iter().skip(1) {
+            match &result {
+                Err(error) if !is_about_device(error) => (),
+                _ => break,
+            }
+            result = self.machine.map(session, &[*path], device);
+        }
+        result
+    }
+
+    /// Removes a path unless devices would be left without any.
+    fn remove_path(&self, session: &str, path: &str) -> Result {
+        let state = self.machine.state()?;
+        let running = state
+            .client
+            .sessions
+            .iter()
+            .find(|have| have.name == session);
+        let mut others = running
+            .iter()
+            .flat_map(|running| &running.paths)
+            .filter(|have| have.name != path);
+        if !others.any(crate::model::Path::is_up) {
+            let what = format!("removing path {path} of session {session}");
+            return Err(Error::new(
+                Kind::Busy,
+                what,
+                "no other path of the session is connected",
+            ));
+        }
+        self.machine.remove_path(session, path)
+    }
+
+    fn done(&mut self, change: &Change, node: Option<&str>) {
+        self.attempt.done = self.attempt.done.saturating_add(1);
+        self.observer.done(change, node);
+    }
+
+    fn failed(&mut self, change: Change, error: &Error) {
+        self.attempt.failed = self.attempt.failed.saturating_add(1);
+        self.observer.failed(&change, error);
+        self.failed.push(change);
+    }
+}
+
+/// Whether the server answered, and had something against the device.
+fn is_about_device(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::NotFound | Kind::NotPermitted | Kind::Busy
+    )
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl config`: checks the configuration file, or writes one from what there is.
+
+use std::fs;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::config;
+use crate::config::running;
+use crate::config::Config;
+use crate::config::ConfigError;
+use crate::config::ConfigErrors;
+use crate::model::JSON_VERSION;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Report;
+use crate::output::Table;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Say what is wrong with a file, with line and key; changes nothing
+    Check {
+        /// The file [default: /etc/rnbd/rnbd.toml]
+        file: Option<PathBuf>,
+    },
+    /// Print what is mapped now as a configuration file
+    Show,
+    /// Write what is mapped now to a configuration file
+    Save {
+        /// The file [default: /etc/rnbd/rnbd.toml]
+        file: Option<PathBuf>,
+        /// Also if there is one already
+        #[arg(short, long)]
+        force: bool,
+    },
+}
+
+/// Does it.
+pub fn run(args: &Args, context: &Context) -> Result {
+    match &args.command {
+        Command::Check { file } => check(file.as_deref(), context),
+        Command::Show => context
+            .output
+            .print_text(&running::file_text(&context.system.client()?)),
+        Command::Save { file, force } => {
+            save(&file_or_default(file.as_deref(), context), *force, context)
+        }
+    }
+}
+
+/// The file that the user gave, or else the usual one.
+pub fn file_or_default(file: Option<&Path>, context: &Context) -> PathBuf {
+    match file {
+        Some(file) => file.to_path_buf(),
+        None => context
+            .system
+            .file(config::DEFAULT_FILE.trim_start_matches('/')),
+    }
+}
+
+/// Reads the file; the error has all that is wrong with it.
+pub fn load(file: Option<&Path>, context: &Context) -> Result<Config> {
+    let file = file_or_default(file, context);
+    Config::load(&file).map_err(|errors| wrong(&file, &errors))
+}
+
+fn wrong(file: &Path, errors: &ConfigErrors) -> Error {
+    let lines: Vec<_> = errors
+        .0
+        .iter()
+        .map(|error| format!("\n  {error}"))
+        .collect();
+    let count = match lines.len() {
+        1 => "1 mistake, nothing was changed:".to_owned(),
+        count => format!("{count} mistakes, nothing was changed:"),
+    };
+    Error::new(
+        Kind::BadConfig,
+        file.display().to_string(),
+        count + &lines.concat(),
+    )
+    .hint("rnbdctl config check FILE says again what is wrong; man 5 rnbd.toml has all keys")
+}
+
+/// What a file says, or what is wrong with it.
+#[derive(Debug, Serialize)]
+struct Checked {
+    version: u32,
+    file: String,
+    sessions: usize,
+    devices: usize,
+    errors: Vec<Mistake>,
+}
+
+#[derive(Debug, Serialize)]
+struct Mistake {
+    line: Option<usize>,
+    column: Option<usize>,
+    key: String,
+    message: String,
+}
+
+impl Mistake {
+    fn new(error: &ConfigError) -> Self {
+        Self {
+            line: error.position.map(|(line, _)| line),
+            column: error.position.map(|(_, column)| column),
+            key: error.key.clone(),
+            message: error.message.clone(),
+        }
+    }
+}
+
+const COLUMNS: &[Column] = &[
+    Column::number("line", "LINE"),
+    Column::number("column", "COLUMN"),
+    Column::text("key", "KEY"),
+    Column::text("message", "MISTAKE"),
+];
+
+impl Report for Checked {
+    fn tables(&self) -> Vec<Table> {
+        let row = |mistake: &Mistake| {
+            vec![
+                Cell::option(mistake.line),
+                Cell::option(mistake.column),
+                Cell::new(&mistake.key),
+                Cell::new(&mistake.message),
+            ]
+        };
+        vec![Table {
+            kind: "mistake",
+            title: "Mistakes".to_owned(),
+            columns: COLUMNS,
+            rows: self.errors.iter().map(row).collect(),
+            empty: format!(
+                "{}: fine; sessions: {}, devices: {}",
+                self.file, self.sessions, self.devices
+            ),
+        }]
+    }
+}
+
+fn check(file: Option<&Path>, context: &Context) -> Result {
+    let file = file_or_default(file, context);
+    let result = Config::load(&file);
+    let config = result.as_ref().ok();
+    let report = Checked {
+        version: JSON_VERSION,
+        file: file.display().to_string(),
+        sessions: config.map_or(0, |config| config.sessions.len()),
+        devices: config.map_or(0, Config::device_count),
+        errors: match &result {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.0.iter().map(Mistake::new).collect(),
+        },
+    };
+    let is_for_people = context.output.format() == crate::output::Format::Table;
+    if result.is_ok() || !is_for_people {
+        context.output.print(&report)?;
+    }
+    result.map(drop).map_err(|errors| wrong(&file, &errors))
+}
+
+fn save(file: &Path, force: bool, context: &Context) -> Result {
+    let client = context.system.client()?;
+    let text = running::file_text(&client);
+    let what = format!("saving to {}", file.display());
+    let exists = file.symlink_metadata().is_ok();
+    if exists && !force {
+        return Err(Error::new(Kind::Busy, what, "there is a file already")
+            .hint("overwrite it with --force"));
+    }
+    write_whole(file, &text).map_err(|error| Error::io(what, &error))?;
+    context.output.say(&format!(
+        "{}: sessions: {}, devices: {}",
+        file.display(),
+        client.sessions.len(),
+        client.devices.len()
+    ))
+}
+
+/// Writes a file so that there is the old one or the new one at any time, whole.
+pub(crate) fn write_whole(file: &Path, text: &str) -> io::Result<()> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut name = std::ffi::OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    let temporary = folder.join(name);
+    let write = || {
+        let mut handle = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)?;
+        handle.write_all(text.as_bytes())?;
+        handle.sync_all()?;
+        fs::rename(&temporary, file)
+    };
+    write().inspect_err(|_| {
+        // It is the first error that matters.
+        let _ = fs::remove_file(&temporary);
+    })
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The configuration file, `/etc/rnbd/rnbd.toml`: which sessions and devices this machine shall
+//! have.
+//!
+//! Nothing here looks at the machine; see [`crate::apply`] for that.
+
+mod error;
+pub mod keys;
+mod parse;
+pub mod running;
+mod write;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use proto::addr::PathAddress;
+
+pub use error::ConfigError;
+pub use error::ConfigErrors;
+pub use parse::parse;
+pub use write::to_toml;
+
+use crate::model::AccessMode;
+use crate::model::Policy;
+
+/// Where the file is if nobody says otherwise.
+pub const DEFAULT_FILE: &str = "/etc/rnbd/rnbd.toml";
+
+/// The most paths of a session (`MAX_PATHS_NUM` of the C client).
+pub const MAX_PATHS: usize = 128;
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// In the order of the file; no two have the same name.
+    pub sessions: Vec<Session>,
+}
+
+/// A session with a server. What is `None` or not there is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its name, on client and server; valid for the kernel, and without white space.
+    pub name: String,
+    /// At least one, at most [`MAX_PATHS`], no two alike.
+    pub paths: Vec<PathAddress>,
+    /// The server's port. It cannot be read back, so it matters only when the session is made.
+    pub dest_port: Option<u16>,
+    /// Which path a request takes.
+    pub policy: Option<Policy>,
+    /// Polling queues of the session's only device; -1: as many as CPUs.
+    pub nr_poll_queues: Option<i32>,
+    /// Numbers that are files of the session, by name; see [`crate::model::Settings`].
+    pub settings: BTreeMap<&'static str, i32>,
+    /// At least one, no two with the same path.
+    pub devices: Vec<Device>,
+}
+
+/// A device of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its path as the server understands it.
+    pub path: String,
+    /// What may be done with it.
+    pub access_mode: AccessMode,
+}
+
+impl Config {
+    /// Reads and checks a file; an error names file, line and key.
+    pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
+        let shown = file.display().to_string();
+        let text = fs::read(file).map_err(|error| ConfigErrors::unreadable(&shown, &error))?;
+        let text = String::from_utf8(text).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..valid).unwrap_or(&[]);
+            ConfigErrors::not_utf8(&shown, before)
+        })?;
+        parse(&shown, &text)
+    }
+
+    /// How many devices all sessions have together.
+    pub fn device_count(&self) -> usize {
+        self.sessions.iter().map(|s| s.devices.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

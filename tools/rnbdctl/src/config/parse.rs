@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From text to [`Config`], strictly: what is not understood is an error.
+//!
+//! The syntax tree with its positions is walked by hand instead of by serde, so that all mistakes
+//! are told at once, each with line and key.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use clap::ValueEnum;
+use proto::addr::Address;
+use proto::addr::PathAddress;
+use proto::name::Name;
+use proto::name::SessName;
+use proto::setting::Setting;
+use toml::de::DeTable;
+use toml::de::DeValue;
+use toml::Spanned;
+
+use super::keys;
+use super::Config;
+use super::ConfigError;
+use super::ConfigErrors;
+use super::Device;
+use super::Session;
+use super::MAX_PATHS;
+use crate::model::AccessMode;
+use crate::model::Policy;
+use crate::model::Settings;
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+/// The configuration that `text` says; `file` is for messages.
+pub fn parse(file: &str, text: &str) -> Result<Config, ConfigErrors> {
+    let mut reader = Reader {
+        file,
+        text,
+        errors: Vec::new(),
+    };
+    let config = match DeTable::parse(text) {
+        Ok(table) => reader.config(table.get_ref()),
+        Err(error) => {
+            reader.syntax(&error);
+            Config::default()
+        }
+    };
+    if reader.errors.is_empty() {
+        return Ok(config);
+    }
+    reader.errors.sort_by_key(|error| error.position);
+    Err(ConfigErrors(reader.errors))
+}
+
+/// Where a value is: its key as messages name it, and the bytes of the file.
+#[derive(Clone)]
+struct At {
+    key: String,
+    span: Range<usize>,
+}
+
+struct Reader<'i> {
+    file: &'i str,
+    text: &'i str,
+    errors: Vec<ConfigError>,
+}
+
+impl<'i> Reader<'i> {
+    fn fail(&mut self, at: &At, message: impl Into<String>) {
+        let error = ConfigError::at(
+            self.file,
+            self.text,
+            at.span.clone(),
+            &at.key,
+            message.into(),
+        );
+        self.errors.push(error);
+    }
+
+    /// What the TOML reader itself complains about; doubled keys are among that.
+    fn syntax(&mut self, error: &toml::de::Error) {
+        let span = error.span().unwrap_or(0..0);
+        let start = self.text.get(..span.start).unwrap_or("");
+        let line = start.rfind('\n').map_or(0, |at| at.saturating_add(1));
+        let line = self.text.get(line..).and_then(|rest| rest.lines().next());
+        let key = line.and_then(|line| line.split_once('='));
+        let key = key.map_or("", |(key, _)| key.trim()).to_owned();
+        self.fail(&At { key, span }, error.message().trim());
+    }
+
+    fn config(&mut self, table: &DeTable<'i>) -> Config {
+        let mut sessions: Vec<Session> = Vec::new();
+        self.check_keys("", table, &keys::TOP);
+        let Some(value) = table.get("session") else {
+            return Config { sessions };
+        };
+        let at = At {
+            key: "session".to_owned(),
+            span: value.span(),
+        };
+        let DeValue::Array(elements) = value.get_ref() else {
+            self.fail(
+                &at,
+                "must be an array of tables: write [[session]], not [session]",
+            );
+            return Config { sessions };
+        };
+        let mut names = BTreeMap::new();
+        for element in elements.iter() {
+            let at = At {
+                key: "session".to_owned(),
+                span: element.span(),
+            };
+            let Some(table) = self.table(&at, element) else {
+                continue;
+            };
+            let Some(session) = self.session(&at, table) else {
+                continue;
+            };
+            let name_at = value_at(table, &session.name, "name").unwrap_or(at);
+            if let Some(first) = names.insert(session.name.clone(), name_at.span.start) {
+                let line = ConfigError::at("", self.text, first..first, "", String::new());
+                let line = line.position.map_or(0, |(line, _)| line);
+                self.fail(
+                    &name_at,
+                    format!("there is a session of this name in line {line} already"),
+                );
+            }
+            sessions.push(session);
+        }
+        Config { sessions }
+    }
+
+    /// `None` if it has no usable name; its other mistakes are noted all the same.
+    fn session(&mut self, at: &At, table: &DeTable<'i>) -> Option<Session> {
+        let name = table.get("name").and_then(|value| {
+            let at = At {
+                key: "session: name".to_owned(),
+                span: value.span(),
+            };
+            let name = self.string(&at, value)?;
+            if let Err(error) = SessName::new(name.as_bytes()) {
+                self.fail(&at, format!("\"{}\" {error}", name.escape_debug()));
+                return None;
+            }
+            self.no_space(&at, &name).then_some(name)
+        });
+        if !table.contains_key("name") {
+            self.fail(at, "has no name: give one with the key name");
+        }
+        let label = name.clone().unwrap_or_default();
+        self.check_keys(&label, table, &keys::session());
+
+        let mut session = Session {
+            name: name.clone().unwrap_or_default(),
+            paths: Vec::new(),
+            dest_port: None,
+            policy: None,
+            nr_poll_queues: None,
+            settings: BTreeMap::new(),
+            devices: Vec::new(),
+        };
+        for key in ["paths", "devices"] {
+            if !table.contains_key(key) && name.is_some() {
+                let at = At {
+                    key: in_session(&label, key),
+                    span: at.span.clone(),
+                };
+                self.fail(&at, "is missing");
+            }
+        }
+        for (key, value) in table.iter() {
+            let key = key.get_ref().as_ref();
+            let at = At {
+                key: in_session(&label, key),
+                span: value.span(),
+            };
+            match key {
+                "paths" => session.paths = self.paths(&at, value),
+                "devices" => session.devices = self.devices(&at, value),
+                "dest_port" => {
+                    let port = self.number(&at, value, 1, u16::MAX.into());
+                    session.dest_port = port.and_then(|port| u16::try_from(port).ok());
+                }
+                "policy" => session.policy = self.policy(&at, value),
+                "nr_poll_queues" => session.nr_poll_queues = self.number(&at, value, -1, 4096),
+                _ => {
+                    if let Some(setting) = Settings::find(key) {
+                        if let Some(number) = self.setting(&at, value, &setting) {
+                            session.settings.insert(setting.name, number);
+                        }
+                    }
+                }
+            }
+        }
+        if session.nr_poll_queues.is_some_and(|nr| nr != 0) && session.devices.len() > 1 {
+            let at = value_at(table, &label, "nr_poll_queues").unwrap_or(at.clone());
+            self.fail(
+                &at,
+                "a session with polling queues can have only one device",
+            );
+        }
+        name.map(|_| session)
+    }
+
+    fn paths(&mut self, at: &At, value: &Value<'i>) -> Vec<PathAddress> {
+        let mut paths: Vec<PathAddress> = Vec::new();
+        for (at, element) in self.elements(at, value) {
+            let path = match element.get_ref() {
+                DeValue::String(text) => self.path_text(&at, text),
+                DeValue::Table(table) => self.path_table(&at, table),
+                other => {
+                    self.fail(
+                        &at,
+                        format!(
+                            "an element must be an address or {{ src = ..., dst = ... }}, not {}",
+                            article(other)
+                        ),
+                    );
+                    None
+                }
+            };
+            let Some(path) = path else { continue };
+            if paths.iter().any(|other| overlap(other, &path)) {
+                self.fail(
+                    &at,
+                    format!(
+                        "{} is the same path as one before it",
+                        path.to_text().as_str()
+                    ),
+                );
+            }
+            paths.push(path);
+        }
+        if paths.len() > MAX_PATHS {
+            self.fail(
+                at,
+                format!(
+                    "{} paths are more than the {MAX_PATHS} of a session",
+                    paths.len()
+                ),
+            );
+        }
+        paths
+    }
+
+    fn path_text(&mut self, at: &At, text: &str) -> Option<PathAddress> {
+        let (src, dst) = match text.split_once(['@', ',']) {
+            Some((src, dst)) => (Some(src), dst),
+            None => (None, text),
+        };
+        let src = match src {
+            Some(src) => Some(self.address(at, src)?),
+            None => None,
+        };
+        Some(PathAddress {
+            src,
+            dst: self.address(at, dst)?,
+        })
+    }
+
+    fn path_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<PathAddress> {
+        self.check_keys_at(&at.key, table, &keys::PATH);
+        let mut end = |name: &str| {
+            let value = table.get(name)?;
+            let at = At {
+                key: format!("{}: {name}", at.key),
+                span: value.span(),
+            };
+            let text = self.string(&at, value)?;
+            Some(self.address(&at, &text))
+        };
+        let src = end("src");
+        let dst = end("dst");
+        if !table.contains_key("dst") {
+            self.fail(at, "a path needs a destination: dst is missing");
+        }
+        let src = match src {
+            Some(src) => Some(src?),
+            None => None,
+        };
+        Some(PathAddress { src, dst: dst?? })
+    }
+
+    /// An address with or without `ip:` or `gid:` in front.
+    fn address(&mut self, at: &At, text: &str) -> Option<Address> {
+        let prefixed = text.starts_with("ip:") || text.starts_with("gid:");
+        let text = match prefixed {
+            true => text.to_owned(),
+            false => format!("ip:{text}"),
+        };
+        match Address::parse(text.as_bytes()) {
+            Ok(address) => Some(address),
+            Err(error) => {
+                self.fail(at, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn devices(&mut self, at: &At, value: &Value<'i>) -> Vec<Device> {
+        let mut devices: Vec<Device> = Vec::new();
+        for (at, element) in self.elements(at, value) {
+            let device = match element.get_ref() {
+                DeValue::String(path) => self.device_path(&at, path).map(|path| Device {
+                    path,
+                    access_mode: AccessMode::Rw,
+                }),
+                DeValue::Table(table) => self.device_table(&at, table),
+                other => {
+                    self.fail(
+                        &at,
+                        format!(
+                            "an element must be a path or a table with path and access_mode, not {}",
+                            article(other)
+                        ),
+                    );
+                    None
+                }
+            };
+            let Some(device) = device else { continue };
+            if devices.iter().any(|other| other.path == device.path) {
+                self.fail(&at, format!("\"{}\" is given twice", device.path));
+            }
+            devices.push(device);
+        }
+        devices
+    }
+
+    fn device_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<Device> {
+        self.check_keys_at(&at.key, table, &keys::DEVICE);
+        let mut access_mode = Some(AccessMode::Rw);
+        if let Some(value) = table.get("access_mode") {
+            let at = At {
+                key: format!("{}: access_mode", at.key),
+                span: value.span(),
+            };
+            access_mode = self.string(&at, value).and_then(|name| {
+                let mode = AccessMode::parse(&name);
+                if mode.is_none() {
+                    self.fail(
+                        &at,
+                        format!("\"{name}\" is not one of \"ro\", \"rw\", \"migration\""),
+                    );
+                }
+                mode
+            });
+        }
+        let Some(value) = table.get("path") else {
+            self.fail(at, "a device needs a path");
+            return None;
+        };
+        let at = At {
+            key: format!("{}: path", at.key),
+            span: value.span(),
+        };
+        let path = self.string(&at, value)?;
+        let path = self.device_path(&at, &path)?;
+        Some(Device {
+            path,
+            access_mode: access_mode?,
+        })
+    }
+
+    fn device_path(&mut self, at: &At, path: &str) -> Option<String> {
+        if let Err(error) = Name::new(path.as_bytes()) {
+            self.fail(at, format!("\"{}\" {error}", path.escape_debug()));
+            return None;
+        }
+        if path.split('/').any(|part| part == "..") {
+            self.fail(
+                at,
+                format!("\"{path}\" contains \"..\", which no server allows"),
+            );
+            return None;
+        }
+        self.no_space(at, path).then(|| path.to_owned())
+    }
+
+    /// The kernel takes the name between spaces.
+    fn no_space(&mut self, at: &At, name: &str) -> bool {
+        let bad = name.contains(char::is_whitespace);
+        if bad {
+            self.fail(at, format!("\"{name}\" cannot contain white space"));
+        }
+        !bad
+    }
+
+    fn policy(&mut self, at: &At, value: &Value<'i>) -> Option<Policy> {
+        let name = self.string(at, value)?;
+        let policy = Policy::parse(&name).filter(|policy| policy.as_str() == name);
+        if policy.is_none() {
+            let names = Policy::value_variants()
+                .iter()
+                .map(|policy| format!("\"{}\"", policy.as_str()));
+            let names = names.collect::<Vec<_>>().join(", ");
+            self.fail(at, format!("\"{name}\" is not one of {names}"));
+        }
+        policy
+    }
+
+    fn setting(&mut self, at: &At, value: &Value<'i>, setting: &Setting) -> Option<i32> {
+        self.number(at, value, setting.min, setting.max)
+    }
+
+    fn number(&mut self, at: &At, value: &Value<'i>, min: i32, max: i32) -> Option<i32> {
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.fail(
+                at,
+                format!("must be a number, not {}", article(value.get_ref())),
+            );
+            return None;
+        };
+        let parsed = i64::from_str_radix(number.as_str(), number.radix());
+        let parsed = parsed.ok().and_then(|number| i32::try_from(number).ok());
+        let parsed = parsed.filter(|number| (min..=max).contains(number));
+        if parsed.is_none() {
+            let written = self.text.get(value.span()).unwrap_or(number.as_str());
+            self.fail(at, format!("{written} is not between {min} and {max}"));
+        }
+        parsed
+    }
+
+    fn string(&mut self, at: &At, value: &Value<'i>) -> Option<String> {
+        match value.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            other => {
+                self.fail(at, format!("must be a string, not {}", article(other)));
+                None
+            }
+        }
+    }
+
+    fn table<'v>(&mut self, at: &At, value: &'v Value<'i>) -> Option<&'v DeTable<'i>> {
+        match value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            other => {
+                self.fail(at, format!("must be a table, not {}", article(other)));
+                None
+            }
+        }
+    }
+
+    /// The elements of an array that must not be empty.
+    fn elements<'v>(&mut self, at: &At, value: &'v Value<'i>) -> Vec<(At, &'v Value<'i>)> {
+        let DeValue::Array(elements) = value.get_ref() else {
+            self.fail(
+                at,
+                format!("must be an array, not {}", article(value.get_ref())),
+            );
+            return Vec::new();
+        };
+        if elements.is_empty() {
+            self.fail(at, "is empty: a session has at least one");
+        }
+        let element = |value: &'v Value<'i>| {
+            let at = At {
+                key: at.key.clone(),
+                span: value.span(),
+            };
+            (at, value)
+        };
+        elements.iter().map(element).collect()
+    }
+
+    fn check_keys(&mut self, session: &str, table: &DeTable<'i>, known: &[&str]) {
+        let prefix = match session {
+            "" => String::new(),
+            name => format!("session \"{name}\""),
+        };
+        self.check_keys_at(&prefix, table, known);
+    }
+
+    fn check_keys_at(&mut self, prefix: &str, table: &DeTable<'i>, known: &[&str]) {
+        for (key, _) in table.iter() {
+            let name: &str = key.get_ref().as_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let at = At {
+                key: match prefix {
+                    "" => name.to_owned(),
+                    prefix => format!("{prefix}: {name}"),
+                },
+                span: key.span(),
+            };
+            let message = match keys::closest(name, known) {
+                Some(meant) => format!("unknown key (did you mean {meant}?)"),
+                None => format!("unknown key (known here: {})", known.join(", ")),
+            };
+            self.fail(&at, message);
+        }
+    }
+}
+
+/// Whether the kernel could not have both: the same ends, or the same destination and no say
+/// about one's source.
+fn overlap(a: &PathAddress, b: &PathAddress) -> bool {
+    let same_src = match (&a.src, &b.src) {
+        (Some(a), Some(b)) => a.same_as(b),
+        _ => true,
+    };
+    a.dst.same_as(&b.dst) && same_src
+}
+
+fn in_session(session: &str, key: &str) -> String {
+    match session {
+        "" => format!("session: {key}"),
+        name => format!("session \"{name}\": {key}"),
+    }
+}
+
+fn value_at(table: &DeTable<'_>, session: &str, key: &str) -> Option<At> {
+    Some(At {
+        key: in_session(session, key),
+        span: table.get(key)?.span(),
+    })
+}
+
+/// What kind of value it is, for a message.
+fn article(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}

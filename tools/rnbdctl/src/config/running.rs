@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is mapped now, as a configuration.
+
+use proto::addr::Address;
+use proto::addr::PathAddress;
+use proto::name::SessName;
+
+use super::to_toml;
+use super::Config;
+use super::Device;
+use super::Session;
+use crate::model::AccessMode;
+use crate::model::Client;
+use crate::model::ClientSession;
+use crate::model::Path;
+use crate::model::Settings;
+
+/// A configuration that has the same sessions, paths and devices. Numbers that are as they are
+/// by default are left out.
+pub fn from_client(client: &Client) -> Config {
+    let session = |have: &ClientSession| {
+        let mine = || {
+            client
+                .devices
+                .iter()
+                .filter(|device| device.session == have.name)
+        };
+        let polls = mine()
+            .filter_map(|device| device.poll_queues)
+            .find(|&nr| nr > 0);
+        Session {
+            name: have.name.clone(),
+            paths: have.paths.iter().filter_map(path).collect(),
+            dest_port: None,
+            policy: have.policy,
+            nr_poll_queues: polls.and_then(|nr| i32::try_from(nr).ok()),
+            settings: Settings::ALL
+                .into_iter()
+                .filter_map(|setting| {
+                    let value = i32::try_from(have.settings.get(setting.name)?).ok()?;
+                    (value != setting.default).then_some((setting.name, value))
+                })
+                .collect(),
+            devices: mine()
+                .map(|device| Device {
+                    path: device.device_path.clone(),
+                    access_mode: device.access_mode.unwrap_or(AccessMode::Rw),
+                })
+                .collect(),
+        }
+    };
+    let mut sessions: Vec<_> = client.sessions.iter().map(session).collect();
+    // Sessions of others than RNBD have no devices; what the kernel would not take back is no name.
+    sessions.retain(|session| {
+        !session.devices.is_empty() && SessName::new(session.name.as_bytes()).is_ok()
+    });
+    Config { sessions }
+}
+
+/// The path with both its ends; the source only if it has one yet.
+fn path(path: &Path) -> Option<PathAddress> {
+    let mut path = PathAddress::parse(path.name.as_bytes()).ok()?;
+    let is_nothing = |address: &Address| match address {
+        Address::V4(bytes) => *bytes == [0; 4],
+        Address::V6 { addr, .. } | Address::Gid(addr) => *addr == [0; 16],
+    };
+    path.src = path.src.filter(|src| !is_nothing(src));
+    Some(path)
+}
+
+/// That configuration as a file, with a head that says where it comes from.
+pub fn file_text(client: &Client) -> String {
+    let head = "# What was mapped when `rnbdctl config' wrote this; see rnbd.toml(5).\n\
+                # A server's port cannot be read back: give dest_port if it is not 1234.\n\n";
+    format!("{head}{}", to_toml(&from_client(client)))
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use clap::ValueEnum;
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::Settings;
+
+const FULL: &str = r#"
+# Two links to one server.
+[[session]]
+name = "storage"
+paths = ["10.0.0.2", { src = "ip:10.0.1.1", dst = "10.0.1.2" }, "fe80::1%eth0"]
+dest_port = 1_235
+policy = "round-robin"
+hb_interval_ms = 0x3e8
+max_reconnect_attempts = -1
+devices = ["disk1", { path = "/dev/vg/disk2", access_mode = "ro" }]
+
+[[session]]
+name = "fast"
+paths = ["gid:fe80::1"]
+nr_poll_queues = -1
+
+[[session.devices]]
+path = "nvme0n1"
+"#;
+
+fn errors(text: &str) -> Vec<String> {
+    match parse("rnbd.toml", text) {
+        Ok(config) => panic!("taken without complaint: {config:?}"),
+        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn path(text: &str) -> PathAddress {
+    PathAddress::parse(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn everything() {
+    let config = parse("rnbd.toml", FULL).unwrap();
+    let expected = [
+        Session {
+            name: "storage".into(),
+            paths: vec![
+                path("ip:10.0.0.2"),
+                path("ip:10.0.1.1@ip:10.0.1.2"),
+                path("ip:fe80::1%eth0"),
+            ],
+            dest_port: Some(1235),
+            policy: Some(Policy::RoundRobin),
+            nr_poll_queues: None,
+            settings: BTreeMap::from([("hb_interval_ms", 1000), ("max_reconnect_attempts", -1)]),
+            devices: vec![
+                Device {
+                    path: "disk1".into(),
+                    access_mode: AccessMode::Rw,
+                },
+                Device {
+                    path: "/dev/vg/disk2".into(),
+                    access_mode: AccessMode::Ro,
+                },
+            ],
+        },
+        Session {
+            name: "fast".into(),
+            paths: vec![path("gid:fe80::1")],
+            dest_port: None,
+            policy: None,
+            nr_poll_queues: Some(-1),
+            settings: BTreeMap::new(),
+            devices: vec![Device {
+                path: "nvme0n1".into(),
+                access_mode: AccessMode::Rw,
+            }],
+        },
+    ];
+    assert_eq!(config.sessions, expected);
+    assert_eq!(config.device_count(), 3);
+}
+
+#[test]
+fn empty_files_say_nothing() {
+    for text in ["", "# nothing\n", "session = []\n"] {
+        assert_eq!(parse("f", text), Ok(Config::default()), "{text:?}");
+    }
+}
+
+/// A session that is right except for `line`, which is line 4.
+fn with(line: &str) -> String {
+    format!("[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\n{line}\ndevices = [\"d\"]\n")
+}
+
+#[test]
+fn mistakes_name_line_and_key() {
+    let cases = [
+        (
+            "hb_interval = 5",
+            "4:1: session \"s\": hb_interval: unknown key (did you mean hb_interval_ms?)",
+        ),
+        (
+            "frobnicate = 5",
+            "4:1: session \"s\": frobnicate: unknown key (known here: name, paths, dest_port, \
+             policy, nr_poll_queues, devices, hb_interval_ms, hb_missed_max, reconnect_delay_ms, \
+             connect_timeout_ms, ack_timeout_ms, max_reconnect_attempts, hold_io_ms)",
+        ),
+        (
+            "hb_interval_ms = 5",
+            "4:18: session \"s\": hb_interval_ms: 5 is not between 10 and 600000",
+        ),
+        (
+            "hold_io_ms = 99999999999999999999",
+            "4:14: session \"s\": hold_io_ms: 99999999999999999999 is not between 0 and 86400000",
+        ),
+        (
+            "hb_missed_max = \"5\"",
+            "4:17: session \"s\": hb_missed_max: must be a number, not a string",
+        ),
+        (
+            "hb_missed_max = 5.5",
+            "4:17: session \"s\": hb_missed_max: must be a number, not a fraction",
+        ),
+        (
+            "dest_port = 0",
+            "4:13: session \"s\": dest_port: 0 is not between 1 and 65535",
+        ),
+        (
+            "policy = \"fastest\"",
+            "4:10: session \"s\": policy: \"fastest\" is not one of \"round-robin\", \
+             \"min-inflight\", \"min-latency\"",
+        ),
+        (
+            "policy = true",
+            "4:10: session \"s\": policy: must be a string, not true or false",
+        ),
+        ("name = \"t\"", "4:1: name: duplicate key"),
+        (
+            "hb_missed_max = ",
+            "4:17: hb_missed_max: string values must be quoted, expected literal string",
+        ),
+    ];
+    for (line, message) in cases {
+        assert_eq!(
+            errors(&with(line)),
+            [format!("rnbd.toml:{message}")],
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn mistakes_of_paths_and_devices() {
+    let cases = [
+        ("paths", "[]", "3:9: session \"s\": paths: is empty: a session has at least one"),
+        ("paths", "\"10.0.0.2\"", "3:9: session \"s\": paths: must be an array, not a string"),
+        ("paths", "[5]", "3:10: session \"s\": paths: an element must be an address or { src = ..., dst = ... }, not a number"),
+        ("paths", "[\"10.0.0\"]", "3:10: session \"s\": paths: \"ip:10.0.0\" is not an IPv4 or IPv6 address"),
+        ("paths", "[\"gid:x\"]", "3:10: session \"s\": paths: \"gid:x\" is not a GID"),
+        ("paths", "[{ src = \"10.0.0.1\" }]", "3:10: session \"s\": paths: a path needs a destination: dst is missing"),
+        ("paths", "[{ to = \"10.0.0.1\", dst = \"10.0.0.2\" }]", "3:12: session \"s\": paths: to: unknown key (known here: src, dst)"),
+        ("paths", "[{ src = 1, dst = \"10.0.0.2\" }]", "3:18: session \"s\": paths: src: must be a string, not a number"),
+        ("paths", "[\"10.0.0.2\", \"ip:10.0.0.2\"]", "3:22: session \"s\": paths: ip:10.0.0.2 is the same path as one before it"),
+        (
+            "paths",
+            "[\"10.0.0.2\", \"10.0.0.1@10.0.0.2\"]",
+            "3:22: session \"s\": paths: ip:10.0.0.1@ip:10.0.0.2 is the same path as one before it",
+        ),
+        ("devices", "[]", "3:11: session \"s\": devices: is empty: a session has at least one"),
+        ("devices", "[\"a\", \"a\"]", "3:17: session \"s\": devices: \"a\" is given twice"),
+        ("devices", "[\"a b\"]", "3:12: session \"s\": devices: \"a b\" cannot contain white space"),
+        ("devices", "[\"a/../b\"]", "3:12: session \"s\": devices: \"a/../b\" contains \"..\", which no server allows"),
+        ("devices", "[\"\"]", "3:12: session \"s\": devices: \"\" is empty"),
+        ("devices", "[\"a\\n\"]", "3:12: session \"s\": devices: \"a\\n\" cannot contain '\\n'"),
+        ("devices", "[{ access_mode = \"ro\" }]", "3:12: session \"s\": devices: a device needs a path"),
+        (
+            "devices",
+            "[{ path = \"a\", access_mode = \"RW\" }]",
+            "3:40: session \"s\": devices: access_mode: \"RW\" is not one of \"ro\", \"rw\", \"migration\"",
+        ),
+        ("devices", "[{ path = \"a\", acess_mode = \"ro\" }]", "3:26: session \"s\": devices: acess_mode: unknown key (did you mean access_mode?)"),
+    ];
+    for (key, value, message) in cases {
+        let other = match key {
+            "paths" => "devices = [\"d\"]",
+            _ => "paths = [\"10.0.0.2\"]",
+        };
+        let text = format!("[[session]]\nname = \"s\"\n{key} = {value}\n{other}\n");
+        assert_eq!(errors(&text), [format!("rnbd.toml:{message}")], "{text}");
+    }
+}
+
+#[test]
+fn mistakes_of_sessions() {
+    let good = "paths = [\"10.0.0.2\"]\ndevices = [\"d\"]\n";
+    let cases = [
+        (format!("[session]\nname = \"s\"\n{good}"), "1:1: session: must be an array of tables: write [[session]], not [session]"),
+        ("session = [5]".to_owned(), "1:12: session: must be a table, not a number"),
+        (format!("[[sessions]]\nname = \"s\"\n{good}"), "1:3: sessions: unknown key (did you mean session?)"),
+        (format!("[[session]]\n{good}"), "1:1: session: has no name: give one with the key name"),
+        (format!("[[session]]\nname = \"a/b\"\n{good}"), "2:8: session: name: \"a/b\" cannot contain '/'"),
+        (format!("[[session]]\nname = \"a b\"\n{good}"), "2:8: session: name: \"a b\" cannot contain white space"),
+        (
+            format!("[[session]]\nname = \"s\"\n{good}\n[[session]]\nname = \"s\"\n{good}"),
+            "7:8: session \"s\": name: there is a session of this name in line 2 already",
+        ),
+        ("[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\n".to_owned(), "1:1: session \"s\": devices: is missing"),
+        (
+            "[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\nnr_poll_queues = 2\ndevices = [\"a\", \"b\"]\n".to_owned(),
+            "4:18: session \"s\": nr_poll_queues: a session with polling queues can have only one device",
+        ),
+    ];
+    for (text, message) in cases {
+        assert_eq!(errors(&text), [format!("rnbd.toml:{message}")], "{text}");
+    }
+}
+
+#[test]
+fn all_mistakes_at_once() {
+    let text = "[[session]]\nname = \"s\"\npaths = [\"x\"]\nport = 5\ndevices = \"d\"\n[[session]]\nname = \"\"\n";
+    assert_eq!(
+        errors(text),
+        [
+            "rnbd.toml:3:10: session \"s\": paths: \"ip:x\" is not an IPv4 or IPv6 address",
+            "rnbd.toml:4:1: session \"s\": port: unknown key (did you mean dest_port?)",
+            "rnbd.toml:5:11: session \"s\": devices: must be an array, not a string",
+            "rnbd.toml:7:8: session: name: \"\" is empty",
+        ]
+    );
+}
+
+#[test]
+fn files_that_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rnbd.toml");
+    let shown = file.display();
+    let error = Config::load(&file).unwrap_err().to_string();
+    assert_eq!(error, format!("{shown}: there is no such file"));
+    std::fs::write(&file, b"# a\n# \xff\n").unwrap();
+    let error = Config::load(&file).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("{shown}:2:3: this byte is not UTF-8, which TOML files are")
+    );
+}
+
+fn any_address() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(|a| format!("ip:{}", std::net::Ipv4Addr::from(a))),
+        any::<[u8; 16]>().prop_map(|a| format!("ip:{}", std::net::Ipv6Addr::from(a))),
+        any::<[u8; 16]>().prop_map(|a| format!("gid:{}", std::net::Ipv6Addr::from(a))),
+        Just("ip:fe80::1%eth0".to_owned()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_as_the_same(
+        name in "[^\\s\\p{C}/.]{1,30}",
+        ends in proptest::collection::vec((proptest::option::of(any_address()), any_address()), 1..5),
+        devices in proptest::collection::btree_map("[^\\s\\p{C}.]{1,30}", 0..3, 1..5),
+        port in proptest::option::of(1u16..),
+        policy in proptest::option::of(0usize..3),
+        setting in proptest::option::of((0usize..7, 0i32..1000)),
+    ) {
+        let mut paths: Vec<PathAddress> = Vec::new();
+        for (src, dst) in ends {
+            let text = match src {
+                Some(src) => format!("{src}@{dst}"),
+                None => dst,
+            };
+            let path = path(&text);
+            if !paths.iter().any(|other| other.dst.same_as(&path.dst)) {
+                paths.push(path);
+            }
+        }
+        let setting = setting.map(|(at, value)| {
+            let setting = Settings::ALL[at];
+            (setting.name, value.clamp(setting.min, setting.max))
+        });
+        let modes = [AccessMode::Ro, AccessMode::Rw, AccessMode::Migration];
+        let config = Config {
+            sessions: vec![Session {
+                name,
+                paths,
+                dest_port: port,
+                policy: policy.map(|at| Policy::value_variants()[at]),
+                nr_poll_queues: None,
+                settings: setting.into_iter().collect(),
+                devices: devices
+                    .into_iter()
+                    .map(|(path, mode)| Device { path, access_mode: modes[mode as usize] })
+                    .collect(),
+            }],
+        };
+        let text = to_toml(&config);
+        prop_assert_eq!(parse("f", &text), Ok(config), "{}", text);
+    }
+
+    #[test]
+    fn no_text_is_too_bad(text in "(?s).{0,200}") {
+        let _ = parse("f", &text);
+    }
+
+    #[test]
+    fn no_toml_is_too_bad(
+        key in "session|name|paths|devices|policy|x",
+        value in "5|\"a\"|\\[\\]|\\[\\[\\]\\]|\\{\\}|\\[\\{\\}\\]|1979-05-27|nan|0xffffffffffffffffffff",
+        header in "|\\[\\[session\\]\\]\n|\\[session\\]\n|\\[\\[session\\]\\]\n\\[\\[session.devices\\]\\]\n",
+    ) {
+        let _ = parse("f", &format!("{header}{key} = {value}\n"));
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From [`Config`] to the text of a file.
+
+use std::fmt::Write;
+
+use proto::addr::Address;
+use proto::addr::PathAddress;
+
+use super::Config;
+use super::Session;
+use crate::model::AccessMode;
+
+/// A file that says this; [`super::parse()`] understands it as the same.
+pub fn to_toml(config: &Config) -> String {
+    let mut out = String::new();
+    for session in &config.sessions {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        // Writing to a string does not fail.
+        let _ = write_session(&mut out, session);
+    }
+    out
+}
+
+fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {
+    writeln!(out, "[[session]]")?;
+    writeln!(out, "name = {}", quoted(&session.name))?;
+    writeln!(out, "paths = [")?;
+    for path in &session.paths {
+        writeln!(out, "    {},", path_value(path))?;
+    }
+    writeln!(out, "]")?;
+    if let Some(port) = session.dest_port {
+        writeln!(out, "dest_port = {port}")?;
+    }
+    if let Some(policy) = session.policy {
+        writeln!(out, "policy = \"{}\"", policy.as_str())?;
+    }
+    if let Some(nr) = session.nr_poll_queues {
+        writeln!(out, "nr_poll_queues = {nr}")?;
+    }
+    for (name, value) in &session.settings {
+        writeln!(out, "{name} = {value}")?;
+    }
+    writeln!(out, "devices = [")?;
+    for device in &session.devices {
+        let path = quoted(&device.path);
+        match device.access_mode {
+            AccessMode::Rw => writeln!(out, "    {path},")?,
+            mode => writeln!(
+                out,
+                "    {{ path = {path}, access_mode = \"{}\" }},",
+                mode.as_str()
+            )?,
+        }
+    }
+    writeln!(out, "]")
+}
+
+fn path_value(path: &PathAddress) -> String {
+    let dst = quoted(&address(&path.dst));
+    match &path.src {
+        None => dst,
+        Some(src) => format!("{{ src = {}, dst = {dst} }}", quoted(&address(src))),
+    }
+}
+
+/// The address with its scope, which `to_text` leaves out.
+fn address(address: &Address) -> String {
+    let mut text = address.to_text().as_str().to_owned();
+    if let Address::V6 { scope, .. } = address {
+        if !scope.is_none() {
+            text.push('%');
+            text.push_str(&String::from_utf8_lossy(scope.as_bytes()));
+        }
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
