@@ -93,6 +93,12 @@ pub enum Command {
     Apply(commands::apply::Args),
     /// Check the configuration file, or write one from what is mapped
     Config(commands::config::Args),
+    /// Show what devices and paths have counted
+    Stats(commands::stats::Args),
+    /// Show what devices and paths are doing now, on the whole screen
+    Top(commands::top::Args),
+    /// Give metrics to Prometheus
+    Exporter(commands::exporter::Args),
 }
 
 /// What subcommands work with.
@@ -126,6 +132,9 @@ pub fn run(cli: &Cli) -> Result {
         Command::Man(args) => commands::man::run(args, &context),
         Command::Apply(args) => commands::apply::run(args, &context),
         Command::Config(args) => commands::config::run(args, &context),
+        Command::Stats(args) => commands::stats::run(args, &context),
+        Command::Top(args) => commands::top::run(args, &context),
+        Command::Exporter(args) => commands::exporter::run(args, &context),
     }
 }
 

@@ -6,7 +6,8 @@
 //! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
 //! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
 //! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
-//! - [`live`]: what devices and paths are doing now.
+//! - [`live`], [`top`]: what devices and paths are doing now.
+//! - [`exporter`]: metrics for monitoring systems.
 //! - [`output`]: tables, JSON and CSV.
 //! - [`preflight`]: whether everything is there that is needed.
 //! - [`commands`]: a file for each subcommand, which joins the above.
@@ -21,11 +22,13 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod exporter;
 pub mod live;
 pub mod model;
 pub mod output;
 pub mod preflight;
 pub mod sysfs;
+pub mod top;
 
 pub use error::Error;
 pub use error::Kind;

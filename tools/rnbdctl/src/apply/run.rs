@@ -173,7 +173,7 @@ impl Stop {
 
 /// A message to the thread that shows what happens.
 enum Message {
-    Event(String, Event),
+    Event(String, Box<Event>),
     Signal(i32),
 }
 
@@ -238,7 +238,7 @@ pub fn run(
             Ok(Message::Event(session, event)) => {
                 summary.note(&session, &event);
                 show(&session, &event);
-                if matches!(event, Event::Finished(_)) {
+                if matches!(*event, Event::Finished(_)) {
                     left = left.saturating_sub(1);
                 }
             }
@@ -324,7 +324,7 @@ impl Worker {
 
     fn tell(&self, event: Event) {
         // If nobody listens any more the program is about to end.
-        let _ = self.sender.send(Message::Event(self.name.clone(), event));
+        let _ = self.sender.send(Message::Event(self.name.clone(), Box::new(event)));
     }
 }
 

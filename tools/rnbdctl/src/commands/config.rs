@@ -89,15 +89,12 @@ fn wrong(file: &Path, errors: &ConfigErrors) -> Error {
         .map(|error| format!("\n  {error}"))
         .collect();
     let count = match lines.len() {
-        1 => "1 mistake, nothing was changed:".to_owned(),
-        count => format!("{count} mistakes, nothing was changed:"),
+        1 => "1 mistake".to_owned(),
+        count => format!("{count} mistakes"),
     };
-    Error::new(
-        Kind::BadConfig,
-        file.display().to_string(),
-        count + &lines.concat(),
-    )
-    .hint("rnbdctl config check FILE says again what is wrong; man 5 rnbd.toml has all keys")
+    let why = format!("{count}, nothing was changed:{}", lines.concat());
+    Error::new(Kind::BadConfig, file.display().to_string(), why)
+    .hint("rnbdctl config check FILE checks a file without changing anything")
 }
 
 /// What a file says, or what is wrong with it.

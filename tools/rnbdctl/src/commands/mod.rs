@@ -10,6 +10,7 @@ pub mod check;
 pub mod completions;
 pub mod config;
 mod each;
+pub mod exporter;
 pub mod list;
 pub mod man;
 pub mod map;
@@ -21,6 +22,8 @@ pub mod server;
 pub mod server_policy;
 pub mod session;
 pub mod show;
+pub mod stats;
+pub mod top;
 pub mod unmap;
 
 use each::each;

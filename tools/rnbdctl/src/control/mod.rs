@@ -9,6 +9,7 @@ pub mod map;
 pub mod path;
 pub mod policy;
 pub mod session;
+pub mod stats;
 mod write;
 
 pub use map::map;

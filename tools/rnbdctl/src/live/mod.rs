@@ -8,12 +8,14 @@
 
 pub mod history;
 pub mod rates;
+pub mod report;
 pub mod sample;
 
 pub use history::History;
 pub use rates::DeviceRates;
 pub use rates::PathRates;
 pub use rates::Rates;
+pub use report::RatesReport;
 pub use sample::Sample;
 
 #[cfg(test)]

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl stats`: what devices and paths have counted.
+
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::control;
+use crate::model::BlockStat;
+use crate::model::ClientDevice;
+use crate::model::Path;
+use crate::model::Side;
+use crate::model::JSON_VERSION;
+use crate::output::bytes;
+use crate::output::nanoseconds;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Report;
+use crate::output::Table;
+use crate::sysfs::Found;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Devices, sessions or paths [default: all]
+    #[arg(value_name = "DEVICE|SESSION|PATH")]
+    pub names: Vec<String>,
+
+    /// Set the counters of paths back to 0; those of devices are the block layer's, which cannot
+    #[arg(long)]
+    pub reset: bool,
+}
+
+/// The counters.
+#[derive(Debug, Serialize)]
+struct Stats {
+    version: u32,
+    devices: Vec<DeviceStats>,
+    paths: Vec<PathCounters>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceStats {
+    name: String,
+    session: String,
+    device_path: String,
+    #[serde(flatten)]
+    stat: BlockStat,
+}
+
+#[derive(Debug, Serialize)]
+struct PathCounters {
+    name: String,
+    session: String,
+    side: Side,
+    latency_ns: Option<u64>,
+    #[serde(flatten)]
+    stats: crate::model::PathStats,
+}
+
+const DEVICES: &[Column] = &[
+    Column::text("name", "DEVICE"),
+    Column::text("session", "SESSION"),
+    Column::text("device_path", "REMOTE PATH"),
+    Column::number("reads", "READS"),
+    Column::number("read_bytes", "READ"),
+    Column::number("read_ms", "READ TIME"),
+    Column::number("writes", "WRITES"),
+    Column::number("write_bytes", "WRITTEN"),
+    Column::number("write_ms", "WRITE TIME"),
+    Column::number("discards", "DISCARDS"),
+    Column::number("flushes", "FLUSHES"),
+    Column::number("inflight", "IN FLIGHT"),
+    Column::number("busy_ms", "BUSY"),
+];
+
+const PATHS: &[Column] = &[
+    Column::text("session", "SESSION"),
+    Column::text("name", "PATH"),
+    Column::text("side", "SIDE"),
+    Column::number("reads", "READS"),
+    Column::number("read_bytes", "READ"),
+    Column::number("writes", "WRITES"),
+    Column::number("write_bytes", "WRITTEN"),
+    Column::number("inflight", "IN FLIGHT"),
+    Column::number("latency_ns", "LATENCY"),
+    Column::number("reconnects", "RECONNECTS"),
+    Column::number("failed_reconnects", "FAILED"),
+    Column::number("failovers", "FAILOVERS"),
+];
+
+fn size(number: u64) -> Cell {
+    Cell::value(Some(number), |number| bytes(*number))
+}
+
+fn milliseconds(number: u64) -> Cell {
+    Cell::value(Some(number), |ms| nanoseconds(ms.saturating_mul(1_000_000)))
+}
+
+impl DeviceStats {
+    fn row(&self) -> Vec<Cell> {
+        let stat = &self.stat;
+        vec![
+            Cell::new(&self.name),
+            Cell::new(&self.session),
+            Cell::new(&self.device_path),
+            Cell::new(stat.reads),
+            size(stat.read_bytes),
+            milliseconds(stat.read_ms),
+            Cell::new(stat.writes),
+            size(stat.write_bytes),
+            milliseconds(stat.write_ms),
+            Cell::new(stat.discards),
+            Cell::new(stat.flushes),
+            Cell::new(stat.inflight),
+            milliseconds(stat.busy_ms),
+        ]
+    }
+}
+
+impl PathCounters {
+    fn row(&self) -> Vec<Cell> {
+        let stats = &self.stats;
+        vec![
+            Cell::new(&self.session),
+            Cell::new(&self.name),
+            Cell::new(self.side.as_str()),
+            Cell::new(stats.reads),
+            size(stats.read_bytes),
+            Cell::new(stats.writes),
+            size(stats.write_bytes),
+            Cell::option(stats.inflight),
+            Cell::value(self.latency_ns, |ns| nanoseconds(*ns)),
+            Cell::option(stats.reconnects),
+            Cell::option(stats.failed_reconnects),
+            Cell::option(stats.failovers),
+        ]
+    }
+}
+
+impl Report for Stats {
+    fn tables(&self) -> Vec<Table> {
+        vec![
+            Table {
+                kind: "client-device",
+                title: "Devices, since they were mapped".to_owned(),
+                columns: DEVICES,
+                rows: self.devices.iter().map(DeviceStats::row).collect(),
+                empty: "no devices".to_owned(),
+            },
+            Table {
+                kind: "path",
+                title: "Paths, since they were made or reset".to_owned(),
+                columns: PATHS,
+                rows: self.paths.iter().map(PathCounters::row).collect(),
+                empty: "no paths".to_owned(),
+            },
+        ]
+    }
+}
+
+/// Shows the counters, or sets them back.
+pub fn run(args: &Args, context: &Context) -> Result {
+    let (devices, paths) = chosen(args, context)?;
+    if args.reset {
+        return reset(args, &paths, context);
+    }
+    let mut stats = Stats {
+        version: JSON_VERSION,
+        devices: Vec::new(),
+        paths: paths.into_iter().map(counters).collect(),
+    };
+    for device in devices {
+        // One that has just gone is left out.
+        if let Some(stat) = context.system.block_stat(&device.name)? {
+            stats.devices.push(DeviceStats {
+                name: device.name,
+                session: device.session,
+                device_path: device.device_path,
+                stat,
+            });
+        }
+    }
+    context.output.print(&stats)
+}
+
+fn counters(path: Path) -> PathCounters {
+    let mut stats = path.stats;
+    // The C module begins with -1.
+    stats.reconnects = stats.reconnects.map(|count| count.max(0));
+    PathCounters {
+        name: path.name,
+        session: path.session,
+        side: path.side,
+        latency_ns: path.latency_ns,
+        stats,
+    }
+}
+
+fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path>)> {
+    let system = &context.system;
+    let all_paths = || -> Result<Vec<Path>> {
+        let client = system.client_sessions()?.into_iter().flat_map(|session| session.paths);
+        let server = system.server_sessions()?.into_iter().flat_map(|session| session.paths);
+        Ok(client.chain(server).collect())
+    };
+    if args.names.is_empty() {
+        return Ok((system.client_devices()?, all_paths()?));
+    }
+    let (mut devices, mut paths) = (Vec::new(), Vec::new());
+    for name in &args.names {
+        match system.find(name)? {
+            Found::Device(device) => devices.push(device),
+            Found::Session(session) => {
+                let of_it = |device: &ClientDevice| device.session == session.name;
+                devices.extend(system.client_devices()?.into_iter().filter(of_it));
+                paths.extend(session.paths);
+            }
+            Found::ServerSession(session) => paths.extend(session.paths),
+            Found::Path(path) => paths.push(path),
+            Found::ServerDevice(device) => {
+                let why = "the disk of a server counts for all its users: see /sys/block or iostat";
+                return Err(Error::new(Kind::Usage, format!("device {}", device.name), why));
+            }
+        }
+    }
+    Ok((devices, paths))
+}
+
+fn reset(args: &Args, paths: &[Path], context: &Context) -> Result {
+    if paths.is_empty() && !args.names.is_empty() {
+        let why = "the counters of a device are the block layer's, which cannot be set back";
+        return Err(Error::new(Kind::Usage, "setting counters back", why).hint("name a session or a path"));
+    }
+    let mut first = None;
+    for path in paths {
+        if let Err(error) = control::stats::reset(path) {
+            error.print();
+            first.get_or_insert(error);
+        }
+    }
+    match first {
+        Some(error) => Err(error),
+        None => context.output.say(&format!("counters set back of paths: {}", paths.len())),
+    }
+}
