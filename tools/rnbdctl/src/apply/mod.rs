@@ -23,8 +23,14 @@ pub use machine::State;
 pub use plan::Plan;
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "a test that overflows fails")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
 pub(crate) mod model;
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "a test that overflows fails")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
 mod tests;

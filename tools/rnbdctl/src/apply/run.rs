@@ -324,7 +324,9 @@ impl Worker {
 
     fn tell(&self, event: Event) {
         // If nobody listens any more the program is about to end.
-        let _ = self.sender.send(Message::Event(self.name.clone(), Box::new(event)));
+        let _ = self
+            .sender
+            .send(Message::Event(self.name.clone(), Box::new(event)));
     }
 }
 

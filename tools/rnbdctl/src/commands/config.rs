@@ -94,7 +94,7 @@ fn wrong(file: &Path, errors: &ConfigErrors) -> Error {
     };
     let why = format!("{count}, nothing was changed:{}", lines.concat());
     Error::new(Kind::BadConfig, file.display().to_string(), why)
-    .hint("rnbdctl config check FILE checks a file without changing anything")
+        .hint("rnbdctl config check FILE checks a file without changing anything")
 }
 
 /// What a file says, or what is wrong with it.

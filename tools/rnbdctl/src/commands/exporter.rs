@@ -46,7 +46,9 @@ pub fn run(args: &Args, context: &Context) -> Result {
         None => listen(args.listen, &context.system),
         Some(file) => match args.interval {
             None => write(file, &context.system),
-            Some(seconds) => write_often(file, Duration::from_secs(seconds.into()), &context.system),
+            Some(seconds) => {
+                write_often(file, Duration::from_secs(seconds.into()), &context.system)
+            }
         },
     }
 }
@@ -62,11 +64,15 @@ fn signals() -> Result<Signals> {
 fn listen(address: SocketAddr, system: &System) -> Result {
     let what = format!("listening on {address}");
     let listener = TcpListener::bind(address).map_err(|error| Error::io(&what, &error))?;
-    let bound = listener.local_addr().map_err(|error| Error::io(&what, &error))?;
+    let bound = listener
+        .local_addr()
+        .map_err(|error| Error::io(&what, &error))?;
     let mut signals = signals()?;
     eprintln!("rnbdctl: serving http://{bound}/metrics");
     if server::is_public(&bound) {
-        eprintln!("rnbdctl: whoever can reach it may read the names of sessions, devices and addresses");
+        eprintln!(
+            "rnbdctl: whoever can reach it may read the names of sessions, devices and addresses"
+        );
     }
     let (stop, stopped) = tokio::sync::oneshot::channel();
     thread::spawn(move || {
@@ -85,7 +91,8 @@ fn listen(address: SocketAddr, system: &System) -> Result {
 
 fn write(file: &std::path::Path, system: &System) -> Result {
     let text = text::from_openmetrics(&metrics(system)?);
-    write_whole(file, &text).map_err(|error| Error::io(format!("writing {}", file.display()), &error))
+    write_whole(file, &text)
+        .map_err(|error| Error::io(format!("writing {}", file.display()), &error))
 }
 
 fn write_often(file: &std::path::Path, interval: Duration, system: &System) -> Result {

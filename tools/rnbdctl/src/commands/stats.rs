@@ -203,8 +203,14 @@ fn counters(path: Path) -> PathCounters {
 fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path>)> {
     let system = &context.system;
     let all_paths = || -> Result<Vec<Path>> {
-        let client = system.client_sessions()?.into_iter().flat_map(|session| session.paths);
-        let server = system.server_sessions()?.into_iter().flat_map(|session| session.paths);
+        let client = system
+            .client_sessions()?
+            .into_iter()
+            .flat_map(|session| session.paths);
+        let server = system
+            .server_sessions()?
+            .into_iter()
+            .flat_map(|session| session.paths);
         Ok(client.chain(server).collect())
     };
     if args.names.is_empty() {
@@ -223,7 +229,11 @@ fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path
             Found::Path(path) => paths.push(path),
             Found::ServerDevice(device) => {
                 let why = "the disk of a server counts for all its users: see /sys/block or iostat";
-                return Err(Error::new(Kind::Usage, format!("device {}", device.name), why));
+                return Err(Error::new(
+                    Kind::Usage,
+                    format!("device {}", device.name),
+                    why,
+                ));
             }
         }
     }
@@ -233,7 +243,9 @@ fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path
 fn reset(args: &Args, paths: &[Path], context: &Context) -> Result {
     if paths.is_empty() && !args.names.is_empty() {
         let why = "the counters of a device are the block layer's, which cannot be set back";
-        return Err(Error::new(Kind::Usage, "setting counters back", why).hint("name a session or a path"));
+        return Err(
+            Error::new(Kind::Usage, "setting counters back", why).hint("name a session or a path")
+        );
     }
     let mut first = None;
     for path in paths {
@@ -244,6 +256,8 @@ fn reset(args: &Args, paths: &[Path], context: &Context) -> Result {
     }
     match first {
         Some(error) => Err(error),
-        None => context.output.say(&format!("counters set back of paths: {}", paths.len())),
+        None => context
+            .output
+            .say(&format!("counters set back of paths: {}", paths.len())),
     }
 }

@@ -39,10 +39,17 @@ pub struct Args {
 
 fn interval(text: &str) -> std::result::Result<Duration, String> {
     let (shortest, longest) = INTERVALS;
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let time = time.filter(|time| (shortest..=longest).contains(time));
     time.ok_or_else(|| {
-        format!("give a number of seconds from {} to {}", shortest.as_secs_f64(), longest.as_secs_f64())
+        format!(
+            "give a number of seconds from {} to {}",
+            shortest.as_secs_f64(),
+            longest.as_secs_f64()
+        )
     })
 }
 
@@ -61,7 +68,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
     let first = sampler.take()?;
     // Gives the screen back also when this program panics.
-    let mut terminal = ratatui::try_init().map_err(|error| Error::io("taking the terminal", &error))?;
+    let mut terminal =
+        ratatui::try_init().map_err(|error| Error::io("taking the terminal", &error))?;
     let result = show(App::new(args.interval), &sampler, first, &mut terminal);
     ratatui::restore();
     result.map_err(|error| Error::io("showing rates", &error))
@@ -85,7 +93,12 @@ impl Sampler {
     }
 }
 
-fn show(mut app: App, sampler: &Sampler, first: Sample, terminal: &mut DefaultTerminal) -> io::Result<()> {
+fn show(
+    mut app: App,
+    sampler: &Sampler,
+    first: Sample,
+    terminal: &mut DefaultTerminal,
+) -> io::Result<()> {
     let mut last = first;
     let mut next = Instant::now();
     loop {

@@ -71,7 +71,8 @@ fn path(path: &Path) -> Option<PathAddress> {
 
 /// That configuration as a file, with a head that says where it comes from.
 pub fn file_text(client: &Client) -> String {
-    let head = "# What was mapped when `rnbdctl config' wrote this; configuration.md has all keys.\n\
+    let head =
+        "# What was mapped when `rnbdctl config' wrote this; configuration.md has all keys.\n\
                 # A server's port cannot be read back: give dest_port if it is not 1234.\n\n";
     format!("{head}{}", to_toml(&from_client(client)))
 }

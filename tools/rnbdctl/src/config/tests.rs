@@ -311,3 +311,59 @@ proptest! {
         let _ = parse("f", &format!("{header}{key} = {value}\n"));
     }
 }
+
+const DOCUMENT: &str = include_str!("../../../../Documentation/configuration.md");
+
+#[test]
+fn the_examples_of_the_document_are_right() {
+    let mut count = 0;
+    for block in DOCUMENT.split("```toml\n").skip(1) {
+        let text = block.split("```").next().unwrap();
+        let config =
+            parse("configuration.md", text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        assert!(config.device_count() > 0);
+        count += 1;
+    }
+    assert!(count >= 2);
+}
+
+/// The cells of the row of a key.
+fn row(key: &str) -> Vec<&'static str> {
+    let head = format!("| `{key}` |");
+    let line = DOCUMENT.lines().find(|line| line.starts_with(&head));
+    let line = line.unwrap_or_else(|| panic!("{key} is not in configuration.md"));
+    line.split('|').map(str::trim).collect()
+}
+
+#[test]
+fn the_document_has_every_key() {
+    for key in keys::session().into_iter().chain(keys::DEVICE) {
+        row(key);
+    }
+    for setting in Settings::ALL {
+        let row = row(setting.name);
+        assert_eq!(
+            row[4],
+            format!("{} to {}", setting.min, setting.max),
+            "{}",
+            setting.name
+        );
+        let default = format!("left as it is ({})", setting.default);
+        assert_eq!(row[5], default, "{}", setting.name);
+        assert_eq!(
+            row[3] == "ms",
+            setting.name.ends_with("_ms"),
+            "{}",
+            setting.name
+        );
+    }
+    let known = keys::session();
+    let all: Vec<_> = known.iter().chain(&keys::DEVICE).collect();
+    for line in DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let key = line.split('`').next().unwrap();
+        assert!(
+            all.iter().any(|known| **known == key),
+            "there is no key {key}"
+        );
+    }
+}

@@ -9,7 +9,10 @@ use crate::Result;
 
 /// Sets the counters of a path to 0.
 pub fn reset(path: &Path) -> Result {
-    let what = format!("setting back the counters of path {} of session {}", path.name, path.session);
+    let what = format!(
+        "setting back the counters of path {} of session {}",
+        path.name, path.session
+    );
     let file = match path.side {
         Side::Client => "stats/reset_all",
         // The server has nothing else that counts.

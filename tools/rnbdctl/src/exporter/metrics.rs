@@ -60,7 +60,11 @@ pub fn render(snapshot: Snapshot) -> Result<String> {
     let mut text = String::new();
     match encode(&mut text, &registry) {
         Ok(()) => Ok(text),
-        Err(fmt::Error) => Err(Error::new(Kind::Failed, "writing metrics", "the text could not be made")),
+        Err(fmt::Error) => Err(Error::new(
+            Kind::Failed,
+            "writing metrics",
+            "the text could not be made",
+        )),
     }
 }
 
@@ -69,7 +73,10 @@ type Labels = Vec<(&'static str, String)>;
 
 /// The format has no way to write these in a label otherwise, and the library does not do it.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 /// Writes one metric after the other.
@@ -97,26 +104,50 @@ impl Writer<'_> {
     }
 
     /// A number that only grows; the library puts `_total` behind the name.
-    fn counter(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) -> fmt::Result {
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
         self.family(name, help, MetricType::Counter, values, |metric, value| {
             metric.encode_counter::<Labels, u64, f64>(&value, None)
         })
     }
 
     /// A time in milliseconds that only grows, in seconds.
-    fn seconds(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) -> fmt::Result {
+    fn seconds(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
         self.family(name, help, MetricType::Counter, values, |metric, value| {
             let seconds = Duration::from_millis(value).as_secs_f64();
             metric.encode_counter::<Labels, f64, f64>(&seconds, None)
         })
     }
 
-    fn gauge(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) -> fmt::Result {
-        self.family(name, help, MetricType::Gauge, values, |metric, value| metric.encode_gauge(&value))
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, values, |metric, value| {
+            metric.encode_gauge(&value)
+        })
     }
 
-    fn gauge_f64(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) -> fmt::Result {
-        self.family(name, help, MetricType::Gauge, values, |metric, value| metric.encode_gauge(&value))
+    fn gauge_f64(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, values, |metric, value| {
+            metric.encode_gauge(&value)
+        })
     }
 }
 
@@ -126,17 +157,30 @@ impl Collector for Snapshot {
         self.general(&mut out)?;
         self.devices(&mut out)?;
         self.sessions(&mut out)?;
-        let client = self.client.sessions.iter().flat_map(|session| &session.paths).collect::<Vec<_>>();
+        let client = self
+            .client
+            .sessions
+            .iter()
+            .flat_map(|session| &session.paths)
+            .collect::<Vec<_>>();
         paths(&mut out, "rnbd_path", &client)?;
         client_paths(&mut out, &client)?;
         self.server(&mut out)?;
-        let server = self.server.sessions.iter().flat_map(|session| &session.paths).collect::<Vec<_>>();
+        let server = self
+            .server
+            .sessions
+            .iter()
+            .flat_map(|session| &session.paths)
+            .collect::<Vec<_>>();
         paths(&mut out, "rnbd_server_path", &server)
     }
 }
 
 fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
-    labels.into_iter().map(|(name, value)| (name, escaped(value))).collect()
+    labels
+        .into_iter()
+        .map(|(name, value)| (name, escaped(value)))
+        .collect()
 }
 
 fn count<T>(list: &[T]) -> u64 {
@@ -146,16 +190,33 @@ fn count<T>(list: &[T]) -> u64 {
 impl Snapshot {
     fn general(&self, out: &mut Writer<'_>) -> fmt::Result {
         let version = labels([("version", env!("CARGO_PKG_VERSION"))]);
-        out.gauge("rnbd_exporter_build_info", "The version of the program that made this; always 1", [(version, 1)])?;
+        out.gauge(
+            "rnbd_exporter_build_info",
+            "The version of the program that made this; always 1",
+            [(version, 1)],
+        )?;
         let took = self.took.as_secs_f64();
-        out.gauge_f64("rnbd_exporter_read_seconds", "How long it took to read everything from sysfs", [(Labels::new(), took)])?;
-        let modules = [("rnbd_client", self.client.loaded), ("rnbd_server", self.server.loaded)];
+        out.gauge_f64(
+            "rnbd_exporter_read_seconds",
+            "How long it took to read everything from sysfs",
+            [(Labels::new(), took)],
+        )?;
+        let modules = [
+            ("rnbd_client", self.client.loaded),
+            ("rnbd_server", self.server.loaded),
+        ];
         let modules = modules.map(|(name, loaded)| (labels([("module", name)]), u64::from(loaded)));
-        out.gauge("rnbd_module_loaded", "Whether the kernel module is loaded", modules)
+        out.gauge(
+            "rnbd_module_loaded",
+            "Whether the kernel module is loaded",
+            modules,
+        )
     }
 
     fn devices(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let names = |device: &ClientDevice| labels([("device", &device.name), ("session", &device.session)]);
+        let names = |device: &ClientDevice| {
+            labels([("device", &device.name), ("session", &device.session)])
+        };
         let devices = &self.client.devices;
         let infos = devices.iter().map(|device| {
             let mode = device.access_mode.map_or("unknown", |mode| mode.as_str());
@@ -167,26 +228,81 @@ impl Snapshot {
             ];
             (labels(all), 1)
         });
-        out.gauge("rnbd_device_info", "A mapped device, with its path at the server; always 1", infos)?;
-        let open = devices.iter().map(|device| (names(device), u64::from(device.state == DeviceState::Open)));
-        out.gauge("rnbd_device_open", "Whether the device takes requests", open)?;
-        let sizes = devices.iter().filter_map(|device| Some((names(device), device.size_bytes?)));
+        out.gauge(
+            "rnbd_device_info",
+            "A mapped device, with its path at the server; always 1",
+            infos,
+        )?;
+        let open = devices
+            .iter()
+            .map(|device| (names(device), u64::from(device.state == DeviceState::Open)));
+        out.gauge(
+            "rnbd_device_open",
+            "Whether the device takes requests",
+            open,
+        )?;
+        let sizes = devices
+            .iter()
+            .filter_map(|device| Some((names(device), device.size_bytes?)));
         out.gauge("rnbd_device_size_bytes", "The size of the device", sizes)?;
 
         let each = |value: fn(&BlockStat) -> u64| {
-            let values = self.stats.iter().map(move |(device, stat)| (names(device), value(stat)));
+            let values = self
+                .stats
+                .iter()
+                .map(move |(device, stat)| (names(device), value(stat)));
             values.collect::<Vec<_>>()
         };
-        out.counter("rnbd_device_reads", "Reads that are completed", each(|stat| stat.reads))?;
-        out.counter("rnbd_device_read_bytes", "Bytes read", each(|stat| stat.read_bytes))?;
-        out.seconds("rnbd_device_read_seconds", "The sum of the times that reads took", each(|stat| stat.read_ms))?;
-        out.counter("rnbd_device_writes", "Writes that are completed", each(|stat| stat.writes))?;
-        out.counter("rnbd_device_written_bytes", "Bytes written", each(|stat| stat.write_bytes))?;
-        out.seconds("rnbd_device_write_seconds", "The sum of the times that writes took", each(|stat| stat.write_ms))?;
-        out.counter("rnbd_device_discards", "Discards that are completed", each(|stat| stat.discards))?;
-        out.counter("rnbd_device_flushes", "Flushes that are completed", each(|stat| stat.flushes))?;
-        out.seconds("rnbd_device_busy_seconds", "The time with requests under way", each(|stat| stat.busy_ms))?;
-        out.gauge("rnbd_device_inflight", "Requests under way", each(|stat| stat.inflight))
+        out.counter(
+            "rnbd_device_reads",
+            "Reads that are completed",
+            each(|stat| stat.reads),
+        )?;
+        out.counter(
+            "rnbd_device_read_bytes",
+            "Bytes read",
+            each(|stat| stat.read_bytes),
+        )?;
+        out.seconds(
+            "rnbd_device_read_seconds",
+            "The sum of the times that reads took",
+            each(|stat| stat.read_ms),
+        )?;
+        out.counter(
+            "rnbd_device_writes",
+            "Writes that are completed",
+            each(|stat| stat.writes),
+        )?;
+        out.counter(
+            "rnbd_device_written_bytes",
+            "Bytes written",
+            each(|stat| stat.write_bytes),
+        )?;
+        out.seconds(
+            "rnbd_device_write_seconds",
+            "The sum of the times that writes took",
+            each(|stat| stat.write_ms),
+        )?;
+        out.counter(
+            "rnbd_device_discards",
+            "Discards that are completed",
+            each(|stat| stat.discards),
+        )?;
+        out.counter(
+            "rnbd_device_flushes",
+            "Flushes that are completed",
+            each(|stat| stat.flushes),
+        )?;
+        out.seconds(
+            "rnbd_device_busy_seconds",
+            "The time with requests under way",
+            each(|stat| stat.busy_ms),
+        )?;
+        out.gauge(
+            "rnbd_device_inflight",
+            "Requests under way",
+            each(|stat| stat.inflight),
+        )
     }
 
     fn sessions(&self, out: &mut Writer<'_>) -> fmt::Result {
@@ -195,22 +311,44 @@ impl Snapshot {
             let policy = session.policy.map_or("unknown", |policy| policy.as_str());
             (labels([("session", &session.name), ("policy", policy)]), 1)
         });
-        out.gauge("rnbd_session_info", "A session with a server, with its policy; always 1", infos)?;
-        let paths = sessions.iter().map(|session| (labels([("session", &session.name)]), count(&session.paths)));
+        out.gauge(
+            "rnbd_session_info",
+            "A session with a server, with its policy; always 1",
+            infos,
+        )?;
+        let paths = sessions
+            .iter()
+            .map(|session| (labels([("session", &session.name)]), count(&session.paths)));
         out.gauge("rnbd_session_paths", "Paths of the session", paths)?;
         let up = sessions.iter().map(|session| {
             let up = u64::try_from(session.paths_up()).unwrap_or(u64::MAX);
             (labels([("session", &session.name)]), up)
         });
-        out.gauge("rnbd_session_paths_connected", "Paths of the session that are connected", up)
+        out.gauge(
+            "rnbd_session_paths_connected",
+            "Paths of the session that are connected",
+            up,
+        )
     }
 
     fn server(&self, out: &mut Writer<'_>) -> fmt::Result {
         let sessions = &self.server.sessions;
-        let paths = sessions.iter().map(|session| (labels([("session", &session.name)]), count(&session.paths)));
-        out.gauge("rnbd_server_session_paths", "Paths of a client's session", paths)?;
-        let memory = sessions.iter().filter_map(|session| Some((labels([("session", &session.name)]), session.memory_bytes?)));
-        out.gauge("rnbd_server_session_memory_bytes", "Memory of the buffers of a client's session", memory)?;
+        let paths = sessions
+            .iter()
+            .map(|session| (labels([("session", &session.name)]), count(&session.paths)));
+        out.gauge(
+            "rnbd_server_session_paths",
+            "Paths of a client's session",
+            paths,
+        )?;
+        let memory = sessions.iter().filter_map(|session| {
+            Some((labels([("session", &session.name)]), session.memory_bytes?))
+        });
+        out.gauge(
+            "rnbd_server_session_memory_bytes",
+            "Memory of the buffers of a client's session",
+            memory,
+        )?;
         let exports = self.server.devices.iter().flat_map(|device| {
             device.exports.iter().map(|export| {
                 let mode = export.access_mode.map_or("unknown", |mode| mode.as_str());
@@ -223,7 +361,11 @@ impl Snapshot {
                 (labels(all), 1)
             })
         });
-        out.gauge("rnbd_server_export_info", "A device that a client has mapped; always 1", exports)
+        out.gauge(
+            "rnbd_server_export_info",
+            "A device that a client has mapped; always 1",
+            exports,
+        )
     }
 }
 
@@ -245,34 +387,84 @@ fn paths(out: &mut Writer<'_>, prefix: &str, paths: &[&Path]) -> fmt::Result {
         ];
         (labels(all), 1)
     });
-    out.gauge(&format!("{prefix}_info"), "A path, with its addresses and RDMA device; always 1", infos)?;
+    out.gauge(
+        &format!("{prefix}_info"),
+        "A path, with its addresses and RDMA device; always 1",
+        infos,
+    )?;
     let each = |value: fn(&PathStats) -> u64| {
-        let values = paths.iter().map(move |path| (path_labels(path), value(&path.stats)));
+        let values = paths
+            .iter()
+            .map(move |path| (path_labels(path), value(&path.stats)));
         values.collect::<Vec<_>>()
     };
-    out.counter(&format!("{prefix}_reads"), "Reads over the path", each(|stats| stats.reads))?;
-    out.counter(&format!("{prefix}_read_bytes"), "Bytes read over the path", each(|stats| stats.read_bytes))?;
-    out.counter(&format!("{prefix}_writes"), "Writes and other requests over the path", each(|stats| stats.writes))?;
-    out.counter(&format!("{prefix}_written_bytes"), "Bytes written over the path", each(|stats| stats.write_bytes))
+    out.counter(
+        &format!("{prefix}_reads"),
+        "Reads over the path",
+        each(|stats| stats.reads),
+    )?;
+    out.counter(
+        &format!("{prefix}_read_bytes"),
+        "Bytes read over the path",
+        each(|stats| stats.read_bytes),
+    )?;
+    out.counter(
+        &format!("{prefix}_writes"),
+        "Writes and other requests over the path",
+        each(|stats| stats.writes),
+    )?;
+    out.counter(
+        &format!("{prefix}_written_bytes"),
+        "Bytes written over the path",
+        each(|stats| stats.write_bytes),
+    )
 }
 
 /// What only the client knows of a path.
 fn client_paths(out: &mut Writer<'_>, paths: &[&Path]) -> fmt::Result {
-    let connected = paths.iter().map(|path| (path_labels(path), u64::from(path.is_up())));
-    out.gauge("rnbd_path_connected", "Whether the path is connected", connected)?;
+    let connected = paths
+        .iter()
+        .map(|path| (path_labels(path), u64::from(path.is_up())));
+    out.gauge(
+        "rnbd_path_connected",
+        "Whether the path is connected",
+        connected,
+    )?;
     let latency = paths.iter().filter_map(|path| {
         let latency = Duration::from_nanos(path.latency_ns?);
         Some((path_labels(path), latency.as_secs_f64()))
     });
-    out.gauge_f64("rnbd_path_latency_seconds", "The round trip of the path's last heartbeats", latency)?;
+    out.gauge_f64(
+        "rnbd_path_latency_seconds",
+        "The round trip of the path's last heartbeats",
+        latency,
+    )?;
     let each = |value: fn(&PathStats) -> Option<u64>| {
-        let values = paths.iter().filter_map(move |path| Some((path_labels(path), value(&path.stats)?)));
+        let values = paths
+            .iter()
+            .filter_map(move |path| Some((path_labels(path), value(&path.stats)?)));
         values.collect::<Vec<_>>()
     };
-    out.gauge("rnbd_path_inflight", "Requests under way on the path", each(|stats| stats.inflight))?;
-    out.counter("rnbd_path_failovers", "Requests that came from a path that failed", each(|stats| stats.failovers))?;
-    out.counter("rnbd_path_reconnects", "How often the path was connected again", each(|stats| stats.reconnects.map(positive)))?;
-    out.counter("rnbd_path_reconnect_failures", "How often connecting the path again failed", each(|stats| stats.failed_reconnects.map(positive)))
+    out.gauge(
+        "rnbd_path_inflight",
+        "Requests under way on the path",
+        each(|stats| stats.inflight),
+    )?;
+    out.counter(
+        "rnbd_path_failovers",
+        "Requests that came from a path that failed",
+        each(|stats| stats.failovers),
+    )?;
+    out.counter(
+        "rnbd_path_reconnects",
+        "How often the path was connected again",
+        each(|stats| stats.reconnects.map(positive)),
+    )?;
+    out.counter(
+        "rnbd_path_reconnect_failures",
+        "How often connecting the path again failed",
+        each(|stats| stats.failed_reconnects.map(positive)),
+    )
 }
 
 /// The C module begins to count with -1.

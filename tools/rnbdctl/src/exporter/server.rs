@@ -58,7 +58,11 @@ pub type Source = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 /// Serves until `stop` is there.
 ///
 /// The error is that of beginning; later on nothing that a client does ends it.
-pub fn serve(listener: TcpListener, source: Source, stop: impl Future<Output = ()>) -> io::Result<()> {
+pub fn serve(
+    listener: TcpListener,
+    source: Source,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
@@ -126,7 +130,9 @@ impl Exporter {
         let head_only = request.method() == Method::HEAD;
         if !head_only && request.method() != Method::GET {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            answer
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         match request.uri().path() {
@@ -140,10 +146,21 @@ impl Exporter {
         let asked = Instant::now();
         let text = match timeout(PATIENCE, self.read(asked)).await {
             Ok(Ok(text)) => text,
-            Ok(Err(error)) => return plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-            Err(_) => return plain(StatusCode::SERVICE_UNAVAILABLE, "the kernel takes too long to answer\n"),
+            Ok(Err(error)) => {
+                return plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
+            }
+            Err(_) => {
+                return plain(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the kernel takes too long to answer\n",
+                )
+            }
         };
-        let wants = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/openmetrics-text"));
+        let wants = |value: &HeaderValue| {
+            value
+                .to_str()
+                .is_ok_and(|text| text.contains("application/openmetrics-text"))
+        };
         match headers.get_all(ACCEPT).iter().any(wants) {
             true => with_type(text.to_string(), text::OPENMETRICS_CONTENT_TYPE),
             false => with_type(text::from_openmetrics(&text), text::CONTENT_TYPE),
@@ -183,7 +200,9 @@ fn html(text: &'static str) -> Answer {
 
 fn with_type(text: String, content_type: &'static str) -> Answer {
     let mut answer = Response::new(Full::new(text.into()));
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
 }
 

@@ -37,13 +37,17 @@ impl Server {
         Self {
             address,
             stop: Some(stop),
-            thread: Some(thread::spawn(move || serve(listener, source, stopped).unwrap())),
+            thread: Some(thread::spawn(move || {
+                serve(listener, source, stopped).unwrap()
+            })),
         }
     }
 
     fn ask(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
         // A server that has seen enough may close before everything is written.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
@@ -63,7 +67,8 @@ impl Drop for Server {
     }
 }
 
-const TEXT: &str = "# HELP rnbd_x_reads Reads\n# TYPE rnbd_x_reads counter\nrnbd_x_reads_total{a=\"b\"} 5\n\
+const TEXT: &str =
+    "# HELP rnbd_x_reads Reads\n# TYPE rnbd_x_reads counter\nrnbd_x_reads_total{a=\"b\"} 5\n\
                     # HELP rnbd_y Y\n# TYPE rnbd_y gauge\n# UNIT rnbd_y bytes\nrnbd_y 1\n# EOF\n";
 
 #[test]
@@ -80,12 +85,28 @@ fn requests_and_answers() {
     let server = Server::new(Arc::new(|| Ok(TEXT.to_owned())));
     let answer = server.get("/metrics", "");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
-    assert!(answer.contains("rnbd_x_reads_total{a=\"b\"} 5\n") && !answer.contains("# EOF"), "{answer}");
-    let answer = server.get("/metrics?x=y", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
-    assert!(answer.contains("content-type: application/openmetrics-text") && answer.ends_with("# EOF\n"), "{answer}");
+    assert!(
+        answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("rnbd_x_reads_total{a=\"b\"} 5\n") && !answer.contains("# EOF"),
+        "{answer}"
+    );
+    let answer = server.get(
+        "/metrics?x=y",
+        "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n",
+    );
+    assert!(
+        answer.contains("content-type: application/openmetrics-text")
+            && answer.ends_with("# EOF\n"),
+        "{answer}"
+    );
     let answer = server.ask("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"),
+        "{answer}"
+    );
     assert!(server.get("/", "").contains("href=\"/metrics\""));
     assert!(server.get("/etc/passwd", "").starts_with("HTTP/1.1 404 "));
     assert!(server.get("/metrics/../x", "").starts_with("HTTP/1.1 404 "));
@@ -95,19 +116,37 @@ fn requests_and_answers() {
 fn bad_requests() {
     let server = Server::new(Arc::new(|| Ok(TEXT.to_owned())));
     let answer = server.ask("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
-    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET, HEAD\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET, HEAD\r\n"),
+        "{answer}"
+    );
     let many = "X: y\r\n".repeat(200);
     let long = format!("X: {}\r\n", "y".repeat(100_000));
     for (request, what) in [
         ("nonsense\r\n\r\n".to_owned(), "nonsense"),
         ("\0\u{7f}\r\n\r\n".to_owned(), "bytes"),
-        (format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(100_000)), "a long path"),
-        (format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{many}\r\n"), "many headers"),
-        (format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{long}\r\n"), "a long header"),
-        ("GET /metrics HTTP/9.9\r\n\r\n".to_owned(), "another version"),
+        (
+            format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(100_000)),
+            "a long path",
+        ),
+        (
+            format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{many}\r\n"),
+            "many headers",
+        ),
+        (
+            format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{long}\r\n"),
+            "a long header",
+        ),
+        (
+            "GET /metrics HTTP/9.9\r\n\r\n".to_owned(),
+            "another version",
+        ),
     ] {
         let answer = server.ask(&request);
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{what}: {answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
+            "{what}: {answer}"
+        );
     }
     // And it still answers.
     assert!(server.get("/metrics", "").starts_with("HTTP/1.1 200 "));
@@ -116,7 +155,9 @@ fn bad_requests() {
 #[test]
 fn connections_that_say_nothing_do_not_keep_others_away() {
     let server = Server::new(Arc::new(|| Ok(TEXT.to_owned())));
-    let idle: Vec<_> = (0..31).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let idle: Vec<_> = (0..31)
+        .map(|_| TcpStream::connect(server.address).unwrap())
+        .collect();
     assert!(server.get("/metrics", "").starts_with("HTTP/1.1 200 "));
     drop(idle);
 }
@@ -125,7 +166,10 @@ fn connections_that_say_nothing_do_not_keep_others_away() {
 fn what_cannot_be_read_is_an_error() {
     let server = Server::new(Arc::new(|| Err("no such thing".to_owned())));
     let answer = server.get("/metrics", "");
-    assert!(answer.starts_with("HTTP/1.1 500 ") && answer.ends_with("no such thing\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 500 ") && answer.ends_with("no such thing\n"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -139,7 +183,9 @@ fn a_kernel_that_does_not_answer_blocks_one_thread_only() {
         Ok(TEXT.to_owned())
     }));
     thread::scope(|scope| {
-        let answers: Vec<_> = (0..4).map(|_| scope.spawn(|| server.get("/metrics", ""))).collect();
+        let answers: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| server.get("/metrics", "")))
+            .collect();
         for answer in answers {
             let answer = answer.join().unwrap();
             assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
@@ -160,7 +206,10 @@ fn tree() -> tempfile::TempDir {
     };
     write("sys/class/rnbd-client/ctl/map_device", "");
     let disk = "sys/block/rnbd0";
-    write(&format!("{disk}/stat"), "10 0 80 1500 20 1 160 250 3 9000 12 4 0 32 1 6 2\n");
+    write(
+        &format!("{disk}/stat"),
+        "10 0 80 1500 20 1 160 250 3 9000 12 4 0 32 1 6 2\n",
+    );
     write(&format!("{disk}/size"), "2048\n");
     for (name, text) in [
         ("state", "open"),
@@ -171,7 +220,10 @@ fn tree() -> tempfile::TempDir {
     ] {
         write(&format!("{disk}/rnbd/{name}"), &format!("{text}\n"));
     }
-    for (class, rdma) in [("rtrs-client", "5 4096 6 8192 7 8"), ("rtrs-server", "1 2 3 4")] {
+    for (class, rdma) in [
+        ("rtrs-client", "5 4096 6 8192 7 8"),
+        ("rtrs-server", "1 2 3 4"),
+    ] {
         let session = format!("sys/class/{class}/s");
         let path = format!("{session}/paths/ip:10.0.0.1@ip:10.0.0.2");
         for (name, text) in [
@@ -204,7 +256,10 @@ fn all_metrics() -> String {
 #[test]
 fn all_values() {
     let text = text::from_openmetrics(&all_metrics());
-    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_exporter_")).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.contains("_exporter_"))
+        .collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -212,13 +267,19 @@ fn all_values() {
 pub(crate) fn metric_names() -> Vec<String> {
     let text = text::from_openmetrics(&all_metrics());
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    types
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
 fn names_follow_the_rules() {
     let text = text::from_openmetrics(&all_metrics());
-    let comments = |keyword: &str| text.lines().filter(|line| line.starts_with(&format!("# {keyword} "))).count();
+    let comments = |keyword: &str| {
+        text.lines()
+            .filter(|line| line.starts_with(&format!("# {keyword} ")))
+            .count()
+    };
     assert_eq!(comments("HELP"), comments("TYPE"));
     for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').unwrap();
@@ -239,7 +300,10 @@ fn a_machine_without_the_modules() {
     let tree = tempfile::tempdir().unwrap();
     let system = System::new(Some(tree.path()), None);
     let text = render(Snapshot::take(&system).unwrap()).unwrap();
-    assert!(text.contains("rnbd_module_loaded{module=\"rnbd_client\"} 0\n"), "{text}");
+    assert!(
+        text.contains("rnbd_module_loaded{module=\"rnbd_client\"} 0\n"),
+        "{text}"
+    );
     assert!(!text.contains("rnbd_device"), "{text}");
 }
 
@@ -247,15 +311,23 @@ fn a_machine_without_the_modules() {
 fn queries(value: &serde_json::Value, title: &str, found: &mut Vec<(String, String)>) {
     match value {
         serde_json::Value::Object(map) => {
-            let title = map.get("title").or(map.get("name")).and_then(|title| title.as_str()).unwrap_or(title);
+            let title = map
+                .get("title")
+                .or(map.get("name"))
+                .and_then(|title| title.as_str())
+                .unwrap_or(title);
             for (key, value) in map {
                 match value.as_str() {
-                    Some(text) if key == "expr" || key == "query" => found.push((title.to_owned(), text.to_owned())),
+                    Some(text) if key == "expr" || key == "query" => {
+                        found.push((title.to_owned(), text.to_owned()))
+                    }
                     _ => queries(value, title, found),
                 }
             }
         }
-        serde_json::Value::Array(list) => list.iter().for_each(|value| queries(value, title, found)),
+        serde_json::Value::Array(list) => {
+            list.iter().for_each(|value| queries(value, title, found))
+        }
         _ => (),
     }
 }
@@ -270,8 +342,14 @@ fn the_dashboard_asks_for_metrics_that_exist() {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut used = Vec::new();
     for (title, query) in &found {
-        for name in query.split(|c| !is_part(c)).filter(|word| word.starts_with("rnbd_")) {
-            assert!(known.iter().any(|have| have == name), "{title}: there is no metric {name}");
+        for name in query
+            .split(|c| !is_part(c))
+            .filter(|word| word.starts_with("rnbd_"))
+        {
+            assert!(
+                known.iter().any(|have| have == name),
+                "{title}: there is no metric {name}"
+            );
             used.push(name.to_owned());
         }
         // A counter is of use only with a rate, and a gauge has none.
@@ -281,8 +359,66 @@ fn the_dashboard_asks_for_metrics_that_exist() {
     assert!(found.len() > 20, "only {} queries were found", found.len());
     let labels = ["instance", "session", "device"];
     for name in labels {
-        assert!(text.contains(&format!("\"name\": \"{name}\"")), "no variable {name}");
+        assert!(
+            text.contains(&format!("\"name\": \"{name}\"")),
+            "no variable {name}"
+        );
     }
-    let ids: Vec<_> = dashboard["panels"].as_array().unwrap().iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    let ids: Vec<_> = dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|panel| panel["id"].as_u64().unwrap())
+        .collect();
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_document_has_every_metric() {
+    let text = include_str!("../../../../Documentation/monitoring.md");
+    let metrics = text::from_openmetrics(&all_metrics());
+    let mut rows: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("| `rnbd_"))
+        .map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            (
+                cells[1].trim_matches('`').to_owned(),
+                cells[2].to_owned(),
+                cells[3].to_owned(),
+            )
+        })
+        .collect();
+    rows.sort();
+    let mut known: Vec<_> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .map(|(name, kind)| {
+            let is_value =
+                |line: &&str| line.starts_with(name) && line[name.len()..].starts_with([' ', '{']);
+            let value = metrics.lines().find(is_value).unwrap();
+            // The values of this machine have no comma or equals sign in them.
+            let labels = value
+                .split_once('{')
+                .map_or("", |(_, rest)| rest.rsplit_once('}').unwrap().0);
+            let names: Vec<_> = labels
+                .split(',')
+                .filter_map(|label| Some(label.split_once('=')?.0))
+                .collect();
+            (name.to_owned(), kind.to_owned(), names.join(", "))
+        })
+        .collect();
+    known.sort();
+    assert_eq!(rows, known);
+    // What the rules and examples ask for exists.
+    for word in text
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("rnbd_"))
+    {
+        let is_metric = known.iter().any(|(name, ..)| name == word);
+        assert!(
+            is_metric || ["rnbd_client", "rnbd_server"].contains(&word),
+            "there is no {word}"
+        );
+    }
 }

@@ -128,7 +128,11 @@ fn device(rates: &DeviceRates) -> Vec<Cell> {
         Cell::new(rates.inflight),
         number(rates.busy, percent),
     ];
-    names.into_iter().chain(flow(&rates.flow)).chain(rest).collect()
+    names
+        .into_iter()
+        .chain(flow(&rates.flow))
+        .chain(rest)
+        .collect()
 }
 
 fn path(rates: &PathRates) -> Vec<Cell> {
@@ -145,7 +149,11 @@ fn path(rates: &PathRates) -> Vec<Cell> {
         Cell::option(rates.failed_reconnects),
         Cell::option(rates.failovers),
     ];
-    names.into_iter().chain(flow(&rates.flow)).chain(rest).collect()
+    names
+        .into_iter()
+        .chain(flow(&rates.flow))
+        .chain(rest)
+        .collect()
 }
 
 impl Report for RatesReport<'_> {

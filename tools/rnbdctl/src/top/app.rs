@@ -226,7 +226,10 @@ impl App {
         let Some(last) = rows.len().checked_sub(1) else {
             return;
         };
-        let now = self.selected.as_ref().and_then(|key| rows.iter().position(|row| row == key));
+        let now = self
+            .selected
+            .as_ref()
+            .and_then(|key| rows.iter().position(|row| row == key));
         let next = match now {
             Some(now) => now.saturating_add_signed(step).min(last),
             None if step > 0 => 0,
@@ -237,10 +240,20 @@ impl App {
 
     fn sort_rows(&mut self) {
         let (sort, reverse) = (self.sort, self.reverse);
-        let order = |ordering: Ordering| if reverse { ordering.reverse() } else { ordering };
+        let order = |ordering: Ordering| {
+            if reverse {
+                ordering.reverse()
+            } else {
+                ordering
+            }
+        };
         // Sorting keeps the order of what is equal, which is that of the names.
-        self.rates.devices.sort_by(|a, b| natural_cmp(&a.name, &b.name));
-        self.rates.paths.sort_by(|a, b| path_order(a).cmp(&path_order(b)));
+        self.rates
+            .devices
+            .sort_by(|a, b| natural_cmp(&a.name, &b.name));
+        self.rates
+            .paths
+            .sort_by(|a, b| path_order(a).cmp(&path_order(b)));
         self.rates.devices.sort_by(|a, b| {
             order(match sort {
                 Sort::Name => natural_cmp(&a.name, &b.name),
@@ -271,7 +284,11 @@ pub fn path_key(path: &PathRates) -> Key {
 }
 
 fn path_order(path: &PathRates) -> (bool, &str, &str) {
-    (path.side == crate::model::Side::Server, &path.session, &path.name)
+    (
+        path.side == crate::model::Side::Server,
+        &path.session,
+        &path.name,
+    )
 }
 
 fn by_flow(sort: Sort, flow: &Flow) -> Option<f64> {

@@ -69,7 +69,10 @@ fn rates() -> Rates {
             device("rnbd2", DeviceState::Closed, None),
             device("rnbd0", DeviceState::Open, Some(50.0)),
         ],
-        paths: vec![path(1, PathState::Connected), path(2, PathState::Disconnected)],
+        paths: vec![
+            path(1, PathState::Connected),
+            path(2, PathState::Disconnected),
+        ],
     }
 }
 
@@ -95,7 +98,9 @@ fn screen(app: &App, width: u16, height: u16) -> String {
     terminal.draw(|frame| draw(app, frame)).unwrap();
     let buffer = terminal.backend().buffer();
     let cells: Vec<_> = buffer.content().iter().map(|cell| cell.symbol()).collect();
-    let lines = cells.chunks(width.into()).map(|line| line.concat().trim_end().to_owned());
+    let lines = cells
+        .chunks(width.into())
+        .map(|line| line.concat().trim_end().to_owned());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -146,14 +151,24 @@ fn more_rows_than_the_window_has_are_scrolled() {
     });
     assert!(!screen(&app, 120, 24).contains("rnbd999"));
     press(&mut app, KeyCode::Up);
-    assert_eq!(app.selected, Some(Key::Device("rnbd999".into(), "storage".into())));
+    assert_eq!(
+        app.selected,
+        Some(Key::Device("rnbd999".into(), "storage".into()))
+    );
     assert!(screen(&app, 120, 24).contains("rnbd999"));
     press(&mut app, KeyCode::PageUp);
-    assert_eq!(app.selected, Some(Key::Device("rnbd989".into(), "storage".into())));
+    assert_eq!(
+        app.selected,
+        Some(Key::Device("rnbd989".into(), "storage".into()))
+    );
 }
 
 fn names(app: &App) -> Vec<&str> {
-    app.rates().devices.iter().map(|device| device.name.as_str()).collect()
+    app.rates()
+        .devices
+        .iter()
+        .map(|device| device.name.as_str())
+        .collect()
 }
 
 #[test]
@@ -178,11 +193,19 @@ fn sorting() {
 #[test]
 fn views() {
     let mut app = app();
-    for (view, devices, paths) in [(View::Devices, true, false), (View::Paths, false, true), (View::Both, true, true)] {
+    for (view, devices, paths) in [
+        (View::Devices, true, false),
+        (View::Paths, false, true),
+        (View::Both, true, true),
+    ] {
         press(&mut app, KeyCode::Char('v'));
         let text = screen(&app, 130, 24);
         assert_eq!(app.view, view);
-        assert_eq!((text.contains("/dev/vg/rnbd0"), text.contains("ip:10.0.1.2")), (devices, paths), "{text}");
+        assert_eq!(
+            (text.contains("/dev/vg/rnbd0"), text.contains("ip:10.0.1.2")),
+            (devices, paths),
+            "{text}"
+        );
     }
 }
 

@@ -63,8 +63,11 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
         View::Paths => draw_paths(app, frame, body),
         View::Both => {
             // With its title, its head and a line below.
-            let wanted = devices.saturating_add(3).min(body.height.saturating_mul(3) / 5);
-            let [upper, lower] = Layout::vertical([Constraint::Length(wanted), Constraint::Min(0)]).areas(body);
+            let wanted = devices
+                .saturating_add(3)
+                .min(body.height.saturating_mul(3) / 5);
+            let [upper, lower] =
+                Layout::vertical([Constraint::Length(wanted), Constraint::Min(0)]).areas(body);
             draw_devices(app, frame, upper);
             draw_paths(app, frame, lower);
         }
@@ -115,7 +118,10 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect) {
     ];
     let spans = keys.into_iter().flat_map(|(key, what)| {
         [
-            Span::styled(format!(" {key} "), Style::new().add_modifier(Modifier::REVERSED)),
+            Span::styled(
+                format!(" {key} "),
+                Style::new().add_modifier(Modifier::REVERSED),
+            ),
             Span::from(format!(" {what}  ")),
         ]
     });
@@ -139,7 +145,10 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         "FAILOV        requests that came from a path that failed",
         "-             not known: counters were set back, or it is new",
     ];
-    let height = u16::try_from(LINES.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
+    let height = u16::try_from(LINES.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(2)
+        .min(area.height);
     let width = 68.min(area.width);
     let place = Rect {
         x: area.width.saturating_sub(width) / 2,
@@ -195,7 +204,11 @@ fn device_row(app: &App, device: &DeviceRates) -> Vec<Cell<'static>> {
         right(optional(device.busy, percent)),
         spark_cell(app, &device_key(device)),
     ];
-    names.into_iter().chain(flow_cells(&device.flow)).chain(rest).collect()
+    names
+        .into_iter()
+        .chain(flow_cells(&device.flow))
+        .chain(rest)
+        .collect()
 }
 
 fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
@@ -203,7 +216,8 @@ fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
         PathState::Connected => Color::Green,
         PathState::Disconnected => Color::Red,
     };
-    let count = |number: Option<i64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let count =
+        |number: Option<i64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let side = match path.side {
         Side::Client => "",
         Side::Server => " (server)",
@@ -215,12 +229,26 @@ fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
     ];
     let rest = [
         right(path.latency_ns.map_or_else(|| "-".to_owned(), nanoseconds)),
-        right(path.inflight.map_or_else(|| "-".to_owned(), |number| number.to_string())),
-        right(format!("{}/{}", count(path.reconnects), count(path.failed_reconnects))),
-        right(path.failovers.map_or_else(|| "-".to_owned(), |number| number.to_string())),
+        right(
+            path.inflight
+                .map_or_else(|| "-".to_owned(), |number| number.to_string()),
+        ),
+        right(format!(
+            "{}/{}",
+            count(path.reconnects),
+            count(path.failed_reconnects)
+        )),
+        right(
+            path.failovers
+                .map_or_else(|| "-".to_owned(), |number| number.to_string()),
+        ),
         spark_cell(app, &path_key(path)),
     ];
-    names.into_iter().chain(flow_cells(&path.flow)).chain(rest).collect()
+    names
+        .into_iter()
+        .chain(flow_cells(&path.flow))
+        .chain(rest)
+        .collect()
 }
 
 /// A column: its head, its width, and how wide the window must be for it to be shown.
@@ -266,23 +294,40 @@ fn draw_table(
     rows: Vec<Vec<Cell<'static>>>,
     selected: Option<usize>,
 ) {
-    let block = Block::new().borders(Borders::TOP).title(format!(" {title} ({}) ", rows.len()));
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .title(format!(" {title} ({}) ", rows.len()));
     if rows.is_empty() {
         frame.render_widget(Paragraph::new("none").block(block), area);
         return;
     }
     // Text to the left, numbers to the right: as in the rows.
-    let is_number = |name: &str| !matches!(name, "DEVICE" | "SESSION" | "REMOTE PATH" | "PATH" | "STATE" | "IOPS");
+    let is_number = |name: &str| {
+        !matches!(
+            name,
+            "DEVICE" | "SESSION" | "REMOTE PATH" | "PATH" | "STATE" | "IOPS"
+        )
+    };
     let is_shown = |Column(_, _, width): &&Column| *width <= area.width;
-    let head = columns.iter().filter(is_shown).map(|Column(name, ..)| match is_number(name) {
-        true => right((*name).to_owned()),
-        false => Cell::from(*name),
-    });
+    let head = columns
+        .iter()
+        .filter(is_shown)
+        .map(|Column(name, ..)| match is_number(name) {
+            true => right((*name).to_owned()),
+            false => Cell::from(*name),
+        });
     let rows = rows.into_iter().map(|cells| {
         let cells = cells.into_iter().zip(columns);
-        Row::new(cells.filter(|(_, column)| is_shown(column)).map(|(cell, _)| cell))
+        Row::new(
+            cells
+                .filter(|(_, column)| is_shown(column))
+                .map(|(cell, _)| cell),
+        )
     });
-    let widths = columns.iter().filter(is_shown).map(|Column(_, width, _)| *width);
+    let widths = columns
+        .iter()
+        .filter(is_shown)
+        .map(|Column(_, width, _)| *width);
     let head = Row::new(head).style(Style::new().add_modifier(Modifier::DIM));
     let table = Table::new(rows, widths)
         .header(head)
@@ -297,7 +342,10 @@ fn draw_devices(app: &App, frame: &mut Frame<'_>, area: Rect) {
     let devices = &app.rates().devices;
     let is_selected = |device: &DeviceRates| app.selected.as_ref() == Some(&device_key(device));
     let selected = devices.iter().position(is_selected);
-    let rows = devices.iter().map(|device| device_row(app, device)).collect();
+    let rows = devices
+        .iter()
+        .map(|device| device_row(app, device))
+        .collect();
     draw_table(frame, area, "Devices", &DEVICES, rows, selected);
 }
 
@@ -319,8 +367,20 @@ fn draw_graphs(app: &App, frame: &mut Frame<'_>, area: Rect) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
     let series = app.history().get(&key).cloned().unwrap_or_default();
     let graphs = [
-        (left, "IOPS", &series.iops, per_second as fn(f64) -> String, Color::Cyan),
-        (right, "bytes/s", &series.bytes, bytes_per_second, Color::Magenta),
+        (
+            left,
+            "IOPS",
+            &series.iops,
+            per_second as fn(f64) -> String,
+            Color::Cyan,
+        ),
+        (
+            right,
+            "bytes/s",
+            &series.bytes,
+            bytes_per_second,
+            Color::Magenta,
+        ),
     ];
     for (area, what, values, text, colour) in graphs {
         let skip = values.len().saturating_sub(area.width.into());

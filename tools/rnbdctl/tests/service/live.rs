@@ -2,8 +2,6 @@
 
 //! `rnbdctl stats`, `top --once` and `exporter` on a machine made of files.
 
-mod machine;
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
@@ -13,7 +11,7 @@ use std::net::TcpStream;
 use std::process::Child;
 use std::process::Stdio;
 
-use machine::Machine;
+use crate::machine::Machine;
 
 fn stdout(command: &mut assert_cmd::Command) -> String {
     String::from_utf8(command.assert().success().get_output().stdout.clone()).unwrap()
@@ -28,15 +26,36 @@ fn counters() {
     let machine = Machine::new();
     let all = json(&mut machine.rnbdctl(&["stats", "-o", "json"]));
     let device = &all["devices"][1];
-    assert_eq!((&device["name"], &device["reads"], &device["read_bytes"]), (&"rnbd1".into(), &100.into(), &409_600.into()));
+    assert_eq!(
+        (&device["name"], &device["reads"], &device["read_bytes"]),
+        (&"rnbd1".into(), &100.into(), &409_600.into())
+    );
     let path = &all["paths"][0];
-    assert_eq!((&path["side"], &path["writes"], &path["inflight"]), (&"client".into(), &50.into(), &3.into()));
+    assert_eq!(
+        (&path["side"], &path["writes"], &path["inflight"]),
+        (&"client".into(), &50.into(), &3.into())
+    );
     let one = json(&mut machine.rnbdctl(&["stats", "-o", "json", "rnbd0"]));
-    assert_eq!((one["devices"].as_array().unwrap().len(), one["paths"].as_array().unwrap().len()), (1, 0));
+    assert_eq!(
+        (
+            one["devices"].as_array().unwrap().len(),
+            one["paths"].as_array().unwrap().len()
+        ),
+        (1, 0)
+    );
     let session = json(&mut machine.rnbdctl(&["stats", "-o", "json", "storage"]));
-    assert_eq!((session["devices"].as_array().unwrap().len(), session["paths"].as_array().unwrap().len()), (2, 2));
+    assert_eq!(
+        (
+            session["devices"].as_array().unwrap().len(),
+            session["paths"].as_array().unwrap().len()
+        ),
+        (2, 2)
+    );
     let table = stdout(&mut machine.rnbdctl(&["stats"]));
-    assert!(table.contains("400 KiB") && table.contains("12 us"), "{table}");
+    assert!(
+        table.contains("400 KiB") && table.contains("12 us"),
+        "{table}"
+    );
 }
 
 #[test]
@@ -44,10 +63,18 @@ fn counters_of_paths_can_be_set_back() {
     let machine = Machine::new();
     let path = "sys/class/rtrs-client/storage/paths/ip:10.0.0.1@ip:10.0.0.2/stats/reset_all";
     stdout(&mut machine.rnbdctl(&["stats", "--reset", "10.0.0.2"]));
-    assert!(fs::read_to_string(machine.path().join(path)).unwrap().starts_with('1'));
+    assert!(fs::read_to_string(machine.path().join(path))
+        .unwrap()
+        .starts_with('1'));
     let other = path.replace("10.0.0", "10.0.1");
-    assert_eq!(fs::read_to_string(machine.path().join(other)).unwrap(), "\n");
-    machine.rnbdctl(&["stats", "--reset", "rnbd0"]).assert().code(2);
+    assert_eq!(
+        fs::read_to_string(machine.path().join(other)).unwrap(),
+        "\n"
+    );
+    machine
+        .rnbdctl(&["stats", "--reset", "rnbd0"])
+        .assert()
+        .code(2);
 }
 
 #[test]
@@ -88,12 +115,24 @@ fn rates_of_a_machine_that_changes() {
 fn once_as_table_and_csv() {
     let machine = Machine::new();
     let table = stdout(&mut machine.rnbdctl(&["top", "--once", "-i", "0.1"]));
-    for word in ["rnbd0", "vg/disk2", "ip:10.0.1.1@ip:10.0.1.2", "R-LAT", "RECONNECTS"] {
+    for word in [
+        "rnbd0",
+        "vg/disk2",
+        "ip:10.0.1.1@ip:10.0.1.2",
+        "R-LAT",
+        "RECONNECTS",
+    ] {
         assert!(table.contains(word), "no {word} in {table}");
     }
     let csv = stdout(&mut machine.rnbdctl(&["top", "--once", "-i", "0.1", "-o", "csv"]));
-    assert!(csv.starts_with("kind,name,session,device_path,state,read_iops,"), "{csv}");
-    assert!(csv.contains("\nclient-device,rnbd1,storage,vg/disk2,open,0,0,0,0,,,2,0,"), "{csv}");
+    assert!(
+        csv.starts_with("kind,name,session,device_path,state,read_iops,"),
+        "{csv}"
+    );
+    assert!(
+        csv.contains("\nclient-device,rnbd1,storage,vg/disk2,open,0,0,0,0,,,2,0,"),
+        "{csv}"
+    );
 }
 
 #[test]
@@ -118,15 +157,22 @@ impl Exporter {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("rnbdctl: serving http://").and_then(|rest| rest.strip_suffix("/metrics"));
+        BufReader::new(child.stderr.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("rnbdctl: serving http://")
+            .and_then(|rest| rest.strip_suffix("/metrics"));
         let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
         Self { child, address }
     }
 
     fn scrape(&self) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
@@ -137,7 +183,10 @@ impl Drop for Exporter {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert!(self.child.wait().unwrap().success(), "ending it was a failure");
+        assert!(
+            self.child.wait().unwrap().success(),
+            "ending it was a failure"
+        );
     }
 }
 
@@ -147,15 +196,24 @@ fn the_exporter_follows_the_machine() {
     let exporter = Exporter::new(&machine);
     let text = exporter.scrape();
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-    assert!(text.contains("rnbd_device_reads_total{device=\"rnbd1\",session=\"storage\"} 100\n"), "{text}");
+    assert!(
+        text.contains("rnbd_device_reads_total{device=\"rnbd1\",session=\"storage\"} 100\n"),
+        "{text}"
+    );
     machine.stat(0, 5000);
     fs::remove_dir_all(machine.path().join("sys/block/rnbd1")).unwrap();
     let text = exporter.scrape();
-    assert!(text.contains("rnbd_device_reads_total{device=\"rnbd0\",session=\"storage\"} 5000\n"), "{text}");
+    assert!(
+        text.contains("rnbd_device_reads_total{device=\"rnbd0\",session=\"storage\"} 5000\n"),
+        "{text}"
+    );
     assert!(!text.contains("rnbd1"), "{text}");
     fs::remove_dir_all(machine.path().join("sys/class")).unwrap();
     let text = exporter.scrape();
-    assert!(text.contains("rnbd_module_loaded{module=\"rnbd_client\"} 0\n"), "{text}");
+    assert!(
+        text.contains("rnbd_module_loaded{module=\"rnbd_client\"} 0\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -183,12 +241,21 @@ fn a_file_for_the_node_exporter() {
     let file = machine.path().join("rnbd.prom");
     stdout(&mut machine.rnbdctl(&["exporter", "--textfile", file.to_str().unwrap()]));
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("# TYPE rnbd_device_reads_total counter\n") && text.ends_with('\n'), "{text}");
+    assert!(
+        text.contains("# TYPE rnbd_device_reads_total counter\n") && text.ends_with('\n'),
+        "{text}"
+    );
     let mut nowhere = machine.rnbdctl(&["exporter", "--textfile", "/nowhere/rnbd.prom"]);
     nowhere.assert().code(3);
     // And again and again.
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("rnbdctl"))
-        .args(["exporter", "--interval", "1", "--textfile", file.to_str().unwrap()])
+        .args([
+            "exporter",
+            "--interval",
+            "1",
+            "--textfile",
+            file.to_str().unwrap(),
+        ])
         .env("RNBDCTL_ROOT", machine.path())
         .spawn()
         .unwrap();
@@ -198,6 +265,10 @@ fn a_file_for_the_node_exporter() {
         assert!(std::time::Instant::now() < end, "the file does not change");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
     assert!(child.wait().unwrap().success());
 }

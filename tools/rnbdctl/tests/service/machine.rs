@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use assert_cmd::Command;
 
-pub struct Machine {
+pub(crate) struct Machine {
     folder: tempfile::TempDir,
 }
 
-pub const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 [[session]]
 name = "storage"
 paths = ["10.0.0.2", "10.0.1.2"]
@@ -23,7 +23,7 @@ devices = ["disk1", { path = "vg/disk2", access_mode = "ro" }]
 "#;
 
 impl Machine {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let machine = Self {
             folder: tempfile::tempdir().unwrap(),
         };
@@ -55,7 +55,7 @@ impl Machine {
         machine
     }
 
-    pub fn device(&self, number: u32, path: &str, mode: &str) {
+    pub(crate) fn device(&self, number: u32, path: &str, mode: &str) {
         let disk = format!("sys/block/rnbd{number}");
         self.write(&format!("{disk}/size"), "2048\n");
         self.stat(number, 100);
@@ -72,16 +72,19 @@ impl Machine {
     }
 
     /// So many reads of 4 KiB, each of which took a millisecond.
-    pub fn stat(&self, number: u32, reads: u64) {
-        let text = format!("{reads} 0 {} {reads} 0 0 0 0 2 {reads} {reads} 0 0 0 0 0 0\n", reads * 8);
+    pub(crate) fn stat(&self, number: u32, reads: u64) {
+        let text = format!(
+            "{reads} 0 {} {reads} 0 0 0 0 2 {reads} {reads} 0 0 0 0 0 0\n",
+            reads * 8
+        );
         self.write(&format!("sys/block/rnbd{number}/stat"), &text);
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let file = self.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         // Whole at any time, for those who read meanwhile.
@@ -91,18 +94,18 @@ impl Machine {
         file
     }
 
-    pub fn config(&self, text: &str) -> PathBuf {
+    pub(crate) fn config(&self, text: &str) -> PathBuf {
         self.write("etc/rnbd/rnbd.toml", text)
     }
 
-    pub fn rnbdctl(&self, args: &[&str]) -> Command {
+    pub(crate) fn rnbdctl(&self, args: &[&str]) -> Command {
         let mut command = Command::cargo_bin("rnbdctl").unwrap();
         command.args(args).env("RNBDCTL_ROOT", self.path());
         command
     }
 
     /// Every file and what is in it.
-    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.path().to_path_buf()];
         while let Some(folder) = folders.pop() {
