@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """`lab deb-test`: the packages on a machine: installed, booted, upgraded, removed.
 
-With --quick the kernel's Rust metadata comes from the cache and there is one
-boot; otherwise it is made on the machine, and what goes wrong is tried too.
+With --quick there is one boot, and the kernel's Rust metadata comes from the
+cache; otherwise it is made on the machine too, and what goes wrong is tried.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from . import cache
 from . import deb
 from . import deb_machine
+from . import documents
 from . import kernel
 from . import paths
 from . import run
@@ -65,10 +67,10 @@ class Story:
 
     def cases(self) -> list[Callable[[], None]]:
         if self.quick:
-            return [self.install, self.boot, self.names, self.shut_down, self.purge]
+            return [self.install, self.boot, self.names, self.documented, self.shut_down, self.purge]
         return [
             self.without_source, self.source_arrives, self.wrong_source, self.purge,
-            self.install, self.boot, self.names, self.names_with_c, self.shut_down,
+            self.install, self.boot, self.names, self.documented, self.names_with_c, self.shut_down,
             self.upgrade, self.boot_without_server, self.shut_down,
             self.remove_keeps_configuration, self.purge,
         ]  # fmt: skip
@@ -98,7 +100,7 @@ class Story:
 
     def without_source(self) -> None:
         """Without the kernel's source the installation succeeds and says what to install."""
-        self.sh("dpkg --force-depends --remove linux-source-*")
+        self.sh(f"dpkg --force-depends --remove linux-source-{kernel.chosen().series}")
         self.take_files()
         self.copy_debs(None)
         said = self.disk.output("dpkg --force-depends -i /mnt/debs/rnbd-dkms_*.deb 2>&1")
@@ -126,13 +128,13 @@ class Story:
     def install(self) -> None:
         """Both packages install with apt; modules are built and everything is in its place."""
         self.take_files()
-        if self.quick:
-            binds = [*self.disk.binds, run.Bind(deb_machine.metadata().path / "rnbd-dkms", "/mnt/metadata")]
-            argv = run.chroot_command(
-                self.disk.mount, ["cp", "-a", "/mnt/metadata/.", "/var/cache/rnbd-dkms"], binds, image=self.disk.file
-            )
-            subprocess.run(argv, check=True)
-        said = self.apt_install(*self.copy_debs(None))
+        # Made once from nothing is enough; `source_arrives' does that.
+        binds = [*self.disk.binds, run.Bind(deb_machine.metadata().path / "rnbd-dkms", "/mnt/metadata")]
+        argv = run.chroot_command(self.disk.mount, ["cp", "-a", "/mnt/metadata/.", "/var/cache/rnbd-dkms"], binds, image=self.disk.file)
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+        self.copy_debs(None)
+        # As the document says, to the letter.
+        said = self.disk.output(f"cd /mnt/debs\nexec 2>&1\n{documented('apt install')[0].text}")
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(said)
         expect(f"{self.release}, x86_64: installed" in self.dkms_status(), said)
@@ -142,8 +144,8 @@ class Story:
             "test -e /etc/systemd/system/multi-user.target.wants/rnbd.service\n"
             "! test -e /etc/systemd/system/multi-user.target.wants/rnbd-exporter.service\n"
             "test -s /usr/share/bash-completion/completions/rnbdctl\n"
-            f"modinfo -k {self.release} rnbd_client rnbd_server\n"
-            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service; udevadm verify 60-rnbd.rules"
+            f"modinfo -k {self.release} rnbd_client rnbd_server >/dev/null\n"
+            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service; udevadm verify /usr/lib/udev/rules.d/60-rnbd.rules"
         )
         # An empty configuration is one that says nothing.
         self.disk.output("rnbdctl config check")
@@ -175,7 +177,7 @@ class Story:
 
     # The machine
 
-    own = (*deb_machine.NETWORK, "etc/modprobe.d/test.conf", "srv/data")
+    own = (*deb_machine.NETWORK, "etc/modprobe.d/test.conf", "srv/data", "etc/.updated", "var/.updated")
 
     def own_files_removed(self, files: dict[str, str]) -> dict[str, str]:
         """Without what this test put there as the administrator."""
@@ -193,11 +195,14 @@ class Story:
         with tempfile.TemporaryDirectory(dir=self.directory) as folder:
             root = Path(folder)
             files = {**deb_machine.NETWORK, "etc/modprobe.d/test.conf": MODULE_OPTIONS, "etc/rnbd/rnbd.toml": CONFIG, "etc/fstab": fstab}
+            # Not the first boot, at which systemd sets all units to their presets.
+            files["etc/machine-id"] = f"{0x77:032x}\n"
             for name, text in files.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
             binds = [*self.disk.binds, run.Bind(root, "/mnt/new")]
-            script = f"cp -r /mnt/new/. /; mkdir -p /host {MOUNT}; systemctl -q enable systemd-networkd soft-roce"
+            # Nor the first boot after an update, at which it makes all its tables again.
+            script = f"cp -r /mnt/new/. /; touch /etc/.updated /var/.updated; mkdir -p /host {MOUNT}; systemctl -q enable systemd-networkd soft-roce"
             argv = run.chroot_command(self.disk.mount, ["sh", "-euc", script], binds, image=self.disk.file)
             subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
 
@@ -207,11 +212,10 @@ class Story:
 
         pair = deb_machine.Pair(platform("stock", {"ours": self.modules, "c": c_modules.folder("stock")}), self.disk, self.directory)
         self.pair = pair
-        pair.server.spec.disks = [DataDisk(self.file_system()), DataDisk(sparse_disk(self.directory, "vdc.img", 64 << 20))]
+        pair.server.spec.disks = [DataDisk(self.file_system()), DataDisk(self.partitioned())]
         # The server first: it needs a fraction of the time.
         pair.server.start()
         pair.finish_boot(pair.server)
-        pair.server.sh("echo ',,' | sfdisk -q /dev/vdc")
         if with_server:
             self.start_server()
         pair.client.start()
@@ -230,6 +234,15 @@ class Story:
         binds = [run.Bind(tree, "/mnt/content"), run.Bind(image, "/mnt/vdb.img")]
         argv = ["mkfs.ext4", "-q", "-F", "-L", "remote", "-d", "/mnt/content", "/mnt/vdb.img"]
         run.chroot(paths.build_root(), argv, binds, self.log)
+        return image
+
+    def partitioned(self) -> Path:
+        """A disk with one partition."""
+        image = sparse_disk(self.directory, "vdc.img", 64 << 20)
+        entry = struct.pack("<B3sB3sII", 0, b"", 0x83, b"", 2048, 4096)
+        with open(image, "r+b") as file:
+            file.seek(446)
+            file.write(entry.ljust(64, b"\0") + b"\x55\xaa")
         return image
 
     def sh_client(self, command: str, timeout: float = 60.0) -> str:
@@ -270,6 +283,13 @@ class Story:
         expect([link.split()[0] for link in links] == ["vdb", "vdc", "vdc-part1"], str(links))
         mounted = self.sh_client(f"basename $(findmnt -no SOURCE {MOUNT})")
         expect(self.sh_client("basename $(readlink -f /dev/disk/by-label/remote)") == mounted, "no link by label")
+
+    def documented(self) -> None:
+        """The other commands of Documentation/install.md do what they are to do."""
+        for block in documented(""):
+            if not block.text.startswith("apt install"):
+                self.sh_client(f"set -e\n{block.text}", 120)
+        expect("rnbd_server" in self.sh_client("cat /proc/modules"), "rnbd_server is not loaded")
 
     def names_with_c(self) -> None:
         """The names are there with the C modules too, mapped by hand."""
@@ -320,6 +340,12 @@ class Story:
         if self.pair is not None:
             self.pair.close()
             self.pair = None
+
+
+def documented(start: str) -> list[documents.Block]:
+    """The blocks of install.md for a machine with the packages that begin with `start`."""
+    found = documents.blocks(paths.CHECKOUT / "Documentation/install.md")
+    return [block for block in found if block.place == "install" and block.text.startswith(start)]
 
 
 def expect(condition: bool, text: str) -> None:
