@@ -2,7 +2,8 @@
 """What the documents tell an administrator to type works as it stands there.
 
 The machines get the addresses of the documents (192.0.2.10 and 198.51.100.10 are the
-server's, .20 the client's), a disk of the documents' name, and `modprobe` finds the modules.
+server's, .20 the client's), disks of the documents' names, and `modprobe` and the shell find the
+modules and the program.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from lab import documents
 from lab.selftest_case import case
 from lib import disks
+from lib import program
 
 TOPOLOGY = "two"
 LINKS = 2
@@ -24,6 +26,7 @@ def prepare(t) -> None:
     """Make the machines what the documents assume."""
     for node, host in ((t.server, 10), (t.client, 20)):
         node.modules_unload_all()
+        program.install(node)
         # Stays: nothing else in the tests uses it, and depmod takes seconds.
         node.run("set -e; d=/lib/modules/$(uname -r)/updates; [ ! -d $d ] || exit 0; mkdir -p $d\n"
                  f"cp /host/modules/{node.module_set}/*.ko $d; depmod -a", timeout=120)
