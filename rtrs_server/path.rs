@@ -187,6 +187,10 @@ pub(crate) struct Path {
     session: Arc<Session>,
     uuid: Uuid,
     recon_cnt: u16,
+    /// The client knew of no other path that is up.
+    first: bool,
+    /// How often the session had lost its last path when the client asked for this one.
+    losses: u32,
     num_connections: u16,
     /// The extensions that both ends use.
     features: u32,
@@ -269,6 +273,8 @@ impl Path {
                 session: session.clone(),
                 uuid: request.sess_uuid,
                 recon_cnt: request.recon_cnt,
+                first: request.first_conn,
+                losses: session.losses(),
                 num_connections: request.cid_num,
                 features: request.features & FEATURE_SHORT_ANSWERS,
                 local,
@@ -294,6 +300,12 @@ impl Path {
         // Not queued yet, so it is now.
         let _ = DelayedWork::queue(path.clone(), msecs_to_jiffies(CONNECT_TIMEOUT_MS));
         Ok(path)
+    }
+
+    /// Whether the client takes the path for the first one of a session that has lost its last path
+    /// `losses` times.
+    pub(crate) fn may_begin_anew(&self, losses: u32) -> bool {
+        self.first && self.losses == losses
     }
 
     /// The session.

@@ -69,6 +69,8 @@ pub struct Session {
     owners: ChunkOwners,
     /// The last path has gone, and the session with it. Set with `paths` locked.
     gone: Atomic<bool>,
+    /// How often the last path that was up has gone. Changed with `up` locked.
+    losses: Atomic<u32>,
     #[pin]
     paths: Mutex<KVec<Arc<Path>>>,
     #[pin]
@@ -114,6 +116,7 @@ impl Session {
                 private,
                 owners,
                 gone: Atomic::new(false),
+                losses: Atomic::new(0),
                 paths <- new_mutex!(KVec::new(), "rtrs_server::Session::paths"),
                 up <- new_mutex!(
                     Up {
@@ -248,9 +251,24 @@ impl Session {
         }
     }
 
+    /// How often the session was without a path that is up, after it had one.
+    pub(crate) fn losses(&self) -> u32 {
+        self.losses.load(ordering::Relaxed)
+    }
+
     /// A path is up: returns the user, who is told of it. Sleeps.
+    ///
+    /// The user has forgotten all when the last path was lost. `ECONNRESET` if the client may not
+    /// know, as it believed that another path was up, or as the path was being connected then.
     pub(crate) fn path_up(self: &Arc<Self>, path: &Path) -> Result<Arc<dyn SessionHandler>> {
         let mut up = self.up.lock();
+        if up.handler.is_none() && !path.may_begin_anew(self.losses()) {
+            kernel_ext::pr_err_ratelimited!(
+                "<{}>: the last path was lost, which the client may not know\n",
+                path
+            );
+            return Err(ECONNRESET);
+        }
         let handler = match &up.handler {
             Some(handler) => handler.clone(),
             None => self.listening.server()?.session_up(self)?,
@@ -274,6 +292,7 @@ impl Session {
         }
         up.paths = up.paths.saturating_sub(1);
         if up.paths == 0 {
+            self.losses.fetch_add(1, ordering::Relaxed);
             if let Some(handler) = up.handler.take() {
                 handler.session_down();
             }

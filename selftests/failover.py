@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Two links: requests of a path that fails go on by the other one."""
 
+import json
 import time
 
 from lab.selftest_case import case
+from lab.vm import wait_until
 from lib import cable
 from lib import disks
 from lib import rnbd
@@ -160,3 +162,37 @@ def test_disconnects(t):
     t.say(f"gaps {seconds(gaps)}; connecting took {seconds(backs)}; "
           f"both paths and going on {seconds(both)}; {verified(stream.stop())}")
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
+
+
+def queue_pairs(node, link):
+    """Numbers of the queue pairs of an RDMA device."""
+    found = json.loads(node.sh(f"rdma -j resource show qp link rxe{link}/1") or "[]")
+    return {entry["lqpn"] for entry in found}
+
+
+@case(timeout=240, module_sets=("ours",))
+def test_lost_on_the_server(t):
+    """The server loses its last path while the client, which does not see it, connects another."""
+    device = map_on_both(t, hold_io_ms=60000, hb_interval_ms=2000, hb_missed_max=5)
+    stream = Stream(t, device)
+    folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
+    silent, again = (f"{folder}/{name}" for address in t.client.addresses
+                     for name in t.server.listdir(folder) if address in name)
+    # So that connecting takes more than a second.
+    for node in t.nodes:
+        cable.change(t, node, 1, "delay 150ms", "delay 0ms")
+    before = queue_pairs(t.server, 1)
+    t.server.write(f"{again}/disconnect", "1")
+    wait_until(lambda: queue_pairs(t.server, 1) - before, 30 * t.server.slow, "a new connection")
+    cable.change(t, t.server, 0, "loss 100%", "loss 0%")
+    t.server.write(f"{silent}/disconnect", "1")
+    t.server.wait_for(silent, gone=True)
+    t.equal(t.client.read(f"{path_of(t, 0)}/state"), "connected", "the path that is silent")
+    taken = stream.go_on()
+    cable.mend(t, 0)
+    cable.mend(t, 1)
+    connected(t, path_of(t, 0))
+    connected(t, path_of(t, 1))
+    stream.go_on()
+    t.say(f"goes on after {taken:.1f} s; {verified(stream.stop())}")
+    t.equal(device.attribute("state"), "open", "state")
