@@ -553,6 +553,19 @@ impl Path {
         }
     }
 
+    /// Connects again now if the path waits for the time to do so: its device may be back. Sleeps.
+    pub(crate) fn retry(self: &Arc<Self>) {
+        if self.state() == ClientState::Reconnecting && DelayedWork::<Path, 1>::cancel(self) {
+            // What has failed so far says nothing any more.
+            self.failed_attempts.store(0, ordering::Relaxed);
+            let _ = DelayedWork::<Path, 1>::queue(self.clone(), 0);
+            if self.state() != ClientState::Reconnecting {
+                // Whoever closed the path may have cancelled it before.
+                DelayedWork::<Path, 1>::cancel_sync(self);
+            }
+        }
+    }
+
     fn schedule_beat(self: &Arc<Self>) {
         let _ = DelayedWork::<Path, 2>::queue(self.clone(), self.heartbeat.interval());
     }

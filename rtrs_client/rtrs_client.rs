@@ -32,6 +32,7 @@ use kernel::{
 use kernel_ext::{
     class::Class,
     rcu::RcuArc,
+    rdma::client::Registration,
     workqueue::{
         OwnedQueue,
         QueueFlags,
@@ -42,6 +43,7 @@ use kernel_ext::{
 mod bounce;
 mod connection;
 mod establish;
+mod hotplug;
 mod incarnation;
 mod outage;
 mod params;
@@ -81,6 +83,7 @@ module! {
 /// What sessions need of the module.
 struct Globals {
     class: Class,
+    sessions: Arc<hotplug::Sessions>,
     queue: QueueHandle,
 }
 
@@ -92,6 +95,7 @@ fn globals() -> Result<Arc<Globals>> {
 
 /// The module; dropped when it is unloaded, which its users, who hold the sessions, prevent.
 struct RtrsClient {
+    _devices: Registration<hotplug::Devices>,
     /// Dropped last: it waits for all work.
     _queue: OwnedQueue,
 }
@@ -104,10 +108,15 @@ impl kernel::Module for RtrsClient {
         )?;
         let globals = Globals {
             class: Class::new(c"rtrs-client")?,
+            sessions: hotplug::Sessions::new()?,
             queue: queue.handle(),
         };
+        let devices = hotplug::Devices::register()?;
         drop(GLOBALS.replace(Some(Arc::new(globals, GFP_KERNEL)?)));
-        Ok(Self { _queue: queue })
+        Ok(Self {
+            _devices: devices,
+            _queue: queue,
+        })
     }
 }
 

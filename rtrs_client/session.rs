@@ -196,7 +196,9 @@ impl Session {
             GFP_KERNEL,
         )?;
         *session.files.lock() = Some(SessionFiles::new(&session)?);
-        let opened = session.open_paths(params.paths);
+        let opened = crate::globals()
+            .and_then(|globals| globals.sessions.add(&session))
+            .and_then(|()| session.open_paths(params.paths));
         if let Err(error) = opened {
             session.close();
             return Err(error);
@@ -312,6 +314,9 @@ impl Session {
     /// callback runs or will run. Sleeps; idempotent.
     pub fn close(&self) {
         self.link.lock().opened = false;
+        if let Ok(globals) = crate::globals() {
+            globals.sessions.remove(self);
+        }
         self.control.lock().closing = true;
         let files = self.files.lock().take();
         if let Some(files) = &files {
@@ -329,6 +334,15 @@ impl Session {
             }
         }
         drop(self.paths.replace(None));
+    }
+
+    /// Has paths that wait to connect again do it now. Sleeps.
+    pub(crate) fn retry_paths(&self) {
+        if let Some(paths) = self.paths.get() {
+            for path in paths.iter() {
+                path.retry();
+            }
+        }
     }
 
     /// The name.

@@ -87,6 +87,26 @@ def test_client_device(t):
     works(t).unmap()
 
 
+@case(timeout=180, module_sets=("ours",))
+def test_device_is_back(t):
+    """When the client's device is back, its path does not wait for the time to connect again."""
+    rnbd.load(t, rtrs_client="reconnect_delay_ms=3600000 hold_io_ms=600000")
+    device = works(t)
+    path = rnbd.client_path(t, "sess")
+    mark = t.client.log_mark()
+    delete(t, t.client)
+    t.client.wait_for(f"{path}/state", matches="^disconnected$")
+    t.client.wait_log("Device disconnected", mark)
+    start_held = t.client.start_job(f"dd if=/dev/urandom of={device.path} bs=4k count=1 oflag=direct")
+    started = time.monotonic()
+    t.client.run(ADD)
+    # The first attempt would be after 42 s at the earliest.
+    t.client.wait_for(f"{path}/state", matches="^connected$", timeout=20)
+    t.say(f"connected {time.monotonic() - started:.1f} s after the device came back")
+    t.equal(start_held.wait().rc, 0, "exit code of the write that was held")
+    device.unmap()
+
+
 def test_other_device(t):
     """Another RDMA device that comes and goes disturbs nobody."""
     rnbd.load(t)
