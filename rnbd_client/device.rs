@@ -27,7 +27,10 @@ use kernel_ext::{
             Limits,
             SECTOR_SIZE, //
         },
-        operations::OpenMode,
+        operations::{
+            HwQueue,
+            OpenMode, //
+        },
         request::Op,
         status::Status, //
     },
@@ -72,6 +75,9 @@ use crate::{
 
 /// Segments of a request but the first start, and but the last end, at a multiple of this plus one.
 const VIRT_BOUNDARY_MASK: usize = 4096 - 1;
+
+/// How often to look whether held requests are to be held any longer, in ms.
+const HOLD_CHECK_MS: u32 = 50;
 
 /// Logs a line about a device, as `<path@session> …`.
 macro_rules! device_log {
@@ -313,9 +319,12 @@ impl Device {
     /// What becomes of a request now that the device is not mapped: it comes again if the
     /// transport wants requests to wait for a path.
     #[cold]
-    pub(crate) fn status_if_not_mapped(&self) -> Status {
+    pub(crate) fn status_if_not_mapped(&self, queue: &HwQueue<'_, Queue>) -> Status {
         if self.state() == DeviceState::Disconnected && self.session.transport.holds_io() {
-            Status::RESOURCE
+            // Whoever opens the device again runs the queues; this is for the time when the
+            // transport does not want that any more.
+            queue.run_after(HOLD_CHECK_MS);
+            Status::DEVICE_RESOURCE
         } else {
             Status::IO_ERROR
         }
@@ -422,6 +431,10 @@ impl Device {
         let (user, module) = {
             // If the device is still being set up this waits for it.
             let parts = mem::take(&mut *self.parts.lock());
+            if let Some(disk) = &parts.disk {
+                // Requests that were held fail now.
+                disk.run_queues();
+            }
             drop(parts.link);
             drop(parts.directory);
             drop(parts.disk);
@@ -479,6 +492,7 @@ impl Device {
             })?;
         if self.opened_by_server(&answer, losses)? == DeviceState::Disconnected {
             self.with_disk(|disk| {
+                disk.run_queues();
                 self.change_capacity(disk, answer.nsectors)?;
                 let _ = uevent(disk, Uevent::Online);
                 Ok(())

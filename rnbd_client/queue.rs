@@ -71,7 +71,7 @@ impl Operations for Queue {
         let Some(in_flight) = path.link.in_flight.as_ref() else {
             return Err(request.refuse(Status::IO_ERROR));
         };
-        let message = match message(device, &request) {
+        let message = match message(queue, device, &request) {
             Ok(message) => message,
             Err(status) => return Err(request.refuse(status)),
         };
@@ -108,10 +108,14 @@ impl Operations for Queue {
 }
 
 /// The message that tells the server what to do; or why the request cannot be sent.
-fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status> {
+fn message(
+    queue: &HwQueue<'_, Queue>,
+    device: &Device,
+    request: &OwnedRequest<Queue>,
+) -> Result<Io, Status> {
     let device_id = device
         .mapped_id()
-        .ok_or_else(|| device.status_if_not_mapped())?;
+        .ok_or_else(|| device.status_if_not_mapped(queue))?;
     let op = match request.op() {
         Op::Read => rnbd::Op::Read,
         Op::Write => rnbd::Op::Write,

@@ -23,7 +23,7 @@ impl Status {
     /// Only to refuse a request with.
     pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
     /// Something that comes back when a request of this very queue ends has run out. There must be
-    /// such a request, or the queue is never run again.
+    /// such a request, or somebody who runs the queue, or it is never run again.
     ///
     /// Only to refuse a request with.
     pub const DEVICE_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
