@@ -51,6 +51,9 @@ def test_apply(t):
     prepare(t)
     first, second = f'"{disks.PLAIN}"', f'{{ path = "{disks.WITHOUT_DISCARD}", access_mode = "ro" }}'
     both = [t.server.address, t.server.address6]
+    if t.server.module_set == "c":
+        # Its server takes the second path, from the same machine over IPv6, for the first (EEXIST).
+        both.pop()
     config(t, first, second, paths=both, policy="round-robin", max_reconnect_attempts=7)
     planned = json.loads(t.client.sh("rnbdctl apply --dry-run -o json"))["changes"]
     t.equal({change["result"] for change in planned}, {"planned"}, "results of a dry run")

@@ -12,6 +12,7 @@ PROGRAMS = {
     "mount": "mount",
     "setpriv": "util-linux",
     "tar": "tar",
+    "tmux": "tmux",
     "unshare": "util-linux",
     "xz": "xz-utils",
 }
