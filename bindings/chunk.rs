@@ -13,6 +13,7 @@ use crate::{
     },
     rdma::{
         pd::Retained,
+        verbs,
         Direction,
         MemoryRegion,
         ProtectionDomain,
@@ -525,7 +526,7 @@ impl MappedChunks {
             if let Some(address) = self.0.addresses.get(number) {
                 // SAFETY: The piece is part of what is mapped.
                 unsafe {
-                    bindings::rnbd_helper_ib_dma_sync_single_for_cpu(
+                    verbs::sync_for_cpu(
                         self.0.device,
                         address + piece.start as u64,
                         piece.len(),
@@ -547,7 +548,7 @@ impl MappedChunks {
             if let Some(address) = self.0.addresses.get(number) {
                 // SAFETY: The piece is part of what is mapped.
                 unsafe {
-                    bindings::rnbd_helper_ib_dma_sync_single_for_device(
+                    verbs::sync_for_device(
                         self.0.device,
                         address + piece.start as u64,
                         piece.len(),

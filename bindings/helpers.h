@@ -18,9 +18,6 @@
 #include <linux/percpu.h>
 #include <rdma/ib_verbs.h>
 
-int rnbd_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *send_wr,
-			     const struct ib_send_wr **bad_send_wr);
-
 /* helpers_gate.c */
 bool rnbd_helper_percpu_ref_tryget_live(struct percpu_ref *ref);
 void rnbd_helper_percpu_ref_get(struct percpu_ref *ref);
@@ -87,8 +84,6 @@ enum {
 };
 
 /* helpers_rdma.c */
-int rnbd_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *recv_wr,
-			     const struct ib_recv_wr **bad_recv_wr);
 bool rnbd_helper_ib_device_try_get(struct ib_device *dev);
 int rnbd_helper_ibdev_to_node(struct ib_device *dev);
 u64 rnbd_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr,

@@ -12,13 +12,6 @@
 
 #include "helpers.h"
 
-int rnbd_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *recv_wr,
-			     const struct ib_recv_wr **bad_recv_wr)
-{
-	return ib_post_recv(qp, recv_wr, bad_recv_wr);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_ib_post_recv);
-
 bool rnbd_helper_ib_device_try_get(struct ib_device *dev)
 {
 	return ib_device_try_get(dev);

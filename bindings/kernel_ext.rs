@@ -8,6 +8,7 @@ mod bindings;
 #[cfg(RNBD_KUNIT)]
 mod kunit;
 
+pub mod atomic;
 pub mod block;
 pub mod chunk;
 pub mod class;
@@ -18,6 +19,7 @@ pub mod kobject;
 pub mod log;
 pub mod message_buffers;
 pub mod module;
+pub mod once;
 pub mod page_buffer;
 pub mod params;
 pub mod percpu;

@@ -6,6 +6,7 @@ use crate::{
     bindings,
     rdma::{
         pd::Retained,
+        verbs,
         Direction,
         ProtectionDomain,
         Sge, //
@@ -186,7 +187,7 @@ impl MessageBuffer {
         let result = f(unsafe { slice::from_raw_parts_mut(self.address(), self.size) });
         // SAFETY: The range is part of what is mapped for the device.
         unsafe {
-            bindings::rnbd_helper_ib_dma_sync_single_for_device(
+            verbs::sync_for_device(
                 self.block.device,
                 self.dma_address(),
                 self.size,
@@ -207,7 +208,7 @@ impl MessageBuffer {
         }
         // SAFETY: The ranges are valid, and the destination is not the device's.
         unsafe {
-            bindings::rnbd_helper_ib_dma_sync_single_for_cpu(
+            verbs::sync_for_cpu(
                 self.block.device,
                 self.dma_address(),
                 bytes.len(),

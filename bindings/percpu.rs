@@ -9,15 +9,13 @@ use core::{
     mem,
     ptr::NonNull, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    }, //
-};
+use kernel::prelude::*;
 
 use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     bindings,
     cpu, //
 };

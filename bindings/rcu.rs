@@ -2,15 +2,15 @@
 
 //! A reference that many read without a lock while one replaces it.
 
+use crate::atomic::{
+    ordering,
+    Atomic, //
+};
 use core::{
     marker::PhantomData,
     ptr, //
 };
 use kernel::sync::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     rcu::{
         self,
         Guard, //

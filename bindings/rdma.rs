@@ -17,10 +17,12 @@ pub mod device;
 mod drain;
 pub mod mr;
 pub mod pd;
+mod poller;
 pub mod qp;
 #[cfg(RNBD_KUNIT)]
 #[path = "kunit/rdma.rs"]
 mod tests;
+pub(crate) mod verbs;
 pub mod wc;
 pub mod wr;
 

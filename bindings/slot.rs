@@ -2,17 +2,15 @@
 
 //! A place that holds at most one box and hands it to exactly one taker.
 
+use crate::atomic::{
+    ordering,
+    Atomic, //
+};
 use core::{
     marker::PhantomData,
     ptr, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    }, //
-};
+use kernel::prelude::*;
 
 /// An atomic `Option<KBox<T>>`.
 ///

@@ -38,7 +38,10 @@ use kernel::{
 
 use crate::{
     bindings,
-    gate::Gate, //
+    gate::{
+        Entered,
+        Gate, //
+    }, //
 };
 
 /// What kind of workqueue; either [`QueueFlags::UNBOUND`] or [`QueueFlags::PER_CPU`], and others.
@@ -74,7 +77,7 @@ impl BitOr for QueueFlags {
 ///
 /// The pointer came from `alloc_workqueue` and is not destroyed while this object exists in its
 /// gate.
-struct RawQueue(NonNull<bindings::workqueue_struct>);
+pub(crate) struct RawQueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: The C functions on a workqueue may be called from any task.
 unsafe impl Send for RawQueue {}
@@ -83,7 +86,8 @@ unsafe impl Send for RawQueue {}
 unsafe impl Sync for RawQueue {}
 
 impl RawQueue {
-    fn as_ptr(&self) -> *mut bindings::workqueue_struct {
+    /// The C structure.
+    pub(crate) fn as_ptr(&self) -> *mut bindings::workqueue_struct {
         self.0.as_ptr()
     }
 
@@ -187,6 +191,11 @@ pub struct QueueHandle {
 }
 
 impl QueueHandle {
+    /// Keeps the queue from being destroyed; nothing if it is already. Any context.
+    pub(crate) fn enter(&self) -> Option<Entered<RawQueue>> {
+        self.gate.enter()
+    }
+
     /// Queues `item` to run at once. Any context.
     ///
     /// Gives `item` back if it is queued already or if the queue is being destroyed.

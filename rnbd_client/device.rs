@@ -9,15 +9,15 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc,
         Mutex, //
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     block::{
         gen_disk::{
             DiskParams,

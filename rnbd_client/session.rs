@@ -10,13 +10,8 @@ use kernel::{
     new_work,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     workqueue::{
         Work,
@@ -24,6 +19,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     block::{
         request_table::RequestTable,
         status::Status,
@@ -33,6 +32,7 @@ use kernel_ext::{
         }, //
     },
     cpu,
+    once::SetOnce,
     workqueue::{
         self,
         QueueHandle, //

@@ -5,13 +5,13 @@
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         rcu,
         Arc, //
     }, //
+};
+use kernel_ext::atomic::{
+    ordering,
+    Atomic, //
 };
 use kernel_ext::rcu::RcuArc;
 use proto::name::Name;

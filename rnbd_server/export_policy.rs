@@ -12,12 +12,12 @@ use kernel::{
     prelude::*,
     str::CStr,
     sync::{
-        atomic::ordering,
         Arc,
         Mutex, //
     }, //
 };
 use kernel_ext::{
+    atomic::ordering,
     pr_err_ratelimited,
     pr_info_ratelimited,
     pr_warn_ratelimited,

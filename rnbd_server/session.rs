@@ -8,10 +8,6 @@ use kernel::{
     new_work,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc,
         Mutex, //
     },
@@ -21,6 +17,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     pr_err_ratelimited,
     trace,
     workqueue, //

@@ -7,18 +7,18 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     cpu,
     message_buffers::MessageBuffer,
+    once::SetOnce,
     pr_info_ratelimited,
     pr_warn_ratelimited,
     rdma::{

@@ -4,11 +4,9 @@
 
 use kernel::{
     prelude::*,
-    sync::{
-        Arc,
-        SetOnce, //
-    }, //
+    sync::Arc, //
 };
+use kernel_ext::once::SetOnce;
 use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
 use rtrs_core::connection::SignalInterval;
 

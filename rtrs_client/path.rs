@@ -12,10 +12,6 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         rcu,
         Arc,
         Mutex, //
@@ -29,6 +25,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     cpu,
     impl_has_delayed_work,
     new_delayed_work,

@@ -2,11 +2,11 @@
 
 //! Service requests: what a user asks of the server outside the IO path.
 
-use kernel::{
-    prelude::*,
-    sync::atomic::ordering, //
+use kernel::prelude::*;
+use kernel_ext::{
+    atomic::ordering,
+    page_buffer::PageBuffer, //
 };
-use kernel_ext::page_buffer::PageBuffer;
 
 use crate::{
     request::Kind,

@@ -6,18 +6,18 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         rcu,
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     cpu,
+    once::SetOnce,
     random,
     rcu::RcuArc,
     rdma::Device,

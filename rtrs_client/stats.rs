@@ -5,12 +5,10 @@
 //! The counters of the IO path lie in one cache line for each connection, which only the CPU whose
 //! requests the connection carries writes to.
 
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    }, //
+use kernel::prelude::*;
+use kernel_ext::atomic::{
+    ordering,
+    Atomic, //
 };
 
 use crate::request::Kind;

@@ -9,14 +9,14 @@
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc, //
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     message_buffers::MessageBuffers,
     rdma::{
         Access,

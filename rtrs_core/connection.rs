@@ -5,7 +5,7 @@
 //! A path has one service connection, number 0, for the information exchange, heartbeats and
 //! service requests, and one connection for the requests of each CPU.
 
-use kernel::sync::atomic::{
+use kernel_ext::atomic::{
     ordering,
     Atomic, //
 };

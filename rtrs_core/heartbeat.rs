@@ -8,16 +8,16 @@
 //! [`Heartbeat::interval`]; its completion handlers call [`Heartbeat::received`].
 
 use kernel::{
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    },
     time::{
         msecs_to_jiffies,
         Instant,
         Jiffies,
         Monotonic, //
     }, //
+};
+use kernel_ext::atomic::{
+    ordering,
+    Atomic, //
 };
 use proto::heartbeat;
 pub use proto::heartbeat::{

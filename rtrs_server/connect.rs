@@ -20,7 +20,6 @@ use kernel_ext::{
         Capabilities,
         CompletionQueue,
         Device,
-        PollContext,
         QueuePair, //
     }, //
 };
@@ -272,12 +271,12 @@ fn try_make_connection<'a>(
             .as_ref()
             .map_or(0, |memory| memory.regions.len());
         let needs = Needs::new(path, id.device(), cid, num_regions)?;
-        let completions = CompletionQueue::new(
+        let completions = CompletionQueue::in_bursts(
             id.device(),
             needs.sizes.completions(),
             // Requests of the client's CPU n come by connection n + 1.
             u32::from(cid.saturating_sub(1)),
-            PollContext::Workqueue,
+            &session.context().completions,
         )?;
         let connection = Connection::new(path.clone(), cid, needs.answers)?;
         Ok((domain, needs, completions, connection))

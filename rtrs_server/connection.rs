@@ -6,15 +6,15 @@ use kernel::{
     new_spinlock_irq,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc,
         SpinLockIrq, //
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     gate::Entered,
     pr_err_ratelimited,
     pr_info_ratelimited,

@@ -30,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) pool: Arc<Pool>,
     /// Establishes and closes paths.
     pub(crate) queue: QueueHandle,
+    /// Where completions are handled.
+    pub(crate) completions: QueueHandle,
 }
 
 /// Set while the module is loaded.
@@ -47,6 +49,7 @@ pub(crate) struct ContextOwner {
     _pool: Directory<Pool>,
     /// Destroyed last: what runs on it uses the context.
     _queue: OwnedQueue,
+    _completions: OwnedQueue,
 }
 
 impl ContextOwner {
@@ -56,16 +59,23 @@ impl ContextOwner {
         let shown = pool.show(module)?;
         let class = Class::new(c"rtrs-server")?;
         let queue = OwnedQueue::new(c"rtrs_server_wq", QueueFlags::UNBOUND)?;
+        // As the RDMA core has its own.
+        let completions = OwnedQueue::new(
+            c"rtrs_server_cq",
+            QueueFlags::PER_CPU | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
+        )?;
         let context = Context {
             settings,
             class,
             pool,
             queue: queue.handle(),
+            completions: completions.handle(),
         };
         drop(CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?)));
         Ok(Self {
             _pool: shown,
             _queue: queue,
+            _completions: completions,
         })
     }
 }

@@ -8,12 +8,10 @@
 //! while the first still writes from it to its old place on the disk. So a chunk has one owner at
 //! a time, whatever path it came by, and a second request waits.
 
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    }, //
+use kernel::prelude::*;
+use kernel_ext::atomic::{
+    ordering,
+    Atomic, //
 };
 
 const FREE: u32 = 0;

@@ -13,13 +13,8 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::{
         msecs_to_jiffies,
@@ -34,6 +29,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     chunk::MappedChunks,
     gate::{
         Entered,
@@ -42,6 +41,7 @@ use kernel_ext::{
     impl_has_delayed_work,
     message_buffers::MessageBuffer,
     new_delayed_work,
+    once::SetOnce,
     rdma::{
         cm::NewId,
         MemoryRegion,

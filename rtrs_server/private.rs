@@ -11,12 +11,12 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc, //
     }, //
+};
+use kernel_ext::atomic::{
+    ordering,
+    Atomic, //
 };
 use kernel_ext::chunk::{
     ChunkSet,

@@ -18,6 +18,10 @@ use super::{
     status::Status, //
 };
 use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     bindings,
     scatterlist::ScatterTable, //
 };
@@ -29,13 +33,7 @@ use core::{
         NonNull, //
     }, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    }, //
-};
+use kernel::prelude::*;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

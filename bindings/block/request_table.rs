@@ -6,6 +6,10 @@ use super::{
     operations::Operations,
     request::OwnedRequest, //
 };
+use crate::atomic::{
+    ordering,
+    Atomic, //
+};
 use crate::bindings;
 use core::{
     marker::PhantomData,
@@ -13,11 +17,7 @@ use core::{
 };
 use kernel::{
     alloc::flags::GFP_KERNEL,
-    prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    }, //
+    prelude::*, //
 };
 
 /// Holds the requests that wait for an answer; each can be taken out by its tag, once.

@@ -60,6 +60,17 @@ pub trait Handler: Send + Sync + Sized + 'static {
     fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
         let _ = (queue_pair, completion);
     }
+
+    /// Completions follow, and then [`Self::burst_ends()`]; only with
+    /// [`CompletionQueue::in_bursts()`]. As [`Self::completion()`].
+    fn burst_begins(&self, queue_pair: &QueuePair<Self>) {
+        let _ = queue_pair;
+    }
+
+    /// All completions that there were have been handled. As [`Self::completion()`].
+    fn burst_ends(&self, queue_pair: &QueuePair<Self>) {
+        let _ = queue_pair;
+    }
 }
 
 /// Where ports are counted.

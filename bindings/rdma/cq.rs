@@ -3,13 +3,22 @@
 //! Completion queues.
 
 use super::{
+    poller::{
+        Hook,
+        Poller, //
+    },
     Device,
     DeviceHandle,
     CALLER, //
 };
 use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     bindings,
-    wait::Completion, //
+    wait::Completion,
+    workqueue::QueueHandle, //
 };
 use core::{
     ops::Deref,
@@ -22,10 +31,6 @@ use kernel::{
     error::from_err_ptr,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc, //
     },
     time::{
@@ -45,6 +50,8 @@ pub enum PollContext {
     UnboundWorkqueue,
     /// In [`CompletionQueue::process_direct()`], and while a queue pair is drained.
     Direct,
+    /// On a workqueue of the user, which is told of bursts: process context.
+    Bursts,
 }
 
 /// Entries that are added to what is asked for, for draining both queues of a queue pair.
@@ -65,12 +72,15 @@ const POLL_BUDGET: c_int = 64;
 /// - `raw` is a valid completion queue of `device`, owned by this type.
 /// - `reserved` is the number of entries that queue pairs reserved, at most `capacity`.
 /// - In [`PollContext::Direct`], `ib_process_cq_direct()` is only called by who set `polling`.
+/// - In [`PollContext::Bursts`], the queue was made for `poller`, which alone polls it.
 pub struct CompletionQueue {
     raw: NonNull<bindings::ib_cq>,
     context: PollContext,
     capacity: u32,
     reserved: Atomic<u32>,
     polling: Atomic<bool>,
+    /// With [`PollContext::Bursts`].
+    poller: Option<Pin<KBox<Poller>>>,
     _device: DeviceHandle,
 }
 
@@ -83,7 +93,8 @@ unsafe impl Sync for CompletionQueue {}
 impl CompletionQueue {
     /// Allocates a completion queue with room for `entries` completions.
     ///
-    /// `vector` is taken modulo the device's number of completion vectors. Sleeps.
+    /// `vector` is taken modulo the device's number of completion vectors. Sleeps. `EINVAL` for
+    /// [`PollContext::Bursts`]; see [`Self::in_bursts()`].
     pub fn new(
         device: &Device,
         entries: u32,
@@ -98,6 +109,7 @@ impl CompletionQueue {
             PollContext::Workqueue => bindings::ib_poll_context_IB_POLL_WORKQUEUE,
             PollContext::UnboundWorkqueue => bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE,
             PollContext::Direct => bindings::ib_poll_context_IB_POLL_DIRECT,
+            PollContext::Bursts => return Err(EINVAL),
         };
         // SAFETY: The handle keeps the device; the private pointer is not used.
         let raw = from_err_ptr(unsafe {
@@ -122,10 +134,81 @@ impl CompletionQueue {
                 capacity,
                 reserved: Atomic::new(0),
                 polling: Atomic::new(false),
+                poller: None,
                 _device: device,
             },
             GFP_KERNEL,
         )?)
+    }
+
+    /// As [`Self::new()`], for one queue pair, whose handler runs on `queue` and is told when a burst
+    /// of completions begins and ends.
+    ///
+    /// The device does not moderate its events by itself, which it may do for other queues.
+    /// `ESHUTDOWN` if the workqueue is being destroyed.
+    pub fn in_bursts(
+        device: &Device,
+        entries: u32,
+        vector: u32,
+        queue: &QueueHandle,
+    ) -> Result<Arc<Self>> {
+        let device = device.handle()?;
+        let capacity = entries.checked_add(DRAIN_ENTRIES).ok_or(EINVAL)?;
+        let poller = Poller::new(queue)?;
+        let attributes = bindings::ib_cq_init_attr {
+            cqe: capacity,
+            comp_vector: vector.checked_rem(device.num_comp_vectors()).unwrap_or(0),
+            flags: 0,
+        };
+        // SAFETY: The handle keeps the device, and the context stays as long as the queue.
+        let raw = from_err_ptr(unsafe {
+            bindings::__ib_create_cq(
+                device.as_raw(),
+                Some(Poller::completed),
+                None,
+                poller.context(),
+                &attributes,
+                CALLER.as_char_ptr(),
+            )
+        })?;
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(ENOMEM);
+        };
+        // SAFETY: The queue was made with it, and is destroyed by `drop` when it has stopped.
+        unsafe { poller.start(raw.as_ptr()) };
+        // INVARIANT: `raw` was just made for `device` and `poller`; nothing is reserved.
+        Ok(Arc::new(
+            Self {
+                raw,
+                context: PollContext::Bursts,
+                capacity,
+                reserved: Atomic::new(0),
+                polling: Atomic::new(false),
+                poller: Some(poller),
+                _device: device,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Has `hook` told of bursts, if there are any. `EBUSY` if another one is.
+    ///
+    /// # Safety
+    ///
+    /// It stays until [`Self::unhook()`] has returned.
+    pub(super) unsafe fn hook(&self, hook: *mut Hook) -> Result {
+        match &self.poller {
+            // SAFETY: By the function's requirement.
+            Some(poller) => unsafe { poller.hook(hook) },
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets the hook, which is not used any more when this returns. Sleeps.
+    pub(super) fn unhook(&self) {
+        if let Some(poller) = &self.poller {
+            poller.unhook();
+        }
     }
 
     /// The C structure.
@@ -216,6 +299,12 @@ impl Drop for CompletionQueue {
     fn drop(&mut self) {
         if self.context == PollContext::Softirq {
             self.settle_softirq();
+        }
+        if let Some(poller) = &self.poller {
+            poller.stop();
+            // SAFETY: As below; nobody polls it any more.
+            unsafe { bindings::ib_destroy_cq_user(self.raw.as_ptr(), ptr::null_mut()) };
+            return;
         }
         // SAFETY: By the type invariant the queue is ours; queue pairs on it hold references to
         // `self`, so there are none.

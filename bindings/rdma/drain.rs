@@ -2,9 +2,12 @@
 
 //! Waiting until nothing is in flight on a queue pair.
 
-use super::cq::{
-    CompletionQueue,
-    PollingExcluded, //
+use super::{
+    cq::{
+        CompletionQueue,
+        PollingExcluded, //
+    },
+    verbs, //
 };
 use crate::{
     bindings,
@@ -12,8 +15,7 @@ use crate::{
 };
 use core::{
     mem::ManuallyDrop,
-    pin::Pin,
-    ptr, //
+    pin::Pin, //
 };
 use kernel::{
     container_of,
@@ -109,7 +111,7 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
                 ..Default::default()
             };
             // SAFETY: The queue pair and the request are valid; the marker stays until it is done.
-            unsafe { bindings::rnbd_helper_ib_post_send(qp, &wr.wr, ptr::null_mut()) }
+            unsafe { verbs::post_send(qp, &wr.wr) }
         });
         pin_init::stack_pin_init!(let marker = Marker::new());
         let _ = marker.as_ref().pass(&polling, |cqe| {
@@ -120,7 +122,7 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
                 ..Default::default()
             };
             // SAFETY: As above.
-            unsafe { bindings::rnbd_helper_ib_post_recv(qp, &wr, ptr::null_mut()) }
+            unsafe { verbs::post_recv(qp, &wr) }
         });
     }
     // SAFETY: The queue pair is valid, and its completion queue comes from `ib_alloc_cq()`.

@@ -8,6 +8,10 @@ use super::{
     Sge, //
 };
 use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     bindings,
     scatterlist::MappedScatter, //
 };
@@ -19,10 +23,6 @@ use kernel::{
     error::from_err_ptr,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         Arc, //
     }, //
 };

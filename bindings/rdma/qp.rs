@@ -10,6 +10,8 @@ use super::{
     },
     cq::Reservation,
     drain::drain,
+    poller::Hook,
+    verbs,
     wr::sge_list,
     CompletionQueue,
     ProtectionDomain,
@@ -18,25 +20,32 @@ use super::{
     WorkCompletion,
     WorkId, //
 };
+use crate::atomic::{
+    ordering,
+    Atomic, //
+};
 use crate::bindings;
 use core::{
-    mem::ManuallyDrop,
+    mem::{
+        ManuallyDrop,
+        MaybeUninit, //
+    },
     ptr::{
         self,
         NonNull, //
     },
 };
 use kernel::{
+    container_of,
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         barrier,
         Arc, //
     }, //
 };
+
+/// The receives that are posted at once; they are on the stack.
+const RECVS_PER_POST: usize = 16;
 
 /// What a queue pair is to hold.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +89,7 @@ struct Inner<H: Handler> {
     cqes: KVVec<bindings::ib_cqe>,
     /// Set before draining: handlers must not post behind the drain requests.
     closing: Atomic<bool>,
+    hook: Hook,
     completions: Reservation,
     domain: Arc<ProtectionDomain>,
 }
@@ -147,6 +157,7 @@ impl<H: Handler> QueuePair<H> {
             qp: ptr::null_mut(),
             cqes,
             closing: Atomic::new(false),
+            hook: Hook { burst: burst::<H> },
             completions,
             domain,
         });
@@ -166,7 +177,24 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: `inner` comes from a box.
         let inner = unsafe { NonNull::new_unchecked(inner) };
         // INVARIANT: This is the only owner.
-        Ok(Self { inner })
+        let this = Self { inner };
+        // SAFETY: It stays until `drop`, which takes it out.
+        let hooked = unsafe {
+            let hook = &raw mut (*inner.as_ptr()).hook;
+            this.completion_queue().hook(hook)
+        };
+        match hooked {
+            Ok(()) => Ok(this),
+            Err(error) => {
+                let this = ManuallyDrop::new(this);
+                // SAFETY: Nothing was posted on the queue pair, and nobody else has the pointer.
+                let inner = unsafe {
+                    bindings::rdma_destroy_qp(cm_id);
+                    KBox::into_inner(KBox::from_raw(this.inner.as_ptr()))
+                };
+                Err((inner.id, error))
+            }
+        }
     }
 
     #[inline]
@@ -225,7 +253,7 @@ impl<H: Handler> QueuePair<H> {
         let first = chain.link(&inner.cqes, &inner.domain)?;
         // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
         // lists it points to are valid during the call, after which they are not used.
-        let error = unsafe { bindings::rnbd_helper_ib_post_send(inner.qp, first, ptr::null_mut()) };
+        let error = unsafe { verbs::post_send(inner.qp, first) };
         if error != 0 {
             return Err(Error::from_errno(error));
         }
@@ -235,32 +263,63 @@ impl<H: Handler> QueuePair<H> {
     /// Posts a receive into `sges`, which may be empty. Any context. Errors as [`Self::post()`].
     #[inline]
     pub fn post_recv(&self, id: WorkId, sges: &[Sge]) -> Result {
-        let inner = self.inner();
-        if inner.closing.load(ordering::Acquire) {
-            return Err(ESHUTDOWN);
-        }
-        let index = usize::try_from(id.0)?;
-        let cqe: *const bindings::ib_cqe = inner.cqes.get(index).ok_or(EINVAL)?;
-        let wr = bindings::ib_recv_wr {
-            next: ptr::null_mut(),
-            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
-            },
-            sg_list: sge_list(sges)?,
-            num_sge: c_int::try_from(sges.len()).map_err(|_| EINVAL)?,
-        };
-        // SAFETY: The queue pair is valid; the request and its list are valid during the call.
-        let error = unsafe { bindings::rnbd_helper_ib_post_recv(inner.qp, &wr, ptr::null_mut()) };
-        if error != 0 {
-            return Err(Error::from_errno(error));
+        let list = sge_list(sges)?;
+        let count = c_int::try_from(sges.len()).map_err(|_| EINVAL)?;
+        let wr = self.recv_wr(id, ptr::null_mut(), list, count)?;
+        // SAFETY: The request and its list are valid during the call.
+        unsafe { self.post_recv_list(&wr) }
+    }
+
+    /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
+    /// Any context. Errors as [`Self::post()`].
+    #[inline]
+    pub fn post_empty_recvs(&self, id: WorkId, count: u32) -> Result {
+        let mut wrs = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECVS_PER_POST];
+        let mut left = count as usize;
+        while left > 0 {
+            let mut next = ptr::null_mut();
+            for wr in wrs.iter_mut().take(left) {
+                next = wr.write(self.recv_wr(id, next, ptr::null_mut(), 0)?);
+                left -= 1;
+            }
+            // SAFETY: The list ends with null, and it is valid during the call.
+            unsafe { self.post_recv_list(next) }?;
         }
         Ok(())
     }
 
-    /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
-    pub fn post_empty_recvs(&self, id: WorkId, count: u32) -> Result {
-        for _ in 0..count {
-            self.post_recv(id, &[])?;
+    #[inline]
+    fn recv_wr(
+        &self,
+        id: WorkId,
+        next: *mut bindings::ib_recv_wr,
+        list: *mut bindings::ib_sge,
+        count: c_int,
+    ) -> Result<bindings::ib_recv_wr> {
+        let cqe: *const bindings::ib_cqe = self.inner().cqes.get(id.0 as usize).ok_or(EINVAL)?;
+        Ok(bindings::ib_recv_wr {
+            next,
+            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
+            },
+            sg_list: list,
+            num_sge: count,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// `wr` is a list of requests of this queue pair, valid during the call.
+    #[inline]
+    unsafe fn post_recv_list(&self, wr: *const bindings::ib_recv_wr) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        // SAFETY: The queue pair is valid, and the list by the function's requirement.
+        let error = unsafe { verbs::post_recv(inner.qp, wr) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
         }
         Ok(())
     }
@@ -309,12 +368,32 @@ impl<H: Handler> Drop for QueuePair<H> {
         // concurrently. The second pass drains what it posted.
         self.drain();
         self.drain();
+        self.completion_queue().unhook();
         // SAFETY: The id is valid and has a queue pair, on which nothing is in flight; the device
         // waits for event handlers that are running.
         unsafe { bindings::rdma_destroy_qp(self.id().as_raw()) };
         // SAFETY: By the type invariant this is the owner; with the queue pair gone, nobody else
         // has the pointer.
         drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
+    }
+}
+
+/// Called before and after a burst of completions.
+///
+/// # Safety
+///
+/// Only to be called by a poller that `hook` is in.
+unsafe fn burst<H: Handler>(hook: *mut Hook, begins: bool) {
+    // SAFETY: The hook is part of an `Inner`, which stays until it is taken out.
+    let inner = unsafe { container_of!(hook, Inner<H>, hook) };
+    // SAFETY: As above.
+    let inner = unsafe { NonNull::new_unchecked(inner) };
+    // INVARIANT: This value is lent to the handler and never dropped.
+    let lent = ManuallyDrop::new(QueuePair { inner });
+    if begins {
+        lent.handler().burst_begins(&lent);
+    } else {
+        lent.handler().burst_ends(&lent);
     }
 }
 

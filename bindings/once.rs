@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A value that is set once and read from then on.
+
+use crate::atomic::{
+    ordering,
+    Atomic, //
+};
+use core::{
+    cell::UnsafeCell,
+    mem::MaybeUninit, //
+};
+
+const EMPTY: u32 = 0;
+const BEING_SET: u32 = 1;
+const SET: u32 = 2;
+
+/// As `kernel::sync::SetOnce`, for the IO path: reading takes an instruction instead of a call.
+///
+/// # Invariants
+///
+/// `value` is written by the one who changed `state` from `EMPTY` to `BEING_SET`; while it is `SET`
+/// there is a value that nobody changes any more.
+pub struct SetOnce<T> {
+    state: Atomic<u32>,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: It is like the `T` in it.
+unsafe impl<T: Send> Send for SetOnce<T> {}
+
+// SAFETY: A value comes in from any thread (`Send`), and all get shared references (`Sync`).
+unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
+
+impl<T> SetOnce<T> {
+    /// Makes one without a value.
+    pub const fn new() -> Self {
+        // INVARIANT: There is no value.
+        Self {
+            state: Atomic::new(EMPTY),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// The value, if it was set. Any context.
+    #[inline(always)]
+    pub fn as_ref(&self) -> Option<&T> {
+        if self.state.load(ordering::Acquire) != SET {
+            return None;
+        }
+        // SAFETY: By the type invariant.
+        Some(unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// Sets the value; false, and the value is dropped, if there is one already.
+    pub fn populate(&self, value: T) -> bool {
+        if self
+            .state
+            .cmpxchg(EMPTY, BEING_SET, ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        // SAFETY: By the type invariant nobody else writes, and nobody reads yet.
+        unsafe { (*self.value.get()).write(value) };
+        // INVARIANT: There is a value now.
+        self.state.store(SET, ordering::Release);
+        true
+    }
+}
+
+impl<T: Copy> SetOnce<T> {
+    /// A copy of the value, if it was set. Any context.
+    #[inline(always)]
+    pub fn copy(&self) -> Option<T> {
+        self.as_ref().copied()
+    }
+}
+
+impl<T> Default for SetOnce<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for SetOnce<T> {
+    fn drop(&mut self) {
+        if self.state.load(ordering::Relaxed) == SET {
+            // SAFETY: By the type invariant there is a value; it is not used any more.
+            unsafe { (*self.value.get()).assume_init_drop() };
+        }
+    }
+}
