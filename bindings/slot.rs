@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A place that holds at most one box and hands it to exactly one taker.
+//! Places that hold a box, or any number of them, and hand each to exactly one taker.
 
 use crate::atomic::{
     ordering,
@@ -8,6 +8,10 @@ use crate::atomic::{
 };
 use core::{
     marker::PhantomData,
+    ops::{
+        Deref,
+        DerefMut, //
+    },
     ptr, //
 };
 use kernel::prelude::*;
@@ -87,5 +91,148 @@ impl<T> BoxSlot<T> {
 impl<T> Drop for BoxSlot<T> {
     fn drop(&mut self) {
         drop(self.take());
+    }
+}
+
+/// A value that can be put on a [`BoxStack`].
+pub struct Linked<T> {
+    /// Only used while it is on a stack or in a list.
+    next: *mut Linked<T>,
+    value: T,
+}
+
+// SAFETY: The pointer is only used by stack and list, which own what it points to.
+unsafe impl<T: Send> Send for Linked<T> {}
+
+// SAFETY: A shared reference only gives access to the value.
+unsafe impl<T: Sync> Sync for Linked<T> {}
+
+impl<T> Linked<T> {
+    /// Makes `value` ready.
+    pub const fn new(value: T) -> Self {
+        Self {
+            next: ptr::null_mut(),
+            value,
+        }
+    }
+}
+
+impl<T> Deref for Linked<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Linked<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+/// Boxes that anybody adds to, in any context and without a lock, and that are taken out all at once.
+///
+/// # Invariants
+///
+/// `top` is null or came from `KBox::into_raw`, and so on by `next`; the stack owns them all.
+pub struct BoxStack<T> {
+    top: Atomic<*mut Linked<T>>,
+    _owned: PhantomData<KBox<Linked<T>>>,
+}
+
+// SAFETY: The stack owns boxes, which may be sent where `T` may.
+unsafe impl<T: Send> Send for BoxStack<T> {}
+
+// SAFETY: Through a shared reference boxes move in and out by atomic exchange.
+unsafe impl<T: Send> Sync for BoxStack<T> {}
+
+impl<T> BoxStack<T> {
+    /// Makes an empty stack.
+    pub const fn new() -> Self {
+        // INVARIANT: There is none.
+        Self {
+            top: Atomic::new(ptr::null_mut()),
+            _owned: PhantomData,
+        }
+    }
+
+    /// Adds a box. A full barrier.
+    #[inline]
+    pub fn push(&self, value: KBox<Linked<T>>) {
+        let value = KBox::into_raw(value);
+        let mut top = self.top.load(ordering::Relaxed);
+        loop {
+            // SAFETY: The box is still ours.
+            unsafe { (*value).next = top };
+            // INVARIANT: What was on top follows. It cannot have been taken and put back in
+            // between without being on top: it is only ever taken together with all others.
+            match self.top.cmpxchg(top, value, ordering::Full) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// Whether there is nothing at this moment.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.top.load(ordering::Relaxed).is_null()
+    }
+
+    /// Takes all boxes out. A full barrier.
+    #[inline]
+    pub fn take_all(&self) -> BoxList<T> {
+        // INVARIANT: What the stack owned.
+        BoxList {
+            top: self.top.xchg(ptr::null_mut(), ordering::Full),
+            _owned: PhantomData,
+        }
+    }
+}
+
+impl<T> Default for BoxStack<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for BoxStack<T> {
+    fn drop(&mut self) {
+        drop(self.take_all());
+    }
+}
+
+/// Boxes that were on a [`BoxStack`]; the last one first.
+///
+/// # Invariants
+///
+/// As for the stack.
+pub struct BoxList<T> {
+    top: *mut Linked<T>,
+    _owned: PhantomData<KBox<Linked<T>>>,
+}
+
+impl<T> Iterator for BoxList<T> {
+    type Item = KBox<Linked<T>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<KBox<Linked<T>>> {
+        if self.top.is_null() {
+            return None;
+        }
+        // SAFETY: By the type invariant the pointer came from `KBox::into_raw` and is ours.
+        let value = unsafe { KBox::from_raw(self.top) };
+        // INVARIANT: The rest.
+        self.top = value.next;
+        Some(value)
+    }
+}
+
+impl<T> Drop for BoxList<T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }

@@ -16,6 +16,7 @@ use zerocopy::{
     IntoBytes as _, //
 };
 
+pub mod answers;
 mod chunk;
 mod conn;
 pub mod imm;
@@ -103,6 +104,13 @@ pub const MSG_NEW_RKEY_F: u32 = 1 << 1;
 /// it is, even if the server invalidates always. A server that sets it sends the last of a read's
 /// data with the immediate if the request does not ask for an invalidation.
 pub const FEATURE_SHORT_ANSWERS: u32 = 1 << 0;
+
+/// `features`: answers may come together.
+///
+/// A client that sets it takes messages with several answers, see [`answers`], and posts receives
+/// that have room for them. A server that sets it may send them for requests that were carried out
+/// and need no more than that to be said.
+pub const FEATURE_JOINT_ANSWERS: u32 = 1 << 1;
 
 /// A 128-bit identifier, opaque here.
 pub type Uuid = [u8; 16];

@@ -32,6 +32,10 @@ use kernel_ext::{
     }, //
 };
 use proto::rtrs::{
+    answers::{
+        self,
+        MAX_ANSWERS_SIZE, //
+    },
     ConnAccept,
     Imm,
     RkeyRsp, //
@@ -43,7 +47,10 @@ use rtrs_core::{
 
 use crate::{
     incarnation::Incarnation,
-    transfer::Answered, //
+    transfer::{
+        Answered,
+        Transfer, //
+    }, //
 };
 
 /// What a completion is for; encoded in the work request's id.
@@ -109,6 +116,13 @@ impl WorkKind {
         }
     }
 }
+
+/// Room for each message of the server beside an immediate, in bytes.
+pub(crate) const RECEIVE_SIZE: usize = if RkeyRsp::SIZE > MAX_ANSWERS_SIZE {
+    RkeyRsp::SIZE
+} else {
+    MAX_ANSWERS_SIZE
+};
 
 /// How far the establishment of a connection has come.
 #[derive(Clone, Copy)]
@@ -245,7 +259,7 @@ impl ConnectionHandler {
         match self.receive_buffers.as_ref() {
             Some(buffers) => {
                 let buffer = buffers.get(index as usize).ok_or(EINVAL)?;
-                queue_pair.post_recv(id, &[buffer.sge(RkeyRsp::SIZE)?])
+                queue_pair.post_recv(id, &[buffer.sge(RECEIVE_SIZE)?])
             }
             None => queue_pair.post_recv(id, &[]),
         }
@@ -263,10 +277,15 @@ impl ConnectionHandler {
             }
             (Some(Opcode::Receive), Some(immediate)) => {
                 let immediate = Imm::decode(immediate);
-                if !self.new_key(index, completion, immediate) {
+                if let Imm::IoRsps { count } = immediate {
+                    if !self.joint_answers(queue_pair, index, completion, count) {
+                        return self.fail("malformed answers");
+                    }
+                } else if !self.new_key(index, completion, immediate) {
                     return self.fail("answer with a malformed key");
+                } else {
+                    self.immediate(queue_pair, immediate);
                 }
-                self.immediate(queue_pair, immediate);
             }
             (Some(Opcode::Receive), None) => match completion.invalidated_rkey() {
                 // The answer to the request that used the key follows.
@@ -278,6 +297,38 @@ impl ConnectionHandler {
         if self.post_receive(queue_pair, index).is_err() {
             self.fail("a receive could not be posted");
         }
+    }
+
+    /// Finishes the requests that a message answers; says whether it made sense.
+    fn joint_answers(
+        &self,
+        queue_pair: &QueuePair<Self>,
+        index: u32,
+        completion: &WorkCompletion<'_>,
+        count: u32,
+    ) -> bool {
+        let (Some(transfer), Some(buffers)) =
+            (self.incarnation.transfer(), self.receive_buffers.as_ref())
+        else {
+            return false;
+        };
+        let mut bytes = [0; MAX_ANSWERS_SIZE];
+        let (Some(buffer), Some(bytes)) = (
+            buffers.get(index as usize),
+            bytes.get_mut(..completion.byte_len() as usize),
+        ) else {
+            return false;
+        };
+        if !transfer.takes_joint_answers() || buffer.copy_out(bytes).is_err() {
+            return false;
+        }
+        let Some(tags) = answers::parse(bytes, count) else {
+            return false;
+        };
+        for tag in tags {
+            self.answered(queue_pair, transfer, u32::from(tag), Ok(()), None);
+        }
+        true
     }
 
     /// Takes the new key of a chunk; says whether the message made sense.
@@ -330,6 +381,30 @@ impl ConnectionHandler {
         }
     }
 
+    /// The server has answered request `tag`.
+    #[inline]
+    fn answered(
+        &self,
+        queue_pair: &QueuePair<Self>,
+        transfer: &Transfer,
+        tag: u32,
+        answer: Result,
+        invalidated: Option<u32>,
+    ) {
+        match transfer.answered(queue_pair, tag, answer, invalidated) {
+            Answered::Finished(request) => self.incarnation.finish(request),
+            Answered::Invalidating => {}
+            Answered::Failed => self.fail("an invalidation could not be posted"),
+            Answered::Unknown => {
+                pr_warn_ratelimited!(
+                    "{}: answer to request {}, which is not in flight\n",
+                    self.incarnation.path.name_text(),
+                    tag
+                );
+            }
+        }
+    }
+
     fn immediate(&self, queue_pair: &QueuePair<Self>, immediate: Imm) {
         let path = &self.incarnation.path;
         match immediate {
@@ -346,18 +421,7 @@ impl ConnectionHandler {
                     errno => Err(Error::from_errno(errno)),
                 };
                 let rkey = invalidated.then(|| self.invalidated_rkey.load(ordering::Relaxed));
-                match transfer.answered(queue_pair, msg_id, answer, rkey) {
-                    Answered::Finished(request) => self.incarnation.finish(request),
-                    Answered::Invalidating => {}
-                    Answered::Failed => self.fail("an invalidation could not be posted"),
-                    Answered::Unknown => {
-                        pr_warn_ratelimited!(
-                            "{}: answer to request {}, which is not in flight\n",
-                            path.name_text(),
-                            msg_id
-                        );
-                    }
-                }
+                self.answered(queue_pair, transfer, msg_id, answer, rkey);
             }
             Imm::HbMsg => {
                 if post_heartbeat(queue_pair, Imm::HbAck, &self.incarnation.service_signals)
@@ -367,7 +431,7 @@ impl ConnectionHandler {
                 }
             }
             Imm::HbAck => path.heartbeat.acknowledged(),
-            Imm::IoReq { .. } | Imm::Unknown { .. } => {
+            Imm::IoReq { .. } | Imm::IoRsps { .. } | Imm::Unknown { .. } => {
                 pr_warn_ratelimited!("{}: unknown immediate of the server\n", path.name_text());
             }
         }

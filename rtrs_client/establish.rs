@@ -35,7 +35,7 @@ use proto::{
         ConnReq,
         InfoReq,
         InfoRsp,
-        RkeyRsp,
+        FEATURE_JOINT_ANSWERS,
         FEATURE_SHORT_ANSWERS,
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
@@ -50,7 +50,8 @@ use crate::{
         Connection,
         ConnectionHandler,
         Progress,
-        WorkKind, //
+        WorkKind,
+        RECEIVE_SIZE, //
     },
     incarnation::{
         ConnectionSet,
@@ -243,7 +244,7 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: path.session.uuid,
             first_conn: path.may_make_session(),
-            features: FEATURE_SHORT_ANSWERS,
+            features: FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS,
         };
         queue_pair.connect(
             &request.to_bytes(),
@@ -330,11 +331,11 @@ impl Setup<'_> {
         for (connection, handler) in connections.iter().zip(handlers) {
             // An answer to a read is preceded by an invalidation, so two for each request.
             let count = self.queue_depth(handler.cid).saturating_mul(2);
-            if transfer.accept.new_rkey {
+            if transfer.accept.new_rkey || transfer.takes_joint_answers() {
                 handler.set_receive_buffers(MessageBuffers::allocate(
                     domain,
                     count as usize,
-                    RkeyRsp::SIZE,
+                    RECEIVE_SIZE,
                     Direction::FromDevice,
                 )?);
             }

@@ -37,6 +37,7 @@ use proto::rtrs::{
     ReadMsg,
     SgDesc,
     WriteMsg,
+    FEATURE_JOINT_ANSWERS,
     FEATURE_SHORT_ANSWERS, //
 };
 
@@ -180,6 +181,11 @@ impl Transfer {
         if let Some(in_flight) = self.in_flight.get(connection) {
             in_flight.0.add(change, ordering::Relaxed);
         }
+    }
+
+    /// Whether the server may answer several requests in one message.
+    pub(crate) fn takes_joint_answers(&self) -> bool {
+        self.accept.features & FEATURE_JOINT_ANSWERS != 0
     }
 
     /// The requests in flight on `connection`.

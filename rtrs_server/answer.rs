@@ -7,11 +7,13 @@
 //! otherwise the immediate comes with the last of the data.
 //! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
 //! which is a new one if the chunk had to be registered again. A client that can do without the
-//! message is only sent new keys; see [`FEATURE_SHORT_ANSWERS`].
+//! message is only sent new keys; see [`FEATURE_SHORT_ANSWERS`]. Answers to writes that are there at
+//! the same time go in one message, if the client takes that; see [`answers`].
 
 use kernel::prelude::*;
 use kernel_ext::{
     gate::Entered,
+    message_buffers::MessageBuffer,
     pr_err_ratelimited,
     rdma::{
         Access,
@@ -21,9 +23,11 @@ use kernel_ext::{
         Sge,
         SgeList, //
     },
+    slot::BoxList,
     trace, //
 };
 use proto::rtrs::{
+    answers,
     request::Direction,
     Imm,
     RkeyRsp,
@@ -34,7 +38,10 @@ use proto::rtrs::{
 use crate::{
     connection::Connection,
     path::PathIo,
-    path_chunk::PathChunk,
+    path_chunk::{
+        ChunkBox,
+        PathChunk, //
+    },
     work::WorkKind, //
 };
 
@@ -47,26 +54,114 @@ const MAX_LAST_POST: usize = 4;
 /// Answers the request in `chunk` with an error or with the number of bytes that were read.
 ///
 /// Any context. If the send queue is full the answer is sent later.
-pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: KBox<PathChunk>, result: Result<u32>) {
+pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: ChunkBox, result: Result<u32>) {
     let Some(connection) = io.connection(chunk.cid) else {
         io.release(chunk);
         return;
     };
     chunk.result = result;
-    if connection.path().is_connected() {
-        if connection.take_credit() {
-            send(io, connection, chunk);
-        } else {
-            connection.wait(io, chunk);
-        }
-    } else {
+    if !connection.path().is_connected() {
         // Nobody is there to read it.
         io.release(chunk);
+    } else if connection.joins_answers() && says_nothing_else(&chunk) {
+        connection.join(io, chunk);
+    } else {
+        send_or_wait(io, connection, chunk);
     }
 }
 
+/// Sends the answer in `chunk` alone, now or when there is room.
+pub(crate) fn send_or_wait(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) {
+    if connection.take_credit() {
+        send(io, connection, chunk);
+    } else {
+        connection.wait(io, chunk);
+    }
+}
+
+/// Whether the answer in `chunk` is no more than that the request was carried out.
+#[inline]
+fn says_nothing_else(chunk: &PathChunk) -> bool {
+    let has_key = chunk
+        .registration
+        .as_ref()
+        .is_none_or(|registration| registration.registered);
+    has_key
+        && chunk.result.is_ok()
+        && chunk
+            .request
+            .is_some_and(|request| matches!(request.direction(), Direction::Write))
+}
+
+/// Sends the answers in `chunks`, which say nothing but that the requests were carried out.
+pub(crate) fn send_joint(
+    io: &Entered<PathIo>,
+    connection: &Connection,
+    chunks: &mut BoxList<PathChunk>,
+) {
+    while let Some(mut first) = chunks.next() {
+        let Some(second) = chunks.next() else {
+            return send_or_wait(io, connection, first);
+        };
+        // Buffers are there if the client takes joint answers.
+        let message = match first.message.take() {
+            Some(message) if connection.take_credit() => message,
+            message => {
+                first.message = message;
+                send_or_wait(io, connection, first);
+                send_or_wait(io, connection, second);
+                continue;
+            }
+        };
+        if let Err(error) = try_send_joint(io, connection, first, message, second, chunks) {
+            pr_err_ratelimited!(
+                "<{}>: sending answers failed: {:?}\n",
+                connection.path(),
+                error
+            );
+            connection.path().close();
+        }
+    }
+}
+
+/// Sends as many answers as a message has room for.
+fn try_send_joint(
+    io: &Entered<PathIo>,
+    connection: &Connection,
+    mut first: ChunkBox,
+    mut message: MessageBuffer,
+    second: ChunkBox,
+    chunks: &mut BoxList<PathChunk>,
+) -> Result {
+    // The numbers of chunks have 16 bits, see `ChunkLayout`.
+    let number = |chunk: &PathChunk| {
+        trace(connection, chunk, &Plan::of(chunk));
+        chunk.id as u16
+    };
+    let rest = Iterator::chain(core::iter::once(second), chunks).map(|chunk: ChunkBox| {
+        let number = number(&chunk);
+        // From here on the chunk may be used again, namely as soon as the client has the answer.
+        io.release(chunk);
+        number
+    });
+    let numbers = Iterator::chain(core::iter::once(number(&first)), rest);
+    let count = message.write(|bytes| answers::write(bytes, numbers))?;
+    let sge = [message.sge(answers::size(count))?];
+    first.message = Some(message);
+    io.release(first);
+    let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
+    let mut chain = SendChain::<1>::new();
+    chain.send_with_imm(
+        WorkKind::Answer.id(),
+        connection.next_is_signaled(),
+        &sge,
+        answers::immediate(count).encode(),
+    )?;
+    queue_pair.post_mut(&mut chain)
+}
+
 /// Sends the answer in `chunk`, for which the caller took a credit.
-pub(crate) fn send(io: &Entered<PathIo>, connection: &Connection, chunk: KBox<PathChunk>) {
+pub(crate) fn send(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) {
     if let Err(error) = try_send(io, connection, chunk) {
         pr_err_ratelimited!(
             "<{}>: sending an answer failed: {:?}\n",
@@ -105,7 +200,7 @@ impl Plan {
     }
 }
 
-fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: KBox<PathChunk>) -> Result {
+fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: ChunkBox) -> Result {
     let id = chunk.id;
     let plan = Plan::of(&chunk);
     trace(connection, &chunk, &plan);
@@ -197,7 +292,8 @@ fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk, tell_always: bool) -> Re
         if registration.registered && !tell_always {
             return Ok(key);
         }
-        let region = io.region(chunk.id).ok_or(EINVAL)?;
+        let id = chunk.id;
+        let region = io.region(id).ok_or(EINVAL)?;
         if !registration.registered {
             // With the old key the client must not get at what comes next.
             region.renew_key();
@@ -205,15 +301,16 @@ fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk, tell_always: bool) -> Re
             registration.registered = true;
         }
         let message = RkeyRsp {
-            buf_id: u16::try_from(chunk.id).map_err(|_| EINVAL)?,
+            buf_id: u16::try_from(id).map_err(|_| EINVAL)?,
             rkey: region.rkey(),
         };
-        registration.message.write(|bytes| {
+        let buffer = chunk.message.as_mut().ok_or(EINVAL)?;
+        buffer.write(|bytes| {
             if let Some(to) = bytes.first_chunk_mut() {
                 *to = message.to_bytes();
             }
         })?;
-        key.message = Some([registration.message.sge(RkeyRsp::SIZE)?]);
+        key.message = Some([buffer.sge(RkeyRsp::SIZE)?]);
     }
     Ok(key)
 }

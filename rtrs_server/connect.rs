@@ -45,7 +45,10 @@ use rtrs_core::{
 };
 
 use crate::{
-    connection::Connection,
+    connection::{
+        Connection,
+        MAX_BURST, //
+    },
     info,
     listener::Listening,
     path::{
@@ -377,6 +380,7 @@ impl Needs {
         } else {
             queue_depth.saturating_add(1)
         };
+        let receives = receives.saturating_add(MAX_BURST);
         Ok(Self {
             sizes: QueueSizes {
                 send: others.saturating_add(answers.saturating_mul(per_answer)),

@@ -25,9 +25,16 @@ use kernel_ext::{
         SendChain,
         Status,
         WorkCompletion, //
+    },
+    slot::{
+        BoxList,
+        BoxStack, //
     }, //
 };
-use proto::rtrs::Imm;
+use proto::rtrs::{
+    Imm,
+    FEATURE_JOINT_ANSWERS, //
+};
 use rtrs_core::connection::SignalInterval;
 
 use crate::{
@@ -35,7 +42,10 @@ use crate::{
         Path,
         PathIo, //
     },
-    path_chunk::PathChunk,
+    path_chunk::{
+        ChunkBox,
+        PathChunk, //
+    },
     work::WorkKind, //
 };
 
@@ -55,8 +65,21 @@ pub(crate) struct Connection {
     /// Answers that found no room in the send queue. Only a client that does not take its answers
     /// gets here, so this may be slow; there is room for all chunks.
     #[pin]
-    waiting: SpinLockIrq<KVec<KBox<PathChunk>>>,
+    waiting: SpinLockIrq<KVec<ChunkBox>>,
+    /// Whether the client takes joint answers.
+    joins: bool,
+    /// Completions are being handled: answers are collected until all of them are.
+    in_burst: Atomic<bool>,
+    /// The answers that were collected.
+    joint: BoxStack<PathChunk>,
+    /// The receives that were used and are to be posted again. Only used where completions are
+    /// handled, one at a time.
+    used_receives: Atomic<u32>,
 }
+
+/// After how many requests answers are sent and receives are posted, even if there are more to be
+/// worked off.
+pub(crate) const MAX_BURST: u32 = 16;
 
 impl Connection {
     /// The connection `cid` of `path`, with room for `answers` in its send queue.
@@ -65,6 +88,7 @@ impl Connection {
         let waiting = KVec::with_capacity(queue_depth as usize, GFP_KERNEL)?;
         // At least two completions are under way when the queue is full.
         let signals = SignalInterval::for_queue_depth(queue_depth.min(answers / 2));
+        let joins = path.features() & FEATURE_JOINT_ANSWERS != 0;
         Arc::pin_init(
             pin_init!(Self {
                 path,
@@ -73,6 +97,10 @@ impl Connection {
                 credits: Atomic::new(i32::try_from(answers).unwrap_or(i32::MAX)),
                 num_waiting: Atomic::new(0),
                 waiting <- new_spinlock_irq!(waiting, "rtrs_server::Connection::waiting"),
+                joins,
+                in_burst: Atomic::new(false),
+                joint: BoxStack::new(),
+                used_receives: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -115,7 +143,7 @@ impl Connection {
     }
 
     /// Keeps an answered chunk until the send queue has room.
-    pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: KBox<PathChunk>) {
+    pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
         let mut waiting = self.waiting.lock();
         let refused = waiting.push_within_capacity(chunk);
         if refused.is_ok() {
@@ -148,11 +176,44 @@ impl Connection {
     }
 
     /// Takes out one that waits.
-    pub(crate) fn take_waiting(&self) -> Option<KBox<PathChunk>> {
+    pub(crate) fn take_waiting(&self) -> Option<ChunkBox> {
         let mut waiting = self.waiting.lock();
         let chunk = waiting.pop()?;
         self.num_waiting.fetch_sub(1, ordering::Relaxed);
         Some(chunk)
+    }
+
+    /// Whether answers are being collected.
+    #[inline]
+    pub(crate) fn joins_answers(&self) -> bool {
+        self.joins && self.in_burst.load(ordering::Relaxed)
+    }
+
+    /// Collects an answer, if that still goes on.
+    pub(crate) fn join(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
+        self.joint.push(chunk);
+        // A full barrier, as is the end of the burst: if it is not seen here, it sees the answer.
+        if !self.in_burst.load(ordering::Relaxed) {
+            crate::answer::send_joint(io, self, &mut self.joint.take_all());
+        }
+    }
+
+    /// Takes out what was collected, when the path is closed.
+    pub(crate) fn take_joint(&self) -> BoxList<PathChunk> {
+        self.joint.take_all()
+    }
+
+    /// Posts the receives again that were used, and sends what was collected.
+    fn catch_up(&self, io: &Entered<PathIo>, queue_pair: &QueuePair<Connection>) {
+        let used = self.used_receives.load(ordering::Relaxed);
+        self.used_receives.store(0, ordering::Relaxed);
+        if let Err(error) = queue_pair.post_empty_recvs(WorkKind::Receive.id(), used) {
+            pr_err_ratelimited!("<{}>: posting receives failed: {:?}\n", self.path, error);
+            self.path.close();
+        }
+        if !self.joint.is_empty() {
+            crate::answer::send_joint(io, self, &mut self.joint.take_all());
+        }
     }
 
     /// Closes the path for something that is no error, and says so once.
@@ -196,10 +257,10 @@ impl Connection {
             self.path.close();
             return;
         };
-        if let Err(error) = queue_pair.post_recv(WorkKind::Receive.id(), &[]) {
-            pr_err_ratelimited!("<{}>: posting a receive failed: {:?}\n", self.path, error);
-            self.path.close();
-            return;
+        let used = self.used_receives.load(ordering::Relaxed).saturating_add(1);
+        self.used_receives.store(used, ordering::Relaxed);
+        if used >= MAX_BURST {
+            self.catch_up(&io, queue_pair);
         }
         match Imm::decode(wc.imm().unwrap_or(u32::MAX)) {
             Imm::IoReq { payload } => crate::request::received(&io, self, payload),
@@ -214,7 +275,7 @@ impl Connection {
                 }
             }
             Imm::HbAck => self.path.heartbeat().acknowledged(),
-            Imm::IoRsp { .. } | Imm::Unknown { .. } => {
+            Imm::IoRsp { .. } | Imm::IoRsps { .. } | Imm::Unknown { .. } => {
                 pr_err_ratelimited!("<{}>: unknown immediate received\n", self.path);
             }
         }
@@ -265,6 +326,21 @@ impl cm::Handler for Connection {
             status
         );
         self.path.close();
+    }
+
+    fn burst_begins(&self, _queue_pair: &QueuePair<Self>) {
+        self.in_burst.store(true, ordering::Relaxed);
+    }
+
+    fn burst_ends(&self, queue_pair: &QueuePair<Self>) {
+        self.in_burst.xchg(false, ordering::Full);
+        if self.used_receives.load(ordering::Relaxed) == 0 && self.joint.is_empty() {
+            return;
+        }
+        // If the path is being closed, nobody waits for either.
+        if let Some(io) = self.path.io() {
+            self.catch_up(&io, queue_pair);
+        }
     }
 
     fn completion(&self, queue_pair: &QueuePair<Self>, wc: &WorkCompletion<'_>) {

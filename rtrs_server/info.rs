@@ -40,7 +40,10 @@ use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
     answer::MAX_SEND_SGE,
-    connection::Connection,
+    connection::{
+        Connection,
+        MAX_BURST, //
+    },
     memory::PathMemory,
     path::{
         Path,
@@ -117,6 +120,8 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
         } else {
             path.session().queue_depth()
         };
+        // Those of a burst are posted again when answers may have gone out already.
+        let count = count.saturating_add(MAX_BURST);
         queue_pair.post_empty_recvs(WorkKind::Receive.id(), count)?;
     }
     if !path.change_state(ServerEvent::Established) {

@@ -23,14 +23,23 @@ use kernel_ext::{
     }, //
 };
 use proto::rtrs::{
+    answers::MAX_ANSWERS_SIZE,
     ChunkLayout,
     RkeyRsp,
     SgDesc, //
 };
 
 use crate::path_chunk::{
+    ChunkBox,
     ChunkRegistration,
     PathChunk, //
+};
+
+/// Room for either message of an answer, in bytes.
+const MESSAGE_SIZE: usize = if RkeyRsp::SIZE > MAX_ANSWERS_SIZE {
+    RkeyRsp::SIZE
+} else {
+    MAX_ANSWERS_SIZE
 };
 
 /// The chunks of a session on one path.
@@ -39,7 +48,7 @@ pub(crate) struct PathMemory {
     /// Each covers an equal number of chunks: one of them with `always_invalidate`.
     pub(crate) regions: KVec<MemoryRegion>,
     /// One for each chunk.
-    pub(crate) boxes: KVec<KBox<PathChunk>>,
+    pub(crate) boxes: KVec<ChunkBox>,
 }
 
 impl PathMemory {
@@ -49,6 +58,7 @@ impl PathMemory {
         set: &Arc<ChunkSet>,
         layout: &ChunkLayout,
         always_invalidate: bool,
+        joint_answers: bool,
     ) -> Result<Self> {
         let count = layout.queue_depth();
         let chunks = MappedChunks::new(domain, set)?;
@@ -68,23 +78,23 @@ impl PathMemory {
         }
 
         let mut boxes = KVec::with_capacity(count as usize, GFP_KERNEL)?;
-        if always_invalidate {
+        let registration = || always_invalidate.then_some(ChunkRegistration { registered: false });
+        if always_invalidate || joint_answers {
             let messages = MessageBuffers::allocate(
                 domain,
                 count as usize,
-                RkeyRsp::SIZE,
+                MESSAGE_SIZE,
                 Direction::ToDevice,
             )?;
             for (id, message) in (0..count).zip(messages) {
-                let registration = ChunkRegistration {
-                    registered: false,
-                    message,
-                };
-                boxes.push(PathChunk::new(id, Some(registration))?, GFP_KERNEL)?;
+                boxes.push(
+                    PathChunk::new(id, registration(), Some(message))?,
+                    GFP_KERNEL,
+                )?;
             }
         } else {
             for id in 0..count {
-                boxes.push(PathChunk::new(id, None)?, GFP_KERNEL)?;
+                boxes.push(PathChunk::new(id, registration(), None)?, GFP_KERNEL)?;
             }
         }
         Ok(Self {

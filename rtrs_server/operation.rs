@@ -15,7 +15,7 @@ use crate::{
         Path,
         PathIo, //
     },
-    path_chunk::PathChunk, //
+    path_chunk::ChunkBox, //
 };
 
 /// Where the data of a request goes.
@@ -33,7 +33,7 @@ pub enum Direction {
 /// is answered with `EIO`. A path is not taken down before all of its operations are answered.
 pub struct Operation {
     /// `None` once it is answered.
-    request: Option<(Entered<PathIo>, KBox<PathChunk>)>,
+    request: Option<(Entered<PathIo>, ChunkBox)>,
     /// `None` once it is taken.
     data: Option<ChunkSlice>,
     data_len: usize,
@@ -44,7 +44,7 @@ impl Operation {
     /// A request whose chunk is `chunk`; it has been found good.
     ///
     /// One that makes no sense is answered here.
-    pub(crate) fn new(io: Entered<PathIo>, path: &Path, chunk: KBox<PathChunk>) -> Option<Self> {
+    pub(crate) fn new(io: Entered<PathIo>, path: &Path, chunk: ChunkBox) -> Option<Self> {
         let (direction, len) = match chunk.request.map(|request| (request.direction(), request)) {
             Some((request::Direction::Read { target, .. }, _)) => {
                 (Direction::Read, target.map_or(0, |target| target.len))

@@ -66,6 +66,7 @@ use proto::{
         Imm,
         Uuid,
         CONNECT_TIMEOUT_MS,
+        FEATURE_JOINT_ANSWERS,
         FEATURE_SHORT_ANSWERS, //
     }, //
 };
@@ -83,7 +84,7 @@ use crate::{
     listener::SessionHandler,
     memory::PathMemory,
     path_chunk::{
-        PathChunk,
+        ChunkBox,
         PathChunkSlots, //
     },
     session::Session,
@@ -138,7 +139,7 @@ impl PathIo {
 
     /// The request in `chunk` is finished: the chunk may be used again.
     #[inline]
-    pub(crate) fn release(&self, mut chunk: KBox<PathChunk>) {
+    pub(crate) fn release(&self, mut chunk: ChunkBox) {
         let id = chunk.id;
         if let Some(page) = chunk.private.take() {
             self.session.private().put(page);
@@ -161,6 +162,9 @@ impl PathIo {
             while let Some(chunk) = queue_pair.handler().take_waiting() {
                 self.release(chunk);
             }
+            for chunk in queue_pair.handler().take_joint() {
+                self.release(chunk);
+            }
         }
     }
 }
@@ -179,6 +183,15 @@ pub(crate) struct Setup {
     pub(crate) directory: Option<PathDirectory>,
     /// The session counts this path as up.
     pub(crate) up: bool,
+}
+
+/// Which of the extensions that a client offers are used.
+fn used_features(offered: u32) -> u32 {
+    if offered & FEATURE_SHORT_ANSWERS == 0 {
+        // Without it each answer has a message of its own.
+        return 0;
+    }
+    offered & (FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS)
 }
 
 /// A path of a session.
@@ -241,11 +254,13 @@ impl Path {
         let (device, local, peer) = (id.device(), id.local_address(), id.peer_address());
         let context = session.context();
         let domain = ProtectionDomain::new(device)?;
+        let features = used_features(request.features);
         let memory = PathMemory::new(
             &domain,
             session.chunks(),
             session.layout(),
             context.settings.always_invalidate,
+            features & FEATURE_JOINT_ANSWERS != 0,
         )?;
         let max_send_sge = memory
             .chunks
@@ -276,7 +291,7 @@ impl Path {
                 first: request.first_conn,
                 losses: session.losses(),
                 num_connections: request.cid_num,
-                features: request.features & FEATURE_SHORT_ANSWERS,
+                features,
                 local,
                 peer,
                 client: id.client(),

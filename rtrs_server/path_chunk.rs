@@ -10,7 +10,10 @@
 use kernel::prelude::*;
 use kernel_ext::{
     message_buffers::MessageBuffer,
-    slot::BoxSlot, //
+    slot::{
+        BoxSlot,
+        Linked, //
+    }, //
 };
 use proto::rtrs::Request;
 
@@ -20,8 +23,6 @@ use crate::private::PrivatePage;
 pub(crate) struct ChunkRegistration {
     /// Whether the client can write to the chunk.
     pub(crate) registered: bool,
-    /// Carries the key to the client.
-    pub(crate) message: MessageBuffer,
 }
 
 /// The use of a chunk by a request.
@@ -40,13 +41,25 @@ pub(crate) struct PathChunk {
     pub(crate) private: Option<PrivatePage>,
     /// Only with `always_invalidate`.
     pub(crate) registration: Option<ChunkRegistration>,
+    /// What an answer says besides its immediate: the chunk's key, or what else is answered. With
+    /// `always_invalidate`, or if the client takes joint answers.
+    ///
+    /// It can be written again when the client uses the chunk again, since then it has the message.
+    pub(crate) message: Option<MessageBuffer>,
 }
+
+/// What moves.
+pub(crate) type ChunkBox = KBox<Linked<PathChunk>>;
 
 impl PathChunk {
     /// The chunk `id`, unused.
-    pub(crate) fn new(id: u32, registration: Option<ChunkRegistration>) -> Result<KBox<Self>> {
+    pub(crate) fn new(
+        id: u32,
+        registration: Option<ChunkRegistration>,
+        message: Option<MessageBuffer>,
+    ) -> Result<ChunkBox> {
         Ok(KBox::new(
-            Self {
+            Linked::new(Self {
                 id,
                 cid: 0,
                 offset: 0,
@@ -54,7 +67,8 @@ impl PathChunk {
                 result: Err(EIO),
                 private: None,
                 registration,
-            },
+                message,
+            }),
             GFP_KERNEL,
         )?)
     }
@@ -63,16 +77,16 @@ impl PathChunk {
 /// The places of a chunk's box.
 pub(crate) struct PathChunkSlots {
     /// No request of this path uses the chunk.
-    pub(crate) idle: BoxSlot<PathChunk>,
+    pub(crate) idle: BoxSlot<Linked<PathChunk>>,
     /// The registration is being invalidated; the path owns the chunk.
-    pub(crate) invalidating: BoxSlot<PathChunk>,
+    pub(crate) invalidating: BoxSlot<Linked<PathChunk>>,
     /// The request waits for one of another path that uses the same chunk.
-    pub(crate) parked: BoxSlot<PathChunk>,
+    pub(crate) parked: BoxSlot<Linked<PathChunk>>,
 }
 
 impl PathChunkSlots {
     /// The places of `chunk`, which is idle.
-    pub(crate) fn new(chunk: KBox<PathChunk>) -> Self {
+    pub(crate) fn new(chunk: ChunkBox) -> Self {
         Self {
             idle: BoxSlot::new(chunk),
             invalidating: BoxSlot::empty(),

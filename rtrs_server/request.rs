@@ -31,7 +31,7 @@ use crate::{
         Path,
         PathIo, //
     },
-    path_chunk::PathChunk,
+    path_chunk::ChunkBox,
     session::Session,
     work::WorkKind, //
 };
@@ -71,7 +71,7 @@ pub(crate) fn received(io: &Entered<PathIo>, connection: &Connection, payload: u
 }
 
 /// Puts a request aside whose chunk is still used by a request of another path.
-fn park(io: &Entered<PathIo>, path: &Arc<Path>, chunk: KBox<PathChunk>) {
+fn park(io: &Entered<PathIo>, path: &Arc<Path>, chunk: ChunkBox) {
     let id = chunk.id;
     let Some(slots) = io.slots(id) else { return };
     // The slot is empty: the chunk has only this box.
@@ -111,7 +111,7 @@ pub(crate) fn resume_parked(session: &Session) {
 }
 
 /// Begins with a request whose chunk belongs to it.
-fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
+fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: ChunkBox) {
     if !path.is_connected() {
         // Either the path is being closed, or the client does not wait to be told where to write.
         io.release(chunk);
@@ -189,7 +189,7 @@ fn begin(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
 }
 
 /// Takes the client's access to the chunk away; [`invalidated`] goes on.
-fn invalidate(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: KBox<PathChunk>) {
+fn invalidate(io: &Entered<PathIo>, path: &Arc<Path>, mut chunk: ChunkBox) {
     let id = chunk.id;
     let (Some(slots), Some(queue_pair), Some(region), Some(registration)) = (
         io.slots(id),
@@ -228,7 +228,7 @@ pub(crate) fn invalidated(io: &Entered<PathIo>, connection: &Connection, id: u32
 }
 
 /// Copies the header of a request and hands it to the user of the transport.
-fn hand_over(io: &Entered<PathIo>, path: &Arc<Path>, chunk: KBox<PathChunk>) {
+fn hand_over(io: &Entered<PathIo>, path: &Arc<Path>, chunk: ChunkBox) {
     let Some(range) = chunk.request.map(|request| request.usr_range()) else {
         io.release(chunk);
         return;

@@ -16,10 +16,10 @@ BUDGET = {("randread", 512): 4, ("randread", 4 * KIB): 4, ("randread", 64 * KIB)
           ("randwrite", 512): 4, ("randwrite", 4 * KIB): 5, ("randwrite", 64 * KIB): 20}
 
 
-def packets_per_request(t, device, pattern, size):
+def packets_per_request(t, device, pattern, size, depth=1):
     """The packets of both ends of this machine, without heartbeats to speak of."""
     before = int(t.client.read(PACKETS))
-    report = fio(t.client, device.path, rw=pattern, bs=size, iodepth=16, number_ios=REQUESTS)
+    report = fio(t.client, device.path, rw=pattern, bs=size, iodepth=depth, number_ios=REQUESTS)
     t.equal(report.errors, 0, "errors")
     return (int(t.client.read(PACKETS)) - before) / REQUESTS
 
@@ -37,4 +37,19 @@ def test_two_messages(t):
             t.check(budget * 0.95 <= packets <= budget * 1.15,
                     f"always_invalidate={setting}: {pattern} of {size} bytes: {packets:.2f} "
                     f"packets, wanted {budget}")
+        device.unmap()
+
+
+@case(module_sets=("ours",))
+def test_joint_answers(t):
+    """Of many writes at a time, several are answered by one message."""
+    for setting in ("Y", "N"):
+        rnbd.load(t, rtrs_server=f"always_invalidate={setting}")
+        device = rnbd.map_device(t, disks.null_blk(t, size=256), keep=True)
+        alone = packets_per_request(t, device, "randwrite", 4 * KIB)
+        together = packets_per_request(t, device, "randwrite", 4 * KIB, depth=32)
+        # A message and its acknowledgement, if there is none for half of the requests.
+        t.check(together < alone - 1,
+                f"always_invalidate={setting}: {together:.2f} packets a write with 32 at a time, "
+                f"{alone:.2f} with one")
         device.unmap()

@@ -25,6 +25,7 @@ const EIO: u32 = 5;
 const IO_REQ: u32 = 0;
 const IO_RSP: u32 = 1;
 const IO_RSP_W_INV: u32 = 2;
+const IO_RSPS: u32 = 3;
 const HB_MSG: u32 = 8;
 const HB_ACK: u32 = 9;
 
@@ -45,6 +46,12 @@ pub enum Imm {
         errno: i32,
         /// Whether the answer came with the invalidation of the request's key.
         invalidated: bool,
+    },
+    /// The answers to several requests, which are in the message; only with
+    /// [`FEATURE_JOINT_ANSWERS`](super::FEATURE_JOINT_ANSWERS).
+    IoRsps {
+        /// How many, below 2^28.
+        count: u32,
     },
     /// A heartbeat, to be acknowledged.
     HbMsg,
@@ -89,6 +96,7 @@ impl Imm {
                 let imm_type = if invalidated { IO_RSP_W_INV } else { IO_RSP };
                 (imm_type, (errno << MSG_ID_BITS) | (msg_id & MSG_ID_MASK))
             }
+            Self::IoRsps { count } => (IO_RSPS, count),
             Self::HbMsg => (HB_MSG, 0),
             Self::HbAck => (HB_ACK, 0),
             Self::Unknown { imm_type, payload } => (imm_type as u32, payload),
@@ -108,6 +116,7 @@ impl Imm {
                 errno: ((payload >> MSG_ID_BITS) as i32).wrapping_neg(),
                 invalidated: imm_type == IO_RSP_W_INV,
             },
+            IO_RSPS => Self::IoRsps { count: payload },
             HB_MSG => Self::HbMsg,
             HB_ACK => Self::HbAck,
             imm_type => Self::Unknown {

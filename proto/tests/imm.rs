@@ -4,6 +4,7 @@
 
 use proto::{
     rtrs::{
+        answers,
         ChunkLayout,
         Imm,
         LayoutError, //
@@ -40,6 +41,35 @@ fn answers_are_what_c_sends() {
 }
 
 #[test]
+fn joint_answers_come_back() {
+    let mut message = [0xffu8; 200];
+    let chunks = [0u16, 511, 65534];
+    let count = answers::write(&mut message, chunks);
+    assert_eq!(count, 3);
+    assert_eq!(answers::immediate(count).encode(), 0x3000_0003);
+    assert_eq!(Imm::decode(0x3000_0003), Imm::IoRsps { count: 3 });
+    let message = &message[..answers::size(count)];
+    assert_eq!(message, [0, 0, 0xff, 0x01, 0xfe, 0xff]);
+    let parsed: Vec<u16> = answers::parse(message, 3).unwrap().collect();
+    assert_eq!(parsed, chunks);
+}
+
+#[test]
+fn joint_answers_of_another_length_are_refused() {
+    let message = [0u8; 2 * answers::MAX_ANSWERS_SIZE];
+    assert!(answers::parse(&message[..6], 2).is_none());
+    assert!(answers::parse(&message[..6], 4).is_none());
+    assert!(answers::parse(&message[..5], 2).is_none());
+    assert!(answers::parse(&message[..0], 0).is_some());
+    let most = answers::MAX_ANSWERS;
+    assert!(answers::parse(&message[..answers::size(most)], most as u32).is_some());
+    assert!(answers::parse(&message[..answers::size(most + 1)], most as u32 + 1).is_none());
+    let mut out = message;
+    assert_eq!(answers::write(&mut out, 0..=u16::MAX), most, "the most");
+    assert_eq!(answers::write(&mut out[..5], 0..9), 2, "what fits");
+}
+
+#[test]
 fn an_error_never_becomes_a_success() {
     for errno in [-512, -524, -1024, -4095, i32::MIN, 512, i32::MAX] {
         let imm = Imm::IoRsp {
@@ -56,7 +86,7 @@ fn an_error_never_becomes_a_success() {
 
 #[test]
 fn unknown_types_are_kept() {
-    for imm_type in [3u8, 7, 10, 15] {
+    for imm_type in [4u8, 7, 10, 15] {
         let imm = Imm::Unknown {
             imm_type,
             payload: 0x0abc_def0,

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Several answers in one message; see
+//! [`FEATURE_JOINT_ANSWERS`](super::FEATURE_JOINT_ANSWERS).
+//!
+//! The message is the numbers of the chunks, two bytes each; the immediate says
+//! how many they are. All of the requests were carried out.
+
+use super::Imm;
+
+/// The most answers in one message.
+pub const MAX_ANSWERS: usize = 64;
+
+/// The size of the longest message in bytes.
+pub const MAX_ANSWERS_SIZE: usize = MAX_ANSWERS * ANSWER_SIZE;
+
+/// The size of a chunk's number in bytes.
+const ANSWER_SIZE: usize = size_of::<u16>();
+
+/// Writes the answers to the requests in `chunks` to the front of `out`, as many
+/// as it has room for and a message can have; returns how many.
+#[inline]
+pub fn write(out: &mut [u8], chunks: impl IntoIterator<Item = u16>) -> usize {
+    let mut count = 0usize;
+    for (to, chunk) in out
+        .chunks_exact_mut(ANSWER_SIZE)
+        .take(MAX_ANSWERS)
+        .zip(chunks)
+    {
+        to.copy_from_slice(&chunk.to_le_bytes());
+        count = count.saturating_add(1);
+    }
+    count
+}
+
+/// The size of a message with `count` answers in bytes.
+#[inline]
+pub const fn size(count: usize) -> usize {
+    count.saturating_mul(ANSWER_SIZE)
+}
+
+/// The immediate of a message with `count` answers.
+#[inline]
+pub const fn immediate(count: usize) -> Imm {
+    // At most MAX_ANSWERS.
+    Imm::IoRsps {
+        count: count as u32,
+    }
+}
+
+/// The chunks that a received message is about; `None` if it does not have as
+/// many as its immediate says, or has too many.
+#[inline]
+pub fn parse(message: &[u8], count: u32) -> Option<impl Iterator<Item = u16> + '_> {
+    let count = count as usize;
+    if count > MAX_ANSWERS || message.len() != size(count) {
+        return None;
+    }
+    Some(
+        message
+            .chunks_exact(ANSWER_SIZE)
+            .filter_map(|chunk| Some(u16::from_le_bytes(*chunk.first_chunk()?))),
+    )
+}
