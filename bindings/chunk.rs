@@ -143,6 +143,7 @@ impl ChunkSet {
     }
 
     /// The segments of a chunk.
+    #[inline]
     fn segments(&self, index: usize) -> Option<&[Segment]> {
         let start = *self.first.get(index)?;
         let end = *self.first.get(index.checked_add(1)?)?;
@@ -150,6 +151,7 @@ impl ChunkSet {
     }
 
     /// Whether `range` is within a chunk, and `index` a chunk.
+    #[inline]
     fn contains(&self, index: usize, range: &Range<usize>) -> bool {
         index < self.count && range.start <= range.end && range.end <= self.chunk_size
     }
@@ -169,6 +171,13 @@ impl ChunkSet {
             return;
         };
         let first = self.first.get(index).copied().unwrap_or(0);
+        if let [segment] = segments {
+            // The usual one.
+            if !range.is_empty() {
+                f(first, segment, range);
+            }
+            return;
+        }
         let mut base = 0;
         for (i, segment) in segments.iter().enumerate() {
             // The lengths add up to the chunk's size, so that nothing here overflows.
@@ -184,6 +193,7 @@ impl ChunkSet {
     /// Copies the bytes at `offset` of a chunk to `bytes`. Any context.
     ///
     /// `EINVAL` if they are not all within the chunk.
+    #[inline]
     pub fn copy_out(&self, index: usize, offset: usize, bytes: &mut [u8]) -> Result {
         let range = self.range(index, offset, bytes.len())?;
         let mut to = bytes.as_mut_ptr();
@@ -220,6 +230,7 @@ impl ChunkSet {
     /// Copies the first `len` bytes of a chunk to chunk `to_index` of `to`. Any context.
     ///
     /// `EINVAL` if either has less, or if the other chunk is not contiguous.
+    #[inline]
     pub fn copy_to(&self, index: usize, len: usize, to: &ChunkSet, to_index: usize) -> Result {
         let range = self.range(index, 0, len)?;
         let (address, room) = to.contiguous(to_index).ok_or(EINVAL)?;
@@ -240,6 +251,7 @@ impl ChunkSet {
     }
 
     /// The address and length of a chunk that is one block.
+    #[inline]
     pub(crate) fn contiguous(&self, index: usize) -> Option<(NonNull<u8>, usize)> {
         match self.segments(index)? {
             [segment] => Some((segment.address, segment.len())),
@@ -247,6 +259,7 @@ impl ChunkSet {
         }
     }
 
+    #[inline]
     fn range(&self, index: usize, offset: usize, len: usize) -> Result<Range<usize>> {
         let range = offset..offset.checked_add(len).ok_or(EINVAL)?;
         if !self.contains(index, &range) {
@@ -332,10 +345,12 @@ impl ChunkSlice {
 // by copying, so that a device may write to them. The pieces are not empty and add up to the range;
 // segments consist of whole pages.
 unsafe impl Memory for ChunkSlice {
+    #[inline]
     fn len(&self) -> usize {
         self.range.len()
     }
 
+    #[inline]
     fn for_each_segment(&self, mut visit: impl FnMut(block::bio::Segment)) {
         let range = self.range.clone();
         self.set
@@ -438,11 +453,13 @@ impl MappedChunks {
     }
 
     /// The chunks.
+    #[inline]
     pub fn set(&self) -> &Arc<ChunkSet> {
         &self.0.set
     }
 
     /// The protection domain.
+    #[inline]
     pub fn domain(&self) -> &Arc<ProtectionDomain> {
         self.0.domain()
     }

@@ -170,6 +170,7 @@ impl SgDesc {
     pub const SIZE: usize = size_of::<wire::SgDesc>();
 
     /// The wire form.
+    #[inline]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         wire::to_array(&wire::SgDesc {
             addr: U64::new(self.addr),

@@ -29,6 +29,7 @@ use proto::{
     addr::Address,
     name::SessName,
     rnbd::{
+        Io,
         Request,
         SessInfo,
         PROTO_VER_MAJOR, //
@@ -203,22 +204,9 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// Makes the handler of a session.
-    pub(crate) fn new(session: Arc<Session>) -> Self {
-        Self { session }
-    }
-}
-
-impl SessionHandler for Handler {
-    fn path_up(&self, client: Option<Address>) -> Result {
-        control::path_up(&self.session, client)
-    }
-
-    fn path_down(&self, client: Option<Address>) {
-        control::path_down(&self.session, client);
-    }
-
-    fn request(&self, op: Operation, header: &[u8]) {
+    /// Serves a request that is not of the usual kind.
+    #[inline(never)]
+    fn other_request(&self, op: Operation, header: &[u8]) {
         let session = &self.session;
         match Request::parse(header) {
             Ok(Request::Io(io)) => {
@@ -240,6 +228,31 @@ impl SessionHandler for Handler {
                 op.respond(Err(error(refused.errno())));
             }
         }
+    }
+
+    /// Makes the handler of a session.
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        Self { session }
+    }
+}
+
+impl SessionHandler for Handler {
+    fn path_up(&self, client: Option<Address>) -> Result {
+        control::path_up(&self.session, client)
+    }
+
+    fn path_down(&self, client: Option<Address>) {
+        control::path_down(&self.session, client);
+    }
+
+    fn request(&self, op: Operation, header: &[u8]) {
+        let session = &self.session;
+        if let Some(io) = Io::parse_usual(header) {
+            io::trace(session, &op, &io, header.len());
+            io::submit(session, op, &io);
+            return;
+        }
+        self.other_request(op, header);
     }
 
     fn session_down(&self) {

@@ -331,6 +331,7 @@ impl Path {
     }
 
     /// Sends a request on the connection it was prepared for. Never sleeps.
+    #[inline]
     pub(crate) fn submit(
         self: &Arc<Self>,
         guard: &rcu::Guard,

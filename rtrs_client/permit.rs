@@ -160,6 +160,16 @@ impl Session {
                 error: ECONNABORTED,
             });
         };
+        if let ([path], None) = (paths.as_slice(), except) {
+            // The usual case.
+            if path.is_connected() {
+                return path.submit(&guard, request);
+            }
+            return Err(Refused {
+                request,
+                error: ECONNABORTED,
+            });
+        }
         let mut error = ECONNABORTED;
         for path in self.policy.order(&paths, &guard, request.connection) {
             if !path.is_connected() || except.is_some_and(|except| core::ptr::eq(except, &**path)) {

@@ -362,11 +362,13 @@ impl Session {
 
     /// The tags that users may use: one less than the server's chunks, of which the last is the
     /// transport's own.
+    #[inline]
     pub fn queue_depth(&self) -> u32 {
         self.service_tag().unwrap_or(0)
     }
 
     /// The tag of service requests.
+    #[inline]
     pub(crate) fn service_tag(&self) -> Option<u32> {
         u32::from(self.limits.as_ref()?.queue_depth).checked_sub(1)
     }
@@ -466,6 +468,7 @@ impl Session {
     }
 
     /// The slot of `tag`, once the session is open.
+    #[inline]
     pub(crate) fn tag_slot(&self, tag: u32) -> Option<&BoxSlot<Request>> {
         self.tags.as_ref()?.get(tag as usize)
     }

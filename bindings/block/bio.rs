@@ -296,6 +296,7 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     ///
     /// Process context; may sleep. `EINVAL` if it is not of whole blocks, `EIO` if it reaches
     /// beyond the end of the device.
+    #[inline]
     pub fn read(self, at: Position, memory: C::Memory, completion: C) -> Result<(), Refused<C>> {
         self.transfer(bindings::req_op_REQ_OP_READ, at, memory, completion)
     }
@@ -311,6 +312,7 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     }
 
     /// Submits a request with data.
+    #[inline]
     fn transfer(
         self,
         op: u32,
@@ -330,10 +332,12 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     /// Whether the device has these sectors and can be asked for them.
     ///
     /// The block layer checks the first only, and logs a line for each failure.
+    #[inline]
     fn check_range(&self, sector: u64, len: u32) -> Result {
         let device = self.device();
-        let blocks = u64::from(device.logical_block_size());
-        let aligned = |bytes: u64| bytes.checked_rem(blocks) == Some(0);
+        // A power of two.
+        let below_block = u64::from(device.logical_block_size()).wrapping_sub(1);
+        let aligned = |bytes: u64| bytes & below_block == 0;
         let start = sector.checked_mul(u64::from(SECTOR_SIZE)).ok_or(EINVAL)?;
         if len == 0 || !aligned(start) || !aligned(u64::from(len)) {
             return Err(EINVAL);
@@ -410,7 +414,11 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
                 error: EIO,
             });
         }
-        let block_size = self.device().logical_block_size();
+        let block_size = if in_one {
+            0
+        } else {
+            self.device().logical_block_size()
+        };
         // SAFETY: There is room for a `State` in front of every bio of the set, which is aligned
         // by the check in `BioSet::new`.
         let state = unsafe {
@@ -443,6 +451,7 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
     /// Writes what is in `memory`.
     ///
     /// As [`DeviceUse::read`]; `EROFS` if the device has become read-only.
+    #[inline]
     pub fn write(
         self,
         at: Position,
@@ -544,6 +553,7 @@ const GFP_NOIO: bindings::gfp_t =
     1 << bindings::___GFP_DIRECT_RECLAIM_BIT | 1 << bindings::___GFP_KSWAPD_RECLAIM_BIT;
 
 /// The flag of a bit number.
+#[inline(always)]
 const fn flag(bit: bindings::req_flag_bits) -> u32 {
     1 << bit
 }
@@ -553,6 +563,7 @@ const fn flag(bit: bindings::req_flag_bits) -> u32 {
 /// # Safety
 ///
 /// `bio` is valid and not submitted, and `memory` outlives it.
+#[inline]
 unsafe fn add_all(bio: *mut bindings::bio, memory: &impl Memory) -> bool {
     let mut fits = true;
     memory.for_each_segment(|segment| {
@@ -567,6 +578,7 @@ unsafe fn add_all(bio: *mut bindings::bio, memory: &impl Memory) -> bool {
 /// # Safety
 ///
 /// `bio` is valid and not submitted; the bytes lie in the segment, whose memory outlives the bio.
+#[inline]
 unsafe fn add(bio: *mut bindings::bio, segment: &Segment, skip: u32, len: u32) -> bool {
     // SAFETY: By the safety requirement.
     let added =

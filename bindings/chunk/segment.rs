@@ -56,6 +56,7 @@ impl Segment {
     }
 
     /// The length in bytes.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         PAGE_SIZE << self.order
     }

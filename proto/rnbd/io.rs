@@ -7,10 +7,13 @@ use core::{
     ops::BitOr, //
 };
 
-use zerocopy::little_endian::{
-    U16,
-    U32,
-    U64, //
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes as _, //
 };
 
 use super::{
@@ -115,6 +118,7 @@ impl TryFrom<u32> for Rw {
 
     /// An unknown operation is an error (C warns and takes it for a read);
     /// unknown flags are dropped, as in C.
+    #[inline]
     fn try_from(value: u32) -> Result<Self, ProtoError> {
         let op = match value & OP_MASK {
             0 => Op::Read,
@@ -160,6 +164,7 @@ impl Io {
     pub const MIN_SIZE: usize = size_of::<wire::IoBase>();
 
     /// The wire form.
+    #[inline]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::Io {
             base: wire::IoBase {
@@ -171,6 +176,23 @@ impl Io {
             },
             prio: U16::new(self.prio),
             padding: [0; 6],
+        })
+    }
+
+    /// The message in `bytes` if it is a block operation of the usual size and makes sense; whoever
+    /// gets nothing asks [`Request::parse`](super::Request::parse) what is the matter.
+    #[inline]
+    pub fn parse_usual(bytes: &[u8]) -> Option<Self> {
+        let msg = wire::Io::read_from_bytes(bytes).ok()?;
+        if msg.base.hdr.r#type.get() != MsgType::Io as u16 {
+            return None;
+        }
+        Some(Self {
+            device_id: msg.base.device_id.get(),
+            sector: msg.base.sector.get(),
+            rw: Rw::try_from(msg.base.rw.get()).ok()?,
+            bi_size: msg.base.bi_size.get(),
+            prio: msg.prio.get(),
         })
     }
 
@@ -206,6 +228,7 @@ impl Io {
     /// its data area. That the message agrees with them is checked here, so that
     /// a block request never has a length without memory behind it, nor memory
     /// of another length.
+    #[inline]
     pub fn block_op(&self, is_read: bool, data_len: u32) -> Result<BlockOp, IoError> {
         let mismatch = IoError::Length {
             op: self.rw.op,

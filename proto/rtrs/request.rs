@@ -66,6 +66,7 @@ impl ReadMsg {
     }
 
     /// Writes the message to the front of `out` and returns its size in bytes.
+    #[inline]
     pub fn write(&self, out: &mut [u8]) -> Result<usize, ProtoError> {
         let need = self.size();
         let no_room = ProtoError::NoRoom {
@@ -104,6 +105,7 @@ impl WriteMsg {
     pub const SIZE: usize = size_of::<wire::RdmaWrite>();
 
     /// The wire form.
+    #[inline]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::RdmaWrite {
             r#type: U16::new(MsgType::Write.to_wire()),
@@ -233,6 +235,7 @@ impl Request {
     /// `msg` is a private copy of [`Request::msg_range`]; the client may be
     /// writing to the chunk itself. The user's message is then to be copied out
     /// once, too, from [`Request::usr_range`].
+    #[inline]
     pub fn parse(chunk_size: u32, off: u32, msg: &[u8]) -> Result<Self, RequestError> {
         if off >= chunk_size {
             return Err(RequestError::Close(ProtoError::BadField {
