@@ -539,6 +539,10 @@ impl MappedChunks {
     #[inline]
     pub fn sync_for_cpu(&self, index: usize, offset: usize, len: usize) -> Result {
         let range = self.0.set.range(index, offset, len)?;
+        // SAFETY: By the type invariant the device stays.
+        if unsafe { verbs::is_virtual(self.0.device) } {
+            return Ok(());
+        }
         self.0.set.for_each_piece(index, range, |number, _, piece| {
             if let Some(address) = self.0.addresses.get(number) {
                 // SAFETY: The piece is part of what is mapped.
@@ -561,6 +565,10 @@ impl MappedChunks {
     #[inline]
     pub fn sync_for_device(&self, index: usize, offset: usize, len: usize) -> Result {
         let range = self.0.set.range(index, offset, len)?;
+        // SAFETY: By the type invariant the device stays.
+        if unsafe { verbs::is_virtual(self.0.device) } {
+            return Ok(());
+        }
         self.0.set.for_each_piece(index, range, |number, _, piece| {
             if let Some(address) = self.0.addresses.get(number) {
                 // SAFETY: The piece is part of what is mapped.

@@ -32,6 +32,8 @@ use kernel::{
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
     used: u32,
+    /// The length of the entries in use, in bytes.
+    bytes: usize,
     buffer: Option<PageBuffer>,
     request: Option<DataHold>,
 }
@@ -54,6 +56,7 @@ impl ScatterTable {
         Ok(Self {
             entries,
             used: 0,
+            bytes: 0,
             buffer: None,
             request: None,
         })
@@ -75,12 +78,7 @@ impl ScatterTable {
     /// The length of all segments in use, in bytes.
     #[inline]
     pub fn byte_len(&self) -> usize {
-        self.entries
-            .iter()
-            .take(self.used as usize)
-            .fold(0, |sum: usize, entry| {
-                sum.saturating_add(entry.length as usize)
-            })
+        self.bytes
     }
 
     /// The entries of the table, which is emptied, for C functions that fill them.
@@ -100,6 +98,13 @@ impl ScatterTable {
     pub(crate) unsafe fn set_request(&mut self, used: u32, request: DataHold) {
         // INVARIANT: By the function's requirement.
         self.used = used;
+        self.bytes = self
+            .entries
+            .iter()
+            .take(used as usize)
+            .fold(0, |sum: usize, entry| {
+                sum.saturating_add(entry.length as usize)
+            });
         self.request = Some(request);
     }
 
@@ -108,6 +113,7 @@ impl ScatterTable {
     #[inline]
     pub fn clear(&mut self) {
         self.used = 0;
+        self.bytes = 0;
         self.buffer = None;
         self.request = None;
     }
@@ -117,6 +123,7 @@ impl ScatterTable {
     pub fn release_request(&mut self) {
         if self.request.is_some() {
             self.used = 0;
+            self.bytes = 0;
             self.request = None;
         }
     }
@@ -136,6 +143,7 @@ impl ScatterTable {
         }
         // INVARIANT: The entry names the buffer's page, which is kept.
         self.used = 1;
+        self.bytes = len as usize;
         self.buffer = Some(buffer);
         Ok(())
     }
@@ -143,6 +151,7 @@ impl ScatterTable {
     /// Empties the table and gives back the buffer of [`Self::set_buffer()`].
     pub fn take_buffer(&mut self) -> Option<PageBuffer> {
         self.used = 0;
+        self.bytes = 0;
         self.request = None;
         if self.buffer.is_some() {
             // SAFETY: There is at least one entry.

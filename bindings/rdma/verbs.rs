@@ -84,7 +84,7 @@ pub(super) unsafe fn req_notify_cq(
 ///
 /// `device` is valid.
 #[inline(always)]
-unsafe fn is_virtual(device: *mut bindings::ib_device) -> bool {
+pub(crate) unsafe fn is_virtual(device: *mut bindings::ib_device) -> bool {
     // SAFETY: By the function's requirement.
     unsafe { (*device).dma_device.is_null() }
 }

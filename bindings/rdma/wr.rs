@@ -365,18 +365,16 @@ impl<'a, const N: usize> SendChain<'a, N> {
         let mut next: *mut bindings::ib_send_wr = ptr::null_mut();
         // What is linked is not to be linked again.
         let len = core::mem::take(&mut self.len);
+        if len == 1 {
+            // The usual case, for which the compiler knows where the request is.
+            // SAFETY: By the type invariant there is one.
+            return unsafe { link_one(self.requests.as_mut_ptr().cast(), next, cqes) };
+        }
         for request in self.requests.iter_mut().take(len).rev() {
             // CAST: Every request starts with an `ib_send_wr`.
             let wr: *mut bindings::ib_send_wr = request.as_mut_ptr().cast();
-            // SAFETY: By the type invariant the request is initialised and holds a `WorkId`.
-            let id = unsafe { *(*wr).__bindgen_anon_1.wr_id };
-            let cqe = usize::try_from(id).ok().and_then(|id| cqes.get(id));
-            let cqe: *const bindings::ib_cqe = cqe.ok_or(EINVAL)?;
-            // SAFETY: As above.
-            unsafe {
-                (*wr).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe.cast_mut());
-                (*wr).next = next;
-            }
+            // SAFETY: By the type invariant it is.
+            unsafe { link_one(wr, next, cqes) }?;
             next = wr;
         }
         if next.is_null() {
@@ -384,6 +382,29 @@ impl<'a, const N: usize> SendChain<'a, N> {
         }
         Ok(next)
     }
+}
+
+/// Names the completion of a request and what follows it; returns the request.
+///
+/// # Safety
+///
+/// `wr` is initialised and holds a [`WorkId`].
+#[inline(always)]
+unsafe fn link_one(
+    wr: *mut bindings::ib_send_wr,
+    next: *mut bindings::ib_send_wr,
+    cqes: &[bindings::ib_cqe],
+) -> Result<*const bindings::ib_send_wr> {
+    // SAFETY: By the function's requirement.
+    let id = unsafe { *(*wr).__bindgen_anon_1.wr_id };
+    let cqe = usize::try_from(id).ok().and_then(|id| cqes.get(id));
+    let cqe: *const bindings::ib_cqe = cqe.ok_or(EINVAL)?;
+    // SAFETY: As above.
+    unsafe {
+        (*wr).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe.cast_mut());
+        (*wr).next = next;
+    }
+    Ok(wr)
 }
 
 impl<const N: usize> Default for SendChain<'_, N> {
