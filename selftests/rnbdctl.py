@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The administrator's program: every subcommand does what it says."""
+
+import errno
+import time
+
+from lib import disks
+from lib import program
+from lib import rnbd
+
+TOPOLOGY = "one"
+
+# Exit codes.
+FAILED, USAGE, NOT_FOUND, NOT_PERMITTED, BUSY, UNREACHABLE, UNSUPPORTED, CHECK = range(1, 9)
+
+
+def prepare(t):
+    """The modules loaded, and the program in the machine."""
+    rnbd.load(t)
+    program.install(t.client)
+
+
+def map_one(t, disk=disks.PLAIN, session="sess", *options):
+    """Map a disk by the program; the device, unmapped when the test is over."""
+    done = program.json_of(t.client, "map", disk, "-s", session, "-p", t.server.address, *options)
+    device = rnbd.Device(t.client, done["mapped"][0]["name"], session, disk)
+    t.defer(device.unmap_if_mapped)
+    return device
+
+
+def until(t, what, condition, seconds=15.0):
+    """Wait for something that no file tells."""
+    deadline = time.monotonic() + seconds * t.client.slow
+    while not condition():
+        t.check(time.monotonic() < deadline, f"not within {seconds} s: {what}")
+        time.sleep(0.1)
+
+
+def test_map_and_unmap(t):
+    """map gives devices that work, list and show tell of them, unmap takes them away."""
+    prepare(t)
+    mapped = program.json_of(t.client, "map", disks.PLAIN, disks.WITHOUT_DISCARD, "-s", "sess",
+                             "-p", t.server.address, "-a", "rw")["mapped"]
+    t.defer(t.client.run, "rnbdctl unmap --all --force")
+    t.equal([one["device_path"] for one in mapped], [disks.PLAIN, disks.WITHOUT_DISCARD], "mapped")
+    for one in mapped:
+        t.client.call("guest_io.write", path=one["path"], offset=0, length=4096, seed=1)
+    found = program.json_of(t.client, "list")
+    device, other = found["client"]["devices"]
+    t.equal((device["name"], device["state"], device["access_mode"], device["size_bytes"]),
+            (mapped[0]["name"], "open", "rw", 512 << 20), "first device")
+    session = found["client"]["sessions"][0]
+    t.equal((session["name"], session["state"]), ("sess", "connected"), "session")
+    t.check(session["paths"][0]["stats"]["writes"] >= 2, f"writes: {session['paths']}")
+    exported = {each["name"]: each["exports"] for each in found["server"]["devices"]}
+    t.equal(sorted(exported), ["vdb", "vdc"], "exported devices")
+    t.equal(exported["vdb"][0]["session"], "sess", "session of the export")
+    shown = program.json_of(t.client, "show", device["path"])
+    t.equal((shown["kind"], shown["device"]["name"]), ("client-device", device["name"]), "shown")
+    t.check(shown["statistics"]["writes"] >= 1, f"statistics: {shown['statistics']}")
+    text = program.run(t.client, "list", "devices", "--client").out
+    t.check(device["path"] in text and "512 MiB" in text, text)
+
+    t.client.call("guest_io.hold", path=device["path"], name="holder")
+    t.defer(t.client.call, "guest_io.release", name="holder")
+    refused = program.run(t.client, "unmap", device["name"], code=BUSY).err
+    t.check("it is in use (EBUSY)" in refused and "--force" in refused, refused)
+    program.run(t.client, "unmap", device["name"], "--force")
+    t.client.call("guest_io.release", name="holder")
+    t.check(not t.client.exists(f"/sys/block/{device['name']}"), "the disk is still there")
+    done = program.json_of(t.client, "unmap", "--all")["unmapped"]
+    t.equal([one["name"] for one in done], [other["name"]], "unmapped")
+
+
+def test_refusals(t):
+    """What cannot be mapped is said to be so, with a reason and an exit code of its own."""
+    prepare(t)
+    server = ("-s", "sess", "-p", t.server.address)
+    error = program.run(t.client, "map", "/dev/nothing", *server, code=NOT_FOUND).err
+    t.check("the server has no such disk (ENOENT)" in error, error)
+    error = program.run(t.client, "map", disks.PLAIN, "-s", "new", code=NOT_FOUND).err
+    t.check("--path" in error, error)
+    map_one(t)
+    error = program.run(t.client, "map", disks.PLAIN, *server, code=BUSY).err
+    t.check("mapped it already" in error, error)
+    error = program.run(t.client, "map", disks.PLAIN, "-s", "other", "-p", t.server.address,
+                        code=NOT_PERMITTED).err
+    t.check("another client has it mapped for writing (EPERM)" in error, error)
+    map_one(t, disks.PLAIN, "other", "-a", "ro")
+    error = program.run(t.client, "map", disks.LARGE_BLOCKS, "-s", "far", "-p", t.server.address,
+                        "--port", 4321, code=UNREACHABLE).err
+    t.check("nobody listens" in error, error)
+    program.run(t.client, "unmap", "rnbd77", code=NOT_FOUND)
+
+
+def test_session_and_paths(t):
+    """Policy and tunables, and a path that goes, comes back and gets company."""
+    prepare(t)
+    device = map_one(t)
+    program.run(t.client, "path", "policy", "sess", "round-robin")
+    t.equal(program.run(t.client, "path", "policy", "sess").out, "round-robin\n", "policy")
+    settings = ["max_reconnect_attempts=77"]
+    if t.modules == "ours":
+        settings += ["hb_interval_ms=4000", "hb_missed_max=6", "reconnect_delay_ms=2000",
+                     "connect_timeout_ms=20000", "ack_timeout_ms=7000", "hold_io_ms=0"]
+    else:
+        error = program.run(t.client, "session", "set", "sess", "hold_io_ms=1", code=UNSUPPORTED).err
+        t.check("C module" in error, error)
+    program.run(t.client, "session", "set", "sess", *settings)
+    shown = program.json_of(t.client, "show", "sess")["session"]
+    t.equal({f"{name}={value}" for name, value in shown["settings"].items()}, set(settings),
+            "tunables")
+    program.run(t.client, "session", "set", "sess", "max_reconnect_attempts=10000", code=USAGE)
+
+    address = t.server.address
+    program.run(t.client, "path", "disconnect", address)
+    until(t, "closed", lambda: device.attribute("state") == "closed")
+    shown = program.json_of(t.client, "show", address)["path"]
+    t.equal((shown["state"], shown["session"]), ("disconnected", "sess"), "the path")
+    error = program.run(t.client, "remap", device.name, code=UNREACHABLE).err
+    t.check("remapping" in error, error)
+    # The server may still be closing the old connections.
+    until(t, "reconnected",
+          lambda: t.client.run(f"rnbdctl path reconnect {address}", check=False).rc == 0)
+    until(t, "open", lambda: device.attribute("state") == "open")
+    error = program.run(t.client, "remap", device.path, code=BUSY).err
+    t.check("nothing to do" in error, error)
+    program.run(t.client, "remap", "--all")
+
+    program.run(t.client, "path", "add", "sess", t.server.address6)
+    paths = program.json_of(t.client, "list", "paths", "--client")["client"]["sessions"][0]["paths"]
+    t.equal([path["state"] for path in paths], ["connected"] * 2, "paths")
+    error = program.run(t.client, "path", "add", "sess", t.server.address6, code=BUSY).err
+    t.check("has a path with these addresses" in error, error)
+    program.run(t.client, "path", "remove", t.server.address6)
+    t.equal(len(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths")), 1, "paths left")
+
+
+def test_size(t):
+    """resize tells the machine what size the disk has."""
+    prepare(t)
+    disk = disks.loop(t, 32)
+    device = map_one(t, disk)
+    t.server.run(f"truncate -s 64M $(losetup -nO BACK-FILE {disk}) && losetup -c {disk}")
+    program.run(t.client, "resize", device.path, "64M")
+    t.equal(device.size(), 64 << 20, "size")
+    program.run(t.client, "resize", device.path, "1000", code=USAGE)
+
+
+def test_server(t):
+    """The server lists its clients, closes one of their devices and disconnects them."""
+    prepare(t)
+    device = map_one(t)
+    found = program.json_of(t.server, "server", "list")["server"]
+    t.equal(found["devices"][0]["exports"][0],
+            {"session": "sess", "device_path": disks.PLAIN, "access_mode": "rw"}, "export")
+    t.equal(found["sessions"][0]["name"], "sess", "session")
+    t.equal(found["sessions"][0]["memory_bytes"] is None, t.modules == "c", "memory unknown")
+    program.run(t.server, "server", "force-close", "vdb")
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    program.run(t.server, "server", "force-close", "vdb", code=NOT_FOUND)
+    program.run(t.server, "server", "disconnect", "sess")
+    until(t, "the client has noticed",
+          lambda: t.client.read(f"{rnbd.client_path(t, 'sess')}/state") == "disconnected")
+    program.run(t.client, "unmap", device.name)
+
+
+def test_rdma_and_check(t):
+    """rdma shows the device of the tests, and check finds it good; without one it fails."""
+    prepare(t)
+    device = program.json_of(t.client, "rdma")["rdma_devices"][0]
+    port = device["ports"][0]
+    t.equal((device["name"], port["state"], port["link_layer"]), ("rxe0", "ACTIVE", "Ethernet"),
+            "RDMA device")
+    t.check(t.server.address in [gid["ip"] for gid in port["gids"]], f"GIDs: {port['gids']}")
+    # There is no package in this machine, but the modules are loaded.
+    found = program.json_of(t.client, "check", t.server.address)["findings"]
+    status = {one["check"]: one["status"] for one in found}
+    for check in ("client module", "server module", "permissions", "RDMA port", "route", "server"):
+        t.equal(status[check], "ok", f"{check} in {found}")
+    whose = next(one["message"] for one in found if one["check"] == "modules")
+    t.check(("the C modules" in whose) == (t.modules == "c"), whose)
+    for node in t.nodes:
+        node.modules_unload_all()
+    error = program.run(t.client, "map", disks.PLAIN, "-s", "sess", code=UNSUPPORTED).err
+    t.check("modprobe rnbd_client" in error, error)
+    found = program.json_of(t.client, "check", code=CHECK)["findings"]
+    t.equal({one["check"] for one in found if one["status"] == "failed"}, {"client module"},
+            f"what failed in {found}")
+
+
+def test_completions_and_pages(t):
+    """bash takes the completions; there are manual pages of all subcommands."""
+    program.install(t.client)
+    t.client.run("set -e; rnbdctl completions bash >/tmp/completions; . /tmp/completions; "
+                 "complete -p rnbdctl; rnbdctl man /tmp/man; ls /tmp/man/rnbdctl-path-add.1; "
+                 "rm -r /tmp/man /tmp/completions")
