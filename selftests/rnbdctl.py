@@ -127,13 +127,18 @@ def test_session_and_paths(t):
     t.check("nothing to do" in error, error)
     program.run(t.client, "remap", "--all")
 
-    program.run(t.client, "path", "add", "sess", t.server.address6)
-    paths = program.json_of(t.client, "list", "paths", "--client")["client"]["sessions"][0]["paths"]
-    t.equal([path["state"] for path in paths], ["connected"] * 2, "paths")
+    # The C server takes all paths within one machine for the same.
+    if t.modules == "ours":
+        program.run(t.client, "path", "add", "sess", t.server.address6)
+        sessions = program.json_of(t.client, "list", "paths", "--client")["client"]["sessions"]
+        t.equal([path["state"] for path in sessions[0]["paths"]], ["connected"] * 2, "paths")
     error = program.run(t.client, "path", "add", "sess", t.server.address6, code=BUSY).err
     t.check("has a path with these addresses" in error, error)
-    program.run(t.client, "path", "remove", t.server.address6)
-    t.equal(len(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths")), 1, "paths left")
+    if t.modules == "ours":
+        program.run(t.client, "path", "remove", t.server.address6)
+        t.equal(len(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths")), 1, "paths left")
+    program.run(t.client, "path", "remove", address)
+    t.equal(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths"), [], "paths left")
 
 
 def test_size(t):
@@ -186,7 +191,8 @@ def test_rdma_and_check(t):
     error = program.run(t.client, "map", disks.PLAIN, "-s", "sess", code=UNSUPPORTED).err
     t.check("modprobe rnbd_client" in error, error)
     found = program.json_of(t.client, "check", code=CHECK)["findings"]
-    t.equal({one["check"] for one in found if one["status"] == "failed"}, {"client module"},
+    t.equal({one["check"] for one in found if one["status"] == "failed"},
+            {"client module", "server module"},
             f"what failed in {found}")
 
 

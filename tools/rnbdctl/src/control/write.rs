@@ -112,6 +112,10 @@ pub(super) fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) ->
     }
 }
 
+const REFUSED: &str = "nobody listens at that address and port, or the server refused the session";
+const REFUSED_HINT: &str = "load rnbd_server on the server, and give --port if its port_nr is not \
+    1234; the kernel logs of both ends may say more: dmesg | tail";
+
 /// What it means that a server cannot be connected to.
 pub(super) const CONNECT: &[Meaning] = &[
     meaning(
@@ -123,14 +127,15 @@ pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::CONNREFUSED,
         Kind::Unreachable,
-        "nobody listens at that address and port, or the server refused the session",
-        "load rnbd_server on the server; with another port than 1234 give --port; dmesg has the server's reason",
+        REFUSED,
+        REFUSED_HINT,
     ),
+    // What both modules give for it.
     meaning(
         Errno::CONNRESET,
         Kind::Unreachable,
-        "the connection failed, or the server refused it",
-        "the kernel logs of both ends may say more: dmesg | tail",
+        REFUSED,
+        REFUSED_HINT,
     ),
     meaning(
         Errno::CONNABORTED,

@@ -28,6 +28,9 @@ fn old_modules() -> Fake {
 #[test]
 fn every_command_keeps_to_the_schema() {
     let schema = Schema::load();
+    let fake = Fake::typical();
+    fake.write("wrong.toml", "[[session]]\nname = 5\n");
+    let wrong = fake.path("wrong.toml").display().to_string();
     let commands: &[(&str, &[&str])] = &[
         ("list", &["list"]),
         ("list", &["list", "devices", "--client"]),
@@ -44,8 +47,19 @@ fn every_command_keeps_to_the_schema() {
         ("policy", &["path", "policy", "backup"]),
         ("rdma", &["rdma"]),
         ("check", &["check", "127.0.0.1"]),
+        ("stats", &["stats"]),
+        ("top", &["top", "--once", "--interval", "0.2"]),
+        ("apply", &["apply", "--dry-run", "--prune"]),
+        ("config_check", &["config", "check"]),
+        ("config_check", &["config", "check", &wrong]),
+        ("server_policy", &["server", "policy", "show"]),
     ];
-    let fake = Fake::typical();
+    let file = "[[session]]\nname = \"new\"\npaths = [\"10.0.0.9\"]\ndevices = [\"x\"]\n";
+    fake.write("etc/rnbd/rnbd.toml", file);
+    fake.write(
+        "sys/class/rnbd-server/ctl/export_policy",
+        "policy 7\n# none\n",
+    );
     for (definition, args) in commands {
         assert!(
             schema.has(definition),

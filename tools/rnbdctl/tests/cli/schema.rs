@@ -90,6 +90,7 @@ fn has_type(value: &Value, name: &Value) -> bool {
         "array" => value.is_array(),
         "string" => value.is_string(),
         "boolean" => value.is_boolean(),
+        "number" => value.is_number(),
         "integer" => value.is_i64() || value.is_u64(),
         "null" => value.is_null(),
         other => panic!("the type {other} is not checked here"),
