@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Allocations that fail: every path of an error is taken, and nothing is leaked or left behind.
+
+The runner asks kmemleak afterwards. Allocations of soft-RoCE itself do not fail.
+"""
+
+import errno
+import random
+import time
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+from lib.stream import Stream
+from lib.stream import verified
+
+TOPOLOGY = "one"
+# Fewer connections, so fewer allocations that are all the same.
+CPUS = 1
+
+DEBUG = ("debug",)
+# Of each case; on a busy machine an attempt takes several.
+SECONDS = 240.0
+# What a control file may say when an allocation failed; how the transport hears of one differs.
+EXPECTED = {errno.ENOMEM, errno.EAGAIN, errno.ENODEV, errno.ENOTCONN, errno.ECONNRESET,
+            errno.ECONNREFUSED, errno.ECONNABORTED, errno.ETIMEDOUT, errno.EHOSTUNREACH,
+            errno.EBUSY, errno.EIO, errno.ENOENT, errno.ENOBUFS}
+MODULES = ("rtrs_core", "rtrs_client", "rnbd_client")
+# Few tags, so that what there is for each is not tried a thousand times.
+SERVER = "sess_queue_depth=4 max_chunk_size=16384"
+SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
+
+
+def prepared(t, own=()):
+    """Modules loaded, fault injection set up."""
+    rnbd.load(t, rtrs_server=SERVER)
+    t.client.call("guest_faults.prepare", timeout=60, own=own)
+    t.defer(t.client.call, "guest_faults.end")
+
+
+def named(outcomes):
+    """Text of [errno, count] pairs."""
+    return ", ".join(f"{count} x {errno.errorcode.get(number, 'succeeded')}"
+                     for number, count in outcomes) or "none"
+
+
+def mapping(t, disk, gone, stride):
+    """Map with failing allocations for a while, and judge it."""
+    text = rnbd.map_text(session="sess", device_path=disk, paths=[f"ip:{t.server.address}"])
+    link = f"{rnbd.CLIENT_DEVICES}/{rnbd.link_name(disk, 'sess')}"
+    report = t.client.call("guest_faults.map_failing", timeout=SECONDS,
+                           map_device=rnbd.MAP_DEVICE, text=text, link=link, gone=gone,
+                           seconds=SECONDS, stride=stride, patience=15.0 * t.client.slow)
+    t.say(f"{report['tried']} attempts, each with another one of at least {report['most']} "
+          f"allocations failing{' (each was tried)' if report['complete'] else ''}: "
+          f"{named(report['outcomes'])}; the slowest took {report['slowest']:.1f} s")
+    t.equal(report["odd"], [], "what should not be")
+    for number, _ in report["outcomes"]:
+        t.check(number == 0 or number in EXPECTED, f"mapping failed with errno {number}")
+    refused = sum(count for number, count in report["outcomes"] if number)
+    t.check(refused > report["tried"] // 5, "next to nothing failed: faults were not injected")
+    works(t, disk)
+
+
+def works(t, disk):
+    """A disk can be mapped, used and unmapped."""
+    device = rnbd.map_device(t, disk)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=64 << 10, seed=1),
+            None, "first wrong byte")
+    device.unmap()
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_map_own(t):
+    """Mapping the first device of a session with one of the modules' own allocations failing."""
+    prepared(t, MODULES)
+    mapping(t, disks.PLAIN, [SESSION, f"{rnbd.SERVER_SESSIONS}/sess"], 5)
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_map(t):
+    """Mapping the first device of a session with any allocation failing, many of them in turn."""
+    prepared(t)
+    mapping(t, disks.PLAIN, [SESSION, f"{rnbd.SERVER_SESSIONS}/sess"], 29)
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_map_another(t):
+    """Mapping another device of a session with any allocation failing, many of them in turn."""
+    prepared(t)
+    rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    mapping(t, disks.PLAIN, [f"{rnbd.SERVER_DEVICES}/vdb"], 11)
+
+
+def tried(t, path, text, nth, outcomes):
+    """Write with the nth allocation failing: the errno, and whether there were so many."""
+    error, injected = t.client.call("guest_faults.write_failing", path=path, text=text, nth=nth,
+                                    timeout=60)
+    t.check(error == 0 or injected and error in EXPECTED,
+            f"{text!r} to {path} with allocation {nth} failing: errno {error}")
+    name = path.rsplit("/", 1)[1]
+    key = f"{name} {errno.errorcode.get(error, 'done')}"
+    if injected:
+        outcomes[key] = outcomes.get(key, 0) + 1
+    return error, injected
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_control_files(t):
+    """Adding, disconnecting, connecting and removing a path with one allocation failing."""
+    prepared(t, MODULES)
+    device = rnbd.map_device(t, disks.PLAIN)
+    stream = Stream(t, device, workers=1, blocks=16)
+    address = t.server.address6
+    outcomes = {}
+    started, nth, injected = time.monotonic(), 0, True
+    while injected and time.monotonic() - started < SECONDS:
+        nth += 1
+        _, injected = tried(t, f"{SESSION}/add_path", f"ip:{address}", nth, outcomes)
+        folder = [name for name in t.client.listdir(f"{SESSION}/paths") if address in name]
+        if not folder:
+            t.client.write(f"{SESSION}/add_path", f"ip:{address}")
+            folder = [name for name in t.client.listdir(f"{SESSION}/paths") if address in name]
+        path = f"{SESSION}/paths/{folder[0]}"
+        error, _ = tried(t, f"{path}/disconnect", "1", nth % 8 + 1, outcomes)
+        if error:
+            t.client.write(f"{path}/disconnect", "1")
+        tried(t, f"{path}/reconnect", "1", nth, outcomes)
+        error, _ = tried(t, f"{path}/remove_path", "1", nth % 8 + 1, outcomes)
+        if error:
+            t.client.write(f"{path}/remove_path", "1")
+        t.equal(len(t.client.listdir(f"{SESSION}/paths")), 1, "paths")
+    stream.go_on()
+    t.say("; ".join(f"{count} x {key}" for key, count in sorted(outcomes.items())) + "; "
+          + verified(stream.stop()))
+
+
+def one_round(t, outcomes):
+    """Map, write and unmap, whatever comes of it; nothing may stay."""
+    started = time.monotonic()
+    try:
+        device = rnbd.map_device(t, disks.PLAIN, keep=True)
+    except OSError as error:
+        t.check(error.errno in EXPECTED, f"mapping: {error}")
+        key = f"mapping {errno.errorcode[error.errno or 0]}"
+    else:
+        key = "done"
+        try:
+            t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
+            t.client.call("guest_io.digest", path=device.path, offset=0, length=64 << 10)
+        except OSError as error:
+            t.equal(error.errno, errno.EIO, "errno of IO")
+            key = "IO EIO"
+        device.unmap()
+    taken = time.monotonic() - started
+    failed = t.client.call("guest_faults.end", timeout=60)
+    for path in (SESSION, f"{rnbd.SERVER_SESSIONS}/sess", f"{rnbd.SERVER_DEVICES}/vdb"):
+        t.client.wait_for(path, gone=True)
+    if failed:
+        outcomes[key] = outcomes.get(key, 0) + 1
+    return taken
+
+
+def single_faults(t, modules, most):
+    """Rounds with one failing allocation of one of the modules' own each, for a while."""
+    prepared(t, MODULES)
+    chance = random.Random(1)
+    for module in modules:
+        outcomes, slowest = {}, 0.0
+        started = time.monotonic()
+        while time.monotonic() - started < SECONDS / len(modules):
+            kind = chance.choice(("failslab", "failslab", "failslab", "fail_page_alloc"))
+            t.client.call("guest_faults.fail_once", module=module, kind=kind, timeout=60,
+                          nth=chance.randint(1, most if kind == "failslab" else most // 4))
+            slowest = max(slowest, one_round(t, outcomes))
+        t.say(f"{module}: {', '.join(f'{n} x {key}' for key, n in sorted(outcomes.items()))}; "
+              f"the slowest took {slowest:.1f} s")
+        t.check(outcomes, f"{module}: nothing failed")
+    works(t, disks.PLAIN)
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_server(t):
+    """One of the server's allocations fails while a device is mapped, used and unmapped."""
+    single_faults(t, ("rtrs_server", "rnbd_server"), 40)
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_often(t):
+    """A fifth of each module's allocations fail while devices are mapped, used and unmapped."""
+    prepared(t)
+    modules = ("rtrs_server", "rnbd_server", "rtrs_client", "rnbd_client")
+    for module in modules:
+        outcomes, rounds = {}, 0
+        started = time.monotonic()
+        while time.monotonic() - started < SECONDS / len(modules):
+            t.client.call("guest_faults.fail_often", module=module, percent=20 >> rounds % 4,
+                          timeout=60)
+            one_round(t, outcomes)
+            rounds += 1
+        t.say(f"{module}: {', '.join(f'{n} x {key}' for key, n in sorted(outcomes.items()))}")
+    works(t, disks.PLAIN)
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_reconnect(t):
+    """Allocations fail while a path is connected again by itself and devices are found again."""
+    prepared(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    for name, value in (("hold_io_ms", 600000), ("reconnect_delay_ms", 200)):
+        t.client.write(f"{SESSION}/{name}", str(value))
+    stream = Stream(t, device, workers=2, blocks=16)
+    chance = random.Random(2)
+    failed = 0
+    modules = ("rtrs_client", "rnbd_client", "rtrs_server", "rnbd_server")
+    rounds, started = 0, time.monotonic()
+    while time.monotonic() - started < SECONDS:
+        t.client.call("guest_faults.fail_once", module=modules[rounds % 4], kind="failslab",
+                      nth=chance.randint(1, 100), timeout=60)
+        t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
+        stream.go_on(requests=2)
+        t.client.wait_for(f"{device.sysfs}/state", matches="open")
+        failed += t.client.call("guest_faults.end", timeout=60)
+        t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb")
+        rounds += 1
+    attempts = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects")
+    t.say(f"{rounds} rounds, {failed} allocations failed, reconnects {attempts}; "
+          + verified(stream.stop()))
+    t.check(failed, "nothing failed")
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_io(t):
+    """Allocations fail under IO: a request that fails does so with EIO, and the path carries on."""
+    prepared(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    for name, value in (("hold_io_ms", 600000), ("reconnect_delay_ms", 200)):
+        t.client.write(f"{SESSION}/{name}", str(value))
+    modules = ("rtrs_client", "rnbd_client", "rtrs_server", "rnbd_server")
+    for module in modules:
+        errors, requests = 0, 0
+        t.client.call("guest_faults.fail_often", module=module, percent=20, timeout=60)
+        started = time.monotonic()
+        while time.monotonic() - started < SECONDS / len(modules):
+            for function, options in (("write", {"seed": 3}), ("digest", {}), ("discard", {}),
+                                      ("zero_out", {})):
+                requests += 1
+                try:
+                    t.client.call(f"guest_io.{function}", path=device.path, offset=1 << 20,
+                                  length=256 << 10, **options)
+                except OSError as error:
+                    t.check(error.errno in (errno.EIO, errno.ENOMEM), f"{function}: {error}")
+                    errors += 1
+        failed = t.client.call("guest_faults.end", timeout=60)
+        t.say(f"{module}: {failed} allocations failed, {errors} of {requests} requests")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
+    t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=0, length=64 << 10, seed=1),
+            None, "first wrong byte")
