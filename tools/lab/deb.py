@@ -26,8 +26,8 @@ def version(tree: Path = paths.CHECKOUT) -> str:
     return (tree / "VERSION").read_text().strip()
 
 
-def set_version(tree: Path, to: str) -> None:
-    """Makes a tree say another version: VERSION, debian/changelog and the crate."""
+def set_version(tree: Path, to: str, crate: bool = True) -> None:
+    """Makes a tree say another version: VERSION, debian/changelog and, unless told not to, the crate."""
     (tree / "VERSION").write_text(f"{to}\n")
     changelog = tree / "debian/changelog"
     old = changelog.read_text()
@@ -35,7 +35,7 @@ def set_version(tree: Path, to: str) -> None:
     name = old.split(" ", 1)[0]
     changelog.write_text(f"{name} ({to}) unstable; urgency=medium\n\n  * Version {to}.\n\n{last}\n\n{old}")
     for file in (tree / CRATE / "Cargo.toml", tree / CRATE / "Cargo.lock"):
-        if file.is_file():
+        if crate and file.is_file():
             file.write_text(_CARGO_VERSION.sub(rf'\g<1>"{to}"', file.read_text()))
 
 
@@ -71,21 +71,31 @@ def _copy(to: Path) -> None:
         shutil.copy2(paths.CHECKOUT / name, target)
 
 
-def inside(argv: list[str], cwd: Path, log: Path | None = None, env: dict[str, str] | None = None) -> None:
-    """Runs a program among the build dependencies, with the checkout at its own path."""
+def inside(argv: list[str], folder: Path, cwd: str, log: Path | None = None, env: dict[str, str] | None = None) -> None:
+    """Runs a program among the build dependencies, with `folder` in the place of the one that the checkout is in.
+
+    The copy of the checkout in it then has the checkout's own path, so that
+    cargo takes what `lab build' has compiled for up to date.
+    """
     cargo = cache.root() / "cargo"
     cargo.mkdir(parents=True, exist_ok=True)
-    binds = [run.Bind(paths.CHECKOUT, str(paths.CHECKOUT)), run.Bind(cargo, "/root/.cargo")]
-    # Crates are compiled once, for `lab build' and for packages; so the flags must be the same.
+    binds = [run.Bind(folder, str(paths.CHECKOUT.parent)), run.Bind(cargo, "/root/.cargo")]
     every = {"CARGO_HOME": "/root/.cargo", "CARGO_TARGET_DIR": f"/root/.{lab_build.CARGO_TARGET}", "RUSTFLAGS": "", **(env or {})}
-    run.chroot(packages.pkgbuild().path / "root", argv, binds, log, cwd=str(cwd), env=every)
+    run.chroot(packages.pkgbuild().path / "root", argv, binds, log, cwd=cwd, env=every)
 
 
-def build(to: str | None = None, lintian: bool = False) -> list[Path]:
-    """Builds both packages, with another version if `to` is given; gives their files."""
+def build(to: str | None = None, lintian: bool = False, crate: bool = True) -> list[Path]:
+    """Builds both packages, with another version if `to` is given; gives their files.
+
+    Without `crate` the program does not know of its other version, and need
+    not be compiled again.
+    """
+    if paths.CHECKOUT.parent == Path("/"):
+        raise RuntimeError("packages cannot be built from a checkout that is directly in /")
     wanted = to or version()
     folder = OUT if to is None else OUT / to
-    source = folder / "source"
+    source = folder / paths.CHECKOUT.name
+    inside_source, inside_folder = str(paths.CHECKOUT), str(paths.CHECKOUT.parent)
     log = steps.log_path("deb")
     log.write_text("")
     # The program is taken from the folder that other checkouts build in too.
@@ -95,14 +105,15 @@ def build(to: str | None = None, lintian: bool = False) -> list[Path]:
             old.unlink()
         _copy(source)
         if to is not None:
-            set_version(source, to)
-        inside(["cargo", "fetch", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml"], source, log)
-        inside(["dpkg-buildpackage", "-b", "-us", "-uc"], source, log, {"CARGO_NET_OFFLINE": "true", "DEB_BUILD_OPTIONS": "noautodbgsym"})
+            set_version(source, to, crate)
+        inside(["cargo", "fetch", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml"], folder, inside_source, log)
+        env = {"CARGO_NET_OFFLINE": "true", "DEB_BUILD_OPTIONS": "noautodbgsym"}
+        inside(["dpkg-buildpackage", "-b", "-us", "-uc"], folder, inside_source, log, env)
         cache.remove_tree(source)
     made = sorted(folder.glob(f"rnbd*_{wanted}_*.deb"))
     if lintian:
         changes = next(folder.glob("rnbd*.changes"))
-        inside(["lintian", "--fail-on", "error,warning", "--info", "--allow-root", changes.name], folder)
+        inside(["lintian", "--fail-on", "error,warning", "--info", "--allow-root", changes.name], folder, inside_folder)
     return made
 
 

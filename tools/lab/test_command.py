@@ -61,7 +61,7 @@ def _failed(title: str, text: str) -> tuple[str, summary.Count]:
 def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
     counts: list[tuple[str, summary.Count]] = []
-    if not setup.setup("test"):
+    if not setup.setup("test") or not setup.setup("deb-test"):
         print("0 passed, 1 failed, 0 skipped")
         return 1
     # What the debug kernel needs is made while the other stages run.
@@ -73,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
             for stage in BEFORE:
                 counts.append((stage.title, run_stage(stage)))
             counts += _with_modules("stock", options.long)
+            deb = Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))
+            counts.append((deb.title, run_stage(deb)))
             if background.poll() is None:
                 print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
             if background.wait() != 0:
