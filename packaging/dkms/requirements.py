@@ -116,7 +116,7 @@ class Kernel:
         """Everything that keeps modules from being built; empty if nothing does."""
         if not self.config_file.is_file():
             return [Problem(f"the headers of kernel {self.release} are not installed", f"apt install {self.headers_package}")]
-        unfit = self._unfit()
+        unfit = self.unfit()
         if unfit:
             return unfit
         found = self._compilers()
@@ -124,7 +124,7 @@ class Kernel:
             found += self._programs() + self._source()
         return found
 
-    def _unfit(self) -> list[Problem]:
+    def unfit(self) -> list[Problem]:
         """What no package can add to this kernel."""
         if self.number < OLDEST:
             oldest = ".".join(map(str, OLDEST))
