@@ -8,7 +8,6 @@ cache; otherwise it is made on the machine too, and what goes wrong is tried.
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import struct
 import subprocess
@@ -167,13 +166,15 @@ class Story:
         """Removing takes all but the configuration."""
         self.disk.output("apt-get -q remove -y rnbd-dkms rnbdctl 2>&1")
         expect(self.dkms_status() == "", self.dkms_status())
-        left = deb_machine.difference(self.before, self.own_files_removed(self.disk.files()))
-        expect(left == [f"left behind: /{name}" for name in ("etc/rnbd", "etc/rnbd/rnbd.toml")], "\n".join(left))
+        left = self.left()
+        # That the service is enabled is configuration too.
+        kept = ("etc/rnbd", "etc/rnbd/rnbd.toml", "etc/systemd/system/multi-user.target.wants/rnbd.service")
+        expect(left == [f"left behind: /{name}" for name in kept], "\n".join(left))
 
     def purge(self) -> None:
         """Purging leaves nothing behind."""
         self.disk.output("apt-get -q purge -y rnbd-dkms 'rnbdctl*' 2>&1")
-        left = deb_machine.difference(self.before, self.own_files_removed(self.disk.files()))
+        left = self.left()
         expect(not left, "\n".join(left))
         expect(self.dkms_status() == "", self.dkms_status())
 
@@ -181,18 +182,19 @@ class Story:
 
     own = (*deb_machine.NETWORK, "etc/modprobe.d/test.conf", "srv/data", "etc/.updated", "var/.updated")
 
-    def own_files_removed(self, files: dict[str, str]) -> dict[str, str]:
-        """Without what this test put there as the administrator."""
-        mine = {*self.own, "host"}
-        # Enabling units makes links and folders for them.
-        enabled = re.compile(r"etc/systemd/system/.*(network|soft-roce)")
-        rest = {name: what for name, what in files.items() if name not in mine and not enabled.match(name)}
-        for changed in ("etc/fstab", "etc/machine-id"):
-            if changed in self.before:
-                rest[changed] = self.before[changed]
-            else:
-                rest.pop(changed, None)
-        return rest
+    def left(self) -> list[str]:
+        """What is not as it was before the packages, besides what this test put there as the administrator."""
+        # Enabling units of the network makes links and folders.
+        mine = {*self.own, "host", "etc/fstab", "etc/machine-id"}
+
+        def counts(name: str) -> bool:
+            return name not in mine and ("rnbd" in name or not name.startswith("etc/systemd/system/"))
+
+        after = self.disk.files()
+        return deb_machine.difference(
+            {name: what for name, what in self.before.items() if counts(name)},
+            {name: what for name, what in after.items() if counts(name)},
+        )
 
     def configure(self, fstab: str) -> None:
         """Writes what an administrator writes."""
