@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import signal
+import time
+from typing import Any
 
 from lab.selftest_case import Test
 from lab.selftest_case import case
@@ -27,7 +29,7 @@ def config(t: Test, *devices: str, paths: list[str] | None = None, **keys: objec
     t.client.create(FILE, "\n".join(lines) + "\n")
 
 
-def prepare(t: Test, **options: bool) -> None:
+def prepare(t: Test, **options: Any) -> None:
     """The modules and the program; whatever is mapped goes afterwards."""
     rnbd.load(t, **options)
     program.install(t.client)
@@ -136,6 +138,28 @@ def test_wait(t):
     job.kill(signal.SIGTERM)
     t.check(job.wait().rc in (-15, 143), "it did not end by SIGTERM")
     t.equal(t.client.run("rnbdctl apply --retry-for 1", check=False).rc, 3, "exit code when the time is over")
+
+
+@case()
+def test_ended_while_connecting(t):
+    """SIGTERM ends apply at once also while the kernel waits for a server that does not answer."""
+    # C always waits for 30 s.
+    prepare(t, rtrs_client="" if t.client.module_set == "c" else "connect_timeout_ms=3000")
+    nobody = t.server.address.rsplit(".", 1)[0] + ".99"
+    config(t, f'"{disks.PLAIN}"', paths=[nobody])
+    mark = t.client.log_mark()
+    job = t.client.start_job("exec rnbdctl apply --wait")
+    t.client.wait_log("Mapping device", mark)
+    started = time.monotonic()
+    job.kill(signal.SIGTERM)
+    t.check(job.wait().rc in (-15, 143), "it did not end by SIGTERM")
+    taken = time.monotonic() - started
+    t.check(taken < 5 * t.client.slow, f"ending took {taken:.1f} s")
+    config(t, f'"{disks.PLAIN}"', paths=[nobody, t.server.address])
+    job = t.client.start_job("exec rnbdctl apply", timeout=90)
+    t.client.wait_for(f"{rnbd.CLIENT_DEVICES}/{rnbd.link_name(disks.PLAIN, 'sess')}", timeout=60)
+    result = job.wait()
+    t.check(result.rc == 6 and nobody in result.err, f"exit code {result.rc}, said {result.err!r}")
 
 
 @case()

@@ -4,6 +4,7 @@
 
 use proto::addr::PathAddress;
 
+use super::change::path_text;
 use super::plan::SessionPlan;
 use super::Change;
 use super::Machine;
@@ -128,6 +129,7 @@ impl Work<'_> {
                     }
                     Err(error) => {
                         unreachable.push(*path);
+                        let error = about_path(session, path, &error);
                         self.failed(Change::AddPath(*path), &error);
                     }
                 }
@@ -246,4 +248,18 @@ fn is_about_device(error: &Error) -> bool {
         error.kind(),
         Kind::NotFound | Kind::NotPermitted | Kind::Busy
     )
+}
+
+/// The error of mapping a device as that of the path by which it was tried.
+fn about_path(session: &Session, path: &PathAddress, error: &Error) -> Error {
+    let what = format!(
+        "connecting path {} of session {}",
+        path_text(path),
+        session.name
+    );
+    let about = Error::new(error.kind(), what, error.why());
+    match error.remedy() {
+        Some(hint) => about.hint(hint),
+        None => about,
+    }
 }
