@@ -3,7 +3,8 @@
 # What a person types. Everything below is done by tools/lab; what takes long
 # to make is kept outside the checkout, in $RNBD_CACHE or ~/.cache/rnbd.
 #
-#   make              build the modules for the stock kernel, into build/stock
+#   make              build the modules for the stock kernel, into build/stock, and
+#                     rnbdctl, into build/rnbdctl
 #   make KDIR=DIR     build them for another kernel tree prepared for Rust
 #   make demo         a remote disk between two virtual machines, with a report
 #   make shell        the same two machines, with prompts
