@@ -115,6 +115,8 @@ def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
 def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
     """Load a module set and map all disks in one session."""
     node.module_set = system.modules or ""
+    # NVMe's modules take these with them when they go.
+    node.run(["modprobe", "-a", "ib_core", "rdma_cm"])
     node.modules_load("rnbd_server", "rnbd_client",
                       rtrs_server=f"always_invalidate={system.always_invalidate}")
     for disk in disks:
