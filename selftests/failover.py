@@ -170,7 +170,7 @@ def queue_pairs(node, link):
     return {entry["lqpn"] for entry in found}
 
 
-@case(timeout=240, module_sets=("ours",))
+@case(timeout=240, quick=(), module_sets=("ours",))
 def test_lost_on_the_server(t):
     """The server loses its last path while the client, which does not see it, connects another."""
     device = map_on_both(t, hold_io_ms=60000, hb_interval_ms=2000, hb_missed_max=5)
