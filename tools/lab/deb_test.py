@@ -298,6 +298,8 @@ class Story:
             if not block.text.startswith("apt install"):
                 self.sh_client(f"set -e\n{block.text}", 120)
         expect("rnbd_server" in self.sh_client("cat /proc/modules"), "rnbd_server is not loaded")
+        self.sh_client("modprobe -r rnbd_server && modprobe rnbd_server")
+        self.wait_client("rnbdctl server policy show | grep -q '^allow '", "the module was loaded again without its policy", 30)
 
     def names_with_c(self) -> None:
         """The names are there with the C modules too, mapped by hand."""
