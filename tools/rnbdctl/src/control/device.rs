@@ -2,6 +2,9 @@
 
 //! What can be done with a mapped device.
 
+use std::thread;
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use super::write;
@@ -87,11 +90,26 @@ const RESIZE: &[Meaning] = &[
     ),
 ];
 
+/// Waits between attempts to unmap. udev reads a disk that was just mapped or written to, and has
+/// it open meanwhile; each attempt costs a line in the kernel's log.
+const UNMAP_WAITS: [Duration; 3] = [
+    Duration::from_millis(50),
+    Duration::from_millis(150),
+    Duration::from_millis(450),
+];
+
 /// Unmaps a device. With `force` also one that is in use; its requests fail.
 pub fn unmap(device: &ClientDevice, force: bool) -> Result {
     let word = if force { "force" } else { "normal" };
     let what = format!("unmapping {}", device.path);
-    write::write(&what, &device.folder.join("unmap_device"), word, &[UNMAP])
+    let file = device.folder.join("unmap_device");
+    for wait in UNMAP_WAITS {
+        match write::write(&what, &file, word, &[UNMAP]) {
+            Err(error) if error.kind() == Kind::Busy => thread::sleep(wait),
+            result => return result,
+        }
+    }
+    write::write(&what, &file, word, &[UNMAP])
 }
 
 /// Has the server open the disk of a disconnected device again.
