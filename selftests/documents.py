@@ -2,8 +2,8 @@
 """What the documents tell an administrator to type works as it stands there.
 
 The machines get the addresses of the documents (192.0.2.10 and 198.51.100.10 are the
-server's, .20 the client's), disks of the documents' names, and `modprobe` and the shell find the
-modules and the program.
+server's, .20 the client's), an unused interface eth2 and disks of the documents' names;
+`modprobe` and the shell find the modules and the program.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def prepare(t) -> None:
                  f"cp /host/modules/{node.module_set}/*.ko $d; depmod -a", timeout=120)
         for link, network in enumerate(NETWORKS):
             node.run(f"ip addr replace {network}.{host}/24 dev eth{link}")
+        # An interface without an RDMA device.
+        node.run("ip link add eth2 type dummy && ip link set eth2 up; mkdir -p /etc/rnbd")
     t.server.run("".join(f"ln -sf {disk} {name}\n" for name, disk in DISKS.items()))
     t.defer(tidy, t)
 
@@ -41,7 +43,7 @@ def tidy(t) -> None:
     t.client.run("cd /; umount /mnt; for d in /sys/block/rnbd*; do "
                  "[ ! -d $d ] || echo force >$d/rnbd/unmap_device; done", check=False)
     for node in t.nodes:
-        node.run("rm -rf /etc/rnbd")
+        node.run("rm -rf /etc/rnbd; ip link del eth2")
         # What modprobe has loaded, the test's own notes do not know.
         node.modules_unload_all()
         for link, network in enumerate(NETWORKS):
