@@ -133,8 +133,9 @@ def test_wait(t):
     result = job.wait()
     t.equal((result.rc, list(mapped(t))), (0, [disks.PLAIN]), "exit code and devices")
     config(t, '"nothing/here"', f'"{disks.PLAIN}"')
-    job = t.client.start_job("exec rnbdctl apply --wait 2> /tmp/waiting")
-    t.client.wait_for("/tmp/waiting", matches="not complete yet, trying again")
+    # Not the same file, which has the line already: the signal would come before the program.
+    job = t.client.start_job("exec rnbdctl apply --wait 2> /tmp/ended")
+    t.client.wait_for("/tmp/ended", matches="not complete yet, trying again")
     job.kill(signal.SIGTERM)
     t.check(job.wait().rc in (-15, 143), "it did not end by SIGTERM")
     t.equal(t.client.run("rnbdctl apply --retry-for 1", check=False).rc, 3, "exit code when the time is over")
