@@ -304,6 +304,7 @@ impl Drop for CompletionQueue {
             poller.stop();
             // SAFETY: As below; nobody polls it any more.
             unsafe { bindings::ib_destroy_cq_user(self.raw.as_ptr(), ptr::null_mut()) };
+            poller.stop();
             return;
         }
         // SAFETY: By the type invariant the queue is ours; queue pairs on it hold references to

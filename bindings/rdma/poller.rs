@@ -117,11 +117,15 @@ impl Poller {
     }
 
     /// Polls no more. Nothing completes any more on the queue. Sleeps.
+    ///
+    /// Called once more when the queue is destroyed: an event of the device may have come late, and
+    /// its work has to be over before this goes.
     pub(super) fn stop(&self) {
+        // First, so that work which is queued from now on finds nothing to poll.
+        // INVARIANT: Null.
+        self.cq.store(ptr::null_mut(), ordering::Release);
         // SAFETY: The work is initialised.
         unsafe { bindings::cancel_work_sync(self.work.get()) };
-        // INVARIANT: Null.
-        self.cq.store(ptr::null_mut(), ordering::Relaxed);
     }
 
     /// Has `hook` told of bursts. `EBUSY` if there is another.
