@@ -35,6 +35,17 @@ SYSTEMS = {
 }
 
 
+# The client of one set with the server of another, see bench_mixed.py.
+MIXED = {
+    "ours-c": System("ours-c", "Y"),
+    "ours-c-trusting": System("ours-c", "N"),
+    "c-ours": System("c-ours", "Y"),
+    "c-ours-trusting": System("c-ours", "N"),
+}
+# What C's rtrs_core is called there.
+RENAMED_CORE = "rtrs_corc"
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A machine."""
@@ -94,7 +105,7 @@ def free_kib(node: Node) -> int:
 def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
     """Set a system up on ``count`` disks, and take it down again."""
     disks = null_disks(node, count)
-    system = SYSTEMS[name]
+    system = {**SYSTEMS, **MIXED}[name]
     before = free_kib(node)
     if system.modules is None:
         devices = nvme_connect(node, disks)
@@ -110,6 +121,7 @@ def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
                 disk = device.removeprefix("/dev/")
                 node.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
             node.modules_unload_all()
+            node.module_unload(RENAMED_CORE)
 
 
 def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
@@ -117,6 +129,8 @@ def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
     node.module_set = system.modules or ""
     # NVMe's modules take these with them when they go.
     node.run(["modprobe", "-a", "ib_core", "rdma_cm"])
+    if system.modules in {mixed.modules for mixed in MIXED.values()}:
+        node.modules_load(RENAMED_CORE)
     node.modules_load("rnbd_server", "rnbd_client",
                       rtrs_server=f"always_invalidate={system.always_invalidate}")
     for disk in disks:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from . import summary
 from .selftest_case import Case
 from .selftest_case import Subject
 from .selftest_runner import Runner
@@ -93,6 +94,8 @@ def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, qui
         # Its thread has said why.
         say(f"# {missing} subjects were not run to their end")
         runners[0].counts["not ok"] += missing
+    for failure in (failure for runner in runners for failure in runner.failures):
+        say(f"{summary.FAILURE} " + failure.replace("\n", f"\n{summary.FAILURE}   "))
     counts = {verdict: sum(runner.counts[verdict] for runner in runners) for verdict in ("ok", "not ok", "skip")}
     say(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
     return counts["not ok"] == 0

@@ -22,6 +22,8 @@ from .vm import Platform
 from .vm import standard_disks
 
 LEFTOVER_SECONDS = 15.0
+# So much of why a test failed is said again at the end.
+REASON_LINES = 8
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 
 
@@ -66,6 +68,8 @@ class Runner:
         self.quick = quick
         self.say = say or (lambda text: print(text, flush=True))
         self.counts = {"ok": 0, "not ok": 0, "skip": 0}
+        # What failed and why, to be said again at the end.
+        self.failures: list[str] = []
         self._lab: Lab | None = None
         self._lab_kind: tuple[str, int, int, int] | None = None
 
@@ -113,19 +117,22 @@ class Runner:
         for index, case in enumerate(cases, start=1):
             started = time.monotonic()
             outcome = self.run_case(subject, case)
-            failed |= self._report(index, case.name, outcome)
+            failed |= self._report(subject, index, case.name, outcome)
             self.say(f"    # {case.name}: {time.monotonic() - started:.1f} s")
         if leaks:
-            failed |= self._report(len(cases) + 1, "memory_leaks", self._look_for_leaks())
+            failed |= self._report(subject, len(cases) + 1, "memory_leaks", self._look_for_leaks())
         self.say(f"# {subject.name}: {time.monotonic() - began:.1f} s")
         return failed
 
-    def _report(self, index: int, name: str, outcome: Outcome) -> bool:
+    def _report(self, subject: Subject, index: int, name: str, outcome: Outcome) -> bool:
         """Count and print one test's end; true if it failed."""
         self.counts[outcome.verdict] += 1
         for note in outcome.notes:
             for line in note.splitlines():
                 self.say(f"    # {line}")
+        if outcome.verdict == "not ok":
+            reason = [line for note in outcome.notes for line in note.splitlines()]
+            self.failures.append("\n".join([f"{subject.name}.{name}:", *reason[:REASON_LINES]]))
         result = "not ok" if outcome.verdict == "not ok" else "ok"
         directive = f" # {outcome.directive}" if outcome.directive else ""
         self.say(f"    {result} {index} {name}{directive}")
@@ -195,6 +202,8 @@ class Runner:
                 notes.append(describe(error))
             notes += test.run_deferred()
             try:
+                for program in (program for node in lab.nodes for program in node.end_jobs()):
+                    self.say(f"    # still running after the test, ended: {program}")
                 notes += self._leftovers(lab)
                 troubled = self._check_logs(lab, notes)
             except (MachineDied, OSError, RuntimeError) as error:
@@ -215,14 +224,15 @@ class Runner:
                 problems.append(f"{node.name}: left behind: {left}")
         return problems
 
-    @staticmethod
-    def _check_logs(lab: Lab, notes: list[str]) -> bool:
+    def _check_logs(self, lab: Lab, notes: list[str]) -> bool:
         troubled = False
         for node in lab.nodes:
             trouble = node.dmesg_check()
             if trouble:
                 troubled = True
                 notes.append(f"{node.name}: kernel log:\n" + "\n".join(trouble[:60]))
+            while node.known_reports:
+                self.say(f"    # {node.name}: not a failure: {node.known_reports.pop()}")
         return troubled
 
     def _after_failure(self, lab: Lab, notes: list[str], marks: list[int],

@@ -4,6 +4,12 @@
 import re
 from dataclasses import dataclass
 
+# Begins a line that says what failed and why, for who reads the end only.
+FAILURE = "# FAILED"
+
+# So many lines at the end of a runner's output have its reason for failing.
+LAST_LINES = 12
+
 _OURS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
 _RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
@@ -39,6 +45,13 @@ def _unittest(text: str) -> Count:
     failed = parts.get("failures", 0) + parts.get("errors", 0)
     skipped = parts.get("skipped", 0)
     return Count(ran - failed - skipped, failed, skipped)
+
+
+def failures(title: str, text: str) -> list[str]:
+    """What failed and why, by the output of a runner that failed: its end if it does not say."""
+    lines = text.splitlines()
+    said = [line for line in lines if line.startswith(FAILURE)]
+    return said or [f"{FAILURE} {title}:", *(f"{FAILURE}   {line}" for line in lines[-LAST_LINES:])]
 
 
 def count(text: str, status: int) -> Count:

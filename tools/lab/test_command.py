@@ -38,8 +38,8 @@ def selftests(kernel: str, long: bool) -> Stage:
     return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *JOBS, *([] if long else ["--quick"])))
 
 
-def run_stage(stage: Stage) -> summary.Count:
-    """Runs a stage, showing its output as it comes; gives its count."""
+def run_stage(stage: Stage, failures: list[str]) -> summary.Count:
+    """Runs a stage, showing its output as it comes; gives its count, and adds what failed."""
     print(f"== {stage.title}", flush=True)
     started = time.monotonic()
     text = []
@@ -49,6 +49,8 @@ def run_stage(stage: Stage) -> summary.Count:
         text.append(line)
         print(line, end="", flush=True)
     count = summary.count("".join(text), process.wait())
+    if count.failed:
+        failures += summary.failures(stage.title, "".join(text))
     print(f"== {stage.title}: {count} ({time.monotonic() - started:.0f} s)", flush=True)
     return count
 
@@ -61,6 +63,7 @@ def _failed(title: str, text: str) -> tuple[str, summary.Count]:
 def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
     counts: list[tuple[str, summary.Count]] = []
+    failures: list[str] = []
     if not setup.setup("test") or not setup.setup("deb-test"):
         print("0 passed, 1 failed, 0 skipped")
         return 1
@@ -71,21 +74,23 @@ def run(options: argparse.Namespace) -> int:
         background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:
             for stage in BEFORE:
-                counts.append((stage.title, run_stage(stage)))
-            counts += _with_modules("stock", options.long)
+                counts.append((stage.title, run_stage(stage, failures)))
+            counts += _with_modules("stock", options.long, failures)
             deb = Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))
-            counts.append((deb.title, run_stage(deb)))
+            counts.append((deb.title, run_stage(deb, failures)))
             if background.poll() is None:
                 print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
             if background.wait() != 0:
                 counts.append(_failed("debug kernel", debug_log.read_text()))
             else:
-                counts += _with_modules("debug", options.long)
+                counts += _with_modules("debug", options.long, failures)
         finally:
             if background.poll() is None:
                 background.terminate()
                 background.wait()
     print()
+    for line in failures:
+        print(line)
     for title, count in counts:
         print(f"{title}: {count}")
     total = sum((count for _, count in counts), summary.Count())
@@ -93,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if total.failed else 0
 
 
-def _with_modules(kernel: str, long: bool) -> list[tuple[str, summary.Count]]:
+def _with_modules(kernel: str, long: bool, failures: list[str]) -> list[tuple[str, summary.Count]]:
     try:
         build.modules(kernel)
         rnbdctl.program()
@@ -102,7 +107,7 @@ def _with_modules(kernel: str, long: bool) -> list[tuple[str, summary.Count]]:
     except RuntimeError as error:
         return [_failed(f"modules for the {kernel} kernel", str(error))]
     stage = selftests(kernel, long)
-    return [(stage.title, run_stage(stage))]
+    return [(stage.title, run_stage(stage, failures))]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -24,6 +24,7 @@ from .vm_machine import Disk
 from .vm_machine import Ethernet
 from .vm_machine import Spec
 from .vm_machine import stage_share
+from .vm_node import CommandFailed
 from .vm_node import Node
 
 # By number of the link; the machines are host 1 and 2 of each.
@@ -116,8 +117,9 @@ class Lab:
         for node in self.nodes:
             try:
                 self.finish_boot(node, timeout)
-            except MachineDied as error:
-                # On a busy host an emulated machine now and then stops while it looks for a clock.
+            except (MachineDied, CommandFailed) as error:
+                # On a busy host an emulated machine now and then stops while it looks for a clock, or
+                # stands still.
                 print("\n".join(f"# {line}" for line in f"{error}\nbooting it once more".splitlines()),
                       flush=True)
                 self.reboot(node)
@@ -138,6 +140,8 @@ class Lab:
         node.kill()
         node.start()
         self.finish_boot(node)
+        # A debug kernel's boot speaks of what it checks.
+        node.dmesg_check()
 
     def close(self, keep_logs: bool = False) -> None:
         """Kill the machines; remove the scratch directory unless told to keep logs."""

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
-import re
 import shlex
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import vm_trouble
 from .vm_channel import Answer
 from .vm_channel import Channel
 from .vm_machine import Machine
@@ -27,20 +28,13 @@ MODULE_NEEDS = {
     "rnbd_server": ["rtrs_server"],
 }
 
+# How long a killed program may take to end.
+END_SECONDS = 20.0
+
 UNLOAD_ORDER = ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtrs_core")
 
-# A kernel message that fails a test, whatever level it was logged at.
-TROUBLE = re.compile(
-    r"WARNING:|BUG:|BUG |Oops|Kernel panic|general protection|KASAN|KFENCE|UBSAN|KMSAN"
-    r"|refcount_t|lockdep|deadlock|inconsistent lock|INFO: (?!NMI handler)|unsafe locking|unlock balance"
-    r"|blocked for more than|soft lockup|hard LOCKUP|rcu.*stall|Call Trace|cut here"
-    r"|kobject.*tried to|sysfs: cannot create duplicate|list_(add|del) corruption"
-    r"|sleeping function called|scheduling while atomic|suspicious RCU|memory leak"
-    r"|Unable to handle|stack-protector|DMA-API:|ODEBUG|rust_kernel: panicked|Objects remaining"
-    r"|page allocation failure|bad: scheduling|unreferenced object|slab.*not empty")
 
-
-class CommandFailed(Exception):
+class CommandFailed(RuntimeError):
     """A program in a guest failed where it was to succeed."""
 
 
@@ -60,14 +54,20 @@ class Job:
     def __init__(self, node: Node, number: int, slot: Any, what: str, timeout: float) -> None:
         self._node, self._number, self._slot = node, number, slot
         self._what, self._timeout = what, timeout
+        self._waited = False
 
-    def wait(self) -> Result:
-        """Wait for the program's end."""
-        return _result(Channel.finish(self._slot, self._what, self._timeout + 15))
+    def __str__(self) -> str:
+        return self._what
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait for the program's end, by default a little longer than it may run."""
+        limit = self._timeout + 15 if timeout is None else timeout
+        self._waited = True
+        return _result(Channel.finish(self._slot, self._what, limit))
 
     def done(self) -> bool:
         """Whether the program has ended."""
-        return not self._slot.empty()
+        return self._waited or not self._slot.empty()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the program and its children."""
@@ -91,6 +91,8 @@ class Node(Machine):
         self.loaded_parameters: dict[str, str] = {}
         self._dependencies_loaded = False
         self._log_mark = 0
+        self.known_reports: list[str] = []
+        self._jobs: list[Job] = []
 
     @property
     def address(self) -> str:
@@ -107,6 +109,7 @@ class Node(Machine):
         self.loaded_parameters.clear()
         self._dependencies_loaded = False
         self._log_mark = 0
+        self._jobs.clear()
         super().start()
 
     def request(self, op: str, what: str, timeout: float = 20.0, payload: bytes = b"",
@@ -125,7 +128,19 @@ class Node(Machine):
         data = stdin.encode() if isinstance(stdin, str) else stdin
         limit = timeout * self.slow
         number, slot = self.channel.start("run", data, argv=argv, timeout=limit, env=env or {})
-        return Job(self, number, slot, f"{self.name}: {what}", limit)
+        job = Job(self, number, slot, f"{self.name}: {what}", limit)
+        self._jobs = [other for other in self._jobs if not other.done()] + [job]
+        return job
+
+    def end_jobs(self) -> list[str]:
+        """Kill the programs that still run; which they were."""
+        running = [job for job in self._jobs if not job.done()]
+        self._jobs.clear()
+        for job in running:
+            with contextlib.suppress(ProcessLookupError):
+                job.kill()
+            job.wait(END_SECONDS * self.slow)
+        return [str(job) for job in running]
 
     def run(self, command: str | list[str], *, check: bool = True, timeout: float = 60.0,
             stdin: bytes | str = b"", env: dict[str, str] | None = None) -> Result:
@@ -228,17 +243,14 @@ class Node(Machine):
         return answer.header["text"]
 
     def dmesg_check(self) -> list[str]:
-        """Troubled kernel messages since the last call, with what follows each."""
+        """Troubled kernel messages since the last call, with what follows each.
+
+        Reports that are known not to be of these modules are added to ``known_reports``.
+        """
         lines = self.log_since(self._log_mark)
         self._log_mark += len(lines)
-        trouble: list[str] = []
-        keep = 0
-        for line in lines:
-            if TROUBLE.search(line):
-                keep = 12
-            if keep:
-                trouble.append(line)
-                keep -= 1
+        trouble, known = vm_trouble.troubled(lines)
+        self.known_reports += known
         return trouble
 
     # Modules

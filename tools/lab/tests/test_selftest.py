@@ -9,6 +9,7 @@ from unittest import mock
 
 from lab import paths
 from lab import selftest_pool
+from lab import summary
 from lab import vm_kernel
 from lab.selftest import choose
 from lab.selftest import fit
@@ -18,7 +19,9 @@ from lab.selftest_case import Test
 from lab.selftest_case import load_subjects
 from lab.selftest_runner import Outcome
 from lab.selftest_runner import Runner
-from lab.vm_node import TROUBLE
+from lab.vm_trouble import TROUBLE
+from lab.vm_trouble import troubled
+from lab.vm_node import CommandFailed
 
 
 def subject(name: str, *cases: str) -> Subject:
@@ -78,6 +81,8 @@ class Report(unittest.TestCase):
         self.assertEqual(lines[-1], "1 passed, 1 failed, 1 skipped")
         self.assertEqual(sum(" passed, " in line for line in lines), 1)
         self.assertIn("    # and how", lines)
+        self.assertEqual(summary.failures("selftests", "\n".join(lines)),
+                         ["# FAILED map0.t1:", "# FAILED   why", "# FAILED   and how"])
         self.assertIn("    ok 3 t2 # SKIP no disk", lines)
         self.assertIn("not ok 1 map0", lines)
 
@@ -109,6 +114,16 @@ class Report(unittest.TestCase):
         self.assertEqual(sum("memory_leaks" in line for line in lines), 1)
 
 
+class Machines(unittest.TestCase):
+    def test_a_machine_that_does_not_come_up_fails_the_case(self) -> None:
+        found = subject("map", "one")
+        runner = Runner(mock.Mock(flavour="stock"), "ours", lambda text: None)
+        with mock.patch.object(Runner, "lab", side_effect=CommandFailed("server: timed out")):
+            outcome = runner.run_case(found, found.cases[0])
+        self.assertEqual((outcome.verdict, outcome.notes),
+                         ("not ok", ["machines did not boot: server: timed out"]))
+
+
 class Expectations(unittest.TestCase):
     def test_errno(self) -> None:
         with Test.expect_errno(2):
@@ -130,6 +145,24 @@ class Trouble(unittest.TestCase):
         for line in ("rnbd_client: map_device: unknown option", "I/O error, dev rnbd0, sector 0",
                      "rtrs_core: loading out-of-tree module taints kernel."):
             self.assertIsNone(TROUBLE.search(line), line)
+
+    RACE = ["------------[ cut here ]------------",
+            "WARNING: drivers/infiniband/sw/rxe/rxe_task.c:289 at rxe_sched_task+0x9c/0xb0 "
+            "[rdma_rxe], CPU#0: kworker/u8:1/34", "Call Trace:", " <TASK>",
+            "---[ end trace 0000000000000000 ]---"]
+
+    def test_a_known_report_of_another_driver_is_no_failure(self) -> None:
+        lines = ["before", *self.RACE, "after"]
+        trouble, known = troubled(lines + lines)
+        self.assertEqual(trouble, [])
+        self.assertEqual(len(known), 2)
+
+    def test_what_comes_with_a_known_report_is_a_failure(self) -> None:
+        other = "BUG: KASAN: slab-use-after-free in rxe_sched_task"
+        for lines in ([*self.RACE[:3], other, *self.RACE[3:]], [*self.RACE, other],
+                      self.RACE[:-1], [line.replace("rxe_task", "rxe_pool") for line in self.RACE]):
+            trouble, _ = troubled(lines)
+            self.assertTrue(trouble, lines)
 
 
 class KernelImage(unittest.TestCase):

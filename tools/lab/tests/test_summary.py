@@ -6,6 +6,7 @@ import unittest
 from lab import rust_analyzer
 from lab.summary import Count
 from lab.summary import count
+from lab.summary import failures
 
 CARGO = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n"
 
@@ -28,6 +29,10 @@ class Summary(unittest.TestCase):
 
     def test_a_failing_status_is_never_a_success(self) -> None:
         self.assertEqual(count(CARGO, 101), Count(12, 1, 1))
+
+    def test_the_end_is_the_reason_of_who_gives_none(self) -> None:
+        self.assertEqual(failures("lints", "a\n" * 20 + "why\n")[0], "# FAILED lints:")
+        self.assertEqual(failures("lints", "a\n" * 20 + "why\n")[-1], "# FAILED   why")
 
 
 class RustAnalyzer(unittest.TestCase):

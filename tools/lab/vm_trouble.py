@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What in a kernel log fails a test, and the reports that are known not to be of these modules."""
+
+from __future__ import annotations
+
+import re
+
+# A kernel message that fails a test, whatever level it was logged at.
+TROUBLE = re.compile(
+    r"WARNING:|BUG:|BUG |Oops|Kernel panic|general protection|KASAN|KFENCE|UBSAN|KMSAN"
+    r"|refcount_t|lockdep|deadlock|inconsistent lock|INFO: (?!NMI handler)|unsafe locking|unlock balance"
+    r"|blocked for more than|soft lockup|hard LOCKUP|rcu.*stall|Call Trace|cut here"
+    r"|kobject.*tried to|sysfs: cannot create duplicate|list_(add|del) corruption"
+    r"|sleeping function called|scheduling while atomic|suspicious RCU|memory leak"
+    r"|Unable to handle|stack-protector|DMA-API:|ODEBUG|rust_kernel: panicked|Objects remaining"
+    r"|page allocation failure|bad: scheduling|unreferenced object|slab.*not empty")
+
+# Reports that soft-RoCE makes with any user of it; Documentation/testing.md says how.
+KNOWN = {
+    "soft-RoCE queues a packet for a queue pair that is being destroyed":
+        re.compile(r"WARNING: \S*\brxe_task\.c:\d+ at (rxe_sched_task|__reserve_if_idle)\b"),
+}
+
+BEGIN = "[ cut here ]"
+END = "---[ end trace"
+LINES_AFTER = 12
+
+
+def _known(report: list[str]) -> str | None:
+    """Which known report this is, if it is one and nothing else is in between."""
+    bad = [line for line in report if TROUBLE.search(line)]
+    rest = [line for line in bad if BEGIN not in line and "Call Trace:" not in line]
+    for what, pattern in KNOWN.items():
+        if len(rest) == 1 and pattern.search(rest[0]):
+            return what
+    return None
+
+
+def troubled(lines: list[str]) -> tuple[list[str], list[str]]:
+    """The lines of trouble with what follows each, and which known reports there were."""
+    trouble: list[str] = []
+    known: list[str] = []
+    keep = at = 0
+    while at < len(lines):
+        if BEGIN in lines[at]:
+            ends = (end for end in range(at + 1, len(lines)) if END in lines[end])
+            end = next(ends, None)
+            what = _known(lines[at:end]) if end else None
+            if what and end:
+                known.append(what)
+                at = end + 1
+                continue
+        if TROUBLE.search(lines[at]):
+            keep = LINES_AFTER
+        if keep:
+            trouble.append(lines[at])
+            keep -= 1
+        at += 1
+    return trouble, known
