@@ -55,12 +55,26 @@ impl Errno {
     /// The largest error number the kernel knows (`MAX_ERRNO`).
     pub const MAX: i32 = 4095;
 
+    /// The largest error number that user space may see. Those above are the kernel's messages to
+    /// itself: to start a system call again, or (`EIOCBQUEUED`) that a write goes on, which stops
+    /// the machine if it comes from a driver's file in sysfs.
+    pub const USER_MAX: i32 = 511;
+
     /// From a kernel return value (`-4095..=-1`), `None` for any other.
     pub const fn from_kernel(ret: i32) -> Option<Self> {
         if ret < 0 && ret >= -Self::MAX {
             Some(Self(ret.wrapping_neg()))
         } else {
             None
+        }
+    }
+
+    /// From a peer's number, which is negative too; `None` for any that [`Self::USER_MAX`] leaves
+    /// out.
+    pub const fn from_peer(number: i32) -> Option<Self> {
+        match Self::from_kernel(number) {
+            Some(Self(number)) if number <= Self::USER_MAX => Some(Self(number)),
+            _ => None,
         }
     }
 

@@ -30,6 +30,7 @@ extern crate std;
 
 pub mod access;
 pub mod addr;
+pub mod device_number;
 pub mod device_state;
 pub mod errno;
 pub mod error;
@@ -39,6 +40,7 @@ pub mod map_options;
 pub mod name;
 pub mod path_state;
 pub mod pattern;
+pub mod policy;
 pub mod reconnect;
 pub mod rnbd;
 pub mod rtrs;

@@ -23,10 +23,14 @@ use proto::{
     rnbd::{
         self,
         AccessMode,
-        BlockOp, //
+        BlockOp,
+        IoError, //
     },
     rtrs::{
-        request::Direction,
+        request::{
+            Direction,
+            MAX_MSG_SIZE, //
+        },
         ChunkLayout,
         ConnAccept,
         ConnReject,
@@ -261,7 +265,12 @@ pub fn rnbd_request(mut data: &[u8]) {
         }
         rnbd::Request::Io(io) => {
             assert_eq!(rnbd::Request::parse(&io.to_bytes()), Ok(request));
-            match io.block_op(is_read, data_len) {
+            let op = io.block_op(is_read, data_len);
+            if io.is_plain(is_read, data_len) {
+                let whole = !matches!(op, Ok(BlockOp::Flush | BlockOp::Range { .. }));
+                assert!(whole && (op.is_ok() || matches!(op, Err(IoError::Range { .. }))));
+            }
+            match op {
                 Ok(op) => check_block_op(op, is_read, data_len),
                 Err(error) => check_message(error.message().as_str()),
             }
@@ -391,7 +400,15 @@ pub fn server_request(mut data: &[u8]) {
     let off = take_u32(&mut data);
     let range = Request::msg_range(chunk_size, off);
     assert!(range.start <= range.end && range.end <= chunk_size as usize);
-    let req = match Request::parse(chunk_size, off, data) {
+    let parsed = Request::parse(chunk_size, off, data);
+    if let (Some(msg), true) = (data.first_chunk(), range.len() == MAX_MSG_SIZE) {
+        match Request::parse_usual(off, msg) {
+            Some(usual) => assert_eq!(parsed, Ok(usual)),
+            // Nothing that is left to the other parser is a request with a target or data.
+            None => assert!(parsed.is_err() || parsed.is_ok_and(|req| req.transfer_len() == 0)),
+        }
+    }
+    let req = match parsed {
         Ok(req) => req,
         Err(error) => {
             check_message(error.message().as_str());

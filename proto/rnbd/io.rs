@@ -221,6 +221,21 @@ impl Io {
         }
     }
 
+    /// Whether it is an ordinary read or write, of data in memory that is as
+    /// long as it says: a flag asks for no more than haste, and direction and
+    /// length are those of the request that carried it.
+    ///
+    /// Then [`Io::block_op`] gives a [`BlockOp::Read`] or [`BlockOp::Write`], or
+    /// refuses the range, which is not looked at here.
+    #[inline]
+    pub const fn is_plain(&self, is_read: bool, data_len: u32) -> bool {
+        let op = if is_read { Op::Read } else { Op::Write };
+        self.rw.op as u8 == op as u8
+            && self.rw.flags.0 & !IoFlags::SYNC.0 == 0
+            && self.bi_size == data_len
+            && data_len != 0
+    }
+
     /// The operation that this message and the request that carried it describe
     /// together.
     ///

@@ -207,7 +207,8 @@ impl ConnReject {
     }
 
     /// The errno in the private data of a rejected connection; `bytes` may be
-    /// longer than the message. A value that is no errno is `ECONNRESET`.
+    /// longer than the message. A value that is no errno of user space is
+    /// `ECONNRESET`.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let msg = parse_rsp(bytes)?;
         Ok(Self {
@@ -239,5 +240,5 @@ fn check_magic_version(magic: U16, version: U16) -> Result<(), ProtoError> {
 
 fn reject_errno(errno: U16) -> Errno {
     let errno = i16::from_le_bytes(errno.to_bytes());
-    Errno::from_kernel(errno.into()).unwrap_or(Errno::ECONNRESET)
+    Errno::from_peer(errno.into()).unwrap_or(Errno::ECONNRESET)
 }

@@ -77,6 +77,15 @@ impl Imm {
         }
     }
 
+    /// [`Imm::io_req`], encoded.
+    #[inline(always)]
+    pub const fn encode_io_req(layout: &ChunkLayout, msg_id: u32, off: u32) -> Option<u32> {
+        match layout.encode(msg_id, off) {
+            Some(payload) => Some((IO_REQ << MAX_IMM_PAYL_BITS) | (payload & MAX_IMM_PAYL_MASK)),
+            None => None,
+        }
+    }
+
     /// The value that is handed to the RDMA layer, in native byte order.
     ///
     /// Bits outside a field's range are dropped, as in C, but an errno never

@@ -68,28 +68,35 @@ impl ReadMsg {
     /// Writes the message to the front of `out` and returns its size in bytes.
     #[inline]
     pub fn write(&self, out: &mut [u8]) -> Result<usize, ProtoError> {
-        let need = self.size();
-        let no_room = ProtoError::NoRoom {
+        let len = out.len();
+        self.write_to(out).ok_or(ProtoError::NoRoom {
             what: "read request",
-            len: out.len(),
-            need,
-        };
-        let (hdr, body) = out
-            .get_mut(..need)
-            .and_then(|out| out.split_first_chunk_mut())
-            .ok_or(no_room)?;
+            len,
+            need: self.size(),
+        })
+    }
+
+    /// As [`ReadMsg::write`]; `None` if there is no room.
+    #[inline]
+    pub fn write_to(&self, out: &mut [u8]) -> Option<usize> {
+        const HDR_SIZE: usize = size_of::<wire::RdmaReadHdr>();
         // Without a descriptor there is no key to invalidate.
         let need_inval = self.need_inval && self.desc.is_some();
-        *hdr = to_array::<_, { size_of::<wire::RdmaReadHdr>() }>(&wire::RdmaReadHdr {
+        let hdr = to_array::<_, HDR_SIZE>(&wire::RdmaReadHdr {
             r#type: U16::new(MsgType::Read.to_wire()),
             usr_len: U16::new(self.usr_len),
             flags: U16::new(if need_inval { MSG_NEED_INVAL_F } else { 0 }),
             sg_cnt: U16::new(u16::from(self.desc.is_some())),
         });
-        if let (Some(desc), Some(to)) = (&self.desc, body.first_chunk_mut()) {
-            *to = desc.to_bytes();
-        }
-        Ok(need)
+        let Some(desc) = &self.desc else {
+            *out.first_chunk_mut()? = hdr;
+            return Some(HDR_SIZE);
+        };
+        let out: &mut [u8; Self::MAX_SIZE] = out.first_chunk_mut()?;
+        let (to, body) = out.split_first_chunk_mut()?;
+        *to = hdr;
+        *body.first_chunk_mut()? = desc.to_bytes();
+        Some(Self::MAX_SIZE)
     }
 }
 
@@ -230,6 +237,44 @@ impl Request {
         off.min(end) as usize..end as usize
     }
 
+    /// The request whose RTRS message is `msg`, if it is a write, or a read with
+    /// one target, and makes sense; whoever gets nothing asks
+    /// [`Request::parse`] what is the matter.
+    ///
+    /// `msg` is a private copy of what is at `off` of a chunk, all of it inside
+    /// the chunk.
+    #[inline]
+    pub fn parse_usual(off: u32, msg: &[u8; MAX_MSG_SIZE]) -> Option<Self> {
+        let (hdr, body) = wire::RdmaReadHdr::read_from_prefix(msg).ok()?;
+        let usr_len = hdr.usr_len.get();
+        if usr_len as usize > MAX_HDR_SIZE as usize {
+            return None;
+        }
+        let usr_len = u32::from(usr_len);
+        let data_len = off.checked_sub(usr_len)?;
+        let kind = hdr.r#type.get();
+        let direction = if kind == MsgType::Write.to_wire() {
+            Direction::Write
+        } else if kind == MsgType::Read.to_wire() && hdr.sg_cnt.get() == 1 {
+            let (target, _) = wire::SgDesc::read_from_prefix(body).ok()?;
+            let target = SgDesc::from(target);
+            if target.len == 0 || target.len > data_len {
+                return None;
+            }
+            Direction::Read {
+                target: Some(target),
+                need_inval: hdr.flags.get() & MSG_NEED_INVAL_F != 0,
+            }
+        } else {
+            return None;
+        };
+        Some(Self {
+            direction,
+            data_len,
+            usr_len,
+        })
+    }
+
     /// Checks the RTRS message of a request.
     ///
     /// `msg` is a private copy of [`Request::msg_range`]; the client may be
@@ -321,6 +366,18 @@ impl Request {
         self.direction
     }
 
+    /// Where the data of a read goes whose answer is no more than that.
+    #[inline]
+    pub const fn only_target(&self) -> Option<&SgDesc> {
+        match &self.direction {
+            Direction::Read {
+                target: Some(target),
+                need_inval: false,
+            } => Some(target),
+            _ => None,
+        }
+    }
+
     /// Whether it is a read.
     #[inline]
     pub const fn is_read(&self) -> bool {
@@ -331,6 +388,20 @@ impl Request {
     #[inline]
     pub const fn data_len(&self) -> u32 {
         self.data_len
+    }
+
+    /// How many bytes of data the request is about: those that came, or those
+    /// that the client wants at most.
+    #[inline]
+    pub const fn transfer_len(&self) -> u32 {
+        match &self.direction {
+            Direction::Read {
+                target: Some(target),
+                ..
+            } => target.len,
+            Direction::Read { target: None, .. } => 0,
+            Direction::Write => self.data_len,
+        }
     }
 
     /// The size of the user's message in bytes.

@@ -218,6 +218,10 @@ proptest! {
             && usr_len <= 4096
             && (desc.is_none() || len > 0 && i64::from(len) <= data_len);
         prop_assert_eq!(result.is_ok(), valid);
+        if off.saturating_add(24) <= chunk_size {
+            let usual = Request::parse_usual(off, &bytes);
+            prop_assert_eq!(usual, result.ok().filter(|_| desc.is_some()));
+        }
         if let Ok(req) = result {
             prop_assert_eq!(i64::from(req.data_len()), data_len);
             let need_inval = need_inval && desc.is_some();
@@ -253,6 +257,11 @@ proptest! {
         let rw = rnbd::Rw { op, flags };
         let io = rnbd::Io { device_id, sector, rw, bi_size, prio };
         prop_assert_eq!(rnbd::Request::parse(&io.to_bytes()), Ok(rnbd::Request::Io(io)));
+        let is_plain = flags == IoFlags::NONE.with_if(IoFlags::SYNC, flags.contains(IoFlags::SYNC))
+            && bi_size != 0;
+        prop_assert_eq!(io.is_plain(true, bi_size), is_plain && op == Op::Read);
+        prop_assert_eq!(io.is_plain(false, bi_size), is_plain && op == Op::Write);
+        prop_assert!(!io.is_plain(op == Op::Read, bi_size.wrapping_add(1)));
     }
 
     #[test]

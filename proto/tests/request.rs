@@ -77,6 +77,38 @@ fn a_write_with_data() {
 }
 
 #[test]
+fn the_short_way_takes_the_same_requests() {
+    let mut msg = [0xee; MAX_MSG_SIZE];
+    msg[..WriteMsg::SIZE].copy_from_slice(&WriteMsg { usr_len: 32 }.to_bytes());
+    let req = Request::parse_usual(4096 + 32, &msg);
+    assert_eq!(req, Request::parse(CHUNK, 4096 + 32, &msg).ok());
+    assert_eq!(req.map(|req| req.transfer_len()), Some(4096));
+    // The user's message is longer than what is in front of it.
+    assert_eq!(Request::parse_usual(31, &msg), None);
+
+    let msg: [u8; MAX_MSG_SIZE] = read_msg(32, Some(desc(512))).try_into().unwrap();
+    let req = Request::parse_usual(4096 + 32, &msg);
+    assert_eq!(req, Request::parse(CHUNK, 4096 + 32, &msg).ok());
+    assert_eq!(req.map(|req| req.transfer_len()), Some(512));
+    assert_eq!(req.and_then(|req| req.only_target().copied()), None);
+    // More is wanted than there is room for.
+    assert_eq!(Request::parse_usual(511 + 32, &msg), None);
+    for wrong in [
+        raw_read(32, 0, 2, desc(512)),
+        raw_read(32, 0, 0, desc(512)),
+        raw_read(32, 0, 1, desc(0)),
+        raw_read(MAX_HDR_SIZE as u16 + 1, 0, 1, desc(512)),
+    ] {
+        let wrong: [u8; MAX_MSG_SIZE] = wrong.try_into().unwrap();
+        assert_eq!(Request::parse_usual(8192, &wrong), None);
+    }
+    let msg: [u8; MAX_MSG_SIZE] = raw_read(32, 0, 1, desc(512)).try_into().unwrap();
+    let req = Request::parse_usual(4096, &msg).unwrap();
+    assert_eq!(req.only_target(), Some(&desc(512)));
+    assert_eq!(Request::parse_usual(4096, &[0; MAX_MSG_SIZE]), None);
+}
+
+#[test]
 fn a_write_without_data() {
     let msg = WriteMsg { usr_len: 32 }.to_bytes();
     let req = Request::parse(CHUNK, 32, &msg).unwrap();

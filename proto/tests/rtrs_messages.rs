@@ -227,7 +227,7 @@ fn conn_reject_carries_the_errno() {
 
 #[test]
 fn a_reject_without_a_usable_errno_is_econnreset() {
-    for value in [0i16, 1, 104, i16::MAX, i16::MIN, -4096] {
+    for value in [0i16, 1, 104, i16::MAX, i16::MIN, -4096, -4095, -529, -512] {
         let mut bytes = ConnReject { errno: Errno::EIO }.to_bytes();
         bytes[4..6].copy_from_slice(&value.to_le_bytes());
         let errno = ConnReject::parse(&bytes).map(|reject| reject.errno);

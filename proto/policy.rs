@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which path of a session a request takes.
+
+/// The ways to choose a path (C: `enum rtrs_mp_policy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// One after the other.
+    RoundRobin = 0,
+    /// The one with the fewest requests in flight on the connection in question.
+    MinInflight = 1,
+    /// The one whose last heartbeat came back first.
+    MinLatency = 2,
+}
+
+impl PolicyKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::RoundRobin, Self::MinInflight, Self::MinLatency];
+
+    /// Its name and short name in sysfs.
+    pub const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::RoundRobin => ("round-robin", "RR"),
+            Self::MinInflight => ("min-inflight", "MI"),
+            Self::MinLatency => ("min-latency", "ML"),
+        }
+    }
+
+    /// The policy that `text` names: its number, its short name, or whatever begins with its name,
+    /// so that what sysfs shows can be written back, as with C. Letters are of any case.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| {
+            let (name, short) = kind.names();
+            let number = [b'0'.saturating_add(*kind as u8)];
+            text == number
+                || text.eq_ignore_ascii_case(short.as_bytes())
+                || text
+                    .get(..name.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+        })
+    }
+}
+
+/// What a policy looks at in a path.
+pub trait Candidate {
+    /// Whether it can carry requests.
+    fn is_connected(&self) -> bool;
+    /// The requests in flight on the connection that the new one would take.
+    fn in_flight(&self) -> i32;
+    /// How long the last heartbeat's answer took, in ns.
+    fn latency_ns(&self) -> u64;
+}
+
+/// The index of the path that comes first for a request; 0 if none is connected.
+///
+/// `turn` gives the number of this request, counted by connection; it is asked only if it matters.
+#[inline]
+pub fn choose<P: Candidate>(
+    kind: PolicyKind,
+    paths: impl Iterator<Item = P> + Clone,
+    turn: impl FnOnce() -> u32,
+) -> usize {
+    let mut connected = paths.enumerate().filter(|(_, path)| path.is_connected());
+    let chosen = match kind {
+        PolicyKind::RoundRobin => {
+            // Among those that are up, so that none gets the turns of one that is not.
+            let up = connected.clone().count();
+            let turn = (turn() as usize).checked_rem(up).unwrap_or(0);
+            connected.nth(turn)
+        }
+        PolicyKind::MinInflight => connected.min_by_key(|(_, path)| path.in_flight()),
+        PolicyKind::MinLatency => connected.min_by_key(|(_, path)| path.latency_ns()),
+    };
+    chosen.map_or(0, |(index, _)| index)
+}

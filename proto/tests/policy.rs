@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Policies: their names, and the path that each chooses.
+
+use proto::policy::{
+    choose,
+    Candidate,
+    PolicyKind, //
+};
+
+#[derive(Clone, Copy)]
+struct Path {
+    connected: bool,
+    in_flight: i32,
+    latency_ns: u64,
+}
+
+impl Candidate for Path {
+    fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    fn in_flight(&self) -> i32 {
+        self.in_flight
+    }
+
+    fn latency_ns(&self) -> u64 {
+        self.latency_ns
+    }
+}
+
+fn up(in_flight: i32, latency_ns: u64) -> Path {
+    Path {
+        connected: true,
+        in_flight,
+        latency_ns,
+    }
+}
+
+const DOWN: Path = Path {
+    connected: false,
+    in_flight: 0,
+    latency_ns: 0,
+};
+
+fn chosen(kind: PolicyKind, paths: &[Path], turn: u32) -> usize {
+    choose(kind, paths.iter().copied(), || turn)
+}
+
+#[test]
+fn all_spellings_of_c() {
+    for kind in PolicyKind::ALL {
+        let (name, short) = kind.names();
+        let number = (kind as u32).to_string();
+        let shown = format!("{name} ({short}: {number})");
+        for text in [
+            name,
+            short,
+            &number,
+            &shown,
+            &name.to_uppercase(),
+            &short.to_lowercase(),
+        ] {
+            assert_eq!(PolicyKind::parse(text.as_bytes()), Some(kind), "{text}");
+        }
+    }
+    for text in [
+        "", "3", "-1", "00", "m", "min", "min-", "rrr", "mi ", " mi", "round", "latency",
+    ] {
+        assert_eq!(PolicyKind::parse(text.as_bytes()), None, "{text:?}");
+    }
+}
+
+#[test]
+fn a_path_that_is_down_is_not_chosen() {
+    for kind in PolicyKind::ALL {
+        for turn in 0..7 {
+            assert_eq!(chosen(kind, &[DOWN, up(9, 9), DOWN], turn), 1, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn without_any_path_that_is_up_the_first_is_tried() {
+    for kind in PolicyKind::ALL {
+        for paths in [&[][..], &[DOWN], &[DOWN, DOWN]] {
+            assert_eq!(chosen(kind, paths, u32::MAX), 0, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn round_robin_gives_every_path_that_is_up_as_many_turns() {
+    let paths = [up(5, 5), DOWN, up(0, 0), up(9, 9), DOWN];
+    let mut turns = [0; 5];
+    for number in 0..300 {
+        turns[chosen(PolicyKind::RoundRobin, &paths, number)] += 1;
+    }
+    assert_eq!(turns, [100, 0, 100, 100, 0]);
+    assert!(paths[chosen(PolicyKind::RoundRobin, &paths, u32::MAX)].connected);
+}
+
+#[test]
+fn the_least_busy_and_the_quickest() {
+    let paths = [up(3, 10), up(2, 30), DOWN, up(2, 20), up(7, 5)];
+    // Of two that are alike the first.
+    assert_eq!(chosen(PolicyKind::MinInflight, &paths, 9), 1);
+    assert_eq!(chosen(PolicyKind::MinLatency, &paths, 9), 4);
+}
+
+#[test]
+fn only_round_robin_takes_turns() {
+    for kind in [PolicyKind::MinInflight, PolicyKind::MinLatency] {
+        choose(kind, [up(0, 0), up(1, 1)].into_iter(), || {
+            panic!("asked for a turn")
+        });
+    }
+}
