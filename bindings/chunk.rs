@@ -7,10 +7,6 @@
 
 use crate::{
     bindings,
-    block::{
-        self,
-        bio::Memory, //
-    },
     rdma::{
         pd::Retained,
         verbs,
@@ -27,8 +23,7 @@ use core::{
 };
 use kernel::{
     page::{
-        PAGE_SHIFT,
-        PAGE_SIZE, //
+        PAGE_SHIFT, //
     },
     prelude::*,
     sync::Arc, //
@@ -36,8 +31,14 @@ use kernel::{
 
 mod pool;
 mod segment;
+mod single;
 
 pub use pool::ChunkPool;
+pub use single::{
+    Chunk,
+    ChunkData,
+    MappedChunk, //
+};
 
 use segment::{
     Allocator,
@@ -267,105 +268,6 @@ impl ChunkSet {
         }
         Ok(range)
     }
-
-    /// `len` bytes at `offset` of a chunk; `None` if they are not all within it.
-    #[inline]
-    pub fn slice(self: &Arc<Self>, index: usize, offset: usize, len: usize) -> Option<ChunkSlice> {
-        let range = self.range(index, offset, len).ok()?;
-        // INVARIANT: Checked above.
-        Some(ChunkSlice {
-            set: self.clone(),
-            index,
-            range,
-        })
-    }
-}
-
-/// Some bytes of a chunk, which it keeps.
-///
-/// # Invariants
-///
-/// `range` is within the chunk `index` of `set`.
-#[derive(Clone)]
-pub struct ChunkSlice {
-    set: Arc<ChunkSet>,
-    index: usize,
-    range: Range<usize>,
-}
-
-impl ChunkSlice {
-    /// The length in bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether there are no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-
-    /// `len` of the bytes from `offset` on; `None` if there are not as many.
-    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
-        if offset.checked_add(len)? > self.len() {
-            return None;
-        }
-        let start = self.range.start + offset;
-        // INVARIANT: A part of what is within the chunk.
-        Some(Self {
-            set: self.set.clone(),
-            index: self.index,
-            range: start..start + len,
-        })
-    }
-
-    /// Copies the bytes at `offset` to `bytes`. `EINVAL` if there are not as many.
-    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result {
-        let part = self.part(offset, bytes.len())?;
-        self.set.copy_out(self.index, part, bytes)
-    }
-
-    /// Copies `bytes` to `offset`. `EINVAL` if they do not fit.
-    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
-        let part = self.part(offset, bytes.len())?;
-        self.set.copy_in(self.index, part, bytes)
-    }
-
-    /// Where `len` bytes at `offset` begin in the chunk.
-    fn part(&self, offset: usize, len: usize) -> Result<usize> {
-        if offset.checked_add(len).ok_or(EINVAL)? > self.len() {
-            return Err(EINVAL);
-        }
-        Ok(self.range.start + offset)
-    }
-}
-
-// SAFETY: The slice holds the chunks, whose pages are not freed before, and which are only accessed
-// by copying, so that a device may write to them. The pieces are not empty and add up to the range;
-// segments consist of whole pages.
-unsafe impl Memory for ChunkSlice {
-    #[inline]
-    fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    #[inline]
-    fn for_each_segment(&self, mut visit: impl FnMut(block::bio::Segment)) {
-        let range = self.range.clone();
-        self.set
-            .for_each_piece(self.index, range, |_, segment, piece| {
-                // SAFETY: The piece begins within the segment, whose pages are contiguous, and so are
-                // their descriptors.
-                let page = unsafe { segment.page.add(piece.start >> PAGE_SHIFT) };
-                visit(block::bio::Segment {
-                    page,
-                    // Both fit: they are at most the size of a segment.
-                    offset: (piece.start % PAGE_SIZE) as u32,
-                    len: piece.len() as u32,
-                });
-            });
-    }
 }
 
 /// The DMA addresses of a set's segments.
@@ -410,11 +312,17 @@ impl Drop for Mappings {
 pub struct MappedChunks(Retained<Mappings>);
 
 impl MappedChunks {
-    /// Maps `set`. Sleeps. `EIO` if the device cannot reach the memory.
+    /// Maps `set`. Sleeps.
+    ///
+    /// `EIO` if the device cannot reach the memory, `EINVAL` if there are no chunks.
     pub fn new(domain: &Arc<ProtectionDomain>, set: &Arc<ChunkSet>) -> Result<Self> {
         let device = domain.device().as_raw();
         let total = set.segments.len();
         let entries = u32::try_from(total)?;
+        if entries == 0 {
+            // A table without an end would be marked before its beginning.
+            return Err(EINVAL);
+        }
         let mut list = KVVec::<bindings::scatterlist>::zeroed(total, GFP_KERNEL)?;
         // SAFETY: There are that many entries.
         unsafe { bindings::sg_init_table(list.as_mut_ptr(), entries) };
@@ -462,6 +370,34 @@ impl MappedChunks {
     #[inline]
     pub fn domain(&self) -> &Arc<ProtectionDomain> {
         self.0.domain()
+    }
+
+    /// The address, the length and the DMA address of a chunk that is one block.
+    #[inline]
+    pub(crate) fn block(&self, index: usize) -> Option<(NonNull<u8>, usize, u64)> {
+        let set = &self.0.set;
+        let number = if set.segments.len() == set.count {
+            // The usual case: all chunks are.
+            index
+        } else {
+            set.contiguous(index)?;
+            *set.first.get(index)?
+        };
+        let segment = set.segments.get(number)?;
+        let address = *self.0.addresses.get(number)?;
+        Some((segment.address, segment.len(), address))
+    }
+
+    /// The device.
+    #[inline]
+    pub(crate) fn device(&self) -> *mut bindings::ib_device {
+        self.0.device
+    }
+
+    /// The DMA address of the first segment of a chunk.
+    fn first_address(&self, index: usize) -> Option<u64> {
+        let segment = *self.0.set.first.get(index)?;
+        self.0.addresses.get(segment).copied()
     }
 
     /// The most scatter entries that a range of a chunk takes.

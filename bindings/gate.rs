@@ -4,8 +4,12 @@
 
 use core::{
     cell::UnsafeCell,
+    mem::ManuallyDrop,
     ops::Deref,
-    ptr::NonNull, //
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 use kernel::{
     container_of,
@@ -21,7 +25,10 @@ use kernel::{
     types::Opaque, //
 };
 
-use crate::bindings;
+use crate::{
+    atomic,
+    bindings, //
+};
 
 /// Lets users at a value until it is closed, and then gives the value back.
 ///
@@ -67,6 +74,61 @@ unsafe impl<T: Send + Sync + 'static> Sync for Gate<T> {}
 unsafe impl<T: Send + Sync + 'static> Send for Entered<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send + Sync + 'static> Sync for Entered<T> {}
+
+/// A place for an [`Entered`], which keeps its gate from being closed while it is there.
+///
+/// # Invariants
+///
+/// `inner` is null or that of an `Entered` that was forgotten.
+pub struct EnteredSlot<T: Send + Sync + 'static> {
+    inner: atomic::Atomic<*mut Inner<T>>,
+}
+
+// SAFETY: The slot owns an `Entered`, which may be sent.
+unsafe impl<T: Send + Sync + 'static> Send for EnteredSlot<T> {}
+
+// SAFETY: An `Entered` only moves in or out as a whole, by an atomic exchange.
+unsafe impl<T: Send + Sync + 'static> Sync for EnteredSlot<T> {}
+
+impl<T: Send + Sync + 'static> EnteredSlot<T> {
+    /// Makes an empty slot.
+    pub const fn empty() -> Self {
+        // INVARIANT: The pointer is null.
+        Self {
+            inner: atomic::Atomic::new(ptr::null_mut()),
+        }
+    }
+
+    /// Puts `entered` in; what was there leaves. Any context.
+    #[inline]
+    pub fn put(&self, entered: Entered<T>) {
+        let new = ManuallyDrop::new(entered).inner.as_ptr();
+        // INVARIANT: The object was just forgotten.
+        let old = self.inner.xchg(new, atomic::ordering::Full);
+        drop(Self::own(old));
+    }
+
+    /// Takes out what is there. Any context.
+    #[inline]
+    pub fn take(&self) -> Option<Entered<T>> {
+        // INVARIANT: Null.
+        Self::own(self.inner.xchg(ptr::null_mut(), atomic::ordering::Full))
+    }
+
+    /// Makes an [`Entered`] again of a pointer that was in the slot and is not any more.
+    #[inline]
+    fn own(inner: *mut Inner<T>) -> Option<Entered<T>> {
+        // INVARIANT: By the slot's invariant the count is that of the forgotten object, and the
+        // exchange that took the pointer out gave it to one caller.
+        NonNull::new(inner).map(|inner| Entered { inner })
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for EnteredSlot<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
 
 impl<T: Send + Sync + 'static> Gate<T> {
     /// Makes an open gate to `value`. May sleep.

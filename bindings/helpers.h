@@ -54,13 +54,11 @@ struct rnbd_bdev_limits {
 struct file *rnbd_helper_bdev_file_open_by_path(const char *path, bool write);
 void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits);
-sector_t rnbd_helper_bdev_nr_sectors(struct block_device *bdev);
-unsigned int rnbd_helper_bdev_logical_block_size(struct block_device *bdev);
-bool rnbd_helper_bdev_read_only(struct block_device *bdev);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 
 /* helpers_block.c */
+struct request *rnbd_helper_rq_list_pop(struct rq_list *list);
 bool rnbd_helper_get_disk_ro(struct gendisk *disk);
 void rnbd_helper_ida_init(struct ida *ida);
 
@@ -111,6 +109,8 @@ void *rnbd_helper_page_address(const struct page *page);
 void rnbd_helper_memcpy(void *to, const void *from, size_t len);
 size_t rnbd_helper_sg_copy_from_buffer(struct scatterlist *sgl, unsigned int nents,
 				       const void *buf, size_t len);
+size_t rnbd_helper_sg_copy_to_buffer(struct scatterlist *sgl, unsigned int nents,
+				       void *buf, size_t len);
 void rnbd_helper_memzero(void *to, size_t len);
 unsigned long rnbd_helper_available_pages(void);
 

@@ -42,24 +42,6 @@ void rnbd_helper_bdev_limits(struct block_device *bdev,
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_bdev_limits);
 
-sector_t rnbd_helper_bdev_nr_sectors(struct block_device *bdev)
-{
-	return bdev_nr_sectors(bdev);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_bdev_nr_sectors);
-
-unsigned int rnbd_helper_bdev_logical_block_size(struct block_device *bdev)
-{
-	return bdev_logical_block_size(bdev);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_bdev_logical_block_size);
-
-bool rnbd_helper_bdev_read_only(struct block_device *bdev)
-{
-	return bdev_read_only(bdev);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_bdev_read_only);
-
 /* The kernel's name of the device or partition, such as "vda1". */
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size)
 {

@@ -18,3 +18,9 @@ void rnbd_helper_ida_init(struct ida *ida)
 	ida_init(ida);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ida_init);
+
+struct request *rnbd_helper_rq_list_pop(struct rq_list *list)
+{
+	return rq_list_pop(list);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_rq_list_pop);

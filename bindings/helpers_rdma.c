@@ -8,6 +8,7 @@
 #include <linux/gfp.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
+#include <linux/nodemask.h>
 #include <linux/scatterlist.h>
 
 #include "helpers.h"
@@ -128,6 +129,8 @@ struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order)
 		gfp |= __GFP_NORETRY | __GFP_COMP;
 	else
 		gfp |= __GFP_RETRY_MAYFAIL;
+	if (node < 0 || node >= MAX_NUMNODES || !node_online(node))
+		node = NUMA_NO_NODE;
 	return alloc_pages_node(node, gfp, order);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_alloc_zeroed_pages);
@@ -163,6 +166,18 @@ size_t rnbd_helper_sg_copy_from_buffer(struct scatterlist *sgl, unsigned int nen
 	return sg_copy_from_buffer(sgl, nents, buf, len);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_sg_copy_from_buffer);
+
+/* The other way round. */
+size_t rnbd_helper_sg_copy_to_buffer(struct scatterlist *sgl, unsigned int nents,
+				     void *buf, size_t len)
+{
+	if (!IS_ENABLED(CONFIG_HIGHMEM) && nents == 1 && sgl->length == len) {
+		rnbd_helper_memcpy(buf, sg_virt(sgl), len);
+		return len;
+	}
+	return sg_copy_to_buffer(sgl, nents, buf, len);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_copy_to_buffer);
 
 void rnbd_helper_memzero(void *to, size_t len)
 {

@@ -15,6 +15,7 @@ pub mod class;
 pub mod cpu;
 pub mod gate;
 pub mod ida;
+pub mod jiffies;
 pub mod kobject;
 pub mod log;
 pub mod message_buffers;

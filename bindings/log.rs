@@ -10,7 +10,7 @@ use kernel::{
     time::msecs_to_jiffies, //
 };
 
-use crate::bindings;
+use crate::jiffies;
 
 /// Limits how often a line is logged: ten times in five seconds, as the kernel's
 /// `printk_ratelimit` does, but silent about what it leaves out.
@@ -40,8 +40,7 @@ impl RateLimit {
     ///
     /// Callers that find the interval over at the same time may let a few lines more through.
     pub fn allow(&self) -> bool {
-        // SAFETY: The kernel's clock is always there; it is read in one access.
-        let now: usize = unsafe { (&raw const bindings::jiffies).read_volatile() };
+        let now = jiffies::now() as usize;
         let begin = self.begin.load(ordering::Relaxed);
         if begin == 0 || now.wrapping_sub(begin) >= msecs_to_jiffies(Self::INTERVAL_MS) {
             self.begin.store(now.max(1), ordering::Relaxed);

@@ -47,12 +47,9 @@ impl MessageBuffers {
                 GFP_KERNEL,
             )?;
             for index in 0..per_page.min(count - buffers.len()) {
-                // INVARIANT: The ranges are within the page and do not overlap.
-                let buffer = MessageBuffer {
-                    block: block.clone(),
-                    offset: index * stride,
-                    size,
-                };
+                // SAFETY: The ranges are within the page and do not overlap.
+                let buffer =
+                    unsafe { MessageBuffer::of_block(block.clone(), index * stride, size) };
                 buffers.push(buffer, GFP_KERNEL)?;
             }
         }
@@ -136,11 +133,17 @@ impl Drop for Block {
 ///
 /// # Invariants
 ///
-/// The `size` bytes at `offset` of `block` belong to this buffer alone, and `size` is not 0.
+/// The `size` bytes at `address` are part of `block` and belong to this buffer alone, and `size` is
+/// not 0. They are mapped for `device` at `dma_address`, and `lkey` is for the domain of the block.
 pub struct MessageBuffer {
-    block: Arc<Retained<Block>>,
-    offset: usize,
-    size: usize,
+    address: NonNull<u8>,
+    dma_address: u64,
+    size: u32,
+    lkey: u32,
+    device: *mut bindings::ib_device,
+    direction: Direction,
+    /// Keeps all that.
+    _block: Arc<Retained<Block>>,
 }
 
 // SAFETY: Owns its part of the block.
@@ -157,21 +160,30 @@ impl MessageBuffer {
             .ok_or(ENOMEM)
     }
 
+    /// # Safety
+    ///
+    /// The `size` bytes at `offset` are within the page of `block` and not part of another buffer;
+    /// `size` is not 0.
+    unsafe fn of_block(block: Arc<Retained<Block>>, offset: usize, size: usize) -> Self {
+        // INVARIANT: By the function's requirement, and by the invariant of the block, which has
+        // what is mapped for the device.
+        Self {
+            // SAFETY: By the function's requirement.
+            address: unsafe { block.address.add(offset) },
+            dma_address: block.dma_address + offset as u64,
+            // At most a page.
+            size: size as u32,
+            lkey: block.domain().local_dma_lkey(),
+            device: block.device,
+            direction: block.direction,
+            _block: block,
+        }
+    }
+
     /// The size in bytes.
     #[inline]
     pub fn size(&self) -> usize {
-        self.size
-    }
-
-    #[inline]
-    fn address(&self) -> *mut u8 {
-        // SAFETY: By the type invariant the offset is within the page.
-        unsafe { self.block.address.as_ptr().add(self.offset) }
-    }
-
-    #[inline]
-    fn dma_address(&self) -> u64 {
-        self.block.dma_address + self.offset as u64
+        self.size as usize
     }
 
     /// Lets `f` write the buffer and hands it to the device. Any context.
@@ -180,18 +192,18 @@ impl MessageBuffer {
     /// device writes to: no reference to such memory can be had.
     #[inline]
     pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        if self.block.direction != Direction::ToDevice {
+        if self.direction != Direction::ToDevice {
             return Err(EINVAL);
         }
         // SAFETY: By the type invariant the bytes are ours alone, and the device only reads them.
-        let result = f(unsafe { slice::from_raw_parts_mut(self.address(), self.size) });
+        let result = f(unsafe { slice::from_raw_parts_mut(self.address.as_ptr(), self.size()) });
         // SAFETY: The range is part of what is mapped for the device.
         unsafe {
             verbs::sync_for_device(
-                self.block.device,
-                self.dma_address(),
-                self.size,
-                self.block.direction.into(),
+                self.device,
+                self.dma_address,
+                self.size(),
+                self.direction.into(),
             )
         };
         Ok(result)
@@ -203,20 +215,20 @@ impl MessageBuffer {
     /// is copied does not change any more.
     #[inline]
     pub fn copy_out(&self, bytes: &mut [u8]) -> Result {
-        if bytes.len() > self.size {
+        if bytes.len() > self.size() {
             return Err(EINVAL);
         }
         // SAFETY: The ranges are valid, and the destination is not the device's.
         unsafe {
             verbs::sync_for_cpu(
-                self.block.device,
-                self.dma_address(),
+                self.device,
+                self.dma_address,
                 bytes.len(),
-                self.block.direction.into(),
+                self.direction.into(),
             );
             bindings::rnbd_helper_memcpy(
                 bytes.as_mut_ptr().cast(),
-                self.address().cast(),
+                self.address.as_ptr().cast(),
                 bytes.len(),
             );
         }
@@ -226,11 +238,10 @@ impl MessageBuffer {
     /// The first `len` bytes as a scatter entry. `EINVAL` if `len` is 0 or more than the size.
     #[inline]
     pub fn sge(&self, len: usize) -> Result<Sge> {
-        if len == 0 || len > self.size {
+        if len == 0 || len > self.size() {
             return Err(EINVAL);
         }
-        let lkey = self.block.domain().local_dma_lkey();
         // The size is at most a page.
-        Ok(Sge::new(self.dma_address(), len as u32, lkey))
+        Ok(Sge::new(self.dma_address, len as u32, self.lkey))
     }
 }

@@ -84,6 +84,14 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
         Some(unsafe { ArcBorrow::from_raw(raw) })
     }
 
+    /// As [`Self::load()`], for those who do not need a reference of their own. Any context.
+    #[inline]
+    pub fn load_ref<'guard>(&self, _guard: &'guard Guard) -> Option<&'guard T> {
+        let raw = self.pointer.load(ordering::Acquire);
+        // SAFETY: As in `load()`, it is null or stays valid until the read lock is released.
+        unsafe { raw.as_ref() }
+    }
+
     /// Takes a reference to what is there now. Any context.
     pub fn get(&self) -> Option<Arc<T>> {
         self.load(&rcu::read_lock()).map(Into::into)

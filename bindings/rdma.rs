@@ -10,6 +10,7 @@
 //! regions belong to a protection domain and are released with it at the earliest, see
 //! [`pd::Retained`].
 
+pub mod batch;
 pub mod client;
 pub mod cm;
 pub mod cq;
@@ -19,6 +20,7 @@ pub mod mr;
 pub mod pd;
 mod poller;
 pub mod qp;
+mod receive;
 #[cfg(RNBD_KUNIT)]
 #[path = "kunit/rdma.rs"]
 mod tests;
@@ -26,6 +28,10 @@ pub(crate) mod verbs;
 pub mod wc;
 pub mod wr;
 
+pub use batch::{
+    Unposted,
+    WriteBatch, //
+};
 pub use cq::{
     CompletionQueue,
     PollContext, //

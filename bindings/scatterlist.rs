@@ -7,20 +7,17 @@
 use crate::{
     bindings,
     block::request::DataHold,
-    chunk::ChunkSet,
+    chunk::MappedChunks,
     page_buffer::PageBuffer,
     rdma::{
+        verbs,
         Direction,
         ProtectionDomain,
         Sge,
         SgeList, //
     }, //
 };
-use core::mem::ManuallyDrop;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// A scatterlist with room for a fixed number of segments, allocated once and filled many times.
 ///
@@ -28,7 +25,10 @@ use kernel::{
 ///
 /// - `entries` was initialised by `sg_init_table()` for its whole length and is not chained.
 /// - The first `used` entries name pages. If `buffer` is set, there is one and it names its page;
-///   otherwise the pages are those of the request of `request`, which keeps them.
+///   otherwise the pages are those of the request of `request`, which keeps them. If none is in
+///   use, there is neither.
+/// - If `mapping` names a domain, the entries in use are mapped for its device as it says, and
+///   neither they nor what keeps the pages is changed.
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
     used: u32,
@@ -36,6 +36,16 @@ pub struct ScatterTable {
     bytes: usize,
     buffer: Option<PageBuffer>,
     request: Option<DataHold>,
+    mapping: Mapping,
+}
+
+/// For which device a table is mapped.
+struct Mapping {
+    /// The serial number of the protection domain; 0 if it is not mapped.
+    domain: u64,
+    /// The number of DMA entries.
+    entries: u32,
+    direction: Direction,
 }
 
 // SAFETY: Owns its entries, and what keeps the pages they name, which is `Send`.
@@ -59,6 +69,11 @@ impl ScatterTable {
             bytes: 0,
             buffer: None,
             request: None,
+            mapping: Mapping {
+                domain: 0,
+                entries: 0,
+                direction: Direction::ToDevice,
+            },
         })
     }
 
@@ -81,11 +96,17 @@ impl ScatterTable {
         self.bytes
     }
 
-    /// The entries of the table, which is emptied, for C functions that fill them.
+    /// The entries of the table, which is emptied, for C functions that fill them; `None` if it is
+    /// mapped.
     #[inline]
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut bindings::scatterlist {
-        self.clear();
-        self.entries.as_mut_ptr()
+    pub(crate) fn as_mut_ptr(&mut self) -> Option<*mut bindings::scatterlist> {
+        if self.is_mapped() {
+            return None;
+        }
+        if self.used != 0 {
+            self.clear();
+        }
+        Some(self.entries.as_mut_ptr())
     }
 
     /// Tells how many entries were filled.
@@ -93,25 +114,33 @@ impl ScatterTable {
     /// # Safety
     ///
     /// The first `used` entries must name pages of the request of `request`, and `used` must not
-    /// exceed the capacity.
+    /// exceed the capacity. Nothing was done with the table since [`Self::as_mut_ptr()`].
     #[inline]
     pub(crate) unsafe fn set_request(&mut self, used: u32, request: DataHold) {
         // INVARIANT: By the function's requirement.
         self.used = used;
-        self.bytes = self
-            .entries
-            .iter()
-            .take(used as usize)
-            .fold(0, |sum: usize, entry| {
-                sum.saturating_add(entry.length as usize)
-            });
-        self.request = Some(request);
+        self.bytes = match (used, self.entries.first()) {
+            (1, Some(entry)) => entry.length as usize,
+            _ => self.sum(used),
+        };
+        // There is none since the table was emptied, and so nothing to be dropped.
+        core::mem::forget(self.request.replace(request));
     }
 
-    /// Empties the table. If a block request has ended meanwhile, the block layer gets it back
-    /// now. Any context.
+    /// The length of the first `used` entries, in bytes.
+    #[inline(never)]
+    fn sum(&self, used: u32) -> usize {
+        let entries = self.entries.iter().take(used as usize);
+        entries.fold(0, |sum, entry| sum + entry.length as usize)
+    }
+
+    /// Empties the table, unless it is mapped. If a block request has ended meanwhile, the block
+    /// layer gets it back now. Any context.
     #[inline]
     pub fn clear(&mut self) {
+        if self.is_mapped() {
+            return;
+        }
         self.used = 0;
         self.bytes = 0;
         self.buffer = None;
@@ -121,7 +150,7 @@ impl ScatterTable {
     /// Empties the table if its memory is that of a block request; see [`Self::clear()`].
     #[inline]
     pub fn release_request(&mut self) {
-        if self.request.is_some() {
+        if self.request.is_some() && !self.is_mapped() {
             self.used = 0;
             self.bytes = 0;
             self.request = None;
@@ -130,12 +159,12 @@ impl ScatterTable {
 
     /// Makes the first `len` bytes of `buffer` the one segment of the table, which keeps it.
     ///
-    /// `EINVAL` if `len` is 0 or more than the buffer holds.
+    /// `EINVAL` if `len` is 0 or more than the buffer holds, `EBUSY` if the table is mapped.
     pub fn set_buffer(&mut self, buffer: PageBuffer, len: u32) -> Result {
         if len == 0 || usize::try_from(len)? > PageBuffer::LEN {
             return Err(EINVAL);
         }
-        let entries = self.as_mut_ptr();
+        let entries = self.as_mut_ptr().ok_or(EBUSY)?;
         // SAFETY: There is at least one entry, and the page is valid.
         unsafe {
             bindings::rnbd_helper_sg_set_page(entries, buffer.as_page(), len, 0);
@@ -148,8 +177,11 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Empties the table and gives back the buffer of [`Self::set_buffer()`].
+    /// Empties the table and gives back the buffer of [`Self::set_buffer()`]; not if it is mapped.
     pub fn take_buffer(&mut self) -> Option<PageBuffer> {
+        if self.is_mapped() {
+            return None;
+        }
         self.used = 0;
         self.bytes = 0;
         self.request = None;
@@ -160,19 +192,25 @@ impl ScatterTable {
         self.buffer.take()
     }
 
-    /// Fills the memory from the start of a chunk. Any context.
+    /// Fills the memory from the start of a chunk that a peer wrote to. Any context.
     ///
     /// `EINVAL` if the chunk is shorter, or is not one block.
-    #[inline]
-    pub fn copy_from_chunk(&mut self, chunks: &ChunkSet, index: usize) -> Result {
-        let (address, room) = chunks.contiguous(index).ok_or(EINVAL)?;
+    #[inline(always)]
+    pub fn copy_from_chunk(&mut self, chunks: &MappedChunks, index: usize) -> Result {
+        let (address, room, dma_address) = chunks.block(index).ok_or(EINVAL)?;
         let len = self.byte_len();
         if len > room {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariant the entries name pages, which are kept; `len` bytes are at
-        // `address`.
+        // SAFETY: That much is mapped there, for both directions. By the type invariant the entries
+        // name pages, which are kept; `len` bytes are at `address`.
         let copied = unsafe {
+            verbs::sync_for_cpu(
+                chunks.device(),
+                dma_address,
+                len,
+                Direction::Bidirectional.into(),
+            );
             bindings::rnbd_helper_sg_copy_from_buffer(
                 self.entries.as_mut_ptr(),
                 self.used,
@@ -186,18 +224,53 @@ impl ScatterTable {
         Ok(())
     }
 
+    /// Copies the memory to the start of a chunk, from where a device is to send it; says where.
+    /// Any context.
+    ///
+    /// `EINVAL` if the chunk is shorter, or is not one block, or if the table is empty.
+    #[inline(always)]
+    pub fn copy_to_chunk(&self, chunks: &MappedChunks, index: usize) -> Result<Sge> {
+        let (address, room, dma_address) = chunks.block(index).ok_or(EINVAL)?;
+        let len = self.byte_len();
+        if len == 0 || len > room {
+            return Err(EINVAL);
+        }
+        // SAFETY: That much is mapped there, for both directions. By the type invariant the entries
+        // name pages, which are kept; `len` bytes are at `address`.
+        let copied = unsafe {
+            let copied = bindings::rnbd_helper_sg_copy_to_buffer(
+                self.entries.as_ptr().cast_mut(),
+                self.used,
+                address.as_ptr().cast(),
+                len,
+            );
+            verbs::sync_for_device(
+                chunks.device(),
+                dma_address,
+                len,
+                Direction::Bidirectional.into(),
+            );
+            copied
+        };
+        if copied != len {
+            return Err(EINVAL);
+        }
+        // A chunk is not as long as 4 GiB.
+        let lkey = chunks.domain().local_dma_lkey();
+        Ok(Sge::new(dma_address, len as u32, lkey))
+    }
+
     /// Maps the memory for the device of `domain`. Any context.
     ///
-    /// `EINVAL` for an empty table, `EIO` if the device cannot reach the memory; the table is given
-    /// back then.
+    /// Until [`Self::unmap()`] the table cannot be changed, and keeps the memory. `EBUSY` if it is
+    /// mapped, `EINVAL` if it is empty, `EIO` if the device cannot reach the memory.
     #[inline]
-    pub fn map(
-        mut self,
-        domain: &Arc<ProtectionDomain>,
-        direction: Direction,
-    ) -> Result<MappedScatter, (Self, Error)> {
+    pub fn map(&mut self, domain: &ProtectionDomain, direction: Direction) -> Result {
+        if self.is_mapped() {
+            return Err(EBUSY);
+        }
         if self.used == 0 {
-            return Err((self, EINVAL));
+            return Err(EINVAL);
         }
         // SAFETY: By the type invariant the entries name pages. `used` was a C int.
         let mapped = unsafe {
@@ -208,80 +281,75 @@ impl ScatterTable {
                 direction.into(),
             )
         };
-        match u32::try_from(mapped) {
-            // INVARIANT: Just mapped.
-            Ok(mapped) if mapped > 0 => Ok(MappedScatter {
-                table: ManuallyDrop::new(self),
-                mapped,
-                direction,
-                domain: domain.clone(),
-            }),
-            _ => Err((self, EIO)),
+        if mapped <= 0 {
+            return Err(EIO);
+        }
+        // INVARIANT: Just mapped.
+        self.mapping = Mapping {
+            domain: domain.serial(),
+            entries: mapped as u32,
+            direction,
+        };
+        Ok(())
+    }
+
+    /// Whether the memory is mapped for a device.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.mapping.domain != 0
+    }
+
+    /// Unmaps the memory, if it is mapped; the table stays filled. Any context.
+    ///
+    /// That must not happen while requests that name it are in flight. `EINVAL` if it is mapped for
+    /// another domain: it stays mapped then.
+    #[inline]
+    pub fn unmap(&mut self, domain: &ProtectionDomain) -> Result {
+        if !self.is_mapped() {
+            return Ok(());
+        }
+        if self.mapping.domain != domain.serial() {
+            return Err(EINVAL);
+        }
+        let device = domain.device().as_raw();
+        // SAFETY: By the type invariant these are mapped for the domain's device, as no other
+        // domain has the number; they are not used as such any more.
+        unsafe {
+            if !verbs::is_virtual(device) {
+                bindings::rnbd_helper_ib_dma_unmap_sg(
+                    device,
+                    self.entries.as_mut_ptr(),
+                    self.used as c_int,
+                    self.mapping.direction.into(),
+                );
+            }
+        }
+        // INVARIANT: Not mapped any more.
+        self.mapping.domain = 0;
+        Ok(())
+    }
+
+    /// The number of segments as the device sees them; 0 if the memory is not mapped.
+    #[inline]
+    pub fn num_mapped(&self) -> u32 {
+        if self.is_mapped() {
+            self.mapping.entries
+        } else {
+            0
         }
     }
-}
 
-/// A scatterlist that is mapped for an RDMA device.
-///
-/// Its memory is unmapped when it is dropped, or by [`Self::unmap()`], in any context. That must
-/// not happen while requests that name it are in flight. As it holds a reference to the protection
-/// domain, somebody else has to hold one that is dropped where sleeping is allowed.
-///
-/// # Invariants
-///
-/// The used entries of `table` are mapped for the device of `domain` in `direction`, to the first
-/// `mapped` DMA entries.
-pub struct MappedScatter {
-    table: ManuallyDrop<ScatterTable>,
-    mapped: u32,
-    direction: Direction,
-    domain: Arc<ProtectionDomain>,
-}
-
-impl MappedScatter {
-    /// The number of segments as the device sees them.
+    /// Adds the scatter entries to `list`; false, and none added, if the memory is not mapped for
+    /// `domain`, or if the list would have more than `limit` then, or more than it has room for.
     #[inline]
-    pub fn num_segments(&self) -> u32 {
-        self.mapped
-    }
-
-    /// The length of all segments, in bytes.
-    #[inline]
-    pub fn byte_len(&self) -> usize {
-        self.table.byte_len()
-    }
-
-    /// The domain.
-    #[inline]
-    pub fn domain(&self) -> &Arc<ProtectionDomain> {
-        &self.domain
-    }
-
-    /// Writes the scatter entries to the beginning of `out`.
-    ///
-    /// `None` if `out` has less than [`Self::num_segments()`] entries.
-    #[inline]
-    pub fn sges<'a>(&self, out: &'a mut [Sge]) -> Option<&'a [Sge]> {
-        let out = out.get_mut(..usize::try_from(self.mapped).ok()?)?;
-        // SAFETY: By the type invariant that many DMA entries are valid, and `out` has room for as
-        // many; the list is only read. `Sge` has the layout of `ib_sge`.
-        unsafe {
-            bindings::rnbd_helper_sg_to_sges(
-                self.table.entries.as_ptr().cast_mut(),
-                self.mapped,
-                self.domain.local_dma_lkey(),
-                out.as_mut_ptr().cast(),
-            )
-        };
-        Some(out)
-    }
-
-    /// Adds the scatter entries to `list`; false, and none added, if it would have more than `limit`
-    /// then, or more than it has room for.
-    #[inline]
-    pub fn add_sges<const N: usize>(&self, list: &mut SgeList<N>, limit: usize) -> bool {
-        let count = self.mapped as usize;
-        if list.len() + count > limit {
+    pub fn add_sges<const N: usize>(
+        &self,
+        domain: &ProtectionDomain,
+        list: &mut SgeList<N>,
+        limit: usize,
+    ) -> bool {
+        let count = self.mapping.entries as usize;
+        if self.mapping.domain != domain.serial() || count > limit.wrapping_sub(list.len()) {
             return false;
         }
         let Some(out) = list.spare(count) else {
@@ -291,9 +359,9 @@ impl MappedScatter {
         // many; the list is only read. `Sge` has the layout of `ib_sge`.
         unsafe {
             bindings::rnbd_helper_sg_to_sges(
-                self.table.entries.as_ptr().cast_mut(),
-                self.mapped,
-                self.domain.local_dma_lkey(),
+                self.entries.as_ptr().cast_mut(),
+                self.mapping.entries,
+                domain.local_dma_lkey(),
                 out.cast(),
             );
             list.added(count);
@@ -301,43 +369,24 @@ impl MappedScatter {
         true
     }
 
-    /// The list and the number of its DMA entries.
+    /// The list and the number of its DMA entries; `None` if it is not mapped for `domain`.
     #[inline]
-    pub(crate) fn as_raw(&self) -> (*mut bindings::scatterlist, u32) {
-        (self.table.entries.as_ptr().cast_mut(), self.mapped)
-    }
-
-    /// Unmaps the memory and gives the table back, still filled. Any context.
-    #[inline]
-    pub fn unmap(self) -> ScatterTable {
-        let mut this = ManuallyDrop::new(self);
-        this.unmap_entries();
-        // SAFETY: `this` is not dropped, so this is the only drop of its domain.
-        unsafe { core::ptr::drop_in_place(&mut this.domain) };
-        // SAFETY: `this` is not used again.
-        unsafe { ManuallyDrop::take(&mut this.table) }
-    }
-
-    #[inline]
-    fn unmap_entries(&mut self) {
-        // SAFETY: By the type invariant these are mapped; the callers do not use them as such any
-        // more.
-        unsafe {
-            bindings::rnbd_helper_ib_dma_unmap_sg(
-                self.domain.device().as_raw(),
-                self.table.entries.as_mut_ptr(),
-                self.table.used as c_int,
-                self.direction.into(),
-            )
-        };
+    pub(crate) fn as_raw(
+        &self,
+        domain: &ProtectionDomain,
+    ) -> Option<(*mut bindings::scatterlist, u32)> {
+        (self.mapping.domain == domain.serial())
+            .then(|| (self.entries.as_ptr().cast_mut(), self.mapping.entries))
     }
 }
 
-impl Drop for MappedScatter {
+impl Drop for ScatterTable {
     fn drop(&mut self) {
-        self.unmap_entries();
-        // SAFETY: `self` is not used again.
-        unsafe { ManuallyDrop::drop(&mut self.table) };
+        if self.is_mapped() {
+            // Whose memory it is must not learn that it is free: a device may be using it.
+            core::mem::forget(self.buffer.take());
+            core::mem::forget(self.request.take());
+        }
     }
 }
 

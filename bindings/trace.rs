@@ -20,7 +20,7 @@ use crate::bindings;
 pub struct ClientPath<'a> {
     /// The name of the session.
     pub session: &'a CStr,
-    /// The addresses.
+    /// The name of its directory in sysfs.
     pub path: &'a CStr,
     /// The number of a `proto::path_state::ClientState`.
     pub state: u32,
@@ -39,7 +39,7 @@ pub struct ClientPath<'a> {
 pub struct Answer<'a> {
     /// The name of the session.
     pub session: &'a CStr,
-    /// The addresses of the path.
+    /// The name of the path's directory in sysfs.
     pub path: &'a CStr,
     /// The number of a `proto::path_state::ServerState`.
     pub state: u32,

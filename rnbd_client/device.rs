@@ -110,6 +110,9 @@ pub(crate) struct Device {
     /// How often the disk is open.
     #[pin]
     users: Mutex<usize>,
+    /// Held while the server is asked to open the device again.
+    #[pin]
+    opening: Mutex<()>,
     #[pin]
     parts: Mutex<Parts>,
 }
@@ -157,6 +160,7 @@ impl Device {
                 losses: Atomic::new(0),
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 users <- new_mutex!(0, "Device::users"),
+                opening <- new_mutex!((), "Device::opening"),
                 parts <- new_mutex!(
                     Parts { user: Some(user), module: Some(module), ..Parts::default() },
                     "Device::parts"
@@ -190,9 +194,6 @@ impl Device {
             })?;
         self.opened_by_server(&answer, losses)?;
 
-        // Nobody reaches the device before the directory is made; whoever unmaps it then waits
-        // for this.
-        let mut parts = self.parts.lock();
         let failed = |what: &'static str| {
             move |error: &Error| {
                 device_log!(
@@ -204,7 +205,12 @@ impl Device {
                 );
             }
         };
+        // Partitions are read now. If those requests have to wait for a path, `parts` must not be
+        // locked, or the session's devices would not be opened again.
         let disk = self.add_disk(client, &answer).inspect_err(failed("disk"))?;
+        // Nobody reaches the device before the directory is made; whoever unmaps it then waits
+        // for this.
+        let mut parts = self.parts.lock();
         let disk = parts.disk.insert(disk);
         let name = c_str!("rnbd");
         let directory = Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone())
@@ -320,13 +326,16 @@ impl Device {
     /// transport wants requests to wait for a path.
     #[cold]
     pub(crate) fn status_if_not_mapped(&self, queue: &HwQueue<'_, Queue>) -> Status {
-        if self.state() == DeviceState::Disconnected && self.session.transport.holds_io() {
-            // Whoever opens the device again runs the queues; this is for the time when the
-            // transport does not want that any more.
-            queue.run_after(HOLD_CHECK_MS);
-            Status::DEVICE_RESOURCE
-        } else {
-            Status::IO_ERROR
+        match self.state() {
+            // Since the caller looked.
+            DeviceState::Mapped => Status::RESOURCE,
+            DeviceState::Disconnected if self.session.transport.holds_io() => {
+                // Whoever opens the device again runs the queues; this is for the time when the
+                // transport does not want that any more.
+                queue.run_after(HOLD_CHECK_MS);
+                Status::DEVICE_RESOURCE
+            }
+            _ => Status::IO_ERROR,
         }
     }
 
@@ -343,9 +352,9 @@ impl Device {
     /// The server has opened the device, which was asked for when the session had lost its last
     /// path `losses` times; returns the state before.
     ///
-    /// `ENOENT` if it has been unmapped meanwhile; the server is told to close it. `ECONNABORTED`
-    /// if the session was lost meanwhile: the server's next one has other numbers, and a request
-    /// with this number would go to another disk.
+    /// `ENOENT` if it has been unmapped meanwhile; who did that tells the server to close it.
+    /// `ECONNABORTED` if the session was lost meanwhile: the server's next one has other numbers,
+    /// and a request with this number would go to another disk.
     fn opened_by_server(&self, answer: &OpenRsp, losses: u32) -> Result<DeviceState> {
         let changed = {
             let _users = self.users.lock();
@@ -363,8 +372,6 @@ impl Device {
                 self,
                 "Ignoring Open-Response message from server for unmapped device"
             );
-            // The device is gone either way.
-            let _ = remote::close(&self.session.transport, answer.device_id);
         })
     }
 
@@ -440,9 +447,12 @@ impl Device {
             drop(parts.disk);
             (parts.user, parts.module)
         };
-        // In the server's next session the number may be another device's.
+        // The server knows a device by its path, so it must be closed after the last time that it
+        // was opened, and once: the number is another device's then.
+        drop(self.opening.lock());
+        // In the server's next session the number may be another device's, too.
         let is_current = self.session.losses() == self.losses.load(ordering::Relaxed);
-        if was == DeviceState::Mapped && is_current {
+        if was != DeviceState::Init && is_current {
             let device_id = self.device_id.load(ordering::Relaxed);
             if let Err(error) = remote::close(&self.session.transport, device_id) {
                 // The server closes it with the session.
@@ -480,6 +490,10 @@ impl Device {
     }
 
     fn reopen(&self) -> Result {
+        let opening = self.opening.lock();
+        if self.state() == DeviceState::Unmapped {
+            return Err(ENODEV);
+        }
         let losses = self.session.losses();
         let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
             .inspect_err(|error| {
@@ -490,7 +504,9 @@ impl Device {
                     error.to_errno()
                 );
             })?;
-        if self.opened_by_server(&answer, losses)? == DeviceState::Disconnected {
+        let before = self.opened_by_server(&answer, losses)?;
+        drop(opening);
+        if before == DeviceState::Disconnected {
             self.with_disk(|disk| {
                 disk.run_queues();
                 self.change_capacity(disk, answer.nsectors)?;
@@ -503,14 +519,15 @@ impl Device {
     }
 
     /// The session has a path again. Process context of the module's own; sleeps.
-    pub(crate) fn link_is_back(&self) {
+    ///
+    /// The server's error, which has been logged, or `ENOMEM`.
+    pub(crate) fn link_is_back(&self) -> Result {
         if matches!(self.state(), DeviceState::Init | DeviceState::Unmapped) {
             // Whoever is mapping it gets an error.
-            return;
+            return Ok(());
         }
         device_log!(pr_info, self, "session reconnected, remapping device");
-        // The error has been logged.
-        let _ = self.reopen();
+        self.reopen()
     }
 
     /// The session has lost its last path.

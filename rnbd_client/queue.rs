@@ -5,9 +5,11 @@
 //! A request's tag is the number of its permit, and so of the server's chunk it uses. While the
 //! transport has a request it is in the table of its session, from where the answer takes it.
 
+use core::mem::MaybeUninit;
 use kernel::{
     prelude::*,
     sync::{
+        rcu,
         Arc,
         ArcBorrow, //
     }, //
@@ -16,7 +18,8 @@ use kernel_ext::block::{
     operations::{
         HwQueue,
         OpenMode,
-        Operations, //
+        Operations,
+        RequestList, //
     },
     request::{
         Op,
@@ -33,7 +36,9 @@ use proto::rnbd::{
     Rw, //
 };
 use rtrs_client::{
+    Kind,
     Permit,
+    Submission,
     SubmitError, //
 };
 
@@ -61,32 +66,32 @@ impl Operations for Queue {
         Ok::<_, Error>(())
     }
 
+    #[inline]
     fn queue_rq(
         queue: &HwQueue<'_, Self>,
         request: OwnedRequest<Self>,
         _is_last: bool,
     ) -> Result<(), Refusal<Self>> {
-        let path = queue.set();
-        let device = queue.disk();
-        let Some(in_flight) = path.link.in_flight.as_ref() else {
-            return Err(request.refuse(Status::IO_ERROR));
-        };
-        let message = match message(queue, device, &request) {
-            Ok(message) => message,
-            Err(status) => return Err(request.refuse(status)),
-        };
-        let Some(permit) = path.transport.permit(request.tag()) else {
-            return Err(request.refuse(Status::RESOURCE));
-        };
-        send(permit, queue.index(), &message, in_flight, request).map_err(|(request, error)| {
-            if device.waits_after(error) {
-                request.refuse(Status::RESOURCE)
-            } else {
-                let error = error.to_error();
-                device.io_failed(request.op(), error);
-                request.refuse(Status::from_error(error))
-            }
+        queue_request(queue, queue.set(), request, |permit, kind, header| {
+            permit.submit(kind, queue.index(), header)
         })
+    }
+
+    fn queue_rqs(mut requests: RequestList<'_, Self>) {
+        let Some(path) = requests.set() else {
+            return;
+        };
+        let guard = rcu::read_lock();
+        let mut room = MaybeUninit::uninit();
+        let mut submission = Submission::new(&path.transport, &guard, &mut room);
+        while let Some((queue, request)) = requests.take_next() {
+            let queued = queue_request(&queue, path, request, |permit, kind, header| {
+                submission.add(permit, kind, queue.index(), header)
+            });
+            if let Err(refusal) = queued {
+                refusal.give_back();
+            }
+        }
     }
 
     fn poll(queue: &HwQueue<'_, Self>) -> u32 {
@@ -107,7 +112,45 @@ impl Operations for Queue {
     }
 }
 
+/// Gives a request to the transport by `submit`, or gives it back.
+#[inline(always)]
+fn queue_request<'a>(
+    queue: &HwQueue<'_, Queue>,
+    path: &'a IoPath,
+    request: OwnedRequest<Queue>,
+    submit: impl FnOnce(Permit<'a>, Kind, &[u8]) -> Result<(), SubmitError>,
+) -> Result<(), Refusal<Queue>> {
+    let device = queue.disk();
+    let Some(in_flight) = path.link.in_flight.as_ref() else {
+        return Err(request.refuse(Status::IO_ERROR));
+    };
+    let message = match message(queue, device, &request) {
+        Ok(message) => message,
+        Err(status) => return Err(request.refuse(status)),
+    };
+    let Some(permit) = path.transport.permit(request.tag()) else {
+        return Err(request.refuse(Status::RESOURCE));
+    };
+    match send(permit, &message, in_flight, request, submit) {
+        Ok(()) => Ok(()),
+        Err((request, error)) => Err(refuse(device, request, error)),
+    }
+}
+
+/// What becomes of a request that the transport does not take.
+#[cold]
+fn refuse(device: &Device, request: OwnedRequest<Queue>, error: SubmitError) -> Refusal<Queue> {
+    if device.waits_after(error) {
+        request.refuse(Status::RESOURCE)
+    } else {
+        let error = error.to_error();
+        device.io_failed(request.op(), error);
+        request.refuse(Status::from_error(error))
+    }
+}
+
 /// The message that tells the server what to do; or why the request cannot be sent.
+#[inline]
 fn message(
     queue: &HwQueue<'_, Queue>,
     device: &Device,
@@ -138,9 +181,16 @@ fn message(
             IoFlags::NOUNMAP,
             op == rnbd::Op::WriteZeroes && request.is_nounmap(),
         );
+    // The block layer gives a flush a sector of -1, which a C server refuses for disks with blocks
+    // of more than 512 bytes.
+    let sector = if op == rnbd::Op::Flush {
+        0
+    } else {
+        request.sector()
+    };
     Ok(Io {
         device_id,
-        sector: request.sector(),
+        sector,
         rw: Rw { op, flags },
         bi_size: request.bytes(),
         prio: request.priority(),
@@ -148,15 +198,20 @@ fn message(
 }
 
 /// Gives the request to the transport, or gives it back.
-fn send(
-    mut permit: Permit<'_>,
-    queue: u32,
+#[inline(always)]
+fn send<'a>(
+    mut permit: Permit<'a>,
     message: &Io,
     in_flight: &RequestTable<Queue>,
     request: OwnedRequest<Queue>,
+    submit: impl FnOnce(Permit<'a>, Kind, &[u8]) -> Result<(), SubmitError>,
 ) -> Result<(), (OwnedRequest<Queue>, SubmitError)> {
-    let has_data = matches!(message.rw.op, rnbd::Op::Read | rnbd::Op::Write);
-    if has_data {
+    let kind = match message.rw.op {
+        rnbd::Op::Read => Kind::Read,
+        rnbd::Op::Write => Kind::Write,
+        _ => Kind::HeaderOnly,
+    };
+    if kind != Kind::HeaderOnly {
         let mapped = match permit.scatter() {
             Some(table) => request.map_to(table),
             None => Err(EBUSY),
@@ -174,12 +229,7 @@ fn send(
         drop(permit);
         return Err((request, SubmitError::Failed(EINVAL)));
     }
-    let sent = match message.rw.op {
-        rnbd::Op::Read => permit.read(queue, &bytes),
-        rnbd::Op::Write => permit.write(queue, &bytes),
-        _ => permit.header_only(queue, &bytes),
-    };
-    match sent {
+    match submit(permit, kind, &bytes) {
         Ok(()) => Ok(()),
         // The transport does not answer what it did not take, so the request is still there.
         Err(error) => match in_flight.take(tag) {

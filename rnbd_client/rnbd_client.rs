@@ -60,7 +60,9 @@ pub(crate) struct RnbdClient {
 
 impl kernel::Module for RnbdClient {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let queue = OwnedQueue::new(c"rnbd_client", QueueFlags::UNBOUND)?;
+        // Memory may be freed by what waits for a device to be opened again.
+        let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
+        let queue = OwnedQueue::new(c"rnbd_client", flags)?;
         let client = Client::new(queue.handle())?;
         let class = Class::new(c"rnbd-client")?;
         let ctl = class.device(c"ctl", sysfs::CTL_ATTRIBUTES, client.clone())?;

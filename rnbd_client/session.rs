@@ -13,6 +13,7 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::msecs_to_jiffies,
     workqueue::{
         Work,
         WorkItem, //
@@ -32,14 +33,19 @@ use kernel_ext::{
         }, //
     },
     cpu,
+    impl_has_delayed_work,
+    new_delayed_work,
     once::SetOnce,
     workqueue::{
         self,
+        DelayedWork,
+        DelayedWorkItem,
         QueueHandle, //
     }, //
 };
 use proto::{
     addr::PathAddress,
+    device_state::DeviceState,
     map_options::MapOptions,
     name::{
         Name,
@@ -61,6 +67,11 @@ use crate::{
     },
     remote, //
 };
+
+/// How long a device that could not be opened again waits for the next attempt, in ms; twice as long
+/// after each, [`ATTEMPTS`] times, so for four minutes.
+const FIRST_DELAY_MS: u32 = 250;
+const ATTEMPTS: u32 = 10;
 
 /// An open session.
 pub(crate) struct Session {
@@ -130,12 +141,22 @@ pub(crate) struct Link {
     /// What is left to do about link events, in `work`.
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
+    again: Atomic<bool>,
     #[pin]
     work: Work<Self>,
+    /// How often devices were opened again since the session is back.
+    attempts: Atomic<u32>,
+    /// Has `work` open those that are left.
+    #[pin]
+    retry: DelayedWork<Self>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Link { self.work }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Link { self.retry }
 }
 
 impl Session {
@@ -166,7 +187,10 @@ impl Session {
                 losses: Atomic::new(0),
                 lost: Atomic::new(false),
                 is_back: Atomic::new(false),
+                again: Atomic::new(false),
                 work <- new_work!("Link::work"),
+                attempts: Atomic::new(0),
+                retry <- new_delayed_work!(queue, "Link::retry"),
             }),
             GFP_KERNEL,
         )?;
@@ -242,8 +266,11 @@ impl Session {
     pub(crate) fn close(&self) {
         self.transport.close();
         // No link event comes any more.
-        workqueue::flush(&self.link);
         drop(self.link.transport.lock().take());
+        // Without the transport there is no further attempt.
+        workqueue::flush(&self.link);
+        DelayedWork::cancel_sync(&self.link);
+        workqueue::flush(&self.link);
     }
 
     /// How often the last path was lost so far.
@@ -281,21 +308,35 @@ impl Session {
 }
 
 impl Link {
-    /// Opens the devices again that the server had to close. Process context; sleeps.
-    fn remap(&self, devices: &[Arc<Device>]) {
+    /// Opens the devices again that the server had to close; some time later those that failed for
+    /// want of memory, or as their disk could not be read. Others that fail wait for the
+    /// administrator. Process context; sleeps.
+    fn remap<'a>(self: &Arc<Self>, devices: impl Iterator<Item = &'a Arc<Device>>) {
         let Some(transport) = self.transport.lock().clone() else {
             return;
         };
-        if let Err(error) = remote::session_info(&transport) {
-            pr_err!(
-                "session {}: the server does not answer, err: {}\n",
-                self.name.as_cstr(),
-                error.to_errno()
-            );
-            return;
+        let may_pass = |error| error == ENOMEM || error == EIO;
+        let mut again = false;
+        match remote::session_info(&transport) {
+            Ok(_) => {
+                for device in devices {
+                    again |= device.link_is_back().is_err_and(may_pass);
+                }
+            }
+            Err(error) => {
+                pr_err!(
+                    "session {}: the server does not answer, err: {}\n",
+                    self.name.as_cstr(),
+                    error.to_errno()
+                );
+                again = may_pass(error);
+            }
         }
-        for device in devices {
-            device.link_is_back();
+        let attempt = self.attempts.fetch_add(1, ordering::Relaxed);
+        if again && attempt < ATTEMPTS {
+            let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt);
+            // It may still wait for an attempt after an earlier loss, and longer.
+            let _ = DelayedWork::modify(self.clone(), delay);
         }
     }
 }
@@ -310,11 +351,24 @@ impl WorkItem for Link {
                 device.tell_link_lost();
             }
         }
+        let again = this.again.xchg(false, ordering::Full);
         if this.is_back.xchg(false, ordering::Full) {
-            this.remap(&devices);
+            this.attempts.store(0, ordering::Relaxed);
+            this.remap(devices.iter());
+        } else if again {
+            let is_left = |device: &&Arc<Device>| device.state() == DeviceState::Disconnected;
+            this.remap(devices.iter().filter(is_left));
         }
         devices.clear();
         this.devices.lock().give_back(devices);
+    }
+}
+
+impl DelayedWorkItem for Link {
+    fn run(this: Arc<Self>) {
+        // In `work` as well, so that there is one list of devices at a time.
+        this.again.store(true, ordering::Release);
+        let _ = this.queue.enqueue(this.clone());
     }
 }
 

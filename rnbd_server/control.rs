@@ -35,10 +35,7 @@ use crate::{
     handle::Handle,
     io::error,
     params::DEV_SEARCH_PATH,
-    session::{
-        Control,
-        Session, //
-    },
+    session::Session,
     session_device::SessionDevice, //
 };
 
@@ -86,7 +83,7 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
 /// Opens a device and writes the answer.
 fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
     // Nothing is opened for a client that cannot be told the number.
-    if op.direction() != Direction::Read || op.data_len() < OpenRsp::SIZE {
+    if op.direction() != Direction::Read || (op.data_len() as usize) < OpenRsp::SIZE {
         pr_err_ratelimited!(
             "session {:?}: no room for the answer to an open message\n",
             session.name().as_cstr()
@@ -112,13 +109,22 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
         let device_use = device.enter().ok_or(ENODEV)?;
         return op.write_answer(&open_rsp(device.id(), device_use.device())?);
     }
-    let device = open_new(session, &control, message)?;
+    let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
+    let path = full_path(session, &message.dev_name, &mut buffer)?;
+    // Before anything is looked for, so that nothing is learned of what may not be opened.
+    session.server().policy().check(
+        session,
+        &session.clients().lock(),
+        path,
+        message.access_mode,
+    )?;
+    let device = open_new(session, path, message)?;
     let answer = device
         .enter()
         .ok_or(ENODEV)
         .and_then(|device_use| open_rsp(device.id(), device_use.device()))
         .and_then(|answer| op.write_answer(&answer));
-    match answer.and_then(|()| session.devices().insert(device.clone())) {
+    match answer.and_then(|()| insert(session, path, &device)) {
         Ok(()) => {
             pr_info_ratelimited!(
                 "session {:?}: opened device {:?} ({})\n",
@@ -138,18 +144,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
 /// Opens a device that the session does not have open, with everything that belongs to it.
 ///
 /// Called with the control lock held.
-fn open_new(
-    session: &Arc<Session>,
-    control: &Control,
-    message: &Open,
-) -> Result<Arc<SessionDevice>> {
-    let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
-    let path = full_path(session, &message.dev_name, &mut buffer)?;
-    // Before anything is looked for, so that nothing is learned of what may not be opened.
-    session
-        .server()
-        .policy()
-        .check(session, &control.clients, path, message.access_mode)?;
+fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<SessionDevice>> {
     let failed = |error: &Error| {
         pr_err_ratelimited!(
             "session {:?}: opening device {:?} failed: {:?}\n",
@@ -168,6 +163,17 @@ fn open_new(
     };
     let id = session.devices().next_id()?;
     SessionDevice::new(session, id, message, handle, export).inspect_err(failed)
+}
+
+/// Makes a device known that was opened from `path`, if the clients that there are by now may use
+/// it: while it was opened, paths may have come from others.
+fn insert(session: &Session, path: &CStr, device: &Arc<SessionDevice>) -> Result {
+    let clients = session.clients().lock();
+    session
+        .server()
+        .policy()
+        .check(session, &clients, path, device.mode())?;
+    session.devices().insert(device.clone())
 }
 
 /// The path of the device that a client calls `name`.
@@ -237,9 +243,11 @@ pub(crate) fn force_close(device: &Arc<SessionDevice>) {
     }
 }
 
-/// The session has another path, from `client`: that must be allowed to use what is open. Sleeps.
+/// The session has another path, from `client`: that must be allowed to use what is open. Sleeps,
+/// but does not wait for disks.
 pub(crate) fn path_up(session: &Session, client: Option<Address>) -> Result {
-    let mut control = session.control().lock();
+    // A device that is being opened comes into the table later, and then finds this client.
+    let mut clients = session.clients().lock();
     let policy = session.server().policy();
     if policy.is_loaded() {
         let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
@@ -251,12 +259,12 @@ pub(crate) fn path_up(session: &Session, client: Option<Address>) -> Result {
         });
         result?;
     }
-    Ok(control.clients.push(client, GFP_KERNEL)?)
+    Ok(clients.push(client, GFP_KERNEL)?)
 }
 
-/// A path of the session is gone. Sleeps.
+/// A path of the session is gone. Sleeps, but does not wait for disks.
 pub(crate) fn path_down(session: &Session, client: Option<Address>) {
-    let clients = &mut session.control().lock().clients;
+    let mut clients = session.clients().lock();
     if let Some(index) = clients.iter().position(|other| *other == client) {
         let _ = clients.remove(index);
     }

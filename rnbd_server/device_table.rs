@@ -14,7 +14,10 @@ use kernel_ext::atomic::{
     Atomic, //
 };
 use kernel_ext::rcu::RcuArc;
-use proto::name::Name;
+use proto::{
+    device_number,
+    name::Name, //
+};
 
 use crate::{
     handle::HandleUse,
@@ -26,8 +29,10 @@ use crate::{
 /// Requests look numbers up without a lock. Changes are made by one caller at a time: under the
 /// session's control lock.
 pub(crate) struct DeviceTable {
-    /// Replaced by a longer one when there is no free number; never shortened.
+    /// Replaced by a longer one when no number is to be used again; never shortened.
     slots: RcuArc<KVec<Arc<Slot>>>,
+    /// The number given last.
+    last: Atomic<u32>,
 }
 
 /// What a number stands for.
@@ -58,6 +63,7 @@ impl DeviceTable {
     pub(crate) fn new() -> Self {
         Self {
             slots: RcuArc::empty(),
+            last: Atomic::new(0),
         }
     }
 
@@ -97,14 +103,24 @@ impl DeviceTable {
         self.slot(id)?.device.get()
     }
 
-    /// The number that the next device gets: the lowest one that is free. Sleeps.
+    /// The number that the next device gets; see [`device_number`]. Sleeps.
     pub(crate) fn next_id(&self) -> Result<u32> {
         let slots = self.slots.get();
         let slots = slots.as_ref().map_or(&[][..], |slots| slots);
-        if let Some(free) = slots.iter().position(|slot| slot.is_free()) {
-            return Ok(u32::try_from(free)?);
+        let last = usize::try_from(self.last.load(ordering::Relaxed))?;
+        let index = device_number::next(slots.len(), last, |index| {
+            slots.get(index).is_some_and(|slot| slot.is_free())
+        });
+        let id = u32::try_from(index)?;
+        if index >= slots.len() {
+            self.append(slots)?;
         }
-        let id = u32::try_from(slots.len())?;
+        self.last.store(id, ordering::Relaxed);
+        Ok(id)
+    }
+
+    /// Makes one more number. Sleeps.
+    fn append(&self, slots: &[Arc<Slot>]) -> Result {
         let mut longer = KVec::with_capacity(slots.len().saturating_add(1), GFP_KERNEL)?;
         longer.extend_from_slice(slots, GFP_KERNEL)?;
         let slot = Slot {
@@ -113,7 +129,7 @@ impl DeviceTable {
         };
         longer.push(Arc::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
         self.slots.replace(Some(Arc::new(longer, GFP_KERNEL)?));
-        Ok(id)
+        Ok(())
     }
 
     /// Makes `device` known by its number, which came from [`DeviceTable::next_id`]. Sleeps.

@@ -70,6 +70,15 @@ impl Handle {
 }
 
 impl HandleUse {
+    /// The use of the device for what does not change it.
+    #[inline]
+    pub(crate) fn read_only(self) -> DeviceUse<IoCompletion, ReadOnly> {
+        match self {
+            Self::ReadOnly(device) => device,
+            Self::ReadWrite(device) => device.read_only(),
+        }
+    }
+
     /// The device.
     pub(crate) fn device(&self) -> &BlockDevice {
         match self {

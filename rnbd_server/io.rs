@@ -12,7 +12,7 @@ use kernel_ext::{
         Refused,
         WriteFlags, //
     },
-    chunk::ChunkSlice,
+    chunk::ChunkData,
     pr_err_ratelimited,
     trace, //
 };
@@ -20,6 +20,7 @@ use proto::{
     rnbd::{
         BlockOp,
         Io,
+        IoError,
         IoFlags,
         RangeOp, //
     },
@@ -38,15 +39,21 @@ use crate::{
 /// Answers a request when its bio is finished.
 pub(crate) struct IoCompletion {
     op: Operation,
-    /// The bytes that a successful read has produced.
-    produced: u32,
 }
 
 impl Completion for IoCompletion {
-    type Memory = ChunkSlice;
+    type Memory<'a> = ChunkData<'a>;
 
+    #[inline]
+    fn memory(&self) -> Option<ChunkData<'_>> {
+        self.op.data()
+    }
+
+    #[inline]
     fn done(self, result: Result) {
-        self.op.respond(result.map(|()| self.produced));
+        // A read that is successful has filled all of the data; of a write nobody asks.
+        let len = self.op.data_len();
+        self.op.respond(result.map(|()| len));
     }
 }
 
@@ -64,7 +71,7 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
         device_id: io.device_id,
         rw: io.rw.to_wire(),
         bi_size: io.bi_size,
-        data_len: u32::try_from(op.data_len()).unwrap_or(u32::MAX),
+        data_len: op.data_len(),
         usr_len: u32::try_from(len).unwrap_or(u32::MAX),
         prio: io.prio,
         ver: session.version(),
@@ -75,97 +82,75 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
 /// Does a block request, which is answered when it is done or if it makes no sense.
 ///
 /// Process context; may sleep for memory.
-pub(crate) fn submit(session: &Session, op: Operation, io: &Io) {
+#[inline(always)]
+pub(crate) fn submit(session: &Session, op: Operation, io: Io) {
     // A device that the client has not opened, or that was closed here by force.
     let Some(device) = session.devices().enter(io.device_id) else {
-        pr_err_ratelimited!(
-            "session {:?}: request for unknown device id {}\n",
-            session.name().as_cstr(),
-            io.device_id
-        );
-        op.respond(Err(ENOTCONN));
-        return;
+        return unknown_device(session, op, io.device_id);
     };
-    let checked = check(session, &op, io);
-    let submitted = match checked {
-        Ok((block_op, position)) => start(device, op, io, block_op, position),
-        Err(error) => Err((op, error)),
+    let is_read = op.direction() == Direction::Read;
+    let Some(priority) = Priority::new(io.prio_for(session.version())) else {
+        return unknown_priority(session, op, io.prio);
     };
-    if let Err((op, error)) = submitted {
-        op.respond(Err(error));
+    let at = Position {
+        sector: io.sector,
+        priority,
+        sync: io.rw.flags.contains(IoFlags::SYNC),
+    };
+    let transfer = match device {
+        device if !io.is_plain(is_read, op.data_len()) => {
+            return submit_other(session, device, op, io, at);
+        }
+        device if is_read => Ok(device.read_only().reading()),
+        HandleUse::ReadWrite(device) => device.writing(WriteFlags::default()),
+        HandleUse::ReadOnly(_) => Err(EROFS),
+    };
+    match transfer {
+        Ok(transfer) => {
+            if let Err(refused) = transfer.submit(at, IoCompletion { op }) {
+                answer_refused(refused);
+            }
+        }
+        Err(error) => op.respond(Err(error)),
     }
 }
 
-/// What the request asks for, if that makes sense.
-fn check(session: &Session, op: &Operation, io: &Io) -> Result<(BlockOp, Position)> {
-    let data_len = u32::try_from(op.data_len())?;
-    let block_op = io
-        .block_op(op.direction() == Direction::Read, data_len)
-        .inspect_err(|refused| {
-            pr_err_ratelimited!(
-                "session {:?}: {}\n",
-                session.name().as_cstr(),
-                refused.message().as_str()
-            );
-        })
-        .map_err(|refused| error(refused.errno()))?;
-    // The block layer would warn about these.
-    let flags = io.rw.flags;
-    let durable = flags.contains(IoFlags::FUA) || flags.contains(IoFlags::PREFLUSH);
-    if durable && !matches!(block_op, BlockOp::Write { .. } | BlockOp::Flush) {
+/// Answers what the device does not take.
+#[cold]
+#[inline(never)]
+fn answer_refused(refused: Refused<IoCompletion>) {
+    refused.completion.op.respond(Err(refused.error));
+}
+
+/// Does a block request that is not an ordinary read or write.
+#[inline(never)]
+fn submit_other(session: &Session, device: HandleUse, op: Operation, io: Io, at: Position) {
+    let block_op = match io.block_op(op.direction() == Direction::Read, op.data_len()) {
+        Ok(block_op) => block_op,
+        Err(error) => return refuse(session, op, &error),
+    };
+    let durable = WriteFlags {
+        fua: io.rw.flags.contains(IoFlags::FUA),
+        preflush: io.rw.flags.contains(IoFlags::PREFLUSH),
+    };
+    let is_durable = durable != WriteFlags::default();
+    if is_durable && !matches!(block_op, BlockOp::Write { .. } | BlockOp::Flush) {
+        // The block layer would warn about it.
         pr_err_ratelimited!(
             "session {:?}: {:?} with FUA or PREFLUSH\n",
             session.name().as_cstr(),
             io.rw.op
         );
-        return Err(EINVAL);
+        return op.respond(Err(EINVAL));
     }
-    let prio = io.prio_for(session.version());
-    let Some(priority) = Priority::new(prio) else {
-        pr_err_ratelimited!(
-            "session {:?}: unknown IO priority {:#x}\n",
-            session.name().as_cstr(),
-            prio
-        );
-        return Err(EINVAL);
-    };
-    let position = Position {
-        sector: io.sector,
-        priority,
-        sync: io.rw.flags.contains(IoFlags::SYNC),
-    };
-    Ok((block_op, position))
-}
-
-/// Submits a bio; gives the operation back if that fails.
-fn start(
-    device: HandleUse,
-    mut op: Operation,
-    io: &Io,
-    block_op: BlockOp,
-    at: Position,
-) -> Result<(), (Operation, Error)> {
-    let Some(data) = op.take_data() else {
-        return Err((op, EINVAL));
-    };
-    let mut completion = IoCompletion { op, produced: 0 };
+    let completion = IoCompletion { op };
     let submitted = match (block_op, device) {
-        (BlockOp::Read { len, .. }, device) => {
-            completion.produced = len;
-            match device {
-                HandleUse::ReadOnly(device) => device.read(at, data, completion),
-                HandleUse::ReadWrite(device) => device.read(at, data, completion),
-            }
-        }
-        (BlockOp::Flush, HandleUse::ReadOnly(device)) => device.flush(at, completion),
-        (BlockOp::Flush, HandleUse::ReadWrite(device)) => device.flush(at, completion),
-        (BlockOp::Write { .. }, HandleUse::ReadWrite(device)) => {
-            let flags = WriteFlags {
-                fua: io.rw.flags.contains(IoFlags::FUA),
-                preflush: io.rw.flags.contains(IoFlags::PREFLUSH),
-            };
-            device.write(at, flags, data, completion)
-        }
+        (BlockOp::Read { .. }, device) => device.read_only().reading().submit(at, completion),
+        (BlockOp::Flush, device) => device.read_only().flush(at, completion),
+        (BlockOp::Write { .. }, HandleUse::ReadWrite(device)) => match device.writing(durable) {
+            Ok(transfer) => transfer.submit(at, completion),
+            Err(error) => Err(Refused { completion, error }),
+        },
         (BlockOp::Range { op, len, .. }, HandleUse::ReadWrite(device)) => {
             let op = match op {
                 RangeOp::Discard => bio::RangeOp::Discard,
@@ -179,5 +164,43 @@ fn start(
             error: EROFS,
         }),
     };
-    submitted.map_err(|refused| (refused.completion.op, refused.error))
+    if let Err(refused) = submitted {
+        answer_refused(refused);
+    }
+}
+
+/// The client names no device.
+#[cold]
+#[inline(never)]
+fn unknown_device(session: &Session, op: Operation, device_id: u32) {
+    pr_err_ratelimited!(
+        "session {:?}: request for unknown device id {}\n",
+        session.name().as_cstr(),
+        device_id
+    );
+    op.respond(Err(ENOTCONN));
+}
+
+/// The request makes no sense.
+#[cold]
+#[inline(never)]
+fn refuse(session: &Session, op: Operation, refused: &IoError) {
+    pr_err_ratelimited!(
+        "session {:?}: {}\n",
+        session.name().as_cstr(),
+        refused.message().as_str()
+    );
+    op.respond(Err(error(refused.errno())));
+}
+
+/// The block layer does not know such a priority.
+#[cold]
+#[inline(never)]
+fn unknown_priority(session: &Session, op: Operation, prio: u16) {
+    pr_err_ratelimited!(
+        "session {:?}: unknown IO priority {:#x}\n",
+        session.name().as_cstr(),
+        prio
+    );
+    op.respond(Err(EINVAL));
 }

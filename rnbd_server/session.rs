@@ -70,9 +70,13 @@ pub(crate) struct Session {
     /// Messages that are not yet served, at most one for each chunk of the session.
     #[pin]
     messages: Mutex<KVec<ControlMessage>>,
-    /// Held while devices are opened and closed.
+    /// Held while devices are opened and closed, for as long as their disks take.
     #[pin]
     control: Mutex<Control>,
+    /// Where its paths come from; see [`SessionHandler::path_up`]. Taken after `control`, and not
+    /// held while a disk is waited for.
+    #[pin]
+    clients: Mutex<KVec<Option<Address>>>,
     /// The export policy that this session was last refused something by.
     refused_by: Atomic<u32>,
     #[pin]
@@ -83,8 +87,6 @@ pub(crate) struct Session {
 pub(crate) struct Control {
     /// The session is down.
     pub(crate) down: bool,
-    /// Where its paths come from; see [`SessionHandler::path_up`].
-    pub(crate) clients: KVec<Option<Address>>,
 }
 
 impl_has_work! {
@@ -118,13 +120,8 @@ impl Session {
                 version: Atomic::new(0),
                 devices: DeviceTable::new(),
                 messages <- new_mutex!(KVec::new(), "Session::messages"),
-                control <- new_mutex!(
-                    Control {
-                        down: false,
-                        clients: KVec::new(),
-                    },
-                    "Session::control"
-                ),
+                control <- new_mutex!(Control { down: false }, "Session::control"),
+                clients <- new_mutex!(KVec::new(), "Session::clients"),
                 refused_by: Atomic::new(0),
                 work <- new_work!("Session::work"),
             }),
@@ -156,7 +153,8 @@ impl Session {
         u8::try_from(self.version.load(ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Its devices; changed under [`Session::control`] only.
+    /// Its devices; changed under [`Session::control`] only, and added to under
+    /// [`Session::clients`], too.
     pub(crate) fn devices(&self) -> &DeviceTable {
         &self.devices
     }
@@ -164,6 +162,11 @@ impl Session {
     /// The lock for opening and closing devices.
     pub(crate) fn control(&self) -> &Mutex<Control> {
         &self.control
+    }
+
+    /// Where its paths come from.
+    pub(crate) fn clients(&self) -> &Mutex<KVec<Option<Address>>> {
+        &self.clients
     }
 
     /// The number of the export policy that it was last refused something by; 0 for none.
@@ -211,7 +214,7 @@ impl Handler {
         match Request::parse(header) {
             Ok(Request::Io(io)) => {
                 io::trace(session, &op, &io, header.len());
-                io::submit(session, op, &io);
+                io::submit(session, op, io);
             }
             Ok(Request::SessInfo(info)) => session.negotiate(op, info),
             Ok(Request::Open(open)) => match KBox::new(open, GFP_KERNEL) {
@@ -249,7 +252,7 @@ impl SessionHandler for Handler {
         let session = &self.session;
         if let Some(io) = Io::parse_usual(header) {
             io::trace(session, &op, &io, header.len());
-            io::submit(session, op, &io);
+            io::submit(session, op, io);
             return;
         }
         self.other_request(op, header);

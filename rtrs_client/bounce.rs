@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that the server writes the data of small reads to.
+//! Memory that the server writes the data of small reads to, and that those of small writes are
+//! sent from.
 //!
 //! To let the server write to the memory of a request, it has to be registered before and
-//! invalidated after it, which costs more than copying a page. So each tag has a page that stays
-//! registered as long as the connections of its path stand. Nothing but the data of small reads is
-//! ever in it, so that all a server can spoil is what it has been asked for.
+//! invalidated after it; to send from it, the request must not be finished before the device has
+//! reported that it was sent, since the device sends again what was not acknowledged. Either costs
+//! more than copying a page. So each tag has a page that stays registered as long as the
+//! connections of its path stand. Nothing but the data of small requests is ever in it, so that all
+//! a server can see or spoil is what it has been given or asked for.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -22,7 +25,8 @@ use kernel_ext::{
         MemoryRegion,
         ProtectionDomain,
         QueuePair,
-        SendChain, //
+        SendChain,
+        Sge, //
     },
     scatterlist::ScatterTable, //
 };
@@ -45,7 +49,7 @@ pub(crate) struct BounceBuffers {
 }
 
 impl BounceBuffers {
-    /// The longest read that they are used for, in bytes.
+    /// The longest data that they are used for, in bytes.
     pub(crate) const SIZE: usize = PAGE_SIZE;
 
     /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if that is too much.
@@ -113,11 +117,15 @@ impl BounceBuffers {
         })
     }
 
+    /// Copies the memory of `table` to the page of `tag`, and says what to send. Any context.
+    #[inline]
+    pub(crate) fn fill(&self, tag: u32, table: &ScatterTable) -> Result<Sge> {
+        table.copy_to_chunk(&self.chunks, tag as usize)
+    }
+
     /// Copies what the server wrote for `tag` to the memory of `table`. Any context.
     #[inline]
     pub(crate) fn deliver(&self, tag: u32, table: &mut ScatterTable) -> Result {
-        let index = tag as usize;
-        self.chunks.sync_for_cpu(index, 0, table.byte_len())?;
-        table.copy_from_chunk(self.chunks.set(), index)
+        table.copy_from_chunk(&self.chunks, tag as usize)
     }
 }

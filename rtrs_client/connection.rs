@@ -26,6 +26,7 @@ use kernel_ext::{
         Opcode,
         QueuePair,
         SendChain,
+        Sge,
         Status,
         WorkCompletion,
         WorkId, //
@@ -66,8 +67,9 @@ pub(crate) enum WorkKind {
     InfoReceive,
     /// The invalidation of the registration of the service request.
     InvalidateService,
-    /// The invalidation of a tag's registration.
-    Invalidate(u32),
+    /// The device's last use of a request's data, by tag: the invalidation of its registration, or
+    /// the write itself if it was sent from there.
+    LastUse(u32),
     /// A posted receive, by index.
     Receive(u32),
 }
@@ -84,12 +86,15 @@ impl WorkKind {
     }
 
     /// Its id.
+    #[inline]
     pub(crate) fn id(self) -> WorkId {
+        // An index that is too large names nothing that could be posted, or something else of the
+        // same connection.
         let above = |index: u32, odd| {
             index
-                .saturating_mul(2)
-                .saturating_add(odd)
-                .saturating_add(FIXED_IDS)
+                .wrapping_mul(2)
+                .wrapping_add(odd)
+                .wrapping_add(FIXED_IDS)
         };
         WorkId(match self {
             WorkKind::Send => 0,
@@ -98,21 +103,26 @@ impl WorkKind {
             WorkKind::InfoReceive => 3,
             WorkKind::InvalidateService => 4,
             WorkKind::Receive(index) => above(index, 0),
-            WorkKind::Invalidate(tag) => above(tag, 1),
+            WorkKind::LastUse(tag) => above(tag, 1),
         })
     }
 
     /// The kind that `id` was made of.
+    #[inline]
     pub(crate) fn of(id: WorkId) -> Self {
-        let above = id.0.saturating_sub(FIXED_IDS);
+        if let Some(above) = id.0.checked_sub(FIXED_IDS) {
+            return if above & 1 == 0 {
+                WorkKind::Receive(above >> 1)
+            } else {
+                WorkKind::LastUse(above >> 1)
+            };
+        }
         match id.0 {
             0 => WorkKind::Send,
             1 => WorkKind::Registration,
             2 => WorkKind::InfoSend,
             3 => WorkKind::InfoReceive,
-            4 => WorkKind::InvalidateService,
-            _ if above & 1 == 0 => WorkKind::Receive(above >> 1),
-            _ => WorkKind::Invalidate(above >> 1),
+            _ => WorkKind::InvalidateService,
         }
     }
 }
@@ -185,11 +195,28 @@ pub(crate) struct ConnectionHandler {
     receive_buffers: SetOnce<KVec<MessageBuffer>>,
     /// Kept until the queue pair is gone, which may write to them until then.
     info_buffers: SetOnce<InfoBuffers>,
-    /// The key that the device has invalidated last at the server's request. Completions of a
-    /// connection come one at a time, so the answer that follows finds it here.
+    /// The key that the device has invalidated last at the server's request, until the next answer;
+    /// zero otherwise. Completions of a connection come one at a time, so the answer that follows
+    /// finds it here.
     invalidated_rkey: Atomic<u32>,
     /// The length of the information that came; zero before.
     info_len: Atomic<u32>,
+}
+
+/// The most receives that are posted at once.
+const MAX_RECEIVES_AT_ONCE: u32 = 8;
+
+/// How many receives a connection is posted, and how many of them are posted again at once.
+///
+/// The server needs two for each of `depth` requests (an answer to a read may be preceded by an
+/// invalidation); those that wait to be posted come on top. `room` is what the queue has.
+pub(crate) fn receive_counts(depth: u32, room: u32) -> (u32, u32) {
+    let needed = depth.saturating_mul(2);
+    let at_once = room
+        .saturating_sub(needed)
+        .saturating_add(1)
+        .min(MAX_RECEIVES_AT_ONCE);
+    (needed.saturating_add(at_once).saturating_sub(1), at_once)
 }
 
 impl ConnectionHandler {
@@ -246,6 +273,8 @@ impl ConnectionHandler {
 
     /// The connection is of no use any more; says so unless the path failed already.
     /// Any context.
+    #[cold]
+    #[inline(never)]
     fn fail(&self, why: impl fmt::Display) {
         let path = &self.incarnation.path;
         if path.connection_failed() {
@@ -253,36 +282,64 @@ impl ConnectionHandler {
         }
     }
 
-    /// Posts receive `index`. Any context.
-    pub(crate) fn post_receive(&self, queue_pair: &QueuePair<Self>, index: u32) -> Result {
-        let id = WorkKind::Receive(index).id();
-        match self.receive_buffers.as_ref() {
+    /// What is posted for receive `index`.
+    #[inline]
+    fn receive(&self, index: u32) -> Result<(WorkId, Option<Sge>)> {
+        let sge = match self.receive_buffers.as_ref() {
             Some(buffers) => {
                 let buffer = buffers.get(index as usize).ok_or(EINVAL)?;
-                queue_pair.post_recv(id, &[buffer.sge(RECEIVE_SIZE)?])
+                Some(buffer.sge(RECEIVE_SIZE)?)
             }
-            None => queue_pair.post_recv(id, &[]),
-        }
+            None => None,
+        };
+        Ok((WorkKind::Receive(index).id(), sge))
+    }
+
+    /// Posts the receives 0 to `count`, of which `at_once` will be posted again at a time. Sleeps.
+    pub(crate) fn post_receives(
+        &self,
+        queue_pair: &QueuePair<Self>,
+        count: u32,
+        at_once: u32,
+    ) -> Result {
+        let count = usize::try_from(count)?;
+        queue_pair.post_receives((0..count).map(|index| self.receive(index as u32)), at_once)
     }
 
     /// Something came from the server into receive `index`.
+    #[inline]
     fn received(&self, queue_pair: &QueuePair<Self>, index: u32, completion: &WorkCompletion<'_>) {
         let path = &self.incarnation.path;
         path.heartbeat.received();
         path.stats
-            .completed_on(u32::from(self.cid.saturating_sub(1)), cpu::current_cpu());
+            .completed_on(u32::from(self.cid).saturating_sub(1), cpu::current_cpu());
+        if let Some(immediate) = completion.written_imm() {
+            self.immediate(queue_pair, Imm::decode(immediate));
+        } else if let Err(why) = self.message(queue_pair, index, completion) {
+            return self.fail(why);
+        }
+        if queue_pair.receive_again(index).is_err() {
+            self.fail("a receive could not be posted");
+        }
+    }
+
+    /// A message came from the server into receive `index`; says what is wrong with it.
+    #[inline(never)]
+    fn message(
+        &self,
+        queue_pair: &QueuePair<Self>,
+        index: u32,
+        completion: &WorkCompletion<'_>,
+    ) -> Result<(), &'static str> {
         match (completion.opcode(), completion.imm()) {
-            (Some(Opcode::ReceiveRdmaWithImm), Some(immediate)) => {
-                self.immediate(queue_pair, Imm::decode(immediate))
-            }
             (Some(Opcode::Receive), Some(immediate)) => {
                 let immediate = Imm::decode(immediate);
                 if let Imm::IoRsps { count } = immediate {
                     if !self.joint_answers(queue_pair, index, completion, count) {
-                        return self.fail("malformed answers");
+                        return Err("malformed answers");
                     }
                 } else if !self.new_key(index, completion, immediate) {
-                    return self.fail("answer with a malformed key");
+                    return Err("answer with a malformed key");
                 } else {
                     self.immediate(queue_pair, immediate);
                 }
@@ -290,13 +347,11 @@ impl ConnectionHandler {
             (Some(Opcode::Receive), None) => match completion.invalidated_rkey() {
                 // The answer to the request that used the key follows.
                 Some(rkey) => self.invalidated_rkey.store(rkey, ordering::Relaxed),
-                None => return self.fail("message of the server without a meaning"),
+                None => return Err("message of the server without a meaning"),
             },
-            _ => return self.fail("completion of an unknown kind"),
+            _ => return Err("completion of an unknown kind"),
         }
-        if self.post_receive(queue_pair, index).is_err() {
-            self.fail("a receive could not be posted");
-        }
+        Ok(())
     }
 
     /// Finishes the requests that a message answers; says whether it made sense.
@@ -326,7 +381,7 @@ impl ConnectionHandler {
             return false;
         };
         for tag in tags {
-            self.answered(queue_pair, transfer, u32::from(tag), Ok(()), None);
+            self.answered_well(queue_pair, transfer, u32::from(tag));
         }
         true
     }
@@ -370,59 +425,103 @@ impl ConnectionHandler {
         }
     }
 
-    /// The registration of request `tag` is invalid now.
-    fn invalidated(&self, tag: u32) {
+    /// Takes the key that the device has invalidated since the last answer; zero if none.
+    ///
+    /// To be called when the request that is answered was taken from its slot.
+    #[inline]
+    pub(crate) fn take_invalidated_rkey(&self) -> u32 {
+        // Who else clears it does so before it puts a request in the slot, which orders that.
+        let rkey = self.invalidated_rkey.load(ordering::Relaxed);
+        if rkey != 0 {
+            self.invalidated_rkey.store(0, ordering::Relaxed);
+        }
+        rkey
+    }
+
+    /// `rkey` is about to be registered again: that it was invalidated before does not count.
+    ///
+    /// A region has 256 keys in turn, so it may be one that the server had invalidated long ago.
+    #[inline]
+    pub(crate) fn forget_invalidated(&self, rkey: u32) {
+        // The request is put in its slot afterwards, by an operation that orders this with
+        // what the handler reads when it has taken it.
+        if self.invalidated_rkey.load(ordering::Relaxed) == rkey {
+            // Nothing to do if the handler has stored another one meanwhile.
+            let _ = self.invalidated_rkey.cmpxchg(rkey, 0, ordering::Relaxed);
+        }
+    }
+
+    /// The device does not use the data of request `tag` any more.
+    fn used(&self, tag: u32) {
         let request = self
             .incarnation
             .transfer()
-            .and_then(|transfer| transfer.invalidated(tag));
+            .and_then(|transfer| transfer.used(tag));
         if let Some(request) = request {
             self.incarnation.finish(request);
         }
     }
 
+    /// The server has answered request `tag` and others, and all of them well.
+    #[inline(never)]
+    fn answered_well(&self, queue_pair: &QueuePair<Self>, transfer: &Transfer, tag: u32) {
+        self.answered(queue_pair, transfer, tag, Ok(()), false);
+    }
+
     /// The server has answered request `tag`.
-    #[inline]
+    #[inline(always)]
     fn answered(
         &self,
         queue_pair: &QueuePair<Self>,
         transfer: &Transfer,
         tag: u32,
         answer: Result,
-        invalidated: Option<u32>,
+        invalidated: bool,
     ) {
-        match transfer.answered(queue_pair, tag, answer, invalidated) {
+        match transfer.answered(self, queue_pair, tag, answer, invalidated) {
             Answered::Finished(request) => self.incarnation.finish(request),
-            Answered::Invalidating => {}
+            Answered::InUse => {}
             Answered::Failed => self.fail("an invalidation could not be posted"),
-            Answered::Unknown => {
-                pr_warn_ratelimited!(
-                    "{}: answer to request {}, which is not in flight\n",
-                    self.incarnation.path.name_text(),
-                    tag
-                );
-            }
+            Answered::Unknown => self.unknown(tag),
+            Answered::Misdirected => self.fail("answer to a request of another connection"),
         }
     }
 
+    /// The server has answered what nobody asked.
+    #[cold]
+    fn unknown(&self, tag: u32) {
+        pr_warn_ratelimited!(
+            "{}: answer to request {}, which is not in flight\n",
+            self.incarnation.path.name_text(),
+            tag
+        );
+    }
+
+    #[inline]
     fn immediate(&self, queue_pair: &QueuePair<Self>, immediate: Imm) {
+        let Imm::IoRsp {
+            msg_id,
+            errno,
+            invalidated,
+        } = immediate
+        else {
+            return self.other_immediate(queue_pair, immediate);
+        };
+        let Some(transfer) = self.incarnation.transfer() else {
+            return self.fail("answer before the first request");
+        };
+        let answer = match errno {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(errno)),
+        };
+        self.answered(queue_pair, transfer, msg_id, answer, invalidated);
+    }
+
+    /// An immediate that is not the answer to a request.
+    #[inline(never)]
+    fn other_immediate(&self, queue_pair: &QueuePair<Self>, immediate: Imm) {
         let path = &self.incarnation.path;
         match immediate {
-            Imm::IoRsp {
-                msg_id,
-                errno,
-                invalidated,
-            } => {
-                let Some(transfer) = self.incarnation.transfer() else {
-                    return self.fail("answer before the first request");
-                };
-                let answer = match errno {
-                    0 => Ok(()),
-                    errno => Err(Error::from_errno(errno)),
-                };
-                let rkey = invalidated.then(|| self.invalidated_rkey.load(ordering::Relaxed));
-                self.answered(queue_pair, transfer, msg_id, answer, rkey);
-            }
             Imm::HbMsg => {
                 if post_heartbeat(queue_pair, Imm::HbAck, &self.incarnation.service_signals)
                     .is_err()
@@ -431,7 +530,7 @@ impl ConnectionHandler {
                 }
             }
             Imm::HbAck => path.heartbeat.acknowledged(),
-            Imm::IoReq { .. } | Imm::IoRsps { .. } | Imm::Unknown { .. } => {
+            Imm::IoReq { .. } | Imm::IoRsp { .. } | Imm::IoRsps { .. } | Imm::Unknown { .. } => {
                 pr_warn_ratelimited!("{}: unknown immediate of the server\n", path.name_text());
             }
         }
@@ -517,28 +616,48 @@ impl cm::Handler for ConnectionHandler {
         }
     }
 
+    #[inline]
     fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
+        if !completion.is_success() {
+            return self.failed_completion(completion);
+        }
+        match WorkKind::of(completion.work_id()) {
+            WorkKind::Receive(index) => self.received(queue_pair, index, completion),
+            WorkKind::Send => {}
+            other => self.other_completion(other, completion),
+        }
+    }
+}
+
+impl ConnectionHandler {
+    #[cold]
+    fn failed_completion(&self, completion: &WorkCompletion<'_>) {
         match completion.status() {
             Status::Success => {}
             // The teardown flushes the queues and takes back what was in them; but a device may also
             // stop a queue pair without another error than this.
-            Status::Flushed => return self.fail("the queue pair has failed"),
-            Status::Error(error) => return self.fail(error.text().to_str().unwrap_or("?")),
+            Status::Flushed => self.fail("the queue pair has failed"),
+            Status::Error(error) => self.fail(error.text().to_str().unwrap_or("?")),
         }
-        match WorkKind::of(completion.work_id()) {
-            WorkKind::Send | WorkKind::Registration | WorkKind::InfoSend => {}
+    }
+
+    /// A completion of something else than a message to or from the server.
+    #[inline(never)]
+    fn other_completion(&self, kind: WorkKind, completion: &WorkCompletion<'_>) {
+        match kind {
+            WorkKind::Send | WorkKind::Registration | WorkKind::InfoSend | WorkKind::Receive(_) => {
+            }
             WorkKind::InfoReceive => {
                 self.info_len
                     .store(completion.byte_len(), ordering::Release);
                 self.incarnation.path.wake();
             }
-            WorkKind::Invalidate(tag) => self.invalidated(tag),
+            WorkKind::LastUse(tag) => self.used(tag),
             WorkKind::InvalidateService => {
                 if let Some(tag) = self.incarnation.path.session.service_tag() {
-                    self.invalidated(tag);
+                    self.used(tag);
                 }
             }
-            WorkKind::Receive(index) => self.received(queue_pair, index, completion),
         }
     }
 }

@@ -42,11 +42,13 @@ use proto::{
 };
 use rtrs_core::connection::{
     QueueSizes,
-    SignalInterval, //
+    SignalInterval,
+    SERVICE_CID, //
 };
 
 use crate::{
     connection::{
+        receive_counts,
         Connection,
         ConnectionHandler,
         Progress,
@@ -58,6 +60,7 @@ use crate::{
         Incarnation, //
     },
     path::Path,
+    session::Session,
     transfer::{
         Transfer,
         MAX_SEND_SGE, //
@@ -66,6 +69,10 @@ use crate::{
 
 /// The most pages that the server's information may have.
 const MAX_INFO_PAGES: usize = 32;
+
+/// The longest information of the server, in bytes: that of 8191 chunks.
+const MAX_INFO_SIZE: usize = 128 * 1024;
+const _: () = assert!(MAX_INFO_SIZE <= MAX_INFO_PAGES * PAGE_SIZE);
 
 /// Establishes all connections of `path` and learns where the server's chunks are.
 ///
@@ -161,6 +168,30 @@ fn resolve_address(
     }
 }
 
+/// How long a path waits for the answer to another one, in milliseconds.
+const TURN_TIMEOUT_MS: u32 = 500;
+
+/// Held by a path whose first connection may make a session, until the server has answered.
+///
+/// A C server makes two sessions if two paths ask for one at once, as they do when it has just been
+/// loaded, and frees one of them in use. Whoever waits for long asks all the same: the other path
+/// may be one that nobody answers on.
+struct Turn<'a>(&'a Session);
+
+impl<'a> Turn<'a> {
+    /// Waits for a turn; `None` if it took too long, or on a signal.
+    fn wait(session: &'a Session) -> Option<Self> {
+        let waited = session.turn.wait_interruptible_timeout(TURN_TIMEOUT_MS);
+        waited.ok().map(|()| Self(session))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.turn.complete();
+    }
+}
+
 /// What the steps of one establishment have in common.
 struct Setup<'a> {
     path: &'a Arc<Path>,
@@ -237,6 +268,11 @@ impl Setup<'_> {
             )
             .map_err(|(_, error)| error)?;
 
+        let turn = if cid == 0 && path.may_make_session() {
+            Turn::wait(&path.session)
+        } else {
+            None
+        };
         let request = ConnReq {
             cid,
             cid_num: self.total,
@@ -254,6 +290,7 @@ impl Setup<'_> {
         let Progress::Established(answer) = progress else {
             return Err(ECONNRESET);
         };
+        drop(turn);
         let accept = ConnAccept::parse(answer.as_bytes()).map_err(|error| {
             pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
             ECONNRESET
@@ -268,6 +305,15 @@ impl Setup<'_> {
     fn negotiated(&self, queue_pair: &QueuePair<ConnectionHandler>, accept: ConnAccept) -> Result {
         let path = self.path;
         let layout = accept.layout().map_err(|_| ECONNRESET)?;
+        // Before anything is allocated for so many requests.
+        if InfoRsp::size(accept.queue_depth) > MAX_INFO_SIZE {
+            pr_err!(
+                "{}: the server's queue depth of {} is too large for this client\n",
+                path.name_text(),
+                accept.queue_depth
+            );
+            return Err(EMSGSIZE);
+        }
         path.session.negotiated(path, &accept)?;
         path.set_device(queue_pair)?;
         let domain = self.domain.clone().ok_or(EINVAL)?;
@@ -310,14 +356,7 @@ impl Setup<'_> {
         })?;
         let pages = size.div_ceil(PAGE_SIZE);
         let mut entries = [Sge::EMPTY; MAX_INFO_PAGES];
-        let Some(entries) = entries.get_mut(..pages) else {
-            pr_err!(
-                "{}: the server's queue depth of {} is too large for this client\n",
-                path.name_text(),
-                transfer.accept.queue_depth
-            );
-            return Err(EMSGSIZE);
-        };
+        let entries = entries.get_mut(..pages).ok_or(EMSGSIZE)?;
         let answer = MessageBuffers::allocate(domain, pages, PAGE_SIZE, Direction::FromDevice)?;
         let buffers = handler.set_info_buffers(request, answer)?;
         for (entry, page) in entries.iter_mut().zip(&buffers.answer) {
@@ -329,8 +368,13 @@ impl Setup<'_> {
             .queue_pair()
             .post_recv(WorkKind::InfoReceive.id(), entries)?;
         for (connection, handler) in connections.iter().zip(handlers) {
-            // An answer to a read is preceded by an invalidation, so two for each request.
-            let count = self.queue_depth(handler.cid).saturating_mul(2);
+            let depth = self.queue_depth(handler.cid);
+            let (count, at_once) = if handler.cid == SERVICE_CID {
+                receive_counts(depth, 0)
+            } else {
+                let sizes = QueueSizes::client(depth, domain.device().max_qp_wr());
+                receive_counts(depth, sizes.receive)
+            };
             if transfer.accept.new_rkey || transfer.takes_joint_answers() {
                 handler.set_receive_buffers(MessageBuffers::allocate(
                     domain,
@@ -339,9 +383,7 @@ impl Setup<'_> {
                     Direction::FromDevice,
                 )?);
             }
-            for index in 0..count {
-                handler.post_receive(connection.queue_pair(), index)?;
-            }
+            handler.post_receives(connection.queue_pair(), count, at_once)?;
         }
 
         // The server's answer to what is sent next says that this is done.

@@ -39,6 +39,7 @@ impl Incarnation {
     }
 
     /// The requests, once the server has said what it offers.
+    #[inline]
     pub(crate) fn transfer(&self) -> Option<&Transfer> {
         self.transfer.as_ref()
     }
@@ -52,6 +53,7 @@ impl Incarnation {
     }
 
     /// Gives a finished request back to the session. Completion context.
+    #[inline(always)]
     pub(crate) fn finish(&self, request: KBox<Request>) {
         self.path.session.finish(request);
     }

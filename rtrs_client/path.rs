@@ -7,6 +7,7 @@
 //! sysfs, one at a time under [`Path::control`]; completions and events only change the state and
 //! queue that work.
 
+use core::mem::MaybeUninit;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -16,7 +17,11 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::msecs_to_jiffies,
+    time::{
+        delay::fsleep,
+        msecs_to_jiffies,
+        Delta, //
+    },
     workqueue::{
         impl_has_work,
         new_work,
@@ -32,6 +37,7 @@ use kernel_ext::{
     cpu,
     impl_has_delayed_work,
     new_delayed_work,
+    once::SetOnce,
     random,
     rcu::RcuArc,
     rdma::{
@@ -59,19 +65,12 @@ use proto::{
         ClientState, //
     },
     reconnect,
-    rtrs::Imm,
     text::Text, //
 };
-use rtrs_core::heartbeat::{
-    Action,
-    Heartbeat, //
-};
+use rtrs_core::heartbeat::Heartbeat;
 
 use crate::{
-    connection::{
-        post_heartbeat,
-        ConnectionHandler, //
-    },
+    connection::ConnectionHandler,
     establish::establish,
     incarnation::ConnectionSet,
     request::Request,
@@ -80,6 +79,7 @@ use crate::{
     transfer::{
         Outstanding,
         Refused,
+        SingleBatch,
         Submitted, //
     }, //
 };
@@ -90,6 +90,9 @@ pub(crate) struct DevicePort {
     pub(crate) port: u32,
     source: Option<Address>,
 }
+
+/// The pauses of a `reconnect` by hand after a server has refused it, in milliseconds.
+const REFUSED_PAUSES_MS: [i64; 4] = [50, 100, 200, 400];
 
 /// What only the one who connects or tears down uses.
 struct Control {
@@ -106,6 +109,7 @@ pub(crate) struct Path {
     source: Option<SocketAddress>,
     destination: SocketAddress,
     name: CString,
+    file_name: SetOnce<CString>,
     state: Atomic<u32>,
     /// The connections that requests may be sent on; only set while the path is connected.
     connections: RcuArc<ConnectionSet>,
@@ -158,6 +162,7 @@ impl Path {
                 source,
                 destination,
                 name,
+                file_name: SetOnce::new(),
                 state: Atomic::new(ClientState::Connecting.to_u32()),
                 connections: RcuArc::new(None),
                 control <- new_mutex!(Control { up: false }),
@@ -177,11 +182,12 @@ impl Path {
         )
     }
 
-    /// The name of the directory in sysfs: `source@destination`.
-    pub(crate) fn file_name(&self) -> Result<CString> {
-        let source = self.source_text();
-        let destination = self.address.dst.to_text();
-        CString::try_from_fmt(fmt!("{}@{}", source.as_str(), destination.as_str()))
+    /// The name of the directory in sysfs: `source@destination`, as they are at the first call.
+    pub(crate) fn file_name(&self) -> Result<&CStr> {
+        let (source, destination) = (self.source_text(), self.address.dst.to_text());
+        let name = CString::try_from_fmt(fmt!("{}@{}", source.as_str(), destination.as_str()))?;
+        self.file_name.populate(name);
+        Ok(self.file_name.as_ref().ok_or(EINVAL)?)
     }
 
     /// The source address: the one that is in use, once there was a connection.
@@ -212,7 +218,7 @@ impl Path {
         let attempts = self.failed_attempts.load(ordering::Relaxed);
         trace::ClientPath {
             session: self.session.name(),
-            path: &self.name,
+            path: self.file_name.as_ref().unwrap_or(&self.name),
             state: self.state().to_u32(),
             reconnect_attempts: i32::try_from(attempts).unwrap_or(i32::MAX),
             max_reconnect_attempts: self.session.settings.max_reconnect_attempts.get(),
@@ -330,40 +336,72 @@ impl Path {
         self.connections.load(guard)
     }
 
-    /// Sends a request on the connection it was prepared for. Never sleeps.
+    /// As [`Path::connections`].
     #[inline]
+    pub(crate) fn connections_ref<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet> {
+        self.connections.load_ref(guard)
+    }
+
+    /// Sends a request on the connection it was prepared for. Never sleeps.
+    ///
+    /// One function for all its callers, so that what it calls can be part of it.
+    #[inline(never)]
     pub(crate) fn submit(
         self: &Arc<Self>,
         guard: &rcu::Guard,
         request: KBox<Request>,
     ) -> Result<(), Refused> {
-        let set = self.connections.load(guard);
-        let Some(set) = set.as_ref() else {
+        let Some(set) = self.connections.load_ref(guard) else {
             return Err(Refused {
                 request,
                 error: ECONNABORTED,
             });
         };
-        let (Some(transfer), Some(connection)) =
-            (set.incarnation.transfer(), set.get(request.connection))
-        else {
+        let (Some(transfer), Some(connection)) = (
+            set.incarnation.transfer(),
+            set.get(request.connection as usize),
+        ) else {
             return Err(Refused {
                 request,
                 error: EINVAL,
             });
         };
-        self.stats.submitted(
-            request.connection,
-            request.kind,
-            request.data_len().saturating_add(request.header().len()),
-        );
-        if transfer.submit(connection, request)? == Submitted::Broken {
-            // While the guard lives, nobody has looked for requests to take back yet.
-            if self.connection_failed() {
-                pr_info!("{}: a request could not be posted\n", self.name_text());
-            }
+        self.count_submitted(&request);
+        let mut place = MaybeUninit::uninit();
+        let batch = SingleBatch::init(&mut place);
+        let mut refused = None;
+        let mut submitted = transfer.add(connection, batch, request)?;
+        if submitted == Submitted::Added {
+            submitted = transfer.post(connection, batch, |request| refused = Some(request));
         }
-        Ok(())
+        if submitted == Submitted::Broken {
+            self.submission_failed();
+        }
+        match refused {
+            None => Ok(()),
+            Some(refused) => Err(refused),
+        }
+    }
+
+    /// Counts a request that is about to be sent.
+    #[inline]
+    pub(crate) fn count_submitted(&self, request: &Request) {
+        self.stats.submitted(
+            request.connection as usize,
+            request.kind,
+            request
+                .data_len()
+                .wrapping_add(usize::from(request.header_len())),
+        );
+    }
+
+    /// A request may have been posted in part. Only while the connections are borrowed that it was
+    /// posted on: nobody has looked for requests to take back yet.
+    #[cold]
+    pub(crate) fn submission_failed(self: &Arc<Self>) {
+        if self.connection_failed() {
+            pr_info!("{}: a request could not be posted\n", self.name_text());
+        }
     }
 
     /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that
@@ -388,10 +426,14 @@ impl Path {
         }
     }
 
-    /// Connects a path whose state is `connecting`. Sleeps.
+    /// Connects a path whose state is `connecting`, for the first time. Sleeps.
     pub(crate) fn connect(self: &Arc<Self>) -> Result {
-        let mut control = self.control.lock();
-        let result = establish(self).and_then(|set| self.set_up(&mut control, set));
+        self.connect_locked(&mut self.control.lock())
+    }
+
+    /// As [`Path::connect`]; there are no connections.
+    fn connect_locked(self: &Arc<Self>, control: &mut Control) -> Result {
+        let result = establish(self).and_then(|set| self.set_up(control, set));
         if let Err(error) = result {
             pr_err!(
                 "{}: connecting to the server failed: {:?}\n",
@@ -458,18 +500,24 @@ impl Path {
 
     /// Disconnects now and connects again, as the `reconnect` file asks for. Sleeps.
     pub(crate) fn reconnect_now(self: &Arc<Self>) -> Result {
-        if self.change_state(ClientEvent::Reconnect).is_some() {
-            DelayedWork::<Path, 1>::cancel_sync(self);
-            let mut control = self.control.lock();
-            self.take_down(&mut control);
-            drop(control);
-            self.failed_attempts.store(0, ordering::Relaxed);
-            self.try_reconnect();
-        } else if self.state() == ClientState::Reconnecting {
-            DelayedWork::<Path, 1>::cancel_sync(self);
-            self.try_reconnect();
-        } else {
+        if self.change_state(ClientEvent::Reconnect).is_none()
+            && self.state() != ClientState::Reconnecting
+        {
             return Err(EBUSY);
+        }
+        DelayedWork::<Path, 1>::cancel_sync(self);
+        // What has failed before does not count.
+        self.failed_attempts.store(0, ordering::Relaxed);
+        let mut result = self.try_reconnect();
+        // A server refuses that has not seen yet that the old connections are gone.
+        for pause in REFUSED_PAUSES_MS {
+            if result != Err(ECONNRESET) {
+                break;
+            }
+            fsleep(Delta::from_millis(pause));
+            DelayedWork::<Path, 1>::cancel_sync(self);
+            self.failed_attempts.store(0, ordering::Relaxed);
+            result = self.try_reconnect();
         }
         if self.is_connected() {
             Ok(())
@@ -504,27 +552,32 @@ impl Path {
     }
 
     /// One attempt to reconnect, if the path still wants that. Sleeps.
-    fn try_reconnect(self: &Arc<Self>) {
+    fn try_reconnect(self: &Arc<Self>) -> Result {
         trace::clt_reconnect_work(|| self.trace());
+        let mut control = self.control.lock();
         if self.state() != ClientState::Reconnecting {
-            return;
+            return Err(ECANCELED);
         }
+        // The work that does this when a path fails may not have come to it yet.
+        self.take_down(&mut control);
         let failed = self.failed_attempts.load(ordering::Relaxed);
         if self.session.settings.gives_up_after(failed) {
             pr_info!("{}: no more attempts to reconnect\n", self.name_text());
             self.give_up();
-            return;
+            return Err(ECANCELED);
         }
         if self.change_state(ClientEvent::Connect).is_none() {
-            return;
+            return Err(ECANCELED);
         }
-        if self.connect().is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
+        let result = self.connect_locked(&mut control);
+        if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
             self.stats.reconnect_failed();
             // Only one attempt runs at a time.
             self.failed_attempts
                 .store(failed.saturating_add(1), ordering::Relaxed);
             self.schedule_reconnect();
         }
+        result
     }
 
     fn schedule_reconnect(self: &Arc<Self>) {
@@ -566,46 +619,6 @@ impl Path {
             }
         }
     }
-
-    fn schedule_beat(self: &Arc<Self>) {
-        let _ = DelayedWork::<Path, 2>::queue(self.clone(), self.heartbeat.interval());
-    }
-
-    /// The end of a heartbeat interval.
-    fn tick(self: &Arc<Self>) {
-        if !self.is_connected() {
-            return;
-        }
-        match self.heartbeat.tick() {
-            Action::Wait => {}
-            Action::Send => {
-                let guard = rcu::read_lock();
-                let set = self.connections.load(&guard);
-                let sent = match set.as_ref().and_then(|set| Some((set, set.get(0)?))) {
-                    Some((set, connection)) => post_heartbeat(
-                        connection.queue_pair(),
-                        Imm::HbMsg,
-                        &set.incarnation.service_signals,
-                    ),
-                    None => return,
-                };
-                drop(guard);
-                if sent.is_err() {
-                    self.connection_failed();
-                    return;
-                }
-            }
-            Action::Fail => {
-                pr_err!(
-                    "{}: the server does not answer heartbeats\n",
-                    self.name_text()
-                );
-                self.connection_failed();
-                return;
-            }
-        }
-        self.schedule_beat();
-    }
 }
 
 /// Tears down a path that failed, or that lost its device.
@@ -615,6 +628,10 @@ impl WorkItem<0> for Path {
     fn run(this: Arc<Self>) {
         {
             let mut control = this.control.lock();
+            if this.is_connected() {
+                // Somebody has taken it down and connected it again since this was queued.
+                return;
+            }
             this.take_down(&mut control);
         }
         match this.state() {
@@ -630,13 +647,7 @@ impl WorkItem<0> for Path {
 /// Connects a path again.
 impl DelayedWorkItem<1> for Path {
     fn run(this: Arc<Self>) {
-        this.try_reconnect();
-    }
-}
-
-/// The heartbeat.
-impl DelayedWorkItem<2> for Path {
-    fn run(this: Arc<Self>) {
-        this.tick();
+        // It says by itself what went wrong.
+        let _ = this.try_reconnect();
     }
 }

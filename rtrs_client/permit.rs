@@ -2,11 +2,13 @@
 
 //! How a user sends requests: it takes the permit of a tag, fills in the data, and submits.
 
+use core::mem;
 use kernel::{
     prelude::*,
     sync::rcu, //
 };
 use kernel_ext::scatterlist::ScatterTable;
+use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
     path::Path,
@@ -66,50 +68,50 @@ impl<'a> Permit<'a> {
         self.request.as_mut()?.table()
     }
 
-    /// Asks for the data that the table describes. Never sleeps.
+    /// Sends the request. Never sleeps.
     ///
     /// `queue` is below the number of queues of the session; the answer interrupts that queue's
     /// CPU. `header` is what the server's user gets.
-    pub fn read(self, queue: u32, header: &[u8]) -> Result<(), SubmitError> {
-        self.submit(Kind::Read, queue, header)
-    }
-
-    /// Sends the data that the table describes; otherwise as [`Permit::read`].
-    pub fn write(self, queue: u32, header: &[u8]) -> Result<(), SubmitError> {
-        self.submit(Kind::Write, queue, header)
-    }
-
-    /// Sends only the header; otherwise as [`Permit::read`].
-    pub fn header_only(self, queue: u32, header: &[u8]) -> Result<(), SubmitError> {
-        self.submit(Kind::HeaderOnly, queue, header)
-    }
-
-    fn submit(self, kind: Kind, queue: u32, header: &[u8]) -> Result<(), SubmitError> {
+    #[inline]
+    pub fn submit(self, kind: Kind, queue: u32, header: &[u8]) -> Result<(), SubmitError> {
         // Connection 0 is for service requests.
-        let connection = (queue as usize).saturating_add(1);
-        self.submit_on(kind, connection, header)
+        self.submit_on(kind, queue.saturating_add(1), header)
+    }
+
+    /// The session.
+    #[inline]
+    pub(crate) fn session(&self) -> &'a Session {
+        self.session
+    }
+
+    /// The request itself.
+    #[inline]
+    pub(crate) fn into_request(mut self) -> Option<KBox<Request>> {
+        let request = self.request.take();
+        // There is nothing left to be given back.
+        mem::forget(self);
+        request
     }
 
     /// Sends a request on connection `connection` of some path.
     pub(crate) fn submit_on(
-        mut self,
+        self,
         kind: Kind,
-        connection: usize,
+        connection: u32,
         header: &[u8],
     ) -> Result<(), SubmitError> {
         let session = self.session;
-        let Some(mut request) = self.request.take() else {
+        let Some(mut request) = self.into_request() else {
             return Err(SubmitError::Failed(EINVAL));
         };
         let sent = match request.prepare(kind, connection, header) {
-            Ok(()) => session.dispatch(request, None),
+            Ok(()) => session.dispatch(request),
             Err(error) => Err(Refused { request, error }),
         };
-        sent.map_err(|refused| {
-            // So that the drop gives it back.
-            self.request = Some(refused.request);
-            SubmitError::new(refused.error)
-        })
+        match sent {
+            Ok(()) => Ok(()),
+            Err(refused) => Err(session.refused(refused)),
+        }
     }
 }
 
@@ -125,10 +127,10 @@ impl Session {
     /// Takes the permit of `tag`; nothing if it is taken, or if there is no such tag. Any context.
     #[inline]
     pub fn permit(&self, tag: u32) -> Option<Permit<'_>> {
-        if tag >= self.queue_depth() {
-            return None;
-        }
-        self.any_permit(tag)
+        Some(Permit {
+            session: self,
+            request: Some(self.user_slot(tag)?.take()?),
+        })
     }
 
     /// As [`Session::permit`], also for the tag of service requests.
@@ -140,6 +142,7 @@ impl Session {
     }
 
     /// Lets the tag of `request` be used again.
+    #[inline(always)]
     fn give_back(&self, mut request: KBox<Request>) {
         if let Some(table) = request.table() {
             // The user's block request may end from here on.
@@ -151,32 +154,53 @@ impl Session {
         }
     }
 
-    /// Sends `request` on a path other than `except`. Never sleeps.
-    fn dispatch(&self, mut request: KBox<Request>, except: Option<&Path>) -> Result<(), Refused> {
+    /// Gives back the permit of a request that was not sent; says why that was.
+    #[cold]
+    pub(crate) fn refused(&self, refused: Refused) -> SubmitError {
+        self.give_back(refused.request);
+        SubmitError::new(refused.error)
+    }
+
+    /// Sends `request` on a path. Never sleeps.
+    #[inline(always)]
+    fn dispatch(&self, request: KBox<Request>) -> Result<(), Refused> {
         let guard = rcu::read_lock();
-        let Some(paths) = self.paths.load(&guard) else {
-            return Err(Refused {
-                request,
-                error: ECONNABORTED,
-            });
-        };
-        if let ([path], None) = (paths.as_slice(), except) {
+        let paths = self.paths.load(&guard);
+        if let Some([path]) = paths.as_ref().map(|paths| paths.as_slice()) {
             // The usual case.
             if path.is_connected() {
                 return path.submit(&guard, request);
             }
-            return Err(Refused {
-                request,
-                error: ECONNABORTED,
-            });
         }
+        self.dispatch_except(request, None)
+    }
+
+    /// Sends `request` on a path other than `except`, which has failed. Never sleeps.
+    #[inline(never)]
+    pub(crate) fn dispatch_except(
+        &self,
+        mut request: KBox<Request>,
+        except: Option<&Path>,
+    ) -> Result<(), Refused> {
+        let guard = rcu::read_lock();
         let mut error = ECONNABORTED;
-        for path in self.policy.order(&paths, &guard, request.connection) {
+        let Some(paths) = self.paths.load(&guard) else {
+            return Err(Refused { request, error });
+        };
+        for path in self
+            .policy
+            .order(&paths, &guard, request.connection as usize)
+        {
             if !path.is_connected() || except.is_some_and(|except| core::ptr::eq(except, &**path)) {
                 continue;
             }
             match path.submit(&guard, request) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if except.is_some() {
+                        path.stats.failed_over();
+                    }
+                    return Ok(());
+                }
                 Err(refused) => {
                     request = refused.request;
                     error = refused.error;
@@ -187,12 +211,14 @@ impl Session {
     }
 
     /// The server has answered `request`, or it cannot be sent any more. Any context.
+    #[inline(always)]
     pub(crate) fn finish(&self, request: KBox<Request>) {
         let tag = request.tag();
         let answer = request.answer;
+        let is_service = request.connection == u32::from(SERVICE_CID);
         // First, since the user may use the tag again at once.
         self.give_back(request);
-        if self.service_tag() == Some(tag) {
+        if is_service {
             self.service_finished(answer);
         } else {
             self.events().complete(tag, answer);
@@ -202,18 +228,25 @@ impl Session {
     /// Sends a request of a failed path on another one, or tells the user that there is none.
     /// Process context.
     pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>) {
-        match self.dispatch(request, Some(failed)) {
-            Ok(()) => failed.stats.failed_over(),
-            Err(refused) => {
-                let tag = refused.request.tag();
-                self.give_back(refused.request);
-                if self.service_tag() == Some(tag) {
-                    self.service_finished(Err(ECONNABORTED));
-                } else {
-                    self.events()
-                        .unanswered(tag, SubmitError::new(refused.error));
-                }
-            }
+        if let Err(refused) = self.dispatch_except(request, Some(failed)) {
+            let error = match self.service_tag() {
+                Some(tag) if tag == refused.request.tag() => ECONNABORTED,
+                _ => refused.error,
+            };
+            self.unposted(Refused { error, ..refused });
+        }
+    }
+
+    /// Tells the user of a request that was submitted and could not be sent. Any context.
+    #[cold]
+    pub(crate) fn unposted(&self, refused: Refused) {
+        let tag = refused.request.tag();
+        self.give_back(refused.request);
+        if self.service_tag() == Some(tag) {
+            self.service_finished(Err(refused.error));
+        } else {
+            self.events()
+                .unanswered(tag, SubmitError::new(refused.error));
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which path a request takes.
+//! The policy of a session: which path a request takes.
 
 use kernel::{
     prelude::*,
@@ -14,43 +14,13 @@ use kernel_ext::atomic::{
     Atomic, //
 };
 
+use proto::policy::{
+    choose,
+    Candidate,
+    PolicyKind, //
+};
+
 use crate::path::Path;
-
-/// The ways to choose a path (C: `enum rtrs_mp_policy`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PolicyKind {
-    /// One after the other.
-    RoundRobin = 0,
-    /// The one with the fewest requests in flight on the connection in question.
-    MinInflight = 1,
-    /// The one whose last heartbeat came back first.
-    MinLatency = 2,
-}
-
-impl PolicyKind {
-    /// Its name and short name in sysfs.
-    pub(crate) fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Self::RoundRobin => ("round-robin", "RR"),
-            Self::MinInflight => ("min-inflight", "MI"),
-            Self::MinLatency => ("min-latency", "ML"),
-        }
-    }
-
-    /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::RoundRobin, Self::MinInflight, Self::MinLatency];
-
-    /// The policy that `text` names: its number, its name or its short name in any case.
-    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| {
-            let (name, short) = kind.names();
-            let number = [b'0'.saturating_add(*kind as u8)];
-            text == number
-                || text.eq_ignore_ascii_case(name.as_bytes())
-                || text.eq_ignore_ascii_case(short.as_bytes())
-        })
-    }
-}
 
 /// The policy of a session.
 pub(crate) struct Policy {
@@ -113,28 +83,41 @@ impl Policy {
     }
 
     fn choose(&self, paths: &KVec<Arc<Path>>, guard: &rcu::Guard, connection: usize) -> usize {
-        let mut connected = paths
-            .iter()
-            .enumerate()
-            .filter(|(_, path)| path.is_connected());
-        let chosen = match self.kind() {
-            PolicyKind::RoundRobin => {
-                let turn = match self.turns.get(connection) {
-                    Some(turn) => turn.0.fetch_add(1, ordering::Relaxed) as usize,
-                    None => 0,
-                };
-                // Among those that are up, so that none gets the turns of one that is not.
-                let up = connected.clone().count();
-                let turn = turn.checked_rem(up).unwrap_or(0);
-                connected.nth(turn)
-            }
-            PolicyKind::MinInflight => connected.min_by_key(|(_, path)| {
-                path.connections(guard)
-                    .and_then(|set| Some(set.incarnation.transfer()?.in_flight_on(connection)))
-                    .unwrap_or(i32::MAX)
-            }),
-            PolicyKind::MinLatency => connected.min_by_key(|(_, path)| path.heartbeat.latency_ns()),
-        };
-        chosen.map_or(0, |(index, _)| index)
+        let seen = paths.iter().map(|path| Seen {
+            path,
+            guard,
+            connection,
+        });
+        choose(self.kind(), seen, || {
+            let turn = self.turns.get(connection);
+            turn.map_or(0, |turn| turn.0.fetch_add(1, ordering::Relaxed))
+        })
+    }
+}
+
+/// A path as a request on `connection` sees it.
+struct Seen<'a> {
+    path: &'a Path,
+    guard: &'a rcu::Guard,
+    connection: usize,
+}
+
+impl Candidate for Seen<'_> {
+    #[inline]
+    fn is_connected(&self) -> bool {
+        self.path.is_connected()
+    }
+
+    #[inline]
+    fn in_flight(&self) -> i32 {
+        self.path
+            .connections(self.guard)
+            .and_then(|set| Some(set.incarnation.transfer()?.in_flight_on(self.connection)))
+            .unwrap_or(i32::MAX)
+    }
+
+    #[inline]
+    fn latency_ns(&self) -> u64 {
+        self.path.heartbeat.latency_ns()
     }
 }

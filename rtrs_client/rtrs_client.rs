@@ -13,7 +13,7 @@
 //!
 //! let mut permit = session.permit(tag).ok_or(EBUSY)?;
 //! fill(permit.scatter());
-//! permit.write(queue, &header)?; // … events.complete(tag, result) follows.
+//! permit.submit(Kind::Write, queue, &header)?; // … events.complete(tag, result) follows.
 //! ```
 
 #![deny(
@@ -40,6 +40,7 @@ use kernel_ext::{
     }, //
 };
 
+mod beat;
 mod bounce;
 mod connection;
 mod establish;
@@ -55,6 +56,7 @@ mod service;
 mod session;
 mod settings;
 mod stats;
+mod submission;
 mod sysfs;
 mod transfer;
 
@@ -63,13 +65,16 @@ pub use crate::{
         Permit,
         SubmitError, //
     },
+    request::Kind,
     service::ServiceData,
     session::{
         LinkEvent,
         OpenParams,
         Session,
         SessionEvents, //
-    }, //
+    },
+    submission::Submission,
+    transfer::FullBatch, //
 };
 
 module! {

@@ -7,6 +7,7 @@ use kernel_ext::{
     atomic::ordering,
     page_buffer::PageBuffer, //
 };
+use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
     request::Kind,
@@ -48,7 +49,7 @@ impl Session {
         };
         self.service_done.reinit();
         let sent = permit
-            .submit_on(kind, 0, header)
+            .submit_on(kind, u32::from(SERVICE_CID), header)
             .map_err(|error| error.to_error());
         if sent.is_ok() {
             // It ends: with an answer, or when its path is taken down, which heartbeats see to.

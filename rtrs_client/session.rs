@@ -128,6 +128,9 @@ pub struct Session {
     #[pin]
     link: Mutex<Link>,
     outage: Outage,
+    /// Lets one path at a time ask the server for what may become a new session.
+    #[pin]
+    pub(crate) turn: Completion,
     pub(crate) settings: Settings,
     pub(crate) policy: Policy,
     /// Held by the one service request that there may be at a time.
@@ -186,6 +189,7 @@ impl Session {
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
                 link <- new_mutex!(Link { paths_up: 0, opened: false }),
                 outage: Outage::new(),
+                turn <- Completion::new(),
                 settings: Settings::new(),
                 policy: Policy::new(connections)?,
                 service <- new_mutex!(()),
@@ -195,6 +199,7 @@ impl Session {
             }),
             GFP_KERNEL,
         )?;
+        session.turn.complete();
         *session.files.lock() = Some(SessionFiles::new(&session)?);
         let opened = crate::globals()
             .and_then(|globals| globals.sessions.add(&session))
@@ -426,6 +431,15 @@ impl Session {
             );
             return Err(ECONNRESET);
         }
+        // The block layer has requests of a page whatever it is told, and so do service requests.
+        if accept.max_io_size < SEGMENT_SIZE {
+            pr_err!(
+                "{}: the server's largest request of {} bytes is less than a page\n",
+                path.name_text(),
+                accept.max_io_size
+            );
+            return Err(ECONNRESET);
+        }
         let limits = Limits {
             queue_depth: accept.queue_depth,
             max_io_size: accept.max_io_size,
@@ -471,6 +485,13 @@ impl Session {
     #[inline]
     pub(crate) fn tag_slot(&self, tag: u32) -> Option<&BoxSlot<Request>> {
         self.tags.as_ref()?.get(tag as usize)
+    }
+
+    /// As [`Session::tag_slot`], but not for the tag of service requests, which is the last one.
+    #[inline]
+    pub(crate) fn user_slot(&self, tag: u32) -> Option<&BoxSlot<Request>> {
+        let (_, users) = self.tags.as_ref()?.split_last()?;
+        users.get(tag as usize)
     }
 
     /// The directory of the session's paths in sysfs.

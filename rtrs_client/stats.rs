@@ -112,7 +112,7 @@ impl Stats {
         }
     }
 
-    /// A request went to another path.
+    /// The path has taken a request of one that failed.
     pub(crate) fn failed_over(&self) {
         self.failovers.add(1u64, ordering::Relaxed);
     }

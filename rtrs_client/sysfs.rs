@@ -19,11 +19,13 @@ use kernel_ext::{
         SysfsOutput, //
     }, //
 };
-use proto::addr::PathAddress;
+use proto::{
+    addr::PathAddress,
+    policy::PolicyKind, //
+};
 
 use crate::{
     path::Path,
-    policy::PolicyKind,
     session::Session,
     settings::{
         Settings,
@@ -67,7 +69,7 @@ pub(crate) struct PathFiles {
 impl PathFiles {
     /// Makes the directory of `path` in `paths`. Sleeps.
     pub(crate) fn new(paths: &Directory<()>, path: &Arc<Path>) -> Result<Self> {
-        let directory = Directory::new(paths, &path.file_name()?, PATH_ATTRIBUTES, path.clone())?;
+        let directory = Directory::new(paths, path.file_name()?, PATH_ATTRIBUTES, path.clone())?;
         directory.add_group(c"stats", STATS_ATTRIBUTES)?;
         Ok(Self {
             _directory: directory,

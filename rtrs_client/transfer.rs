@@ -27,7 +27,9 @@ use kernel_ext::{
         RemoteMemory,
         SendChain,
         Sge,
-        SgeList, //
+        SgeList,
+        Unposted,
+        WriteBatch, //
     }, //
 };
 use proto::rtrs::{
@@ -51,10 +53,11 @@ use crate::{
         WorkKind, //
     },
     request::{
+        copy_header,
         Kind,
         Request,
         Resources,
-        TagSlots,
+        Tag,
         HEADER_BUFFER_SIZE, //
     }, //
 };
@@ -64,14 +67,6 @@ use crate::{
 /// A write with more segments is registered; the table is on the stack.
 pub(crate) const MAX_SEND_SGE: usize = 30;
 
-/// A chunk of the server as this path reaches it.
-struct RemoteChunk {
-    address: Atomic<u64>,
-    /// Changes with every answer if the server invalidates always. Only the owner of the tag
-    /// reads it, and only after the answer that changed it.
-    rkey: Atomic<u32>,
-}
-
 /// Why a request could not be sent.
 pub(crate) struct Refused {
     /// The request, as it was before.
@@ -79,9 +74,23 @@ pub(crate) struct Refused {
     pub(crate) error: Error,
 }
 
+/// The most requests that are posted at once.
+pub(crate) const MAX_BATCH: usize = 8;
+
+/// Requests that are to be posted at once, `N` at most, with `S` scatter entries in all; by tag.
+pub(crate) type Batch<const N: usize, const S: usize> = WriteBatch<N, S>;
+
+/// For one request, whatever it is.
+pub(crate) type SingleBatch = Batch<1, MAX_SEND_SGE>;
+
+/// The room for as many requests as are posted at once.
+pub type FullBatch = Batch<MAX_BATCH, { MAX_SEND_SGE + MAX_BATCH }>;
+
 /// What became of a request that was submitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Submitted {
+    /// It is in the batch.
+    Added,
     /// It was posted.
     Posted,
     /// It may have been posted in part: the connection is to be given up, and the request is
@@ -89,24 +98,18 @@ pub(crate) enum Submitted {
     Broken,
 }
 
-/// What is to be posted for a request.
-struct Plan {
-    /// How the region is to be registered before it, if at all.
-    access: Option<Access>,
-    remote: RemoteMemory,
-    immediate: u32,
-}
-
 /// What the server's answer to a request leads to.
 pub(crate) enum Answered {
     /// The request is finished.
     Finished(KBox<Request>),
-    /// Its registration is being invalidated; [`Transfer::invalidated`] follows.
-    Invalidating,
+    /// The device still uses its data; [`Transfer::used`] follows.
+    InUse,
     /// The queue pair failed; the request waits for the teardown.
     Failed,
     /// No request was in flight under this number.
     Unknown,
+    /// The request was sent on another connection; it waits for the teardown.
+    Misdirected,
 }
 
 /// The requests of one incarnation of a path's connections.
@@ -114,9 +117,9 @@ pub(crate) struct Transfer {
     pub(crate) accept: ConnAccept,
     pub(crate) layout: ChunkLayout,
     domain: Arc<ProtectionDomain>,
-    chunks: KVec<RemoteChunk>,
-    slots: KVec<TagSlots>,
-    /// Nothing if there is no memory for it; then all reads are registered.
+    tags: KVec<Tag>,
+    /// Nothing if there is no memory for it; then all reads are registered, and writes are sent from
+    /// their own memory.
     bounce: Option<BounceBuffers>,
     max_send_sge: usize,
     in_flight: KVec<InFlight>,
@@ -145,8 +148,7 @@ impl Transfer {
             in_flight.push(InFlight(Atomic::new(0)), GFP_KERNEL)?;
         }
         let depth = usize::from(accept.queue_depth);
-        let mut chunks = KVec::with_capacity(depth, GFP_KERNEL)?;
-        let mut slots = KVec::with_capacity(depth, GFP_KERNEL)?;
+        let mut tags = KVec::with_capacity(depth, GFP_KERNEL)?;
         let messages =
             MessageBuffers::allocate(&domain, depth, HEADER_BUFFER_SIZE, Direction::ToDevice)?;
         for message in messages {
@@ -155,30 +157,23 @@ impl Transfer {
                 region: MemoryRegion::new(&domain, u32::from(max_segments).saturating_add(1))?,
                 message,
             };
-            slots.push(TagSlots::new(KBox::new(resources, GFP_KERNEL)?), GFP_KERNEL)?;
-            chunks.push(
-                RemoteChunk {
-                    address: Atomic::new(0),
-                    rkey: Atomic::new(0),
-                },
-                GFP_KERNEL,
-            )?;
+            tags.push(Tag::new(KBox::new(resources, GFP_KERNEL)?), GFP_KERNEL)?;
         }
         let bounce = BounceBuffers::new(&domain, depth).ok();
         Ok(Self {
             accept,
             layout,
             domain,
-            chunks,
-            slots,
+            tags,
             bounce,
             max_send_sge: max_send_sge.min(MAX_SEND_SGE),
             in_flight,
         })
     }
 
-    fn count(&self, connection: usize, change: i32) {
-        if let Some(in_flight) = self.in_flight.get(connection) {
+    #[inline]
+    fn count(&self, connection: u32, change: i32) {
+        if let Some(in_flight) = self.in_flight.get(connection as usize) {
             in_flight.0.add(change, ordering::Relaxed);
         }
     }
@@ -214,187 +209,150 @@ impl Transfer {
         }
     }
 
-    /// Where the server is to write the data of `request` if that is not the data's own memory.
+    /// The pages that the data of `request` goes through, if it does not go to or from its own
+    /// memory.
     #[inline]
-    fn bounce_place(&self, request: &Request, data_len: usize) -> Option<SgDesc> {
-        if request.kind != Kind::Read || request.connection == usize::from(SERVICE_CID) {
+    fn bounce(&self, request: &Request, data_len: usize) -> Option<&BounceBuffers> {
+        if data_len > BounceBuffers::SIZE || request.connection == u32::from(SERVICE_CID) {
             return None;
         }
-        self.bounce.as_ref()?.place(request.tag(), data_len)
+        self.bounce.as_ref()
     }
 
     /// Notes where chunk `index` lies. `EINVAL` beyond the queue depth.
     pub(crate) fn set_chunk(&self, index: usize, address: u64, rkey: u32) -> Result {
-        let chunk = self.chunks.get(index).ok_or(EINVAL)?;
-        chunk.address.store(address, ordering::Relaxed);
-        chunk.rkey.store(rkey, ordering::Relaxed);
+        let tag = self.tags.get(index).ok_or(EINVAL)?;
+        tag.address.store(address, ordering::Relaxed);
+        tag.rkey.store(rkey, ordering::Relaxed);
         Ok(())
     }
 
     /// Notes the new key of chunk `index`. `EINVAL` beyond the queue depth.
     pub(crate) fn set_rkey(&self, index: u32, rkey: u32) -> Result {
-        let chunk = self.chunks.get(index as usize).ok_or(EINVAL)?;
-        chunk.rkey.store(rkey, ordering::Relaxed);
+        let tag = self.tags.get(index as usize).ok_or(EINVAL)?;
+        tag.rkey.store(rkey, ordering::Relaxed);
         Ok(())
     }
 
-    /// Sends `request` on `connection`. Never sleeps.
+    /// Adds `request` to `batch`, which is for `connection` and has room. Never sleeps.
     ///
     /// On success the request belongs to this path until it is answered or taken back by
-    /// [`Transfer::take_outstanding`]. The caller gives the connection up if it is
-    /// [`Submitted::Broken`].
-    pub(crate) fn submit(
+    /// [`Transfer::post`] or [`Transfer::take_outstanding`]; the batch has to be posted while the
+    /// path's connections are still there. A request that needs a registration is posted at once.
+    /// The caller gives the connection up if it is [`Submitted::Broken`].
+    #[inline(always)]
+    pub(crate) fn add<const N: usize, const S: usize>(
         &self,
         connection: &Connection,
+        batch: &mut Batch<N, S>,
         mut request: KBox<Request>,
     ) -> Result<Submitted, Refused> {
-        let tag = request.tag() as usize;
-        let (Some(slots), Some(chunk)) = (self.slots.get(tag), self.chunks.get(tag)) else {
+        let number = request.tag();
+        let Some(tag) = self.tags.get(number as usize) else {
             return Err(Refused {
                 request,
                 error: EINVAL,
             });
         };
         // Empty only if the tag is used twice at once, which its one request rules out.
-        request.resources = slots.resources.take();
-        self.send(connection, slots, chunk, request)
-            .map_err(|mut refused| {
-                Self::release(slots, &mut refused.request);
-                refused
-            })
-    }
-
-    /// Posts the RDMA write that carries `request`.
-    fn send(
-        &self,
-        connection: &Connection,
-        slots: &TagSlots,
-        chunk: &RemoteChunk,
-        mut request: KBox<Request>,
-    ) -> Result<Submitted, Refused> {
-        let mut entries = SgeList::new();
-        let plan = match self.plan(chunk, &mut request, &mut entries) {
-            Ok(plan) => plan,
-            Err(error) => return Err(Refused { request, error }),
-        };
-        let mut chain = SendChain::<2>::new();
-        if let Err(error) = self.build(&mut chain, connection, &request, &plan, entries.as_slice())
-        {
-            return Err(Refused { request, error });
-        }
-
-        // From here on an answer may come, so the request must be where it is looked for.
-        request.registered = plan.access.is_some();
-        let index = request.connection;
-        self.count(index, 1);
-        drop(slots.in_flight.put(request));
-        if let Err(error) = connection.queue_pair().post_mut(&mut chain) {
-            if plan.access.is_some() {
-                // The registration may have been posted, so the device may use the region.
-                return Ok(Submitted::Broken);
-            }
-            if let Some(request) = slots.in_flight.take() {
-                self.count(index, -1);
+        request.resources = tag.resources.take();
+        match self.write(connection, tag, batch, &mut request) {
+            Ok(true) => {}
+            Ok(false) => return self.send_registered(connection, tag, request),
+            Err(error) => {
+                batch.reset();
+                self.release(tag, &mut request);
                 return Err(Refused { request, error });
             }
-            // Somebody took the request to finish it: for the caller it was sent.
         }
-        Ok(Submitted::Posted)
+        // Once it is posted an answer may come, so the request must be where it is looked for.
+        self.count(request.connection, 1);
+        drop(tag.in_flight.put(request));
+        Ok(Submitted::Added)
     }
 
-    /// Maps the data and writes the header; says what is to be posted for them.
+    /// Adds the RDMA write that carries `request` to `batch`; false if the data, which is mapped
+    /// then, has to be registered first.
     ///
     /// In the chunk, the data comes first, then the user's header, then the message, which the
     /// immediate points to.
-    fn plan(
+    #[inline(always)]
+    fn write<const N: usize, const S: usize>(
         &self,
-        chunk: &RemoteChunk,
+        connection: &Connection,
+        tag: &Tag,
+        batch: &mut Batch<N, S>,
         request: &mut Request,
-        entries: &mut SgeList<MAX_SEND_SGE>,
-    ) -> Result<Plan> {
-        let data_len = request.data_len();
+    ) -> Result<bool> {
+        let (number, data_len) = (request.tag(), request.data_len());
         if data_len > self.accept.max_io_size as usize {
             return Err(EMSGSIZE);
         }
         let mut desc = None;
         if data_len != 0 {
-            desc = self.bounce_place(request, data_len);
-            request.bounced = desc.is_some();
-            if desc.is_none() {
-                request.map(&self.domain)?;
-            }
-        }
-        let (tag, kind) = (request.tag(), request.kind);
-        let (data, resources, header) = request.parts();
-        let resources = resources.ok_or(EBUSY)?;
-
-        // A read that is not bounced needs a registration, for the server to write to; a write
-        // only if its segments do not fit into the scatter list beside the header.
-        let mut access = None;
-        if let Some(data) = data {
-            let limit = self.max_send_sge.saturating_sub(1);
-            if kind != Kind::Write || !data.add_sges(entries, limit) {
-                resources.region.map(data)?;
-                if kind == Kind::Read {
-                    access = Some(Access::RemoteWrite);
-                    desc = Some(SgDesc {
-                        addr: resources.region.iova(),
-                        key: resources.region.rkey(),
-                        len: u32::try_from(resources.region.len())?,
-                    });
-                } else {
-                    access = Some(Access::Local);
-                    entries.push(resources.region.sge()?)?;
+            match self.bounce(request, data_len) {
+                Some(bounce) if request.kind == Kind::Read => {
+                    desc = bounce.place(request.tag(), data_len);
+                    request.bounced = true;
                 }
+                Some(bounce) => {
+                    let (data, _, _) = request.parts();
+                    batch.add(bounce.fill(number, data)?)?;
+                }
+                None if self.add_data(tag, batch, request)? => {}
+                None => return Ok(false),
             }
         }
-
-        let usr_len = u16::try_from(header.len()).map_err(|_| EMSGSIZE)?;
-        // A server that is as short as it can be leaves the invalidation to the client, which does
-        // it for less than a message.
-        let need_inval = access.is_some() && self.accept.features & FEATURE_SHORT_ANSWERS == 0;
-        let message = ReadMsg {
-            usr_len,
-            need_inval,
-            desc,
+        let message = self.write_message_inline(request, false, desc)?;
+        batch.add(message)?;
+        let (remote, immediate) = self.place(tag, request, data_len)?;
+        let signaled = connection.next_is_signaled();
+        let (id, signaled) = if request.sent_from_data {
+            (WorkKind::LastUse(number).id(), true)
+        } else {
+            (WorkKind::Send.id(), signaled)
         };
-        let message_len = resources
-            .message
-            .write(|buffer| write_message(buffer, header, kind, &message))??;
-        if message_len > self.accept.max_hdr_size as usize {
-            return Err(EMSGSIZE);
-        }
-        entries.push(resources.message.sge(message_len)?)?;
-
-        let data_len = u32::try_from(data_len).map_err(|_| EMSGSIZE)?;
-        let offset = data_len.checked_add(u32::from(usr_len)).ok_or(EMSGSIZE)?;
-        let immediate = Imm::io_req(&self.layout, tag, offset).ok_or(EMSGSIZE)?;
-        // The place of a read's data in the chunk is the server's.
-        let skipped = if kind == Kind::Read { data_len } else { 0 };
-        Ok(Plan {
-            access,
-            remote: RemoteMemory {
-                address: chunk
-                    .address
-                    .load(ordering::Relaxed)
-                    .checked_add(u64::from(skipped))
-                    .ok_or(EMSGSIZE)?,
-                rkey: chunk.rkey.load(ordering::Relaxed),
-            },
-            immediate: immediate.encode(),
-        })
+        batch.write_with_imm(number, id, signaled, remote, immediate)?;
+        Ok(true)
     }
 
-    /// Fills `chain` with what `plan` says.
-    fn build<'a>(
-        &'a self,
-        chain: &mut SendChain<'a, 2>,
+    /// Maps the data of `request` and adds it to `batch`; false if it has to be registered first.
+    ///
+    /// That is a read, for the server to write to, or a write whose segments do not fit into the
+    /// scatter list beside the header.
+    #[inline(never)]
+    fn add_data<const N: usize, const S: usize>(
+        &self,
+        tag: &Tag,
+        batch: &mut Batch<N, S>,
+        request: &mut Request,
+    ) -> Result<bool> {
+        request.map(&self.domain)?;
+        let limit = self.max_send_sge.wrapping_sub(1);
+        let kind = request.kind;
+        let (data, _, _) = request.parts();
+        if kind == Kind::Read || !batch.add_mapped(data, &self.domain, limit) {
+            return Ok(false);
+        }
+        request.sent_from_data = true;
+        tag.ends.store(0, ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Posts the registration of the data, which is mapped, and the RDMA write that carries
+    /// `request`.
+    #[inline(never)]
+    fn send_registered(
+        &self,
         connection: &Connection,
-        request: &Request,
-        plan: &Plan,
-        entries: &'a [Sge],
-    ) -> Result {
-        if let (Some(access), Some(resources)) = (plan.access, request.resources.as_ref()) {
+        tag: &Tag,
+        mut request: KBox<Request>,
+    ) -> Result<Submitted, Refused> {
+        let mut entries = SgeList::<2>::new();
+        let mut chain = SendChain::<2>::new();
+        let built = self.register(tag, &mut request, &mut entries);
+        let built = built.and_then(|(access, remote, immediate)| {
+            let resources = request.resources.as_ref().ok_or(EBUSY)?;
             chain.reg_mr(
                 WorkKind::Registration.id(),
                 false,
@@ -402,71 +360,291 @@ impl Transfer {
                 &resources.region,
                 access,
             )?;
+            chain.rdma_write_with_imm(
+                WorkKind::Send.id(),
+                connection.next_is_signaled(),
+                entries.as_slice(),
+                remote,
+                immediate,
+            )
+        });
+        if let Err(error) = built {
+            self.release(tag, &mut request);
+            return Err(Refused { request, error });
         }
-        chain.rdma_write_with_imm(
-            WorkKind::Send.id(),
-            connection.next_is_signaled(),
-            entries,
-            plan.remote,
-            plan.immediate,
-        )
+        request.registered = true;
+        if let Some(resources) = &request.resources {
+            let handler = connection.queue_pair().handler();
+            handler.forget_invalidated(resources.region.rkey());
+        }
+        self.count(request.connection, 1);
+        drop(tag.in_flight.put(request));
+        match connection.queue_pair().post_mut(&mut chain) {
+            Ok(()) => Ok(Submitted::Posted),
+            // The registration may have been posted, so the device may use the region.
+            Err(_) => Ok(Submitted::Broken),
+        }
+    }
+
+    /// Takes the data of `request` into its region, and writes the message; says how the region is
+    /// to be registered, and what is to be sent.
+    fn register(
+        &self,
+        tag: &Tag,
+        request: &mut Request,
+        entries: &mut SgeList<2>,
+    ) -> Result<(Access, RemoteMemory, u32)> {
+        let (kind, data_len) = (request.kind, request.data_len());
+        let (data, resources, _) = request.parts();
+        let resources = resources.ok_or(EBUSY)?;
+        resources.region.map(data)?;
+        let (access, desc) = if kind == Kind::Read {
+            let desc = SgDesc {
+                addr: resources.region.iova(),
+                key: resources.region.rkey(),
+                len: u32::try_from(resources.region.len())?,
+            };
+            (Access::RemoteWrite, Some(desc))
+        } else {
+            entries.push(resources.region.sge()?)?;
+            (Access::Local, None)
+        };
+        // A server that is as short as it can be leaves the invalidation to the client, which does
+        // it for less than a message.
+        let need_inval = self.accept.features & FEATURE_SHORT_ANSWERS == 0;
+        entries.push(self.write_message(request, need_inval, desc)?)?;
+        let (remote, immediate) = self.place(tag, request, data_len)?;
+        Ok((access, remote, immediate))
+    }
+
+    /// Writes the user's header and the transport's message behind it. `EMSGSIZE` if they are too
+    /// long.
+    #[inline(always)]
+    fn write_message_inline(
+        &self,
+        request: &mut Request,
+        need_inval: bool,
+        desc: Option<SgDesc>,
+    ) -> Result<Sge> {
+        let (kind, usr_len) = (request.kind, request.header_len());
+        let (_, resources, header) = request.parts();
+        let message = &mut resources.ok_or(EBUSY)?.message;
+        let written = message.write(|buffer| {
+            let rest = copy_header(buffer, header)?;
+            if kind != Kind::Read {
+                let bytes = WriteMsg { usr_len }.to_bytes();
+                *rest.first_chunk_mut()? = bytes;
+                return Some(WriteMsg::SIZE);
+            }
+            let message = ReadMsg {
+                usr_len,
+                need_inval,
+                desc,
+            };
+            message.write_to(rest)
+        })?;
+        let len = usize::from(usr_len).wrapping_add(written.ok_or(EMSGSIZE)?);
+        if len > self.accept.max_hdr_size as usize {
+            return Err(EMSGSIZE);
+        }
+        message.sge(len)
+    }
+
+    /// As [`Transfer::write_message_inline`], where it is not as urgent.
+    #[inline(never)]
+    fn write_message(
+        &self,
+        request: &mut Request,
+        need_inval: bool,
+        desc: Option<SgDesc>,
+    ) -> Result<Sge> {
+        self.write_message_inline(request, need_inval, desc)
+    }
+
+    /// Where `request` is written to, and the immediate that says where its message is.
+    #[inline(always)]
+    fn place(&self, tag: &Tag, request: &Request, data_len: usize) -> Result<(RemoteMemory, u32)> {
+        // At most `max_io_size`, which is a `u32`.
+        let data_len = data_len as u32;
+        let offset = data_len.wrapping_add(u32::from(request.header_len()));
+        let immediate = Imm::encode_io_req(&self.layout, request.tag(), offset).ok_or(EMSGSIZE)?;
+        // The place of a read's data in the chunk is the server's.
+        let skipped = if request.kind == Kind::Read {
+            data_len
+        } else {
+            0
+        };
+        let remote = RemoteMemory {
+            // Of memory that is the server's; if it wraps around, that is the server's doing.
+            address: tag
+                .address
+                .load(ordering::Relaxed)
+                .wrapping_add(u64::from(skipped)),
+            rkey: tag.rkey.load(ordering::Relaxed),
+        };
+        Ok((remote, immediate))
+    }
+
+    /// Posts the requests of `batch` on `connection`, for which it is, and empties it. Those that
+    /// cannot be posted are given to `refused`.
+    ///
+    /// The caller gives the connection up if it is [`Submitted::Broken`].
+    #[inline(always)]
+    pub(crate) fn post<const N: usize, const S: usize>(
+        &self,
+        connection: &Connection,
+        batch: &mut Batch<N, S>,
+        refused: impl FnMut(Refused),
+    ) -> Submitted {
+        let posted = match connection.queue_pair().post_batch(batch) {
+            Ok(()) => Submitted::Posted,
+            Err(unposted) => self.take_back(batch.keys(), unposted, refused),
+        };
+        batch.clear();
+        posted
+    }
+
+    /// Takes back what of a batch of `tags` was not posted.
+    #[cold]
+    fn take_back(
+        &self,
+        tags: &[u32],
+        unposted: Unposted,
+        mut refused: impl FnMut(Refused),
+    ) -> Submitted {
+        // For another reason drivers refuse on a connection that is failing, before anybody has heard
+        // of it: its teardown sends the requests elsewhere, or has them wait.
+        let stays = [ENOMEM, EINVAL, ESHUTDOWN].contains(&unposted.error);
+        let Some(first) = unposted.first.filter(|_| stays) else {
+            return Submitted::Broken;
+        };
+        for number in tags.iter().skip(first) {
+            let Some(tag) = self.tags.get(*number as usize) else {
+                continue;
+            };
+            // Otherwise somebody took the request to finish it: for the caller it was sent.
+            if let Some(mut request) = tag.in_flight.take() {
+                self.count(request.connection, -1);
+                self.release(tag, &mut request);
+                refused(Refused {
+                    request,
+                    error: unposted.error,
+                });
+            }
+        }
+        Submitted::Posted
     }
 
     /// Gives back what the path lent to `request`. The device must not use it any more.
-    fn release(slots: &TagSlots, request: &mut Request) {
-        request.unmap();
+    #[inline]
+    fn release(&self, tag: &Tag, request: &mut Request) {
+        request.unmap(&self.domain);
         request.registered = false;
+        request.sent_from_data = false;
         if let Some(resources) = request.resources.take() {
             resources.region.release();
             // The slot was emptied for this request.
-            drop(slots.resources.put(resources));
+            drop(tag.resources.put(resources));
         }
     }
 
-    /// The server answered request `tag`; `invalidated` is the key of the registration that the
-    /// device has invalidated for it just before. Completion context.
+    /// The server answered request `number`, on the connection of `handler`; `invalidated` if it
+    /// says that it has let the device invalidate the registration just before. Completion context.
+    #[inline(always)]
     pub(crate) fn answered(
         &self,
+        handler: &ConnectionHandler,
         queue_pair: &QueuePair<ConnectionHandler>,
-        tag: u32,
+        number: u32,
         answer: Result,
-        invalidated: Option<u32>,
+        invalidated: bool,
     ) -> Answered {
-        let Some(slots) = self.slots.get(tag as usize) else {
+        let Some(tag) = self.tags.get(number as usize) else {
             return Answered::Unknown;
         };
-        let Some(mut request) = slots.in_flight.take() else {
+        let request = tag.in_flight.take();
+        // What was invalidated counts for the next answer only, whatever that is to.
+        let rkey = handler.take_invalidated_rkey();
+        let Some(mut request) = request else {
             return Answered::Unknown;
         };
+        if request.connection != u32::from(handler.cid) {
+            // Its registration has to be invalidated behind the work requests that made it, so it
+            // cannot be finished here. The teardown looks at the slot when no handler runs any more.
+            drop(tag.in_flight.put(request));
+            return Answered::Misdirected;
+        }
         self.count(request.connection, -1);
         request.answer = answer;
+        if request.registered {
+            return self.invalidate(queue_pair, tag, request, invalidated.then_some(rkey));
+        }
+        if request.sent_from_data {
+            return self.wait_for_last_use(tag, request);
+        }
         if request.bounced && answer.is_ok() {
             request.answer = self.deliver(&mut request);
         }
-        let rkey = request.resources.as_ref().map(|r| r.region.rkey());
-        let (true, Some(rkey)) = (request.registered, rkey) else {
-            Self::release(slots, &mut request);
-            return Answered::Finished(request);
-        };
+        self.release(tag, &mut request);
+        Answered::Finished(request)
+    }
+
+    /// The server answered `request`, whose data the device was to send from its own memory. It may
+    /// send it once more if it has not heard that the server has it.
+    #[inline(never)]
+    fn wait_for_last_use(&self, tag: &Tag, request: KBox<Request>) -> Answered {
+        drop(tag.answered.put(request));
+        match self.end(tag) {
+            Some(request) => Answered::Finished(request),
+            None => Answered::InUse,
+        }
+    }
+
+    /// The server's answer or the device's last use of a request's data has come: the request, if
+    /// it was the second of them.
+    fn end(&self, tag: &Tag) -> Option<KBox<Request>> {
+        if tag.ends.fetch_add(1, ordering::Full) == 0 {
+            return None;
+        }
+        let mut request = tag.answered.take()?;
+        self.release(tag, &mut request);
+        Some(request)
+    }
+
+    /// The server answered `request`, which is registered.
+    #[inline(never)]
+    fn invalidate(
+        &self,
+        queue_pair: &QueuePair<ConnectionHandler>,
+        tag: &Tag,
+        mut request: KBox<Request>,
+        invalidated: Option<u32>,
+    ) -> Answered {
         // That the server says so is not enough: it must not be able to write to this memory
         // once the request is finished.
-        if invalidated == Some(rkey) {
-            Self::release(slots, &mut request);
-            return Answered::Finished(request);
-        }
-        drop(slots.invalidating.put(request));
+        let rkey = request.resources.as_ref().map(|r| r.region.rkey());
+        let rkey = match rkey {
+            Some(rkey) if invalidated != Some(rkey) => rkey,
+            _ => {
+                self.release(tag, &mut request);
+                return Answered::Finished(request);
+            }
+        };
+        let number = request.tag();
+        tag.ends.store(1, ordering::Relaxed);
+        drop(tag.answered.put(request));
         // Service requests are on a connection of their own, whatever their tag.
-        let kind = if tag.checked_add(1) == Some(u32::from(self.accept.queue_depth)) {
+        let kind = if number.checked_add(1) == Some(u32::from(self.accept.queue_depth)) {
             WorkKind::InvalidateService
         } else {
-            WorkKind::Invalidate(tag)
+            WorkKind::LastUse(number)
         };
         let mut chain = SendChain::<1>::new();
         let posted = chain
             .local_invalidate(kind.id(), true, rkey)
             .and_then(|()| queue_pair.post(chain));
         match posted {
-            Ok(()) => Answered::Invalidating,
+            Ok(()) => Answered::InUse,
             Err(_) => Answered::Failed,
         }
     }
@@ -481,12 +659,10 @@ impl Transfer {
         }
     }
 
-    /// The registration of request `tag` is invalid now. Completion context.
-    pub(crate) fn invalidated(&self, tag: u32) -> Option<KBox<Request>> {
-        let slots = self.slots.get(tag as usize)?;
-        let mut request = slots.invalidating.take()?;
-        Self::release(slots, &mut request);
-        Some(request)
+    /// The device does not use the data of request `tag` any more: its registration is invalid, or
+    /// it was sent. Completion context.
+    pub(crate) fn used(&self, tag: u32) -> Option<KBox<Request>> {
+        self.end(self.tags.get(tag as usize)?)
     }
 
     /// Takes one more request that was never finished, beginning with tag `from`.
@@ -494,14 +670,14 @@ impl Transfer {
     /// Only for the teardown, after the queue pairs are drained, so that the device uses nothing
     /// of it any more.
     pub(crate) fn take_outstanding(&self, from: &mut usize) -> Option<Outstanding> {
-        while let Some(slots) = self.slots.get(*from) {
-            if let Some(mut request) = slots.in_flight.take() {
+        while let Some(tag) = self.tags.get(*from) {
+            if let Some(mut request) = tag.in_flight.take() {
                 self.count(request.connection, -1);
-                Self::release(slots, &mut request);
+                self.release(tag, &mut request);
                 return Some(Outstanding::Unanswered(request));
             }
-            if let Some(mut request) = slots.invalidating.take() {
-                Self::release(slots, &mut request);
+            if let Some(mut request) = tag.answered.take() {
+                self.release(tag, &mut request);
                 return Some(Outstanding::Answered(request));
             }
             *from = from.saturating_add(1);
@@ -514,25 +690,6 @@ impl Transfer {
 pub(crate) enum Outstanding {
     /// May be sent on another path.
     Unanswered(KBox<Request>),
-    /// The server has answered; only its registration was left to invalidate.
+    /// The server has answered; the device still used its data.
     Answered(KBox<Request>),
-}
-
-/// Writes the user's header and the transport's message behind it; returns their length.
-///
-/// Of `message` only the length counts unless `kind` is a read.
-fn write_message(buffer: &mut [u8], header: &[u8], kind: Kind, message: &ReadMsg) -> Result<usize> {
-    let (user, rest) = buffer.split_at_mut_checked(header.len()).ok_or(EMSGSIZE)?;
-    user.copy_from_slice(header);
-    let len = if kind == Kind::Read {
-        message.write(rest).map_err(|_| EMSGSIZE)?
-    } else {
-        let usr_len = message.usr_len;
-        let message = WriteMsg { usr_len }.to_bytes();
-        rest.get_mut(..message.len())
-            .ok_or(EMSGSIZE)?
-            .copy_from_slice(&message);
-        message.len()
-    };
-    header.len().checked_add(len).ok_or(EMSGSIZE)
 }

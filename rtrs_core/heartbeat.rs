@@ -2,9 +2,9 @@
 
 //! The heartbeat of a path.
 //!
-//! Each end sends a heartbeat on the service connection at every interval in which it has not
-//! heard from its peer, and gives the path up when too many have passed. The owner of a path keeps
-//! a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`] every
+//! Each end sends a heartbeat on the service connection at every interval, unless nothing has come
+//! from its peer since the last one, and gives the path up when too many such intervals have passed.
+//! The owner of a path keeps a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`] every
 //! [`Heartbeat::interval`]; its completion handlers call [`Heartbeat::received`].
 
 use kernel::{

@@ -7,7 +7,8 @@
 //! otherwise the immediate comes with the last of the data.
 //! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
 //! which is a new one if the chunk had to be registered again. A client that can do without the
-//! message is only sent new keys; see [`FEATURE_SHORT_ANSWERS`]. Answers to writes that are there at
+//! message is only sent new keys; see
+//! [`FEATURE_SHORT_ANSWERS`](proto::rtrs::FEATURE_SHORT_ANSWERS). Answers to writes that are there at
 //! the same time go in one message, if the client takes that; see [`answers`].
 
 use kernel::prelude::*;
@@ -30,9 +31,9 @@ use proto::rtrs::{
     answers,
     request::Direction,
     Imm,
+    Request,
     RkeyRsp,
-    SgDesc,
-    FEATURE_SHORT_ANSWERS, //
+    SgDesc, //
 };
 
 use crate::{
@@ -65,13 +66,15 @@ pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: ChunkBox, result: Result<
         io.release(chunk);
     } else if connection.joins_answers() && says_nothing_else(&chunk) {
         connection.join(io, chunk);
+    } else if connection.take_credit() {
+        send_now(io, connection, chunk);
     } else {
-        send_or_wait(io, connection, chunk);
+        connection.wait(io, chunk);
     }
 }
 
 /// Sends the answer in `chunk` alone, now or when there is room.
-pub(crate) fn send_or_wait(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) {
+fn send_or_wait(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) {
     if connection.take_credit() {
         send(io, connection, chunk);
     } else {
@@ -90,7 +93,8 @@ fn says_nothing_else(chunk: &PathChunk) -> bool {
         && chunk.result.is_ok()
         && chunk
             .request
-            .is_some_and(|request| matches!(request.direction(), Direction::Write))
+            .as_ref()
+            .is_some_and(|request| !request.is_read())
 }
 
 /// Sends the answers in `chunks`, which say nothing but that the requests were carried out.
@@ -114,12 +118,7 @@ pub(crate) fn send_joint(
             }
         };
         if let Err(error) = try_send_joint(io, connection, first, message, second, chunks) {
-            pr_err_ratelimited!(
-                "<{}>: sending answers failed: {:?}\n",
-                connection.path(),
-                error
-            );
-            connection.path().close();
+            failed(connection, error);
         }
     }
 }
@@ -135,7 +134,7 @@ fn try_send_joint(
 ) -> Result {
     // The numbers of chunks have 16 bits, see `ChunkLayout`.
     let number = |chunk: &PathChunk| {
-        trace(connection, chunk, &Plan::of(chunk));
+        trace(connection, chunk);
         chunk.id as u16
     };
     let rest = Iterator::chain(core::iter::once(second), chunks).map(|chunk: ChunkBox| {
@@ -162,14 +161,27 @@ fn try_send_joint(
 
 /// Sends the answer in `chunk`, for which the caller took a credit.
 pub(crate) fn send(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) {
+    send_now(io, connection, chunk);
+}
+
+/// See [`send()`].
+#[inline(always)]
+fn send_now(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) {
     if let Err(error) = try_send(io, connection, chunk) {
-        pr_err_ratelimited!(
-            "<{}>: sending an answer failed: {:?}\n",
-            connection.path(),
-            error
-        );
-        connection.path().close();
+        failed(connection, error);
     }
+}
+
+/// An answer could not be sent: the client would wait for it for ever.
+#[cold]
+#[inline(never)]
+fn failed(connection: &Connection, error: Error) {
+    pr_err_ratelimited!(
+        "<{}>: sending an answer failed: {:?}\n",
+        connection.path(),
+        error
+    );
+    connection.path().close();
 }
 
 /// What an answer does besides carrying the errno.
@@ -185,7 +197,7 @@ impl Plan {
         let Some(Direction::Read {
             target: Some(target),
             need_inval,
-        }) = chunk.request.map(|request| request.direction())
+        }) = chunk.request.as_ref().map(Request::direction)
         else {
             return Self {
                 data: None,
@@ -200,10 +212,60 @@ impl Plan {
     }
 }
 
-fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: ChunkBox) -> Result {
+/// The data of a read, if the answer is no more than that: where it is, and where it goes.
+#[inline]
+fn data_only(
+    io: &PathIo,
+    connection: &Connection,
+    chunk: &PathChunk,
+) -> Option<([Sge; 1], RemoteMemory)> {
+    let (Some(request), Ok(len)) = (&chunk.request, chunk.result) else {
+        return None;
+    };
+    let target = request.only_target()?;
+    if let Some(registration) = &chunk.registration {
+        if !registration.registered || connection.tells_keys() {
+            return None;
+        }
+    }
+    let len = len.min(target.len) as usize;
+    let sge = chunk.memory.sge(len)?;
+    chunk.memory.sync_for_device(&io.chunks, len).ok()?;
+    let remote = RemoteMemory {
+        address: target.addr,
+        rkey: target.key,
+    };
+    Some(([sge], remote))
+}
+
+#[inline(always)]
+fn try_send(io: &Entered<PathIo>, connection: &Connection, chunk: ChunkBox) -> Result {
+    trace(connection, &chunk);
+    let Some((sges, remote)) = data_only(io, connection, &chunk) else {
+        return try_send_in_steps(io, connection, chunk);
+    };
+    let immediate = Imm::IoRsp {
+        msg_id: chunk.id,
+        errno: 0,
+        invalidated: false,
+    };
+    // From here on the chunk may be used again, namely as soon as the client has the answer.
+    io.release(chunk);
+    let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
+    queue_pair.post_write_with_imm(
+        WorkKind::Answer.id(),
+        connection.next_is_signaled(),
+        &sges,
+        remote,
+        immediate.encode(),
+    )
+}
+
+/// Sends an answer that may be several work requests.
+#[inline(never)]
+fn try_send_in_steps(io: &PathIo, connection: &Connection, mut chunk: ChunkBox) -> Result {
     let id = chunk.id;
     let plan = Plan::of(&chunk);
-    trace(connection, &chunk, &plan);
     let immediate = Imm::IoRsp {
         msg_id: id,
         errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
@@ -214,8 +276,7 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: ChunkBox) 
         Some((target, len)) => write_data(io, connection, id, target, len, &mut sges).map(Some),
         None => Ok(None),
     };
-    let tell_always = connection.path().features() & FEATURE_SHORT_ANSWERS == 0;
-    let key = renew_key(io, &mut chunk, tell_always);
+    let key = renew_key(io, &mut chunk, connection.tells_keys());
     // From here on the chunk may be used again, namely as soon as the client has the answer.
     io.release(chunk);
     let (data, key) = (data?, key?);
@@ -254,10 +315,9 @@ fn try_send(io: &Entered<PathIo>, connection: &Connection, mut chunk: ChunkBox) 
 
 /// Lets an answer be traced.
 #[inline]
-fn trace(connection: &Connection, chunk: &PathChunk, plan: &Plan) {
+fn trace(connection: &Connection, chunk: &PathChunk) {
     trace::send_io_resp_imm(|| {
         let path = connection.path();
-        let direction = chunk.request.map(|request| request.direction());
         trace::Answer {
             session: path.session().name(),
             path: path.name(),
@@ -266,8 +326,11 @@ fn trace(connection: &Connection, chunk: &PathChunk, plan: &Plan) {
             signal_interval: connection.signals().interval(),
             count: connection.signals().posted(),
             error: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
-            is_write: !matches!(direction, Some(Direction::Read { .. })),
-            need_inval: plan.invalidate.is_some(),
+            is_write: chunk
+                .request
+                .as_ref()
+                .is_none_or(|request| !request.is_read()),
+            need_inval: Plan::of(chunk).invalidate.is_some(),
             always_invalidate: chunk.registration.is_some(),
         }
     });

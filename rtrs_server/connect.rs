@@ -148,6 +148,16 @@ fn find_or_make_path(
         return Err(ECONNRESET);
     }
     if let Some(path) = paths.iter().find(|path| *path.uuid() == request.sess_uuid) {
+        if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
+            // Whoever decides by the path's address has to know that all of it comes from there. Nor
+            // may anybody else close it.
+            pr_err_ratelimited!(
+                "<{}>: connection of another client, {}\n",
+                path,
+                id.peer_address()
+            );
+            return Err(ECONNRESET);
+        }
         if request.cid == SERVICE_CID && request.recon_cnt != path.recon_cnt() {
             // The client has given its old connections up, which was not noticed here. It comes
             // again, and then finds them gone.
@@ -170,15 +180,6 @@ fn find_or_make_path(
                 path,
                 path.num_connections(),
                 request.cid_num
-            );
-            return Err(ECONNRESET);
-        }
-        if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
-            // Whoever decides by the path's address has to know that all of it comes from there.
-            pr_err_ratelimited!(
-                "<{}>: connection of another client, {}\n",
-                path,
-                id.peer_address()
             );
             return Err(ECONNRESET);
         }
@@ -206,12 +207,29 @@ fn find_or_make_path(
         }
         return Err(EEXIST);
     }
+    if given_up_requests(request) && session.owners().any_in_use() {
+        // Those of the old paths, which go when they are answered: the client comes again. Its old
+        // paths are not closed here, or two that come at once would close each other.
+        pr_err_ratelimited!(
+            "<{}>: the client has lost all paths, and requests of them are still at work\n",
+            session.name()
+        );
+        return Err(ECONNRESET);
+    }
     paths.reserve(1, GFP_KERNEL)?;
     let path = Path::new(session, request, id)
         .inspect_err(|error| pr_err_ratelimited!("making a path failed: {:?}\n", error))?;
     // There is room.
     let _ = paths.push_within_capacity(path.clone());
     Ok(path)
+}
+
+/// Whether the client has no path that is up, and so may have given up requests and use their chunks
+/// for others.
+///
+/// A C client, which knows no features, says so for good once a path was up.
+fn given_up_requests(request: &ConnReq) -> bool {
+    request.first_conn && request.features != 0
 }
 
 /// Makes connection `cid` of `path`, or closes the path.
@@ -334,6 +352,29 @@ fn accept(path: &Path, setup: &mut Setup, queue_pair: &QueuePair<Connection>, ci
     queue_pair.accept(&response.to_bytes(), &parameters)
 }
 
+/// How many answers a send queue has room for at least, if there are as many chunks. Those that find
+/// none wait; a client that takes its answers never lets it come to that.
+const MIN_ANSWERS: u32 = 96;
+/// The entries of a send queue that nobody else gets: one that drains it, and the one that soft-RoCE
+/// keeps empty.
+const RESERVED: u32 = 2;
+
+/// How long to make a send queue that needs `at_least` entries, beside `receives`.
+///
+/// Devices make queues of a power of two entries, so one more than that would double a queue, and
+/// what is left up to it costs nothing.
+fn send_entries(at_least: u32, receives: u32) -> u32 {
+    let rounded = |entries: u32| {
+        let reserved = entries.saturating_add(RESERVED);
+        reserved.checked_next_power_of_two().unwrap_or(u32::MAX)
+    };
+    let most = rounded(at_least).saturating_sub(RESERVED);
+    // As many as fit into the shortest queue that has room for the completions, too.
+    let completions = rounded(at_least.saturating_add(receives).saturating_add(RESERVED));
+    let left = completions.saturating_sub(receives);
+    most.min(left.saturating_sub(RESERVED).saturating_sub(RESERVED))
+}
+
 /// What a connection needs of its queue pair.
 struct Needs {
     sizes: QueueSizes,
@@ -349,24 +390,27 @@ impl Needs {
         let queue_depth = path.session().queue_depth();
         let limit = device.max_qp_wr();
 
-        // Each chunk may be under invalidation, which is not answered yet. One heartbeat.
-        let invalidations = if path.session().context().settings.always_invalidate {
-            queue_depth
+        let receives = if is_service {
+            SERVICE_CON_QUEUE_DEPTH.saturating_add(1)
+        } else {
+            queue_depth.saturating_add(1)
+        };
+        let receives = receives.saturating_add(MAX_BURST).min(limit);
+
+        // Per answer: the data, and two of invalidation, registration and immediate. The invalidation
+        // of a chunk takes the room of an answer.
+        let per_answer = path.writes_per_answer().saturating_add(2);
+        let at_least = queue_depth.saturating_sub(queue_depth / 4).min(MIN_ANSWERS);
+        let others = if is_service {
+            // Before the first request: all registrations, and the information response.
+            u32::try_from(num_regions)?.saturating_add(1)
         } else {
             0
         };
-        let mut others = invalidations.saturating_add(1);
-        let mut requests = queue_depth;
-        if is_service {
-            // Before the first request: all registrations, and the information response.
-            let start = u32::try_from(num_regions)?.saturating_add(1);
-            others = others.max(start);
-            requests = requests.max(SERVICE_CON_QUEUE_DEPTH);
-        }
-        // Per answer: the data, and two of invalidation, registration and immediate.
-        let per_answer = path.writes_per_answer().saturating_add(2);
-        let room = limit.saturating_sub(others);
-        let answers = requests.min(room.checked_div(per_answer).unwrap_or(0));
+        let entries = others.saturating_add(at_least.saturating_mul(per_answer));
+        let entries = send_entries(entries, receives).min(limit);
+        let room = entries.saturating_sub(others);
+        let answers = queue_depth.min(room.checked_div(per_answer).unwrap_or(0));
         if answers == 0 {
             pr_err_ratelimited!(
                 "queue pairs of {} have room for {} work requests, which is too few\n",
@@ -375,16 +419,10 @@ impl Needs {
             );
             return Err(EINVAL);
         }
-        let receives = if is_service {
-            SERVICE_CON_QUEUE_DEPTH.saturating_add(1)
-        } else {
-            queue_depth.saturating_add(1)
-        };
-        let receives = receives.saturating_add(MAX_BURST);
         Ok(Self {
             sizes: QueueSizes {
-                send: others.saturating_add(answers.saturating_mul(per_answer)),
-                receive: receives.min(limit),
+                send: entries,
+                receive: receives,
             },
             max_send_sge: path.max_send_sge() as u32,
             answers,

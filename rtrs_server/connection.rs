@@ -15,7 +15,11 @@ use kernel_ext::{
         ordering,
         Atomic, //
     },
-    gate::Entered,
+    gate::{
+        Entered,
+        EnteredSlot, //
+    },
+    jiffies,
     pr_err_ratelimited,
     pr_info_ratelimited,
     rdma::{
@@ -33,7 +37,8 @@ use kernel_ext::{
 };
 use proto::rtrs::{
     Imm,
-    FEATURE_JOINT_ANSWERS, //
+    FEATURE_JOINT_ANSWERS,
+    FEATURE_SHORT_ANSWERS, //
 };
 use rtrs_core::connection::SignalInterval;
 
@@ -58,20 +63,28 @@ pub(crate) struct Connection {
     path: Arc<Path>,
     cid: u16,
     signals: SignalInterval,
-    /// How many answers the send queue still has room for.
+    /// How many answers or invalidations the send queue still has room for.
     credits: Atomic<i32>,
-    /// How many answers wait for room. Changed with `waiting` locked.
+    /// How many requests wait for room. Changed with `waiting` locked.
     num_waiting: Atomic<u32>,
-    /// Answers that found no room in the send queue. Only a client that does not take its answers
-    /// gets here, so this may be slow; there is room for all chunks.
+    /// Requests whose answer or invalidation found no room in the send queue. This may be slow, as
+    /// it takes many of them at a time; there is room for all chunks.
     #[pin]
     waiting: SpinLockIrq<KVec<ChunkBox>>,
     /// Whether the client takes joint answers.
     joins: bool,
+    /// Whether the client is told a chunk's key by each answer, if the chunk has one.
+    tells_keys: bool,
     /// Completions are being handled: answers are collected until all of them are.
     in_burst: Atomic<bool>,
+    /// What requests need, from the first one of a burst until its end; it would have to be entered
+    /// for each otherwise.
+    burst_io: EnteredSlot<PathIo>,
     /// The answers that were collected.
     joint: BoxStack<PathChunk>,
+    /// When the last request was handed over, in jiffies. Its user may sleep, in the middle of a
+    /// burst.
+    handed_over: Atomic<u64>,
     /// The receives that were used and are to be posted again. Only used where completions are
     /// handled, one at a time.
     used_receives: Atomic<u32>,
@@ -89,6 +102,7 @@ impl Connection {
         // At least two completions are under way when the queue is full.
         let signals = SignalInterval::for_queue_depth(queue_depth.min(answers / 2));
         let joins = path.features() & FEATURE_JOINT_ANSWERS != 0;
+        let tells_keys = path.features() & FEATURE_SHORT_ANSWERS == 0;
         Arc::pin_init(
             pin_init!(Self {
                 path,
@@ -98,8 +112,11 @@ impl Connection {
                 num_waiting: Atomic::new(0),
                 waiting <- new_spinlock_irq!(waiting, "rtrs_server::Connection::waiting"),
                 joins,
+                tells_keys,
                 in_burst: Atomic::new(false),
+                burst_io: EnteredSlot::empty(),
                 joint: BoxStack::new(),
+                handed_over: Atomic::new(0),
                 used_receives: Atomic::new(0),
             }),
             GFP_KERNEL,
@@ -111,12 +128,18 @@ impl Connection {
         &self.path
     }
 
+    /// Whether each answer tells the key of its chunk, not only those with a new one.
+    #[inline]
+    pub(crate) fn tells_keys(&self) -> bool {
+        self.tells_keys
+    }
+
     /// Its number.
     pub(crate) fn cid(&self) -> u16 {
         self.cid
     }
 
-    /// Takes room for an answer.
+    /// Takes room for an answer or an invalidation.
     #[inline]
     pub(crate) fn take_credit(&self) -> bool {
         let mut credits = self.credits.load(ordering::Relaxed);
@@ -142,7 +165,7 @@ impl Connection {
         &self.signals
     }
 
-    /// Keeps an answered chunk until the send queue has room.
+    /// Keeps a chunk that is answered, or to be invalidated, until the send queue has room.
     pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
         let mut waiting = self.waiting.lock();
         let refused = waiting.push_within_capacity(chunk);
@@ -165,6 +188,9 @@ impl Connection {
     fn send_waiting(&self, io: &Entered<PathIo>) {
         while self.num_waiting.load(ordering::Relaxed) != 0 && self.take_credit() {
             match self.take_waiting() {
+                Some(chunk) if chunk.is_to_be_invalidated() => {
+                    crate::request::send_invalidation(io, self, chunk);
+                }
                 Some(chunk) => crate::answer::send(io, self, chunk),
                 // Somebody else was faster; look again for who was not sent for lack of this
                 // credit.
@@ -193,7 +219,17 @@ impl Connection {
     pub(crate) fn join(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
         self.joint.push(chunk);
         // A full barrier, as is the end of the burst: if it is not seen here, it sees the answer.
-        if !self.in_burst.load(ordering::Relaxed) {
+        // A burst that has stood still since the last tick may be one that sleeps.
+        if !self.in_burst.load(ordering::Relaxed)
+            || self.handed_over.load(ordering::Relaxed) != jiffies::now()
+        {
+            self.send_collected(io);
+        }
+    }
+
+    /// Sends what was collected, if that is anything.
+    pub(crate) fn send_collected(&self, io: &Entered<PathIo>) {
+        if !self.joint.is_empty() {
             crate::answer::send_joint(io, self, &mut self.joint.take_all());
         }
     }
@@ -204,6 +240,7 @@ impl Connection {
     }
 
     /// Posts the receives again that were used, and sends what was collected.
+    #[inline(never)]
     fn catch_up(&self, io: &Entered<PathIo>, queue_pair: &QueuePair<Connection>) {
         let used = self.used_receives.load(ordering::Relaxed);
         self.used_receives.store(0, ordering::Relaxed);
@@ -211,9 +248,36 @@ impl Connection {
             pr_err_ratelimited!("<{}>: posting receives failed: {:?}\n", self.path, error);
             self.path.close();
         }
-        if !self.joint.is_empty() {
-            crate::answer::send_joint(io, self, &mut self.joint.take_all());
+        self.send_collected(io);
+    }
+
+    /// A work request failed.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, kind: WorkKind, status: Status) {
+        match status {
+            Status::Success => {}
+            // Closing flushes the queues; but a device may also stop a queue pair without another
+            // error than this.
+            Status::Flushed => self.close("the queue pair has failed"),
+            Status::Error(error) => {
+                pr_err_ratelimited!(
+                    "<{}>: {} failed: {}\n",
+                    self.path,
+                    kind.as_str(),
+                    error.text()
+                );
+                self.path.close();
+            }
         }
+    }
+
+    /// Something came that no client sends.
+    #[cold]
+    #[inline(never)]
+    fn unexpected(&self, what: &str) {
+        pr_err_ratelimited!("<{}>: unexpected {} received\n", self.path, what);
+        self.path.close();
     }
 
     /// Closes the path for something that is no error, and says so once.
@@ -250,9 +314,10 @@ impl Connection {
     }
 
     /// An immediate came.
+    #[inline]
     fn immediate(&self, queue_pair: &QueuePair<Connection>, wc: &WorkCompletion<'_>) {
         self.path.heartbeat().received();
-        let Some(io) = self.path.io() else {
+        let Some(io) = self.burst_io.take().or_else(|| self.path.io()) else {
             // Nobody was told where to write yet.
             self.path.close();
             return;
@@ -263,7 +328,23 @@ impl Connection {
             self.catch_up(&io, queue_pair);
         }
         match Imm::decode(wc.imm().unwrap_or(u32::MAX)) {
-            Imm::IoReq { payload } => crate::request::received(&io, self, payload),
+            Imm::IoReq { payload } => {
+                self.handed_over.store(jiffies::now(), ordering::Relaxed);
+                crate::request::received(&io, self, payload);
+            }
+            other => self.other_immediate(queue_pair, other),
+        }
+        if self.in_burst.load(ordering::Relaxed) {
+            // There may be more.
+            self.burst_io.put(io);
+        }
+    }
+
+    /// An immediate came that is no request.
+    #[cold]
+    #[inline(never)]
+    fn other_immediate(&self, queue_pair: &QueuePair<Connection>, immediate: Imm) {
+        match immediate {
             Imm::HbMsg => {
                 if let Err(error) = self.send_immediate(queue_pair, Imm::HbAck) {
                     pr_err_ratelimited!(
@@ -275,17 +356,19 @@ impl Connection {
                 }
             }
             Imm::HbAck => self.path.heartbeat().acknowledged(),
-            Imm::IoRsp { .. } | Imm::IoRsps { .. } | Imm::Unknown { .. } => {
-                pr_err_ratelimited!("<{}>: unknown immediate received\n", self.path);
-            }
+            _ => pr_err_ratelimited!("<{}>: unknown immediate received\n", self.path),
         }
     }
 
     /// A signaled answer was sent, and so were those before it.
     fn answers_sent(&self) {
-        let sent = i32::try_from(self.signals.interval()).unwrap_or(i32::MAX);
-        // Before the look for answers that wait; see `wait()`.
-        self.credits.fetch_add(sent, ordering::Full);
+        self.give_credits(i32::try_from(self.signals.interval()).unwrap_or(i32::MAX));
+    }
+
+    /// The send queue has room again.
+    fn give_credits(&self, count: i32) {
+        // Before the look for requests that wait; see `wait()`.
+        self.credits.fetch_add(count, ordering::Full);
         if self.num_waiting.load(ordering::Relaxed) != 0 {
             if let Some(io) = self.path.io() {
                 self.send_waiting(&io);
@@ -334,47 +417,31 @@ impl cm::Handler for Connection {
 
     fn burst_ends(&self, queue_pair: &QueuePair<Self>) {
         self.in_burst.xchg(false, ordering::Full);
+        let entered = self.burst_io.take();
         if self.used_receives.load(ordering::Relaxed) == 0 && self.joint.is_empty() {
             return;
         }
         // If the path is being closed, nobody waits for either.
-        if let Some(io) = self.path.io() {
+        if let Some(io) = entered.or_else(|| self.path.io()) {
             self.catch_up(&io, queue_pair);
         }
     }
 
+    #[inline]
     fn completion(&self, queue_pair: &QueuePair<Self>, wc: &WorkCompletion<'_>) {
         let kind = WorkKind::of(wc.work_id());
-        match wc.status() {
-            Status::Success => {}
-            // Closing flushes the queues; but a device may also stop a queue pair without another
-            // error than this.
-            Status::Flushed => {
-                self.close("the queue pair has failed");
-                return;
-            }
-            Status::Error(error) => {
-                pr_err_ratelimited!(
-                    "<{}>: {} failed: {}\n",
-                    self.path,
-                    kind.as_str(),
-                    error.text()
-                );
-                self.path.close();
-                return;
-            }
+        if !wc.is_success() {
+            return self.failed(kind, wc.status());
         }
         match kind {
             WorkKind::Receive => match wc.opcode() {
                 Some(Opcode::ReceiveRdmaWithImm) => self.immediate(queue_pair, wc),
-                _ => {
-                    pr_err_ratelimited!("<{}>: unexpected message received\n", self.path);
-                    self.path.close();
-                }
+                _ => self.unexpected("message"),
             },
             WorkKind::InfoRequest => self.path.info_received(wc.byte_len()),
             WorkKind::Answer => self.answers_sent(),
             WorkKind::Invalidate(chunk) => {
+                self.give_credits(1);
                 if let Some(io) = self.path.io() {
                     crate::request::invalidated(&io, self, chunk);
                 }

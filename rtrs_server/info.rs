@@ -106,6 +106,7 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
     }
     path.set_io(PathIo {
         session: path.session().clone(),
+        layout: *path.session().layout(),
         handler,
         queue_pairs,
         chunks: memory.chunks,

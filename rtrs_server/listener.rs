@@ -232,10 +232,17 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // No connection request comes after this.
         drop(self.client.take());
-        for session in self.listening.sessions.lock().iter() {
+        let mut sessions = self.listening.sessions.lock();
+        for session in sessions.iter() {
             session.close();
         }
-        // All of it runs on this queue; nothing refers to the user of the transport afterwards.
+        // A path that somebody else began to close may not be on the queue yet.
+        while !sessions.is_empty() {
+            self.listening.session_gone.wait(&mut sessions);
+        }
+        drop(sessions);
+        // What is left of closing them runs on this queue; nothing refers to the user of the
+        // transport afterwards.
         self.listening.context.queue.flush();
         drop(self.listening.server.lock().take());
     }

@@ -13,6 +13,7 @@ use kernel::{
 use kernel_ext::{
     chunk::{
         ChunkSet,
+        MappedChunk,
         MappedChunks, //
     },
     message_buffers::MessageBuffers,
@@ -78,7 +79,13 @@ impl PathMemory {
         }
 
         let mut boxes = KVec::with_capacity(count as usize, GFP_KERNEL)?;
-        let registration = || always_invalidate.then_some(ChunkRegistration { registered: false });
+        let registration = || {
+            always_invalidate.then_some(ChunkRegistration {
+                registered: false,
+                to_invalidate: false,
+            })
+        };
+        let memory = |id: u32| MappedChunk::new(&chunks, id as usize);
         if always_invalidate || joint_answers {
             let messages = MessageBuffers::allocate(
                 domain,
@@ -88,13 +95,16 @@ impl PathMemory {
             )?;
             for (id, message) in (0..count).zip(messages) {
                 boxes.push(
-                    PathChunk::new(id, registration(), Some(message))?,
+                    PathChunk::new(id, memory(id)?, registration(), Some(message))?,
                     GFP_KERNEL,
                 )?;
             }
         } else {
             for id in 0..count {
-                boxes.push(PathChunk::new(id, registration(), None)?, GFP_KERNEL)?;
+                boxes.push(
+                    PathChunk::new(id, memory(id)?, registration(), None)?,
+                    GFP_KERNEL,
+                )?;
             }
         }
         Ok(Self {

@@ -4,18 +4,17 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    chunk::ChunkSlice,
+    chunk::ChunkData,
     gate::Entered, //
 };
-use proto::rtrs::request;
 
 use crate::{
     answer,
-    path::{
-        Path,
-        PathIo, //
-    },
-    path_chunk::ChunkBox, //
+    path::PathIo,
+    path_chunk::{
+        ChunkBox,
+        PathChunk, //
+    }, //
 };
 
 /// Where the data of a request goes.
@@ -34,79 +33,64 @@ pub enum Direction {
 pub struct Operation {
     /// `None` once it is answered.
     request: Option<(Entered<PathIo>, ChunkBox)>,
-    /// `None` once it is taken.
-    data: Option<ChunkSlice>,
-    data_len: usize,
-    direction: Direction,
 }
 
 impl Operation {
     /// A request whose chunk is `chunk`; it has been found good.
-    ///
-    /// One that makes no sense is answered here.
-    pub(crate) fn new(io: Entered<PathIo>, path: &Path, chunk: ChunkBox) -> Option<Self> {
-        let (direction, len) = match chunk.request.map(|request| (request.direction(), request)) {
-            Some((request::Direction::Read { target, .. }, _)) => {
-                (Direction::Read, target.map_or(0, |target| target.len))
-            }
-            Some((request::Direction::Write, request)) => (Direction::Write, request.data_len()),
-            None => (Direction::Write, 0),
-        };
-        let session = path.session();
-        let data = match &chunk.private {
-            Some(page) => session.private().slice(page, len),
-            None => session.chunks().slice(chunk.id as usize, 0, len as usize),
-        };
-        let Some(data) = data else {
-            answer::respond(&io, chunk, Err(EINVAL));
-            return None;
-        };
-        Some(Self {
+    #[inline]
+    pub(crate) fn new(io: Entered<PathIo>, chunk: ChunkBox) -> Self {
+        Self {
             request: Some((io, chunk)),
-            data: Some(data),
-            data_len: len as usize,
-            direction,
-        })
+        }
+    }
+
+    #[inline]
+    fn chunk(&self) -> Option<&PathChunk> {
+        self.request.as_ref().map(|(_, chunk)| &***chunk)
     }
 
     /// Where the data goes.
+    #[inline]
     pub fn direction(&self) -> Direction {
-        self.direction
+        self.chunk().map_or(Direction::Write, PathChunk::direction)
     }
 
     /// The length of the data in bytes: of what came from the client, or of what it asked for.
-    pub fn data_len(&self) -> usize {
-        self.data_len
+    #[inline]
+    pub fn data_len(&self) -> u32 {
+        self.chunk().map_or(0, PathChunk::data_len)
     }
 
-    /// The data: what came from the client, or where to put what goes to it. Only there once.
+    /// The data: what came from the client, or where to put what goes to it.
     ///
     /// It lies in memory of the session, so nothing may be done with it once the operation is
     /// answered.
-    pub fn take_data(&mut self) -> Option<ChunkSlice> {
-        self.data.take()
+    #[inline]
+    pub fn data(&self) -> Option<ChunkData<'_>> {
+        self.chunk().and_then(PathChunk::data)
     }
 
     /// Copies `bytes` to the start of the data, as the answer to a read of few bytes.
     ///
-    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write, or if the data was
-    /// taken. Any context.
+    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. Any context.
     pub fn write_answer(&self, bytes: &[u8]) -> Result {
-        if self.direction != Direction::Read {
+        if self.direction() != Direction::Read {
             return Err(EINVAL);
         }
-        if bytes.len() > self.data_len {
+        if bytes.len() > self.data_len() as usize {
             return Err(EMSGSIZE);
         }
-        self.data.as_ref().ok_or(EINVAL)?.copy_in(0, bytes)
+        self.data().ok_or(EINVAL)?.copy_in(bytes)
     }
 
     /// Answers the request: with an error, or with the number of bytes that a read has put at the
     /// start of the data (not looked at for a write). Any context.
+    #[inline]
     pub fn respond(mut self, result: Result<u32>) {
         self.answer(result);
     }
 
+    #[inline]
     fn answer(&mut self, result: Result<u32>) {
         if let Some((io, chunk)) = self.request.take() {
             answer::respond(&io, chunk, result);
@@ -115,6 +99,7 @@ impl Operation {
 }
 
 impl Drop for Operation {
+    #[inline]
     fn drop(&mut self) {
         self.answer(Err(EIO));
     }

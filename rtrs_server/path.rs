@@ -62,6 +62,7 @@ use proto::{
         ServerState, //
     },
     rtrs::{
+        ChunkLayout,
         ConnReq,
         Imm,
         Uuid,
@@ -100,6 +101,8 @@ const ESTABLISH: u64 = 1;
 /// What requests need of an established path.
 pub(crate) struct PathIo {
     pub(crate) session: Arc<Session>,
+    /// How the session's chunks are numbered.
+    pub(crate) layout: ChunkLayout,
     pub(crate) handler: Arc<dyn SessionHandler>,
     /// By number.
     pub(crate) queue_pairs: KVec<QueuePair<Connection>>,
@@ -138,7 +141,7 @@ impl PathIo {
     }
 
     /// The request in `chunk` is finished: the chunk may be used again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&self, mut chunk: ChunkBox) {
         let id = chunk.id;
         if let Some(page) = chunk.private.take() {
@@ -282,7 +285,7 @@ impl Path {
             up: false,
         };
         let stats = PathStats::new()?;
-        let name = CString::try_from_fmt(fmt!("{}@{}", local, peer))?;
+        let name = CString::try_from_fmt(fmt!("{}@{}", peer, local))?;
         let path = Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -363,7 +366,7 @@ impl Path {
         self.client
     }
 
-    /// Both addresses, for events.
+    /// The name of the directory in sysfs, and in events: `client@server`.
     pub(crate) fn name(&self) -> &CStr {
         &self.name
     }
@@ -417,7 +420,7 @@ impl Path {
     /// Whether the path carries requests.
     #[inline]
     pub(crate) fn is_connected(&self) -> bool {
-        self.state() == ServerState::Connected
+        self.state.load(ordering::Relaxed) == ServerState::Connected.to_u32()
     }
 
     /// Does what `event` does to the state; false if that is nothing. Any context.
@@ -483,8 +486,17 @@ impl Path {
         let _ = DelayedWork::modify(self.clone(), self.heartbeat.interval());
     }
 
+    /// Sends answers that were left over by a burst that sleeps, after which no other one came.
+    fn send_collected(&self) {
+        let Some(io) = self.io() else { return };
+        for queue_pair in &io.queue_pairs {
+            queue_pair.handler().send_collected(&io);
+        }
+    }
+
     /// An interval of the heartbeat has passed.
     fn beat(self: &Arc<Self>) {
+        self.send_collected();
         match self.heartbeat.tick() {
             Action::Send => {
                 let Some(io) = self.io() else { return };

@@ -9,6 +9,10 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
+    chunk::{
+        ChunkData,
+        MappedChunk, //
+    },
     message_buffers::MessageBuffer,
     slot::{
         BoxSlot,
@@ -17,18 +21,25 @@ use kernel_ext::{
 };
 use proto::rtrs::Request;
 
-use crate::private::PrivatePage;
+use crate::{
+    operation::Direction,
+    private::PrivatePage, //
+};
 
 /// The registration of a chunk that has one of its own.
 pub(crate) struct ChunkRegistration {
     /// Whether the client can write to the chunk.
     pub(crate) registered: bool,
+    /// The request waits for room to take that away.
+    pub(crate) to_invalidate: bool,
 }
 
 /// The use of a chunk by a request.
 pub(crate) struct PathChunk {
     /// The number of the chunk.
     pub(crate) id: u32,
+    /// Its memory.
+    pub(crate) memory: MappedChunk,
     /// The connection that the request came by and is answered on.
     pub(crate) cid: u16,
     /// Where in the chunk the request's message is, in bytes.
@@ -55,12 +66,14 @@ impl PathChunk {
     /// The chunk `id`, unused.
     pub(crate) fn new(
         id: u32,
+        memory: MappedChunk,
         registration: Option<ChunkRegistration>,
         message: Option<MessageBuffer>,
     ) -> Result<ChunkBox> {
         Ok(KBox::new(
             Linked::new(Self {
                 id,
+                memory,
                 cid: 0,
                 offset: 0,
                 request: None,
@@ -71,6 +84,38 @@ impl PathChunk {
             }),
             GFP_KERNEL,
         )?)
+    }
+
+    /// Whether its request waits for room to take the client's access away.
+    pub(crate) fn is_to_be_invalidated(&self) -> bool {
+        self.registration
+            .as_ref()
+            .is_some_and(|registration| registration.to_invalidate)
+    }
+
+    /// Where the data of the request goes.
+    #[inline]
+    pub(crate) fn direction(&self) -> Direction {
+        match &self.request {
+            Some(request) if request.is_read() => Direction::Read,
+            _ => Direction::Write,
+        }
+    }
+
+    /// The length of the data: of what came, or of what the client asked for.
+    #[inline]
+    pub(crate) fn data_len(&self) -> u32 {
+        self.request.as_ref().map_or(0, Request::transfer_len)
+    }
+
+    /// The data, out of the client's reach if need be.
+    #[inline]
+    pub(crate) fn data(&self) -> Option<ChunkData<'_>> {
+        let len = self.data_len() as usize;
+        match &self.private {
+            Some(page) => page.data(len),
+            None => self.memory.data(len),
+        }
     }
 }
 

@@ -10,17 +10,14 @@
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        Arc, //
-    }, //
+    sync::Arc, //
 };
-use kernel_ext::atomic::{
-    ordering,
-    Atomic, //
-};
-use kernel_ext::chunk::{
-    ChunkSet,
-    ChunkSlice, //
+use kernel_ext::{
+    chunk::{
+        Chunk,
+        ChunkSet, //
+    },
+    slot::BoxSlot, //
 };
 use proto::rtrs::ChunkLayout;
 
@@ -30,21 +27,25 @@ const PART: usize = 50;
 /// What describes a chunk or a page, in bytes, rather too much.
 const DESCRIPTION: usize = 128;
 
-/// How many places are looked at for a page.
-const MAX_LOOKS: usize = 4;
+/// What is there for a page besides its description, in bytes.
+const PLACE: usize = size_of::<Place>().saturating_add(size_of::<Chunk>());
 
-/// Whether a page is in use; a cache line of its own, since requests of several CPUs take pages.
+/// How many more places are looked at for a page.
+const MAX_LOOKS: usize = 3;
+
+/// The place of a page that is not in use; a cache line of its own, since requests of several CPUs
+/// take pages.
 #[repr(align(64))]
-struct InUse(Atomic<bool>);
+struct Place(BoxSlot<Chunk>);
 
 /// The pages of a session.
 pub(crate) struct PrivatePages {
     pages: Arc<ChunkSet>,
-    in_use: KVec<InUse>,
+    places: KVec<Place>,
 }
 
-/// The use of a page; given back by [`PrivatePages::put()`].
-pub(crate) struct PrivatePage(usize);
+/// A page in use; given back by [`PrivatePages::put()`].
+pub(crate) type PrivatePage = KBox<Chunk>;
 
 impl PrivatePages {
     /// Allocates the pages for chunks of `layout`. Sleeps.
@@ -60,62 +61,67 @@ impl PrivatePages {
             Some(log) => 1usize.wrapping_shl(log),
             None => 0,
         };
-        let mut in_use = KVec::with_capacity(count, GFP_KERNEL)?;
-        for _ in 0..count {
-            in_use.push(InUse(Atomic::new(false)), GFP_KERNEL)?;
+        let pages = ChunkSet::new(count, PAGE_SIZE, node, None)?;
+        let mut places = KVec::with_capacity(count, GFP_KERNEL)?;
+        for index in 0..count {
+            let page = KBox::new(Chunk::new(&pages, index)?, GFP_KERNEL)?;
+            places.push(Place(BoxSlot::new(page)), GFP_KERNEL)?;
         }
-        Ok(Self {
-            pages: ChunkSet::new(count, PAGE_SIZE, node, None)?,
-            in_use,
-        })
+        Ok(Self { pages, places })
     }
 
-    /// Copies the first `len` bytes of chunk `id` to a page of its own. Any context.
+    /// Copies the first `len` bytes of `chunk` to a page of its own. Any context.
     ///
     /// `None` if they do not fit, or if there is no page to be had.
     #[inline]
-    pub(crate) fn copy(&self, chunks: &ChunkSet, id: u32, len: u32) -> Option<PrivatePage> {
+    pub(crate) fn copy(&self, chunk: &Chunk, len: u32) -> Option<PrivatePage> {
         let len = len as usize;
         if len > PAGE_SIZE {
             return None;
         }
-        let mask = self.in_use.len().checked_sub(1)?;
-        // Chunks have neighbours in use more often than those half the pages away.
-        let stride = (mask >> 1).wrapping_add(1);
-        let mut place = id as usize & mask;
-        for look in 0..MAX_LOOKS {
-            let in_use = self.in_use.get(place)?;
-            if !in_use.0.load(ordering::Relaxed) && !in_use.0.xchg(true, ordering::Acquire) {
-                let page = PrivatePage(place);
-                if chunks.copy_to(id as usize, len, &self.pages, place).is_ok() {
-                    return Some(page);
-                }
-                self.put(page);
-                return None;
-            }
-            place = place.wrapping_add(stride).wrapping_add(look) & mask;
+        let page = self.take(chunk.index())?;
+        if chunk.copy_to(len, &page).is_err() {
+            self.put(page);
+            return None;
         }
-        None
+        Some(page)
     }
 
-    /// The first `len` bytes of `page`.
+    /// Takes a page for chunk `id`.
     #[inline]
-    pub(crate) fn slice(&self, page: &PrivatePage, len: u32) -> Option<ChunkSlice> {
-        self.pages.slice(page.0, 0, len as usize)
+    fn take(&self, id: usize) -> Option<PrivatePage> {
+        let mask = self.places.len().checked_sub(1)?;
+        let mut place = id & mask;
+        if let Some(page) = self.places.get(place)?.0.take() {
+            return Some(page);
+        }
+        // Chunks have neighbours in use more often than those half the pages away.
+        let stride = (mask >> 1).wrapping_add(1);
+        for look in 0..MAX_LOOKS {
+            place = place.wrapping_add(stride).wrapping_add(look) & mask;
+            let place = &self.places.get(place)?.0;
+            if !place.is_empty() {
+                if let Some(page) = place.take() {
+                    return Some(page);
+                }
+            }
+        }
+        None
     }
 
     /// What it takes, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.pages
             .memory()
-            .saturating_add(self.in_use.len().saturating_mul(size_of::<InUse>()))
+            .saturating_add(self.places.len().saturating_mul(PLACE))
     }
 
     /// Gives a page back, which nobody uses any more. Any context.
     #[inline]
     pub(crate) fn put(&self, page: PrivatePage) {
-        if let Some(in_use) = self.in_use.get(page.0) {
-            in_use.0.store(false, ordering::Release);
+        if let Some(place) = self.places.get(page.index()) {
+            // It is empty: the page was taken out of there.
+            drop(place.0.put(page));
         }
     }
 }

@@ -326,13 +326,6 @@ impl Session {
             path.close();
         }
     }
-
-    /// Calls `each` for all paths. Sleeps.
-    pub(crate) fn for_each_path(&self, mut each: impl FnMut(&Arc<Path>)) {
-        for path in self.paths.lock().iter() {
-            each(path);
-        }
-    }
 }
 
 impl WorkItem for Session {

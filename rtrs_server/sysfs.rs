@@ -68,7 +68,6 @@ impl PathDirectory {
             },
             GFP_KERNEL,
         )?;
-        let name = CString::try_from_fmt(fmt!("{}@{}", path.peer(), path.local()))?;
 
         let mut directory = session.directory().lock();
         if directory.is_none() {
@@ -82,11 +81,12 @@ impl PathDirectory {
             directory: None,
             session: session.clone(),
         };
-        let made =
-            Directory::new(&parent.paths, &name, PATH_ATTRIBUTES, files).and_then(|directory| {
+        let made = Directory::new(&parent.paths, path.name(), PATH_ATTRIBUTES, files).and_then(
+            |directory| {
                 directory.add_group(c"stats", STATS_ATTRIBUTES)?;
                 Ok(directory)
-            });
+            },
+        );
         drop(directory);
         this.directory = Some(made.inspect_err(|error| {
             kernel_ext::pr_err_ratelimited!(

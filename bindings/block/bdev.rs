@@ -145,21 +145,40 @@ impl BlockDevice {
     #[inline]
     pub fn nr_sectors(&self) -> u64 {
         // SAFETY: The device is open by the type invariant.
-        unsafe { bindings::rnbd_helper_bdev_nr_sectors(self.as_raw()) }
+        unsafe { (&raw const (*self.as_raw()).bd_nr_sectors).read_volatile() }
     }
 
     /// The smallest unit the device can be asked for, in bytes. Any context.
     #[inline]
     pub fn logical_block_size(&self) -> u32 {
         // SAFETY: The device is open by the type invariant.
-        unsafe { bindings::rnbd_helper_bdev_logical_block_size(self.as_raw()) }
+        unsafe {
+            let queue = (*self.as_raw()).bd_queue;
+            (&raw const (*queue).limits.logical_block_size).read_volatile()
+        }
     }
 
     /// Whether the device is read-only at present, whatever it was opened for. Any context.
     #[inline]
     pub fn is_read_only(&self) -> bool {
-        // SAFETY: The device is open by the type invariant.
-        unsafe { bindings::rnbd_helper_bdev_read_only(self.as_raw()) }
+        let flag = |bdev: *mut bindings::block_device| {
+            // SAFETY: The device is open by the type invariant, and so is the whole disk.
+            let flags = unsafe {
+                (&raw const (*bdev).__bd_flags)
+                    .cast::<u32>()
+                    .read_volatile()
+            };
+            flags & bindings::BD_READ_ONLY != 0
+        };
+        let bdev = self.as_raw();
+        // SAFETY: An open device has its disk.
+        let disk = unsafe { (*bdev).bd_disk };
+        // SAFETY: As above.
+        let (whole, state) = unsafe {
+            let state = (&raw const (*disk).state).read_volatile();
+            ((*disk).part0, state)
+        };
+        flag(bdev) || flag(whole) || state & 1 << bindings::GD_READ_ONLY != 0
     }
 
     /// The present limits. Any context.

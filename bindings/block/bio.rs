@@ -15,10 +15,7 @@
 use core::{
     marker::PhantomData,
     mem,
-    ptr::{
-        self,
-        NonNull, //
-    },
+    ptr, //
 };
 use kernel::{
     error::to_result,
@@ -41,41 +38,30 @@ use crate::{
     }, //
 };
 
-/// A piece of memory for the data of a request; made by the types of this crate.
-pub struct Segment {
-    /// The first page.
-    pub(crate) page: NonNull<bindings::page>,
-    /// Where the data begins, in bytes from the start of `page`.
-    pub(crate) offset: u32,
-    /// The length in bytes; it may reach into the pages that follow.
-    pub(crate) len: u32,
-}
+mod memory;
 
-/// The memory of a request's data.
-///
-/// # Safety
-///
-/// - The segments name memory that stays valid, and may be read and written by the device, until
-///   the object is dropped; moving the object does not matter.
-/// - They are not empty and their lengths add up to `len()`, every time.
-/// - Only the first one may begin, and only the last one end, elsewhere than at a page boundary.
-pub unsafe trait Memory: Send + 'static {
-    /// The length in bytes.
-    fn len(&self) -> usize;
+pub use self::memory::{
+    Memory,
+    Segment, //
+};
 
-    /// Whether there is no memory.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+use self::memory::{
+    add_all,
+    submit_parts, //
+};
 
-    /// Calls `visit` with each segment, in order.
-    fn for_each_segment(&self, visit: impl FnMut(Segment));
-}
-
-/// Who wants to know that a request is finished.
+/// Who wants to know that a request is finished, and has its memory until then.
 pub trait Completion: Send + 'static {
-    /// The memory of the data.
-    type Memory: Memory;
+    /// The memory of the data, borrowed from the completion.
+    type Memory<'a>: Memory
+    where
+        Self: 'a;
+
+    /// The memory of the data; `None` if there is none.
+    ///
+    /// It can be used until the completion is dropped: nobody gets another than a shared reference
+    /// to the completion before it is done.
+    fn memory(&self) -> Option<Self::Memory<'_>>;
 
     /// Called exactly once for an accepted request, when the device does not use the memory any
     /// more. Any context: it must not sleep.
@@ -292,13 +278,13 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
         &self.entered.device
     }
 
-    /// Reads into `memory`.
-    ///
-    /// Process context; may sleep. `EINVAL` if it is not of whole blocks, `EIO` if it reaches
-    /// beyond the end of the device.
+    /// A read into the memory of a completion.
     #[inline]
-    pub fn read(self, at: Position, memory: C::Memory, completion: C) -> Result<(), Refused<C>> {
-        self.transfer(bindings::req_op_REQ_OP_READ, at, memory, completion)
+    pub fn reading(self) -> Transfer<C> {
+        Transfer {
+            entered: self.entered,
+            op: bindings::req_op_REQ_OP_READ,
+        }
     }
 
     /// Flushes the write cache of the device.
@@ -308,162 +294,181 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
         let op = bindings::req_op_REQ_OP_WRITE | flag(bindings::req_flag_bits___REQ_PREFLUSH);
         // A flush is for the whole device.
         let at = Position { sector: 0, ..at };
-        self.submit(op, at, 0, None, completion)
+        self.submit_empty(op, at, 0, completion)
     }
 
-    /// Submits a request with data.
-    #[inline]
-    fn transfer(
-        self,
-        op: u32,
-        at: Position,
-        memory: C::Memory,
-        completion: C,
-    ) -> Result<(), Refused<C>> {
-        let checked = u32::try_from(memory.len())
-            .map_err(|_| EINVAL)
-            .and_then(|len| self.check_range(at.sector, len).map(|()| len));
-        match checked {
-            Ok(len) => self.submit(op, at, len, Some(memory), completion),
-            Err(error) => Err(Refused { completion, error }),
-        }
-    }
-
-    /// Whether the device has these sectors and can be asked for them.
-    ///
-    /// The block layer checks the first only, and logs a line for each failure.
-    #[inline]
-    fn check_range(&self, sector: u64, len: u32) -> Result {
-        let device = self.device();
-        // A power of two.
-        let below_block = u64::from(device.logical_block_size()).wrapping_sub(1);
-        let aligned = |bytes: u64| bytes & below_block == 0;
-        let start = sector.checked_mul(u64::from(SECTOR_SIZE)).ok_or(EINVAL)?;
-        if len == 0 || !aligned(start) || !aligned(u64::from(len)) {
-            return Err(EINVAL);
-        }
-        // Cannot wrap around: both are far below 2^63.
-        let end = sector + u64::from(len / SECTOR_SIZE);
-        if end > device.nr_sectors() {
-            return Err(EIO);
-        }
-        Ok(())
-    }
-
-    /// Makes a bio and submits it.
-    ///
-    /// `len` is the number of bytes it is about; `memory` has as many, or there is none.
-    fn submit(
+    /// Submits a request without data, about `len` bytes.
+    fn submit_empty(
         self,
         op: u32,
         at: Position,
         len: u32,
-        memory: Option<C::Memory>,
         completion: C,
     ) -> Result<(), Refused<C>> {
-        let mut segments = 0usize;
-        if let Some(memory) = &memory {
-            memory.for_each_segment(|_| segments += 1);
-        }
-        let op = if at.sync {
-            op | flag(bindings::req_flag_bits___REQ_SYNC)
-        } else {
-            op
-        };
-        let vecs = u16::try_from(segments).unwrap_or(u16::MAX);
-        let in_one = u32::from(vecs) <= bindings::BIO_MAX_VECS;
-        // SAFETY: The device is open and the set initialised while `entered` is held.
-        let bio = unsafe {
-            bindings::bio_alloc_bioset(
-                self.device().as_raw(),
-                if in_one { vecs } else { 0 },
-                op,
-                GFP_NOIO,
-                self.entered.bios.set.get(),
-            )
-        };
-        // It waits rather than fail.
-        let Some(bio) = NonNull::new(bio) else {
-            return Err(Refused {
-                completion,
-                error: ENOMEM,
-            });
-        };
-        let raw = bio.as_ptr();
-        // SAFETY: The bio is ours until it is submitted.
+        let entered = self.entered;
+        let bio = Transfer { entered, op }.prepare(at, 0, completion)?;
+        // SAFETY: The bio is ours until it is submitted, and is complete then.
         unsafe {
-            (*raw).bi_end_io = Some(State::<C>::end_io);
-            (*raw).bi_ioprio = at.priority.0;
-            (*raw).bi_iter.bi_sector = at.sector;
-        }
-        let added = match &memory {
-            None => {
-                // SAFETY: As above.
-                unsafe { (*raw).bi_iter.bi_size = len };
-                true
-            }
-            // SAFETY: As above.
-            Some(memory) if in_one => unsafe { add_all(raw, memory) },
-            Some(_) => true,
-        };
-        if !added {
-            // SAFETY: The bio was not submitted.
-            unsafe { bindings::bio_put(raw) };
-            return Err(Refused {
-                completion,
-                error: EIO,
-            });
-        }
-        let block_size = if in_one {
-            0
-        } else {
-            self.device().logical_block_size()
-        };
-        // SAFETY: There is room for a `State` in front of every bio of the set, which is aligned
-        // by the check in `BioSet::new`.
-        let state = unsafe {
-            let state = State::<C>::of(raw);
-            state.write(State {
-                completion,
-                memory,
-                entered: self.entered,
-            });
-            state
-        };
-        if in_one {
-            // SAFETY: The bio is complete: `end_io` finds its state.
-            unsafe { bindings::submit_bio(raw) };
-        } else {
-            // SAFETY: As above; the state stays until `raw` is ended, which takes the `bio_endio`
-            // here besides the parts.
-            unsafe {
-                if let Some(memory) = &(*state).memory {
-                    submit_parts(raw, memory, block_size);
-                }
-                bindings::bio_endio(raw);
-            }
+            (*bio).bi_iter.bi_size = len;
+            bindings::submit_bio(bio);
         }
         Ok(())
     }
 }
 
-impl<C: Completion> DeviceUse<C, ReadWrite> {
-    /// Writes what is in `memory`.
+/// A read or a write that is ready but for its place and its memory.
+pub struct Transfer<C: Completion> {
+    entered: Entered<Target<C>>,
+    op: u32,
+}
+
+impl<C: Completion> Transfer<C> {
+    /// Submits it.
     ///
-    /// As [`DeviceUse::read`]; `EROFS` if the device has become read-only.
+    /// Process context; may sleep. `EINVAL` if it is not of whole blocks, `EIO` if it reaches
+    /// beyond the end of the device.
+    #[inline(always)]
+    pub fn submit(self, at: Position, completion: C) -> Result<(), Refused<C>> {
+        let (len, segment) = match completion.memory() {
+            Some(memory) => (memory.len(), memory.only_segment()),
+            None => (0, None),
+        };
+        let checked = u32::try_from(len)
+            .map_err(|_| EINVAL)
+            .and_then(|len| check_range(&self.entered.device, at.sector, len));
+        if let Err(error) = checked {
+            return Err(Refused { completion, error });
+        }
+        let Some(segment) = segment else {
+            return self.submit_segments(at, completion);
+        };
+        let bio = self.prepare(at, 1, completion)?;
+        // SAFETY: The bio has room for the segment, is ours until it is submitted, and is complete
+        // then; the completion in its state has the memory.
+        unsafe {
+            let (page, len) = (segment.page.as_ptr(), segment.len);
+            bindings::__bio_add_page(bio, page, len, segment.offset);
+            bindings::submit_bio(bio);
+        }
+        Ok(())
+    }
+
+    /// Submits a request whose data is in several segments.
+    #[inline(never)]
+    fn submit_segments(self, at: Position, completion: C) -> Result<(), Refused<C>> {
+        let mut segments = 0usize;
+        if let Some(memory) = completion.memory() {
+            memory.for_each_segment(|_| segments += 1);
+        }
+        let vecs = u16::try_from(segments).unwrap_or(u16::MAX);
+        if u32::from(vecs) > bindings::BIO_MAX_VECS {
+            let block_size = self.entered.device.logical_block_size();
+            let bio = self.prepare(at, 0, completion)?;
+            // SAFETY: The state, and the memory that its completion has, stays until `bio` is
+            // ended, which takes the `bio_endio` here besides the parts.
+            unsafe {
+                if let Some(memory) = (*State::<C>::of(bio)).completion.memory() {
+                    submit_parts(bio, &memory, block_size);
+                }
+                bindings::bio_endio(bio);
+            }
+            return Ok(());
+        }
+        let bio = self.prepare(at, vecs, completion)?;
+        // SAFETY: The state was written, and is only used here until the bio is submitted.
+        let memory = unsafe { &*State::<C>::of(bio) }.completion.memory();
+        // SAFETY: The bio is ours until it is submitted; the completion has the memory.
+        let added = memory.is_some_and(|memory| unsafe { add_all(bio, &memory) });
+        if added {
+            // SAFETY: The bio is complete.
+            unsafe { bindings::submit_bio(bio) };
+            return Ok(());
+        }
+        // SAFETY: The bio was not submitted, so that nobody else reads the state.
+        let state = unsafe { State::<C>::of(bio).read() };
+        // SAFETY: As above.
+        unsafe { bindings::bio_put(bio) };
+        Err(Refused {
+            completion: state.completion,
+            error: EIO,
+        })
+    }
+
+    /// Makes a bio with room for `vecs` segments, whose state is complete.
     #[inline]
-    pub fn write(
+    fn prepare(
         self,
         at: Position,
-        flags: WriteFlags,
-        memory: C::Memory,
+        vecs: u16,
         completion: C,
-    ) -> Result<(), Refused<C>> {
-        if self.device().is_read_only() {
+    ) -> Result<*mut bindings::bio, Refused<C>> {
+        let op = if at.sync {
+            self.op | flag(bindings::req_flag_bits___REQ_SYNC)
+        } else {
+            self.op
+        };
+        let Target { device, bios } = &*self.entered;
+        // SAFETY: The device is open and the set initialised while `entered` is held.
+        let bio = unsafe {
+            bindings::bio_alloc_bioset(device.as_raw(), vecs, op, GFP_NOIO, bios.set.get())
+        };
+        // It waits rather than fail.
+        if bio.is_null() {
             return Err(Refused {
                 completion,
-                error: EROFS,
+                error: ENOMEM,
             });
+        }
+        // SAFETY: The bio is ours. There is room for a `State` in front of every bio of the set,
+        // which is aligned by the check in `BioSet::new`.
+        unsafe {
+            (*bio).bi_end_io = Some(State::<C>::end_io);
+            (*bio).bi_ioprio = at.priority.0;
+            (*bio).bi_iter.bi_sector = at.sector;
+            State::<C>::of(bio).write(State {
+                completion,
+                entered: self.entered,
+            });
+        }
+        Ok(bio)
+    }
+}
+
+/// Whether `device` has these sectors and can be asked for them.
+///
+/// The block layer checks the first only, and logs a line for each failure.
+#[inline]
+fn check_range(device: &BlockDevice, sector: u64, len: u32) -> Result {
+    // A power of two.
+    let below_block = u64::from(device.logical_block_size()).wrapping_sub(1);
+    let aligned = |bytes: u64| bytes & below_block == 0;
+    let start = sector.checked_mul(u64::from(SECTOR_SIZE)).ok_or(EINVAL)?;
+    if len == 0 || !aligned(start | u64::from(len)) {
+        return Err(EINVAL);
+    }
+    // Cannot wrap around: both are far below 2^63.
+    let end = sector + u64::from(len / SECTOR_SIZE);
+    if end > device.nr_sectors() {
+        return Err(EIO);
+    }
+    Ok(())
+}
+
+impl<C: Completion> DeviceUse<C, ReadWrite> {
+    /// The use of the device for what does not change it.
+    #[inline]
+    pub fn read_only(self) -> DeviceUse<C, ReadOnly> {
+        DeviceUse {
+            entered: self.entered,
+            _access: PhantomData,
+        }
+    }
+
+    /// A write of what is in the memory of a completion. `EROFS` if the device has become read-only.
+    #[inline]
+    pub fn writing(self, flags: WriteFlags) -> Result<Transfer<C>> {
+        if self.device().is_read_only() {
+            return Err(EROFS);
         }
         let mut op = bindings::req_op_REQ_OP_WRITE;
         if flags.fua {
@@ -472,12 +477,16 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         if flags.preflush {
             op |= flag(bindings::req_flag_bits___REQ_PREFLUSH);
         }
-        self.transfer(op, at, memory, completion)
+        Ok(Transfer {
+            entered: self.entered,
+            op,
+        })
     }
 
     /// Changes `len` bytes without data.
     ///
-    /// As [`DeviceUse::write`]; ends with `EOPNOTSUPP` if the device does not have the operation.
+    /// `EROFS` as above, other errors as [`Transfer::submit`]; ends with `EOPNOTSUPP` if the
+    /// device does not have the operation.
     pub fn range(
         self,
         op: RangeOp,
@@ -488,7 +497,7 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         let checked = if self.device().is_read_only() {
             Err(EROFS)
         } else {
-            self.check_range(at.sector, len)
+            check_range(self.device(), at.sector, len)
         };
         if let Err(error) = checked {
             return Err(Refused { completion, error });
@@ -501,14 +510,13 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
                 bindings::req_op_REQ_OP_WRITE_ZEROES | flag(bindings::req_flag_bits___REQ_NOUNMAP)
             }
         };
-        self.submit(op, at, len, None, completion)
+        self.submit_empty(op, at, len, completion)
     }
 }
 
 /// What is kept in front of a bio.
 struct State<C: Completion> {
     completion: C,
-    memory: Option<C::Memory>,
     // Keeps the device open, and with it the set that the bio is a part of.
     entered: Entered<Target<C>>,
 }
@@ -538,11 +546,14 @@ impl<C: Completion> State<C> {
         // the state.
         let state = unsafe { Self::of(bio).read() };
         // SAFETY: The bio is finished.
-        let errno = unsafe { bindings::blk_status_to_errno((*bio).bi_status) };
+        let status = unsafe { (*bio).bi_status };
         // SAFETY: This is the reference that came with the allocation.
         unsafe { bindings::bio_put(bio) };
-        drop(state.memory);
-        state.completion.done(to_result(errno));
+        state.completion.done(match status {
+            0 => Ok(()),
+            // SAFETY: Takes any value.
+            status => to_result(unsafe { bindings::blk_status_to_errno(status) }),
+        });
         // Only now can the device, the set and, in the end, the module go.
         drop(state.entered);
     }
@@ -557,117 +568,3 @@ const GFP_NOIO: bindings::gfp_t =
 const fn flag(bit: bindings::req_flag_bits) -> u32 {
     1 << bit
 }
-
-/// Adds all segments of `memory` to `bio`; false if they do not fit.
-///
-/// # Safety
-///
-/// `bio` is valid and not submitted, and `memory` outlives it.
-#[inline]
-unsafe fn add_all(bio: *mut bindings::bio, memory: &impl Memory) -> bool {
-    let mut fits = true;
-    memory.for_each_segment(|segment| {
-        // SAFETY: The segment names valid memory.
-        fits = fits && unsafe { add(bio, &segment, 0, segment.len) };
-    });
-    fits
-}
-
-/// Adds `len` bytes of a segment, from `skip` on, to `bio`; false if they do not fit.
-///
-/// # Safety
-///
-/// `bio` is valid and not submitted; the bytes lie in the segment, whose memory outlives the bio.
-#[inline]
-unsafe fn add(bio: *mut bindings::bio, segment: &Segment, skip: u32, len: u32) -> bool {
-    // SAFETY: By the safety requirement.
-    let added =
-        unsafe { bindings::bio_add_page(bio, segment.page.as_ptr(), len, segment.offset + skip) };
-    u32::try_from(added) == Ok(len)
-}
-
-/// Submits `memory` in as many bios as it takes, all of which `parent` waits for.
-///
-/// # Safety
-///
-/// `parent` has a sector and an operation and no data; it is not ended before this returns.
-/// `memory` stays valid until it is ended.
-unsafe fn submit_parts(parent: *mut bindings::bio, memory: &impl Memory, block_size: u32) {
-    // One vector may be lost to a start in the middle of a page. A part ends at a block boundary.
-    let vecs = bindings::BIO_MAX_VECS;
-    let room = (vecs - 1) * bindings::PAGE_SIZE as u32;
-    let part_len = room - room.checked_rem(block_size).unwrap_or(0);
-    let mut part: *mut bindings::bio = ptr::null_mut();
-    // SAFETY: The parent is valid.
-    let (bdev, mut op, prio, mut sector) = unsafe {
-        (
-            (*parent).bi_bdev,
-            (*parent).bi_opf,
-            (*parent).bi_ioprio,
-            (*parent).bi_iter.bi_sector,
-        )
-    };
-    let mut failed = false;
-    memory.for_each_segment(|segment| {
-        let mut skip = 0;
-        while skip < segment.len && !failed {
-            if part.is_null() {
-                // SAFETY: The general set is always there; its bios wait for memory rather than
-                // fail, and are not those that the parent could have used up.
-                part = unsafe {
-                    bindings::bio_alloc_bioset(
-                        bdev,
-                        vecs as u16,
-                        op,
-                        GFP_NOIO,
-                        &raw mut bindings::fs_bio_set,
-                    )
-                };
-                if part.is_null() {
-                    failed = true;
-                    break;
-                }
-                // SAFETY: The part is ours, the parent not ended.
-                unsafe {
-                    (*part).bi_iter.bi_sector = sector;
-                    (*part).bi_ioprio = prio;
-                    bindings::bio_chain(part, parent);
-                }
-                // What was written before is flushed by the first part.
-                op &= !flag(bindings::req_flag_bits___REQ_PREFLUSH);
-            }
-            // SAFETY: The part is ours.
-            let filled = unsafe { (*part).bi_iter.bi_size };
-            let len = (segment.len - skip).min(part_len - filled);
-            // SAFETY: The bytes lie in the segment.
-            if !unsafe { add(part, &segment, skip, len) } {
-                failed = true;
-                break;
-            }
-            skip += len;
-            if filled + len == part_len {
-                sector += u64::from(part_len / SECTOR_SIZE);
-                // SAFETY: The part is complete.
-                unsafe { bindings::submit_bio(part) };
-                part = ptr::null_mut();
-            }
-        }
-    });
-    if failed {
-        // SAFETY: The parent is not ended.
-        unsafe { (*parent).bi_status = BLK_STS_IOERR };
-    }
-    if !part.is_null() {
-        // SAFETY: The last part is complete, or ended here without having been submitted.
-        unsafe {
-            if failed {
-                bindings::bio_endio(part);
-            } else {
-                bindings::submit_bio(part);
-            }
-        }
-    }
-}
-
-/// The status of a request that failed for no better known reason.
-const BLK_STS_IOERR: bindings::blk_status_t = 10;

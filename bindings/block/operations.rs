@@ -50,6 +50,12 @@ pub trait Operations: Sized + Send + Sync + 'static {
         is_last: bool,
     ) -> Result<(), Refusal<Self>>;
 
+    /// Takes requests of one disk that come together; those that are left in the list go to
+    /// [`Self::queue_rq`] one by one. Otherwise as that.
+    fn queue_rqs(_requests: RequestList<'_, Self>) {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
     /// Sends what was collected: the request announced by `is_last == false` does not come.
     fn commit_rqs(_queue: &HwQueue<'_, Self>) {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
@@ -132,6 +138,54 @@ impl<O: Operations> HwQueue<'_, O> {
     }
 }
 
+/// Requests of one disk that the block layer offers together.
+///
+/// # Invariants
+///
+/// `list` points to a list of requests of one queue of a disk made with `Operations` `O`, which
+/// are the block layer's and not started. Nobody else uses it.
+pub struct RequestList<'a, O: Operations> {
+    list: *mut bindings::rq_list,
+    _callback: PhantomData<&'a TagSet<O>>,
+}
+
+impl<'a, O: Operations> RequestList<'a, O> {
+    /// What the disks of the tag set share; `None` if the list is empty.
+    #[inline]
+    pub fn set(&self) -> Option<&'a O::SetData> {
+        // SAFETY: By the type invariant.
+        let first = unsafe { (*self.list).head };
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: By the type invariant the request is valid, and so are its queue and the tag set,
+        // which outlives the disk.
+        let set = unsafe { (*(*first).q).tag_set };
+        // SAFETY: Every set with these operations was made by `TagSet::new`.
+        Some(unsafe { TagSet::<O>::data_of_raw(set) })
+    }
+
+    /// Takes the next request out of the list, started, and says which queue it is for.
+    #[inline]
+    pub fn take_next(&mut self) -> Option<(HwQueue<'a, O>, OwnedRequest<O>)> {
+        // SAFETY: By the type invariant the list is ours.
+        let raw = unsafe { bindings::rnbd_helper_rq_list_pop(self.list) };
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: By the type invariant the request belongs to a set of `O`, so that
+        // `init_request` prepared it, and is not started; it is ours since it is not in the list
+        // any more. Its context is live as long as its disk.
+        unsafe {
+            bindings::blk_mq_start_request(raw);
+            Some((
+                Vtable::<O>::hw_queue((*raw).mq_hctx),
+                OwnedRequest::<O>::from_raw(raw),
+            ))
+        }
+    }
+}
+
 /// Makes the block layer's tables of callbacks.
 pub(super) struct Vtable<O: Operations>(PhantomData<O>);
 
@@ -167,6 +221,17 @@ impl<O: Operations> Vtable<O> {
             Ok(()) => Status::OK.as_raw(),
             Err(refusal) => refusal.hand_back(raw).as_raw(),
         }
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer, with requests that the driver may take.
+    unsafe extern "C" fn queue_rqs(list: *mut bindings::rq_list) {
+        // INVARIANT: By the safety requirement; the block layer passes requests of one queue.
+        O::queue_rqs(RequestList {
+            list,
+            _callback: PhantomData,
+        });
     }
 
     /// # Safety
@@ -241,6 +306,11 @@ impl<O: Operations> Vtable<O> {
 
     const MQ_OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
         queue_rq: Some(Self::queue_rq),
+        queue_rqs: if O::HAS_QUEUE_RQS {
+            Some(Self::queue_rqs)
+        } else {
+            None
+        },
         commit_rqs: if O::HAS_COMMIT_RQS {
             Some(Self::commit_rqs)
         } else {

@@ -278,25 +278,26 @@ impl<O: Operations> OwnedRequest<O> {
     /// Describes the request's data in `table`, which keeps the request until it is emptied: it
     /// does not end before that. Any context.
     ///
-    /// `EINVAL` if the data has more segments than the table has room for, or if there is none;
-    /// `EBUSY` if the data is in a table already.
+    /// `EINVAL` if the data has more segments than the table has room for, or if there is none, as
+    /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else in this one is mapped.
     #[inline]
     pub fn map_to(&self, table: &mut ScatterTable) -> Result {
-        if u32::from(self.segments()) > table.capacity() {
+        // Other operations have a length, and no pages.
+        let has_data = matches!(self.op(), Op::Read | Op::Write);
+        if !has_data || u32::from(self.segments()) > table.capacity() {
             return Err(EINVAL);
         }
+        let entries = table.as_mut_ptr().ok_or(EBUSY)?;
         let hold = DataHold::new(self).ok_or(EBUSY)?;
         let mut last = ptr::null_mut();
         // SAFETY: By the type invariant the request is live, and the table has room for all of
         // its segments.
-        let used =
-            unsafe { bindings::__blk_rq_map_sg(self.raw.as_ptr(), table.as_mut_ptr(), &mut last) };
-        let used = u32::try_from(used).unwrap_or(0);
-        if used == 0 {
+        let used = unsafe { bindings::__blk_rq_map_sg(self.raw.as_ptr(), entries, &mut last) };
+        if used <= 0 {
             return Err(EINVAL);
         }
         // SAFETY: That many entries have been filled, with pages of this request.
-        unsafe { table.set_request(used, hold) };
+        unsafe { table.set_request(used as u32, hold) };
         Ok(())
     }
 
@@ -381,6 +382,19 @@ pub struct Refusal<O: Operations> {
 }
 
 impl<O: Operations> Refusal<O> {
+    /// Does with the request what the block layer would do, if that has given it up already: lets it
+    /// come again, or fails it. Any context.
+    #[cold]
+    pub fn give_back(self) {
+        let Self { request, status } = self;
+        if !status.is_retry() {
+            return request.end(status);
+        }
+        if let Err(request) = request.requeue() {
+            request.end(Status::IO_ERROR);
+        }
+    }
+
     /// What to answer to the block layer, which asked about `expected`.
     pub(super) fn hand_back(self, expected: *mut bindings::request) -> Status {
         let Self { request, status } = self;

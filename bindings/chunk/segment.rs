@@ -33,11 +33,11 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Allocates zeroed pages, if possible on `node` (-1 for any). Sleeps.
+    /// Allocates zeroed pages, if possible on `node`; on any if there is no such node. Sleeps.
     ///
     /// Neither warns nor has anybody killed if there are none.
     pub(super) fn new(node: i32, order: u32) -> Result<Self> {
-        // SAFETY: Any node is fine that a device has.
+        // SAFETY: The helper takes any number.
         let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order) };
         let page = NonNull::new(page).ok_or(ENOMEM)?;
         // SAFETY: The page is valid and in the linear mapping.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use crate::block::bio::Memory;
+use kernel::page::PAGE_SIZE;
 
 #[kunit_tests(rnbd_chunk)]
 mod cases {
@@ -68,10 +70,12 @@ mod cases {
         assert_eq!(set.copy_in(2, 0, &bytes), Err(EINVAL));
         assert_eq!(set.copy_in(usize::MAX, 0, &bytes), Err(EINVAL));
         assert_eq!(set.copy_in(1, SIZE - 4, &bytes), Ok(()));
-        assert!(set.slice(0, SIZE, 1).is_none());
-        assert!(set.slice(0, 1, usize::MAX).is_none());
-        assert!(set.slice(2, 0, 0).is_none());
-        assert!(set.slice(1, SIZE, 0).is_some_and(|slice| slice.is_empty()));
+        let chunk = Chunk::new(&set, 1)?;
+        assert!(chunk.data(SIZE).is_some());
+        assert!(chunk.data(SIZE + 1).is_none());
+        assert!(chunk.data(usize::MAX).is_none());
+        assert!(Chunk::new(&set, 2).is_err());
+        assert!(Chunk::new(&set, usize::MAX).is_err());
         Ok(())
     }
 
@@ -113,31 +117,61 @@ mod cases {
     }
 
     #[test]
-    fn slices_stay_within_their_range() -> Result {
+    fn data_stays_within_its_length() -> Result {
         let set = ChunkSet::new(1, SIZE, -1, None)?;
-        let slice = set.slice(0, 100, 50).ok_or(EINVAL)?;
-        assert_eq!(slice.copy_in(48, &[7, 8]), Ok(()));
-        assert_eq!(slice.copy_in(49, &[7, 8]), Err(EINVAL));
-        assert_eq!(slice.copy_out(usize::MAX, &mut [0, 0]), Err(EINVAL));
-        let mut bytes = [0; 3];
-        set.copy_out(0, 148, &mut bytes)?;
+        let chunk = Chunk::new(&set, 0)?;
+        let data = chunk.data(2).ok_or(EINVAL)?;
+        assert_eq!(data.copy_in(&[7, 8]), Ok(()));
+        assert_eq!(data.copy_in(&[7, 8, 9]), Err(EINVAL));
+        let mut bytes = [1; 3];
+        set.copy_out(0, 0, &mut bytes)?;
         assert_eq!(bytes, [7, 8, 0]);
-        let part = slice.slice(40, 10).ok_or(EINVAL)?;
-        part.copy_out(8, bytes.get_mut(..2).ok_or(EINVAL)?)?;
-        assert_eq!(bytes, [7, 8, 0]);
-        assert!(slice.slice(40, 11).is_none());
-        assert!(slice.slice(usize::MAX, 1).is_none());
         Ok(())
     }
 
     #[test]
-    fn slices_as_segments_for_a_disk() -> Result {
+    fn words_of_a_chunk_of_one_block() -> Result {
+        let set = ChunkSet::new(2, PAGE_SIZE, -1, None)?;
+        let chunk = Chunk::new(&set, 1)?;
+        chunk.copy_in(PAGE_SIZE - 8, &[1, 2, 3, 4, 5, 6, 7, 8])?;
+        let words = [[0; 8], [1, 2, 3, 4, 5, 6, 7, 8]];
+        assert_eq!(chunk.copy_words(PAGE_SIZE - 16), Some(words));
+        assert_eq!(chunk.copy_words::<2>(PAGE_SIZE - 8), None);
+        assert_eq!(chunk.copy_words::<1>(PAGE_SIZE), None);
+        assert_eq!(chunk.copy_words::<1>(usize::MAX - 7), None);
+        assert_eq!(chunk.copy_words::<1>(4), None);
+        // More than one block.
         let set = ChunkSet::new(1, SIZE, -1, None)?;
-        let slice = set.slice(0, 5, SIZE - 6).ok_or(EINVAL)?;
+        assert_eq!(Chunk::new(&set, 0)?.copy_words::<1>(0), None);
+        Ok(())
+    }
+
+    #[test]
+    fn copies_from_chunk_to_chunk() -> Result {
+        let (from, to) = (
+            ChunkSet::new(1, SIZE, -1, None)?,
+            ChunkSet::new(1, PAGE_SIZE, -1, None)?,
+        );
+        let (from, to) = (Chunk::new(&from, 0)?, Chunk::new(&to, 0)?);
+        from.copy_in(0, &[1, 2, 3])?;
+        from.copy_to(2, &to)?;
+        let mut bytes = [9; 3];
+        to.copy_out(0, &mut bytes)?;
+        assert_eq!(bytes, [1, 2, 0]);
+        assert_eq!(from.copy_to(PAGE_SIZE + 1, &to), Err(EINVAL));
+        assert_eq!(to.copy_to(1, &from), Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn data_as_segments_for_a_disk() -> Result {
+        let set = ChunkSet::new(1, SIZE, -1, None)?;
+        let chunk = Chunk::new(&set, 0)?;
+        let data = chunk.data(SIZE - 6).ok_or(EINVAL)?;
+        assert!(data.only_segment().is_none());
         let (mut total, mut count, mut whole_pages) = (0, 0, true);
-        slice.for_each_segment(|segment| {
-            whole_pages &= count == 0 || segment.offset == 0;
-            whole_pages &= segment.offset < PAGE_SIZE as u32 && segment.len > 0;
+        data.for_each_segment(|segment| {
+            whole_pages &= segment.offset == 0 && segment.len > 0;
             total += segment.len as usize;
             count += 1;
         });

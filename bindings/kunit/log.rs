@@ -11,7 +11,7 @@ mod tests {
         let limit = RateLimit::new();
         let allowed = (0..1000).filter(|_| limit.allow()).count();
         // One more interval may begin while this runs.
-        assert!(allowed == 10 || allowed == 20);
+        assert!((10..=20).contains(&allowed));
     }
 
     #[test]

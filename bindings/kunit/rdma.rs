@@ -58,6 +58,9 @@ const CAPABILITIES: Capabilities = Capabilities {
     max_recv_sge: 1,
 };
 
+/// Entries of a completion queue: both queues of a queue pair.
+const COMPLETIONS: u32 = CAPABILITIES.max_send_wr + CAPABILITIES.max_recv_wr;
+
 const WORK_IDS: u32 = 64;
 const RECEIVE: WorkId = WorkId(63);
 const REQUEST: WorkId = WorkId(62);
@@ -226,15 +229,18 @@ impl Listener {
             Reaction::Accept | Reaction::DropInside => {}
         }
         let domain = ProtectionDomain::new(id.device())?;
-        let completions = CompletionQueue::new(id.device(), 64, 1, PollContext::Workqueue)?;
+        let completions =
+            CompletionQueue::new(id.device(), COMPLETIONS, 1, PollContext::Workqueue)?;
         let queue_pair = id
             .take(Peer::new()?)?
             .create_queue_pair(&domain, &completions, &CAPABILITIES, WORK_IDS)
             .map_err(|(_, error)| error)?;
         queue_pair.post_empty_recvs(RECEIVE, 16)?;
         if self.reaction == Reaction::Accept {
+            // Who connects may be told before this goes on, and then waits for it.
+            let mut accepted = self.accepted.lock();
             queue_pair.accept(b"A", &ConnectionParameters::default())?;
-            *self.accepted.lock() = Some(queue_pair);
+            *accepted = Some(queue_pair);
         }
         Ok(())
     }
@@ -300,7 +306,7 @@ fn connect(port: u16, context: PollContext) -> Result<QueuePair<Peer>, (Error, u
         peer.progress()?;
         let device = id.device().ok_or(ENODEV)?;
         let domain = ProtectionDomain::new(device)?;
-        let completions = CompletionQueue::new(device, 64, 0, context)?;
+        let completions = CompletionQueue::new(device, COMPLETIONS, 0, context)?;
         id.resolve_route(PATIENCE)?;
         peer.progress()?;
         let queue_pair = id
@@ -424,12 +430,17 @@ mod cases {
             let (near, far) = pair(context)?;
             let mut table = ScatterTable::new(2)?;
             table.set_buffer(PageBuffer::new()?, 4096)?;
-            let mapped = table
-                .map(near.domain(), Direction::FromDevice)
-                .map_err(|(_, error)| error)?;
             let region = MemoryRegion::new(near.domain(), 2)?;
-            region.map(&mapped)?;
-            assert_eq!(region.map(&mapped), Err(EBUSY));
+            assert_eq!(region.map(&table), Err(EINVAL));
+            table.map(near.domain(), Direction::FromDevice)?;
+            assert_eq!(table.map(near.domain(), Direction::FromDevice), Err(EBUSY));
+            // What the device may use stays.
+            table.clear();
+            assert!(table.take_buffer().is_none());
+            assert_eq!(table.set_buffer(PageBuffer::new()?, 1), Err(EBUSY));
+            assert_eq!(table.num_mapped(), 1);
+            region.map(&table)?;
+            assert_eq!(region.map(&table), Err(EBUSY));
             let receives = MessageBuffers::allocate(near.domain(), 2, 100, Direction::FromDevice)?;
             for (i, buffer) in receives.iter().enumerate() {
                 near.post_recv(WorkId(i as u32), &[buffer.sge(100)?])?;
@@ -461,7 +472,10 @@ mod cases {
             let mut bytes = [0; 10];
             receives[1].copy_out(&mut bytes)?;
             assert_eq!(bytes, [0x55; 10]);
-            let page = mapped.unmap().take_buffer().ok_or(EINVAL)?;
+            assert_eq!(table.unmap(far.domain()), Err(EINVAL));
+            table.unmap(near.domain())?;
+            assert_eq!(table.num_mapped(), 0);
+            let page = table.take_buffer().ok_or(EINVAL)?;
             let mut bytes = [0; 100];
             page.read(3996, &mut bytes)?;
             assert_eq!(bytes, [0x55; 100]);
@@ -543,9 +557,13 @@ mod cases {
         for context in CONTEXTS {
             let (near, _far) = pair(context)?;
             near.disconnect();
+            let mut posted = 0;
+            // Until the driver has no room, or the completion queue may have none for what nobody
+            // has polled.
             while near.post_recv(RECEIVE, &[]).is_ok() {
-                // Until the driver has no room.
-                if near.handler().flushed.load(ordering::Relaxed) > 1000 {
+                posted += 1;
+                let flushed = near.handler().flushed.load(ordering::Relaxed);
+                if flushed > 1000 || posted - flushed >= COMPLETIONS {
                     break;
                 }
             }
@@ -575,14 +593,14 @@ mod cases {
         peer.progress()?;
         let device = id.device().ok_or(ENODEV)?;
         let domain = ProtectionDomain::new(device)?;
-        let small = CompletionQueue::new(device, 63, 0, PollContext::Softirq)?;
+        let small = CompletionQueue::new(device, COMPLETIONS - 1, 0, PollContext::Softirq)?;
         let Err((id, error)) = id.create_queue_pair(&domain, &small, &CAPABILITIES, WORK_IDS)
         else {
             return Err(EINVAL);
         };
         assert_eq!(error, EINVAL);
         let device = id.device().ok_or(ENODEV)?;
-        let large = CompletionQueue::new(device, 64, 0, PollContext::Softirq)?;
+        let large = CompletionQueue::new(device, COMPLETIONS, 0, PollContext::Softirq)?;
         assert!(id
             .create_queue_pair(&domain, &large, &CAPABILITIES, WORK_IDS)
             .is_ok());

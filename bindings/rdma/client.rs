@@ -145,6 +145,10 @@ impl<C: Client> Registration<C> {
     /// The slot must have been set by the caller, and no callback may run any more.
     unsafe fn clear_slot() {
         let client = C::slot().0.xchg(ptr::null_mut(), ordering::Full);
+        if client.is_null() {
+            // Another slot than the one that was set.
+            return;
+        }
         // SAFETY: Comes from `into_raw()`, and nobody else uses it.
         drop(unsafe { Arc::from_raw(client.cast_const()) });
     }
@@ -167,9 +171,9 @@ impl<C: Client> Drop for Registration<C> {
 unsafe extern "C" fn add<C: Client>(device: *mut bindings::ib_device) -> c_int {
     // SAFETY: The device stays during the call.
     let device = unsafe { Device::from_raw(device) };
-    // SAFETY: The slot is set while the client is registered.
-    let client = unsafe { &*C::slot().0.load(ordering::Acquire) };
-    from_result(|| client.add(device).map(|()| 0))
+    // SAFETY: What is in a slot stays while the client is registered.
+    let client = unsafe { C::slot().0.load(ordering::Acquire).as_ref() };
+    from_result(|| client.ok_or(ENODEV)?.add(device).map(|()| 0))
 }
 
 /// # Safety
@@ -178,7 +182,8 @@ unsafe extern "C" fn add<C: Client>(device: *mut bindings::ib_device) -> c_int {
 unsafe extern "C" fn remove<C: Client>(device: *mut bindings::ib_device, _data: *mut c_void) {
     // SAFETY: The device stays during the call.
     let device = unsafe { Device::from_raw(device) };
-    // SAFETY: The slot is set while the client is registered.
-    let client = unsafe { &*C::slot().0.load(ordering::Acquire) };
-    client.remove(device);
+    // SAFETY: As in `add()`.
+    if let Some(client) = unsafe { C::slot().0.load(ordering::Acquire).as_ref() } {
+        client.remove(device);
+    }
 }

@@ -125,6 +125,8 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
             unsafe { verbs::post_recv(qp, &wr) }
         });
     }
-    // SAFETY: The queue pair is valid, and its completion queue comes from `ib_alloc_cq()`.
+    // SAFETY: The queue pair is valid. Its completion queue comes from `ib_alloc_cq()`; or, if it
+    // is polled in bursts, from `__ib_create_cq()`, and then the poller calls `done` as well, and
+    // its context is `IB_POLL_SOFTIRQ`, which is zero: nobody polls it here.
     unsafe { bindings::ib_drain_qp(qp) };
 }

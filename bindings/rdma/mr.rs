@@ -13,7 +13,7 @@ use crate::{
         Atomic, //
     },
     bindings,
-    scatterlist::MappedScatter, //
+    scatterlist::ScatterTable, //
 };
 use core::ptr::{
     self,
@@ -122,14 +122,11 @@ impl MemoryRegion {
     /// Takes in all of `scatter` and chooses a new key; the next `reg_mr()` makes it accessible.
     ///
     /// `EINVAL` if there are more pages than the region was made for, if the segments leave gaps
-    /// that the device cannot express, or if the domains differ; `EBUSY` from the first success
+    /// that the device cannot express, or if it is not mapped for this domain; `EBUSY` from the first success
     /// until [`Self::release()`].
     #[inline]
-    pub fn map(&self, scatter: &MappedScatter) -> Result {
-        if !Arc::ptr_eq(self.domain(), scatter.domain()) {
-            return Err(EINVAL);
-        }
-        let (list, entries) = scatter.as_raw();
+    pub fn map(&self, scatter: &ScatterTable) -> Result {
+        let (list, entries) = scatter.as_raw(self.domain()).ok_or(EINVAL)?;
         // SAFETY: The list has that many mapped entries.
         unsafe { self.map_raw(list, entries) }
     }

@@ -44,7 +44,12 @@ pub struct ProtectionDomain {
     raw: NonNull<bindings::ib_pd>,
     retired: Atomic<*mut Header>,
     device: DeviceHandle,
+    /// Tells it from every other one, also from those that are gone. Not 0.
+    serial: u64,
 }
+
+/// The number of domains that were made.
+static MADE: Atomic<u64> = Atomic::new(0);
 
 // SAFETY: The verbs that take a protection domain may be called from any thread at any time; the
 // retired list is changed atomically and owns values that are `Send`.
@@ -71,6 +76,7 @@ impl ProtectionDomain {
                 raw,
                 retired: Atomic::new(ptr::null_mut()),
                 device,
+                serial: MADE.fetch_add(1u64, ordering::Relaxed) + 1,
             },
             GFP_KERNEL,
         )?)
@@ -80,6 +86,12 @@ impl ProtectionDomain {
     #[inline]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// A number that no other domain has or had; not 0.
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// The C structure.

@@ -11,20 +11,30 @@ use super::{
     cq::Reservation,
     drain::drain,
     poller::Hook,
+    receive::Receives,
     verbs,
-    wr::sge_list,
+    wr::{
+        send_flags,
+        sge_list, //
+    },
     CompletionQueue,
     ProtectionDomain,
+    RemoteMemory,
     SendChain,
     Sge,
+    Unposted,
     WorkCompletion,
-    WorkId, //
+    WorkId,
+    WriteBatch, //
 };
-use crate::atomic::{
-    ordering,
-    Atomic, //
+use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    bindings,
+    once::SetOnce, //
 };
-use crate::bindings;
 use core::{
     mem::{
         ManuallyDrop,
@@ -90,6 +100,7 @@ struct Inner<H: Handler> {
     /// Set before draining: handlers must not post behind the drain requests.
     closing: Atomic<bool>,
     hook: Hook,
+    receives: SetOnce<Receives>,
     completions: Reservation,
     domain: Arc<ProtectionDomain>,
 }
@@ -116,6 +127,12 @@ impl<H: Handler> QueuePair<H> {
             let entries = capabilities
                 .max_send_wr
                 .checked_add(capabilities.max_recv_wr);
+            // SAFETY: The completion queue exists. Its device does not change.
+            let completions_device = unsafe { (*completions.as_raw()).device };
+            if completions_device != domain.device().as_raw() {
+                // A driver takes it for one of its own.
+                return Err(EINVAL);
+            }
             let completions = completions.reserve(entries.ok_or(EINVAL)?)?;
             let mut cqes = KVVec::with_capacity(usize::try_from(work_ids)?, GFP_KERNEL)?;
             for _ in 0..work_ids {
@@ -158,6 +175,7 @@ impl<H: Handler> QueuePair<H> {
             cqes,
             closing: Atomic::new(false),
             hook: Hook { burst: burst::<H> },
+            receives: SetOnce::new(),
             completions,
             domain,
         });
@@ -260,6 +278,80 @@ impl<H: Handler> QueuePair<H> {
         Ok(())
     }
 
+    /// Posts the writes of `batch`, in order. Any context.
+    ///
+    /// If it fails, the writes before [`Unposted::first`] were posted. Errors as [`Self::post()`].
+    /// The caller empties the batch.
+    #[inline]
+    pub fn post_batch<const N: usize, const S: usize>(
+        &self,
+        batch: &mut WriteBatch<N, S>,
+    ) -> Result<(), Unposted> {
+        let inner = self.inner();
+        let none = |error| Unposted {
+            first: Some(0),
+            error,
+        };
+        if inner.closing.load(ordering::Acquire) {
+            return Err(none(ESHUTDOWN));
+        }
+        let first = batch.link(&inner.cqes).map_err(none)?;
+        let mut bad = ptr::null();
+        // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
+        // entries it points to are valid during the call, after which they are not used.
+        let error = unsafe { verbs::post_send_until(inner.qp, first, &mut bad) };
+        if error == 0 {
+            return Ok(());
+        }
+        Err(Unposted {
+            first: batch.position(bad),
+            error: Error::from_errno(error),
+        })
+    }
+
+    /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what
+    /// [`SendChain::rdma_write_with_imm()`] makes, alone. Any context. Errors as [`Self::post()`],
+    /// and `EINVAL` if a scatter entry is empty.
+    #[inline]
+    pub fn post_write_with_imm(
+        &self,
+        id: WorkId,
+        signaled: bool,
+        sges: &[Sge],
+        remote: RemoteMemory,
+        imm: u32,
+    ) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
+        let wr = bindings::ib_rdma_wr {
+            wr: bindings::ib_send_wr {
+                next: ptr::null_mut(),
+                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
+                },
+                sg_list: sge_list(sges)?,
+                num_sge: c_int::try_from(sges.len()).map_err(|_| EINVAL)?,
+                opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM,
+                send_flags: send_flags(signaled),
+                ex: bindings::ib_send_wr__bindgen_ty_2 {
+                    imm_data: ManuallyDrop::new(imm.to_be()),
+                },
+            },
+            remote_addr: remote.address,
+            rkey: remote.rkey,
+        };
+        // SAFETY: The queue pair is valid; the request and its list are valid during the call,
+        // after which they are not used.
+        let error = unsafe { verbs::post_send(inner.qp, &wr.wr) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
+        }
+        Ok(())
+    }
+
     /// Posts a receive into `sges`, which may be empty. Any context. Errors as [`Self::post()`].
     #[inline]
     pub fn post_recv(&self, id: WorkId, sges: &[Sge]) -> Result {
@@ -268,6 +360,44 @@ impl<H: Handler> QueuePair<H> {
         let wr = self.recv_wr(id, ptr::null_mut(), list, count)?;
         // SAFETY: The request and its list are valid during the call.
         unsafe { self.post_recv_list(&wr) }
+    }
+
+    /// Posts receives, each with its name and its buffer, if it has one; [`Self::receive_again()`]
+    /// will do so for `at_once` at a time. Sleeps.
+    ///
+    /// `EEXIST` the second time. Errors as [`Self::post()`]; some may have been posted then.
+    pub fn post_receives(
+        &self,
+        receives: impl ExactSizeIterator<Item = Result<(WorkId, Option<Sge>)>>,
+        at_once: u32,
+    ) -> Result {
+        let inner = self.inner();
+        let receives = receives.map(|receive| {
+            let (id, sge) = receive?;
+            let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
+            Ok((cqe.cast_mut(), sge))
+        });
+        // SAFETY: They stay with the queue pair.
+        let receives = unsafe { Receives::new(receives, at_once) }?;
+        if !inner.receives.populate(receives) {
+            return Err(EEXIST);
+        }
+        let receives = inner.receives.as_ref().ok_or(EINVAL)?;
+        // SAFETY: By the invariant of `Receives`.
+        receives.post_linked(|wr| unsafe { self.post_recv_list(wr) })
+    }
+
+    /// Receive `index` of [`Self::post_receives()`] has completed: posts it again, now or together
+    /// with others. Any context.
+    ///
+    /// For the completion handler, which is called for one completion at a time; `EBUSY` if others
+    /// call this at the same time. `EINVAL` if there is no such receive. Errors as
+    /// [`Self::post()`].
+    #[inline(always)]
+    pub fn receive_again(&self, index: u32) -> Result {
+        let receives = self.inner().receives.as_ref().ok_or(EINVAL)?;
+        // SAFETY: By the invariant of `Receives`.
+        receives.again(index as usize, |wr| unsafe { self.post_recv_list(wr) })
     }
 
     /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.

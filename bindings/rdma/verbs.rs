@@ -33,6 +33,22 @@ pub(super) unsafe fn post_send(qp: *mut bindings::ib_qp, wr: *const bindings::ib
     device_op!(device, post_send(qp, wr, &mut bad))
 }
 
+/// As [`post_send()`]; of the requests, those before `bad` were posted if it fails.
+///
+/// # Safety
+///
+/// As [`post_send()`].
+#[inline(always)]
+pub(super) unsafe fn post_send_until(
+    qp: *mut bindings::ib_qp,
+    wr: *const bindings::ib_send_wr,
+    bad: &mut *const bindings::ib_send_wr,
+) -> c_int {
+    // SAFETY: By the function's requirement.
+    let device = unsafe { (*qp).device };
+    device_op!(device, post_send(qp, wr, bad))
+}
+
 /// Posts receives.
 ///
 /// # Safety

@@ -130,6 +130,15 @@ impl<'a> WorkCompletion<'a> {
         Some(u32::from_be(unsafe { *self.wc.ex.imm_data }))
     }
 
+    /// The immediate that came with an RDMA write; `None` for any other completion.
+    #[inline]
+    pub fn written_imm(&self) -> Option<u32> {
+        if self.wc.opcode != bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM {
+            return None;
+        }
+        self.imm()
+    }
+
     /// The key that a message invalidated here.
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {

@@ -94,12 +94,24 @@ impl<const N: usize> SgeList<N> {
         }
     }
 
+    /// Makes an empty list at `place`.
+    ///
+    /// # Safety
+    ///
+    /// The place must be valid for writes.
+    #[inline(always)]
+    pub(super) unsafe fn init(place: *mut Self) {
+        // INVARIANT: There are none.
+        // SAFETY: By the function's requirement; the entries need no initialisation.
+        unsafe { (&raw mut (*place).len).write(0) };
+    }
+
     /// Adds an entry. `ENOSPC` if the list is full.
     #[inline]
     pub fn push(&mut self, sge: Sge) -> Result {
         self.entries.get_mut(self.len).ok_or(ENOSPC)?.write(sge);
         // INVARIANT: One more is initialised.
-        self.len += 1;
+        self.len = self.len.wrapping_add(1);
         Ok(())
     }
 
@@ -129,11 +141,18 @@ impl<const N: usize> SgeList<N> {
         self.len = 0;
     }
 
+    /// Forgets all entries but the first `len`.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        // INVARIANT: Fewer are.
+        self.len = self.len.min(len);
+    }
+
     /// Where `count` more entries go; `None` if there is no room.
     #[inline]
     pub(crate) fn spare(&mut self, count: usize) -> Option<*mut Sge> {
-        let end = self.len.checked_add(count)?;
-        Some(self.entries.get_mut(self.len..end)?.as_mut_ptr().cast())
+        let rest = self.entries.get_mut(self.len..)?;
+        Some(rest.get_mut(..count)?.as_mut_ptr().cast())
     }
 
     /// Counts entries that were written.
@@ -144,7 +163,7 @@ impl<const N: usize> SgeList<N> {
     #[inline]
     pub(crate) unsafe fn added(&mut self, count: usize) {
         // INVARIANT: By the function's requirement.
-        self.len += count;
+        self.len = self.len.wrapping_add(count);
     }
 }
 
@@ -428,15 +447,21 @@ fn send_wr(
         sg_list: sge_list(sges)?,
         num_sge: c_int::try_from(sges.len()).map_err(|_| EINVAL)?,
         opcode,
-        send_flags: if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED as c_int
-        } else {
-            0
-        },
+        send_flags: send_flags(signaled),
         ex: bindings::ib_send_wr__bindgen_ty_2 {
             imm_data: ManuallyDrop::new(0),
         },
     })
+}
+
+/// The flags of a request that may ask for a completion.
+#[inline]
+pub(super) const fn send_flags(signaled: bool) -> c_int {
+    if signaled {
+        bindings::ib_send_flags_IB_SEND_SIGNALED as c_int
+    } else {
+        0
+    }
 }
 
 /// The list for C, which does not write to it. `EINVAL` if an entry is empty.

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One chunk, with what requests for it need at hand.
+//!
+//! A [`ChunkSet`] finds a chunk by its number, and its memory in a list of segments. Nearly always
+//! a chunk is one block, of which all that is known when it is allocated and mapped; so whoever has
+//! many requests for the same chunk keeps that.
+
+use super::{
+    ChunkSet,
+    MappedChunks, //
+};
+use crate::{
+    bindings,
+    block::bio::{
+        self,
+        Memory, //
+    },
+    rdma::{
+        verbs,
+        ProtectionDomain,
+        Sge, //
+    }, //
+};
+use core::{
+    array,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The memory of a chunk that is one block.
+#[derive(Clone, Copy)]
+struct Block {
+    address: NonNull<u8>,
+    page: NonNull<bindings::page>,
+}
+
+/// A chunk, which it keeps.
+///
+/// # Invariants
+///
+/// - `index` is a chunk of `set`, whose chunks have `size` bytes.
+/// - `block` is the memory of the chunk, if it is one block.
+pub struct Chunk {
+    set: Arc<ChunkSet>,
+    index: usize,
+    size: usize,
+    block: Option<Block>,
+}
+
+// SAFETY: The pointers are into the set, which may be used from anywhere.
+unsafe impl Send for Chunk {}
+
+// SAFETY: As above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// Chunk `index` of `set`. `EINVAL` if there is none.
+    pub fn new(set: &Arc<ChunkSet>, index: usize) -> Result<Self> {
+        let block = match set.segments(index).ok_or(EINVAL)? {
+            [segment] => Some(Block {
+                address: segment.address,
+                page: segment.page,
+            }),
+            _ => None,
+        };
+        // INVARIANT: The set has the chunk.
+        Ok(Self {
+            set: set.clone(),
+            index,
+            size: set.chunk_size(),
+            block,
+        })
+    }
+
+    /// Its number in the set.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Copies the bytes at `offset` to `bytes`. Any context. `EINVAL` if there are not as many.
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        self.set.copy_out(self.index, offset, bytes)
+    }
+
+    /// A copy of the `N` words at `offset`; for messages that are short. Each is read once. Any
+    /// context.
+    ///
+    /// `None` if they are not all within the chunk, are not aligned, or if the chunk is not one
+    /// block: then [`Self::copy_out()`] may be able to.
+    #[inline(always)]
+    pub fn copy_words<const N: usize>(&self, offset: usize) -> Option<[[u8; 8]; N]> {
+        let block = self.block?;
+        let end = offset.checked_add(const { N * size_of::<u64>() })?;
+        if end > self.size || offset % size_of::<u64>() != 0 {
+            return None;
+        }
+        // SAFETY: Within the chunk, as just checked.
+        let from = unsafe { block.address.as_ptr().add(offset) }.cast::<u64>();
+        Some(array::from_fn(|i| {
+            // SAFETY: As above; a block begins with a page, so the word is aligned. A peer may be
+            // writing to it: it is read as a whole, and once.
+            unsafe { from.add(i).read_volatile() }.to_ne_bytes()
+        }))
+    }
+
+    /// Copies `bytes` to `offset`. Any context. `EINVAL` if they do not fit.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
+        self.set.copy_in(self.index, offset, bytes)
+    }
+
+    /// Copies the first `len` bytes to the beginning of `to`. Any context.
+    ///
+    /// `EINVAL` if either has less, if `to` is not one block, or if they are the same one.
+    #[inline]
+    pub fn copy_to(&self, len: usize, to: &Self) -> Result {
+        let (Some(from), Some(block)) = (self.block, to.block) else {
+            return self.set.copy_to(self.index, len, &to.set, to.index);
+        };
+        if len > self.size || len > to.size || from.address == block.address {
+            return Err(EINVAL);
+        }
+        // SAFETY: Both have that many bytes. Chunks are only accessed by copying, and these two do
+        // not overlap: each is made of pages of its own.
+        unsafe {
+            bindings::rnbd_helper_memcpy(
+                block.address.as_ptr().cast(),
+                from.address.as_ptr().cast(),
+                len,
+            )
+        };
+        Ok(())
+    }
+
+    /// The first `len` bytes; `None` if there are not as many.
+    #[inline]
+    pub fn data(&self, len: usize) -> Option<ChunkData<'_>> {
+        if len > self.size {
+            return None;
+        }
+        // INVARIANT: Checked above.
+        Some(ChunkData { chunk: self, len })
+    }
+}
+
+/// The first bytes of a chunk.
+///
+/// # Invariants
+///
+/// The chunk has at least `len` bytes.
+#[derive(Clone, Copy)]
+pub struct ChunkData<'a> {
+    chunk: &'a Chunk,
+    len: usize,
+}
+
+impl ChunkData<'_> {
+    /// Copies `bytes` to the beginning. `EINVAL` if they do not fit.
+    pub fn copy_in(&self, bytes: &[u8]) -> Result {
+        if bytes.len() > self.len {
+            return Err(EINVAL);
+        }
+        self.chunk.copy_in(0, bytes)
+    }
+}
+
+// SAFETY: The borrowed chunk holds the set, whose pages are not freed before, and which are only
+// accessed by copying, so that a device may write to them. The pieces are not empty and add up to the
+// length; segments consist of whole pages.
+unsafe impl Memory for ChunkData<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn only_segment(&self) -> Option<bio::Segment> {
+        let block = self.chunk.block?;
+        if self.len == 0 {
+            return None;
+        }
+        Some(bio::Segment {
+            page: block.page,
+            offset: 0,
+            // A block has far less than 4 GiB.
+            len: self.len as u32,
+        })
+    }
+
+    #[inline]
+    fn for_each_segment(&self, mut visit: impl FnMut(bio::Segment)) {
+        let chunk = self.chunk;
+        chunk
+            .set
+            .for_each_piece(chunk.index, 0..self.len, |_, segment, piece| {
+                // SAFETY: The piece begins within the segment, whose pages are contiguous, and so are
+                // their descriptors.
+                let page = unsafe { segment.page.add(piece.start >> PAGE_SHIFT) };
+                visit(bio::Segment {
+                    page,
+                    // Both fit: they are at most the size of a segment.
+                    offset: (piece.start % PAGE_SIZE) as u32,
+                    len: piece.len() as u32,
+                });
+            });
+    }
+}
+
+/// A chunk that is mapped for the device of a protection domain.
+///
+/// Dropped in process context.
+///
+/// # Invariants
+///
+/// - `address` is that of the chunk for the domain's device, if the chunk is one block.
+/// - The mapping stays until the domain goes, see [`MappedChunks`].
+pub struct MappedChunk {
+    chunk: Chunk,
+    address: Option<u64>,
+    lkey: u32,
+    /// The device is not software that uses the CPU's addresses.
+    synchronise: bool,
+    _domain: Arc<ProtectionDomain>,
+}
+
+impl MappedChunk {
+    /// Chunk `index` of `mapped`. `EINVAL` if there is none.
+    pub fn new(mapped: &MappedChunks, index: usize) -> Result<Self> {
+        let chunk = Chunk::new(mapped.set(), index)?;
+        let address = match chunk.block {
+            Some(_) => Some(mapped.first_address(index).ok_or(EINVAL)?),
+            None => None,
+        };
+        let domain = mapped.domain();
+        // INVARIANT: As `mapped` has it.
+        Ok(Self {
+            chunk,
+            address,
+            lkey: domain.local_dma_lkey(),
+            // SAFETY: The domain keeps its device.
+            synchronise: !unsafe { verbs::is_virtual(domain.device().as_raw()) },
+            _domain: domain.clone(),
+        })
+    }
+
+    /// The first `len` bytes as one scatter entry; `None` if that is not possible, or if they are
+    /// none. Any context.
+    #[inline]
+    pub fn sge(&self, len: usize) -> Option<Sge> {
+        let address = self.address?;
+        if len == 0 || len > self.chunk.size {
+            return None;
+        }
+        Some(Sge::new(address, len as u32, self.lkey))
+    }
+
+    /// Makes what peers wrote to the first `len` bytes visible to the CPU; `mapped` has the chunk.
+    /// Any context.
+    ///
+    /// `EINVAL` if there are not as many.
+    #[inline]
+    pub fn sync_for_cpu(&self, mapped: &MappedChunks, len: usize) -> Result {
+        if !self.synchronise {
+            return Ok(());
+        }
+        mapped.sync_for_cpu(self.chunk.index, 0, len)
+    }
+
+    /// Makes what the CPU wrote to the first `len` bytes visible to the device; as
+    /// [`Self::sync_for_cpu()`].
+    #[inline]
+    pub fn sync_for_device(&self, mapped: &MappedChunks, len: usize) -> Result {
+        if !self.synchronise {
+            return Ok(());
+        }
+        mapped.sync_for_device(self.chunk.index, 0, len)
+    }
+}
+
+impl Deref for MappedChunk {
+    type Target = Chunk;
+
+    #[inline]
+    fn deref(&self) -> &Chunk {
+        &self.chunk
+    }
+}

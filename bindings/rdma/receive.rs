@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receives that are posted again whenever they have completed, several at a time.
+
+use super::Sge;
+use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    bindings, //
+};
+use core::{
+    cell::UnsafeCell,
+    mem::ManuallyDrop,
+    ptr, //
+};
+use kernel::prelude::*;
+
+/// A receive and its buffer.
+struct Receive {
+    wr: bindings::ib_recv_wr,
+    sge: Sge,
+}
+
+/// The receives of a queue pair.
+///
+/// # Invariants
+///
+/// - Each work request is complete; its scatter entry, if it has one, is the one beside it.
+/// - Only who has set `busy` changes the links of the requests, and `waiting`.
+/// - `chain` is null or the first of `waiting` linked requests.
+pub(super) struct Receives {
+    entries: KVVec<UnsafeCell<Receive>>,
+    chain: Atomic<*mut bindings::ib_recv_wr>,
+    waiting: Atomic<u32>,
+    at_once: u32,
+    busy: Atomic<bool>,
+}
+
+// SAFETY: The pointers are to what is owned, or to what the queue pair owns that this is part of.
+unsafe impl Send for Receives {}
+
+// SAFETY: By the type invariant changes are claimed by `busy`.
+unsafe impl Sync for Receives {}
+
+impl Receives {
+    /// Makes receives, of which `at_once` are to be posted again at a time. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// The `ib_cqe`s stay as long as the result is used.
+    pub(super) unsafe fn new(
+        receives: impl ExactSizeIterator<Item = Result<(*mut bindings::ib_cqe, Option<Sge>)>>,
+        at_once: u32,
+    ) -> Result<Self> {
+        let mut entries = KVVec::with_capacity(receives.len(), GFP_KERNEL)?;
+        for receive in receives {
+            let (cqe, sge) = receive?;
+            let entry = Receive {
+                wr: bindings::ib_recv_wr {
+                    next: ptr::null_mut(),
+                    __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                        wr_cqe: ManuallyDrop::new(cqe),
+                    },
+                    sg_list: ptr::null_mut(),
+                    num_sge: c_int::from(sge.is_some()),
+                },
+                sge: sge.unwrap_or(Sge::EMPTY),
+            };
+            entries.push(UnsafeCell::new(entry), GFP_KERNEL)?;
+        }
+        // The entries stay where they are from here on.
+        let mut next: *mut bindings::ib_recv_wr = ptr::null_mut();
+        for entry in entries.iter_mut().rev() {
+            let entry = entry.get_mut();
+            entry.wr.sg_list = (&raw mut entry.sge).cast();
+            entry.wr.next = next;
+            next = &raw mut entry.wr;
+        }
+        let waiting = u32::try_from(entries.len())?;
+        // INVARIANT: As made above; all are linked.
+        Ok(Self {
+            entries,
+            chain: Atomic::new(next),
+            waiting: Atomic::new(waiting),
+            at_once,
+            busy: Atomic::new(false),
+        })
+    }
+
+    /// Calls `post` with all that are linked.
+    ///
+    /// `EBUSY` if somebody else is at it.
+    pub(super) fn post_linked(
+        &self,
+        post: impl FnOnce(*const bindings::ib_recv_wr) -> Result,
+    ) -> Result {
+        if self.busy.xchg(true, ordering::Acquire) {
+            return Err(EBUSY);
+        }
+        // INVARIANT: None are linked.
+        self.waiting.store(0, ordering::Relaxed);
+        let first = self.chain.xchg(ptr::null_mut(), ordering::Relaxed);
+        let result = if first.is_null() { Ok(()) } else { post(first) };
+        self.busy.store(false, ordering::Release);
+        result
+    }
+
+    /// Receive `index` has completed: links it, and calls `post` if there are enough. Any context.
+    ///
+    /// `EINVAL` if there is no such receive, `EBUSY` if somebody else is at it.
+    #[inline(always)]
+    pub(super) fn again(
+        &self,
+        index: usize,
+        post: impl FnOnce(*const bindings::ib_recv_wr) -> Result,
+    ) -> Result {
+        let entry = self.entries.get(index).ok_or(EINVAL)?.get();
+        if self.busy.xchg(true, ordering::Acquire) {
+            return Err(EBUSY);
+        }
+        // SAFETY: By the type invariant the link is ours to change.
+        let wr = unsafe {
+            (*entry).wr.next = self.chain.load(ordering::Relaxed);
+            &raw mut (*entry).wr
+        };
+        let waiting = self.waiting.load(ordering::Relaxed).wrapping_add(1);
+        let result = if waiting < self.at_once {
+            // INVARIANT: One more is linked.
+            self.chain.store(wr, ordering::Relaxed);
+            self.waiting.store(waiting, ordering::Relaxed);
+            Ok(())
+        } else {
+            // INVARIANT: None are linked.
+            self.chain.store(ptr::null_mut(), ordering::Relaxed);
+            self.waiting.store(0, ordering::Relaxed);
+            post(wr)
+        };
+        self.busy.store(false, ordering::Release);
+        result
+    }
+}
