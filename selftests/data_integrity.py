@@ -55,6 +55,25 @@ def test_mixed_depth(t):
         t.equal(report.errors, 0, "errors")
 
 
+@case(timeout=180)
+def test_full_depth(t):
+    """As many requests at a time as a session allows, all of one CPU: more than a send queue holds."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    # What is copied by the server, what is invalidated, and both.
+    jobs = [{"name": f"bs{bssplit}", "bssplit": bssplit, "iodepth": 512, "rw": "randwrite",
+             "size": f"{size}m", "offset": f"{index * 64}m", "verify": "crc32c",
+             "cpus_allowed": 0, "iodepth_batch": 64}
+            for index, (bssplit, size) in enumerate((("4k/100", 4), ("16k/100", 12),
+                                                     ("4k/50:16k/50", 8)))]
+    for report in fio_jobs(t.client, device.path, jobs, direct=1, ioengine="io_uring",
+                           verify_fatal=1, timeout=160):
+        t.equal(report.errors, 0, "errors")
+        t.check(report.read.ios > 0, "fio verified nothing")
+    for index in range(3):
+        same_on_both_ends(t, device, disks.PLAIN, index * 64 * MIB, 4 * MIB)
+
+
 @case(quick=KERNELS)
 def test_scattered_requests(t):
     """Vectored requests whose pieces start and end anywhere in their pages."""

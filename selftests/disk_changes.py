@@ -9,6 +9,7 @@ from lib import rnbd
 
 TOPOLOGY = "one"
 MIB = 1 << 20
+SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 FAILS = (errno.EIO, errno.ENODEV, errno.ENXIO)
 
 
@@ -69,8 +70,58 @@ def test_slow_disk(t):
         ["fio", "--name=slow", f"--filename={slow.path}", "--rw=randwrite", "--bs=4k",
          "--iodepth=64", "--ioengine=io_uring", "--direct=1", "--io_size=1m", "--size=1m",
          "--thread=1"], timeout=60)
-    t.client.wait_for(f"/sys/block/{slow.name}/inflight", matches=r"^\s*\d+\s+[1-9]")
+    t.client.wait_for(f"/sys/block/{slow.name}/inflight", matches=r"^\s*\d+\s+[1-9]", timeout=60)
     for index in range(8):
         t.client.call("guest_io.write", path=fast.path, offset=4096 * index, length=4096, seed=1)
     t.check(not job.done(), "the slow disk was done before the fast one")
     t.equal(job.wait().rc, 0, "exit code of fio on the slow disk")
+
+
+@case(module_sets=("ours",))
+def test_hangs(t):
+    """While force_close waits for a disk that hangs, the session's other path goes and comes."""
+    rnbd.load(t)
+    name = "hanging"
+    t.server.run(f"modprobe dm-mod; dmsetup create {name} --table "
+                 f"\"0 $(blockdev --getsz {disks.LARGE_BLOCKS}) linear {disks.LARGE_BLOCKS} 0\"; "
+                 f"dmsetup mknodes {name}")
+    t.defer(t.server.run, f"dmsetup remove --retry {name}")
+    device = rnbd.map_device(t, f"/dev/mapper/{name}")
+    (disk,) = t.server.listdir(rnbd.SERVER_DEVICES)
+    export = f"{rnbd.SERVER_DEVICES}/{disk}/sessions/sess"
+    t.client.write(f"{SESSION}/add_path", f"ip:{t.server.address6}")
+    paths = [f"{SESSION}/paths/{name}" for name in t.client.listdir(f"{SESSION}/paths")]
+    t.equal(len(paths), 2, "paths")
+    t.server.run(f"dmsetup suspend --noflush --nolockfs {name}")
+    t.defer(t.server.run, f"dmsetup resume {name}")
+    reader = t.client.start_job(f"dd if={device.path} of=/dev/null bs=4k count=1 iflag=direct")
+    t.client.wait_for(f"/sys/block/{device.name}/inflight", matches=r"^\s*[1-9]")
+    idle = [path for path in paths if t.client.read(f"{path}/stats/rdma").split()[4] == "0"]
+    t.equal(len(idle), 1, "paths without a request")
+    closer = t.server.start_job(f"echo 1 >{export}/force_close")
+    t.server.wait_for(export, gone=True)
+    for _ in range(2):
+        t.client.write(f"{idle[0]}/disconnect", "1")
+        rnbd.reconnect(t, idle[0])
+    t.check(not closer.done(), "force_close did not wait for the disk")
+    t.check(not reader.done(), "the read was answered before the disk went on")
+    t.server.run(f"dmsetup resume {name}")
+    t.equal(closer.wait().rc, 0, "exit code of the write to force_close")
+    t.equal(reader.wait().rc, 0, "exit code of the read that waited")
+
+
+@case(module_sets=("ours",), timeout=180)
+def test_full_disk(t):
+    """A write is answered when its disk is done, also while the server waits for room in another
+    disk, which takes long for each request."""
+    rnbd.load(t)
+    slow = rnbd.map_device(t, disks.null_blk(t, completion_nsec=400000000, irqmode=2,
+                                             hw_queue_depth=1))
+    other = rnbd.map_device(t, disks.null_blk(t, completion_nsec=1000000000, irqmode=2))
+    t.client.run("udevadm settle", timeout=90)
+    # The first reads are taken from the network alone; the rest comes while the server waits for
+    # room, and that is when the write, as long as two or three reads, is done.
+    reads = t.client.call("guest_io.write_beside_reads", path=other.path, other=slow.path,
+                          reads=24, timeout=90)
+    t.say(f"{reads} of 24 reads were done when the write was")
+    t.check(reads < 10, f"{reads} of 24 reads were done before the write, which began earlier")

@@ -42,7 +42,12 @@ def write_everywhere(t, device, disk, block):
 def test_block_sizes(t):
     """Disks with logical blocks of 512 bytes to more than a page."""
     rnbd.load(t)
-    for block in (512, 1024, 2048, 4096, 16384, 32768):
+    blocks = [512, 1024, 2048, 4096]
+    if disks.can_exceed_page(t.server):
+        blocks += [16384, 32768]
+    else:
+        t.say("this kernel has no huge pages, so no blocks of more than a page")
+    for block in blocks:
         disk = disks.loop(t, 16, block_size=block)
         device = rnbd.map_device(t, disk)
         t.equal(block_sizes(t, device, disk), block, "logical_block_size")
@@ -95,6 +100,8 @@ def test_request_sizes(t):
 
 def test_blocks_longer_than_requests(t):
     """A disk whose blocks do not fit a request is refused, and nothing of it stays."""
+    if not disks.can_exceed_page(t.server):
+        t.skip("this kernel has no huge pages, so no blocks of more than a page")
     rnbd.load(t, rtrs_server="max_chunk_size=8192 sess_queue_depth=32")
     disk = disks.loop(t, 16, block_size=16384)
     with t.expect_errno(errno.EINVAL):

@@ -47,6 +47,17 @@ def test_second_requests(t):
 
 
 @case(module_sets=ONLY_OURS)
+def test_connect_as_another(t):
+    """Who connects a path again from another address than its own does not close it."""
+    source = f"{t.server.address.rsplit('.', 1)[0]}.77"
+    t.client.run(f"ip address add {source}/24 dev dummy0")
+    t.defer(t.client.run, f"ip address del {source}/24 dev dummy0")
+    rnbd.load(t, client=False)
+    t.equal(tuple(hostile(t, "connect_as_another", source=source)), (-errno.ECONNRESET, 0),
+            "errno, chunk of the answer")
+
+
+@case(module_sets=ONLY_OURS)
 def test_info_requests(t):
     """Malformed information requests close the path."""
     rnbd.load(t, client=False)

@@ -45,7 +45,7 @@ def test_load_before_device(t):
     rnbd.load(t, server=False)
     t.server.modules_unload_all()
     delete(t, t.server)
-    rnbd.load(t, connect_timeout_ms=3000)
+    rnbd.load(t, connect_timeout_ms=6000)
     with t.expect_errno(errno.ECONNRESET, errno.ECONNREFUSED, errno.ETIMEDOUT,
                         errno.EHOSTUNREACH):
         rnbd.map_device(t, disks.PLAIN)

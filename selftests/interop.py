@@ -7,6 +7,7 @@ from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 from lib.fio import fio_jobs
+from lib.operations import every_operation
 
 TOPOLOGY = "two"
 KIB = 1 << 10
@@ -32,23 +33,10 @@ def exercise(t):
     for report in fio_jobs(t.client, device.path, jobs, direct=1, ioengine="io_uring",
                            verify_fatal=1, timeout=200):
         t.equal(report.errors, 0, "errors")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=512 * KIB, seed=1)
-    t.client.call("guest_io.fsync", path=device.path)
-    t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=0, length=512 * KIB,
-                          seed=1), None, "first wrong byte on the server's disk")
-    t.client.call("guest_io.scattered", path=device.path, offset=512, seed=2, write_it=True,
-                  pieces=[(512 * (index % 8), 512) for index in range(100)])
-    t.check(t.client.call("guest_io.scattered", path=device.path, offset=512, seed=2,
-                          write_it=False,
-                          pieces=[(512 * (index % 8), 512) for index in range(100)]),
-            "a scattered request reads back differently")
-    before = t.server.disk_stats(1)["flush_operations"]
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=3, sync=True)
-    t.check(t.server.disk_stats(1)["flush_operations"] > before, "no flush arrived")
-    t.client.call("guest_io.discard", path=device.path, offset=0, length=64 * KIB)
-    t.client.call("guest_io.zero_out", path=device.path, offset=64 * KIB, length=64 * KIB)
-    t.check(t.client.call("guest_io.all_zero", path=device.path, offset=0, length=128 * KIB),
-            "discarded and zeroed ranges do not read as zeroes")
+    every_operation(t, device)
+    large = rnbd.map_device(t, disks.LARGE_BLOCKS)
+    every_operation(t, large)
+    large.unmap()
     t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "connected", "path state")
     read_only = rnbd.map_device(t, disks.WITHOUT_DISCARD, access_mode="ro")
     t.check(t.client.call("guest_io.is_read_only", path=read_only.path), "ro is writable")

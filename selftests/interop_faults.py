@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Our ends and C's mixed, both invalidation modes: failover, and servers that go and come back."""
+"""Our ends and C's mixed, both invalidation modes: all operations while paths and servers fail."""
 
 import errno
 import time
@@ -8,35 +8,43 @@ from lab.selftest_case import case
 from lib import cable
 from lib import disks
 from lib import rnbd
+from lib.operations import ERASE
+from lib.operations import OPERATIONS
+from lib.operations import every_operation
 from lib.stream import Stream
 from lib.stream import seconds
-from lib.stream import verified
 
 TOPOLOGY = "two"
 LINKS = 2
+MIB = 1 << 20
 
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 # The C client notices a silent path after 30 s and waits as long before it connects again.
 C_PATIENCE = 100.0
+# The server's standard disks with a write cache, 512 bytes and 4 KiB a block, and where
+# every_operation works on them.
+PLACES = {disks.PLAIN: 128 * MIB, disks.LARGE_BLOCKS: 32 * MIB}
+
+
+def once(t, devices):
+    """Every operation on both standard disks."""
+    for device in devices:
+        if device.device_path in PLACES:
+            every_operation(t, device, offset=PLACES[device.device_path], timeout=C_PATIENCE)
 
 
 class Probe:
-    """Instead of a Stream for C clients, which fail what is in flight on a path that goes, although
-    another one is up (also with C servers): data go through the device at each step."""
+    """Instead of Streams for C clients, which fail what is in flight on a path that goes, although
+    another one is up (also with C servers): every operation is done at each step."""
 
-    def __init__(self, t, device):
-        self._t, self._device = t, device
-        self._result = {"writes": 0, "reads": 0}
+    def __init__(self, t, devices):
+        self._t, self._devices, self._rounds = t, devices, 0
+        self.go_on()
 
     def go_on(self):
-        """Write and read back."""
-        self._result["writes"] += 1
-        self._result["reads"] += 1
-        place = {"path": self._device.path, "offset": 1 << 20, "length": 64 << 10,
-                 "seed": self._result["writes"]}
-        self._t.client.call("guest_io.write", timeout=C_PATIENCE, **place)
-        self._t.equal(self._t.client.call("guest_io.compare", timeout=C_PATIENCE, **place), None,
-                      "first wrong byte")
+        """All operations, on both disks."""
+        once(self._t, self._devices)
+        self._rounds += 1
 
     @staticmethod
     def longest():
@@ -45,7 +53,35 @@ class Probe:
 
     def stop(self):
         """What was done."""
-        return self._result
+        return f"all operations {self._rounds} times on {len(self._devices)} disks"
+
+
+class Streams:
+    """All operations all the time, by requests of one block and more."""
+
+    def __init__(self, t, devices):
+        plain, large, erasable = devices
+        self._streams = [
+            Stream(t, plain, workers=2, operations=OPERATIONS),
+            Stream(t, plain, name="sectors", workers=1, size=512, offset=64 * MIB,
+                   operations=("write", "sync_write", "flush", "zero_out")),
+            Stream(t, large, workers=1, operations=OPERATIONS),
+            Stream(t, erasable, workers=1, size=512, operations=ERASE)]
+
+    def go_on(self):
+        """Each must come through its operations."""
+        for stream in self._streams:
+            stream.go_on(requests=24)
+
+    def longest(self):
+        """The longest time a request took since the last call."""
+        return max(stream.longest() for stream in self._streams)
+
+    def stop(self):
+        """What was done."""
+        results = [stream.stop() for stream in self._streams]
+        return (f"{sum(result['writes'] for result in results)} changes, "
+                f"{sum(result['reads'] for result in results)} reads verified")
 
 
 def path_of(t, link):
@@ -93,20 +129,55 @@ def cut(t, stream):
     return gap, back
 
 
-def server_returns(t, device, parameters):
-    """The server's modules go and come: IO fails meanwhile; paths and device come back alone."""
+def fail_all(t, devices):
+    """Every operation fails at once while there is no path."""
+    for device in devices:
+        for function, options in (("write", {"seed": 1}), ("digest", {}), ("discard", {}),
+                                  ("zero_out", {})):
+            with t.expect_errno(errno.EIO):
+                t.client.call(f"guest_io.{function}", path=device.path, offset=0, length=4096,
+                              **options)
+        if device.queue("write_cache") == "write back":
+            with t.expect_errno(errno.EIO):
+                t.client.call("guest_io.fsync", path=device.path)
+
+
+def server_returns(t, devices, parameters):
+    """The server's modules go and come: IO fails meanwhile; paths and devices come back alone.
+
+    One disk has grown meanwhile, another one is gone, and is mapped anew when it is there."""
+    disk, gone = disks.loop(t, 16), disks.null_blk(t, size=16)
+    grown, late = (rnbd.map_device(t, path) for path in (disk, gone))
     t.server.modules_unload_all()
-    t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=C_PATIENCE)
-    with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    for device in (*devices, grown, late):
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=C_PATIENCE)
+    fail_all(t, devices)
+    disks.resize_loop(t, disk, 24)
+    power = f"/sys/kernel/config/nullb/{gone[5:]}/power"
+    t.server.write(power, "0")
+    mark = t.client.log_mark()
     rnbd.load(t, rtrs_server=parameters)
     started = time.monotonic()
-    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=C_PATIENCE)
+    for device in (*devices, grown):
+        t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=C_PATIENCE)
     back = time.monotonic() - started
-    t.client.call("guest_io.write", path=device.path, offset=0, length=256 << 10, seed=2)
-    t.client.call("guest_io.fsync", path=device.path)
-    t.equal(t.server.call("guest_io.compare", path=device.device_path, offset=0,
-                          length=256 << 10, seed=2), None, "first wrong byte after the return")
+    once(t, devices)
+    t.client.wait_for(f"/sys/block/{grown.name}/size", matches=f"^{24 * 2048}$")
+    t.client.call("guest_io.write", path=grown.path, offset=24 * MIB - 4096, length=4096, seed=1)
+    t.equal(t.server.call("guest_io.compare", path=disk, offset=24 * MIB - 4096, length=4096,
+                          seed=1), None, "first wrong byte at the new end")
+    t.client.write(f"{grown.sysfs}/resize", str(8 * 2048))
+    t.equal(grown.size(), 8 * MIB, "size")
+    t.client.wait_log("(?i)open.*fail|fail.*open", mark)
+    t.equal(late.attribute("state"), "closed", "state without the server's disk")
+    t.server.write(power, "1")
+    t.client.write(f"{late.sysfs}/remap_device", "1")
+    t.equal(late.attribute("state"), "open", "state after remap_device")
+    t.client.call("guest_io.write", path=late.path, offset=0, length=4096, seed=2)
+    t.equal(t.server.call("guest_io.compare", path=gone, offset=0, length=4096, seed=2), None,
+            "first wrong byte after remap_device")
+    grown.unmap()
+    late.unmap()
     return back
 
 
@@ -118,17 +189,19 @@ def faults(t, client, server, mode):
     cable.prepare(t)
     parameters = f"always_invalidate={mode}"
     rnbd.load(t, rtrs_server=parameters)
-    device = rnbd.map_device(t, disks.PLAIN,
-                             paths=[f"ip:{address}" for address in t.server.addresses])
-    stream = Probe(t, device) if client == "c" else Stream(t, device)
+    paths = [f"ip:{address}" for address in t.server.addresses]
+    exported = [*PLACES] if client == "c" else [*PLACES, disks.erasable(t)]
+    devices = [rnbd.map_device(t, disk, paths=paths) for disk in exported]
+    stream = (Probe if client == "c" else Streams)(t, devices)
     gaps = by_hand(t, stream)
     gap, back = cut(t, stream)
-    result = stream.stop()
-    returned = server_returns(t, device, parameters)
+    done = stream.stop()
+    returned = server_returns(t, devices, parameters)
     waited = "" if client == "c" else f"gaps by hand {seconds(gaps)}, link cut {gap:.1f} s, "
-    t.say(f"always_invalidate={mode}: {waited}the cut link's path back after {back:.1f} s; device "
-          f"back {returned:.1f} s after the server; {verified(result)}")
-    device.unmap()
+    t.say(f"{client} client, {server} server, always_invalidate={mode}: {waited}the cut link's "
+          f"path back after {back:.1f} s; devices back {returned:.1f} s after the server; {done}")
+    for device in devices:
+        device.unmap()
     t.client.wait_for(SESSION, gone=True, timeout=40)
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=40)
 

@@ -5,6 +5,7 @@ import errno
 import time
 
 from lab.selftest_case import case
+from lab.vm import wait_until
 from lib import cable
 from lib import disks
 from lib import fio
@@ -16,6 +17,7 @@ from lib.stream import verified
 TOPOLOGY = "two"
 LINKS = 2
 
+MAX_PATHS = 128
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 
 
@@ -135,3 +137,53 @@ def test_duplicates(t):
     with t.expect_errno(errno.EEXIST):
         rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{t.server.address}"] * 2)
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions after a duplicate")
+
+
+def more_addresses(t, count):
+    """Both machines get so many IPv4 addresses a link; each of a client's with each of a server's."""
+    for node, host in ((t.client, 100), (t.server, 200)):
+        for link in range(LINKS):
+            for number in range(count):
+                address = f"10.77.{link}.{host + number}/24 dev eth{link}"
+                node.run(f"ip addr add {address}")
+                t.defer(node.run, f"ip addr del {address}")
+    return [(f"10.77.{link}.{100 + mine}", f"10.77.{link}.{200 + other}")
+            for link in range(LINKS) for mine in range(count) for other in range(count)]
+
+
+@case(timeout=2400, kernels=("stock",), quick=(), module_sets=("ours",))
+def test_most_paths(t):
+    """A session takes 128 paths and no more; IO works over all, and they can be removed again."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=4")
+    pairs = more_addresses(t, 8)
+    t.equal(len(pairs), MAX_PATHS, "pairs of addresses")
+    device = rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{pairs[0][0]}@ip:{pairs[0][1]}"])
+    started = time.monotonic()
+    for number, (mine, other) in enumerate(pairs[1:], 2):
+        t.client.write(f"{SESSION}/add_path", f"ip:{mine}@ip:{other}")
+        t.equal(len(paths(t)), number, f"paths after {mine}@{other}")
+    added = time.monotonic() - started
+    t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), MAX_PATHS,
+            "paths of the server")
+    for _ in range(2):
+        with t.expect_errno(errno.ENOSPC):
+            t.client.write(f"{SESSION}/add_path", f"ip:{t.server.address6}")
+    t.equal(len(paths(t)), MAX_PATHS, "paths after one too many")
+    t.client.write(f"{SESSION}/mpath_policy", "round-robin")
+    fio.verified(t.client, device.path, rw="randwrite", bs="4k", iodepth=3, size="4M",
+                 timeout=300)
+    idle = [name for name in paths(t)
+            if t.client.read(f"{SESSION}/paths/{name}/stats/rdma").startswith("0 0 0 0 ")]
+    t.equal(idle, [], "paths that carried nothing")
+    started = time.monotonic()
+    for name in paths(t)[1:]:
+        t.client.write(f"{SESSION}/paths/{name}/remove_path", "1")
+    removed = time.monotonic() - started
+    t.equal(len(paths(t)), 1, "paths that are left")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    wait_until(lambda: len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")) == 1,
+               60 * t.server.slow, "the end of all paths but one on the server")
+    device.unmap()
+    t.client.wait_for(SESSION, gone=True, timeout=30)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
+    t.say(f"{MAX_PATHS - 1} paths added in {added:.1f} s, removed in {removed:.1f} s")

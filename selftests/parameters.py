@@ -4,6 +4,7 @@
 import errno
 
 from lab.selftest_case import case
+from lib import disks
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -14,8 +15,20 @@ PARAMETERS = {
                     "sess_queue_depth": ("int", "512")},
     "rnbd_server": {"port_nr": ("ushort", "1234"), "dev_search_path": ("", "/")},
 }
-EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0")},
-              "rnbd_server": {"require_export_policy": ("bool", "N")}}
+HEARTBEAT = {"hb_interval_ms": ("", "5000"), "hb_missed_max": ("", "5"),
+             "ack_timeout_ms": ("", "0")}
+EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
+              "rnbd_server": {"require_export_policy": ("bool", "N")},
+              "rtrs_client": {**HEARTBEAT, "reconnect_delay_ms": ("", "30000"),
+                              "connect_timeout_ms": ("", "30000"),
+                              "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")}}
+
+
+def parameters_of(t):
+    """Parameters of each module, with ours those that C does not have too."""
+    if t.modules != "ours":
+        return PARAMETERS
+    return {module: PARAMETERS.get(module, {}) | EXTENSIONS[module] for module in EXTENSIONS}
 
 
 def refused(t, module, parameters, *numbers):
@@ -36,28 +49,26 @@ def refused(t, module, parameters, *numbers):
 
 
 def test_modinfo(t):
-    """modinfo explains every parameter, with its type."""
-    for module, parameters in PARAMETERS.items():
+    """modinfo explains every parameter, with its type, or its default if it is no plain number."""
+    for module, wanted in parameters_of(t).items():
         file = t.server.call("guest_modules.find", folder=f"/host/modules/{t.modules}",
                              name=module)
         text = t.server.sh(["modinfo", "-p", file])
-        wanted = dict(parameters)
-        if t.modules == "ours":
-            wanted |= EXTENSIONS[module]
-        for name, (kind, _default) in wanted.items():
+        t.equal(sorted(line.split(":")[0] for line in text.splitlines()), sorted(wanted),
+                f"parameters of {module}")
+        for name, (kind, default) in wanted.items():
             lines = [line for line in text.splitlines() if line.startswith(f"{name}:")]
             t.equal(len(lines), 1, f"lines of modinfo about {name}")
             t.check(len(lines[0]) > len(name) + 20, f"modinfo does not explain {name}")
             t.check(not kind or lines[0].endswith(f"({kind})"), f"type of {name}: {lines[0]}")
+            if name in EXTENSIONS["rtrs_client"]:
+                t.check(f"default: {default})" in lines[0], f"default of {name}: {lines[0]}")
 
 
 def test_defaults_in_sysfs(t):
     """Parameters can be read back, with their defaults, and not be changed."""
-    rnbd.load(t)
-    for module, parameters in PARAMETERS.items():
-        wanted = dict(parameters)
-        if t.modules == "ours":
-            wanted |= EXTENSIONS[module]
+    rnbd.load(t, ack_timeout_ms=0)
+    for module, wanted in parameters_of(t).items():
         for name, (_kind, default) in wanted.items():
             path = f"/sys/module/{module}/parameters/{name}"
             t.equal(t.server.read(path), default, path)
@@ -88,6 +99,21 @@ def test_queue_depth(t):
         else:
             rnbd.load(t, client=False, rtrs_server=f"sess_queue_depth={value}")
             t.server.modules_unload_all()
+
+
+@case(module_sets=("ours",))
+def test_one_chunk(t):
+    """The server takes a sess_queue_depth of 1; our client needs one more, and says so."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=1")
+    t.equal(t.server.read("/sys/module/rtrs_server/parameters/sess_queue_depth"), "1",
+            "sess_queue_depth")
+    mark = t.client.log_mark()
+    with t.expect_errno(errno.ECONNRESET):
+        rnbd.map_device(t, disks.PLAIN)
+    t.client.wait_log("the server's queue depth of 1 leaves no room for requests", mark)
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions of the client")
+    t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [], "mappings")
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server")
 
 
 def test_immediate_size(t):
@@ -149,6 +175,12 @@ def test_search_path(t):
     t.server.modules_load("rnbd_server", rnbd_server="dev_search_path=/dev/%SESSNAME%")
     t.equal(t.server.read("/sys/module/rnbd_server/parameters/dev_search_path"),
             "/dev/%SESSNAME%", "dev_search_path")
+    t.server.modules_unload_all()
+    # In quotes, as else it would end the parameter.
+    rnbd.load(t, rnbd_server='dev_search_path="/dev\n"')
+    t.equal(t.server.read_bytes("/sys/module/rnbd_server/parameters/dev_search_path"), b"/dev\n",
+            "dev_search_path given with a newline")
+    rnbd.map_device(t, "vdb").unmap()
     t.server.modules_unload_all()
 
 

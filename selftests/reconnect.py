@@ -7,6 +7,7 @@ import time
 from lab.selftest_case import case
 from lib import cable
 from lib import disks
+from lib import memory
 from lib import rnbd
 from lib.stream import Stream
 from lib.stream import seconds
@@ -14,18 +15,33 @@ from lib.stream import verified
 
 TOPOLOGY = "two"
 
-FAST = {"hb_interval_ms": 200, "hb_missed_max": 3, "reconnect_delay_ms": 2000,
-        "connect_timeout_ms": 10000}
+RETRIES = {"reconnect_delay_ms": 2000, "connect_timeout_ms": 10000}
+FAST = {"hb_interval_ms": 200, "hb_missed_max": 3, **RETRIES}
 FAST_SERVER = "hb_interval_ms=200 hb_missed_max=3"
+KIB = 1 << 10
+
+
+def load(t, server_parameters=FAST_SERVER, server=True):
+    """Have the server's modules with these parameters, or none, while the client's stay."""
+    # The first connection of a machine that has just booted takes long if the host is busy.
+    rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=server_parameters,
+              server=server)
 
 
 def map_with(t, **settings):
     """A device, fast settings, and these."""
     cable.prepare(t)
-    # The first connection of a machine that has just booted takes long if the host is busy.
-    rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=FAST_SERVER)
+    load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     configure(t, **{**FAST, **settings})
+    return device
+
+
+def map_calmly(t, **settings):
+    """A device with C's heartbeats: no path is lost but by what the test does."""
+    load(t, "")
+    device = rnbd.map_device(t, disks.PLAIN)
+    configure(t, **{**RETRIES, **settings})
     return device
 
 
@@ -85,8 +101,11 @@ def test_hold_ends(t):
 @case(module_sets=("ours",))
 def test_without_hold(t):
     """By default requests fail as soon as the last path is lost."""
-    device = map_with(t)
+    cable.prepare(t)
+    load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
     stream = Stream(t, device)
+    configure(t, **FAST)
     cable.cut(t)
     deadline = time.monotonic() + 10 * t.client.slow
     while stream.progress()["running"] and time.monotonic() < deadline:
@@ -125,6 +144,20 @@ def test_hold_switched_off(t):
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
 
 
+@case(module_sets=("ours",))
+def test_by_hand(t):
+    """A path that was just disconnected can be connected at once, and takes requests."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    for number in range(t.rounds(4)):
+        t.client.write(f"{path}/disconnect", "1")
+        t.client.write(f"{path}/reconnect", "1")
+        t.equal(t.client.read(f"{path}/state"), "connected", f"state of the path, round {number}")
+        t.client.wait_for(f"{device.sysfs}/state", matches="open")
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=number)
+
+
 @case(timeout=600, module_sets=("ours",))
 def test_server_modules_reloaded(t):
     """The server's modules are unloaded and loaded again; IO goes on by itself."""
@@ -141,6 +174,101 @@ def test_server_modules_reloaded(t):
     t.say(f"goes on {seconds(taken)} after the modules are back; {verified(stream.stop())}")
 
 
+def works(t, device, seed):
+    """What is written is there."""
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=seed)
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=seed),
+            None, "first byte that differs")
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_other_queue_depth(t):
+    """A server that comes back with another queue depth is refused, until it has the old one."""
+    device = map_calmly(t)
+    load(t, server=False)
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
+    mark = t.client.log_mark()
+    load(t, "sess_queue_depth=256")
+    t.client.wait_log("queue depth changed from 512 to 256", mark, timeout=60)
+    t.equal(device.attribute("state"), "closed", "state with another queue depth")
+    t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "disconnected", "path")
+    with t.expect_errno(errno.EIO):
+        works(t, device, 1)
+    load(t, "")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
+    works(t, device, 2)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_no_more_attempts(t):
+    """After max_reconnect_attempts a path stays disconnected until reconnect is written."""
+    device = map_calmly(t, max_reconnect_attempts=2)
+    path = rnbd.client_path(t, "sess")
+    mark = t.client.log_mark()
+    load(t, server=False)
+    t.client.wait_log("no more attempts", mark, timeout=60)
+    t.equal(t.client.read(f"{path}/stats/reconnects"), "0 2", "successful and failed attempts")
+    load(t, "")
+    # Attempts come 2 s apart at most, so this one would have made some meanwhile.
+    other = rnbd.map_device(t, disks.WITHOUT_DISCARD, session="other")
+    Stream(t, other).stop()
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), ["other"], "sessions of the server")
+    t.equal(t.client.read(f"{path}/state"), "disconnected", "path")
+    t.equal(t.client.read(f"{path}/stats/reconnects"), "0 2", "attempts that were made meanwhile")
+    t.equal(device.attribute("state"), "closed", "state")
+    t.client.write(f"{path}/reconnect", "1")
+    t.equal(t.client.read(f"{path}/state"), "connected", "path")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
+    works(t, device, 3)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_reconnect_without_server(t):
+    """Writing reconnect while nobody listens is ENOTCONN; then the path tries by itself."""
+    device = map_calmly(t)
+    path = rnbd.client_path(t, "sess")
+    # Closed by hand it makes no attempt of its own, with which this one would be EBUSY.
+    t.client.write(f"{path}/disconnect", "1")
+    load(t, server=False)
+    with t.expect_errno(errno.ENOTCONN):
+        t.client.write(f"{path}/reconnect", "1")
+    t.equal(t.client.read(f"{path}/state"), "disconnected", "path")
+    load(t, "")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
+    works(t, device, 4)
+
+
+@case(timeout=1200, kernels=("stock",), quick=(), module_sets=("ours",))
+def test_two_hundred_times(t):
+    """A path that is disconnected and connected 200 times leaves both machines' memory as it was."""
+    count = 200
+    # 1 MiB a session.
+    rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
+    device = rnbd.map_device(t, disks.PLAIN)
+
+    def rounds(number):
+        t.client.call("guest_rounds.disconnect_and_connect", path=rnbd.client_path(t, "sess"),
+                      device=device.path, state=f"{device.sysfs}/state", count=number,
+                      timeout=4.0 * number + 60)
+
+    rounds(10)
+    slabs = [memory.slabs(node) for node in t.nodes]
+    before = [memory.available(node) for node in t.nodes]
+    started = time.monotonic()
+    rounds(count)
+    taken = time.monotonic() - started
+    # In the order of the measurements before.
+    grown = [memory.grown_slabs(node, slabs[index], count) for index, node in enumerate(t.nodes)]
+    missing = [memory.wait_returned(node, before[index], (1024 + 4 * count) * KIB,
+                                    f"{node.name} after {count} rounds")
+               for index, node in enumerate(t.nodes)]
+    t.say(f"{count} rounds in {taken:.1f} s; missing afterwards: " + ", ".join(
+        f"{bytes_ // KIB} KiB on the {node.name}" for node, bytes_ in zip(t.nodes, missing)))
+    t.equal(grown, [{} for _ in t.nodes], "slabs that grew, of each machine")
+    reconnects = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects").split()
+    t.equal(reconnects[0], str(10 + count), "successful attempts to connect again")
+
+
 @case(timeout=1500, module_sets=("ours",))
 def test_server_reboots(t):
     """The server loses power and boots again; IO goes on by itself and nothing is lost."""
@@ -150,7 +278,7 @@ def test_server_reboots(t):
     for _ in range(t.rounds(1)):
         started = time.monotonic()
         t.lab.reboot(t.server)
-        rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=FAST_SERVER)
+        load(t)
         away.append(time.monotonic() - started)
         taken.append(stream.go_on())
         t.equal(device.attribute("state"), "open", "state")

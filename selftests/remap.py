@@ -3,16 +3,12 @@
 
 import errno
 
+from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 
 TOPOLOGY = "one"
 MIB = 1 << 20
-
-
-def set_size(t, disk, mib):
-    """Grow or shrink a loop disk under its users."""
-    t.server.run(f"truncate -s {mib}M $(losetup -nO BACK-FILE {disk}) && losetup -c {disk}")
 
 
 def lose(t, device, export):
@@ -64,7 +60,7 @@ def test_new_size(t):
     t.client.call("guest_io.write", path=device.path, offset=MIB, length=4096, seed=1)
     for mib in (64, 48):
         before = device.size()
-        set_size(t, disk, mib)
+        disks.resize_loop(t, disk, mib)
         t.equal(device.size(), before, "size before the remapping")
         t.client.call("guest_uevents.start")
         lose(t, device, disk[5:])
@@ -89,7 +85,7 @@ def test_shrunk_under_a_mapping(t):
     rnbd.load(t)
     disk = disks.loop(t, 32)
     device = rnbd.map_device(t, disk)
-    set_size(t, disk, 16)
+    disks.resize_loop(t, disk, 16)
     for function, options in (("write", {"seed": 1}), ("digest", {}), ("discard", {})):
         with t.expect_errno(errno.EIO):
             t.client.call(f"guest_io.{function}", path=device.path, offset=24 * MIB, length=4096,
@@ -136,6 +132,27 @@ def test_remap_device(t):
     t.client.call("guest_io.write", path=device.path, offset=95 * MIB, length=4096, seed=2)
     t.equal(t.server.call("guest_io.compare", path=disk, offset=95 * MIB, length=4096, seed=2),
             None, "first wrong byte")
+
+
+@case(module_sets=("ours",))
+def test_lost_while_mapping(t):
+    """The session is lost while a disk's partitions are read: all devices are back, that one, too."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    for name, value in (("hold_io_ms", 120000), ("reconnect_delay_ms", 200)):
+        t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/{name}", str(value))
+    slow = disks.null_blk(t, completion_nsec=1000000000, irqmode=2)
+    text = rnbd.map_text(session="sess", device_path=slow, paths=[f"ip:{t.server.address}"])
+    job = t.client.start_job(f"echo '{text}' >{rnbd.MAP_DEVICE}", timeout=90)
+    t.client.wait_for("/sys/block/rnbd1/inflight", matches=r"^\s*[1-9]", timeout=30)
+    mark = t.client.log_mark()
+    t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
+    t.client.wait_log("vdb@sess> Device online", mark, timeout=40)
+    t.equal(device.attribute("state"), "open", "state")
+    t.equal(job.wait().rc, 0, "exit code of the mapping")
+    late = rnbd.find_device(t.client, slow, "sess")
+    t.equal(late.attribute("state"), "open", "state of the device that was being mapped")
+    late.unmap()
 
 
 def test_unmap_while_away(t):

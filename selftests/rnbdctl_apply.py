@@ -145,7 +145,7 @@ def test_wait(t):
 def test_ended_while_connecting(t):
     """SIGTERM ends apply at once also while the kernel waits for a server that does not answer."""
     # C always waits for 30 s.
-    prepare(t, rtrs_client="" if t.client.module_set == "c" else "connect_timeout_ms=3000")
+    prepare(t, rtrs_client="" if t.client.module_set == "c" else "connect_timeout_ms=6000")
     nobody = t.server.address.rsplit(".", 1)[0] + ".99"
     config(t, f'"{disks.PLAIN}"', paths=[nobody])
     mark = t.client.log_mark()

@@ -5,6 +5,7 @@ import errno
 import re
 
 from lib import disks
+from lib import fio
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -38,6 +39,7 @@ SERVER_DEVICE = {
     "sessions/sess/mapping_path": (RO, r"/dev/vdb"),
     "sessions/sess/force_close": (RW, r"Usage: echo 1 > force_close"),
 }
+SESSION_FOLDERS = ("/rtrs-client/sess", "/rtrs-server/sess")
 SERVER_PATH = {
     "hca_name": (RO, r"rxe0"), "hca_port": (RO, r"1"),
     "src_addr": (RO, r"ip:10\.77\.0\.1"), "dst_addr": (RO, r"ip:10\.77\.0\.1"),
@@ -103,6 +105,67 @@ def test_statistics(t):
     t.equal(t.client.read(f"{mine}/stats/rdma"), "0 0 0 0 0 0", "rdma after a reset")
 
 
+def numbers(t, path, name):
+    """The numbers of a statistic of the client."""
+    return [int(word) for word in t.client.read(f"{path}/stats/{name}").split()]
+
+
+def migrations(t, device, path):
+    """What cpu_migration_from and _to have after requests from both CPUs; both must agree."""
+    # soft-RoCE completes on any CPU, so that some of these are always answered on another one.
+    fio.fio(t.client, device.path, rw="randread", bs="4k", iodepth=8, number_ios=t.scaled(2000, 200),
+            size="16M", numjobs=2, cpus_allowed="0,1", cpus_allowed_policy="split")
+    first, last = t.client.read("/sys/devices/system/cpu/possible").split("-")
+    found = [numbers(t, path, f"cpu_migration_{name}") for name in ("from", "to")]
+    for name, values in zip(("from", "to"), found):
+        t.equal(len(values), int(last) - int(first) + 1, f"values of cpu_migration_{name}: {values}")
+    t.equal(sum(found[0]), sum(found[1]), f"sums of {found}")
+    t.check(sum(found[0]) > 0, "no request was answered on another CPU")
+
+
+def test_reset_statistics(t):
+    """Migrations count at both CPUs, a reconnect counts once; 1 sets a statistic, or all, to 0."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    if t.modules == "ours":
+        # The path must not try by itself while the server closes it, nor beat between two reads.
+        for name, value in (("reconnect_delay_ms", 3600000), ("hb_interval_ms", 600000)):
+            t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/{name}", str(value))
+    nothing = [0] * int(t.client.sh("nproc"))
+    for name in ("from", "to"):
+        migrations(t, device, path)
+        t.client.write(f"{path}/stats/cpu_migration_{name}", "1")
+        for other in ("from", "to"):
+            t.equal(numbers(t, path, f"cpu_migration_{other}"), nothing,
+                    f"cpu_migration_{other} after 1 to cpu_migration_{name}")
+
+    def lose_and_connect():
+        mark = t.client.log_mark()
+        t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
+        t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
+        rnbd.reconnect(t, path)
+        # A server refuses until it has closed the last connection.
+        refusals = sum("connecting to the server failed" in line
+                       for line in t.client.log_since(mark))
+        succeeded, failed = numbers(t, path, "reconnects")
+        t.equal(succeeded, 1, "successful reconnects")
+        t.check(failed == refusals or t.modules == "c", f"{failed} failed, {refusals} in the log")
+        t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
+
+    lose_and_connect()
+    t.client.write(f"{path}/stats/reconnects", "1")
+    t.equal(t.client.read(f"{path}/stats/reconnects"), "0 0", "reconnects after a reset")
+    lose_and_connect()
+    migrations(t, device, path)
+    t.check(numbers(t, path, "rdma")[0] > 0, "no read was counted")
+    t.client.write(f"{path}/stats/reset_all", "1")
+    for name, wanted in (("cpu_migration_from", nothing), ("cpu_migration_to", nothing),
+                         ("reconnects", [0, 0]), ("rdma", [0] * 6)):
+        t.equal(numbers(t, path, name), wanted, f"{name} after 1 to reset_all")
+
+
 def test_server_words(t):
     """What the server's files take, and which errno they give for the rest."""
     rnbd.load(t)
@@ -164,7 +227,9 @@ def test_session_settings(t):
                        ("round-robin", "round-robin (RR: 0)"), ("ml\n", "min-latency (ML: 2)"),
                        ("min-latency\n", "min-latency (ML: 2)"), ("2", "min-latency (ML: 2)"),
                        ("MI", "min-inflight (MI: 1)"), ("1\n", "min-inflight (MI: 1)"),
-                       ("min-inflight", "min-inflight (MI: 1)")):
+                       ("min-inflight", "min-inflight (MI: 1)"),
+                       ("round-robin (RR: 0)\n", "round-robin (RR: 0)"),
+                       ("min-inflight (MI: 1)\n", "min-inflight (MI: 1)")):
         t.client.write(f"{folder}/mpath_policy", word)
         t.equal(t.client.read(f"{folder}/mpath_policy"), text, f"policy after {word!r}")
     for word in ("", "3", "min", "r", "-1"):
@@ -187,14 +252,17 @@ def test_session_settings(t):
 
 
 def test_uevents(t):
-    """Mapping announces the disk and then that it is online."""
+    """Mapping announces the session on both ends, the disk and then that it is online."""
     rnbd.load(t)
     mark = t.client.call("guest_uevents.start")
     t.defer(t.client.call, "guest_uevents.stop")
     device = rnbd.map_device(t, disks.PLAIN)
     events = t.client.call("guest_uevents.seen", since=mark,
-                           wanted=[["online", f"/block/{device.name}"]], seconds=10.0)
+                           wanted=[["online", f"/block/{device.name}"],
+                                   *(["add", folder] for folder in SESSION_FOLDERS)],
+                           seconds=30.0)
     actions = [action for action, path in events if path.endswith(f"/block/{device.name}")]
     t.check("add" in actions and "online" in actions, f"uevents of the disk: {actions}")
-    t.check(any(path.endswith("/sess") and action == "add" for action, path in events),
-            f"no uevent for the session: {events}")
+    for folder in SESSION_FOLDERS:
+        t.check(any(path.endswith(folder) and action == "add" for action, path in events),
+                f"no uevent for {folder}: {events}")

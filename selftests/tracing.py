@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tracepoints: the events of the C modules, at the places where these have them."""
 
+import os
 import re
 
 from lab.selftest_case import case
@@ -110,6 +111,30 @@ def test_errors(t):
     with t.expect_errno(5):
         t.client.call("guest_io.write", path=device.path, offset=1 << 20, length=4096, seed=1)
     matches(t, "send_io_resp_imm", r"dir=WRITE err='?-5")
+
+
+@case(kernels=STOCK, module_sets=("ours",))
+def test_path_names(t):
+    """Events of both ends name a path as its folder in sysfs is named."""
+    rnbd.load(t)
+    another = "10.77.0.9"
+    t.client.run(f"ip addr add {another}/24 dev dummy0")
+    t.defer(t.client.run, f"ip addr del {another}/24 dev dummy0")
+    # The address of the client's end comes from the route, or is not that of the server's.
+    for text in (f"ip:{t.server.address6}", f"ip:{another}@ip:{t.server.address}"):
+        device = rnbd.map_device(t, disks.PLAIN, paths=[text])
+        folders = {"rtrs_clt_close_conns": rnbd.client_path(t, "sess"),
+                   "send_io_resp_imm": rnbd.server_path(t, "sess")}
+        listen(t, "rtrs_clt", "rtrs_srv")
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        device.unmap()
+        t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True, timeout=30)
+        for event, folder in folders.items():
+            name = os.path.basename(folder)
+            found = [re.search(r"path='?([^ ']*)", line)[1] for line in told(t, event)]
+            t.check(found and set(found) == {name}, f"{event} tells of {found}, not of {name}")
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
+
 
 @case(kernels=STOCK)
 def test_paths(t):

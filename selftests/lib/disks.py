@@ -57,6 +57,39 @@ def loop(t: Test, size_mib: int, node: Node | None = None, *, read_only: bool = 
     return name
 
 
+def can_exceed_page(node: Node) -> bool:
+    """Whether a disk's logical blocks may be longer than a page; that takes huge pages."""
+    return node.exists("/sys/kernel/mm/transparent_hugepage")
+
+
+def resize_loop(t: Test, disk: str, size_mib: int, node: Node | None = None) -> None:
+    """Grow or shrink a loop disk under its users."""
+    (node or t.server).run(f"truncate -s {size_mib}M $(losetup -nO BACK-FILE {disk}) && "
+                           f"losetup -c {disk}")
+
+
+def holdable(t: Test, size_mib: int, disk: str, node: Node | None = None) -> str:
+    """The start of a disk as one that :func:`hold` can stop."""
+    node = node or t.server
+    name = f"test{next(_numbers)}"
+    node.run(f"modprobe dm_mod; dmsetup create --noudevsync {name} "
+             f"--table '0 {size_mib * 2048} linear {disk} 0' && dmsetup mknodes {name}")
+    t.defer(node.run, f"dmsetup remove --noudevsync --retry {name}")
+    return f"/dev/mapper/{name}"
+
+
+def hold(t: Test, disk: str, node: Node | None = None) -> None:
+    """Have a holdable disk keep its requests until :func:`let_go`."""
+    node = node or t.server
+    node.run(f"dmsetup suspend --noflush --nolockfs --noudevsync {disk}")
+    t.defer(node.run, f"dmsetup resume --noudevsync {disk}", check=False)
+
+
+def let_go(t: Test, disk: str, node: Node | None = None) -> None:
+    """Have a disk carry out what it held."""
+    (node or t.server).run(f"dmsetup resume --noudevsync {disk}")
+
+
 def erasable(t: Test, node: Node | None = None, *, max_erase_sectors: int = 2048) -> str:
     """A disk that can erase securely (selftests/modules/erasable_disk.c)."""
     node = node or t.server

@@ -7,6 +7,9 @@ import time
 DEBUGFS = "/sys/kernel/debug"
 KINDS = ("failslab", "fail_page_alloc")
 _text = {}
+# The most that the kernel may have counted so far; it counts while one allocation is to fail, and
+# lets it fail when the count is a multiple of an interval.
+_counted = dict.fromkeys(KINDS, 0)
 
 
 def _set(kind, name, value):
@@ -104,52 +107,42 @@ def _wait_gone(paths, seconds):
     return left
 
 
-def map_failing(map_device, text, link, gone, seconds, stride, patience):
+def map_failing(map_device, text, link, gone, nth, seconds, patience):
     """Map a device over and over with one allocation failing, and unmap it if it succeeded.
 
-    The numbers are 1, 1 + stride and so on as far as there are allocations, then 2, 2 + stride
-    and so on, until the time is over or each was tried. ``link`` is there while the device is
-    mapped; ``gone`` are paths that must not be there after it. Returns what there was.
+    Begins with allocation ``nth`` and goes on to the next until there is none or the time is over.
+    ``link`` is there while the device is mapped; ``gone`` are paths that must not be there after
+    it. Returns what there was, and which allocation is to be ``next``: none after the last one.
     """
     started = time.monotonic()
-    outcomes, tried, most, slowest = {}, 0, 0, 0.0
-    odd, nth, first, complete = [], 1, 1, False
-    while time.monotonic() - started < seconds:
+    outcomes, slowest, odd, injected = {}, 0.0, "", True
+    while injected and not odd and time.monotonic() - started < seconds:
         begun = time.monotonic()
         error, injected = write_failing(map_device, text, nth)
         slowest = max(slowest, time.monotonic() - begun)
         if injected:
-            tried += 1
-            most = max(most, nth)
             outcomes[error] = outcomes.get(error, 0) + 1
         elif error:
-            odd.append(f"errno {error} although no allocation failed (number {nth})")
-            break
+            odd = f"errno {error} although no allocation failed (number {nth})"
         if error == 0:
             _write(f"{link}/rnbd/unmap_device", "normal")
         elif os.path.lexists(link):
-            odd.append(f"allocation {nth}: errno {error}, but {link} is there")
-            break
-        left = _wait_gone([link, *gone], patience)
-        if left:
-            odd.append(f"allocation {nth}: errno {error}, left behind: {left}")
-            break
-        if injected:
-            nth += stride
-        else:
-            first += 1
-            nth = first
-            if first > stride:
-                complete = True
-                break
-    return {"outcomes": sorted(outcomes.items()), "tried": tried, "most": most,
-            "slowest": slowest, "odd": odd, "complete": complete}
+            odd = f"allocation {nth}: errno {error}, but {link} is there"
+        if left := _wait_gone([link, *gone], patience):
+            odd = f"allocation {nth}: errno {error}, left behind: {left}"
+        nth += 1
+    return {"outcomes": sorted(outcomes.items()), "slowest": slowest, "odd": odd,
+            "next": nth if injected else 0}
 
 
 def fail_once(module, kind, nth):
-    """One of the next ``nth`` allocations below a module's functions will fail."""
+    """The ``nth`` allocation from now on below a module's functions will fail, and no other one.
+
+    It may be some later if there were not so many the last time. Take ``end`` afterwards.
+    """
     _require(kind, *_text_of(module))
-    _set(kind, "interval", nth)
+    _counted[kind] += nth
+    _set(kind, "interval", _counted[kind])
     _set(kind, "times", 1)
     _set(kind, "probability", 100)
 
@@ -174,5 +167,7 @@ def end():
             left = int(file.read())
         if active:
             count += (1 if left <= 1 else 1 << 30) - left
+            if left == 1:
+                _counted[kind] -= 1
         _require(kind)
     return count

@@ -73,6 +73,21 @@ def second_requests(address):
     return results
 
 
+def connect_as_another(address, source):
+    """Connect somebody else's path again from another address: the errno, and the chunk of an
+    answer that the path gives after that."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        try:
+            peer.connect_one(0, source=source, recon_cnt=1)
+        except rtrs.Refused as refused:
+            error = refused.args[0]
+        else:
+            error = 0
+        peer.request(PAD + struct.pack("<HH", 2, len(PAD)), offset=len(PAD))
+        return error, peer.answer()[0]
+
+
 def info_requests(address):
     """Information requests that close the path; which did."""
     results = {}

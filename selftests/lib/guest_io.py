@@ -15,6 +15,7 @@ BLKFLSBUF = 0x1261
 BLKDISCARD = 0x1277
 BLKSECDISCARD = 0x127D
 BLKZEROOUT = 0x127F
+CLEARS = {"discard": BLKDISCARD, "secure_erase": BLKSECDISCARD, "zero_out": BLKZEROOUT}
 
 PAGE = 4096
 _held = {}
@@ -111,6 +112,37 @@ def all_zero(path, offset, length):
     return filled_with(path, offset, length, 0)
 
 
+def write_beside_reads(path, other, reads):
+    """Write a page, and while that is under way begin to read many of another disk, all from one
+    CPU; how many reads were done when the write was."""
+    os.sched_setaffinity(0, {0})
+    done = []
+
+    def read(number):
+        _read(other, number << 20, PAGE, True)
+        done.append(number)
+
+    result = []
+
+    def wait_for_write():
+        write(path, 0, PAGE, 1)
+        result.append(len(done))
+
+    def inflight():
+        return int(open(f"/sys/block/{os.path.basename(path)}/inflight").read().split()[1])
+
+    writer = threading.Thread(target=wait_for_write)
+    writer.start()
+    while writer.is_alive() and not inflight():
+        pass
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(reads)]
+    for thread in readers:
+        thread.start()
+    for thread in [writer, *readers]:
+        thread.join()
+    return result[0]
+
+
 def scattered(path, offset, pieces, seed, write_it):
     """One vectored request whose pieces start anywhere in their own pages.
 
@@ -137,27 +169,32 @@ def scattered(path, offset, pieces, seed, write_it):
     return write_it or b"".join(bytes(view) for view in views) == wanted
 
 
-def _range_ioctl(path, number, offset, length):
+def clear(fd, operation, offset, length):
+    """Do what an operation of CLEARS does to a range of an open device."""
+    fcntl.ioctl(fd, CLEARS[operation], struct.pack("QQ", offset, length))
+
+
+def _clear(path, operation, offset, length):
     fd = os.open(path, os.O_RDWR)
     try:
-        fcntl.ioctl(fd, number, struct.pack("QQ", offset, length))
+        clear(fd, operation, offset, length)
     finally:
         os.close(fd)
 
 
 def discard(path, offset, length):
     """Discard a range."""
-    _range_ioctl(path, BLKDISCARD, offset, length)
+    _clear(path, "discard", offset, length)
 
 
 def secure_erase(path, offset, length):
     """Secure erase of a range."""
-    _range_ioctl(path, BLKSECDISCARD, offset, length)
+    _clear(path, "secure_erase", offset, length)
 
 
 def zero_out(path, offset, length):
     """Write zeroes by the block layer."""
-    _range_ioctl(path, BLKZEROOUT, offset, length)
+    _clear(path, "zero_out", offset, length)
 
 
 def fsync(path):

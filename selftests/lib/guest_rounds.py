@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The same thing over and over, without a word to the host in between."""
 
+import errno
 import os
 import time
 
@@ -40,3 +41,36 @@ def map_and_unmap(map_device, text, link, count):
                 if attempt == 99:
                     raise
                 time.sleep(0.02)
+
+
+def disconnect_and_connect(path, device, state, count):
+    """Takes a path down and up, and writes a block each time, ``count`` times.
+
+    ``path`` is its folder, ``state`` the device's file that says when it is open again.
+    """
+    for _ in range(count):
+        _write(f"{path}/disconnect", "1")
+        # The server may still be closing the old connections.
+        for attempt in range(200):
+            try:
+                _write(f"{path}/reconnect", "1")
+                break
+            except OSError as error:
+                if error.errno != errno.ENOTCONN or attempt == 199:
+                    raise
+                time.sleep(0.05)
+        _wait_for_text(state, "open")
+        fd = os.open(device, os.O_WRONLY | os.O_SYNC)
+        try:
+            os.pwrite(fd, b"x" * 4096, 0)
+        finally:
+            os.close(fd)
+
+
+def _wait_for_text(path, text):
+    for _ in range(3000):
+        with open(path, encoding="ascii") as file:
+            if file.read().strip() == text:
+                return
+        time.sleep(0.01)
+    raise TimeoutError(f"{path} does not become {text}")

@@ -1,107 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
 """An RTRS client that does what it is told, in user space: for what the modules never send.
 
-By librdmacm and libibverbs, through ctypes. A Peer is one path to the server of this machine or
-another one, with its connections; what it wrote and got is at hand byte by byte.
+A Peer is one path to the server of this machine or another one, with its connections; what it
+wrote and got is at hand byte by byte.
 """
 
 import ctypes
 import os
-import select
 import socket
 import struct
 import time
 
-ADDR_RESOLVED, ROUTE_RESOLVED, ESTABLISHED = 0, 2, 9
-REJECTED, DISCONNECTED = 8, 10
-PS_TCP = 0x0106
-QPT_RC = 2
-RDMA_WRITE, RDMA_WRITE_WITH_IMM, SEND = 0, 1, 2
-SIGNALED = 2
-WC_RECV, WC_RECV_RDMA_WITH_IMM = 128, 129
-WITH_IMM = 2
-LOCAL_WRITE, REMOTE_WRITE = 1, 2
-POLL_CQ, POST_SEND, POST_RECV = 11, 25, 26  # places in struct ibv_context_ops
+import guest_verbs
+from guest_verbs import ADDR_RESOLVED
+from guest_verbs import DISCONNECTED
+from guest_verbs import ESTABLISHED
+from guest_verbs import Memory
+from guest_verbs import RDMA_WRITE
+from guest_verbs import RDMA_WRITE_WITH_IMM
+from guest_verbs import REJECTED
+from guest_verbs import ROUTE_RESOLVED
+from guest_verbs import SEND
+from guest_verbs import WC_RECV
+from guest_verbs import WC_RECV_RDMA_WITH_IMM
+from guest_verbs import WITH_IMM
+from guest_verbs import check
+from guest_verbs import cm
+
 MAGIC, VERSION = 0x1BBD, 0x0200
 IO_REQ, IO_RSP, IO_RSP_W_INV, HB_MSG, HB_ACK = 0, 1, 2, 8, 9
 TIMEOUT = 20.0
-
-
-class _CmId(ctypes.Structure):
-    _fields_ = [("verbs", ctypes.c_void_p), ("channel", ctypes.c_void_p),
-                ("context", ctypes.c_void_p), ("qp", ctypes.c_void_p)]
-
-
-class _Event(ctypes.Structure):
-    _fields_ = [("id", ctypes.c_void_p), ("listen_id", ctypes.c_void_p),
-                ("event", ctypes.c_int), ("status", ctypes.c_int),
-                ("private_data", ctypes.POINTER(ctypes.c_uint8)), ("len", ctypes.c_uint8)]
-
-
-class _Channel(ctypes.Structure):
-    _fields_ = [("fd", ctypes.c_int)]
-
-
-class _ConnParam(ctypes.Structure):
-    _fields_ = [("private_data", ctypes.c_char_p), ("private_data_len", ctypes.c_uint8),
-                ("responder_resources", ctypes.c_uint8), ("initiator_depth", ctypes.c_uint8),
-                ("flow_control", ctypes.c_uint8), ("retry_count", ctypes.c_uint8),
-                ("rnr_retry_count", ctypes.c_uint8), ("srq", ctypes.c_uint8),
-                ("qp_num", ctypes.c_uint32)]
-
-
-class _InitAttr(ctypes.Structure):
-    _fields_ = [("qp_context", ctypes.c_void_p), ("send_cq", ctypes.c_void_p),
-                ("recv_cq", ctypes.c_void_p), ("srq", ctypes.c_void_p),
-                ("max_send_wr", ctypes.c_uint32), ("max_recv_wr", ctypes.c_uint32),
-                ("max_send_sge", ctypes.c_uint32), ("max_recv_sge", ctypes.c_uint32),
-                ("max_inline_data", ctypes.c_uint32), ("qp_type", ctypes.c_int),
-                ("sq_sig_all", ctypes.c_int)]
-
-
-class _Mr(ctypes.Structure):
-    _fields_ = [("context", ctypes.c_void_p), ("pd", ctypes.c_void_p), ("addr", ctypes.c_void_p),
-                ("length", ctypes.c_size_t), ("handle", ctypes.c_uint32),
-                ("lkey", ctypes.c_uint32), ("rkey", ctypes.c_uint32)]
-
-
-class _Sge(ctypes.Structure):
-    _fields_ = [("addr", ctypes.c_uint64), ("length", ctypes.c_uint32), ("lkey", ctypes.c_uint32)]
-
-
-class _SendWr(ctypes.Structure):
-    _fields_ = [("wr_id", ctypes.c_uint64), ("next", ctypes.c_void_p),
-                ("sg_list", ctypes.POINTER(_Sge)), ("num_sge", ctypes.c_int),
-                ("opcode", ctypes.c_int), ("send_flags", ctypes.c_uint),
-                ("imm", ctypes.c_uint32), ("remote_addr", ctypes.c_uint64),
-                ("rkey", ctypes.c_uint32), ("rest", ctypes.c_uint8 * 76)]
-
-
-class _RecvWr(ctypes.Structure):
-    _fields_ = [("wr_id", ctypes.c_uint64), ("next", ctypes.c_void_p),
-                ("sg_list", ctypes.POINTER(_Sge)), ("num_sge", ctypes.c_int)]
-
-
-class _Wc(ctypes.Structure):
-    _fields_ = [("wr_id", ctypes.c_uint64), ("status", ctypes.c_int), ("opcode", ctypes.c_int),
-                ("vendor_err", ctypes.c_uint32), ("byte_len", ctypes.c_uint32),
-                ("imm", ctypes.c_uint32), ("qp_num", ctypes.c_uint32),
-                ("src_qp", ctypes.c_uint32), ("wc_flags", ctypes.c_uint),
-                ("rest", ctypes.c_uint8 * 8)]
-
-
-_cm = ctypes.CDLL("librdmacm.so.1", use_errno=True)
-_ib = ctypes.CDLL("libibverbs.so.1", use_errno=True)
-_cm.rdma_create_event_channel.restype = ctypes.POINTER(_Channel)
-_ib.ibv_alloc_pd.restype = ctypes.c_void_p
-_ib.ibv_create_cq.restype = ctypes.c_void_p
-_ib.ibv_reg_mr.restype = ctypes.POINTER(_Mr)
-
-
-def _check(result, what):
-    if result != 0:
-        number = ctypes.get_errno() if result < 0 else result
-        raise OSError(number, os.strerror(number), what)
 
 
 class Refused(Exception):
@@ -112,29 +40,6 @@ class Closed(Exception):
     """The server closed the connection."""
 
 
-class Memory:
-    """Registered memory."""
-
-    def __init__(self, pd, size, data=b""):
-        self.buffer = ctypes.create_string_buffer(size)
-        self.buffer[:len(data)] = data
-        self.mr = _ib.ibv_reg_mr(ctypes.c_void_p(pd), self.buffer, ctypes.c_size_t(size),
-                                 LOCAL_WRITE | REMOTE_WRITE)
-        if not self.mr:
-            _check(-1, "ibv_reg_mr")
-
-    @property
-    def address(self):
-        return ctypes.addressof(self.buffer)
-
-    @property
-    def rkey(self):
-        return self.mr.contents.rkey
-
-    def sge(self, offset, length):
-        return _Sge(self.address + offset, length, self.mr.contents.lkey)
-
-
 def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn=True,
              magic=MAGIC, version=VERSION):
     """The private data of a connection request."""
@@ -142,52 +47,31 @@ def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn
                        sess_uuid, paths_uuid, int(first_conn))
 
 
-class Connection:
+class Connection(guest_verbs.QueuePair):
     """One connection; made with any private data."""
 
-    def __init__(self, address, private_data, *, port=1234, pd=None, receives=64):
+    def __init__(self, address, private_data, *, port=1234, pd=None, receives=64, source=None):
         self.keep = []
-        self.channel = _cm.rdma_create_event_channel()
-        self.id = ctypes.POINTER(_CmId)()
-        _check(_cm.rdma_create_id(self.channel, ctypes.byref(self.id), None, PS_TCP),
-               "rdma_create_id")
-        target = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port),
-                             socket.inet_aton(address))
-        _check(_cm.rdma_resolve_addr(self.id, None, target, 5000), "rdma_resolve_addr")
+        self.events = guest_verbs.EventChannel()
+        self.id = self.events.new_id()
+        target = guest_verbs.socket_address(address, port)
+        near = source and guest_verbs.socket_address(source, 0)
+        check(cm.rdma_resolve_addr(self.id, near, target, 5000), "rdma_resolve_addr")
         self._expect(ADDR_RESOLVED)
-        _check(_cm.rdma_resolve_route(self.id, 5000), "rdma_resolve_route")
+        check(cm.rdma_resolve_route(self.id, 5000), "rdma_resolve_route")
         self._expect(ROUTE_RESOLVED)
-        self.verbs = self.id.contents.verbs
-        self.pd = pd or _ib.ibv_alloc_pd(ctypes.c_void_p(self.verbs))
-        self.cq = _ib.ibv_create_cq(ctypes.c_void_p(self.verbs), 8192, None, None, 0)
-        attributes = _InitAttr(None, self.cq, self.cq, None, 2048, 4096, 4, 1, 0, QPT_RC, 0)
-        _check(_cm.rdma_create_qp(self.id, ctypes.c_void_p(self.pd), ctypes.byref(attributes)),
-               "rdma_create_qp")
+        super().__init__(self.id, pd=pd)
         self.recv_memory = Memory(self.pd, 64 * max(receives, 1))
         for index in range(receives):
             self.post_recv(self.recv_memory.sge(64 * index, 64), index)
-        param = _ConnParam(private_data, len(private_data), 0, 0, 0, 7, 7, 0, 0)
-        _check(_cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
+        param = guest_verbs.ConnParam(private_data, len(private_data), 0, 0, 0, 7, 7, 0, 0)
+        check(cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
         self.answer = self._expect(ESTABLISHED)
 
-    def _function(self, place):
-        return ctypes.cast(self.verbs + 8 + 8 * place, ctypes.POINTER(ctypes.c_void_p))[0]
-
-    def _call(self, place, *arguments):
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * len(arguments)))
-        return kind(self._function(place))(*arguments)
-
     def next_event(self, timeout=TIMEOUT):
-        """The next event's number and private data; None if there is none in time."""
-        if not select.select([self.channel.contents.fd], [], [], timeout)[0]:
-            return None
-        event = ctypes.POINTER(_Event)()
-        _check(_cm.rdma_get_cm_event(self.channel, ctypes.byref(event)), "rdma_get_cm_event")
-        found = event.contents
-        data = bytes(found.private_data[:found.len]) if found.private_data else b""
-        result = found.event, data, found.status
-        _cm.rdma_ack_cm_event(event)
-        return result
+        """The next event's number, private data and status; None if there is none in time."""
+        got = self.events.next(timeout)
+        return got and got[:3]
 
     def _expect(self, wanted):
         got = self.next_event()
@@ -216,28 +100,6 @@ class Connection:
         """Whether the server has closed the connection by now."""
         return self.wait_closed(0.001)
 
-    def post_recv(self, sge, wr_id=0):
-        """Post a receive."""
-        wr = _RecvWr(wr_id, None, ctypes.pointer(sge), 1)
-        bad = ctypes.c_void_p()
-        _check(self._call(POST_RECV, self.id.contents.qp, ctypes.addressof(wr),
-                          ctypes.addressof(bad)), "ibv_post_recv")
-
-    def post_send(self, opcode, sges=(), *, imm=0, remote=(0, 0), signaled=True, wr_id=0):
-        """Post a send or an RDMA write."""
-        sge_list = (_Sge * max(len(sges), 1))(*sges)
-        wr = _SendWr(wr_id, None, sge_list, len(sges), opcode, SIGNALED if signaled else 0,
-                     socket.htonl(imm), remote[0], remote[1])
-        bad = ctypes.c_void_p()
-        _check(self._call(POST_SEND, self.id.contents.qp, ctypes.addressof(wr),
-                          ctypes.addressof(bad)), "ibv_post_send")
-
-    def poll(self):
-        """One completion, or None."""
-        wc = _Wc()
-        count = self._call(POLL_CQ, self.cq, 1, ctypes.addressof(wc))
-        return wc if count > 0 else None
-
     def next_receive(self, timeout=TIMEOUT):
         """The next message from the server: its immediate (None without one) and its bytes.
 
@@ -263,10 +125,10 @@ class Connection:
 
     def close(self):
         """Disconnect and free what the kernel would keep."""
-        _cm.rdma_disconnect(self.id)
-        _cm.rdma_destroy_qp(self.id)
-        _cm.rdma_destroy_id(self.id)
-        _cm.rdma_destroy_event_channel(self.channel)
+        cm.rdma_disconnect(self.id)
+        cm.rdma_destroy_qp(self.id)
+        cm.rdma_destroy_id(self.id)
+        self.events.close()
 
 
 class Peer:
@@ -288,13 +150,15 @@ class Peer:
         for connection in self.connections:
             connection.close()
 
-    def connect_one(self, cid=None, **fields):
-        """Make the next connection, or the one given, with these fields in its request."""
+    def connect_one(self, cid=None, *, source=None, **fields):
+        """Make the next connection, or the one given, with these fields in its request; from
+        ``source`` or any address."""
         values = {"cid": len(self.connections) if cid is None else cid, "cid_num": self.count,
                   "sess_uuid": self.sess_uuid, "paths_uuid": self.paths_uuid,
                   "first_conn": self.first_conn, **fields}
         connection = Connection(self.address, conn_req(**values), port=self.port, pd=self.pd,
-                                receives=0 if values["cid"] == 0 else self.receives)
+                                receives=0 if values["cid"] == 0 else self.receives,
+                                source=source)
         self.pd = connection.pd
         self.connections.append(connection)
         answer = struct.unpack_from("<HHHHIII", connection.answer)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """A verifying writer that runs while things break, inside the guest.
 
-Each worker owns a range of the disk. It writes blocks that say where and which round they are,
-reads them back, and compares; how long each request took is kept. A request that fails ends the
-worker, and its range is then read again to see that what was confirmed before is there.
+Each worker owns a range of the disk. It writes blocks that say where and which round they are, or
+clears them, reads them back, and compares; how long each request took is kept. A request that fails
+ends the worker, and its range is then read again to see that what was confirmed before is there.
 """
 
 import mmap
@@ -12,16 +12,21 @@ import struct
 import threading
 import time
 
+import guest_io
+
 BLOCK = 4096
+# What a block holds after an operation that is no write: this byte.
+CLEARED = {"discard": 0x00, "zero_out": 0x00, "secure_erase": 0xE5}
 _streams = {}
 
 
 class Worker(threading.Thread):
     """Writes and reads one range."""
 
-    def __init__(self, path, first, blocks):
+    def __init__(self, path, first, blocks, size, operations):
         super().__init__(daemon=True)
         self.path, self.first, self.blocks = path, first, blocks
+        self.size, self.operations = size, operations
         self.stop = False
         self.writes = self.reads = 0
         self.errno = 0
@@ -29,11 +34,13 @@ class Worker(threading.Thread):
         self.wrong = ""
         self.longest = 0.0
         self.confirmed = {}
-        self.buffer = mmap.mmap(-1, BLOCK)
+        self.buffer = mmap.mmap(-1, size)
 
-    def content(self, block, count):
-        """The bytes of a block in its round ``count``."""
-        return struct.pack("<QQ", self.first + block, count) * (BLOCK // 16)
+    def content(self, block, version):
+        """The bytes of a block written in a round, or cleared by an operation."""
+        if version in CLEARED:
+            return bytes([CLEARED[version]]) * self.size
+        return struct.pack("<QQ", self.first + block, version) * (self.size // 16)
 
     def timed(self, request):
         """Do one request and note how long it took."""
@@ -44,18 +51,34 @@ class Worker(threading.Thread):
             self.errno, self.error_after = error.errno, time.monotonic() - started
             raise
         self.longest = max(self.longest, time.monotonic() - started)
-        if done != BLOCK:
+        if done not in (None, self.size):
             self.wrong = self.wrong or f"short transfer of {done} bytes"
 
-    def check(self, fd, block, counts):
-        """Read a block, which must be of one of these rounds."""
-        at = (self.first + block) * BLOCK
+    def change(self, fd, block, operation, count):
+        """Write a block, or clear it; it is what it was or what it shall be until that is done."""
+        at = (self.first + block) * self.size
+        version = operation if operation in CLEARED else count
+        self.confirmed.setdefault(block, set()).add(version)
+        if operation in CLEARED:
+            self.timed(lambda: guest_io.clear(fd, operation, at, self.size))
+        else:
+            self.buffer[:] = self.content(block, count)
+            flags = os.RWF_DSYNC if operation == "sync_write" else 0
+            self.timed(lambda: os.pwritev(fd, [self.buffer], at, flags))
+            if operation == "flush":
+                self.timed(lambda: os.fsync(fd))
+        self.confirmed[block] = {version}
+        self.writes += 1
+
+    def check(self, fd, block, versions):
+        """Read a block, which must be one of these."""
+        at = (self.first + block) * self.size
         self.timed(lambda: os.preadv(fd, [self.buffer], at))
         self.reads += 1
         got = self.buffer[:]
-        if not any(got == self.content(block, count) for count in counts):
+        if not any(got == self.content(block, version) for version in versions):
             self.wrong = self.wrong or (f"block {self.first + block}: round "
-                                        f"{struct.unpack_from('<QQ', got)}, expected {counts}")
+                                        f"{struct.unpack_from('<QQ', got)}, expected {versions}")
 
     def run(self):
         try:
@@ -70,12 +93,8 @@ class Worker(threading.Thread):
                 for block in range(self.blocks):
                     if self.stop:
                         break
-                    self.buffer[:] = self.content(block, count)
-                    at = (self.first + block) * BLOCK
-                    self.confirmed.setdefault(block, set()).add(count)
-                    self.timed(lambda at=at: os.pwrite(fd, self.buffer, at))
-                    self.confirmed[block] = {count}
-                    self.writes += 1
+                    operation = self.operations[(block + count) % len(self.operations)]
+                    self.change(fd, block, operation, count)
                     # The block written last, and one that was written long ago.
                     self.check(fd, block, self.confirmed[block])
                     old = (block * 7 + count) % self.blocks
@@ -87,9 +106,11 @@ class Worker(threading.Thread):
             os.close(fd)
 
 
-def start(path, name="stream", workers=4, blocks=64, offset=0):
-    """Begin with so many requests at once."""
-    _streams[name] = [Worker(path, offset // BLOCK + index * blocks, blocks)
+def start(path, name="stream", workers=4, blocks=64, offset=0, size=BLOCK,
+          operations=("write",)):
+    """Begin with so many requests at once, of ``size`` bytes; the operations in turn, of "write",
+    "sync_write", "flush" (a write, and a flush after it) and those of CLEARED."""
+    _streams[name] = [Worker(path, offset // size + index * blocks, blocks, size, operations)
                       for index in range(workers)]
     for worker in _streams[name]:
         worker.start()
@@ -99,6 +120,7 @@ def progress(name="stream"):
     """Requests so far, workers that run, and the longest time a request took."""
     workers = _streams[name]
     return {"requests": sum(worker.writes + worker.reads for worker in workers),
+            "workers": len(workers),
             "running": sum(worker.is_alive() for worker in workers),
             "least": min(worker.writes + worker.reads for worker in workers)}
 

@@ -47,12 +47,25 @@ def take(t: Test, node: Node, leave: int) -> None:
     node.run(f"dd if=/dev/zero of={BALLAST}/file bs=1M count={count} status=none")
 
 
+def queues(node: Node) -> int:
+    """Bytes of soft-RoCE's queues: those of queue pairs and of completions."""
+    pages = re.findall(r"rxe_queue_init.*\bpages=(\d+)", node.read("/proc/vmallocinfo"))
+    return sum(int(count) for count in pages) * PAGE
+
+
 def slabs(node: Node) -> dict[str, int]:
-    """The objects in use of each slab of the kernel; what is kept for later is given up first."""
+    """The objects in use of each slab of the kernel; what is kept for later is given up first.
+
+    Virtual addresses that were given back are kept until there are 32 MiB of them and more; they
+    are not counted.
+    """
     node.run("echo 3 >/proc/sys/vm/drop_caches; for f in /sys/kernel/slab/*/shrink; do "
              "echo 1 >$f; done")
-    return {line.split()[0]: int(line.split()[1])
-            for line in node.read("/proc/slabinfo").splitlines()[2:]}
+    found = {line.split()[0]: int(line.split()[1])
+             for line in node.read("/proc/slabinfo").splitlines()[2:]}
+    if "vmap_area" in found:
+        found["vmap_area"] -= node.read("/proc/vmallocinfo").count("unpurged")
+    return found
 
 
 def grown_slabs(node: Node, before: dict[str, int], rounds: int) -> dict[str, int]:

@@ -12,11 +12,13 @@ from lib.rnbd import Device
 class Stream:
     """Writes, reads and compares on a device until ``stop``."""
 
-    def __init__(self, t: Test, device: Device, *, workers: int = 4, blocks: int = 64) -> None:
-        self._t, self._name = t, device.name
+    def __init__(self, t: Test, device: Device, *, name: str = "", workers: int = 4,
+                 blocks: int = 64, **options: object) -> None:
+        """``options`` are those of guest_stream.start()."""
+        self._t, self._name = t, name or device.name
         self._stopped = False
         t.client.call("guest_stream.start", path=device.path, name=self._name, workers=workers,
-                      blocks=blocks)
+                      blocks=blocks, **options)
         t.defer(self._abandon)
         self.go_on()
 
@@ -25,7 +27,7 @@ class Stream:
             self._t.client.call("guest_stream.stop", name=self._name, verify=False, wait=5.0)
 
     def progress(self) -> dict[str, int]:
-        """Requests so far, workers that run, requests of the one that has the fewest."""
+        """Requests so far, workers, how many run, requests of the one that has the fewest."""
         return self._t.client.call("guest_stream.progress", name=self._name)
 
     def longest(self) -> float:
@@ -40,7 +42,8 @@ class Stream:
             now = self.progress()
             if now["least"] >= begin["least"] + requests:
                 return time.monotonic() - started
-            if now["running"] < begin["running"]:
+            # Some may have ended before this was called.
+            if now["running"] < now["workers"]:
                 raise AssertionError(f"IO failed: {self.stop(check=False)}")
             if time.monotonic() - started > timeout * self._t.client.slow:
                 raise AssertionError(f"IO stands still: {now} after {begin}")

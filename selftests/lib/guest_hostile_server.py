@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a hostile or broken RTRS server says, for hostile_server.py.
+
+``start`` one, ``misbehave`` in one place, ``behave`` again, ``stop`` it. A fault is a function that
+stands for a method of the server; it is given the server, the method, and what the method is given.
+"""
+
+import errno
+import functools
+import mmap
+import os
+import time
+
+import guest_rtrs_server as rtrs
+import guest_verbs as verbs
+
+SPOILT = 0xEE  # what is written to where nothing is asked for any more
+BEFORE = 0xAA  # what is in a buffer before it is read to
+
+_running = []
+
+
+def start(**settings):
+    """Start a server that keeps to the protocol."""
+    _running.append(rtrs.Server(**settings))
+
+
+def stop():
+    """Stop it; raises what it stumbled over."""
+    while _running:
+        _running.pop().stop()
+
+
+def misbehave(place, fault, times=None, **arguments):
+    """From now on, or only so many ``times``, a method of the server does something else."""
+    server = _running[-1]
+    normal = getattr(type(server), place)
+    left = [times]
+
+    def replaced(*given):
+        if left[0] == 0:
+            return normal(server, *given)
+        if left[0]:
+            left[0] -= 1
+        return globals()[fault](server, functools.partial(normal, server), *given, **arguments)
+
+    setattr(server, place, replaced)
+
+
+def behave():
+    """From now on nothing is wrong."""
+    server = _running[-1]
+    for place in [name for name in vars(server) if callable(getattr(type(server), name, None))]:
+        delattr(server, place)
+
+
+def drop_all():
+    """Disconnect the client."""
+    _running[-1].drop_all()
+
+
+def wait_for(what, cid_or_message, count=1):
+    """Wait until this came from the client; see Server.log."""
+    server = _running[-1]
+    server.wait_for(lambda: server.log.count((what, cid_or_message)) >= count,
+                    f"{what} {cid_or_message}")
+
+
+def count(what, cid_or_message):
+    """How often this came from the client."""
+    return _running[-1].log.count((what, cid_or_message))
+
+
+# Connection requests and the information request.
+
+
+def conn_fields(server, normal, request, cid=0, accept=True, **fields):
+    """Answer the request for a connection with these fields."""
+    if request["cid"] != cid:
+        return normal(request)
+    if cid == 0:
+        # The rest is to agree with what was said.
+        server.chunk_size = (fields.get("max_io_size", server.max_io_size)
+                             + fields.get("max_hdr_size", server.max_hdr_size))
+    return rtrs.conn_rsp(server, **fields), accept
+
+
+def conn_raw(_server, normal, request, cid=0, accept=True, data=""):
+    """Answer the request for a connection with these bytes."""
+    if request["cid"] != cid:
+        return normal(request)
+    return bytes.fromhex(data), accept
+
+
+def info(server, _normal, connection, what):
+    """Answer the information request with something wrong."""
+    chunk, address, key = server.chunk_size, server.chunks.address, server.chunks.rkey
+    depth, top = server.queue_depth, (1 << 64) - 4096
+    whole = [(address, key, depth * chunk)]
+    each = [(address + index * chunk, key, chunk) for index in range(depth)]
+    message = {
+        "type": lambda: rtrs.info_rsp(whole, kind=2),
+        "no descriptors": lambda: rtrs.info_rsp([]),
+        "too many descriptors": lambda: rtrs.info_rsp(each + each[:1]),
+        "65535 descriptors": lambda: rtrs.info_rsp(whole, count=65535),
+        "too many chunks": lambda: rtrs.info_rsp([(address, key, (depth + 1) * chunk)]),
+        "too few chunks": lambda: rtrs.info_rsp([(address, key, (depth - 1) * chunk)]),
+        "parts of chunks": lambda: rtrs.info_rsp([(address, key, chunk + 1),
+                                                  (address, key, chunk - 1)]),
+        "an empty descriptor": lambda: rtrs.info_rsp([(address, key, 0),
+                                                      (address, key, depth * chunk)]),
+        "an address that overflows": lambda: rtrs.info_rsp([(top, key, depth * chunk)]),
+        "no room for its descriptors": lambda: rtrs.info_rsp(each[:1], count=depth),
+        "three bytes": lambda: b"\1\0\1",
+        "no bytes": lambda: b"",
+    }[what]()
+    connection.send(verbs.SEND, message)
+
+
+def info_immediate(_server, _normal, connection):
+    """An immediate instead of the information."""
+    connection.immediate(rtrs.HB_MSG)
+
+
+def info_twice(_server, normal, connection):
+    """The information, and once more."""
+    normal(connection)
+    normal(connection)
+
+
+def early_info(server, _normal, connection):
+    """The information as soon as the connection stands."""
+    if connection.cid == 0:
+        type(server).info(server, connection)
+
+
+def nothing(_server, _normal, *_given):
+    """Do not answer."""
+
+
+# RNBD.
+
+
+def reply(server, _normal, request, data="", number=0):
+    """Answer a request that is no IO with these bytes and this errno."""
+    server.answer(request, bytes.fromhex(data), number)
+
+
+def open_fields(_server, _normal, _request, **fields):
+    """Answer the opening of the disk with these fields."""
+    return rtrs.open_rsp(**fields)
+
+
+def open_short(_server, normal, request, length):
+    """Answer the opening of the disk with the beginning of the answer."""
+    return normal(request)[:length]
+
+
+def info_version(_server, normal, request, version=2, kind=1):
+    """Answer the first message of a session with this version and this type."""
+    message = bytearray(normal(request))
+    message[0], message[4] = kind, version
+    return bytes(message)
+
+
+def never_open(_server, normal, request):
+    """Do not answer the opening of the disk."""
+    if request.message != rtrs.OPEN:
+        normal(request)
+
+
+# Answers to IO.
+
+
+def first_immediates(_server, normal, request, kinds, about):
+    """Immediates, and then the answer."""
+    for kind in kinds:
+        request.connection.immediate(kind, about)
+    normal(request)
+
+
+def twice(_server, normal, request):
+    """Answer, and answer once more."""
+    normal(request)
+    request.connection.immediate(rtrs.IO_RSP, request.chunk)
+
+
+def on_another(server, _normal, request, cid):
+    """Answer on another connection than that of the request: this one, or (1) any for IO."""
+    own = request.connection
+    other = next(connection for connection in server.connections.values()
+                 if connection is not own and min(connection.cid, 1) == cid)
+    server.answer(request, b"x" * request.length, connection=other)
+
+
+def message(_server, _normal, request, opcode, data="", imm=0):
+    """A message instead of an answer."""
+    request.connection.send(opcode, bytes.fromhex(data), imm=imm)
+
+
+def wrong_place(server, normal, request):
+    """Write to where nobody asked for anything, and then answer."""
+    request.target = request.target[0] + (1 << 20), request.target[1]
+    normal(request)
+
+
+def with_errno(server, _normal, request, number):
+    """Answer with an errno, or 0, and no data."""
+    server.answer(request, number=number)
+
+
+def fewer_bytes(server, _normal, request, length):
+    """Answer with fewer bytes than asked for."""
+    server.answer(request, bytes([0x55]) * length)
+
+
+def drop(server, _normal, _request):
+    """Disconnect instead of answering."""
+    server.drop_all()
+
+
+# Invalidations.
+
+
+def key_claims(server, _normal, request, invalidate, claim):
+    """Answer with an invalidation or without one, and say the same or not."""
+    server.answer(request, b"x" * request.length, invalidate=invalidate, claim=claim)
+
+
+def key_of_another(server, _normal, request, key=None):
+    """Invalidate another key, by default that of the pages for short reads; claim it was right."""
+    if key is None:
+        key = next(old.target[1] for old in reversed(server.requests)
+                   if old.operation == rtrs.IO_READ and old.length <= 4096)
+    request.connection.send(verbs.SEND_WITH_INV, invalidate=key)
+    server.answer(request, b"x" * request.length, invalidate=False, claim=True)
+
+
+def key_elsewhere(server, _normal, request):
+    """Invalidate the right key by another connection, and do not say so. The answer brings no data,
+    which might come too late."""
+    other = next(connection for connection in server.connections.values()
+                 if connection.cid not in (0, request.connection.cid))
+    other.send(verbs.SEND_WITH_INV, invalidate=request.target[1])
+    server.answer(request, invalidate=False, claim=False)
+
+
+# Heartbeats.
+
+
+def flood(server, _normal, _connection, number=1000):
+    """Answer a heartbeat with many, on all connections."""
+    for connection in list(server.connections.values()):
+        for _ in range(number):
+            deadline = time.monotonic() + rtrs.TIMEOUT
+            while True:
+                try:
+                    connection.immediate(rtrs.HB_MSG)
+                    break
+                except OSError as error:
+                    # The queue is full, or the connection is closed.
+                    if error.errno != errno.ENOMEM or time.monotonic() > deadline:
+                        return
+                    time.sleep(0.001)
+        connection.immediate(rtrs.HB_ACK)
+
+
+# The client's side.
+
+
+class _Reader:
+    """Reads the beginning of a disk over and over, into a buffer that holds BEFORE."""
+
+    def __init__(self, path, length):
+        self.path, self.length = path, length
+        self.buffer = mmap.mmap(-1, length)
+
+    def __enter__(self):
+        self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECT)
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+    def read(self, cpu=0):
+        """Read on a CPU; the bytes."""
+        os.sched_setaffinity(0, {cpu})
+        self.buffer[:] = bytes([BEFORE]) * self.length
+        got = os.preadv(self.fd, [self.buffer], 0)
+        if got != self.length:
+            raise OSError(errno.EIO, f"{got} bytes", self.path)
+        return self.buffer[:]
+
+
+def read(path, length, cpu=0):
+    """Read the beginning of a disk; the values of its bytes."""
+    with _Reader(path, length) as reader:
+        return sorted(set(reader.read(cpu)))
+
+
+def fill(value):
+    """Have the disk hold nothing but this value."""
+    disk = _running[-1].disk
+    disk[:] = bytes([value]) * len(disk)
+
+
+def _overwrite(reader, cpu=0):
+    before = reader.read(cpu)
+    server = _running[-1]
+    result = server.overwrite(server.requests[-1], bytes([SPOILT]) * reader.length)
+    return result, reader.buffer[:] != before
+
+
+def overwrite(path, length):
+    """Read, and have the server write again to where it was told to: whether it could, and
+    whether the buffer changed."""
+    with _Reader(path, length) as reader:
+        return _overwrite(reader)
+
+
+def errnos(path, length, step):
+    """Read and answer with errnos that are ``step`` apart; by errno of the read, those answered."""
+    results = {}
+    with _Reader(path, length) as reader:
+        for number in range(1, 512, step):
+            misbehave("io", "with_errno", number=number)
+            try:
+                reader.read()
+                got = 0
+            except OSError as error:
+                got = error.errno
+            results.setdefault(got, []).append(number)
+    behave()
+    return results
+
+
+def repeated_key(path, length):
+    """Have a key invalidated by a connection that it is not used on, use all others on the old
+    connection, and then that one again on the other, with an answer that claims to have
+    invalidated it: what a write to it does, and whether it was the same key."""
+    server = _running[-1]
+    with _Reader(path, length) as reader:
+        misbehave("io", "key_elsewhere", times=1)
+        reader.read()
+        first = server.requests[-1].target[1]
+        misbehave("io", "with_errno", number=0)
+        for _ in range(255):
+            reader.read()
+        misbehave("io", "key_claims", invalidate=False, claim=True)
+        result, _changed = _overwrite(reader, 1)
+    behave()
+    return result, server.requests[-1].target[1] == first
