@@ -94,8 +94,10 @@ def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, qui
         # Its thread has said why.
         say(f"# {missing} subjects were not run to their end")
         runners[0].counts["not ok"] += missing
-    for failure in (failure for runner in runners for failure in runner.failures):
-        say(f"{summary.FAILURE} " + failure.replace("\n", f"\n{summary.FAILURE}   "))
+    for mark, texts in ((summary.SECOND_TRY, [text for runner in runners for text in runner.second_tries]),
+                        (summary.FAILURE, [text for runner in runners for text in runner.failures])):
+        for line in (line for text in texts for line in text.splitlines()):
+            say(f"{mark} {line}")
     counts = {verdict: sum(runner.counts[verdict] for runner in runners) for verdict in ("ok", "not ok", "skip")}
     say(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
     return counts["not ok"] == 0

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 # Begins a line that says what failed and why, for who reads the end only.
 FAILURE = "# FAILED"
 
+# The same for what passed only when it was tried again.
+SECOND_TRY = "# AT THE SECOND TRY"
+
 # So many lines at the end of a runner's output have its reason for failing.
 LAST_LINES = 12
 
@@ -52,6 +55,11 @@ def failures(title: str, text: str) -> list[str]:
     lines = text.splitlines()
     said = [line for line in lines if line.startswith(FAILURE)]
     return said or [f"{FAILURE} {title}:", *(f"{FAILURE}   {line}" for line in lines[-LAST_LINES:])]
+
+
+def second_tries(text: str) -> list[str]:
+    """What passed only when it was tried again, by the output of a runner."""
+    return [line for line in text.splitlines() if line.startswith(SECOND_TRY)]
 
 
 def count(text: str, status: int) -> Count:

@@ -38,8 +38,8 @@ def selftests(kernel: str, long: bool) -> Stage:
     return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *JOBS, *([] if long else ["--quick"])))
 
 
-def run_stage(stage: Stage, failures: list[str]) -> summary.Count:
-    """Runs a stage, showing its output as it comes; gives its count, and adds what failed."""
+def run_stage(stage: Stage, remarks: list[str]) -> summary.Count:
+    """Runs a stage, showing its output as it comes; gives its count, and adds what failed or nearly did."""
     print(f"== {stage.title}", flush=True)
     started = time.monotonic()
     text = []
@@ -49,8 +49,9 @@ def run_stage(stage: Stage, failures: list[str]) -> summary.Count:
         text.append(line)
         print(line, end="", flush=True)
     count = summary.count("".join(text), process.wait())
+    remarks += summary.second_tries("".join(text))
     if count.failed:
-        failures += summary.failures(stage.title, "".join(text))
+        remarks += summary.failures(stage.title, "".join(text))
     print(f"== {stage.title}: {count} ({time.monotonic() - started:.0f} s)", flush=True)
     return count
 
@@ -63,7 +64,7 @@ def _failed(title: str, text: str) -> tuple[str, summary.Count]:
 def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
     counts: list[tuple[str, summary.Count]] = []
-    failures: list[str] = []
+    remarks: list[str] = []
     if not setup.setup("test") or not setup.setup("deb-test"):
         print("0 passed, 1 failed, 0 skipped")
         return 1
@@ -74,22 +75,22 @@ def run(options: argparse.Namespace) -> int:
         background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:
             for stage in BEFORE:
-                counts.append((stage.title, run_stage(stage, failures)))
-            counts += _with_modules("stock", options.long, failures)
+                counts.append((stage.title, run_stage(stage, remarks)))
+            counts += _with_modules("stock", options.long, remarks)
             deb = Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))
-            counts.append((deb.title, run_stage(deb, failures)))
+            counts.append((deb.title, run_stage(deb, remarks)))
             if background.poll() is None:
                 print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
             if background.wait() != 0:
                 counts.append(_failed("debug kernel", debug_log.read_text()))
             else:
-                counts += _with_modules("debug", options.long, failures)
+                counts += _with_modules("debug", options.long, remarks)
         finally:
             if background.poll() is None:
                 background.terminate()
                 background.wait()
     print()
-    for line in failures:
+    for line in remarks:
         print(line)
     for title, count in counts:
         print(f"{title}: {count}")
@@ -98,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if total.failed else 0
 
 
-def _with_modules(kernel: str, long: bool, failures: list[str]) -> list[tuple[str, summary.Count]]:
+def _with_modules(kernel: str, long: bool, remarks: list[str]) -> list[tuple[str, summary.Count]]:
     try:
         build.modules(kernel)
         rnbdctl.program()
@@ -107,7 +108,7 @@ def _with_modules(kernel: str, long: bool, failures: list[str]) -> list[tuple[st
     except RuntimeError as error:
         return [_failed(f"modules for the {kernel} kernel", str(error))]
     stage = selftests(kernel, long)
-    return [(stage.title, run_stage(stage, failures))]
+    return [(stage.title, run_stage(stage, remarks))]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

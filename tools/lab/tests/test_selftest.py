@@ -17,6 +17,7 @@ from lab.selftest_case import Case
 from lab.selftest_case import Subject
 from lab.selftest_case import Test
 from lab.selftest_case import load_subjects
+from lab.selftest_runner import Attempt
 from lab.selftest_runner import Outcome
 from lab.selftest_runner import Runner
 from lab.vm_trouble import TROUBLE
@@ -122,6 +123,25 @@ class Machines(unittest.TestCase):
             outcome = runner.run_case(found, found.cases[0])
         self.assertEqual((outcome.verdict, outcome.notes),
                          ("not ok", ["machines did not boot: server: timed out"]))
+
+
+    def try_case(self, *attempts: Attempt, quick: bool = True) -> tuple[Outcome, Runner]:
+        found = subject("map", "one")
+        runner = Runner(mock.Mock(flavour="stock"), "ours", lambda text: None, quick)
+        with mock.patch.object(Runner, "_attempt", side_effect=attempts):
+            return runner.run_case(found, found.cases[0]), runner
+
+    def test_what_fails_is_tried_again_in_the_quick_run_and_that_is_said(self) -> None:
+        outcome, runner = self.try_case(Attempt(["late"]), Attempt([]))
+        self.assertEqual((outcome.verdict, runner.second_tries), ("ok", ["map.one:\n  late"]))
+        outcome, runner = self.try_case(Attempt(["late"]), Attempt(["late again"]))
+        self.assertEqual((outcome.verdict, outcome.notes, runner.second_tries), ("not ok", ["late again"], []))
+        outcome, runner = self.try_case(Attempt(["late"]), quick=False)
+        self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
+
+    def test_what_a_kernel_reported_is_not_tried_again(self) -> None:
+        outcome, runner = self.try_case(Attempt(["BUG"], troubled=True))
+        self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
 
 
 class Expectations(unittest.TestCase):
