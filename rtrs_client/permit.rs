@@ -219,7 +219,7 @@ impl Session {
         // First, since the user may use the tag again at once.
         self.give_back(request);
         if is_service {
-            self.service_finished(answer);
+            self.service.finished(answer);
         } else {
             self.events().complete(tag, answer);
         }
@@ -243,7 +243,7 @@ impl Session {
         let tag = refused.request.tag();
         self.give_back(refused.request);
         if self.service_tag() == Some(tag) {
-            self.service_finished(Err(refused.error));
+            self.service.finished(Err(refused.error));
         } else {
             self.events()
                 .unanswered(tag, SubmitError::new(refused.error));

@@ -4,8 +4,12 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    atomic::ordering,
-    page_buffer::PageBuffer, //
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    page_buffer::PageBuffer,
+    wait::Completion, //
 };
 use rtrs_core::connection::SERVICE_CID;
 
@@ -24,17 +28,103 @@ pub enum ServiceData<'a> {
     ToServer(&'a [u8]),
 }
 
+/// Who sees to the end of the service request that is under way: [`Service::owner`].
+mod owner {
+    /// Its sender, who waits.
+    pub(super) const SENDER: u32 = 0;
+    /// Nobody: its sender was killed.
+    pub(super) const NOBODY: u32 = 1;
+    /// It has ended.
+    pub(super) const ENDED: u32 = 2;
+}
+
+/// The one service request that a session may have under way.
+#[pin_data]
+pub(crate) struct Service {
+    /// Lets one sender in at a time, not before the last one's request has ended.
+    #[pin]
+    turn: Completion,
+    #[pin]
+    done: Completion,
+    result: Atomic<i32>,
+    owner: Atomic<u32>,
+}
+
+impl Service {
+    /// Nobody is let in before [`Self::allow`].
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            turn <- Completion::new(),
+            done <- Completion::new(),
+            result: Atomic::new(0),
+            owner: Atomic::new(owner::SENDER),
+        })
+    }
+
+    /// Lets the next sender in. Any context.
+    pub(crate) fn allow(&self) {
+        self.turn.complete();
+    }
+
+    /// The request has ended, and its permit was given back. Any context.
+    pub(crate) fn finished(&self, answer: Result) {
+        let errno = answer.map_or_else(|error| error.to_errno(), |()| 0);
+        self.result.store(errno, ordering::Relaxed);
+        if self.owner.xchg(owner::ENDED, ordering::Full) == owner::NOBODY {
+            self.allow();
+        } else {
+            self.done.complete();
+        }
+    }
+
+    /// Waits for the end of the request that was sent. `EINTR` if the task is killed before:
+    /// whoever finishes the request lets the next sender in then.
+    fn wait(&self) -> Result {
+        if self.done.wait_killable().is_err() {
+            if self.owner.xchg(owner::NOBODY, ordering::Full) == owner::SENDER {
+                return Err(EINTR);
+            }
+            // It ended at the same time, and says so any moment.
+            self.done.wait();
+        }
+        Ok(())
+    }
+}
+
 impl Session {
     /// Sends `header` and waits for the server's answer. Sleeps.
     ///
-    /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, otherwise
-    /// the server's error. (C: `rtrs_clt_request` with `RTRS_ADMIN_CON` and `RTRS_PERMIT_WAIT`.)
+    /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, `EINTR` if
+    /// the task is killed, otherwise the server's error. A request whose task was killed still
+    /// reaches the server, and before any later one. (C: `rtrs_clt_request` with `RTRS_ADMIN_CON`
+    /// and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
     pub fn service_request(&self, header: &[u8], data: ServiceData<'_>) -> Result {
-        let _one = self.service.lock();
-        let tag = self.service_tag().ok_or(ECONNABORTED)?;
+        let service = &self.service;
+        service.turn.wait_killable().map_err(|_| EINTR)?;
+        let tag = self.service_tag().ok_or(ECONNABORTED);
+        let sent = tag.and_then(|tag| self.send_service_request(tag, header, &data));
+        if sent.is_ok() {
+            // It ends: with an answer, or when its path is taken down, which heartbeats see to.
+            service.wait()?;
+        }
+        let result =
+            sent.and_then(|()| kernel::error::to_result(service.result.load(ordering::Relaxed)));
+        let buffer = self.take_service_buffer();
+        service.allow();
+        result?;
+        if let (ServiceData::FromServer(bytes), Some(buffer)) = (data, buffer) {
+            buffer.read(0, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a service request, with nobody else's under way.
+    fn send_service_request(&self, tag: u32, header: &[u8], data: &ServiceData<'_>) -> Result {
         let mut permit = self.any_permit(tag).ok_or(EBUSY)?;
         let table = permit.scatter().ok_or(EBUSY)?;
-        let kind = match &data {
+        // A request whose task was killed leaves its buffer behind.
+        drop(table.take_buffer());
+        let kind = match data {
             ServiceData::None => Kind::HeaderOnly,
             ServiceData::FromServer(bytes) => {
                 table.set_buffer(PageBuffer::new()?, length(bytes)?)?;
@@ -47,33 +137,18 @@ impl Session {
                 Kind::Write
             }
         };
-        self.service_done.reinit();
-        let sent = permit
+        self.service.done.reinit();
+        self.service.owner.store(owner::SENDER, ordering::Release);
+        permit
             .submit_on(kind, u32::from(SERVICE_CID), header)
-            .map_err(|error| error.to_error());
-        if sent.is_ok() {
-            // It ends: with an answer, or when its path is taken down, which heartbeats see to.
-            self.service_done.wait();
-        }
-        // The tag is idle again, so its permit is there.
-        let mut permit = self.any_permit(tag).ok_or(EBUSY)?;
-        let buffer = permit.scatter().and_then(|table| table.take_buffer());
-        sent?;
-        kernel::error::to_result(self.service_result.load(ordering::Relaxed))?;
-        if let (ServiceData::FromServer(bytes), Some(buffer)) = (data, buffer) {
-            buffer.read(0, bytes)?;
-        }
-        Ok(())
+            .map_err(|error| error.to_error())
     }
 
-    /// The service request is finished. Any context.
-    pub(crate) fn service_finished(&self, answer: Result) {
-        let errno = match answer {
-            Ok(()) => 0,
-            Err(error) => error.to_errno(),
-        };
-        self.service_result.store(errno, ordering::Relaxed);
-        self.service_done.complete();
+    /// The buffer of a service request that has ended.
+    fn take_service_buffer(&self) -> Option<PageBuffer> {
+        // The tag is idle again, so its permit is there.
+        let mut permit = self.any_permit(self.service_tag()?)?;
+        permit.scatter()?.take_buffer()
     }
 }
 

@@ -42,6 +42,7 @@ use crate::{
     permit::SubmitError,
     policy::Policy,
     request::Request,
+    service::Service,
     settings::Settings,
     sysfs::{
         PathFiles,
@@ -133,12 +134,8 @@ pub struct Session {
     pub(crate) turn: Completion,
     pub(crate) settings: Settings,
     pub(crate) policy: Policy,
-    /// Held by the one service request that there may be at a time.
     #[pin]
-    pub(crate) service: Mutex<()>,
-    #[pin]
-    pub(crate) service_done: Completion,
-    pub(crate) service_result: Atomic<i32>,
+    pub(crate) service: Service,
     #[pin]
     files: Mutex<Option<SessionFiles>>,
 }
@@ -192,14 +189,13 @@ impl Session {
                 turn <- Completion::new(),
                 settings: Settings::new(),
                 policy: Policy::new(connections)?,
-                service <- new_mutex!(()),
-                service_done <- Completion::new(),
-                service_result: Atomic::new(0),
+                service <- Service::new(),
                 files <- new_mutex!(None),
             }),
             GFP_KERNEL,
         )?;
         session.turn.complete();
+        session.service.allow();
         *session.files.lock() = Some(SessionFiles::new(&session)?);
         let opened = crate::globals()
             .and_then(|globals| globals.sessions.add(&session))

@@ -3,6 +3,7 @@
 
 import errno
 import re
+import signal
 
 from lab.selftest_case import case
 from lib import disks
@@ -17,6 +18,8 @@ KIB = 1 << 10
 LONG = 64 * KIB  # such a read is registered for itself
 PAGE = 4 * KIB  # such a one goes through the page of its tag
 RECONNECT = "reconnect_delay_ms=100"
+# The number of the message that opens a device.
+OPEN = 2
 # The numbers of libibverbs.
 SEND, SEND_WITH_IMM = 2, 3
 
@@ -62,6 +65,19 @@ def accepted(t, what):
     device.unmap()
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
     return limits
+
+
+def map_in_background(t, path):
+    """Map a device of session "sess", by a program that may be killed."""
+    text = rnbd.map_text(session="sess", device_path=path, paths=[f"ip:{t.server.address}"])
+    return t.client.start_job(f"echo '{text}' > {rnbd.MAP_DEVICE}")
+
+
+def killed(t, job, what):
+    """A program that waits for the server ends when it is killed."""
+    t.check(not job.done(), f"{what} does not wait for the answer")
+    job.kill()
+    t.equal(job.wait(30).rc, -signal.SIGKILL, f"{what}: how it ended")
 
 
 def still_maps(t):
@@ -468,12 +484,43 @@ def test_no_answer(t):
     """Whoever waits for a server that answers nothing but heartbeats gets out by its path."""
     serve(t)
     call(t, "misbehave", place="control", fault="never_open")
-    text = rnbd.map_text(session="sess", device_path=DISK, paths=[f"ip:{t.server.address}"])
-    job = t.client.start_job(f"echo '{text}' > {rnbd.MAP_DEVICE}")
-    call(t, "wait_for", what="request", cid_or_message=2)
+    job = map_in_background(t, DISK)
+    call(t, "wait_for", what="request", cid_or_message=OPEN)
     t.check(not job.done(), "mapping does not wait for the answer")
     t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
     result = job.wait()
     t.check(result.rc != 0 and "abort" in result.err, f"mapping: {result.rc}, {result.err}")
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
+    still_maps(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_killed(t):
+    """Whoever waits for a server that answers nothing but heartbeats can be killed; what it asked for
+    ends as if it had not been, and whoever comes next has to wait for that."""
+    serve(t)
+    call(t, "misbehave", place="control", fault="never_open")
+    job = map_in_background(t, DISK)
+    call(t, "wait_for", what="request", cid_or_message=OPEN)
+    killed(t, job, "mapping the first device")
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
+    call(t, "behave")
+    device = rnbd.map_device(t, DISK)
+    call(t, "misbehave", place="control", fault="never_open")
+    first = map_in_background(t, "/dev/first")
+    call(t, "wait_for", what="request", cid_or_message=OPEN, count=3)
+    second = map_in_background(t, "/dev/second")
+    unmapping = t.client.start_job(f"echo normal > {device.sysfs}/unmap_device")
+    t.client.wait_for(device.path, gone=True)
+    killed(t, first, "mapping another device")
+    killed(t, unmapping, "unmapping")
+    t.check(not second.done(), "mapping does not wait for the answer to who was killed")
+    call(t, "behave")
+    call(t, "answer_late")
+    result = second.wait()
+    t.equal(result.rc, 0, f"mapping after it: {result.err}")
+    names = t.client.listdir(rnbd.CLIENT_DEVICES)
+    t.equal(len(names), 1, f"mappings: {names}")
+    t.client.write(f"{rnbd.CLIENT_DEVICES}/{names[0]}/rnbd/unmap_device", "normal")
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions at the end")
     still_maps(t)

@@ -163,10 +163,17 @@ def info_version(_server, normal, request, version=2, kind=1):
     return bytes(message)
 
 
-def never_open(_server, normal, request):
-    """Do not answer the opening of the disk."""
-    if request.message != rtrs.OPEN:
+def never_open(server, normal, request):
+    """Do not answer the opening of the disk, but for ``answer_late``."""
+    if request.message == rtrs.OPEN:
+        server.late = functools.partial(normal, request)
+    else:
         normal(request)
+
+
+def answer_late():
+    """Answer what was not answered."""
+    _running[-1].late()
 
 
 # Answers to IO.
