@@ -43,7 +43,7 @@ def lose_client(t, parameters, patience):
         heir.unmap()
     finally:
         t.client.start()
-        t.lab.finish_boot(t.client)
+        t.lab.finish_reboot(t.client)
         t.server.modules_unload_all()
     return taken
 
@@ -71,7 +71,7 @@ def test_again_after_power_cut(t):
     rnbd.map_device(t, disks.PLAIN, keep=True)
     t.client.kill()
     t.client.start()
-    t.lab.finish_boot(t.client)
+    t.lab.finish_reboot(t.client)
     t.client.modules_load("rnbd_client", rnbd_client="", rtrs_client="")
     if ours:
         # The machine has begun to count its queue pairs anew. One with the number of an old one would

@@ -139,8 +139,12 @@ class Lab:
         """Cut a machine's power and boot it again. Data disks keep their data."""
         node.kill()
         node.start()
+        self.finish_reboot(node)
+
+    def finish_reboot(self, node: Node) -> None:
+        """As ``finish_boot``, for a machine that was started again in a test."""
         self.finish_boot(node)
-        # A debug kernel's boot speaks of what it checks.
+        # A debug kernel's boot speaks of what it checks, and KASAN of what is done before it is ready.
         node.dmesg_check()
 
     def close(self, keep_logs: bool = False) -> None:
