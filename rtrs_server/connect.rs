@@ -353,7 +353,7 @@ fn accept(path: &Path, setup: &mut Setup, queue_pair: &QueuePair<Connection>, ci
 }
 
 /// How many answers a send queue has room for at least, if there are as many chunks. Those that find
-/// none wait; a client that takes its answers never lets it come to that.
+/// none wait for their turn, as they do for the wire anyway when a client asks for so many at a time.
 const MIN_ANSWERS: u32 = 96;
 /// The entries of a send queue that nobody else gets: one that drains it, and the one that soft-RoCE
 /// keeps empty.

@@ -51,6 +51,7 @@ use crate::{
         ChunkBox,
         PathChunk, //
     },
+    waiting::Waiting,
     work::WorkKind, //
 };
 
@@ -67,10 +68,10 @@ pub(crate) struct Connection {
     credits: Atomic<i32>,
     /// How many requests wait for room. Changed with `waiting` locked.
     num_waiting: Atomic<u32>,
-    /// Requests whose answer or invalidation found no room in the send queue. This may be slow, as
-    /// it takes many of them at a time; there is room for all chunks.
+    /// Requests whose answer or invalidation found no room in the send queue; there is room for
+    /// all chunks.
     #[pin]
-    waiting: SpinLockIrq<KVec<ChunkBox>>,
+    waiting: SpinLockIrq<Waiting>,
     /// Whether the client takes joint answers.
     joins: bool,
     /// Whether the client is told a chunk's key by each answer, if the chunk has one.
@@ -98,7 +99,7 @@ impl Connection {
     /// The connection `cid` of `path`, with room for `answers` in its send queue.
     pub(crate) fn new(path: Arc<Path>, cid: u16, answers: u32) -> Result<Arc<Self>> {
         let queue_depth = path.session().queue_depth();
-        let waiting = KVec::with_capacity(queue_depth as usize, GFP_KERNEL)?;
+        let waiting = Waiting::new(queue_depth as usize)?;
         // At least two completions are under way when the queue is full.
         let signals = SignalInterval::for_queue_depth(queue_depth.min(answers / 2));
         let joins = path.features() & FEATURE_JOINT_ANSWERS != 0;
@@ -168,16 +169,16 @@ impl Connection {
     /// Keeps a chunk that is answered, or to be invalidated, until the send queue has room.
     pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
         let mut waiting = self.waiting.lock();
-        let refused = waiting.push_within_capacity(chunk);
-        if refused.is_ok() {
+        let pushed = waiting.push(chunk);
+        if pushed.is_ok() {
             // Before the look for credits below: either that finds those of the completion that
             // comes now, or the completion finds this.
             self.num_waiting.fetch_add(1, ordering::Full);
         }
         drop(waiting);
-        if let Err(refused) = refused {
+        if let Err(refused) = pushed {
             // There is room for all chunks, and each is there once.
-            io.release(refused.0);
+            io.release(refused);
             self.path.close();
             return;
         }
@@ -201,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Takes out one that waits.
+    /// Takes out the one that has waited longest.
     pub(crate) fn take_waiting(&self) -> Option<ChunkBox> {
         let mut waiting = self.waiting.lock();
         let chunk = waiting.pop()?;

@@ -41,6 +41,7 @@ mod request;
 mod session;
 mod stats;
 mod sysfs;
+mod waiting;
 mod work;
 
 pub use listener::{

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0
+"""As many requests at a time as there may be: none is left behind by those that come later."""
+
+import bisect
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+from lib.fio import fio_jobs
+
+TOPOLOGY = "one"
+KIB = 1 << 10
+DEPTH = 512
+LOG = "/tmp/fairness"
+
+
+def most_overtaken(t, device, **job):
+    """Keep DEPTH requests of one CPU under way; how many others ended at most while one request
+    was on its way. Counted, so that it does not matter how fast the machine is."""
+    requests = t.scaled(12, 4) * DEPTH
+    [report] = fio_jobs(t.client, device.path,
+                        [{"name": "full", "iodepth": DEPTH, "cpus_allowed": 0, "number_ios": requests,
+                          "write_lat_log": LOG, "log_offset": 0, **job}],
+                        direct=1, ioengine="io_uring", size="64m", io_size="64g", timeout=160)
+    t.equal(report.errors, 0, "errors")
+    # Of each request when it ended, in ms, and how long it took, in ns.
+    text = t.client.read(f"{LOG}_clat.1.log")
+    ends = [(int(end) * 1e6, int(taken))
+            for end, taken, *_ in (line.split(",") for line in text.splitlines())]
+    t.check(len(ends) >= requests, f"{len(ends)} of {requests} requests are in the log")
+    finished = sorted(end for end, _ in ends)
+    most = 0
+    for end, taken in ends:
+        ended = bisect.bisect_left(finished, end) - bisect.bisect_right(finished, end - taken)
+        most = max(most, ended)
+    return most
+
+
+@case(timeout=240)
+def test_full_queue(t):
+    """Reads and writes that are more than the server's send queue holds are answered in turn."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.null_blk(t, memory_backed=0, size=128))
+    for name, job in {"reads of 8 KiB": {"rw": "randread", "bs": 8 * KIB},
+                      "writes of 16 KiB": {"rw": "randwrite", "bs": 16 * KIB}}.items():
+        most = most_overtaken(t, device, **job)
+        t.say(f"{name}: {most} others ended while one was on its way")
+        t.check(most < 3 * DEPTH, f"{name}: one request was overtaken by {most}")
+    device.unmap()
