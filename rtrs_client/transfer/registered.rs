@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests whose data is registered for them alone: long reads, and writes of many segments.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    atomic::ordering,
+    rdma::{
+        Access,
+        QueuePair,
+        RemoteMemory,
+        SendChain,
+        SgeList, //
+    }, //
+};
+use proto::rtrs::{
+    SgDesc,
+    FEATURE_SHORT_ANSWERS, //
+};
+
+use super::{
+    Answered,
+    Refused,
+    Submitted,
+    Transfer, //
+};
+use crate::{
+    connection::{
+        Connection,
+        ConnectionHandler,
+        WorkKind, //
+    },
+    request::{
+        Kind,
+        Request,
+        Tag, //
+    }, //
+};
+
+impl Transfer {
+    /// Posts the registration of the data, which is mapped, and the RDMA write that carries
+    /// `request`.
+    #[inline(never)]
+    pub(super) fn send_registered(
+        &self,
+        connection: &Connection,
+        tag: &Tag,
+        mut request: KBox<Request>,
+    ) -> Result<Submitted, Refused> {
+        let mut entries = SgeList::<2>::new();
+        let mut chain = SendChain::<2>::new();
+        let built = self.register(tag, &mut request, &mut entries);
+        let built = built.and_then(|(access, remote, immediate)| {
+            let resources = request.resources.as_ref().ok_or(EBUSY)?;
+            chain.reg_mr(
+                WorkKind::Registration.id(),
+                false,
+                &self.domain,
+                &resources.region,
+                access,
+            )?;
+            chain.rdma_write_with_imm(
+                WorkKind::Send.id(),
+                connection.next_is_signaled(),
+                entries.as_slice(),
+                remote,
+                immediate,
+            )
+        });
+        if let Err(error) = built {
+            self.release(tag, &mut request);
+            return Err(Refused { request, error });
+        }
+        request.registered = true;
+        if let Some(resources) = &request.resources {
+            let handler = connection.queue_pair().handler();
+            handler.forget_invalidated(resources.region.rkey());
+        }
+        self.count(request.connection, 1);
+        drop(tag.in_flight.put(request));
+        match connection.queue_pair().post_mut(&mut chain) {
+            Ok(()) => Ok(Submitted::Posted),
+            // The registration may have been posted, so the device may use the region.
+            Err(_) => Ok(Submitted::Broken),
+        }
+    }
+
+    /// Takes the data of `request` into its region, and writes the message; says how the region is
+    /// to be registered, and what is to be sent.
+    fn register(
+        &self,
+        tag: &Tag,
+        request: &mut Request,
+        entries: &mut SgeList<2>,
+    ) -> Result<(Access, RemoteMemory, u32)> {
+        let (kind, data_len) = (request.kind, request.data_len());
+        let (data, resources, _) = request.parts();
+        let resources = resources.ok_or(EBUSY)?;
+        resources.region.map(data)?;
+        let (access, desc) = if kind == Kind::Read {
+            let desc = SgDesc {
+                addr: resources.region.iova(),
+                key: resources.region.rkey(),
+                len: u32::try_from(resources.region.len())?,
+            };
+            (Access::RemoteWrite, Some(desc))
+        } else {
+            entries.push(resources.region.sge()?)?;
+            (Access::Local, None)
+        };
+        // A server that is as short as it can be leaves the invalidation to the client, which does
+        // it for less than a message.
+        let need_inval = self.accept.features & FEATURE_SHORT_ANSWERS == 0;
+        entries.push(self.write_message(request, need_inval, desc)?)?;
+        let (remote, immediate) = self.place(tag, request, data_len)?;
+        Ok((access, remote, immediate))
+    }
+
+    /// The server answered `request`, which is registered.
+    #[inline(never)]
+    pub(super) fn invalidate(
+        &self,
+        queue_pair: &QueuePair<ConnectionHandler>,
+        tag: &Tag,
+        mut request: KBox<Request>,
+        invalidated: Option<u32>,
+    ) -> Answered {
+        // That the server says so is not enough: it must not be able to write to this memory
+        // once the request is finished.
+        let rkey = request.resources.as_ref().map(|r| r.region.rkey());
+        let rkey = match rkey {
+            Some(rkey) if invalidated != Some(rkey) => rkey,
+            _ => {
+                self.release(tag, &mut request);
+                return Answered::Finished(request);
+            }
+        };
+        let number = request.tag();
+        tag.ends.store(1, ordering::Relaxed);
+        drop(tag.answered.put(request));
+        // Service requests are on a connection of their own, whatever their tag.
+        let kind = if number.checked_add(1) == Some(u32::from(self.accept.queue_depth)) {
+            WorkKind::InvalidateService
+        } else {
+            WorkKind::LastUse(number)
+        };
+        let mut chain = SendChain::<1>::new();
+        let posted = chain
+            .local_invalidate(kind.id(), true, rkey)
+            .and_then(|()| queue_pair.post(chain));
+        match posted {
+            Ok(()) => Answered::InUse,
+            Err(_) => Answered::Failed,
+        }
+    }
+}
