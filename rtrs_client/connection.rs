@@ -65,8 +65,8 @@ pub(crate) enum WorkKind {
     InfoSend,
     /// Its answer.
     InfoReceive,
-    /// The invalidation of the registration of the service request.
-    InvalidateService,
+    /// As [`WorkKind::LastUse`], of the service request.
+    LastUseOfService,
     /// The device's last use of a request's data, by tag: the invalidation of its registration, or
     /// the write itself if it was sent from there.
     LastUse(u32),
@@ -101,7 +101,7 @@ impl WorkKind {
             WorkKind::Registration => 1,
             WorkKind::InfoSend => 2,
             WorkKind::InfoReceive => 3,
-            WorkKind::InvalidateService => 4,
+            WorkKind::LastUseOfService => 4,
             WorkKind::Receive(index) => above(index, 0),
             WorkKind::LastUse(tag) => above(tag, 1),
         })
@@ -122,7 +122,7 @@ impl WorkKind {
             1 => WorkKind::Registration,
             2 => WorkKind::InfoSend,
             3 => WorkKind::InfoReceive,
-            _ => WorkKind::InvalidateService,
+            _ => WorkKind::LastUseOfService,
         }
     }
 }
@@ -653,7 +653,7 @@ impl ConnectionHandler {
                 self.incarnation.path.wake();
             }
             WorkKind::LastUse(tag) => self.used(tag),
-            WorkKind::InvalidateService => {
+            WorkKind::LastUseOfService => {
                 if let Some(tag) = self.incarnation.path.session.service_tag() {
                     self.used(tag);
                 }

@@ -206,7 +206,8 @@ pub(crate) struct Tag {
     /// invalidation of its registration, or the sending of it.
     pub(crate) answered: BoxSlot<Request>,
     /// How many of the two have come, the server's answer and the device's last use; whoever is
-    /// second finishes the request.
+    /// second finishes the request. Of one that is registered, also that it was posted: whoever is
+    /// second of that and the answer posts the invalidation.
     pub(crate) ends: Atomic<u32>,
     /// The server's chunk as this path reaches it.
     pub(crate) address: Atomic<u64>,

@@ -306,7 +306,7 @@ impl Transfer {
         let (remote, immediate) = self.place(tag, request, data_len)?;
         let signaled = connection.next_is_signaled();
         let (id, signaled) = if request.sent_from_data {
-            (WorkKind::LastUse(number).id(), true)
+            (self.last_use(number).id(), true)
         } else {
             (WorkKind::Send.id(), signaled)
         };
@@ -418,16 +418,20 @@ impl Transfer {
     ) -> Submitted {
         let posted = match connection.queue_pair().post_batch(batch) {
             Ok(()) => Submitted::Posted,
-            Err(unposted) => self.take_back(batch.keys(), unposted, refused),
+            Err(unposted) => {
+                let cid = connection.queue_pair().handler().cid;
+                self.take_back(u32::from(cid), batch.keys(), unposted, refused)
+            }
         };
         batch.clear();
         posted
     }
 
-    /// Takes back what of a batch of `tags` was not posted.
+    /// Takes back what of a batch of `tags` was not posted on `connection`.
     #[cold]
     fn take_back(
         &self,
+        connection: u32,
         tags: &[u32],
         unposted: Unposted,
         mut refused: impl FnMut(Refused),
@@ -438,21 +442,31 @@ impl Transfer {
         let Some(first) = unposted.first.filter(|_| stays) else {
             return Submitted::Broken;
         };
+        let mut posted = Submitted::Posted;
         for number in tags.iter().skip(first) {
             let Some(tag) = self.tags.get(*number as usize) else {
                 continue;
             };
-            // Otherwise somebody took the request to finish it: for the caller it was sent.
-            if let Some(mut request) = tag.in_flight.take() {
-                self.count(request.connection, -1);
-                self.release(tag, &mut request);
-                refused(Refused {
-                    request,
-                    error: unposted.error,
-                });
+            match tag.in_flight.take() {
+                Some(mut request) if request.connection == connection && !request.registered => {
+                    self.count(request.connection, -1);
+                    self.release(tag, &mut request);
+                    refused(Refused {
+                        request,
+                        error: unposted.error,
+                    });
+                }
+                // The server has answered what it never got. The tag's next request may be there
+                // already, and the device may be using it.
+                other => {
+                    if let Some(request) = other {
+                        drop(tag.in_flight.put(request));
+                    }
+                    posted = Submitted::Broken;
+                }
             }
         }
-        Submitted::Posted
+        posted
     }
 
     /// Gives back what the path lent to `request`. The device must not use it any more.
@@ -517,6 +531,16 @@ impl Transfer {
         match self.end(tag) {
             Some(request) => Answered::Finished(request),
             None => Answered::InUse,
+        }
+    }
+
+    /// What the device's last use of the data of request `number` is called.
+    fn last_use(&self, number: u32) -> WorkKind {
+        // Service requests are on a connection of their own, whatever their tag.
+        if number.checked_add(1) == Some(u32::from(self.accept.queue_depth)) {
+            WorkKind::LastUseOfService
+        } else {
+            WorkKind::LastUse(number)
         }
     }
 

@@ -454,6 +454,25 @@ def test_keys(t):
     still_maps(t)
 
 
+@case(module_sets=ONLY_OURS)
+def test_early_answers(t):
+    """A server that answers requests before it has them gets no say in when their memory is free: a
+    registration that is invalidated before it is made would stay."""
+    serve(t)
+    device = rnbd.map_device(t, DISK)
+    reconnects = f"{rnbd.client_path(t, 'sess')}/stats/reconnects"
+    before = t.client.read(reconnects)
+    for length in (LONG, PAGE):
+        call(t, "answer_early", path=device.path, length=length, times=t.scaled(400))
+    t.equal(t.client.read(reconnects), before, "reconnects")
+    t.equal(path_state(t), "connected", "path afterwards")
+    result, changed = call(t, "overwrite", path=device.path, length=LONG)
+    t.equal((result, changed), ("refused", False), "write to what was read, changed")
+    recovers(t, device, "a write that was refused")
+    device.unmap()
+    still_maps(t)
+
+
 @case(module_sets=ONLY_OURS, quick=(), timeout=180)
 def test_absence(t):
     """A server that goes or is silent fails requests, or has them wait if that was asked for."""

@@ -43,7 +43,7 @@ pub struct WriteBatch<const N: usize, const S: usize> {
 /// Some writes of a batch were not posted.
 #[derive(Clone, Copy, Debug)]
 pub struct Unposted {
-    /// The first of them; nothing if the driver does not say.
+    /// The first of them; nothing if the driver does not say, or not for certain.
     pub first: Option<usize>,
     /// Why.
     pub error: Error,

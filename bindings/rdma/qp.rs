@@ -303,8 +303,10 @@ impl<H: Handler> QueuePair<H> {
         if error == 0 {
             return Ok(());
         }
+        // Some drivers (erdma) name the head of a list of which they have posted a part.
+        let first = batch.position(bad);
         Err(Unposted {
-            first: batch.position(bad),
+            first: first.filter(|first| *first > 0 || batch.keys().len() == 1),
             error: Error::from_errno(error),
         })
     }

@@ -72,13 +72,25 @@ impl Transfer {
             return Err(Refused { request, error });
         }
         request.registered = true;
-        if let Some(resources) = &request.resources {
-            let handler = connection.queue_pair().handler();
-            handler.forget_invalidated(resources.region.rkey());
+        let queue_pair = connection.queue_pair();
+        let rkey = request.resources.as_ref().map(|r| r.region.rkey());
+        if let Some(rkey) = rkey {
+            queue_pair.handler().forget_invalidated(rkey);
         }
+        let number = request.tag();
+        // Ordered by the slot: whoever takes the request sees that it is not posted yet.
+        tag.ends.store(0, ordering::Relaxed);
         self.count(request.connection, 1);
         drop(tag.in_flight.put(request));
-        match connection.queue_pair().post_mut(&mut chain) {
+        let posted = queue_pair.post_mut(&mut chain).and_then(|()| {
+            if tag.ends.fetch_add(1, ordering::Full) == 0 {
+                return Ok(());
+            }
+            // The server was faster: it answered what it did not have yet. Whoever got that answer
+            // left the invalidation to this side, as it must come after the registration.
+            self.post_invalidation(queue_pair, number, rkey.ok_or(EINVAL)?)
+        });
+        match posted {
             Ok(()) => Ok(Submitted::Posted),
             // The registration may have been posted, so the device may use the region.
             Err(_) => Ok(Submitted::Broken),
@@ -125,6 +137,19 @@ impl Transfer {
         mut request: KBox<Request>,
         invalidated: Option<u32>,
     ) -> Answered {
+        // An honest server has the request before it answers, but whoever posted it may not have
+        // come back yet.
+        if tag.ends.load(ordering::Acquire) == 0 {
+            drop(tag.answered.put(request));
+            if tag.ends.fetch_add(1, ordering::Full) == 0 {
+                return Answered::InUse;
+            }
+            // It has, just now.
+            match tag.answered.take() {
+                Some(posted) => request = posted,
+                None => return Answered::InUse,
+            }
+        }
         // That the server says so is not enough: it must not be able to write to this memory
         // once the request is finished.
         let rkey = request.resources.as_ref().map(|r| r.region.rkey());
@@ -136,21 +161,22 @@ impl Transfer {
             }
         };
         let number = request.tag();
-        tag.ends.store(1, ordering::Relaxed);
         drop(tag.answered.put(request));
-        // Service requests are on a connection of their own, whatever their tag.
-        let kind = if number.checked_add(1) == Some(u32::from(self.accept.queue_depth)) {
-            WorkKind::InvalidateService
-        } else {
-            WorkKind::LastUse(number)
-        };
-        let mut chain = SendChain::<1>::new();
-        let posted = chain
-            .local_invalidate(kind.id(), true, rkey)
-            .and_then(|()| queue_pair.post(chain));
-        match posted {
+        match self.post_invalidation(queue_pair, number, rkey) {
             Ok(()) => Answered::InUse,
             Err(_) => Answered::Failed,
         }
+    }
+
+    /// Posts the invalidation of the registration of request `number`; [`Transfer::used`] follows.
+    fn post_invalidation(
+        &self,
+        queue_pair: &QueuePair<ConnectionHandler>,
+        number: u32,
+        rkey: u32,
+    ) -> Result {
+        let mut chain = SendChain::<1>::new();
+        chain.local_invalidate(self.last_use(number).id(), true, rkey)?;
+        queue_pair.post(chain)
     }
 }

@@ -9,6 +9,7 @@ import errno
 import functools
 import mmap
 import os
+import threading
 import time
 
 import guest_rtrs_server as rtrs
@@ -339,6 +340,35 @@ def errnos(path, length, step):
             results.setdefault(got, []).append(number)
     behave()
     return results
+
+
+def answer_early(path, length, times):
+    """Answer the requests of a tag all the time, also those that have not come yet, while the
+    beginning of a disk is read."""
+    server = _running[-1]
+    with _Reader(path, length) as reader:
+        reader.read()
+        last, ended = server.requests[-1], threading.Event()
+        misbehave("io", "nothing")
+
+        def answer():
+            while not ended.is_set():
+                try:
+                    last.connection.immediate(rtrs.IO_RSP, last.chunk)
+                except OSError as error:
+                    # The queue is full, or the connection is closed.
+                    if error.errno != errno.ENOMEM:
+                        return
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            for _ in range(times):
+                reader.read()
+        finally:
+            ended.set()
+            thread.join()
+    behave()
 
 
 def repeated_key(path, length):
