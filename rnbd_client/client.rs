@@ -36,7 +36,8 @@ use proto::{
 use crate::{
     device::Device,
     queue::Queue,
-    session::Session, //
+    session::Session,
+    turn::Turn, //
 };
 
 /// The minor numbers of a disk: itself and 63 partitions.
@@ -63,6 +64,9 @@ pub(crate) struct Client {
 #[pin_data]
 struct Entry {
     name: SessName,
+    /// Taken by who may open the session.
+    #[pin]
+    opening: Turn,
     /// Nothing while the session is not open. Held while it is being opened or closed, so that
     /// there is one session of a name at a time, and others wait.
     #[pin]
@@ -130,6 +134,8 @@ impl Client {
             is_first: false,
         };
         let entry = user.entry.clone();
+        // Whoever has it waits for the server, which may take any time.
+        let _opening = entry.opening.take()?;
         let mut place = entry.session.lock();
         if place.is_none() {
             // An error drops the lock, and then the user.
@@ -152,6 +158,7 @@ impl Client {
         let entry = Arc::pin_init(
             pin_init!(Entry {
                 name: *name,
+                opening <- Turn::new(),
                 session <- new_mutex!(None, "Entry::session"),
                 users <- new_mutex!(1, "Entry::users"),
             }),

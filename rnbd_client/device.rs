@@ -70,6 +70,7 @@ use crate::{
     remote,
     session::Session,
     sysfs,
+    turn::Turn,
     RnbdClient, //
 };
 
@@ -110,9 +111,9 @@ pub(crate) struct Device {
     /// How often the disk is open.
     #[pin]
     users: Mutex<usize>,
-    /// Held while the server is asked to open the device again.
+    /// Lets one at a time have the server open the device again.
     #[pin]
-    opening: Mutex<()>,
+    opening: Turn,
     #[pin]
     parts: Mutex<Parts>,
 }
@@ -160,7 +161,7 @@ impl Device {
                 losses: Atomic::new(0),
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 users <- new_mutex!(0, "Device::users"),
-                opening <- new_mutex!((), "Device::opening"),
+                opening <- Turn::new(),
                 parts <- new_mutex!(
                     Parts { user: Some(user), module: Some(module), ..Parts::default() },
                     "Device::parts"
@@ -449,10 +450,10 @@ impl Device {
         };
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
-        drop(self.opening.lock());
+        let settled = self.opening.take().is_ok();
         // In the server's next session the number may be another device's, too.
         let is_current = self.session.losses() == self.losses.load(ordering::Relaxed);
-        if was != DeviceState::Init && is_current {
+        if settled && was != DeviceState::Init && is_current {
             let device_id = self.device_id.load(ordering::Relaxed);
             if let Err(error) = remote::close(&self.session.transport, device_id) {
                 // The server closes it with the session.
@@ -490,7 +491,7 @@ impl Device {
     }
 
     fn reopen(&self) -> Result {
-        let opening = self.opening.lock();
+        let opening = self.opening.take()?;
         if self.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }

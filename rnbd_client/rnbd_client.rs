@@ -39,6 +39,7 @@ mod queue;
 mod remote;
 mod session;
 mod sysfs;
+mod turn;
 
 module! {
     type: RnbdClient,

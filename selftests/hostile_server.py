@@ -18,8 +18,8 @@ KIB = 1 << 10
 LONG = 64 * KIB  # such a read is registered for itself
 PAGE = 4 * KIB  # such a one goes through the page of its tag
 RECONNECT = "reconnect_delay_ms=100"
-# The number of the message that opens a device.
-OPEN = 2
+# The numbers of the messages that say hello, and that open a device.
+SESS_INFO, OPEN = 0, 2
 # The numbers of libibverbs.
 SEND, SEND_WITH_IMM = 2, 3
 
@@ -463,7 +463,7 @@ def test_early_answers(t):
     reconnects = f"{rnbd.client_path(t, 'sess')}/stats/reconnects"
     before = t.client.read(reconnects)
     for length in (LONG, PAGE):
-        call(t, "answer_early", path=device.path, length=length, times=t.scaled(400))
+        call(t, "answer_early", path=device.path, length=length, times=t.scaled(100))
     t.equal(t.client.read(reconnects), before, "reconnects")
     t.equal(path_state(t), "connected", "path afterwards")
     result, changed = call(t, "overwrite", path=device.path, length=LONG)
@@ -524,11 +524,30 @@ def test_killed(t):
     call(t, "wait_for", what="request", cid_or_message=OPEN)
     killed(t, job, "mapping the first device")
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
+
+    call(t, "misbehave", place="control", fault="nothing")
+    first = map_in_background(t, DISK)
+    call(t, "wait_for", what="request", cid_or_message=SESS_INFO, count=2)
+    second = map_in_background(t, "/dev/second")
+    killed(t, second, "mapping with a session that is being opened")
+    killed(t, first, "opening the session")
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions after the second")
+
+    call(t, "behave")
+    device = rnbd.map_device(t, DISK, keep=True)
+    call(t, "misbehave", place="control", fault="never_open")
+    call(t, "drop_all")
+    call(t, "wait_for", what="request", cid_or_message=OPEN, count=3)
+    unmapping = t.client.start_job(f"echo normal > {device.sysfs}/unmap_device")
+    t.client.wait_for(device.path, gone=True)
+    killed(t, unmapping, "unmapping a device that is being opened again")
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
     call(t, "behave")
     device = rnbd.map_device(t, DISK)
     call(t, "misbehave", place="control", fault="never_open")
     first = map_in_background(t, "/dev/first")
-    call(t, "wait_for", what="request", cid_or_message=OPEN, count=3)
+    call(t, "wait_for", what="request", cid_or_message=OPEN, count=5)
     second = map_in_background(t, "/dev/second")
     unmapping = t.client.start_job(f"echo normal > {device.sysfs}/unmap_device")
     t.client.wait_for(device.path, gone=True)
