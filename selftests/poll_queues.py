@@ -50,7 +50,9 @@ def same_on_the_server(t, device, length):
 @case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
 def test_no_interrupts(t):
     """Polled requests finish without a softirq, others with; both are right."""
-    rnbd.load(t)
+    # Heartbeats raise softirqs as well, many of them while a slow machine works off its requests.
+    rare = "hb_interval_ms=600000" if t.modules == "ours" else ""
+    rnbd.load(t, rtrs_client=rare, rtrs_server=rare)
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
     t.equal(device.queue("io_poll"), "1", "io_poll")
     t.equal(device.attribute("nr_poll_queues"), "2", "nr_poll_queues")
