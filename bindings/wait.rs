@@ -131,3 +131,48 @@ impl Completion {
         }
     }
 }
+
+/// One at a time, as a mutex has it; but who waits need not wait for ever.
+#[pin_data]
+pub struct Turn {
+    /// Signalled while nobody has the turn.
+    #[pin]
+    free: Completion,
+}
+
+impl Turn {
+    /// Makes one that nobody has.
+    pub fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            free <- Completion::new(),
+        })
+        .pin_chain(|turn| {
+            turn.free.complete();
+            Ok(())
+        })
+    }
+
+    /// Waits until nobody has the turn, and takes it until the result is dropped. Sleeps.
+    ///
+    /// `EINTR` if the task is killed meanwhile.
+    pub fn take_killable(&self) -> Result<Taken<'_>> {
+        self.free.wait_killable().map_err(|_| EINTR)?;
+        Ok(Taken(self))
+    }
+
+    /// As [`Turn::take_killable`], for at most `timeout` milliseconds (`ETIMEDOUT`), or until a
+    /// signal comes (`ERESTARTSYS`).
+    pub fn take_interruptible_timeout(&self, timeout: Msecs) -> Result<Taken<'_>> {
+        self.free.wait_interruptible_timeout(timeout)?;
+        Ok(Taken(self))
+    }
+}
+
+/// The turn of whoever has this. Dropping it works in any context.
+pub struct Taken<'a>(&'a Turn);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.free.complete();
+    }
+}

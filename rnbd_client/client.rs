@@ -25,6 +25,7 @@ use kernel_ext::{
         Directory,
         Link, //
     },
+    wait::Turn,
     workqueue::QueueHandle, //
 };
 use proto::{
@@ -36,8 +37,7 @@ use proto::{
 use crate::{
     device::Device,
     queue::Queue,
-    session::Session,
-    turn::Turn, //
+    session::Session, //
 };
 
 /// The minor numbers of a disk: itself and 63 partitions.
@@ -135,7 +135,7 @@ impl Client {
         };
         let entry = user.entry.clone();
         // Whoever has it waits for the server, which may take any time.
-        let _opening = entry.opening.take()?;
+        let _opening = entry.opening.take_killable()?;
         let mut place = entry.session.lock();
         if place.is_none() {
             // An error drops the lock, and then the user.

@@ -43,7 +43,8 @@ use kernel_ext::{
     sysfs::{
         Directory,
         Link, //
-    }, //
+    },
+    wait::Turn, //
 };
 use proto::{
     device_state::{
@@ -70,7 +71,6 @@ use crate::{
     remote,
     session::Session,
     sysfs,
-    turn::Turn,
     RnbdClient, //
 };
 
@@ -450,7 +450,7 @@ impl Device {
         };
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
-        let settled = self.opening.take().is_ok();
+        let settled = self.opening.take_killable().is_ok();
         // In the server's next session the number may be another device's, too.
         let is_current = self.session.losses() == self.losses.load(ordering::Relaxed);
         if settled && was != DeviceState::Init && is_current {
@@ -491,7 +491,7 @@ impl Device {
     }
 
     fn reopen(&self) -> Result {
-        let opening = self.opening.take()?;
+        let opening = self.opening.take_killable()?;
         if self.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }

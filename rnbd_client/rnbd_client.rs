@@ -39,7 +39,6 @@ mod queue;
 mod remote;
 mod session;
 mod sysfs;
-mod turn;
 
 module! {
     type: RnbdClient,

@@ -60,7 +60,6 @@ use crate::{
         Incarnation, //
     },
     path::Path,
-    session::Session,
     transfer::{
         Transfer,
         MAX_SEND_SGE, //
@@ -168,29 +167,9 @@ fn resolve_address(
     }
 }
 
-/// How long a path waits for the answer to another one, in milliseconds.
+/// How long a path waits for the answer to another one, in milliseconds; then it asks all the same,
+/// as the other one may be one that nobody answers on.
 const TURN_TIMEOUT_MS: u32 = 500;
-
-/// Held by a path whose first connection may make a session, until the server has answered.
-///
-/// A C server makes two sessions if two paths ask for one at once, as they do when it has just been
-/// loaded, and frees one of them in use. Whoever waits for long asks all the same: the other path
-/// may be one that nobody answers on.
-struct Turn<'a>(&'a Session);
-
-impl<'a> Turn<'a> {
-    /// Waits for a turn; `None` if it took too long, or on a signal.
-    fn wait(session: &'a Session) -> Option<Self> {
-        let waited = session.turn.wait_interruptible_timeout(TURN_TIMEOUT_MS);
-        waited.ok().map(|()| Self(session))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.turn.complete();
-    }
-}
 
 /// What the steps of one establishment have in common.
 struct Setup<'a> {
@@ -269,7 +248,10 @@ impl Setup<'_> {
             .map_err(|(_, error)| error)?;
 
         let turn = if cid == 0 && path.may_make_session() {
-            Turn::wait(&path.session)
+            // A C server makes two sessions if two paths ask for one at once, as they do when it has
+            // just been loaded, and frees one of them in use.
+            let turn = &path.session.turn;
+            turn.take_interruptible_timeout(TURN_TIMEOUT_MS).ok()
         } else {
             None
         };

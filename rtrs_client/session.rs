@@ -23,7 +23,7 @@ use kernel_ext::{
     rdma::Device,
     slot::BoxSlot,
     sysfs::Directory,
-    wait::Completion,
+    wait::Turn,
     workqueue::QueueHandle, //
 };
 use proto::{
@@ -131,7 +131,7 @@ pub struct Session {
     outage: Outage,
     /// Lets one path at a time ask the server for what may become a new session.
     #[pin]
-    pub(crate) turn: Completion,
+    pub(crate) turn: Turn,
     pub(crate) settings: Settings,
     pub(crate) policy: Policy,
     #[pin]
@@ -186,7 +186,7 @@ impl Session {
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
                 link <- new_mutex!(Link { paths_up: 0, opened: false }),
                 outage: Outage::new(),
-                turn <- Completion::new(),
+                turn <- Turn::new(),
                 settings: Settings::new(),
                 policy: Policy::new(connections)?,
                 service <- Service::new(),
@@ -194,7 +194,6 @@ impl Session {
             }),
             GFP_KERNEL,
         )?;
-        session.turn.complete();
         session.service.allow();
         *session.files.lock() = Some(SessionFiles::new(&session)?);
         let opened = crate::globals()

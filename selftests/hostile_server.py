@@ -70,7 +70,12 @@ def accepted(t, what):
 def map_in_background(t, path):
     """Map a device of session "sess", by a program that may be killed."""
     text = rnbd.map_text(session="sess", device_path=path, paths=[f"ip:{t.server.address}"])
-    return t.client.start_job(f"echo '{text}' > {rnbd.MAP_DEVICE}")
+    started = "/tmp/started"
+    t.client.run(["rm", "-f", started])
+    job = t.client.start_job(f"echo > {started}; echo '{text}' > {rnbd.MAP_DEVICE}")
+    # A signal would be lost before.
+    t.client.wait_for(started)
+    return job
 
 
 def killed(t, job, what):

@@ -7,7 +7,8 @@ mod tests {
     use super::*;
     use crate::wait::{
         Completion,
-        Timeout, //
+        Timeout,
+        Turn, //
     };
     use kernel::sync::Arc;
 
@@ -48,6 +49,19 @@ mod tests {
         assert_eq!(event.wait_interruptible_timeout(1), Ok(()));
         event.reinit();
         assert_eq!(event.wait_timeout(1), Err(Timeout));
+        Ok(())
+    }
+
+    #[test]
+    fn one_at_a_time() -> Result {
+        let turn = Arc::pin_init(Turn::new(), GFP_KERNEL)?;
+        let taken = turn.take_killable()?;
+        assert_eq!(turn.take_interruptible_timeout(1).err(), Some(ETIMEDOUT));
+        drop(taken);
+        let taken = turn.take_interruptible_timeout(1)?;
+        assert!(turn.take_interruptible_timeout(1).is_err());
+        drop(taken);
+        assert!(turn.take_killable().is_ok());
         Ok(())
     }
 }
