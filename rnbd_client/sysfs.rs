@@ -65,10 +65,13 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
     Attribute::read_write(
         c"remap_device",
         |_, out| print(out, fmt!("Usage: echo <1> > remap_device\n")),
-        |device, _, bytes| {
+        |device, context, bytes| {
             if bytes.trim_ascii() != b"1" {
                 return Err(invalid_value(device, "remap_device", bytes));
             }
+            // This waits for the server. Who unmaps the device meanwhile is not to wait for this file,
+            // but for its turn, where it can be killed.
+            context.release_protection()?;
             device.remap()
         },
     ),

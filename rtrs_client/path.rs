@@ -543,6 +543,10 @@ impl Path {
         loop {
             self.close();
             if self.change_state(ClientEvent::Remove).is_some() {
+                // Whoever saw the path fail, or tried to connect it, when it was closed may have queued
+                // these since. They hold the session, whose user may be unloaded soon.
+                workqueue::cancel_sync::<_, 0>(self);
+                DelayedWork::<Path, 1>::cancel_sync(self);
                 return true;
             }
             if self.state() == ClientState::Dead {
@@ -586,7 +590,7 @@ impl Path {
             self.session.settings.reconnect_delay_ms(),
             random::u32_below(u32::MAX),
         );
-        // An error means that it is waiting already, or that the module goes.
+        // An error means that it is waiting already, that the path is closed, or that the module goes.
         let _ = DelayedWork::<Path, 1>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
@@ -598,12 +602,14 @@ impl Path {
             if !self.is_connected() {
                 // Whoever took the path down may have cancelled it before.
                 DelayedWork::<Path, 2>::cancel_sync(self);
+                if self.is_connected() {
+                    // Whoever connected it again meanwhile could not queue it.
+                    self.schedule_beat();
+                }
             }
         } else if DelayedWork::<Path, 1>::cancel(self) {
             self.schedule_reconnect();
-            if self.state() != ClientState::Reconnecting {
-                DelayedWork::<Path, 1>::cancel_sync(self);
-            }
+            self.cancel_if_closed();
         }
     }
 
@@ -613,10 +619,21 @@ impl Path {
             // What has failed so far says nothing any more.
             self.failed_attempts.store(0, ordering::Relaxed);
             let _ = DelayedWork::<Path, 1>::queue(self.clone(), 0);
-            if self.state() != ClientState::Reconnecting {
-                // Whoever closed the path may have cancelled it before.
-                DelayedWork::<Path, 1>::cancel_sync(self);
-            }
+            self.cancel_if_closed();
+        }
+    }
+
+    /// Cancels the attempt that was just queued if the path is closed: whoever did that may have
+    /// cancelled it before. Sleeps.
+    ///
+    /// Not if the attempt has begun by now: it may fail and queue the next one, which is refused
+    /// while it is being cancelled, so that there would be none.
+    fn cancel_if_closed(self: &Arc<Self>) {
+        if matches!(
+            self.state(),
+            ClientState::Closing | ClientState::Closed | ClientState::Dead
+        ) {
+            DelayedWork::<Path, 1>::cancel_sync(self);
         }
     }
 }

@@ -70,9 +70,14 @@ def accepted(t, what):
 def map_in_background(t, path):
     """Map a device of session "sess", by a program that may be killed."""
     text = rnbd.map_text(session="sess", device_path=path, paths=[f"ip:{t.server.address}"])
+    return in_background(t, f"echo '{text}' > {rnbd.MAP_DEVICE}")
+
+
+def in_background(t, command):
+    """Start a shell's command, which may be killed."""
     started = "/tmp/started"
     t.client.run(["rm", "-f", started])
-    job = t.client.start_job(f"echo > {started}; echo '{text}' > {rnbd.MAP_DEVICE}")
+    job = t.client.start_job(f"echo > {started}; {command}")
     # A signal would be lost before.
     t.client.wait_for(started)
     return job
@@ -543,10 +548,12 @@ def test_killed(t):
     call(t, "misbehave", place="control", fault="never_open")
     call(t, "drop_all")
     call(t, "wait_for", what="request", cid_or_message=OPEN, count=3)
-    unmapping = t.client.start_job(f"echo normal > {device.sysfs}/unmap_device")
+    remapping = in_background(t, f"echo 1 > {device.sysfs}/remap_device")
+    unmapping = in_background(t, f"echo normal > {device.sysfs}/unmap_device")
     t.client.wait_for(device.path, gone=True)
     killed(t, unmapping, "unmapping a device that is being opened again")
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+    t.check(remapping.wait().rc != 0, "opening a device again that was unmapped succeeded")
 
     call(t, "behave")
     device = rnbd.map_device(t, DISK)
