@@ -68,16 +68,24 @@ pub struct MemoryRegion(Retained<Raw>);
 
 /// # Invariants
 ///
-/// `region` is valid and owned by this type. It is only changed by who set `busy`.
+/// `region` is valid and owned by this type. It is only changed by who set `state` to [`MAPPING`],
+/// until that sets it to something else.
 struct Raw {
     region: NonNull<bindings::ib_mr>,
-    busy: Atomic<bool>,
+    state: Atomic<u32>,
 }
+
+/// Nothing is mapped.
+const IDLE: u32 = 0;
+/// Somebody is mapping.
+const MAPPING: u32 = 1;
+/// Something is mapped, and may be registered.
+const MAPPED: u32 = 2;
 
 // SAFETY: The functions called on a region may be called from any thread.
 unsafe impl Send for Raw {}
 
-// SAFETY: As above; changes through shared references are claimed by `busy`.
+// SAFETY: As above; changes through shared references are claimed by `state`.
 unsafe impl Sync for Raw {}
 
 impl Drop for Raw {
@@ -103,7 +111,7 @@ impl MemoryRegion {
         // INVARIANT: `region` was just allocated; if this fails, it is dropped.
         let raw = Raw {
             region,
-            busy: Atomic::new(false),
+            state: Atomic::new(IDLE),
         };
         Ok(Self(Retained::new(domain, raw)?))
     }
@@ -137,13 +145,14 @@ impl MemoryRegion {
     pub(crate) unsafe fn map_raw(&self, list: *mut bindings::scatterlist, entries: u32) -> Result {
         let mr = self.as_raw();
         let count = c_int::try_from(entries).map_err(|_| EINVAL)?;
-        if self.0.busy.xchg(true, ordering::Acquire) {
+        let state = &self.0.state;
+        if state.cmpxchg(IDLE, MAPPING, ordering::Acquire).is_err() {
             return Err(EBUSY);
         }
-        // SAFETY: The region is valid, and ours as we set `busy`; the list by the caller's promise.
+        // SAFETY: The region is valid, and ours as we set `state`; the list by the caller's promise.
         let mapped = unsafe { bindings::ib_map_mr_sg(mr, list, count, ptr::null_mut(), PAGE_SIZE) };
         if mapped < count {
-            self.release();
+            state.store(IDLE, ordering::Release);
             return Err(if mapped < 0 {
                 Error::from_errno(mapped)
             } else {
@@ -152,6 +161,7 @@ impl MemoryRegion {
         }
         // SAFETY: The region is valid.
         unsafe { bump_key(mr) };
+        state.store(MAPPED, ordering::Release);
         Ok(())
     }
 
@@ -160,7 +170,10 @@ impl MemoryRegion {
     /// To be called when the region has been invalidated, or was not registered after all.
     #[inline]
     pub fn release(&self) {
-        self.0.busy.store(false, ordering::Release);
+        // Most requests map nothing. Who is mapping just now gives it back himself.
+        if self.0.state.load(ordering::Relaxed) == MAPPED {
+            let _ = self.0.state.cmpxchg(MAPPED, IDLE, ordering::Release);
+        }
     }
 
     /// Chooses a new key without changing what is mapped, for registering it again.

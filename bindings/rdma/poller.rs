@@ -144,8 +144,9 @@ impl Poller {
     /// Forgets the hook, which is not used any more when this returns. Sleeps; not to be called by
     /// a handler.
     pub(super) fn unhook(&self) {
-        // INVARIANT: The work that has seen the old one is waited for.
-        self.hook.store(ptr::null_mut(), ordering::Relaxed);
+        // INVARIANT: The work that has seen the old one is waited for: by the barrier either
+        // `flush_work()` sees that it was queued, or it sees that there is no hook.
+        let _ = self.hook.xchg(ptr::null_mut(), ordering::Full);
         // SAFETY: The work is initialised.
         unsafe { bindings::flush_work(self.work.get()) };
     }
