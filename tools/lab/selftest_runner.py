@@ -20,6 +20,7 @@ from .vm import MachineDied
 from .vm import Options
 from .vm import Platform
 from .vm import standard_disks
+from .vm_trouble import stood_still
 
 LEFTOVER_SECONDS = 15.0
 # So much of why a test failed is said again at the end.
@@ -40,11 +41,11 @@ class Outcome:
 
 @dataclass
 class Attempt:
-    """One run of a case: what failed, why it was skipped, and if a kernel complained."""
+    """One run of a case: what failed, why it was skipped, and if a kernel reported something."""
 
     notes: list[str]
     skipped: str | None = None
-    troubled: bool = False
+    reported: bool = False
 
 
 class Watchdog:
@@ -180,7 +181,7 @@ class Runner:
         attempt = self._attempt(subject, case)
         if attempt.notes and self.modules == "c" and case.c_known_failure:
             return Outcome("skip", attempt.notes[:1], f"SKIP known failure of C: {case.c_known_failure}")
-        if attempt.notes and not attempt.troubled and self.quick and len(self.second_tries) < SECOND_TRIES:
+        if attempt.notes and not attempt.reported and self.quick and len(self.second_tries) < SECOND_TRIES:
             attempt = self._second_try(subject, case, attempt)
         if attempt.notes:
             return Outcome("not ok", attempt.notes)
@@ -228,7 +229,7 @@ class Runner:
         except MachineDied as error:
             self.close()
             return Attempt([f"before the test: {error}"])
-        troubled = False
+        troubled = reported = False
         slow = max(node.slow for node in lab.nodes)
         with Watchdog(lab, case.timeout * slow) as watchdog:
             try:
@@ -242,16 +243,16 @@ class Runner:
                 for program in (program for node in lab.nodes for program in node.end_jobs()):
                     self.say(f"    # still running after the test, ended: {program}")
                 notes += self._leftovers(lab)
-                troubled = self._check_logs(lab, notes)
+                troubled, reported = self._check_logs(lab, notes)
             except (MachineDied, OSError, RuntimeError) as error:
                 notes.append(f"after the test: {error}")
                 # What the kernel said last is on the console only.
-                troubled = not watchdog.fired
+                troubled = reported = not watchdog.fired
         if watchdog.fired:
             notes.insert(0, f"took longer than {case.timeout * slow:.0f} s; machines killed")
         if notes:
             self._after_failure(lab, notes, marks, troubled or watchdog.fired)
-        return Attempt(notes, skipped, troubled)
+        return Attempt(notes, skipped, reported)
 
     def _leftovers(self, lab: Lab) -> list[str]:
         """Tidy every machine; what a test left behind is its failure."""
@@ -262,16 +263,18 @@ class Runner:
                 problems.append(f"{node.name}: left behind: {left}")
         return problems
 
-    def _check_logs(self, lab: Lab, notes: list[str]) -> bool:
-        troubled = False
+    def _check_logs(self, lab: Lab, notes: list[str]) -> tuple[bool, bool]:
+        """Whether a kernel complained of anything, and of more than that it stood still."""
+        troubled = reported = False
         for node in lab.nodes:
             trouble = node.dmesg_check()
             if trouble:
                 troubled = True
+                reported |= not stood_still(trouble)
                 notes.append(f"{node.name}: kernel log:\n" + "\n".join(trouble[:60]))
             while node.known_reports:
                 self.say(f"    # {node.name}: not a failure: {node.known_reports.pop()}")
-        return troubled
+        return troubled, reported
 
     def _after_failure(self, lab: Lab, notes: list[str], marks: list[int],
                        troubled: bool) -> None:

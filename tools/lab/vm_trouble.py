@@ -26,6 +26,17 @@ END = "---[ end trace"
 LINES_AFTER = 12
 
 
+# RCU saw no CPU move: not the one that it waits for, nor that of its own thread.
+STARVED = re.compile(r"rcu: .* kthread starved for")
+
+
+def stood_still(trouble: list[str]) -> bool:
+    """Whether all that a kernel has to complain of is that its machine stood still, which the
+    emulator's host does to it."""
+    bad = [line for line in trouble if TROUBLE.search(line) and "Call Trace:" not in line]
+    return any(STARVED.search(line) for line in trouble) and all(line.startswith("rcu: ") for line in bad)
+
+
 def _known(report: list[str]) -> str | None:
     """Which known report this is, if it is one and nothing else is in between."""
     bad = [line for line in report if TROUBLE.search(line)]

@@ -21,6 +21,7 @@ from lab.selftest_runner import Attempt
 from lab.selftest_runner import Outcome
 from lab.selftest_runner import Runner
 from lab.vm_trouble import TROUBLE
+from lab.vm_trouble import stood_still
 from lab.vm_trouble import troubled
 from lab.vm_node import CommandFailed
 
@@ -140,7 +141,7 @@ class Machines(unittest.TestCase):
         self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
 
     def test_what_a_kernel_reported_is_not_tried_again(self) -> None:
-        outcome, runner = self.try_case(Attempt(["BUG"], troubled=True))
+        outcome, runner = self.try_case(Attempt(["BUG"], reported=True))
         self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
 
 
@@ -165,6 +166,17 @@ class Trouble(unittest.TestCase):
         for line in ("rnbd_client: map_device: unknown option", "I/O error, dev rnbd0, sector 0",
                      "rtrs_core: loading out-of-tree module taints kernel."):
             self.assertIsNone(TROUBLE.search(line), line)
+
+    def test_a_machine_that_stood_still(self) -> None:
+        stall = ["rcu: INFO: rcu_preempt self-detected stall on CPU",
+                 "rcu: \t(t=6055 jiffies g=1289 q=4 ncpus=2)",
+                 "rcu: rcu_preempt kthread starved for 6052 jiffies! g1289 f0x0 ->state=R ->cpu=0",
+                 "rcu: RCU grace-period kthread stack dump:", "Call Trace:", " <TASK>"]
+        self.assertTrue(troubled(stall)[0])
+        self.assertTrue(stood_still(stall))
+        # Its thread ran: one CPU does not come to an end.
+        self.assertFalse(stood_still(stall[:2]))
+        self.assertFalse(stood_still(stall + ["BUG: KASAN: slab-use-after-free"]))
 
     RACE = ["------------[ cut here ]------------",
             "WARNING: drivers/infiniband/sw/rxe/rxe_task.c:289 at rxe_sched_task+0x9c/0xb0 "
