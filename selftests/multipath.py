@@ -62,8 +62,10 @@ def test_policies(t):
         return
     t.client.write(f"{SESSION}/hb_interval_ms", "50")
     t.client.write(f"{SESSION}/hb_missed_max", "100")
+    # Far more than a slow machine takes by itself.
+    delay = f"delay {round(100 * t.client.slow)}ms"
     for slow in (0, 1):
-        cable.change(t, t.server, slow, "delay 100ms", "delay 0ms")
+        cable.change(t, t.server, slow, delay, "delay 0ms")
         path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
         t.client.wait_for(f"{path}/cur_latency", matches=r"^[1-9]\d{8,} ns", timeout=20)
         got = counts(t, device, "min-latency")
