@@ -41,7 +41,8 @@ mod owner {
 /// The one service request that a session may have under way.
 #[pin_data]
 pub(crate) struct Service {
-    /// Lets one sender in at a time, not before the last one's request has ended.
+    /// Lets one sender in at a time, not before the last one's request has ended. No `Turn`, as it
+    /// may be given back by somebody else than who took it.
     #[pin]
     turn: Completion,
     #[pin]
@@ -51,7 +52,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Nobody is let in before [`Self::allow`].
+    /// No request is under way.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             turn <- Completion::new(),
@@ -59,10 +60,14 @@ impl Service {
             result: Atomic::new(0),
             owner: Atomic::new(owner::SENDER),
         })
+        .pin_chain(|service| {
+            service.allow();
+            Ok(())
+        })
     }
 
     /// Lets the next sender in. Any context.
-    pub(crate) fn allow(&self) {
+    fn allow(&self) {
         self.turn.complete();
     }
 

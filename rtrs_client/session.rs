@@ -194,7 +194,6 @@ impl Session {
             }),
             GFP_KERNEL,
         )?;
-        session.service.allow();
         *session.files.lock() = Some(SessionFiles::new(&session)?);
         let opened = crate::globals()
             .and_then(|globals| globals.sessions.add(&session))

@@ -170,7 +170,7 @@ impl MemoryRegion {
     /// To be called when the region has been invalidated, or was not registered after all.
     #[inline]
     pub fn release(&self) {
-        // Most requests map nothing. Who is mapping just now gives it back himself.
+        // Most requests map nothing. Whoever is mapping just now decides that alone.
         if self.0.state.load(ordering::Relaxed) == MAPPED {
             let _ = self.0.state.cmpxchg(MAPPED, IDLE, ordering::Release);
         }
