@@ -418,7 +418,7 @@ impl Path {
     }
 
     /// The path is not connected again, unless somebody asks for it. Any context.
-    fn give_up(self: &Arc<Self>) {
+    pub(crate) fn give_up(self: &Arc<Self>) {
         trace::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
             // An error means that it is queued already, or that the module goes.

@@ -316,7 +316,14 @@ impl Session {
         if let Ok(globals) = crate::globals() {
             globals.sessions.remove(self);
         }
-        self.control.lock().closing = true;
+        {
+            let mut control = self.control.lock();
+            control.closing = true;
+            for (path, _) in &control.list {
+                // Whoever connects one by sysfs is waited for below.
+                path.give_up();
+            }
+        }
         let files = self.files.lock().take();
         if let Some(files) = &files {
             // From here on nobody gets in by sysfs, and the list of paths does not grow.

@@ -6,6 +6,7 @@ import re
 import time
 
 from lab.selftest_case import case
+from lib import cable
 from lib import disks
 from lib import rnbd
 
@@ -109,3 +110,37 @@ def test_session_name_in_use(t):
     second = rnbd.map_device(t, disks.WITHOUT_DISCARD)
     t.equal(len(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths")), 1, "paths")
     second.unmap()
+
+
+def waits_in_vain(t, device, job, what):
+    """Unmapping the session's last device ends what waits for a server that is not there."""
+    t.check(not job.done(), f"{what} does not wait")
+    started = time.monotonic()
+    device.unmap()
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+    taken = time.monotonic() - started
+    t.check(taken < 10 * t.client.slow, f"unmapping waited for {what}: {taken:.0f} s")
+    t.check(job.wait().rc != 0, f"{what} succeeded")
+    t.say(f"{what}: unmapped in {taken:.1f} s")
+
+
+@case(module_sets=("ours",))
+def test_unmapped_meanwhile(t):
+    """A device can be unmapped while somebody connects a path to nobody, and does not wait for that."""
+    rnbd.load(t, connect_timeout_ms=50000)
+    cable.prepare(t)
+    session = f"{rnbd.CLIENT_SESSIONS}/sess"
+    device = rnbd.map_device(t, disks.PLAIN)
+    job = t.client.start_job(f"echo ip:10.77.0.98 > {session}/add_path")
+    t.client.wait_for("/proc/net/arp", matches="10.77.0.98")
+    waits_in_vain(t, device, job, "add_path")
+
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    t.client.write(f"{path}/disconnect", "1")
+    cable.cut(t)
+    t.client.run("ip neigh flush all")
+    job = t.client.start_job(f"echo 1 > {path}/reconnect")
+    # It asks for the server's address again.
+    t.client.wait_for("/proc/net/arp", matches=rf"{re.escape(t.server.address)} +0x1 +0x0")
+    waits_in_vain(t, device, job, "reconnect")
