@@ -104,7 +104,7 @@ void rnbd_helper_sg_set_page(struct scatterlist *sg, struct page *page,
 void rnbd_helper_sg_mark_end(struct scatterlist *sg);
 void rnbd_helper_sg_unmark_end(struct scatterlist *sg);
 void rnbd_helper_sg_set_dma(struct scatterlist *sg, u64 addr, unsigned int len);
-struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order);
+struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order, bool needed);
 void *rnbd_helper_page_address(const struct page *page);
 void rnbd_helper_memcpy(void *to, const void *from, size_t len);
 size_t rnbd_helper_sg_copy_from_buffer(struct scatterlist *sgl, unsigned int nents,

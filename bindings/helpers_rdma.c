@@ -121,14 +121,13 @@ EXPORT_SYMBOL_GPL(rnbd_helper_sg_set_dma);
  * for without effort, as the caller falls back to fewer; single ones with some,
  * but no other program is killed for them.
  */
-struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order)
+struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order, bool needed)
 {
 	gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN;
 
+	gfp |= needed ? __GFP_RETRY_MAYFAIL : __GFP_NORETRY;
 	if (order)
-		gfp |= __GFP_NORETRY | __GFP_COMP;
-	else
-		gfp |= __GFP_RETRY_MAYFAIL;
+		gfp |= __GFP_COMP;
 	if (node < 0 || node >= MAX_NUMNODES || !node_online(node))
 		node = NUMA_NO_NODE;
 	return alloc_pages_node(node, gfp, order);

@@ -28,26 +28,28 @@ pub struct MessageBuffers;
 impl MessageBuffers {
     /// Allocates `count` zeroed buffers of `size` bytes each, mapped in `direction`. Sleeps.
     ///
-    /// Small buffers share pages. `EINVAL` if `size` is 0 or more than a page.
+    /// Small buffers share pages, and each is contiguous. `EINVAL` if `size` is 0 or more than
+    /// [`MessageBuffer::MAX_SIZE`].
     pub fn allocate(
         domain: &Arc<ProtectionDomain>,
         count: usize,
         size: usize,
         direction: Direction,
     ) -> Result<KVec<MessageBuffer>> {
-        if size == 0 || size > PAGE_SIZE {
+        if size == 0 || size > MessageBuffer::MAX_SIZE {
             return Err(EINVAL);
         }
         let stride = size.next_multiple_of(ALIGNMENT);
-        let per_page = PAGE_SIZE / stride;
+        let order = stride.div_ceil(PAGE_SIZE).next_power_of_two().ilog2();
+        let per_block = (PAGE_SIZE << order) / stride;
         let mut buffers = KVec::with_capacity(count, GFP_KERNEL)?;
         while buffers.len() < count {
             let block = Arc::new(
-                Retained::new(domain, Block::new(domain, direction)?)?,
+                Retained::new(domain, Block::new(domain, order, direction)?)?,
                 GFP_KERNEL,
             )?;
-            for index in 0..per_page.min(count - buffers.len()) {
-                // SAFETY: The ranges are within the page and do not overlap.
+            for index in 0..per_block.min(count - buffers.len()) {
+                // SAFETY: The ranges are within the block and do not overlap.
                 let buffer =
                     unsafe { MessageBuffer::of_block(block.clone(), index * stride, size) };
                 buffers.push(buffer, GFP_KERNEL)?;
@@ -60,49 +62,52 @@ impl MessageBuffers {
 /// The alignment of buffers: no two share a cache line, as `ARCH_DMA_MINALIGN` of any machine.
 const ALIGNMENT: usize = 128;
 
-/// A page that is mapped for a device.
+/// Contiguous pages that are mapped for a device.
 ///
 /// # Invariants
 ///
-/// `page` is a page owned by this type, at `address` in the kernel, mapped for `device` at
-/// `dma_address` in `direction`. The device stays, as the protection domain has a handle of it.
+/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel, mapped
+/// for `device` at `dma_address` in `direction`. The device stays, as the protection domain has a handle of it.
 struct Block {
     page: NonNull<bindings::page>,
+    order: u32,
     address: NonNull<u8>,
     dma_address: u64,
     direction: Direction,
     device: *mut bindings::ib_device,
 }
 
-// SAFETY: Owns its page, and may be freed in any task.
+// SAFETY: Owns its pages, and may be freed in any task.
 unsafe impl Send for Block {}
 
 // SAFETY: Has no methods that change anything.
 unsafe impl Sync for Block {}
 
 impl Block {
-    fn new(domain: &ProtectionDomain, direction: Direction) -> Result<Self> {
+    fn new(domain: &ProtectionDomain, order: u32, direction: Direction) -> Result<Self> {
         let device = domain.device().as_raw();
         let node = domain.device().numa_node();
-        // SAFETY: Any node that a device has is fine.
-        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, 0) };
+        // SAFETY: Any node is fine, and by `MAX_SIZE` the page allocator has blocks of that order.
+        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order, true) };
         let page = NonNull::new(page).ok_or(ENOMEM)?;
         // SAFETY: The page is valid and in the linear mapping.
         let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };
-        // SAFETY: The device is valid, and the page is that long.
+        let size = PAGE_SIZE << order;
+        // SAFETY: The device is valid, and the block is that long.
         let dma_address = unsafe {
-            bindings::rnbd_helper_ib_dma_map_single(device, address, PAGE_SIZE, direction.into())
+            bindings::rnbd_helper_ib_dma_map_single(device, address, size, direction.into())
         };
         // SAFETY: The device is valid.
         let failed = unsafe { bindings::rnbd_helper_ib_dma_mapping_error(device, dma_address) };
         let (Some(address), 0) = (NonNull::new(address.cast()), failed) else {
-            // SAFETY: The page was allocated above.
-            unsafe { bindings::__free_pages(page.as_ptr(), 0) };
+            // SAFETY: The pages were allocated above.
+            unsafe { bindings::__free_pages(page.as_ptr(), order) };
             return Err(EIO);
         };
         // INVARIANT: As made above.
         Ok(Self {
             page,
+            order,
             address,
             dma_address,
             direction,
@@ -118,10 +123,10 @@ impl Drop for Block {
             bindings::rnbd_helper_ib_dma_unmap_single(
                 self.device,
                 self.dma_address,
-                PAGE_SIZE,
+                PAGE_SIZE << self.order,
                 self.direction.into(),
             );
-            bindings::__free_pages(self.page.as_ptr(), 0);
+            bindings::__free_pages(self.page.as_ptr(), self.order);
         }
     }
 }
@@ -153,6 +158,9 @@ unsafe impl Send for MessageBuffer {}
 unsafe impl Sync for MessageBuffer {}
 
 impl MessageBuffer {
+    /// The longest buffer in bytes; the page allocator has them on every machine.
+    pub const MAX_SIZE: usize = 2 << 20;
+
     /// Allocates one buffer, see [`MessageBuffers::allocate()`]. Sleeps.
     pub fn new(domain: &Arc<ProtectionDomain>, size: usize, direction: Direction) -> Result<Self> {
         MessageBuffers::allocate(domain, 1, size, direction)?
@@ -162,7 +170,7 @@ impl MessageBuffer {
 
     /// # Safety
     ///
-    /// The `size` bytes at `offset` are within the page of `block` and not part of another buffer;
+    /// The `size` bytes at `offset` are within the pages of `block` and not part of another buffer;
     /// `size` is not 0.
     unsafe fn of_block(block: Arc<Retained<Block>>, offset: usize, size: usize) -> Self {
         // INVARIANT: By the function's requirement, and by the invariant of the block, which has
@@ -171,7 +179,7 @@ impl MessageBuffer {
             // SAFETY: By the function's requirement.
             address: unsafe { block.address.add(offset) },
             dma_address: block.dma_address + offset as u64,
-            // At most a page.
+            // At most `MAX_SIZE`.
             size: size as u32,
             lkey: block.domain().local_dma_lkey(),
             device: block.device,
@@ -241,7 +249,7 @@ impl MessageBuffer {
         if len == 0 || len > self.size() {
             return Err(EINVAL);
         }
-        // The size is at most a page.
+        // The size is at most `MAX_SIZE`.
         Ok(Sge::new(self.dma_address, len as u32, self.lkey))
     }
 }

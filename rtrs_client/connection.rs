@@ -179,8 +179,8 @@ impl Answer {
 pub(crate) struct InfoBuffers {
     /// The client's half.
     pub(crate) request: MessageBuffer,
-    /// The server's half, in pages.
-    pub(crate) answer: KVec<MessageBuffer>,
+    /// The server's half.
+    pub(crate) answer: MessageBuffer,
 }
 
 /// What events and completions of a connection are given to.
@@ -258,7 +258,7 @@ impl ConnectionHandler {
     pub(crate) fn set_info_buffers(
         &self,
         request: MessageBuffer,
-        answer: KVec<MessageBuffer>,
+        answer: MessageBuffer,
     ) -> Result<&InfoBuffers> {
         if !self.info_buffers.populate(InfoBuffers { request, answer }) {
             return Err(EEXIST);

@@ -7,7 +7,6 @@
 //! session's `connect_timeout_ms` without progress, or when the calling process gets a signal.
 
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -24,8 +23,7 @@ use kernel_ext::{
         PollContext,
         ProtectionDomain,
         QueuePair,
-        SendChain,
-        Sge, //
+        SendChain, //
     }, //
 };
 use proto::{
@@ -66,12 +64,8 @@ use crate::{
     }, //
 };
 
-/// The most pages that the server's information may have.
-const MAX_INFO_PAGES: usize = 32;
-
-/// The longest information of the server, in bytes: that of 8191 chunks.
-const MAX_INFO_SIZE: usize = 128 * 1024;
-const _: () = assert!(MAX_INFO_SIZE <= MAX_INFO_PAGES * PAGE_SIZE);
+// The server's information about its chunks is received into one buffer, however many there are.
+const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffer::MAX_SIZE);
 
 /// Establishes all connections of `path` and learns where the server's chunks are.
 ///
@@ -86,7 +80,6 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
         recon_cnt: path.next_reconnect_count(),
         domain: None,
         max_send_sge: 0,
-        max_recv_sge: 0,
     };
     let mut connections = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
     let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
@@ -99,12 +92,17 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
         )?;
         handlers.push(handler, GFP_KERNEL)?;
     }
+    let transfer = incarnation.transfer().ok_or(EINVAL)?;
+    transfer.limit_send_sge(setup.max_send_sge);
     setup.exchange_info(&connections, &handlers)?;
     Ok(Arc::new(
         ConnectionSet::new(incarnation, connections),
         GFP_KERNEL,
     )?)
 }
+
+/// The scatter entries of a request that every device has: one for data, one for the message.
+const MIN_SEND_SGE: u32 = 2;
 
 /// How long the CM may take to find a device for the server's address before it is asked again.
 const RESOLVE_TIMEOUT_MS: u32 = 2000;
@@ -180,7 +178,6 @@ struct Setup<'a> {
     /// Made for the device of the first connection; all others must use that device too.
     domain: Option<Arc<ProtectionDomain>>,
     max_send_sge: u32,
-    max_recv_sge: u32,
 }
 
 impl Setup<'_> {
@@ -214,7 +211,6 @@ impl Setup<'_> {
                 return Err(EOPNOTSUPP);
             }
             self.max_send_sge = device.max_send_sge().min(MAX_SEND_SGE as u32);
-            self.max_recv_sge = device.max_send_sge().min(MAX_INFO_PAGES as u32);
             self.domain = Some(ProtectionDomain::new(device)?);
         }
         let domain = self.domain.clone().ok_or(EINVAL)?;
@@ -231,21 +227,8 @@ impl Setup<'_> {
         // Hardware queue i of the block layer is connection i + 1; the service connection shares
         // the vector of the first.
         let vector = u32::from(cid.saturating_sub(1));
-        let queue = CompletionQueue::new(device, sizes.completions(), vector, context)?;
-        let queue_pair = id
-            .create_queue_pair(
-                &domain,
-                &queue,
-                &Capabilities {
-                    max_send_wr: sizes.send,
-                    max_recv_wr: sizes.receive,
-                    max_send_sge: self.max_send_sge,
-                    // Only the answer to the information request takes more than one.
-                    max_recv_sge: if cid == 0 { self.max_recv_sge } else { 1 },
-                },
-                WorkKind::count(self.queue_depth(cid), sizes.receive),
-            )
-            .map_err(|(_, error)| error)?;
+        let queue = CompletionQueue::new(device, sizes.completions(device)?, vector, context)?;
+        let queue_pair = self.create_queue_pair(id, &domain, &queue, cid, &sizes)?;
 
         let turn = if cid == 0 && path.may_make_session() {
             // A C server makes two sessions if two paths ask for one at once, as they do when it has
@@ -283,19 +266,41 @@ impl Setup<'_> {
         Ok((queue_pair, handler))
     }
 
+    /// Makes the queue pair of connection `cid`, with fewer scatter entries if the device has not got
+    /// so many in a queue of that length, which it does not tell before.
+    fn create_queue_pair(
+        &mut self,
+        mut id: cm::Id<ConnectionHandler>,
+        domain: &Arc<ProtectionDomain>,
+        queue: &Arc<CompletionQueue>,
+        cid: u16,
+        sizes: &QueueSizes,
+    ) -> Result<QueuePair<ConnectionHandler>> {
+        let work_ids = WorkKind::count(self.queue_depth(cid), sizes.receive);
+        loop {
+            let capabilities = Capabilities {
+                max_send_wr: sizes.send,
+                max_recv_wr: sizes.receive,
+                max_send_sge: self.max_send_sge,
+                max_recv_sge: 1,
+            };
+            match id.create_queue_pair(domain, queue, &capabilities, work_ids) {
+                Ok(queue_pair) => return Ok(queue_pair),
+                Err((unused, error))
+                    if self.max_send_sge > MIN_SEND_SGE && (error == ENOMEM || error == EINVAL) =>
+                {
+                    self.max_send_sge = (self.max_send_sge / 2).max(MIN_SEND_SGE);
+                    id = unused;
+                }
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
     /// The server has accepted the first connection and said what it offers.
     fn negotiated(&self, queue_pair: &QueuePair<ConnectionHandler>, accept: ConnAccept) -> Result {
         let path = self.path;
         let layout = accept.layout().map_err(|_| ECONNRESET)?;
-        // Before anything is allocated for so many requests.
-        if InfoRsp::size(accept.queue_depth) > MAX_INFO_SIZE {
-            pr_err!(
-                "{}: the server's queue depth of {} is too large for this client\n",
-                path.name_text(),
-                accept.queue_depth
-            );
-            return Err(EMSGSIZE);
-        }
         path.session.negotiated(path, &accept)?;
         path.set_device(queue_pair)?;
         let domain = self.domain.clone().ok_or(EINVAL)?;
@@ -305,7 +310,7 @@ impl Setup<'_> {
             accept,
             layout,
             max_segments,
-            self.max_send_sge as usize,
+            self.max_send_sge,
             usize::from(self.total),
         )?)?;
         Ok(())
@@ -336,19 +341,14 @@ impl Setup<'_> {
                 buffer.copy_from_slice(&bytes);
             }
         })?;
-        let pages = size.div_ceil(PAGE_SIZE);
-        let mut entries = [Sge::EMPTY; MAX_INFO_PAGES];
-        let entries = entries.get_mut(..pages).ok_or(EMSGSIZE)?;
-        let answer = MessageBuffers::allocate(domain, pages, PAGE_SIZE, Direction::FromDevice)?;
+        let answer = MessageBuffer::new(domain, size, Direction::FromDevice)?;
         let buffers = handler.set_info_buffers(request, answer)?;
-        for (entry, page) in entries.iter_mut().zip(&buffers.answer) {
-            *entry = page.sge(PAGE_SIZE)?;
-        }
+        let entries = [buffers.answer.sge(size)?];
 
         // The answer is the first thing that comes, so its receive is the first of its queue.
         first
             .queue_pair()
-            .post_recv(WorkKind::InfoReceive.id(), entries)?;
+            .post_recv(WorkKind::InfoReceive.id(), &entries)?;
         for (connection, handler) in connections.iter().zip(handlers) {
             let depth = self.queue_depth(handler.cid);
             let (count, at_once) = if handler.cid == SERVICE_CID {
@@ -386,9 +386,7 @@ impl Setup<'_> {
         };
         let mut bytes = KVVec::new();
         bytes.resize(len.min(size), 0, GFP_KERNEL)?;
-        for (page, bytes) in buffers.answer.iter().zip(bytes.chunks_mut(PAGE_SIZE)) {
-            page.copy_out(bytes)?;
-        }
+        buffers.answer.copy_out(&mut bytes)?;
         let info = InfoRsp::parse(&bytes, &transfer.layout).map_err(|error| {
             pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
             EINVAL

@@ -119,7 +119,7 @@ pub(crate) struct Transfer {
     /// Nothing if there is no memory for it; then all reads are registered, and writes are sent from
     /// their own memory.
     bounce: Option<BounceBuffers>,
-    max_send_sge: usize,
+    max_send_sge: Atomic<u32>,
     in_flight: KVec<InFlight>,
 }
 
@@ -132,13 +132,13 @@ struct InFlight(Atomic<i32>);
 impl Transfer {
     /// Allocates all that the requests of a path need. May sleep.
     ///
-    /// `max_send_sge` is what its queue pairs were made with, `num_connections` their number.
+    /// `max_send_sge` is what the first queue pair was made with, `num_connections` is the number of them.
     pub(crate) fn new(
         domain: Arc<ProtectionDomain>,
         accept: ConnAccept,
         layout: ChunkLayout,
         max_segments: u16,
-        max_send_sge: usize,
+        max_send_sge: u32,
         num_connections: usize,
     ) -> Result<Self> {
         let mut in_flight = KVec::with_capacity(num_connections, GFP_KERNEL)?;
@@ -164,9 +164,14 @@ impl Transfer {
             domain,
             tags,
             bounce,
-            max_send_sge: max_send_sge.min(MAX_SEND_SGE),
+            max_send_sge: Atomic::new(max_send_sge),
             in_flight,
         })
+    }
+
+    /// The queue pairs take only so many scatter entries. No request has been sent yet.
+    pub(crate) fn limit_send_sge(&self, max_send_sge: u32) {
+        self.max_send_sge.store(max_send_sge, ordering::Relaxed);
     }
 
     #[inline]
@@ -326,7 +331,8 @@ impl Transfer {
         request: &mut Request,
     ) -> Result<bool> {
         request.map(&self.domain)?;
-        let limit = self.max_send_sge.wrapping_sub(1);
+        // One is for the message.
+        let limit = (self.max_send_sge.load(ordering::Relaxed) as usize).wrapping_sub(1);
         let kind = request.kind;
         let (data, _, _) = request.parts();
         if kind == Kind::Read || !batch.add_mapped(data, &self.domain, limit) {

@@ -5,9 +5,13 @@
 //! A path has one service connection, number 0, for the information exchange, heartbeats and
 //! service requests, and one connection for the requests of each CPU.
 
-use kernel_ext::atomic::{
-    ordering,
-    Atomic, //
+use kernel::prelude::*;
+use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    rdma::Device, //
 };
 use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
 
@@ -49,9 +53,20 @@ impl QueueSizes {
         }
     }
 
-    /// The entries that a completion queue for both needs.
-    pub const fn completions(&self) -> u32 {
-        self.send.saturating_add(self.receive)
+    /// The entries that a completion queue for both needs. `EINVAL` if `device` has none so long.
+    pub fn completions(&self, device: &Device) -> Result<u32> {
+        let (needed, limit) = (self.send.saturating_add(self.receive), device.max_cqe());
+        if needed > limit {
+            kernel_ext::pr_err_ratelimited!(
+                "{}: completion queues have at most {} entries, {} are needed: the server's \
+                 queue depth is too large\n",
+                device.name(),
+                limit,
+                needed
+            );
+            return Err(EINVAL);
+        }
+        Ok(needed)
     }
 }
 

@@ -294,7 +294,7 @@ fn try_make_connection<'a>(
         let needs = Needs::new(path, id.device(), cid, num_regions)?;
         let completions = CompletionQueue::in_bursts(
             id.device(),
-            needs.sizes.completions(),
+            needs.sizes.completions(id.device())?,
             // Requests of the client's CPU n come by connection n + 1.
             u32::from(cid.saturating_sub(1)),
             &session.context().completions,

@@ -88,7 +88,9 @@ def test_added_path(t):
     t.equal(len(paths), 2, "paths")
     before = [requests(path, t.client) for path in paths]
     count, raised = polled_fio(t, device)
-    t.check(raised < count // 16, f"{raised} softirqs for {count} polled requests on two paths")
+    # Heartbeats raise some, more of them the slower the machine is.
+    t.check(raised < count // 16 + 16,
+            f"{raised} softirqs for {count} polled requests on two paths")
     carried = [requests(path, t.client) - was for path, was in zip(paths, before)]
     t.check(min(carried) > count // 4, f"requests that each path carried: {carried}")
     for path in paths:

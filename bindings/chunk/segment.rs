@@ -37,8 +37,10 @@ impl Segment {
     ///
     /// Neither warns nor has anybody killed if there are none.
     pub(super) fn new(node: i32, order: u32) -> Result<Self> {
-        // SAFETY: The helper takes any number.
-        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order) };
+        // A block of pages can be had as single ones, too.
+        let needed = order == 0;
+        // SAFETY: Any node is fine, and the page allocator has blocks of that order.
+        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order, needed) };
         let page = NonNull::new(page).ok_or(ENOMEM)?;
         // SAFETY: The page is valid and in the linear mapping.
         let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""RDMA devices that take less than soft-RoCE does: it refuses what they would refuse."""
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+KIB = 1 << 10
+# Some adapters have one scatter entry for a receive.
+RECEIVE_ENTRIES = "max_recv_sge=1"
+# The client's queues would like 2,049 times 30 of them, the server's have at most 16,384.
+QUEUE_ENTRIES = 20000
+
+
+def narrow(t, parameters):
+    """Have soft-RoCE refuse (selftests/modules/narrow_device.c)."""
+    t.client.call("guest_modules.load", folder="/host/modules/test", names=["narrow_device"],
+                  parameters={"narrow_device": parameters})
+    t.defer(t.client.module_unload, "narrow_device")
+
+
+def works(t):
+    """Requests of one and of many pieces carry the right data in both directions."""
+    device = rnbd.map_device(t, disks.PLAIN)
+    for seed, pieces in enumerate(([(0, 4 * KIB)], [(512, 512)] * 3, [(0, 4 * KIB)] * 16,
+                                   [(512 * (index % 8), 512) for index in range(100)])):
+        length = sum(piece for _at, piece in pieces)
+        t.client.call("guest_io.scattered", path=device.path, offset=seed << 20, pieces=pieces,
+                      seed=seed, write_it=True)
+        t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=seed << 20,
+                              length=length, seed=seed), None, "first wrong byte")
+        t.check(t.client.call("guest_io.scattered", path=device.path, offset=seed << 20,
+                              pieces=pieces, seed=seed, write_it=False), "read something else")
+    device.unmap()
+
+
+@case(module_sets=("ours",))
+def test_receives(t):
+    """One scatter entry for a receive is enough, however many chunks the server has."""
+    for depth in (512, 4096):
+        rnbd.load(t, rtrs_server=f"sess_queue_depth={depth} max_chunk_size=8192")
+        narrow(t, RECEIVE_ENTRIES)
+        works(t)
+        t.client.module_unload("narrow_device")
+
+
+@case(module_sets=("ours",))
+def test_long_queues(t):
+    """A device that has not got so many scatter entries in a long queue is asked for fewer."""
+    rnbd.load(t)
+    narrow(t, f"max_queue_sge={QUEUE_ENTRIES}")
+    works(t)
+    refused = int(t.client.read("/sys/module/narrow_device/parameters/refused"))
+    t.check(refused > 0, "nothing was refused")
+    # It is asked for what it has, after the first connection.
+    t.check(refused < 4, f"{refused} queue pairs were refused")
