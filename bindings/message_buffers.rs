@@ -35,14 +35,14 @@ impl MessageBuffers {
         count: usize,
         size: usize,
         direction: Direction,
-    ) -> Result<KVec<MessageBuffer>> {
+    ) -> Result<KVVec<MessageBuffer>> {
         if size == 0 || size > MessageBuffer::MAX_SIZE {
             return Err(EINVAL);
         }
         let stride = size.next_multiple_of(ALIGNMENT);
         let order = stride.div_ceil(PAGE_SIZE).next_power_of_two().ilog2();
         let per_block = (PAGE_SIZE << order) / stride;
-        let mut buffers = KVec::with_capacity(count, GFP_KERNEL)?;
+        let mut buffers = KVVec::with_capacity(count, GFP_KERNEL)?;
         while buffers.len() < count {
             let block = Arc::new(
                 Retained::new(domain, Block::new(domain, order, direction)?)?,

@@ -192,7 +192,7 @@ pub(crate) struct ConnectionHandler {
     #[pin]
     progress: Mutex<Progress>,
     /// The buffers of the posted receives, if the server sends keys with its answers.
-    receive_buffers: SetOnce<KVec<MessageBuffer>>,
+    receive_buffers: SetOnce<KVVec<MessageBuffer>>,
     /// Kept until the queue pair is gone, which may write to them until then.
     info_buffers: SetOnce<InfoBuffers>,
     /// The key that the device has invalidated last at the server's request, until the next answer;
@@ -250,7 +250,7 @@ impl ConnectionHandler {
     }
 
     /// The receive buffers, which have to be set before receives with buffers are posted.
-    pub(crate) fn set_receive_buffers(&self, buffers: KVec<MessageBuffer>) {
+    pub(crate) fn set_receive_buffers(&self, buffers: KVVec<MessageBuffer>) {
         self.receive_buffers.populate(buffers);
     }
 

@@ -184,7 +184,7 @@ impl Setup<'_> {
     /// The requests that connection `cid` may carry at once.
     fn queue_depth(&self, cid: u16) -> u32 {
         match self.incarnation.transfer() {
-            Some(transfer) if cid != 0 => u32::from(transfer.accept.queue_depth),
+            Some(transfer) if cid != 0 => transfer.queue_depth(),
             _ => SERVICE_CON_QUEUE_DEPTH,
         }
     }
@@ -301,14 +301,15 @@ impl Setup<'_> {
     fn negotiated(&self, queue_pair: &QueuePair<ConnectionHandler>, accept: ConnAccept) -> Result {
         let path = self.path;
         let layout = accept.layout().map_err(|_| ECONNRESET)?;
-        path.session.negotiated(path, &accept)?;
-        path.set_device(queue_pair)?;
         let domain = self.domain.clone().ok_or(EINVAL)?;
+        let queue_depth = path.session.negotiated(path, &accept, domain.device())?;
+        path.set_device(queue_pair)?;
         let max_segments = path.session.limit_segments(domain.device());
         self.incarnation.set_transfer(Transfer::new(
             domain,
             accept,
             layout,
+            queue_depth,
             max_segments,
             self.max_send_sge,
             usize::from(self.total),
@@ -391,7 +392,8 @@ impl Setup<'_> {
             pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
             EINVAL
         })?;
-        for (index, chunk) in info.remote_bufs().enumerate() {
+        let used = transfer.queue_depth() as usize;
+        for (index, chunk) in info.remote_bufs().take(used).enumerate() {
             transfer.set_chunk(index, chunk.addr, chunk.rkey)?;
         }
         Ok(())

@@ -64,12 +64,12 @@ use proto::{
         ClientEvent,
         ClientState, //
     },
-    reconnect,
     text::Text, //
 };
 use rtrs_core::heartbeat::Heartbeat;
 
 use crate::{
+    backoff::Backoff,
     connection::ConnectionHandler,
     establish::establish,
     incarnation::ConnectionSet,
@@ -121,8 +121,7 @@ pub(crate) struct Path {
     #[pin]
     pub(crate) device: Mutex<Option<DevicePort>>,
     reconnect_count: Atomic<u32>,
-    /// The attempts to connect that have failed since the path was up the last time.
-    failed_attempts: Atomic<u32>,
+    backoff: Backoff,
     /// Whether the server may make a new session for this path.
     first: Atomic<u32>,
     pub(crate) heartbeat: Heartbeat,
@@ -169,7 +168,7 @@ impl Path {
                 wake <- Completion::new(),
                 device <- new_mutex!(None),
                 reconnect_count: Atomic::new(0),
-                failed_attempts: Atomic::new(0),
+                backoff: Backoff::new(),
                 first: Atomic::new(u32::from(first)),
                 heartbeat: Heartbeat::new(session.settings.heartbeat()),
                 stats: Stats::new(session.num_connections(), cpu::nr_cpu_ids())?,
@@ -215,7 +214,7 @@ impl Path {
     /// What events say of it. Any context.
     fn trace(&self) -> trace::ClientPath<'_> {
         let (succeeded, failed) = self.stats.reconnects();
-        let attempts = self.failed_attempts.load(ordering::Relaxed);
+        let attempts = self.backoff.failed_attempts();
         trace::ClientPath {
             session: self.session.name(),
             path: self.file_name.as_ref().unwrap_or(&self.name),
@@ -418,7 +417,7 @@ impl Path {
     }
 
     /// The path is not connected again, unless somebody asks for it. Any context.
-    pub(crate) fn give_up(self: &Arc<Self>) {
+    fn give_up(self: &Arc<Self>) {
         trace::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
             // An error means that it is queued already, or that the module goes.
@@ -453,7 +452,7 @@ impl Path {
             self.take_down(control);
             return Err(ECONNABORTED);
         }
-        self.failed_attempts.store(0, ordering::Relaxed);
+        self.backoff.connected();
         control.up = true;
         self.stats.connected();
         self.session.path_up();
@@ -478,6 +477,8 @@ impl Path {
             self.settle(set);
         }
         if core::mem::replace(&mut control.up, false) {
+            let settings = &self.session.settings;
+            self.backoff.lost(settings.reconnect_delay_ms());
             self.session.path_down();
         }
         // Last, as the end of a connection may wait some seconds for a peer that is gone.
@@ -507,7 +508,7 @@ impl Path {
         }
         DelayedWork::<Path, 1>::cancel_sync(self);
         // What has failed before does not count.
-        self.failed_attempts.store(0, ordering::Relaxed);
+        self.backoff.reset();
         let mut result = self.try_reconnect();
         // A server refuses that has not seen yet that the old connections are gone.
         for pause in REFUSED_PAUSES_MS {
@@ -516,7 +517,7 @@ impl Path {
             }
             fsleep(Delta::from_millis(pause));
             DelayedWork::<Path, 1>::cancel_sync(self);
-            self.failed_attempts.store(0, ordering::Relaxed);
+            self.backoff.reset();
             result = self.try_reconnect();
         }
         if self.is_connected() {
@@ -529,13 +530,27 @@ impl Path {
     /// Closes the path; it can be connected again by [`Path::reconnect_now`] only. Sleeps.
     pub(crate) fn close(self: &Arc<Self>) {
         trace::clt_close_conns(|| self.trace());
-        self.change_state(ClientEvent::Close);
-        workqueue::cancel_sync::<_, 0>(self);
-        DelayedWork::<Path, 1>::cancel_sync(self);
-        let mut control = self.control.lock();
-        // Whoever connected has given up by now, since the state told it to.
-        self.take_down(&mut control);
-        self.change_state(ClientEvent::Closed);
+        loop {
+            self.change_state(ClientEvent::Close);
+            workqueue::cancel_sync::<_, 0>(self);
+            DelayedWork::<Path, 1>::cancel_sync(self);
+            let mut control = self.control.lock();
+            // Unless somebody has asked for it again meanwhile, whoever connected has given up by
+            // now, since the state told it to.
+            if self.is_closed() {
+                self.take_down(&mut control);
+                self.change_state(ClientEvent::Closed);
+                return;
+            }
+        }
+    }
+
+    /// Whether it is closed, or about to be.
+    fn is_closed(&self) -> bool {
+        matches!(
+            self.state(),
+            ClientState::Closing | ClientState::Closed | ClientState::Dead
+        )
     }
 
     /// Closes the path for good; whether it was this call that did. Sleeps.
@@ -564,7 +579,7 @@ impl Path {
         }
         // The work that does this when a path fails may not have come to it yet.
         self.take_down(&mut control);
-        let failed = self.failed_attempts.load(ordering::Relaxed);
+        let failed = self.backoff.failed_attempts();
         if self.session.settings.gives_up_after(failed) {
             pr_info!("{}: no more attempts to reconnect\n", self.name_text());
             self.give_up();
@@ -576,20 +591,15 @@ impl Path {
         let result = self.connect_locked(&mut control);
         if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
             self.stats.reconnect_failed();
-            // Only one attempt runs at a time.
-            self.failed_attempts
-                .store(failed.saturating_add(1), ordering::Relaxed);
+            self.backoff.failed();
             self.schedule_reconnect();
         }
         result
     }
 
     fn schedule_reconnect(self: &Arc<Self>) {
-        let delay = reconnect::delay_ms(
-            self.failed_attempts.load(ordering::Relaxed),
-            self.session.settings.reconnect_delay_ms(),
-            random::u32_below(u32::MAX),
-        );
+        let longest = self.session.settings.reconnect_delay_ms();
+        let delay = self.backoff.delay_ms(longest);
         // An error means that it is waiting already, that the path is closed, or that the module goes.
         let _ = DelayedWork::<Path, 1>::queue(self.clone(), msecs_to_jiffies(delay));
     }
@@ -616,8 +626,7 @@ impl Path {
     /// Connects again now if the path waits for the time to do so: its device may be back. Sleeps.
     pub(crate) fn retry(self: &Arc<Self>) {
         if self.state() == ClientState::Reconnecting && DelayedWork::<Path, 1>::cancel(self) {
-            // What has failed so far says nothing any more.
-            self.failed_attempts.store(0, ordering::Relaxed);
+            self.backoff.reset();
             let _ = DelayedWork::<Path, 1>::queue(self.clone(), 0);
             self.cancel_if_closed();
         }
@@ -629,10 +638,7 @@ impl Path {
     /// Not if the attempt has begun by now: it may fail and queue the next one, which is refused
     /// while it is being cancelled, so that there would be none.
     fn cancel_if_closed(self: &Arc<Self>) {
-        if matches!(
-            self.state(),
-            ClientState::Closing | ClientState::Closed | ClientState::Dead
-        ) {
+        if self.is_closed() {
             DelayedWork::<Path, 1>::cancel_sync(self);
         }
     }

@@ -40,6 +40,7 @@ use kernel_ext::{
     }, //
 };
 
+mod backoff;
 mod beat;
 mod bounce;
 mod connection;

@@ -36,6 +36,8 @@ use proto::{
     }, //
 };
 
+use rtrs_core::connection::QueueSizes;
+
 use crate::{
     outage::Outage,
     path::Path,
@@ -93,10 +95,18 @@ pub struct OpenParams<'a> {
 /// lets segments be registered together.
 pub(crate) const SEGMENT_SIZE: u32 = 4096;
 
+/// The most of a server's chunks that are used: what the block layer has tags for
+/// (`BLK_MQ_MAX_DEPTH`), and one for service requests.
+const MAX_QUEUE_DEPTH: u32 = 10240 + 1;
+
 /// What all paths of a session agree on; set by the first one.
 #[derive(Clone, Copy)]
 struct Limits {
+    /// The chunks that are used, which the first path's device and the block layer may have fewer
+    /// requests than.
     queue_depth: u16,
+    /// The server's chunks.
+    num_chunks: u16,
     max_io_size: u32,
 }
 
@@ -120,7 +130,7 @@ pub struct Session {
     limits: SetOnce<Limits>,
     /// The segments of a request that every path can carry.
     max_segments: Atomic<u32>,
-    tags: SetOnce<KVec<BoxSlot<Request>>>,
+    tags: SetOnce<KVVec<BoxSlot<Request>>>,
     /// What the IO path chooses from.
     pub(crate) paths: RcuArc<KVec<Arc<Path>>>,
     #[pin]
@@ -213,7 +223,7 @@ impl Session {
         let limits = self.limits.as_ref().ok_or(EINVAL)?;
         let depth = usize::from(limits.queue_depth);
         let segments = self.max_segments();
-        let mut tags = KVec::with_capacity(depth, GFP_KERNEL)?;
+        let mut tags = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for tag in 0..u32::from(limits.queue_depth) {
             tags.push(BoxSlot::new(Request::new(tag, segments)?), GFP_KERNEL)?;
         }
@@ -266,10 +276,13 @@ impl Session {
                 for (known, place) in control.list.iter_mut() {
                     if Arc::ptr_eq(known, &path) {
                         *place = Some(files);
-                        break;
+                        return Ok(());
                     }
                 }
-                Ok(())
+                drop(control);
+                // The session was closed meanwhile.
+                drop(files);
+                Err(ENODEV)
             }
             Err(error) => {
                 self.remove_path(&path);
@@ -316,30 +329,22 @@ impl Session {
         if let Ok(globals) = crate::globals() {
             globals.sessions.remove(self);
         }
-        {
-            let mut control = self.control.lock();
-            control.closing = true;
-            for (path, _) in &control.list {
-                // Whoever connects one by sysfs is waited for below.
-                path.give_up();
-            }
-        }
-        let files = self.files.lock().take();
-        if let Some(files) = &files {
-            // From here on nobody gets in by sysfs, and the list of paths does not grow.
-            files.remove();
-        }
+        // From here on the list of paths does not grow.
+        self.control.lock().closing = true;
         loop {
-            let path = {
-                let control = self.control.lock();
-                control.list.last().map(|(path, _)| path.clone())
+            let removed = self.control.lock().list.pop();
+            let Some((path, files)) = removed else {
+                break;
             };
-            match path {
-                Some(path) => self.remove_path(&path),
-                None => break,
-            }
+            // Before the files go: whoever connects it by sysfs is told to give up, not waited for.
+            path.kill();
+            drop(files);
         }
         drop(self.paths.replace(None));
+        let files = self.files.lock().take();
+        if let Some(files) = &files {
+            files.remove();
+        }
     }
 
     /// Has paths that wait to connect again do it now. Sleeps.
@@ -422,8 +427,14 @@ impl Session {
         }
     }
 
-    /// A path has learnt what the server offers. `ECONNRESET` if that does not fit the session.
-    pub(crate) fn negotiated(&self, path: &Path, accept: &ConnAccept) -> Result {
+    /// A path that uses `device` has learnt what the server offers; returns how many of its chunks are
+    /// used. `ECONNRESET` if that does not fit the session.
+    pub(crate) fn negotiated(
+        &self,
+        path: &Path,
+        accept: &ConnAccept,
+        device: &Device,
+    ) -> Result<u16> {
         if accept.queue_depth < 2 {
             pr_err!(
                 "{}: the server's queue depth of {} leaves no room for requests\n",
@@ -441,19 +452,23 @@ impl Session {
             );
             return Err(ECONNRESET);
         }
+        // One is for service requests.
+        let most = QueueSizes::max_queue_depth(device).clamp(2, MAX_QUEUE_DEPTH);
         let limits = Limits {
-            queue_depth: accept.queue_depth,
+            queue_depth: u16::try_from(most)
+                .map_or(accept.queue_depth, |most| most.min(accept.queue_depth)),
+            num_chunks: accept.queue_depth,
             max_io_size: accept.max_io_size,
         };
         if self.limits.populate(limits) {
-            return Ok(());
+            return Ok(limits.queue_depth);
         }
         match self.limits.as_ref() {
-            Some(known) if known.queue_depth != accept.queue_depth => {
+            Some(known) if known.num_chunks != accept.queue_depth => {
                 pr_err!(
                     "{}: the server's queue depth changed from {} to {}\n",
                     path.name_text(),
-                    known.queue_depth,
+                    known.num_chunks,
                     accept.queue_depth
                 );
                 Err(ECONNRESET)
@@ -467,7 +482,7 @@ impl Session {
                 );
                 Err(ECONNRESET)
             }
-            _ => Ok(()),
+            _ => Ok(self.limits.as_ref().unwrap_or(&limits).queue_depth),
         }
     }
 

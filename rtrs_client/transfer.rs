@@ -115,7 +115,8 @@ pub(crate) struct Transfer {
     pub(crate) accept: ConnAccept,
     pub(crate) layout: ChunkLayout,
     domain: Arc<ProtectionDomain>,
-    tags: KVec<Tag>,
+    /// One for each of the server's chunks that is used.
+    tags: KVVec<Tag>,
     /// Nothing if there is no memory for it; then all reads are registered, and writes are sent from
     /// their own memory.
     bounce: Option<BounceBuffers>,
@@ -132,11 +133,13 @@ struct InFlight(Atomic<i32>);
 impl Transfer {
     /// Allocates all that the requests of a path need. May sleep.
     ///
+    /// `queue_depth` of the server's chunks are used;
     /// `max_send_sge` is what the first queue pair was made with, `num_connections` is the number of them.
     pub(crate) fn new(
         domain: Arc<ProtectionDomain>,
         accept: ConnAccept,
         layout: ChunkLayout,
+        queue_depth: u16,
         max_segments: u16,
         max_send_sge: u32,
         num_connections: usize,
@@ -145,8 +148,8 @@ impl Transfer {
         for _ in 0..num_connections {
             in_flight.push(InFlight(Atomic::new(0)), GFP_KERNEL)?;
         }
-        let depth = usize::from(accept.queue_depth);
-        let mut tags = KVec::with_capacity(depth, GFP_KERNEL)?;
+        let depth = usize::from(queue_depth);
+        let mut tags = KVVec::with_capacity(depth, GFP_KERNEL)?;
         let messages =
             MessageBuffers::allocate(&domain, depth, HEADER_BUFFER_SIZE, Direction::ToDevice)?;
         for message in messages {
@@ -167,6 +170,12 @@ impl Transfer {
             max_send_sge: Atomic::new(max_send_sge),
             in_flight,
         })
+    }
+
+    /// The requests that there may be at a time, service requests with them.
+    pub(crate) fn queue_depth(&self) -> u32 {
+        // As many as `new` was asked for.
+        self.tags.len() as u32
     }
 
     /// The queue pairs take only so many scatter entries. No request has been sent yet.
@@ -454,7 +463,11 @@ impl Transfer {
                 continue;
             };
             match tag.in_flight.take() {
-                Some(mut request) if request.connection == connection && !request.registered => {
+                Some(mut request)
+                    if request.connection == connection
+                        && !request.registered
+                        && !request.sent_from_data =>
+                {
                     self.count(request.connection, -1);
                     self.release(tag, &mut request);
                     refused(Refused {
@@ -543,7 +556,7 @@ impl Transfer {
     /// What the device's last use of the data of request `number` is called.
     fn last_use(&self, number: u32) -> WorkKind {
         // Service requests are on a connection of their own, whatever their tag.
-        if number.checked_add(1) == Some(u32::from(self.accept.queue_depth)) {
+        if number.checked_add(1) == Some(self.queue_depth()) {
             WorkKind::LastUseOfService
         } else {
             WorkKind::LastUse(number)

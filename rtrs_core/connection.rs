@@ -53,6 +53,15 @@ impl QueueSizes {
         }
     }
 
+    /// The most requests at a time for which [`Self::client`] has room on `device`.
+    ///
+    /// With fewer entries than that a request may find none although its turn has come.
+    pub fn max_queue_depth(device: &Device) -> u32 {
+        let by_queue = device.max_qp_wr().saturating_sub(1) / 4;
+        let by_completions = device.max_cqe().saturating_sub(2) / 7;
+        min(by_queue, by_completions)
+    }
+
     /// The entries that a completion queue for both needs. `EINVAL` if `device` has none so long.
     pub fn completions(&self, device: &Device) -> Result<u32> {
         let (needed, limit) = (self.send.saturating_add(self.receive), device.max_cqe());

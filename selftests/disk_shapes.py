@@ -128,6 +128,17 @@ def test_few_requests(t):
         t.equal(result.rc, 0, f"exit code of fio on {device.device_path}: {result.err[-300:]}")
 
 
+@case(module_sets=("ours",))
+def test_many_requests(t):
+    """Of more chunks than the RDMA device has completions for, as many are used as it has."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=8000 max_chunk_size=8192")
+    device = rnbd.map_device(t, disks.PLAIN)
+    slots = int(device.queue("nr_requests"))
+    t.check(4000 < slots < 5000, f"the disk has room for {slots} requests")
+    verified(t.client, device.path, rw="randwrite", bs=4 * KIB, iodepth=64,
+             size=t.scaled(8 * MIB, MIB))
+
+
 def test_large_disk(t):
     """Beyond 2 and 4 TiB of a large disk nothing wraps around."""
     rnbd.load(t)

@@ -116,18 +116,6 @@ def test_one_chunk(t):
     t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server")
 
 
-@case(module_sets=("ours",))
-def test_too_many_chunks(t):
-    """Of more chunks than soft-RoCE's completion queues have entries for, the log says so."""
-    rnbd.load(t, rtrs_server="sess_queue_depth=8000 max_chunk_size=8192")
-    mark = t.client.log_mark()
-    with t.expect_errno(errno.EINVAL):
-        rnbd.map_device(t, disks.PLAIN)
-    t.client.wait_log("completion queues have at most .* the server's queue depth is too large",
-                      mark)
-    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions of the client")
-
-
 def test_immediate_size(t):
     """Chunk number and offset together have 28 bits."""
     t.server.modules_unload_all()

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long a path waits until it connects again.
+
+use kernel::time::{
+    Instant,
+    Monotonic, //
+};
+use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    random, //
+};
+use proto::reconnect;
+
+/// What has failed since the path worked the last time.
+///
+/// Only whoever connects or tears down changes it, one at a time, but for [`Backoff::reset`].
+pub(crate) struct Backoff {
+    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    origin: Instant<Monotonic>,
+    /// When the path came up, in ms after `origin`.
+    up_since: Atomic<i64>,
+    /// The attempts to connect that failed since it was up the last time.
+    failed_attempts: Atomic<u32>,
+    /// The times in a row that it was up for no longer than the longest delay.
+    short_lived: Atomic<u32>,
+}
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            up_since: Atomic::new(0),
+            failed_attempts: Atomic::new(0),
+            short_lived: Atomic::new(0),
+        }
+    }
+
+    /// The attempts to connect that failed since the path was up the last time.
+    pub(crate) fn failed_attempts(&self) -> u32 {
+        self.failed_attempts.load(ordering::Relaxed)
+    }
+
+    /// An attempt to connect failed.
+    pub(crate) fn failed(&self) {
+        let failed = self.failed_attempts().saturating_add(1);
+        self.failed_attempts.store(failed, ordering::Relaxed);
+    }
+
+    /// The path is up.
+    pub(crate) fn connected(&self) {
+        self.failed_attempts.store(0, ordering::Relaxed);
+        let now = self.origin.elapsed().as_millis();
+        self.up_since.store(now, ordering::Relaxed);
+    }
+
+    /// The path is not up any more. `longest_ms` is the longest delay.
+    pub(crate) fn lost(&self, longest_ms: u32) {
+        let up_since = self.up_since.load(ordering::Relaxed);
+        let was_up = self.origin.elapsed().as_millis().saturating_sub(up_since);
+        let short_lived = if was_up < i64::from(longest_ms) {
+            self.short_lived.load(ordering::Relaxed).saturating_add(1)
+        } else {
+            0
+        };
+        self.short_lived.store(short_lived, ordering::Relaxed);
+    }
+
+    /// What has failed so far says nothing any more.
+    pub(crate) fn reset(&self) {
+        self.failed_attempts.store(0, ordering::Relaxed);
+        self.short_lived.store(0, ordering::Relaxed);
+    }
+
+    /// How long to wait, in ms, if the longest delay is `longest_ms`.
+    ///
+    /// A server that accepts and drops connections is one that fails, but a path that was lost once
+    /// may be back at once.
+    pub(crate) fn delay_ms(&self, longest_ms: u32) -> u32 {
+        let dropped = self.short_lived.load(ordering::Relaxed).saturating_sub(1);
+        reconnect::delay_ms(
+            self.failed_attempts().saturating_add(dropped),
+            longest_ms,
+            random::u32_below(u32::MAX),
+        )
+    }
+}
