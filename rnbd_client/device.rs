@@ -183,17 +183,25 @@ impl Device {
 
     /// Opens the device at the server, and makes everything that others see of it.
     fn set_up(self: &Arc<Self>, client: &Arc<Client>) -> Result {
-        let losses = self.session.losses();
-        let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
-            .inspect_err(|error| {
-                device_log!(
-                    pr_err,
-                    self,
-                    "map_device: failed, can't open remote device, err: {}",
-                    error.to_errno()
-                );
-            })?;
-        self.opened_by_server(&answer, losses)?;
+        let failed = |error: &Error| {
+            device_log!(
+                pr_err,
+                self,
+                "map_device: failed, can't open remote device, err: {}",
+                error.to_errno()
+            );
+        };
+        let answer = loop {
+            let (answer, losses) =
+                remote::open(&self.session, &self.path, self.access_mode).inspect_err(failed)?;
+            match self.opened_by_server(&answer, losses) {
+                Ok(_) => break answer,
+                // The server may have opened it in the session that it has now, which nobody would
+                // close. To be asked again makes no difference to it; without a path it ends here.
+                Err(error) if error == ECONNABORTED => continue,
+                Err(error) => return Err(error),
+            }
+        };
 
         let failed = |what: &'static str| {
             move |error: &Error| {
@@ -451,11 +459,10 @@ impl Device {
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
         let settled = self.opening.take_killable().is_ok();
-        // In the server's next session the number may be another device's, too.
-        let is_current = self.session.losses() == self.losses.load(ordering::Relaxed);
-        if settled && was != DeviceState::Init && is_current {
+        let losses = self.losses.load(ordering::Relaxed);
+        if settled && was != DeviceState::Init && self.session.losses() == losses {
             let device_id = self.device_id.load(ordering::Relaxed);
-            if let Err(error) = remote::close(&self.session.transport, device_id) {
+            if let Err(error) = remote::close(&self.session, device_id, losses) {
                 // The server closes it with the session.
                 device_log!(
                     pr_info,
@@ -495,15 +502,14 @@ impl Device {
         if self.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }
-        let losses = self.session.losses();
-        let answer = remote::open(&self.session.transport, &self.path, self.access_mode)
+        let (answer, losses) = remote::open(&self.session, &self.path, self.access_mode)
             .inspect_err(|error| {
-                device_log!(
+                kernel_ext::ratelimited!(device_log!(
                     pr_err,
                     self,
                     "Opening failed, server responded: {}",
                     error.to_errno()
-                );
+                ));
             })?;
         let before = self.opened_by_server(&answer, losses)?;
         drop(opening);
@@ -514,7 +520,11 @@ impl Device {
                 let _ = uevent(disk, Uevent::Online);
                 Ok(())
             })?;
-            device_log!(pr_info, self, "Device online, device remapped successfully");
+            kernel_ext::ratelimited!(device_log!(
+                pr_info,
+                self,
+                "Device online, device remapped successfully"
+            ));
         }
         Ok(())
     }
@@ -527,7 +537,11 @@ impl Device {
             // Whoever is mapping it gets an error.
             return Ok(());
         }
-        device_log!(pr_info, self, "session reconnected, remapping device");
+        kernel_ext::ratelimited!(device_log!(
+            pr_info,
+            self,
+            "session reconnected, remapping device"
+        ));
         self.reopen()
     }
 
@@ -535,7 +549,7 @@ impl Device {
     pub(crate) fn link_lost(&self) {
         // There is no state in which this is an error.
         if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
-            device_log!(pr_err, self, "Device disconnected.");
+            kernel_ext::ratelimited!(device_log!(pr_err, self, "Device disconnected."));
         }
     }
 

@@ -309,18 +309,26 @@ impl Session {
 
 impl Link {
     /// Opens the devices again that the server had to close; some time later those that failed for
-    /// want of memory, or as their disk could not be read. Others that fail wait for the
-    /// administrator. Process context; sleeps.
+    /// want of memory, as their disk could not be read, or as the path failed that carried the request.
+    /// Others that fail wait for the administrator. Process context; sleeps.
     fn remap<'a>(self: &Arc<Self>, devices: impl Iterator<Item = &'a Arc<Device>>) {
         let Some(transport) = self.transport.lock().clone() else {
             return;
         };
-        let may_pass = |error| error == ENOMEM || error == EIO;
+        // The session need not be lost with a path: another one may have come up, and there is no
+        // event then.
+        let path_failed = |error| error == ECONNABORTED || error == EAGAIN;
+        let may_pass = |error| error == ENOMEM || error == EIO || path_failed(error);
         let mut again = false;
         match remote::session_info(&transport) {
             Ok(_) => {
                 for device in devices {
-                    again |= device.link_is_back().is_err_and(may_pass);
+                    let result = device.link_is_back();
+                    again |= result.is_err_and(may_pass);
+                    if result.is_err_and(path_failed) {
+                        // So would the others.
+                        break;
+                    }
                 }
             }
             Err(error) => {
@@ -345,14 +353,17 @@ impl WorkItem for Link {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        // What an event concerns is in the list before it is noted.
+        let lost = this.lost.xchg(false, ordering::Full);
+        let again = this.again.xchg(false, ordering::Full);
+        let is_back = this.is_back.xchg(false, ordering::Full);
         let mut devices = this.devices.lock().copied();
-        if this.lost.xchg(false, ordering::Full) {
+        if lost {
             for device in &devices {
                 device.tell_link_lost();
             }
         }
-        let again = this.again.xchg(false, ordering::Full);
-        if this.is_back.xchg(false, ordering::Full) {
+        if is_back {
             this.attempts.store(0, ordering::Relaxed);
             this.remap(devices.iter());
         } else if again {

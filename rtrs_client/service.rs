@@ -100,14 +100,21 @@ impl Session {
     /// Sends `header` and waits for the server's answer. Sleeps.
     ///
     /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, `EINTR` if
-    /// the task is killed, otherwise the server's error. A request whose task was killed still
+    /// the task is killed, the error of `when_sent`, otherwise the server's error. `when_sent` runs
+    /// when the turn has come, right before the request is sent: who waited cannot know what became
+    /// of the session meanwhile. A request whose task was killed still
     /// reaches the server, and before any later one. (C: `rtrs_clt_request` with `RTRS_ADMIN_CON`
     /// and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
-    pub fn service_request(&self, header: &[u8], data: ServiceData<'_>) -> Result {
+    pub fn service_request(
+        &self,
+        header: &[u8],
+        data: ServiceData<'_>,
+        when_sent: impl FnOnce() -> Result,
+    ) -> Result {
         let service = &self.service;
         service.turn.wait_killable().map_err(|_| EINTR)?;
         let tag = self.service_tag().ok_or(ECONNABORTED);
-        let sent = tag.and_then(|tag| self.send_service_request(tag, header, &data));
+        let sent = tag.and_then(|tag| self.send_service_request(tag, header, &data, when_sent));
         if sent.is_ok() {
             // It ends: with an answer, or when its path is taken down, which heartbeats see to.
             service.wait()?;
@@ -124,7 +131,13 @@ impl Session {
     }
 
     /// Sends a service request, with nobody else's under way.
-    fn send_service_request(&self, tag: u32, header: &[u8], data: &ServiceData<'_>) -> Result {
+    fn send_service_request(
+        &self,
+        tag: u32,
+        header: &[u8],
+        data: &ServiceData<'_>,
+        when_sent: impl FnOnce() -> Result,
+    ) -> Result {
         let mut permit = self.any_permit(tag).ok_or(EBUSY)?;
         let table = permit.scatter().ok_or(EBUSY)?;
         // A request whose task was killed leaves its buffer behind.
@@ -144,6 +157,7 @@ impl Session {
         };
         self.service.done.reinit();
         self.service.owner.store(owner::SENDER, ordering::Release);
+        when_sent()?;
         permit
             .submit_on(kind, u32::from(SERVICE_CID), header)
             .map_err(|error| error.to_error())
