@@ -15,6 +15,7 @@ use crate::{
         ProtectionDomain,
         Sge,
         SgeList, //
+        REGION_PAGE_SIZE,
     }, //
 };
 use core::{
@@ -22,9 +23,6 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    page::{
-        PAGE_SHIFT, //
-    },
     prelude::*,
     sync::Arc, //
 };
@@ -78,7 +76,7 @@ impl ChunkSet {
     ///
     /// The chunks of `pool` are used first, and go back there; they must be of that size.
     /// `EINVAL` unless `chunk_size` is a multiple of the page size and not 0, `ENOMEM` if there
-    /// is not enough memory.
+    /// is not enough memory, or others would have hardly any left.
     pub fn new(
         count: usize,
         chunk_size: usize,
@@ -523,7 +521,7 @@ impl MappedChunks {
 
     /// How many chunks a memory region of up to `max_pages` pages can hold.
     pub fn chunks_per_region(&self, max_pages: u32) -> usize {
-        let pages = self.0.set.chunk_size >> PAGE_SHIFT;
+        let pages = self.0.set.chunk_size / REGION_PAGE_SIZE;
         usize::try_from(max_pages)
             .ok()
             .and_then(|max| max.checked_div(pages))
@@ -544,7 +542,7 @@ impl MappedChunks {
             return Err(EINVAL);
         }
         let pages = count
-            .checked_mul(set.chunk_size >> PAGE_SHIFT)
+            .checked_mul(set.chunk_size / REGION_PAGE_SIZE)
             .ok_or(EINVAL)?;
         let region = MemoryRegion::new(self.domain(), u32::try_from(pages)?)?;
         // SAFETY: The entries are mapped for the domain's device; the list is only read.

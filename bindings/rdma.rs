@@ -41,6 +41,7 @@ pub use device::{
     DeviceHandle, //
 };
 pub use kernel::dma::DataDirection as Direction;
+pub(crate) use mr::REGION_PAGE_SIZE;
 pub use mr::{
     Access,
     MemoryRegion, //

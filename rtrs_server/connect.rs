@@ -98,16 +98,35 @@ fn connect(listening: &Arc<Listening>, id: NewId<'_>, private_data: &[u8]) {
             return;
         }
     };
-    let session = match find_or_make_session(listening, &request, id.device()) {
+    // The session that is found may be forgotten before it gets its path, if another path that was to
+    // be its first one could not be made.
+    let unused = connect_to_session(listening, &request, id)
+        .or_else(|id| connect_to_session(listening, &request, id));
+    if let Err(id) = unused {
+        reject(id, Errno::ECONNRESET);
+    }
+}
+
+/// Makes a connection for the session that the client means, or refuses it. Gives `id` back if the
+/// session is gone.
+fn connect_to_session<'a>(
+    listening: &Arc<Listening>,
+    request: &ConnReq,
+    id: NewId<'a>,
+) -> Result<(), NewId<'a>> {
+    let session = match find_or_make_session(listening, request, id.device()) {
         Ok(session) => session,
         Err(error) => {
             pr_err_ratelimited!("{}: no session: {:?}\n", id.peer_address(), error);
             reject(id, to_errno(error));
-            return;
+            return Ok(());
         }
     };
     let mut paths = session.paths().lock();
-    match find_or_make_path(&session, &mut paths, &request, &id) {
+    if session.is_gone() {
+        return Err(id);
+    }
+    match find_or_make_path(&session, &mut paths, request, &id) {
         Ok(path) => {
             path.touch();
             make_connection(&path, id, request.cid);
@@ -117,6 +136,7 @@ fn connect(listening: &Arc<Listening>, id: NewId<'_>, private_data: &[u8]) {
     drop(paths);
     // A session is not kept for a path that could not be made.
     session.remove_if_unused();
+    Ok(())
 }
 
 /// The session that the client means; its first connection makes it.
@@ -144,9 +164,6 @@ fn find_or_make_path(
     request: &ConnReq,
     id: &NewId<'_>,
 ) -> Result<Arc<Path>> {
-    if session.is_gone() {
-        return Err(ECONNRESET);
-    }
     if let Some(path) = paths.iter().find(|path| *path.uuid() == request.sess_uuid) {
         if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
             // Whoever decides by the path's address has to know that all of it comes from there. Nor
@@ -299,7 +316,7 @@ fn try_make_connection<'a>(
             u32::from(cid.saturating_sub(1)),
             &session.context().completions,
         )?;
-        let connection = Connection::new(path.clone(), cid, needs.answers)?;
+        let connection = Connection::new(path.clone(), cid, needs.answers, needs.receives)?;
         Ok((domain, needs, completions, connection))
     };
     let (domain, needs, completions, connection) = match prepared() {
@@ -381,6 +398,8 @@ struct Needs {
     max_send_sge: u32,
     /// How many answers the send queue has room for.
     answers: u32,
+    /// How many receives are posted.
+    receives: u32,
 }
 
 impl Needs {
@@ -390,12 +409,17 @@ impl Needs {
         let queue_depth = path.session().queue_depth();
         let limit = device.max_qp_wr();
 
-        let receives = if is_service {
-            SERVICE_CON_QUEUE_DEPTH.saturating_add(1)
+        let requests = if is_service {
+            SERVICE_CON_QUEUE_DEPTH
         } else {
-            queue_depth.saturating_add(1)
+            queue_depth
         };
-        let receives = receives.saturating_add(MAX_BURST).min(limit);
+        // Whose requests are more than the device has receives for sends some of them again.
+        let posted = requests
+            .saturating_add(MAX_BURST)
+            .min(limit.saturating_sub(1));
+        // One for the information request, or that nobody gets.
+        let receives = posted.saturating_add(1);
 
         // Per answer: the data, and two of invalidation, registration and immediate. The invalidation
         // of a chunk takes the room of an answer.
@@ -426,6 +450,7 @@ impl Needs {
             },
             max_send_sge: path.max_send_sge() as u32,
             answers,
+            receives: posted,
         })
     }
 }

@@ -64,6 +64,9 @@ pub(crate) struct Connection {
     path: Arc<Path>,
     cid: u16,
     signals: SignalInterval,
+    /// How many receives are posted, some of them for those of a burst, which are posted again when
+    /// answers may have gone out already.
+    receives: u32,
     /// How many answers or invalidations the send queue still has room for.
     credits: Atomic<i32>,
     /// How many requests wait for room. Changed with `waiting` locked.
@@ -96,8 +99,8 @@ pub(crate) struct Connection {
 pub(crate) const MAX_BURST: u32 = 16;
 
 impl Connection {
-    /// The connection `cid` of `path`, with room for `answers` in its send queue.
-    pub(crate) fn new(path: Arc<Path>, cid: u16, answers: u32) -> Result<Arc<Self>> {
+    /// The connection `cid` of `path`, with room for `answers` in its send queue, and for `receives`.
+    pub(crate) fn new(path: Arc<Path>, cid: u16, answers: u32, receives: u32) -> Result<Arc<Self>> {
         let queue_depth = path.session().queue_depth();
         let waiting = Waiting::new(queue_depth as usize)?;
         // At least two completions are under way when the queue is full.
@@ -109,6 +112,7 @@ impl Connection {
                 path,
                 cid,
                 signals,
+                receives,
                 credits: Atomic::new(i32::try_from(answers).unwrap_or(i32::MAX)),
                 num_waiting: Atomic::new(0),
                 waiting <- new_spinlock_irq!(waiting, "rtrs_server::Connection::waiting"),
@@ -122,6 +126,11 @@ impl Connection {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// How many receives are posted.
+    pub(crate) fn receives(&self) -> u32 {
+        self.receives
     }
 
     /// The path it belongs to.

@@ -5,23 +5,17 @@
 
 use core::mem;
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
 use kernel_ext::{
-    chunk::{
-        ChunkSet,
-        MappedChunks, //
-    },
     message_buffers::MessageBuffer,
     rdma::{
         Access,
         Direction,
         ProtectionDomain,
         QueuePair,
-        SendChain,
-        Sge, //
+        SendChain, //
     }, //
 };
 use proto::{
@@ -32,18 +26,13 @@ use proto::{
     rtrs::{
         InfoReq,
         InfoRsp,
-        SgDesc,
-        SERVICE_CON_QUEUE_DEPTH, //
+        SgDesc, //
     }, //
 };
 use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
-    answer::MAX_SEND_SGE,
-    connection::{
-        Connection,
-        MAX_BURST, //
-    },
+    connection::Connection,
     memory::PathMemory,
     path::{
         Path,
@@ -100,7 +89,7 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
     let domain = setup.domain.as_ref().ok_or(ENOTCONN)?;
     let response = Response::new(domain, memory.descriptors())?;
 
-    let mut slots = KVec::with_capacity(memory.boxes.len(), GFP_KERNEL)?;
+    let mut slots = KVVec::with_capacity(memory.boxes.len(), GFP_KERNEL)?;
     for chunk in memory.boxes.drain_all() {
         slots.push(PathChunkSlots::new(chunk), GFP_KERNEL)?;
     }
@@ -115,24 +104,15 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
         max_send_sge: path.max_send_sge(),
     })?;
     let io = path.io().ok_or(ENOTCONN)?;
-    for (cid, queue_pair) in io.queue_pairs.iter().enumerate() {
-        let count = if cid == usize::from(SERVICE_CID) {
-            SERVICE_CON_QUEUE_DEPTH
-        } else {
-            path.session().queue_depth()
-        };
-        // Those of a burst are posted again when answers may have gone out already.
-        let count = count.saturating_add(MAX_BURST);
+    for queue_pair in &io.queue_pairs {
+        let count = queue_pair.handler().receives();
         queue_pair.post_empty_recvs(WorkKind::Receive.id(), count)?;
     }
     if !path.change_state(ServerEvent::Established) {
         return Err(ECONNABORTED);
     }
     path.start_heartbeat();
-    response.send(
-        io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?,
-        path.max_send_sge(),
-    )
+    response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)
 }
 
 /// The name that the client gave the session.
@@ -186,7 +166,7 @@ fn register(service: &QueuePair<Connection>, memory: &mut PathMemory) -> Result 
 
 /// The answer, in memory of its own: with `always_invalidate` it is long.
 struct Response {
-    chunk: MappedChunks,
+    buffer: MessageBuffer,
     len: usize,
 }
 
@@ -197,37 +177,20 @@ impl Response {
         descriptors: impl ExactSizeIterator<Item = SgDesc>,
     ) -> Result<Self> {
         let len = InfoRsp::size(u16::try_from(descriptors.len())?);
-        let mut bytes = KVVec::from_elem(0u8, len, GFP_KERNEL)?;
-        InfoRsp::write(&mut bytes, descriptors).map_err(|error| {
+        let mut buffer = MessageBuffer::new(domain, len, Direction::ToDevice)?;
+        let written = buffer.write(|bytes| InfoRsp::write(bytes, descriptors))?;
+        written.map_err(|error| {
             kernel_ext::pr_err_ratelimited!("information response: {}\n", error.message().as_str());
             rtrs_core::error::from_errno(error.errno())
         })?;
-        // One piece, if there is a block of that size.
-        let size = len
-            .max(PAGE_SIZE)
-            .checked_next_power_of_two()
-            .ok_or(EINVAL)?;
-        let set = ChunkSet::new(1, size, domain.device().numa_node(), None)?;
-        set.copy_in(0, 0, &bytes)?;
-        Ok(Self {
-            chunk: MappedChunks::new(domain, &set)?,
-            len,
-        })
+        Ok(Self { buffer, len })
     }
 
     /// Sends it. The memory stays until the protection domain goes.
-    fn send(self, service: &QueuePair<Connection>, max_send_sge: usize) -> Result {
-        self.chunk.sync_for_device(0, 0, self.len)?;
-        let mut sges = [Sge::EMPTY; MAX_SEND_SGE];
-        let room = sges.get_mut(..max_send_sge).ok_or(EINVAL)?;
-        let sges = self.chunk.sges(0, 0, self.len, room).inspect_err(|error| {
-            kernel_ext::pr_err_ratelimited!(
-                "information response is in too many pieces: {:?}\n",
-                error
-            );
-        })?;
+    fn send(self, service: &QueuePair<Connection>) -> Result {
+        let entries = [self.buffer.sge(self.len)?];
         let mut chain = SendChain::<1>::new();
-        chain.send(WorkKind::InfoResponse.id(), true, sges)?;
+        chain.send(WorkKind::InfoResponse.id(), true, &entries)?;
         service.post(chain)
     }
 }

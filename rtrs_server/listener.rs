@@ -220,11 +220,15 @@ impl Listener {
             }),
             GFP_KERNEL,
         )?;
-        let client = Registration::new(Arc::new(Devices(listening.clone()), GFP_KERNEL)?)?;
-        Ok(Self {
-            client: Some(client),
+        let devices = Arc::new(Devices(listening.clone()), GFP_KERNEL)?;
+        // Clients may have come by the first device when the next one fails; dropping it closes
+        // their sessions.
+        let mut listener = Self {
+            client: None,
             listening,
-        })
+        };
+        listener.client = Some(Registration::new(devices)?);
+        Ok(listener)
     }
 }
 

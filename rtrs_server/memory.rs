@@ -47,9 +47,9 @@ const MESSAGE_SIZE: usize = if RkeyRsp::SIZE > MAX_ANSWERS_SIZE {
 pub(crate) struct PathMemory {
     pub(crate) chunks: MappedChunks,
     /// Each covers an equal number of chunks: one of them with `always_invalidate`.
-    pub(crate) regions: KVec<MemoryRegion>,
+    pub(crate) regions: KVVec<MemoryRegion>,
     /// One for each chunk.
-    pub(crate) boxes: KVec<ChunkBox>,
+    pub(crate) boxes: KVVec<ChunkBox>,
 }
 
 impl PathMemory {
@@ -73,12 +73,12 @@ impl PathMemory {
             );
             return Err(EINVAL);
         };
-        let mut regions = KVec::new();
+        let mut regions = KVVec::new();
         for first in (0..count as usize).step_by(per_region) {
             regions.push(chunks.region(first, per_region)?, GFP_KERNEL)?;
         }
 
-        let mut boxes = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        let mut boxes = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         let registration = || {
             always_invalidate.then_some(ChunkRegistration {
                 registered: false,

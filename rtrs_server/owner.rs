@@ -27,13 +27,13 @@ const AWAITED: u32 = 2;
 
 /// The owners of a session's chunks.
 pub(crate) struct ChunkOwners {
-    states: KVec<Atomic<u32>>,
+    states: KVVec<Atomic<u32>>,
 }
 
 impl ChunkOwners {
     /// `count` chunks without owners.
     pub(crate) fn new(count: u32) -> Result<Self> {
-        let mut states = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        let mut states = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {
             states.push(Atomic::new(FREE), GFP_KERNEL)?;
         }

@@ -108,9 +108,9 @@ pub(crate) struct PathIo {
     pub(crate) queue_pairs: KVec<QueuePair<Connection>>,
     pub(crate) chunks: MappedChunks,
     /// With `always_invalidate` by number of the chunk, else each for several of them.
-    pub(crate) regions: KVec<MemoryRegion>,
+    pub(crate) regions: KVVec<MemoryRegion>,
     /// By number of the chunk.
-    pub(crate) slots: KVec<PathChunkSlots>,
+    pub(crate) slots: KVVec<PathChunkSlots>,
     /// The most scatter entries of an RDMA write.
     pub(crate) max_send_sge: usize,
 }
@@ -594,7 +594,11 @@ impl DelayedWorkItem for Path {
                 let left = i64::from(CONNECT_TIMEOUT_MS).saturating_sub(this.idle_ms());
                 match u32::try_from(left) {
                     Ok(left) if left > 0 => {
-                        let _ = DelayedWork::queue(this, msecs_to_jiffies(left));
+                        let _ = DelayedWork::queue(this.clone(), msecs_to_jiffies(left));
+                        if this.state() == ServerState::Connected {
+                            // Whoever began with heartbeats meanwhile could not queue it.
+                            this.start_heartbeat();
+                        }
                     }
                     _ => {
                         kernel_ext::pr_err_ratelimited!(

@@ -41,14 +41,14 @@ struct Place(BoxSlot<Chunk>);
 /// The pages of a session.
 pub(crate) struct PrivatePages {
     pages: Arc<ChunkSet>,
-    places: KVec<Place>,
+    places: KVVec<Place>,
 }
 
 /// A page in use; given back by [`PrivatePages::put()`].
 pub(crate) type PrivatePage = KBox<Chunk>;
 
 impl PrivatePages {
-    /// Allocates the pages for chunks of `layout`. Sleeps.
+    /// Allocates the pages for chunks of `layout`, none if memory is short. Sleeps.
     pub(crate) fn new(layout: &ChunkLayout, node: i32) -> Result<Self> {
         let depth = layout.queue_depth() as usize;
         let room = (depth.saturating_mul(layout.chunk_size() as usize) / PART)
@@ -61,8 +61,13 @@ impl PrivatePages {
             Some(log) => 1usize.wrapping_shl(log),
             None => 0,
         };
-        let pages = ChunkSet::new(count, PAGE_SIZE, node, None)?;
-        let mut places = KVec::with_capacity(count, GFP_KERNEL)?;
+        // Without them writes are invalidated, which takes longer.
+        let pages = match ChunkSet::new(count, PAGE_SIZE, node, None) {
+            Ok(pages) => pages,
+            Err(_) => ChunkSet::new(0, PAGE_SIZE, node, None)?,
+        };
+        let count = pages.count();
+        let mut places = KVVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count {
             let page = KBox::new(Chunk::new(&pages, index)?, GFP_KERNEL)?;
             places.push(Place(BoxSlot::new(page)), GFP_KERNEL)?;

@@ -367,7 +367,7 @@ fn hand_over(io: &Entered<PathIo>, path: &Arc<Path>, chunk: ChunkBox) {
     } else if range.len() <= MAX_HDR_SIZE as usize {
         let mut header = KVec::new();
         let copied = header
-            .resize(range.len(), 0, GFP_NOWAIT)
+            .resize(range.len(), 0, GFP_KERNEL)
             .map_err(Error::from)
             .and_then(|()| chunks.copy_out(id, range.start, &mut header));
         match copied {

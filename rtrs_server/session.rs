@@ -15,7 +15,11 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
-    time::msecs_to_jiffies,
+    time::{
+        msecs_to_jiffies,
+        Instant,
+        Monotonic, //
+    },
     workqueue::{
         impl_has_work,
         new_work,
@@ -47,10 +51,10 @@ use crate::{
     sysfs::SessionDirectory, //
 };
 
-/// How long to wait at once for a session to go that has the name of a new one, in ms.
+/// How long to wait for a session to go that has the name of a new one, in ms.
+const NAME_TIMEOUT_MS: i64 = 10_000;
+/// How often to look meanwhile whether the new one is still wanted, in ms.
 const NAME_WAIT_MS: u32 = 100;
-/// How often to do so.
-const NAME_WAITS: u32 = 100;
 
 /// The user of the session, as long as a path is up.
 struct Up {
@@ -221,19 +225,21 @@ impl Session {
     /// another session has the name, `EINVAL` if this one has another.
     pub(crate) fn set_name(&self, name: &SessName, path: &Path) -> Result {
         let mut sessions = self.listening.sessions.lock();
-        let mut waits = NAME_WAITS;
+        let began = Instant::<Monotonic>::now();
         while let Some(other) = sessions
             .iter()
             .find(|other| other.uuid != self.uuid && other.sessname() == Some(name))
         {
-            if waits == 0 || !other.is_closing() || path.state() != ServerState::Connecting {
+            if began.elapsed().as_millis() >= NAME_TIMEOUT_MS
+                || !other.is_closing()
+                || path.state() != ServerState::Connecting
+            {
                 kernel_ext::pr_err_ratelimited!(
                     "session name {} is in use by another client\n",
                     name.as_cstr()
                 );
                 return Err(EPERM);
             }
-            waits = waits.saturating_sub(1);
             // What woke us up is seen at the next look.
             let _ = self
                 .listening

@@ -13,17 +13,17 @@ use crate::path_chunk::ChunkBox;
 /// otherwise wait for ever behind those that come later.
 pub(crate) struct Waiting {
     /// The later ones, the newest last.
-    newer: KVec<ChunkBox>,
+    newer: KVVec<ChunkBox>,
     /// Those before them, the oldest last.
-    older: KVec<ChunkBox>,
+    older: KVVec<ChunkBox>,
 }
 
 impl Waiting {
     /// Room for `max` requests. Sleeps.
     pub(crate) fn new(max: usize) -> Result<Self> {
         Ok(Self {
-            newer: KVec::with_capacity(max, GFP_KERNEL)?,
-            older: KVec::with_capacity(max, GFP_KERNEL)?,
+            newer: KVVec::with_capacity(max, GFP_KERNEL)?,
+            older: KVVec::with_capacity(max, GFP_KERNEL)?,
         })
     }
 

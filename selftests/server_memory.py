@@ -62,16 +62,21 @@ def test_size(t):
 
 @case(module_sets=("ours",), kernels=("stock",))
 def test_fragmented(t):
-    """A session comes about although no two free pages lie side by side."""
-    rnbd.load(t, rtrs_server="sess_queue_depth=128")
-    # Every other page of a large file is given back.
-    memory.take(t, t.server, 96 * MIB)
-    t.server.call("guest_memory.punch", path=f"{memory.BALLAST}/file", keep=1, free=1,
-                  length=64 * MIB)
-    device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=MIB, seed=1)
-    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=MIB, seed=1),
-            None, "first wrong byte")
+    """A session comes about although no two free pages lie side by side, also with whole blocks from
+    the pool, where the description of the chunks is the only thing that needs any."""
+    memory.take(t, t.server, 128 * MIB)
+    for parameters in ("sess_queue_depth=128",
+                       "sess_queue_depth=2048 max_chunk_size=8192 chunk_pool_mb=16"):
+        rnbd.load(t, rtrs_server=parameters)
+        # Every other page of a part of a large file is given back.
+        t.server.call("guest_memory.punch", path=f"{memory.BALLAST}/file", keep=1, free=1,
+                      length=64 * MIB)
+        device = rnbd.map_device(t, disks.PLAIN, keep=True)
+        t.client.call("guest_io.write", path=device.path, offset=0, length=MIB, seed=1)
+        t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=MIB, seed=1),
+                None, "first wrong byte")
+        device.unmap()
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
 
 
 @case(module_sets=("ours",), kernels=("stock",))

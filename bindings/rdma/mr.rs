@@ -57,7 +57,7 @@ impl Access {
 ///
 /// As in the C client; every device supports it, and all segments but the first and the last of a
 /// block request start and end on such a boundary.
-const PAGE_SIZE: c_uint = 4096;
+pub(crate) const REGION_PAGE_SIZE: usize = 4096;
 
 /// A fast-registration memory region (`ib_mr`).
 ///
@@ -150,7 +150,10 @@ impl MemoryRegion {
             return Err(EBUSY);
         }
         // SAFETY: The region is valid, and ours as we set `state`; the list by the caller's promise.
-        let mapped = unsafe { bindings::ib_map_mr_sg(mr, list, count, ptr::null_mut(), PAGE_SIZE) };
+        let mapped = unsafe {
+            let page_size = REGION_PAGE_SIZE as c_uint;
+            bindings::ib_map_mr_sg(mr, list, count, ptr::null_mut(), page_size)
+        };
         if mapped < count {
             state.store(IDLE, ordering::Release);
             return Err(if mapped < 0 {
