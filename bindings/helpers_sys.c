@@ -44,3 +44,15 @@ void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val)
 	dev_set_uevent_suppress(dev, val);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_dev_set_uevent_suppress);
+
+unsigned int rnbd_helper_memalloc_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_memalloc_noio_save);
+
+void rnbd_helper_memalloc_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_memalloc_noio_restore);

@@ -27,6 +27,7 @@ pub mod percpu;
 pub mod random;
 pub mod rcu;
 pub mod rdma;
+pub mod reclaim;
 pub mod scatterlist;
 pub mod slot;
 pub mod socket_address;

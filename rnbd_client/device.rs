@@ -40,6 +40,7 @@ use kernel_ext::{
         Uevent, //
     },
     module::ModuleReference,
+    reclaim::without_io,
     sysfs::{
         Directory,
         Link, //
@@ -222,14 +223,14 @@ impl Device {
         let mut parts = self.parts.lock();
         let disk = parts.disk.insert(disk);
         let name = c_str!("rnbd");
-        let directory = Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone())
-            .inspect_err(failed("sysfs directory"))?;
+        let make = || Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone());
+        // Whoever opens the device again waits for the lock, and requests wait for that.
+        let directory = without_io(make).inspect_err(failed("sysfs directory"))?;
         parts.directory = Some(directory);
         if let Some(disk) = &parts.disk {
             let _ = uevent(disk, Uevent::Online);
-            let link = client
-                .link_device(self, disk)
-                .inspect_err(failed("sysfs link"))?;
+            let link =
+                without_io(|| client.link_device(self, disk)).inspect_err(failed("sysfs link"))?;
             parts.link = Some(link);
         }
         Ok(())
@@ -492,7 +493,7 @@ impl Device {
     pub(crate) fn remap(&self) -> Result {
         self.state().check_remap().map_err(to_error)?;
         device_log!(pr_info, self, "Remapping device.");
-        self.reopen().inspect_err(|error| {
+        without_io(|| self.reopen()).inspect_err(|error| {
             device_log!(pr_err, self, "remap_device: {}", error.to_errno());
         })
     }

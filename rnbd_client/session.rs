@@ -36,6 +36,7 @@ use kernel_ext::{
     impl_has_delayed_work,
     new_delayed_work,
     once::SetOnce,
+    reclaim::without_io,
     workqueue::{
         self,
         DelayedWork,
@@ -284,7 +285,8 @@ impl Session {
         if devices.list.iter().any(|other| other.path == device.path) {
             return Err(EEXIST);
         }
-        devices.add(device.clone())
+        // Who tells of a lost link waits for the lock.
+        without_io(|| devices.add(device.clone()))
     }
 
     /// Forgets a device.
@@ -347,31 +349,36 @@ impl Link {
             let _ = DelayedWork::modify(self.clone(), delay);
         }
     }
-}
 
-impl WorkItem for Link {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
+    /// Does what is left to do about link events. Requests may wait for it, so [`without_io`].
+    fn handle_events(self: &Arc<Self>) {
         // What an event concerns is in the list before it is noted.
-        let lost = this.lost.xchg(false, ordering::Full);
-        let again = this.again.xchg(false, ordering::Full);
-        let is_back = this.is_back.xchg(false, ordering::Full);
-        let mut devices = this.devices.lock().copied();
+        let lost = self.lost.xchg(false, ordering::Full);
+        let again = self.again.xchg(false, ordering::Full);
+        let is_back = self.is_back.xchg(false, ordering::Full);
+        let mut devices = self.devices.lock().copied();
         if lost {
             for device in &devices {
                 device.tell_link_lost();
             }
         }
         if is_back {
-            this.attempts.store(0, ordering::Relaxed);
-            this.remap(devices.iter());
+            self.attempts.store(0, ordering::Relaxed);
+            self.remap(devices.iter());
         } else if again {
             let is_left = |device: &&Arc<Device>| device.state() == DeviceState::Disconnected;
-            this.remap(devices.iter().filter(is_left));
+            self.remap(devices.iter().filter(is_left));
         }
         devices.clear();
-        this.devices.lock().give_back(devices);
+        self.devices.lock().give_back(devices);
+    }
+}
+
+impl WorkItem for Link {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        without_io(|| this.handle_events());
     }
 }
 

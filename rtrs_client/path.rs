@@ -44,6 +44,7 @@ use kernel_ext::{
         cm::PortSpace,
         QueuePair, //
     },
+    reclaim::without_io,
     socket_address::SocketAddress,
     trace,
     wait::Completion,
@@ -427,7 +428,7 @@ impl Path {
 
     /// Connects a path whose state is `connecting`, for the first time. Sleeps.
     pub(crate) fn connect(self: &Arc<Self>) -> Result {
-        self.connect_locked(&mut self.control.lock())
+        without_io(|| self.connect_locked(&mut self.control.lock()))
     }
 
     /// As [`Path::connect`]; there are no connections.
@@ -538,7 +539,7 @@ impl Path {
             // Unless somebody has asked for it again meanwhile, whoever connected has given up by
             // now, since the state told it to.
             if self.is_closed() {
-                self.take_down(&mut control);
+                without_io(|| self.take_down(&mut control));
                 self.change_state(ClientEvent::Closed);
                 return;
             }
@@ -571,7 +572,14 @@ impl Path {
     }
 
     /// One attempt to reconnect, if the path still wants that. Sleeps.
+    ///
+    /// Requests may wait for it, and others may wait for `control`, which is why all that takes that
+    /// lock and allocates does so [`without_io`].
     fn try_reconnect(self: &Arc<Self>) -> Result {
+        without_io(|| self.try_reconnect_without_io())
+    }
+
+    fn try_reconnect_without_io(self: &Arc<Self>) -> Result {
         trace::clt_reconnect_work(|| self.trace());
         let mut control = self.control.lock();
         if self.state() != ClientState::Reconnecting {
@@ -655,7 +663,7 @@ impl WorkItem<0> for Path {
                 // Somebody has taken it down and connected it again since this was queued.
                 return;
             }
-            this.take_down(&mut control);
+            without_io(|| this.take_down(&mut control));
         }
         match this.state() {
             ClientState::Reconnecting => this.schedule_reconnect(),

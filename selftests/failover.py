@@ -208,6 +208,27 @@ def test_lost_on_the_server(t):
     t.equal(device.attribute("state"), "open", "state")
 
 
+@case(timeout=240, quick=(), module_sets=("ours",))
+def test_lost_again(t):
+    """Both paths go, and whichever is back first goes again at once: the device comes back by the other one."""
+    device = map_on_both(t, hold_io_ms=60000, reconnect_delay_ms=300)
+    stream = Stream(t, device)
+    folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
+    slowest = 0.0
+    for _round in range(t.rounds(5, 40)):
+        # By one program of the server, which is faster than the client.
+        t.server.run(f"cd {folder} && for path in *; do echo 1 >$path/disconnect; done; "
+                     f"cd /; until [ -n \"$(ls {folder} 2>/dev/null)\" ]; do sleep 0.02; done; "
+                     f"for path in {folder}/*; do echo 1 >$path/disconnect; done; true")
+        started = time.monotonic()
+        stream.go_on()
+        t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
+        slowest = max(slowest, time.monotonic() - started)
+        for number in (0, 1):
+            connected(t, path_of(t, number))
+    t.say(f"back after at most {slowest:.1f} s; {verified(stream.stop())}")
+
+
 def connects(t, path, seconds):
     """Whether a path can be connected within so many seconds."""
     try:
