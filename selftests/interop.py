@@ -111,7 +111,7 @@ def test_same_set(t):
     server_ends_first(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, quick=(), module_sets=("ours",))
 def test_both_ours(t):
     """Both ends ours, on two machines."""
     for mode in ("Y", "N"):

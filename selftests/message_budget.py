@@ -8,7 +8,7 @@ from lib.fio import fio
 
 PACKETS = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
 KIB = 1 << 10
-REQUESTS = 500
+REQUESTS = 250
 # RDMA MTU 4096. A message is its packets and an acknowledgement; with two messages a request of
 # 4 KiB is four packets if it is a read, and five if it is a write, whose headers need one more.
 # Acknowledgements of long messages may be more than one.

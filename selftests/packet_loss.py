@@ -36,7 +36,7 @@ def test_nothing_hangs(t):
         t.client.write(f"{session}/reconnect_delay_ms", "1000")
     lossy(t, 2)
     report = fio(t.client, device.path, check=False, rw="randrw", bs=64 * KIB, iodepth=16, size="64m",
-                 runtime=20, time_based=True, continue_on_error="all", timeout=100)
+                 runtime=t.rounds(8), time_based=True, continue_on_error="all", timeout=100)
     t.say(f"{report.read.ios + report.write.ios} requests, {report.errors} errors")
     for node in t.nodes:
         node.run("tc qdisc del dev eth0 root")

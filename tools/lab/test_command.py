@@ -4,7 +4,9 @@
 import argparse
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import build
@@ -38,77 +40,119 @@ def selftests(kernel: str, long: bool) -> Stage:
     return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *JOBS, *([] if long else ["--quick"])))
 
 
-def run_stage(stage: Stage, remarks: list[str]) -> summary.Count:
-    """Runs a stage, showing its output as it comes; gives its count, and adds what failed or nearly did."""
-    print(f"== {stage.title}", flush=True)
+class Report:
+    """The counts of all stages, and what failed or nearly did."""
+
+    def __init__(self) -> None:
+        self.counts: list[tuple[str, summary.Count]] = []
+        self.remarks: list[str] = []
+        self._lock = threading.Lock()
+
+    def add(self, title: str, text: str, count: summary.Count) -> None:
+        """Adds a stage that has ended, with its output."""
+        with self._lock:
+            self.counts.append((title, count))
+            self.remarks += summary.second_tries(text)
+            if count.failed:
+                self.remarks += summary.failures(title, text)
+
+    def failed(self, title: str, text: str) -> None:
+        """Adds something that could not be done."""
+        print(f"== {title}: FAILED\n{text}", flush=True)
+        self.add(title, text, summary.Count(failed=1))
+
+
+def run_stage(stage: Stage, report: Report, live: bool = True) -> None:
+    """Runs a stage, showing its output as it comes, or all of it at its end."""
+    if live:
+        print(f"== {stage.title}", flush=True)
     started = time.monotonic()
     text = []
     process = subprocess.Popen([*_LAB, *stage.argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     for line in process.stdout:
         text.append(line)
-        print(line, end="", flush=True)
+        if live:
+            print(line, end="", flush=True)
     count = summary.count("".join(text), process.wait())
-    remarks += summary.second_tries("".join(text))
-    if count.failed:
-        remarks += summary.failures(stage.title, "".join(text))
-    print(f"== {stage.title}: {count} ({time.monotonic() - started:.0f} s)", flush=True)
-    return count
+    end = f"== {stage.title}: {count} ({time.monotonic() - started:.0f} s)"
+    print(end if live else f"== {stage.title}\n{''.join(text)}{end}", flush=True)
+    report.add(stage.title, "".join(text), count)
 
 
-def _failed(title: str, text: str) -> tuple[str, summary.Count]:
-    print(f"== {title}: FAILED\n{text}", flush=True)
-    return title, summary.Count(failed=1)
+def run_together(stages: Sequence[Stage], report: Report) -> None:
+    """Runs stages side by side, as none keeps all processors busy; shows each when it ends."""
+    threads = [threading.Thread(target=run_stage, args=(stage, report, False)) for stage in stages]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class DebugKernel(threading.Thread):
+    """Makes the debug kernel, and the modules for it, while the other stages run."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.log = steps.log_path("setup-debug")
+        self.error = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        with open(self.log, "w") as out:
+            argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            if self._process.wait() != 0:
+                self.error = self.log.read_text()
+                return
+        try:
+            build.modules("debug")
+            build.modules("debug", kunit=True)
+        except RuntimeError as error:
+            self.error = str(error)
+
+    def stop(self) -> None:
+        """Ends it, if it is not there yet."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
-    counts: list[tuple[str, summary.Count]] = []
-    remarks: list[str] = []
+    report = Report()
     if not setup.setup("test") or not setup.setup("deb-test"):
         print("0 passed, 1 failed, 0 skipped")
         return 1
-    # What the debug kernel needs is made while the other stages run.
-    debug_log = steps.log_path("setup-debug")
-    with open(debug_log, "w") as out:
-        argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
-        background = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    debug = DebugKernel()
+    debug.start()
+    try:
+        run_together(BEFORE, report)
         try:
-            for stage in BEFORE:
-                counts.append((stage.title, run_stage(stage, remarks)))
-            counts += _with_modules("stock", options.long, remarks)
-            deb = Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))
-            counts.append((deb.title, run_stage(deb, remarks)))
-            if background.poll() is None:
-                print(f"== waiting for the debug kernel (see {debug_log})", flush=True)
-            if background.wait() != 0:
-                counts.append(_failed("debug kernel", debug_log.read_text()))
+            build.modules("stock")
+            rnbdctl.program()
+        except RuntimeError as error:
+            report.failed("modules for the stock kernel", str(error))
+        else:
+            run_stage(selftests("stock", options.long), report)
+            run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
+            if debug.is_alive():
+                print(f"== waiting for the debug kernel (see {debug.log})", flush=True)
+            debug.join()
+            if debug.error:
+                report.failed("debug kernel", debug.error)
             else:
-                counts += _with_modules("debug", options.long, remarks)
-        finally:
-            if background.poll() is None:
-                background.terminate()
-                background.wait()
+                run_stage(selftests("debug", options.long), report)
+    finally:
+        debug.stop()
     print()
-    for line in remarks:
+    for line in report.remarks:
         print(line)
-    for title, count in counts:
+    for title, count in report.counts:
         print(f"{title}: {count}")
-    total = sum((count for _, count in counts), summary.Count())
+    total = sum((count for _, count in report.counts), summary.Count())
     print(total, flush=True)
     return 1 if total.failed else 0
-
-
-def _with_modules(kernel: str, long: bool, remarks: list[str]) -> list[tuple[str, summary.Count]]:
-    try:
-        build.modules(kernel)
-        rnbdctl.program()
-        if kernel == "debug":
-            build.modules(kernel, kunit=True)
-    except RuntimeError as error:
-        return [_failed(f"modules for the {kernel} kernel", str(error))]
-    stage = selftests(kernel, long)
-    return [(stage.title, run_stage(stage, remarks))]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
