@@ -29,6 +29,9 @@ pub trait ParameterValue: Send + Sync + 'static {
     /// What `modinfo` calls the type.
     const TYPE_NAME: &'static str;
 
+    /// What the name alone stands for; nothing if a value has to follow.
+    const IMPLIED: Option<&'static CStr> = None;
+
     /// Takes the value that the user wrote; the module does not load if that fails.
     fn set(&mut self, text: &CStr) -> Result;
 
@@ -74,11 +77,12 @@ impl<T: ParameterValue> Parameter<T> {
         param: *const bindings::kernel_param,
     ) -> c_int {
         from_result(|| {
-            if text.is_null() {
-                return Err(EINVAL);
-            }
-            // SAFETY: By the safety requirement.
-            let text = unsafe { CStr::from_char_ptr(text) };
+            let text = if text.is_null() {
+                T::IMPLIED.ok_or(EINVAL)?
+            } else {
+                // SAFETY: By the safety requirement.
+                unsafe { CStr::from_char_ptr(text) }
+            };
             // SAFETY: By the safety requirement.
             let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
             // SAFETY: The loader sets parameters one after the other, and nobody reads yet.
@@ -136,6 +140,8 @@ impl_number! {
 
 impl ParameterValue for bool {
     const TYPE_NAME: &'static str = "bool";
+
+    const IMPLIED: Option<&'static CStr> = Some(c"1");
 
     fn set(&mut self, text: &CStr) -> Result {
         // SAFETY: The string and the place for the result are valid.
@@ -291,7 +297,11 @@ macro_rules! module_parameter {
 
             static OPS: ::kernel::bindings::kernel_param_ops =
                 ::kernel::bindings::kernel_param_ops {
-                    flags: 0,
+                    flags: if <$type as $crate::params::ParameterValue>::IMPLIED.is_some() {
+                        ::kernel::bindings::KERNEL_PARAM_OPS_FL_NOARG
+                    } else {
+                        0
+                    },
                     set: Some($crate::params::Parameter::<$type>::set_raw),
                     get: Some($crate::params::Parameter::<$type>::get_raw),
                     free: None,

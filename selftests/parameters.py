@@ -129,13 +129,15 @@ def test_immediate_size(t):
 
 
 def test_invalidate(t):
-    """always_invalidate is a boolean."""
+    """always_invalidate is a boolean; its name alone means Y, that of a number nothing."""
     t.server.modules_unload_all()
     refused(t, "rtrs_server", "always_invalidate=maybe", errno.EINVAL)
     refused(t, "rtrs_server", "always_invalidate=", errno.EINVAL)
-    rnbd.load(t, client=False, rtrs_server="always_invalidate=n")
-    t.equal(t.server.read("/sys/module/rtrs_server/parameters/always_invalidate"), "N",
-            "always_invalidate")
+    refused(t, "rtrs_server", "max_chunk_size", errno.EINVAL)
+    for text, value in (("always_invalidate=n", "N"),
+                        ("always_invalidate=n always_invalidate", "Y")):
+        rnbd.load(t, client=False, rtrs_server=text)
+        t.equal(t.server.read("/sys/module/rtrs_server/parameters/always_invalidate"), value, text)
 
 
 def test_port(t):
