@@ -148,8 +148,8 @@ impl Address {
         let Some(ip) = text.strip_prefix(b"ip:") else {
             return fail(AddrErrorKind::UnknownFamily);
         };
-        if let Some(addr) = parse_as::<Ipv4Addr>(ip) {
-            return Ok(Self::V4(addr.octets()));
+        if let Some(addr) = parse_v4(ip) {
+            return Ok(Self::V4(addr));
         }
         let (addr, scope) = match split_at_byte(ip, b'%') {
             Some((addr, scope)) => (addr, Some(scope)),
@@ -271,6 +271,33 @@ fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|&b| b == byte)?;
     let (before, rest) = text.split_at_checked(at)?;
     Some((before, rest.split_first()?.1))
+}
+
+/// The IPv4 address that `text` says. Octets are decimal also with zeroes in front, which some take
+/// for octal (C: `inet4_pton`).
+fn parse_v4(text: &[u8]) -> Option<[u8; 4]> {
+    /// `INET_ADDRSTRLEN`
+    const MAX_LEN: usize = 16;
+    if text.len() > MAX_LEN {
+        return None;
+    }
+    let mut octets = text.split(|&byte| byte == b'.');
+    let mut addr = [0; 4];
+    for octet in &mut addr {
+        *octet = parse_octet(octets.next()?)?;
+    }
+    octets.next().is_none().then_some(addr)
+}
+
+fn parse_octet(digits: &[u8]) -> Option<u8> {
+    let (first, rest) = digits.split_first()?;
+    rest.iter().try_fold(digit(*first)?, |octet, &next| {
+        octet.checked_mul(10)?.checked_add(digit(next)?)
+    })
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    byte.checked_sub(b'0').filter(|&digit| digit <= 9)
 }
 
 fn parse_as<T: core::str::FromStr>(text: &[u8]) -> Option<T> {

@@ -66,6 +66,17 @@ fn addresses_are_in_network_order() {
 }
 
 #[test]
+fn octets_are_decimal_with_zeroes_in_front_too() {
+    for (text, octets) in [
+        ("ip:192.168.001.010", [192, 168, 1, 10]),
+        ("ip:008.00.000.0255", [8, 0, 0, 255]),
+        ("ip:0000000001.2.3.4", [1, 2, 3, 4]),
+    ] {
+        assert_eq!(address(text), Address::V4(octets), "{text}");
+    }
+}
+
+#[test]
 fn link_local_addresses_can_name_an_interface() {
     let Address::V6 { addr, scope } = address("ip:fe80::1%eth0") else {
         panic!("not IPv6");
@@ -107,6 +118,13 @@ fn bad_addresses_are_refused_with_the_errno_of_c() {
         ("ip:1.2.3", BadIp),
         ("ip:1.2.3.4.5", BadIp),
         ("ip:1.2.3.256", BadIp),
+        ("ip:1.2.3.0256", BadIp),
+        ("ip:1.2.3.", BadIp),
+        ("ip:.2.3.4", BadIp),
+        ("ip:1..3.4", BadIp),
+        ("ip:1.2.3.0x4", BadIp),
+        // Longer than the longest that C takes.
+        ("ip:00000000001.2.3.4", BadIp),
         ("ip:1.2.3.-4", BadIp),
         ("ip:1.2.3.4 ", BadIp),
         ("ip:1.2.3.4\n", BadIp),
