@@ -38,6 +38,7 @@ pub mod export_policy;
 pub mod heartbeat;
 pub mod map_options;
 pub mod name;
+pub mod number;
 pub mod path_state;
 pub mod pattern;
 pub mod policy;

@@ -5,6 +5,11 @@
 use core::fmt;
 
 use crate::{
+    number::{
+        self,
+        Base,
+        NumberError, //
+    },
     rtrs::{
         CONNECT_TIMEOUT_MS,
         HB_INTERVAL_MS,
@@ -14,7 +19,8 @@ use crate::{
     text::{
         impl_message,
         write_untrusted, //
-    }, //
+    },
+    Errno, //
 };
 
 /// A number with its range.
@@ -101,12 +107,22 @@ pub enum SettingError<'a> {
     OutOfRange {
         /// The setting.
         setting: Setting,
-        /// The number.
-        value: i64,
+        /// The text.
+        text: &'a [u8],
+        /// `ERANGE` for what no integer can be, as in C, otherwise `EINVAL`.
+        errno: Errno,
     },
 }
 
 impl SettingError<'_> {
+    /// What C returns for a setting that it has, too.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::NotANumber { .. } => Errno::EINVAL,
+            Self::OutOfRange { errno, .. } => *errno,
+        }
+    }
+
     /// Writes what is wrong.
     pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
         match self {
@@ -115,11 +131,11 @@ impl SettingError<'_> {
                 write_untrusted(out, text)?;
                 write!(out, "\"")
             }
-            Self::OutOfRange { setting, value } => write!(
-                out,
-                "{}: {} is not between {} and {}",
-                setting.name, value, setting.min, setting.max
-            ),
+            Self::OutOfRange { setting, text, .. } => {
+                write!(out, "{}: ", setting.name)?;
+                write_untrusted(out, text)?;
+                write!(out, " is not between {} and {}", setting.min, setting.max)
+            }
         }
     }
 }
@@ -127,21 +143,22 @@ impl SettingError<'_> {
 impl_message!(SettingError<'a>);
 
 impl Setting {
-    /// The value that `text` says, in decimal and perhaps with white space around it.
+    /// The value that `text` says, in decimal and perhaps with a newline behind it.
     pub fn parse<'a>(&self, text: &'a [u8]) -> Result<i32, SettingError<'a>> {
+        let number = number::parse_i32(text, Base::Decimal);
         let text = text.trim_ascii();
-        let value: i64 = core::str::from_utf8(text)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or(SettingError::NotANumber {
+        let out_of_range = |errno| SettingError::OutOfRange {
+            setting: *self,
+            text,
+            errno,
+        };
+        match number {
+            Ok(value) if self.min <= value && value <= self.max => Ok(value),
+            Ok(_) => Err(out_of_range(Errno::EINVAL)),
+            Err(NumberError::Overflow) => Err(out_of_range(NumberError::Overflow.errno())),
+            Err(NumberError::Malformed) => Err(SettingError::NotANumber {
                 name: self.name,
                 text,
-            })?;
-        match i32::try_from(value) {
-            Ok(value) if self.min <= value && value <= self.max => Ok(value),
-            _ => Err(SettingError::OutOfRange {
-                setting: *self,
-                value,
             }),
         }
     }

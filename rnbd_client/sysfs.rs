@@ -8,16 +8,17 @@
 use kernel::{
     fmt,
     prelude::*,
-    str::{
-        parse_int::ParseInt,
-        BStr, //
-    },
+    str::BStr,
     sync::Arc, //
 };
 use kernel_ext::sysfs::{
     Attribute,
     StoreContext,
     SysfsOutput, //
+};
+use proto::number::{
+    self,
+    Base, //
 };
 
 use crate::{
@@ -58,8 +59,9 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
         c"resize",
         |_, out| print(out, fmt!("Usage: echo <new size in sectors> > resize\n")),
         |device, _, bytes| {
-            let number = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-            device.resize(u64::from_str(BStr::from_bytes(number))?)
+            let sectors = number::parse_u64(bytes, Base::ByPrefix)
+                .map_err(|error| Error::from_errno(error.errno().to_kernel()))?;
+            device.resize(sectors)
         },
     ),
     Attribute::read_write(

@@ -12,6 +12,7 @@ use kernel::{
 use kernel_ext::rdma::cm::ConnectionParameters;
 use proto::setting::Setting;
 use rtrs_core::{
+    error::from_errno,
     heartbeat,
     params::Number, //
 };
@@ -42,12 +43,12 @@ impl Value {
         u32::try_from(self.get()).unwrap_or(0)
     }
 
-    /// Takes the number that `text` says. `EINVAL` if it says none or one out of range; `whose`
-    /// is for the log.
+    /// Takes the number that `text` says. `EINVAL` if it says none or one out of range, `ERANGE` if
+    /// that is no integer; `whose` is for the log.
     pub(crate) fn set(&self, whose: &str, text: &[u8]) -> Result {
         let value = self.setting.parse(text).map_err(|error| {
             pr_err!("{}: {}\n", whose, error.message().as_str());
-            EINVAL
+            from_errno(error.errno())
         })?;
         self.value.store(value, ordering::Relaxed);
         Ok(())

@@ -9,6 +9,8 @@ use kernel_ext::{
 };
 use proto::setting::Setting;
 
+use crate::error::from_errno;
+
 /// A parameter that is a number with a range.
 pub struct Number {
     setting: Setting,
@@ -41,7 +43,7 @@ impl ParameterValue for Number {
     fn set(&mut self, text: &CStr) -> Result {
         self.value = self.setting.parse(text.to_bytes()).map_err(|error| {
             pr_err!("{}\n", error.message().as_str());
-            EINVAL
+            from_errno(error.errno())
         })?;
         Ok(())
     }

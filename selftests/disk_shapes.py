@@ -247,19 +247,22 @@ def test_partition_of_the_server(t):
 
 @case(timeout=180)
 def test_resize(t):
-    """resize takes what C takes, and says so to user space; the rest is EINVAL."""
+    """resize takes what C takes, and says so to user space; the rest is EINVAL or ERANGE."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     t.client.call("guest_uevents.start")
     t.defer(t.client.call, "guest_uevents.stop")
-    for word, sectors in (("8192", 8192), ("0x4000\n", 0x4000), ("010", 8), ("0", 0),
-                          ("1048576", 1 << 20)):
+    for word, sectors in (("8192", 8192), ("0x4000\n", 0x4000), ("0XaB", 0xab),
+                          ("010", 8), ("0", 0), ("+16", 16), ("1048576", 1 << 20)):
         t.client.write(f"{device.sysfs}/resize", word)
         t.equal(device.size(), sectors * 512, f"size after {word!r}")
     events = t.client.call("guest_uevents.seen", since=0, seconds=10.0,
                            wanted=[["change", f"/block/{device.name}"]])
     t.check(any(action == "change" for action, _path in events), f"no change event: {events}")
-    for word in ("many", "-1", "8192 ", "12x", "1 2", "0x", "99999999999999999999999"):
-        with t.expect_errno(errno.EINVAL, errno.ERANGE):
+    for word in ("many", "-1", "8192 ", " 8192", "12x", "1 2", "0x", "08", "0b1", "0o17", "\n"):
+        with t.expect_errno(errno.EINVAL):
+            t.client.write(f"{device.sysfs}/resize", word)
+    for word in ("18446744073709551616", "0x10000000000000000", "99999999999999999999999"):
+        with t.expect_errno(errno.ERANGE):
             t.client.write(f"{device.sysfs}/resize", word)
     t.equal(device.size(), 512 * MIB, "size after bad values")

@@ -21,7 +21,8 @@ SETTINGS = {
     "hold_io_ms": (0, 86400000, 0),
 }
 SERVER_PARAMETERS = ("hb_interval_ms", "hb_missed_max", "ack_timeout_ms")
-NOT_NUMBERS = ("", "x", "5 5", "0x20", "1.5", "99999999999999999999", "\xff")
+NOT_NUMBERS = ("", "x", " 5", "5 5", "0x20", "1.5", "\xff")
+NO_INTEGERS = ("2147483648", "-2147483649", "99999999999999999999")
 
 
 def session_file(name):
@@ -56,11 +57,13 @@ def test_ranges(t):
         for value in (least, most):
             t.client.write(path, f"{value}\n")
             t.equal(t.client.read(path), str(value), name)
-        for text in (str(least - 1), str(most + 1), *NOT_NUMBERS):
-            mark = t.client.log_mark()
-            with t.expect_errno(errno.EINVAL):
-                t.client.write(path, (text or "\n").encode("latin1"))
-            t.client.wait_log(f"sess: {name}: ", mark)
+        for number, texts in ((errno.EINVAL, (str(least - 1), str(most + 1), *NOT_NUMBERS)),
+                              (errno.ERANGE, NO_INTEGERS)):
+            for text in texts:
+                mark = t.client.log_mark()
+                with t.expect_errno(number):
+                    t.client.write(path, (text or "\n").encode("latin1"))
+                t.client.wait_log(f"sess: {name}: ", mark)
         t.equal(t.client.read(path), str(most), f"{name} after refused values")
         t.client.write(path, str(default))
         configure(t, hb_missed_max=SETTINGS["hb_missed_max"][2])

@@ -235,12 +235,16 @@ def test_session_settings(t):
     for word in ("", "3", "min", "r", "-1"):
         with t.expect_errno(errno.EINVAL):
             t.client.write(f"{folder}/mpath_policy", word or "\n")
-    for word in ("0", "9999", "-1", "5\n"):
+    for word, number in (("0", 0), ("9999", 9999), ("-1", -1), ("5\n", 5), ("+6", 6), ("010", 10)):
         t.client.write(f"{folder}/max_reconnect_attempts", word)
-        t.equal(t.client.read(f"{folder}/max_reconnect_attempts"), word.strip(), "attempts")
-    for word in ("-2", "10000", "x", "5 5"):
+        t.equal(t.client.read(f"{folder}/max_reconnect_attempts"), str(number), "attempts")
+    for word in ("-2", "10000", "2147483647", "x", "0x10", "5 5", " 5", "5 ", "5\n\n"):
         with t.expect_errno(errno.EINVAL):
             t.client.write(f"{folder}/max_reconnect_attempts", word)
+    for word in ("2147483648", "-2147483649", "99999999999999999999"):
+        with t.expect_errno(errno.ERANGE):
+            t.client.write(f"{folder}/max_reconnect_attempts", word)
+    t.equal(t.client.read(f"{folder}/max_reconnect_attempts"), "10", "attempts after all")
     for word in ("bogus", "ip:", "ip:1.2.3"):
         with t.expect_errno(errno.EINVAL):
             t.client.write(f"{folder}/add_path", word)

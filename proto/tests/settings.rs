@@ -14,7 +14,8 @@ use proto::{
         HOLD_IO,
         MAX_RECONNECT_ATTEMPTS,
         RECONNECT_DELAY, //
-    }, //
+    },
+    Errno, //
 };
 
 const ALL: [Setting; 6] = [
@@ -31,21 +32,19 @@ fn the_whole_range_is_taken_and_nothing_else() {
     for setting in ALL {
         for value in [setting.min, setting.default, setting.max] {
             assert_eq!(setting.parse(format!("{value}").as_bytes()), Ok(value));
-            assert_eq!(setting.parse(format!(" {value}\n").as_bytes()), Ok(value));
+            assert_eq!(setting.parse(format!("{value}\n").as_bytes()), Ok(value));
         }
         for value in [
             i64::from(setting.min) - 1,
             i64::from(setting.max) + 1,
-            1 << 32,
-            i64::MIN,
+            i64::from(i32::MAX),
         ] {
-            let text = format!("{value}");
-            assert_eq!(
-                setting.parse(text.as_bytes()),
-                Err(SettingError::OutOfRange { setting, value })
-            );
+            assert_out_of_range(setting, &format!("{value}"), Errno::EINVAL);
         }
-        for text in ["", "\n", "x", "5 5", "0x10", "1.5", "99999999999999999999"] {
+        for text in ["2147483648", "-9223372036854775808", "99999999999999999999"] {
+            assert_out_of_range(setting, text, Errno::ERANGE);
+        }
+        for text in ["", "\n", "x", "5 5", " 5", "0x10", "1.5"] {
             assert!(matches!(
                 setting.parse(text.as_bytes()),
                 Err(SettingError::NotANumber { .. })
@@ -56,6 +55,21 @@ fn the_whole_range_is_taken_and_nothing_else() {
             Err(SettingError::NotANumber { .. })
         ));
     }
+}
+
+#[track_caller]
+fn assert_out_of_range(setting: Setting, text: &str, errno: Errno) {
+    let error = setting.parse(text.as_bytes()).expect_err(text);
+    let text = text.as_bytes();
+    assert_eq!(
+        error,
+        SettingError::OutOfRange {
+            setting,
+            text,
+            errno
+        }
+    );
+    assert_eq!(error.errno(), errno);
 }
 
 #[test]
