@@ -206,12 +206,14 @@ fn send<'a>(
     request: OwnedRequest<Queue>,
     submit: impl FnOnce(Permit<'a>, Kind, &[u8]) -> Result<(), SubmitError>,
 ) -> Result<(), (OwnedRequest<Queue>, SubmitError)> {
-    let kind = match message.rw.op {
-        rnbd::Op::Read => Kind::Read,
-        rnbd::Op::Write => Kind::Write,
-        _ => Kind::HeaderOnly,
+    let (kind, has_data) = match message.rw.op {
+        rnbd::Op::Read => (Kind::Read, true),
+        rnbd::Op::Write => (Kind::Write, true),
+        // As in C, which goes by what the block layer says of the operation's direction.
+        rnbd::Op::Flush => (Kind::Read, false),
+        _ => (Kind::HeaderOnly, false),
     };
-    if kind != Kind::HeaderOnly {
+    if has_data {
         let mapped = match permit.scatter() {
             Some(table) => request.map_to(table),
             None => Err(EBUSY),

@@ -28,7 +28,7 @@ pub(crate) const HEADER_BUFFER_SIZE: usize = 512;
 /// What a request does with data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The server sends data.
+    /// The server sends data, if the table of its segments is not empty.
     Read,
     /// The server receives data.
     Write,

@@ -10,6 +10,8 @@ from lib import rnbd
 
 TOPOLOGY = "one"
 RW, RO = 0o644, 0o444
+# Sizes of messages: a request of a disk, opening one, what answers that, closing one.
+IO, OPEN, OPEN_ANSWER, CLOSE = 32, 264, 56, 8
 
 CLIENT_DEVICE = {
     "unmap_device": (RW, r"Usage: echo <normal\|force> > unmap_device"),
@@ -103,6 +105,47 @@ def test_statistics(t):
         t.client.write(f"{mine}/stats/reset_all", "0")
     t.client.write(f"{mine}/stats/rdma", "1")
     t.equal(t.client.read(f"{mine}/stats/rdma"), "0 0 0 0 0 0", "rdma after a reset")
+
+
+def test_counts(t):
+    """Each request counts as in C, on both ends: data and header, a flush as a read of no data."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    mine, theirs = rnbd.client_path(t, "sess"), rnbd.server_path(t, "sess")
+    wanted = [0, 0, 0, 0]
+    for node, path in ((t.client, mine), (t.server, theirs)):
+        node.write(f"{path}/stats/rdma", "1")
+
+    def counted(what, reads=(), writes=()):
+        """So many reads and writes more, each of so many bytes."""
+        for at, sizes in ((0, reads), (2, writes)):
+            wanted[at] += len(sizes)
+            wanted[at + 1] += sum(sizes)
+        t.equal(numbers(t, mine, "rdma"), [*wanted, 0, 0], f"counters of the client after {what}")
+        t.equal([int(word) for word in t.server.read(f"{theirs}/stats/rdma").split()], wanted,
+                f"counters of the server after {what}")
+
+    for index in range(3):
+        t.client.call("guest_io.write", path=device.path, offset=index << 16, length=8192, seed=1)
+    counted("writes", writes=[IO + 8192] * 3)
+    for index in range(2):
+        t.client.call("guest_io.digest", path=device.path, offset=index << 16, length=4096)
+    t.client.call("guest_io.digest", path=device.path, offset=0, length=65536)
+    counted("reads", reads=[IO + 4096] * 2 + [IO + 65536])
+    t.client.call("guest_io.fsync", path=device.path)
+    counted("a flush", reads=[IO])
+    t.client.call("guest_io.discard", path=device.path, offset=1 << 20, length=65536)
+    counted("a discard", writes=[IO])
+    t.client.call("guest_io.zero_out", path=device.path, offset=1 << 20, length=65536)
+    counted("zeroes", writes=[IO])
+    # Messages that are no requests of a disk count, too.
+    second = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    scan = rnbd.disk_stats(t.client, second.name)  # for partitions
+    scanned = [IO] * scan["reads"]
+    scanned[0] += scan["read_sectors"] * 512
+    counted("mapping a disk", reads=[OPEN + OPEN_ANSWER, *scanned])
+    second.unmap()
+    counted("unmapping it", writes=[CLOSE])
 
 
 def numbers(t, path, name):
