@@ -189,6 +189,8 @@ pub(crate) struct ConnectionHandler {
     pub(crate) incarnation: Arc<Incarnation>,
     /// The number of the connection on its path.
     pub(crate) cid: u16,
+    /// The CPU that answers are expected on, as C counts.
+    cpu: u32,
     #[pin]
     progress: Mutex<Progress>,
     /// The buffers of the posted receives, if the server sends keys with its answers.
@@ -222,10 +224,13 @@ pub(crate) fn receive_counts(depth: u32, room: u32) -> (u32, u32) {
 impl ConnectionHandler {
     /// Makes the handler of connection `cid`.
     pub(crate) fn new(incarnation: Arc<Incarnation>, cid: u16) -> Result<Arc<Self>> {
+        // Polled connections begin with the first CPU again.
+        let queue = u32::from(cid.saturating_sub(1));
         Arc::pin_init(
             pin_init!(Self {
                 incarnation,
                 cid,
+                cpu: queue.checked_rem(cpu::nr_cpu_ids()).unwrap_or(0),
                 progress <- new_mutex!(Progress::Waiting),
                 receive_buffers: SetOnce::new(),
                 info_buffers: SetOnce::new(),
@@ -311,8 +316,7 @@ impl ConnectionHandler {
     fn received(&self, queue_pair: &QueuePair<Self>, index: u32, completion: &WorkCompletion<'_>) {
         let path = &self.incarnation.path;
         path.heartbeat.received();
-        path.stats
-            .completed_on(u32::from(self.cid).saturating_sub(1), cpu::current_cpu());
+        path.stats.completed_on(self.cpu, cpu::current_cpu());
         if let Some(immediate) = completion.written_imm() {
             self.immediate(queue_pair, Imm::decode(immediate));
         } else if let Err(why) = self.message(queue_pair, index, completion) {

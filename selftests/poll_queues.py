@@ -76,6 +76,28 @@ def test_shapes(t):
     same_on_the_server(t, device, 4 * MIB)
 
 
+@case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
+def test_migrations(t):
+    """The first poll queue is the first CPU's: answers that another CPU polls for count as migrated."""
+    # Answers to heartbeats come on any CPU.
+    rare = "hb_interval_ms=600000" if t.modules == "ours" else ""
+    rnbd.load(t, rtrs_client=rare, rtrs_server=rare)
+    device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=1)
+    path = rnbd.client_path(t, "sess")
+    for cpu in (0, 1):
+        t.client.write(f"{path}/stats/reset_all", "1")
+        count, _ = polled_fio(t, device, cpus_allowed=str(cpu))
+        moved = {name: [int(word) for word in
+                        t.client.read(f"{path}/stats/cpu_migration_{name}").split()]
+                 for name in ("from", "to")}
+        t.equal(sum(moved["from"]), sum(moved["to"]), f"sums of {moved}")
+        if cpu == 0:
+            t.check(sum(moved["from"]) < count // 16, f"{count} requests from CPU 0: {moved}")
+        else:
+            t.check(min(moved["from"][0], moved["to"][1]) > count // 16 * 15,
+                    f"{count} requests from CPU 1: {moved}")
+
+
 @case(timeout=240, module_sets=("ours",))  # C gives a path that is added later no poll queues
 def test_added_path(t):
     """A path that is added later has its poll queues too; either path serves alone."""
