@@ -5,8 +5,14 @@
  */
 
 #include <linux/export.h>
+#include <linux/fs.h>
 
 #include "trace.h"
+
+#define rnbd_show_dir(dir)			\
+	__print_symbolic(dir,			\
+			 { READ, "READ" },	\
+			 { WRITE, "WRITE" })
 
 #define CREATE_TRACE_POINTS
 #include "trace/rtrs_clt.h"

@@ -3,7 +3,10 @@
  * What the tracepoints of bindings/trace/ are given, one structure for each
  * event or class of events, and how Rust calls them.
  *
- * Systems and events have the names of the C modules' ones.
+ * Systems and events have the names of the C modules' ones. So have their
+ * fields, in the same order and with the same text; what is ours alone follows.
+ * As there, what events of the transport call "sessname", and "sess" in their
+ * text, is the name of the path's folder in sysfs.
  */
 
 #ifndef RNBD_TRACE_H

@@ -88,6 +88,11 @@ impl DeviceTable {
             .find(|device| wanted(device))
     }
 
+    /// Whether there is no device.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.find(|_| true).is_none()
+    }
+
     /// The device that was opened by this name.
     pub(crate) fn find_by_name(&self, name: &Name) -> Option<Arc<SessionDevice>> {
         self.find(|device| device.name() == name)

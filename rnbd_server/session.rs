@@ -262,7 +262,9 @@ impl SessionHandler for Handler {
         // Messages hold operations, so there are none any more; but the work may still be at its
         // end.
         workqueue::cancel_sync::<Session, 0>(&self.session);
+        if !self.session.devices.is_empty() {
+            trace::destroy_sess(|| self.session.trace());
+        }
         control::close_all(&self.session);
-        trace::destroy_sess(|| self.session.trace());
     }
 }

@@ -37,14 +37,14 @@ DECLARE_EVENT_CLASS(rnbd_srv_session_class,
 	TP_PROTO(const struct rnbd_trace_srv_session *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
+		__field(int, qdepth)
 		__string(sessname, event->session)
-		__field(u32, qdepth)
 	),
 	TP_fast_assign(
-		__assign_str(sessname);
 		__entry->qdepth = event->queue_depth;
+		__assign_str(sessname);
 	),
-	TP_printk("sessname: %s qdepth: %u", __get_str(sessname), __entry->qdepth)
+	TP_printk("sessname: %s qdepth: %d", __get_str(sessname), __entry->qdepth)
 );
 
 DEFINE_EVENT(rnbd_srv_session_class, create_sess,
@@ -60,51 +60,51 @@ TRACE_EVENT(process_rdma,
 	TP_ARGS(event),
 	TP_STRUCT__entry(
 		__string(sessname, event->session)
-		__field(u64, sector)
+		__field(u8, dir)
+		__field(u8, ver)
 		__field(u32, device_id)
+		__field(u64, sector)
 		__field(u32, flags)
 		__field(u32, bi_size)
-		__field(u32, datalen)
-		__field(u32, usrlen)
 		__field(u16, ioprio)
-		__field(u8, ver)
-		__field(bool, is_write)
+		__field(u32, datalen)
+		__field(size_t, usrlen)
 	),
 	TP_fast_assign(
 		__assign_str(sessname);
-		__entry->sector = event->sector;
+		__entry->dir = event->is_write ? WRITE : READ;
+		__entry->ver = event->ver;
 		__entry->device_id = event->device_id;
+		__entry->sector = event->sector;
 		__entry->flags = event->rw;
 		__entry->bi_size = event->bi_size;
+		__entry->ioprio = event->prio;
 		__entry->datalen = event->data_len;
 		__entry->usrlen = event->usr_len;
-		__entry->ioprio = event->prio;
-		__entry->ver = event->ver;
-		__entry->is_write = event->is_write;
 	),
-	TP_printk("I/O req: sess: %s, type: %s, ver: %u, devid: %u, sector: %llu, bsize: %u, op: %s, flags: %s, ioprio: %u, datalen: %u, usrlen: %u",
-		  __get_str(sessname), __entry->is_write ? "WRITE" : "READ", __entry->ver,
-		  __entry->device_id, __entry->sector, __entry->bi_size,
-		  rnbd_show_op(__entry->flags), rnbd_show_flags(__entry->flags), __entry->ioprio,
-		  __entry->datalen, __entry->usrlen)
+	TP_printk("I/O req: sess: %s, type: %s, ver: %d, devid: %u, sector: %llu, bsize: %u, flags: %u, ioprio: %d, datalen: %u, usrlen: %zu, op: %s, opflags: %s",
+		  __get_str(sessname), rnbd_show_dir(__entry->dir), __entry->ver,
+		  __entry->device_id, __entry->sector, __entry->bi_size, __entry->flags,
+		  __entry->ioprio, __entry->datalen, __entry->usrlen,
+		  rnbd_show_op(__entry->flags), rnbd_show_flags(__entry->flags))
 );
 
 TRACE_EVENT(process_msg_sess_info,
 	TP_PROTO(const struct rnbd_trace_sess_info *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
-		__string(sessname, event->session)
 		__field(u8, proto_ver)
 		__field(u8, clt_ver)
 		__field(u8, srv_ver)
+		__string(sessname, event->session)
 	),
 	TP_fast_assign(
-		__assign_str(sessname);
 		__entry->proto_ver = event->proto_ver;
 		__entry->clt_ver = event->clt_ver;
 		__entry->srv_ver = event->srv_ver;
+		__assign_str(sessname);
 	),
-	TP_printk("Session %s using proto-ver %u (clt-ver: %u, srv-ver: %u)",
+	TP_printk("Session %s using proto-ver %d (clt-ver: %d, srv-ver: %d)",
 		  __get_str(sessname), __entry->proto_ver, __entry->clt_ver, __entry->srv_ver)
 );
 
@@ -112,14 +112,14 @@ TRACE_EVENT(process_msg_open,
 	TP_PROTO(const struct rnbd_trace_open *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
+		__field(u8, access_mode)
 		__string(sessname, event->session)
 		__string(dev_name, event->dev_name)
-		__field(u8, access_mode)
 	),
 	TP_fast_assign(
+		__entry->access_mode = event->access_mode;
 		__assign_str(sessname);
 		__assign_str(dev_name);
-		__entry->access_mode = event->access_mode;
 	),
 	TP_printk("Open message received: session='%s' path='%s' access_mode=%s",
 		  __get_str(sessname), __get_str(dev_name),
@@ -130,14 +130,14 @@ TRACE_EVENT(process_msg_close,
 	TP_PROTO(const struct rnbd_trace_close *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
-		__string(sessname, event->session)
 		__field(u32, device_id)
+		__string(sessname, event->session)
 	),
 	TP_fast_assign(
-		__assign_str(sessname);
 		__entry->device_id = event->device_id;
+		__assign_str(sessname);
 	),
-	TP_printk("Close message received: session='%s' device id='%u'",
+	TP_printk("Close message received: session='%s' device id='%d'",
 		  __get_str(sessname), __entry->device_id)
 );
 

@@ -24,27 +24,27 @@ DECLARE_EVENT_CLASS(rnbd_clt_path_class,
 	TP_PROTO(const struct rnbd_trace_clt_path *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
-		__string(sess, event->session)
-		__string(path, event->path)
-		__field(u32, state)
+		__field(int, state)
 		__field(int, reconnect_attempts)
 		__field(int, max_reconnect_attempts)
 		__field(int, fail_cnt)
 		__field(int, success_cnt)
+		__string(sessname, event->path)
+		__string(session, event->session)
 	),
 	TP_fast_assign(
-		__assign_str(sess);
-		__assign_str(path);
 		__entry->state = event->state;
 		__entry->reconnect_attempts = event->reconnect_attempts;
 		__entry->max_reconnect_attempts = event->max_reconnect_attempts;
 		__entry->fail_cnt = event->fail_cnt;
 		__entry->success_cnt = event->success_cnt;
+		__assign_str(sessname);
+		__assign_str(session);
 	),
-	TP_printk("sess='%s' path='%s' state=%s attempts=%d max-attempts=%d fail=%d success=%d",
-		  __get_str(sess), __get_str(path), rnbd_show_clt_state(__entry->state),
+	TP_printk("RTRS-CLT: sess='%s' state=%s attempts='%d' max-attempts='%d' fail='%d' success='%d' session='%s'",
+		  __get_str(sessname), rnbd_show_clt_state(__entry->state),
 		  __entry->reconnect_attempts, __entry->max_reconnect_attempts,
-		  __entry->fail_cnt, __entry->success_cnt)
+		  __entry->fail_cnt, __entry->success_cnt, __get_str(session))
 );
 
 #define RNBD_CLT_PATH_EVENT(name)				\

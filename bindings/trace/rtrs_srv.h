@@ -21,34 +21,34 @@ TRACE_EVENT(send_io_resp_imm,
 	TP_PROTO(const struct rnbd_trace_answer *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
-		__string(sess, event->session)
-		__string(path, event->path)
-		__field(u32, state)
-		__field(u32, msg_id)
-		__field(u32, signal_interval)
-		__field(int, wr_cnt)
-		__field(int, error)
-		__field(bool, is_write)
+		__field(u8, dir)
 		__field(bool, need_inval)
 		__field(bool, always_invalidate)
+		__field(u32, msg_id)
+		__field(int, wr_cnt)
+		__field(u32, signal_interval)
+		__field(int, state)
+		__field(int, errno)
+		__string(sessname, event->path)
+		__string(session, event->session)
 	),
 	TP_fast_assign(
-		__assign_str(sess);
-		__assign_str(path);
-		__entry->state = event->state;
-		__entry->msg_id = event->msg_id;
-		__entry->signal_interval = event->signal_interval;
-		__entry->wr_cnt = event->wr_cnt;
-		__entry->error = event->error;
-		__entry->is_write = event->is_write;
+		__entry->dir = event->is_write ? WRITE : READ;
 		__entry->need_inval = event->need_inval;
 		__entry->always_invalidate = event->always_invalidate;
+		__entry->msg_id = event->msg_id;
+		__entry->wr_cnt = event->wr_cnt;
+		__entry->signal_interval = event->signal_interval;
+		__entry->state = event->state;
+		__entry->errno = event->error;
+		__assign_str(sessname);
+		__assign_str(session);
 	),
-	TP_printk("sess='%s' path='%s' state=%s dir=%s err=%d inval=%d glob-inval=%d msgid=%u wrcnt=%d sig-interval=%u",
-		  __get_str(sess), __get_str(path), rnbd_show_srv_state(__entry->state),
-		  __entry->is_write ? "WRITE" : "READ", __entry->error, __entry->need_inval,
+	TP_printk("sess='%s' state='%s' dir=%s err='%d' inval='%d' glob-inval='%d' msgid='%u' wrcnt='%d' sig-interval='%u' session='%s'",
+		  __get_str(sessname), rnbd_show_srv_state(__entry->state),
+		  rnbd_show_dir(__entry->dir), __entry->errno, __entry->need_inval,
 		  __entry->always_invalidate, __entry->msg_id, __entry->wr_cnt,
-		  __entry->signal_interval)
+		  __entry->signal_interval, __get_str(session))
 );
 
 #endif /* RNBD_TRACE_RTRS_SRV_H */
