@@ -7,7 +7,9 @@
 //!   may be repeated, up to [`MAX_PATHS`] times,
 //! - `dest_port` is for all paths, wherever it stands (in C only for those
 //!   behind it),
-//! - names of 255 bytes are too long (in C they are cut to 254).
+//! - names of 255 bytes are too long (in C they are cut to 254),
+//! - so are names that make the name of the device's link in sysfs longer than
+//!   a file's may be (in C it is).
 
 use core::fmt;
 
@@ -22,11 +24,13 @@ use crate::{
         SessName, //
     },
     rnbd::AccessMode,
+    sysfs_name,
     text::{
         impl_message,
         write_untrusted, //
     },
     Errno,
+    NAME_MAX,
     RTRS_PORT, //
 };
 
@@ -113,6 +117,9 @@ pub enum MapError<'a> {
     TooManyPaths,
     /// The session's name or the device's path is not acceptable.
     BadName(Opt, NameError),
+    /// The name of the device's link in sysfs, which has both names in it,
+    /// would have this many bytes.
+    LongLink(usize),
     /// The value of `path` is not acceptable.
     BadPath(AddrError<'a>),
     /// The value is no number, or out of range.
@@ -131,10 +138,11 @@ pub enum MapError<'a> {
 }
 
 impl MapError<'_> {
-    /// What the C modules return.
+    /// What the C modules return for what they refuse.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooManyPaths => Errno::ENOMEM,
+            Self::LongLink(_) => Errno::ENAMETOOLONG,
             Self::BadPath(error) => error.errno(),
             _ => Errno::EINVAL,
         }
@@ -156,6 +164,10 @@ impl MapError<'_> {
                 write!(out, "{}= ", opt.as_str())?;
                 error.write_to(out)
             }
+            Self::LongLink(len) => write!(
+                out,
+                "device_path= and sessname= make a link's name too long ({len} bytes, at most {NAME_MAX})"
+            ),
             Self::BadPath(error) => {
                 out.write_str("path=: ")?;
                 error.write_to(out)
@@ -276,6 +288,10 @@ impl<'a> Given<'a> {
         let missing = MapError::Missing;
         let device_path = self.device_path.ok_or(missing(Opt::DevicePath))?;
         let sessname = self.sessname.ok_or(missing(Opt::Sessname))?;
+        let link = sysfs_name::device_link_len(device_path, sessname);
+        if link > NAME_MAX {
+            return Err(MapError::LongLink(link));
+        }
         Ok(MapOptions {
             device_path: Name::from_checked(device_path),
             sessname: SessName::from_checked(sessname),

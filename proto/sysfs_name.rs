@@ -12,6 +12,14 @@ use crate::name::{
 /// The buffer size for the longest [`device_link`].
 pub const DEVICE_LINK_LEN: usize = 2 * Name::MAX_LEN + 2;
 
+/// The length of a [`device_link`].
+pub(crate) fn device_link_len(device_path: &[u8], sessname: &[u8]) -> usize {
+    device_path
+        .len()
+        .saturating_add(sessname.len())
+        .saturating_add(1)
+}
+
 /// Writes the name of a device's link below
 /// `/sys/class/rnbd-client/ctl/devices` to `out`: the device's path with `!` for
 /// each `/`, `@`, and the session's name.

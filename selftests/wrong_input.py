@@ -104,6 +104,25 @@ def test_too_long(t):
     still_works(t)
 
 
+@case(module_sets=("ours",))  # C makes a link whose name is longer than NAME_MAX
+def test_long_link(t):
+    """Names that make a link's name too long are refused, before the server opens anything."""
+    rnbd.load(t)
+    t.server.run("mkdir -p /tmp/long")
+    t.defer(t.server.run, "rm -r /tmp/long")
+    path = "/tmp/long/" + "d" * 117
+    t.server.run(f"ln -s {disks.PLAIN} {path}")
+    mark = t.server.log_mark()
+    refused(t, options(sessname="s" * 128, device_path=path), errno.ENAMETOOLONG,
+            "device_path= and sessname=")
+    t.check(not any("opened device" in line for line in t.server.log_since(mark)),
+            "the server has opened the disk")
+    device = rnbd.map_device(t, path, session="s" * 127)
+    t.equal(len(t.client.listdir(rnbd.CLIENT_DEVICES)[0]), 255, "length of the link's name")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    device.unmap()
+
+
 def test_bad_session_name(t):
     """A session's name holds no slash and no dot."""
     rnbd.load(t)

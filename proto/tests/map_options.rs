@@ -143,7 +143,23 @@ fn options_without_a_value_are_named() {
 #[test]
 fn names_have_limits() {
     let longest = "x".repeat(254);
-    accept(&format!("sessname={longest} device_path={longest}"));
+    refuse_with(
+        &format!("sessname={longest} device_path={longest}"),
+        "device_path= and sessname= make a link's name too long (509 bytes, at most 255)",
+        Errno::ENAMETOOLONG,
+    );
+    let short = &longest[..127];
+    accept(&format!("sessname={short} device_path={short}"));
+    for (session, device) in [(128, 127), (127, 128), (254, 1), (1, 254)] {
+        let (session, device) = (&longest[..session], &longest[..device]);
+        refuse_with(
+            &format!("device_path={device} sessname={session}"),
+            "device_path= and sessname= make a link's name too long (256 bytes, at most 255)",
+            Errno::ENAMETOOLONG,
+        );
+    }
+    accept(&format!("sessname={} device_path=d", &longest[..253]));
+    accept(&format!("sessname=s device_path={}", &longest[..253]));
     for len in [255, 256, 1000] {
         let long = "x".repeat(len);
         let message = format!("sessname= is too long ({len} bytes, at most 254)");
