@@ -33,6 +33,8 @@ EVENTS = {
 }
 # Those that only ours have, after them.
 OWN_FIELDS = {"rtrs_clt": ["session"], "rtrs_srv": ["session"], "rnbd_srv": []}
+# Of what the message of a request asks for.
+WRITE_ZEROES, NOUNMAP = 5, 1 << 11
 STOCK = ("stock",)  # the debug kernel has no tracing
 
 
@@ -134,6 +136,29 @@ def test_requests(t):
     if t.modules == "ours":  # C does not tell of answers with data
         t.equal(len(told(t, "send_io_resp_imm")), len(told(t, "process_rdma")),
                 "answers, against requests")
+
+
+@case(kernels=STOCK)
+def test_zeroes(t):
+    """Zeroes that are to stay allocated are asked for as such: all but those of a punched hole."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    for sector, how, no_unmap in ((2048, "blkdiscard -z", True), (4096, "fallocate -z", True),
+                                  (6144, "fallocate -p", False)):
+        listen(t, "rnbd_srv")
+        t.client.call("guest_io.write", path=device.path, offset=sector * 512, length=8192, seed=1)
+        t.client.run(f"{how} -o {sector * 512} -l 8192 {device.path}")
+        found = [line for line in told(t, "process_rdma")
+                 if int(re.search(r"flags: (\d+)", line)[1]) & 0xff == WRITE_ZEROES]
+        t.equal(len(found), 1, f"requests for zeroes of {how}")
+        t.check(f"sector: {sector}, bsize: 8192," in found[0], f"{how}: {found[0]}")
+        t.equal(bool(int(re.search(r"flags: (\d+)", found[0])[1]) & NOUNMAP), no_unmap,
+                f"NOUNMAP of {how}")
+        if t.modules == "ours":
+            names = re.search(r"op: WRITE_ZEROES, opflags: (\S*)$", found[0])
+            t.check(names and ("NOUNMAP" in names[1]) == no_unmap, f"{how}: {found[0]}")
+        t.check(t.server.call("guest_io.all_zero", path=disks.PLAIN, offset=sector * 512,
+                              length=8192), f"{how} left something")
 
 
 @case(kernels=STOCK)
