@@ -122,6 +122,28 @@ def test_policy_changes(t):
     t.say(f"20 changes; {verified(result)}; longest request {result['longest']:.2f} s")
 
 
+def test_names(t):
+    """On both ends a path is named client@server by its addresses, and tells them."""
+    rnbd.load(t)
+    for link in range(LINKS):
+        for mine, other in ((t.client.addresses, t.server.addresses),
+                            (t.client.addresses6, t.server.addresses6)):
+            mine, other = f"ip:{mine[link]}", f"ip:{other[link]}"
+            for text in (other, f"{mine}@{other}"):
+                device = rnbd.map_device(t, disks.PLAIN, paths=[text])
+                for node, folder in ((t.client, SESSION), (t.server, f"{rnbd.SERVER_SESSIONS}/sess")):
+                    t.equal(node.listdir(f"{folder}/paths"), [f"{mine}@{other}"],
+                            f"paths of the {node.name} for {text}")
+                    folder = f"{folder}/paths/{mine}@{other}"
+                    t.equal([node.read(f"{folder}/{name}") for name in ("src_addr", "dst_addr")],
+                            [mine, other], f"addresses of the {node.name}'s path for {text}")
+                    t.equal([node.read(f"{folder}/{name}") for name in ("hca_name", "hca_port")],
+                            [f"rxe{link}", "1"], f"device of the {node.name}'s path for {text}")
+                device.unmap()
+                for node, folder in ((t.client, SESSION), (t.server, f"{rnbd.SERVER_SESSIONS}/sess")):
+                    node.wait_for(folder, gone=True, timeout=30)
+
+
 def test_duplicates(t):
     """A path that exists is EEXIST, whichever way it is written, and changes nothing."""
     device = map_on(t, *t.server.addresses)
