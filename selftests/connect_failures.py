@@ -56,6 +56,24 @@ def test_bad_source(t):
             paths=[f"ip:10.77.0.55@ip:{t.server.address}"], log="10.77.0.55")
 
 
+def test_gid(t):
+    """A GID is an address of InfiniBand: soft-RoCE has none; what is no GID is EINVAL."""
+    rnbd.load(t)
+    mapped = f"gid:0000:0000:0000:0000:0000:ffff:{ipv4_words(t.server.address)}"
+    for text in (mapped, f"gid:{t.server.address6}", "gid:fe80::1",
+                 f"gid:{t.client.address6}@gid:{t.server.address6}"):
+        refused(t, (errno.ENODEV,), paths=[text], log="(?i)gid:|resolve")
+    for text in ("gid:", "gid:nonsense", "gid:1:2:3", f"gid:{t.server.address}"):
+        refused(t, (errno.EINVAL,), paths=[text], log="map_device|parse path")
+    rnbd.map_device(t, disks.PLAIN).unmap()
+
+
+def ipv4_words(address):
+    """An IPv4 address as the last two words of an IPv6 one."""
+    octets = [int(octet) for octet in address.split(".")]
+    return f"{octets[0]:02x}{octets[1]:02x}:{octets[2]:02x}{octets[3]:02x}"
+
+
 def test_source_and_ipv6(t):
     """A path with its source given, and one over IPv6."""
     rnbd.load(t)
