@@ -41,6 +41,7 @@ SERVER_DEVICE = {
     "sessions/sess/mapping_path": (RO, r"/dev/vdb"),
     "sessions/sess/force_close": (RW, r"Usage: echo 1 > force_close"),
 }
+STATISTICS = ("cpu_migration_from", "cpu_migration_to", "reconnects", "rdma")
 SESSION_FOLDERS = ("/rtrs-client/sess", "/rtrs-server/sess")
 SERVER_PATH = {
     "hca_name": (RO, r"rxe0"), "hca_port": (RO, r"1"),
@@ -167,7 +168,8 @@ def migrations(t, device, path):
 
 
 def test_reset_statistics(t):
-    """Migrations count at both CPUs, a reconnect counts once; 1 sets a statistic, or all, to 0."""
+    """Migrations count at both CPUs, a reconnect counts once; 1 sets a statistic, or all, to 0, and
+    nothing else does."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.client_path(t, "sess")
@@ -203,7 +205,13 @@ def test_reset_statistics(t):
     lose_and_connect()
     migrations(t, device, path)
     t.check(numbers(t, path, "rdma")[0] > 0, "no read was counted")
-    t.client.write(f"{path}/stats/reset_all", "1")
+    before = [numbers(t, path, name) for name in STATISTICS]
+    for name in (*STATISTICS, "reset_all"):
+        for word in ("0", "0\n", "2", "11", "1 1", "-1", "yes", "\n"):
+            with t.expect_errno(errno.EINVAL):
+                t.client.write(f"{path}/stats/{name}", word)
+    t.equal([numbers(t, path, name) for name in STATISTICS], before, "statistics after wrong words")
+    t.client.write(f"{path}/stats/reset_all", "1\n")
     for name, wanted in (("cpu_migration_from", nothing), ("cpu_migration_to", nothing),
                          ("reconnects", [0, 0]), ("rdma", [0] * 6)):
         t.equal(numbers(t, path, name), wanted, f"{name} after 1 to reset_all")
