@@ -222,6 +222,56 @@ def test_no_more_attempts(t):
     works(t, device, 3)
 
 
+@case(timeout=300)
+def test_no_attempt(t):
+    """With max_reconnect_attempts of 0 a path that is lost is not connected again, by hand neither."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    configure(t, max_reconnect_attempts=0)
+    t.equal(t.client.read(f"{path}/state"), "connected", "path")
+    mark = t.client.log_mark()
+    t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
+    if t.modules == "ours":  # C would try, or not, after 30 s
+        t.client.wait_log("no more attempts", mark)
+    with t.expect_errno(errno.ENOTCONN):
+        t.client.write(f"{path}/reconnect", "1")
+    t.equal(t.client.read(f"{path}/state"), "disconnected", "path")
+    t.equal(t.client.read(f"{path}/stats/reconnects"), "0 0", "successful and failed attempts")
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server")
+    configure(t, max_reconnect_attempts=-1)
+    rnbd.reconnect(t, path)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    works(t, device, 5)
+
+
+@case(timeout=300)
+def test_reconnect_twice(t):
+    """Writing reconnect while the path is being connected is EBUSY; the attempt goes on."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    t.client.write(f"{path}/disconnect", "1")
+    t.server.pause()
+    t.defer(t.server.resume)
+    job = t.client.start_job(f"echo >/tmp/asked; echo 1 > {path}/reconnect", timeout=120)
+    t.client.wait_for("/tmp/asked")
+    t.defer(t.client.run, "rm /tmp/asked")
+    # C begins a second after it was asked.
+    time.sleep(2.5)
+    t.check(not job.done(), "an attempt without a server has ended")
+    with t.expect_errno(errno.EBUSY):
+        t.client.write(f"{path}/reconnect", "1")
+    t.equal(t.client.read(f"{path}/state"), "disconnected", "path")
+    t.server.resume()
+    t.equal(job.wait().rc, 0, "exit code of who was first")
+    t.equal(t.client.read(f"{path}/state"), "connected", "path")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    works(t, device, 6)
+
+
 @case(timeout=300, module_sets=("ours",))
 def test_reconnect_without_server(t):
     """Writing reconnect while nobody listens is ENOTCONN; then the path tries by itself."""

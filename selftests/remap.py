@@ -134,6 +134,24 @@ def test_remap_device(t):
             None, "first wrong byte")
 
 
+def test_connected_path_reconnected(t):
+    """reconnect of the only path, which is up, is counted once; the device goes and comes back."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    path = rnbd.client_path(t, "sess")
+    t.client.call("guest_uevents.start")
+    t.defer(t.client.call, "guest_uevents.stop")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=7)
+    # Refused as long as the server closes the old connections.
+    rnbd.reconnect(t, path)
+    t.equal(t.client.read(f"{path}/state"), "connected", "state of the path")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    t.equal(actions(t, device, ["offline", "online"]), ["offline", "online"], "uevents")
+    t.equal(t.client.read(f"{path}/stats/reconnects").split()[0], "1", "successful attempts")
+    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=7),
+            None, "first byte that differs")
+
+
 @case(module_sets=("ours",))
 def test_lost_while_mapping(t):
     """The session is lost while a disk's partitions are read: all devices are back, that one, too."""
