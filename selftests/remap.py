@@ -134,6 +134,52 @@ def test_remap_device(t):
             None, "first wrong byte")
 
 
+def test_map_without_path(t):
+    """A device of a session that has no path up cannot be mapped: ECONNABORTED, and nothing is left."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    lose(t, device, "vdb")
+    for _ in range(2):
+        with t.expect_errno(errno.ECONNABORTED):
+            rnbd.map_device(t, disks.WITHOUT_DISCARD)
+        t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [rnbd.link_name(disks.PLAIN, "sess")],
+                "links in ctl/devices")
+        t.equal([name for name in t.client.listdir("/sys/block") if name.startswith("rnbd")],
+                [device.name], "disks")
+    reconnect(t)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    t.equal(t.server.listdir(rnbd.SERVER_DEVICES), ["vdb"], "what the server has open")
+    second = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    t.client.call("guest_io.write", path=second.path, offset=0, length=4096, seed=1)
+    second.unmap()
+
+
+def test_last_path_removed(t):
+    """Without any path a device is closed; one that is added opens it again, as large as it is then."""
+    rnbd.load(t)
+    session = f"{rnbd.CLIENT_SESSIONS}/sess"
+    disk = disks.loop(t, 16)
+    device = rnbd.map_device(t, disk)
+    t.client.call("guest_io.write", path=device.path, offset=MIB, length=64 << 10, seed=1)
+    for mib, address in ((32, t.server.address6), (64, t.server.address)):
+        t.client.write(f"{rnbd.client_path(t, 'sess')}/remove_path", "1")
+        t.equal(t.client.listdir(f"{session}/paths"), [], "paths")
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+        with t.expect_errno(errno.EIO):
+            t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+        disks.resize_loop(t, disk, mib)
+        t.client.write(f"{session}/add_path", f"ip:{address}")
+        t.client.wait_for(f"{device.sysfs}/state", matches="open")
+        t.client.wait_for(f"/sys/block/{device.name}/size", matches=f"^{mib * 2048}$")
+        t.equal(t.client.call("guest_io.compare", path=device.path, offset=MIB, length=64 << 10,
+                              seed=1), None, "first byte that differs")
+        t.client.call("guest_io.write", path=device.path, offset=mib * MIB - 4096, length=4096,
+                      seed=mib)
+        t.equal(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
+                              seed=mib), None, "first wrong byte at the new end")
+
+
 def test_connected_path_reconnected(t):
     """reconnect of the only path, which is up, is counted once; the device goes and comes back."""
     rnbd.load(t)
