@@ -28,8 +28,8 @@ module_parameter! {
     /// What clients' device paths are relative to.
     pub(crate) static DEV_SEARCH_PATH: ParameterString<PATH_MAX> = ParameterString::new("/");
     name: "dev_search_path",
-    description: "The folder that clients' device paths are relative to; what follows %SESSNAME% \
-        in it is replaced by the name of the client's session (default: /)",
+    description: "The folder that clients' device paths are relative to; %SESSNAME% in it stands \
+        for the name of the client's session, and what follows it is ignored (default: /)",
     set: set_dev_search_path,
 }
 
