@@ -2,8 +2,9 @@
 
 //! Tracepoints: `/sys/kernel/tracing/events/{rtrs_clt,rtrs_srv,rnbd_srv}`.
 //!
-//! Systems, events and fields have the names of the C modules' ones; see `bindings/trace.h`. While nobody traces an event its function is a jump that is patched out, and
-//! what the event would say is not computed. All functions may be called in any context.
+//! Systems, events and fields have the names of the C modules' ones; see `bindings/trace.h`. While
+//! nobody traces an event its function is a jump that is patched out, and what the event would say
+//! is not computed. All functions may be called in any context.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h)
 
