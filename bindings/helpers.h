@@ -16,6 +16,7 @@
 #include <linux/idr.h>
 #include <linux/percpu-refcount.h>
 #include <linux/percpu.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <rdma/ib_verbs.h>
 
@@ -31,6 +32,7 @@ void *rnbd_helper_raw_cpu_ptr(void *base);
 unsigned int rnbd_helper_next_possible_cpu(unsigned int start);
 unsigned int rnbd_helper_num_online_cpus(void);
 void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val);
+void rnbd_helper_synchronize_rcu_tasks(void);
 unsigned int rnbd_helper_memalloc_noio_save(void);
 void rnbd_helper_memalloc_noio_restore(unsigned int flags);
 

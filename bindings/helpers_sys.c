@@ -45,6 +45,13 @@ void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_dev_set_uevent_suppress);
 
+void rnbd_helper_synchronize_rcu_tasks(void)
+{
+	/* A macro without CONFIG_TASKS_RCU. */
+	synchronize_rcu_tasks();
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_synchronize_rcu_tasks);
+
 unsigned int rnbd_helper_memalloc_noio_save(void)
 {
 	return memalloc_noio_save();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keeping a module loaded.
+//! Keeping a module loaded, and waiting until its code can go.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
@@ -46,5 +46,48 @@ impl Drop for ModuleReference {
     fn drop(&mut self) {
         // SAFETY: By the type invariants, this owns a reference.
         unsafe { bindings::module_put(self.module) };
+    }
+}
+
+/// Waits, when it is dropped, until all tasks have returned from the functions of its module. Sleeps,
+/// perhaps for seconds.
+///
+/// Some functions are called without a reference to their module, and allow it to be unloaded before
+/// they return: the end of a bio leaves the gate of its device, a `store` gives back the reference
+/// to the module of its file. A task may be preempted just then, for any time. It is no reader of
+/// RCU, so that freeing the module's memory, which waits for those and for interrupts, does not wait
+/// for it. RCU Tasks does: it waits until each task has slept by its own choice, or has been in user
+/// space. What is left of such a function must therefore not sleep.
+///
+/// To be the last field of the module's type: when everything else is gone no such function is
+/// called any more.
+///
+/// # Examples
+///
+/// ```ignore
+/// struct MyModule {
+///     devices: Devices,
+///     _returned: Returned,
+/// }
+/// ```
+pub struct Returned(());
+
+impl Returned {
+    /// For the module that is being loaded.
+    pub const fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Default for Returned {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        // SAFETY: Modules are loaded and unloaded in process context.
+        unsafe { bindings::rnbd_helper_synchronize_rcu_tasks() };
     }
 }

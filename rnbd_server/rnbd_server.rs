@@ -23,6 +23,7 @@ use kernel_ext::{
         Class,
         ClassDevice, //
     },
+    module::Returned,
     sysfs::Directory,
     workqueue::{
         OwnedQueue,
@@ -66,6 +67,8 @@ struct RnbdServer {
     _server: Arc<Server>,
     _ctl: ClassDevice<Service>,
     _class: Class,
+    // From the ends of bios, which have let their devices be closed.
+    _returned: Returned,
 }
 
 impl kernel::Module for RnbdServer {
@@ -88,6 +91,7 @@ impl kernel::Module for RnbdServer {
             _server: server,
             _ctl: ctl,
             _class: class,
+            _returned: Returned::new(),
         })
     }
 }

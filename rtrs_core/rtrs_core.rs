@@ -12,6 +12,7 @@
 )]
 
 use kernel::prelude::*;
+use kernel_ext::module::Returned;
 
 pub mod connection;
 pub mod error;
@@ -28,10 +29,15 @@ module! {
 }
 
 /// The module; dropped when it is unloaded.
-struct RtrsCore;
+struct RtrsCore {
+    /// From those functions of sysfs files that have given back the reference to a module.
+    _returned: Returned,
+}
 
 impl kernel::Module for RtrsCore {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        Ok(Self {
+            _returned: Returned::new(),
+        })
     }
 }

@@ -554,7 +554,8 @@ impl<C: Completion> State<C> {
             // SAFETY: Takes any value.
             status => to_result(unsafe { bindings::blk_status_to_errno(status) }),
         });
-        // Only now can the device, the set and, in the end, the module go.
+        // Only now can the device, the set and, in the end, the module go; that waits for this
+        // function to return, see `module::Returned`.
         drop(state.entered);
     }
 }

@@ -223,7 +223,7 @@ pub(crate) unsafe fn store(
         // with the registration may be gone afterwards.
         unsafe { bindings::sysfs_unbreak_active_protection(released) };
         // SAFETY: The reference was taken with the protection released. No code of that module
-        // is run any more, this being another one.
+        // is run any more, this being another one, whose `module::Returned` waits for it.
         unsafe { bindings::module_put(owner) };
     }
     match result {
