@@ -27,11 +27,11 @@ use kernel_ext::{
             Limits,
             SECTOR_SIZE, //
         },
-        operations::{
-            HwQueue,
-            OpenMode, //
+        operations::OpenMode,
+        request::{
+            Op,
+            OwnedRequest, //
         },
-        request::Op,
         status::Status, //
     },
     ida::IdaNumber,
@@ -335,14 +335,14 @@ impl Device {
     /// What becomes of a request now that the device is not mapped: it comes again if the
     /// transport wants requests to wait for a path.
     #[cold]
-    pub(crate) fn status_if_not_mapped(&self, queue: &HwQueue<'_, Queue>) -> Status {
+    pub(crate) fn status_if_not_mapped(&self, request: &OwnedRequest<Queue>) -> Status {
         match self.state() {
             // Since the caller looked.
             DeviceState::Mapped => Status::RESOURCE,
             DeviceState::Disconnected if self.session.transport.holds_io() => {
                 // Whoever opens the device again runs the queues; this is for the time when the
                 // transport does not want that any more.
-                queue.run_after(HOLD_CHECK_MS);
+                request.run_queue_after(HOLD_CHECK_MS);
                 Status::DEVICE_RESOURCE
             }
             _ => Status::IO_ERROR,

@@ -124,7 +124,7 @@ fn queue_request<'a>(
     let Some(in_flight) = path.link.in_flight.as_ref() else {
         return Err(request.refuse(Status::IO_ERROR));
     };
-    let message = match message(queue, device, &request) {
+    let message = match message(device, &request) {
         Ok(message) => message,
         Err(status) => return Err(request.refuse(status)),
     };
@@ -151,14 +151,10 @@ fn refuse(device: &Device, request: OwnedRequest<Queue>, error: SubmitError) -> 
 
 /// The message that tells the server what to do; or why the request cannot be sent.
 #[inline]
-fn message(
-    queue: &HwQueue<'_, Queue>,
-    device: &Device,
-    request: &OwnedRequest<Queue>,
-) -> Result<Io, Status> {
+fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status> {
     let device_id = device
         .mapped_id()
-        .ok_or_else(|| device.status_if_not_mapped(queue))?;
+        .ok_or_else(|| device.status_if_not_mapped(request))?;
     let op = match request.op() {
         Op::Read => rnbd::Op::Read,
         Op::Write => rnbd::Op::Write,

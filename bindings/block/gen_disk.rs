@@ -216,10 +216,17 @@ impl<O: Operations> Drop for GenDisk<O> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the disk was added, and this removes it once.
         unsafe { bindings::del_gendisk(self.raw.as_ptr()) };
+        // All requests have ended, but a callback that gave one away may not have returned, nor is
+        // it counted if whoever submits the requests called it. It runs under the RCU read lock, as
+        // the set is not for callbacks that sleep, and may still use its hardware queue, which goes
+        // with the last reference to the disk, and the data and the tag set, which may go below.
+        // SAFETY: May be called wherever sleeping is allowed.
+        unsafe { bindings::synchronize_rcu_expedited() };
         // SAFETY: The reference is the one of `__blk_mq_alloc_disk`. Openers have their own.
         unsafe { bindings::put_disk(self.raw.as_ptr()) };
         // SAFETY: By the type invariant we own this `Arc`. The queue has no requests and gets no
-        // more; `open_callback` is not called any more, and the openers have their own `Arc`.
+        // more, and no callback with a hardware queue runs any more; `open_callback` is not called
+        // any more, and the openers have their own `Arc`.
         drop(unsafe { Arc::from_raw(self.data.as_ptr()) });
         // SAFETY: The queue has left the set, and neither is used after this.
         unsafe {

@@ -96,7 +96,8 @@ pub struct OpenMode {
 ///
 /// # Invariants
 ///
-/// `raw` points to a live context of a queue of a disk made with `Operations` `O`.
+/// `raw` points to a context of a queue of a disk made with `Operations` `O`. It is live, as the
+/// [`GenDisk`](gen_disk::GenDisk) waits for the callback before it gives the disk up.
 pub struct HwQueue<'a, O: Operations> {
     raw: *mut bindings::blk_mq_hw_ctx,
     _callback: PhantomData<&'a TagSet<O>>,
@@ -115,8 +116,8 @@ impl<O: Operations> HwQueue<'_, O> {
     pub fn disk(&self) -> &O::DiskData {
         // SAFETY: By the type invariant `raw` is valid, and so is its queue.
         let queuedata = unsafe { (*(*self.raw).queue).queuedata };
-        // SAFETY: `GenDisk::add` made the queue with a pointer of an `Arc<O::DiskData>` that it
-        // gives up after `del_gendisk`, when no callback with a hardware queue runs any more.
+        // SAFETY: `GenDisk::add` made the queue with a pointer of an `Arc<O::DiskData>`, which
+        // `GenDisk` gives up when no callback with a hardware queue runs any more.
         unsafe { &*queuedata.cast::<O::DiskData>() }
     }
 
@@ -124,17 +125,10 @@ impl<O: Operations> HwQueue<'_, O> {
     #[inline]
     pub fn set(&self) -> &O::SetData {
         // SAFETY: By the type invariant `raw` is valid, and so are its queue and the tag set,
-        // which outlives the disk.
+        // which `GenDisk` keeps as long as the data.
         let set = unsafe { (*(*self.raw).queue).tag_set };
         // SAFETY: Every set with these operations was made by `TagSet::new`.
         unsafe { TagSet::<O>::data_of_raw(set) }
-    }
-
-    /// Runs the queue again after so many milliseconds. For a queue that has to refuse a request
-    /// with [`Status::DEVICE_RESOURCE`] while none of its requests is under way.
-    pub fn run_after(&self, ms: u32) {
-        // SAFETY: By the type invariant `raw` is valid.
-        unsafe { bindings::blk_mq_delay_run_hw_queue(self.raw, ms as c_ulong) };
     }
 }
 
@@ -159,7 +153,7 @@ impl<'a, O: Operations> RequestList<'a, O> {
             return None;
         }
         // SAFETY: By the type invariant the request is valid, and so are its queue and the tag set,
-        // which outlives the disk.
+        // see `HwQueue::set`.
         let set = unsafe { (*(*first).q).tag_set };
         // SAFETY: Every set with these operations was made by `TagSet::new`.
         Some(unsafe { TagSet::<O>::data_of_raw(set) })
