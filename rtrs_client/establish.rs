@@ -228,7 +228,7 @@ impl Setup<'_> {
         // the vector of the first.
         let vector = u32::from(cid.saturating_sub(1));
         let queue = CompletionQueue::new(device, sizes.completions(device)?, vector, context)?;
-        let queue_pair = self.create_queue_pair(id, &domain, &queue, cid, &sizes)?;
+        let mut queue_pair = self.create_queue_pair(id, &domain, &queue, cid, &sizes)?;
 
         let turn = if cid == 0 && path.may_make_session() {
             // A C server makes two sessions if two paths ask for one at once, as they do when it has

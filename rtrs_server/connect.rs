@@ -276,7 +276,7 @@ fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
         let errno = to_errno(error);
         match id {
             Rejectable::New(id) => reject(id, errno),
-            Rejectable::Taken(id) => {
+            Rejectable::Taken(mut id) => {
                 let _ = id.reject(&ConnReject { errno }.to_bytes());
             }
             Rejectable::Done => {}
@@ -333,7 +333,7 @@ fn try_make_connection<'a>(
         max_send_sge: needs.max_send_sge,
         max_recv_sge: 1,
     };
-    let queue_pair = id
+    let mut queue_pair = id
         .create_queue_pair(
             &domain,
             &completions,
@@ -341,7 +341,7 @@ fn try_make_connection<'a>(
             WorkKind::count(session.queue_depth()),
         )
         .map_err(|(id, error)| (Rejectable::Taken(id), error))?;
-    accept(path, setup, &queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
+    accept(path, setup, &mut queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
     if let Some(place) = setup.queue_pairs.get_mut(usize::from(cid)) {
         *place = Some(queue_pair);
     }
@@ -349,7 +349,12 @@ fn try_make_connection<'a>(
 }
 
 /// Accepts a connection. If that fails, dropping the queue pair refuses it.
-fn accept(path: &Path, setup: &mut Setup, queue_pair: &QueuePair<Connection>, cid: u16) -> Result {
+fn accept(
+    path: &Path,
+    setup: &mut Setup,
+    queue_pair: &mut QueuePair<Connection>,
+    cid: u16,
+) -> Result {
     if cid == SERVICE_CID {
         info::post_request(setup, queue_pair)?;
     }

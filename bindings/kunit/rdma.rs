@@ -231,7 +231,7 @@ impl Listener {
         let domain = ProtectionDomain::new(id.device())?;
         let completions =
             CompletionQueue::new(id.device(), COMPLETIONS, 1, PollContext::Workqueue)?;
-        let queue_pair = id
+        let mut queue_pair = id
             .take(Peer::new()?)?
             .create_queue_pair(&domain, &completions, &CAPABILITIES, WORK_IDS)
             .map_err(|(_, error)| error)?;
@@ -309,7 +309,7 @@ fn connect(port: u16, context: PollContext) -> Result<QueuePair<Peer>, (Error, u
         let completions = CompletionQueue::new(device, COMPLETIONS, 0, context)?;
         id.resolve_route(PATIENCE)?;
         peer.progress()?;
-        let queue_pair = id
+        let mut queue_pair = id
             .create_queue_pair(&domain, &completions, &CAPABILITIES, WORK_IDS)
             .map_err(|(_, error)| error)?;
         queue_pair.connect(b"C", &ConnectionParameters::default())?;

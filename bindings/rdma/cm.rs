@@ -403,7 +403,11 @@ impl<H: Handler> Id<H> {
         }
     }
 
-    pub(super) fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
+    /// # Safety
+    ///
+    /// Nobody else connects, disconnects, accepts or refuses meanwhile: when this fails the CM frees
+    /// what they use.
+    pub(super) unsafe fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
         self.set_ack_timeout(parameters)?;
         to_result(self.locked(|| {
@@ -413,7 +417,10 @@ impl<H: Handler> Id<H> {
         }))
     }
 
-    pub(super) fn accept(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
+    /// # Safety
+    ///
+    /// As for [`Self::connect()`].
+    pub(super) unsafe fn accept(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
         self.set_ack_timeout(parameters)?;
         // SAFETY: The id is valid and its handler mutex is held; the parameters and the data are
@@ -431,7 +438,15 @@ impl<H: Handler> Id<H> {
     /// Refuses the connection that was requested, giving the peer `private_data`. Sleeps.
     ///
     /// The id has to be dropped afterwards.
-    pub fn reject(&self, private_data: &[u8]) -> Result {
+    pub fn reject(&mut self, private_data: &[u8]) -> Result {
+        // SAFETY: The exclusive reference.
+        unsafe { self.reject_shared(private_data) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::connect()`].
+    pub(super) unsafe fn reject_shared(&self, private_data: &[u8]) -> Result {
         if self.device().is_none() {
             return Err(EINVAL);
         }

@@ -457,23 +457,27 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Connects to the peer, whose route has been resolved; an event tells the outcome. Sleeps.
-    pub fn connect(&self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
-        self.id().connect(private_data, parameters)
+    pub fn connect(&mut self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
+        // SAFETY: The exclusive reference is the owner's, and handlers do none of that.
+        unsafe { self.id().connect(private_data, parameters) }
     }
 
     /// Accepts the connection that was requested; an event tells when it is established. Sleeps.
-    pub fn accept(&self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
-        self.id().accept(private_data, parameters)
+    pub fn accept(&mut self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
+        // SAFETY: As in `connect()`.
+        unsafe { self.id().accept(private_data, parameters) }
     }
 
     /// Refuses the connection that was requested, if it could not be accepted. Sleeps.
-    pub fn reject(&self, private_data: &[u8]) -> Result {
-        self.id().reject(private_data)
+    pub fn reject(&mut self, private_data: &[u8]) -> Result {
+        // SAFETY: As in `connect()`.
+        unsafe { self.id().reject_shared(private_data) }
     }
 
     /// Ends the connection: all requests in flight are flushed, the peer is told. Sleeps.
     ///
     /// The outcome does not matter: what is not connected has nothing to end.
+    /// Must not be called from a completion handler.
     pub fn disconnect(&self) {
         self.id().disconnect();
     }
