@@ -9,6 +9,7 @@
 use core::{
     cell::UnsafeCell,
     fmt::Write,
+    mem::needs_drop,
     ptr::NonNull, //
 };
 use kernel::{
@@ -16,52 +17,71 @@ use kernel::{
         from_result,
         to_result, //
     },
+    page::PAGE_SIZE,
     prelude::*, //
 };
 
 use crate::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
     bindings,
     sysfs::SysfsOutput, //
 };
 
 /// Something that can be a module parameter.
-pub trait ParameterValue: Send + Sync + 'static {
+pub trait ParameterValue: Sized + Send + Sync + 'static {
     /// What `modinfo` calls the type.
     const TYPE_NAME: &'static str;
 
     /// What the name alone stands for; nothing if a value has to follow.
     const IMPLIED: Option<&'static CStr> = None;
 
-    /// Takes the value that the user wrote; the module does not load if that fails.
-    fn set(&mut self, text: &CStr) -> Result;
+    /// The value that the user wrote, in place of this one; the module does not load if that fails.
+    /// Sleeps.
+    fn parse(&self, text: &CStr) -> Result<Self>;
 
     /// Writes the value for the user, without newline.
     fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result;
 }
 
+/// Makes the value that the user wrote, in place of the one there is.
+type Parse<T> = fn(&T, &CStr) -> Result<T>;
+
 /// A module parameter; made by [`module_parameter!`](crate::module_parameter).
+///
+/// # Invariants
+///
+/// `value` is only written by the module loader, and not any more once `is_read` is set.
 pub struct Parameter<T> {
     value: UnsafeCell<T>,
-    set: fn(&mut T, &CStr) -> Result,
+    /// Somebody may have a reference to the value.
+    is_read: Atomic<bool>,
+    parse: Parse<T>,
 }
 
-// SAFETY: The value is only written while the module is loaded, before any of its code runs and
-// before the parameter is in sysfs; afterwards it is only read.
+// SAFETY: The value is only written while the module is loaded, before any of its code runs but for
+// that which parses parameters, and before the parameter is in sysfs; afterwards it is only read.
 unsafe impl<T: ParameterValue> Sync for Parameter<T> {}
 
 impl<T: ParameterValue> Parameter<T> {
     /// For [`module_parameter!`](crate::module_parameter) only.
     #[doc(hidden)]
-    pub const fn new(default: T, set: fn(&mut T, &CStr) -> Result) -> Self {
+    pub const fn new(default: T, parse: Parse<T>) -> Self {
         Self {
             value: UnsafeCell::new(default),
-            set,
+            is_read: Atomic::new(false),
+            parse,
         }
     }
 
-    /// The value.
+    /// The value. A parameter cannot be set any more once it was read.
     pub fn get(&self) -> &T {
-        // SAFETY: Code of the module runs only after the last write.
+        if !self.is_read.load(ordering::Relaxed) {
+            self.is_read.store(true, ordering::Relaxed);
+        }
+        // SAFETY: By the type invariant it is not written any more.
         unsafe { &*self.value.get() }
     }
 
@@ -85,10 +105,32 @@ impl<T: ParameterValue> Parameter<T> {
             };
             // SAFETY: By the safety requirement.
             let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
-            // SAFETY: The loader sets parameters one after the other, and nobody reads yet.
-            (this.set)(unsafe { &mut *this.value.get() }, text)?;
+            // SAFETY: The loader sets parameters one after the other, so that nobody writes.
+            let value = (this.parse)(unsafe { &*this.value.get() }, text)?;
+            if this.is_read.load(ordering::Relaxed) {
+                return Err(EBUSY);
+            }
+            // SAFETY: As above; and nobody has read it, which others than the loader do by `get`.
+            let old = unsafe { this.value.get().replace(value) };
+            drop(old);
             Ok(0)
         })
+    }
+
+    /// `kernel_param_ops::free`, if there is something to be freed.
+    #[doc(hidden)]
+    pub const FREE_RAW: Option<unsafe extern "C" fn(*mut c_void)> = if needs_drop::<T>() {
+        Some(Self::free_raw)
+    } else {
+        None
+    };
+
+    /// # Safety
+    ///
+    /// Called by the module loader with a `Parameter<T>` when no code of its module runs any more.
+    unsafe extern "C" fn free_raw(parameter: *mut c_void) {
+        // SAFETY: By the safety requirement nobody uses the value any more.
+        unsafe { (*parameter.cast::<Self>()).value.get().drop_in_place() };
     }
 
     /// `kernel_param_ops::get`.
@@ -108,8 +150,10 @@ impl<T: ParameterValue> Parameter<T> {
         let mut out = unsafe { SysfsOutput::new(page.cast()) };
         // SAFETY: By the safety requirement.
         let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
+        // SAFETY: Nothing is written once it is in sysfs.
+        let value = unsafe { &*this.value.get() };
         // Output never fails, it is cut.
-        let _ = this.get().show(&mut out);
+        let _ = value.show(&mut out);
         let _ = out.write_str("\n");
         out.len() as c_int
     }
@@ -120,9 +164,11 @@ macro_rules! impl_number {
         impl ParameterValue for $type {
             const TYPE_NAME: &'static str = $name;
 
-            fn set(&mut self, text: &CStr) -> Result {
+            fn parse(&self, text: &CStr) -> Result<Self> {
+                let mut value = 0;
                 // SAFETY: The string and the place for the number are valid.
-                to_result(unsafe { bindings::$parse(text.as_char_ptr(), 0, self) })
+                to_result(unsafe { bindings::$parse(text.as_char_ptr(), 0, &mut value) })?;
+                Ok(value)
             }
 
             fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result {
@@ -143,9 +189,11 @@ impl ParameterValue for bool {
 
     const IMPLIED: Option<&'static CStr> = Some(c"1");
 
-    fn set(&mut self, text: &CStr) -> Result {
+    fn parse(&self, text: &CStr) -> Result<Self> {
+        let mut value = false;
         // SAFETY: The string and the place for the result are valid.
-        to_result(unsafe { bindings::kstrtobool(text.as_char_ptr(), self) })
+        to_result(unsafe { bindings::kstrtobool(text.as_char_ptr(), &mut value) })?;
+        Ok(value)
     }
 
     fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result {
@@ -153,66 +201,57 @@ impl ParameterValue for bool {
     }
 }
 
-/// A string parameter of less than `N` bytes, kept NUL-terminated.
-///
-/// # Invariants
-///
-/// `len < N`; `bytes[..len]` has no NUL, the byte after is one.
-pub struct ParameterString<const N: usize> {
-    bytes: [u8; N],
-    len: usize,
+/// A string parameter.
+pub struct ParameterString(Text);
+
+enum Text {
+    Default(&'static CStr),
+    /// With a NUL at the end, and no other.
+    Given(KVec<u8>),
 }
 
-impl<const N: usize> ParameterString<N> {
-    /// Makes a string; does not compile (or fails at compile time) if it does not fit.
-    pub const fn new(text: &str) -> Self {
-        let text = text.as_bytes();
-        assert!(text.len() < N);
-        let mut bytes = [0; N];
-        let mut i = 0;
-        while i < text.len() {
-            assert!(text[i] != 0);
-            bytes[i] = text[i];
-            i += 1;
-        }
-        // INVARIANT: Checked above; the rest of `bytes` is zero.
-        Self {
-            bytes,
-            len: text.len(),
-        }
+impl ParameterString {
+    /// The longest string, in bytes: as much as sysfs shows.
+    pub const MAX_LEN: usize = PAGE_SIZE - 1;
+
+    /// The string `default`.
+    pub const fn new(default: &'static CStr) -> Self {
+        Self(Text::Default(default))
     }
 
-    /// Puts `text` in; `ENOSPC` if it is too long, `EINVAL` if there is a NUL in it.
-    pub fn assign(&mut self, text: &[u8]) -> Result {
-        if text.len() >= N {
+    /// A copy of `text`; `ENOSPC` if it is too long, `EINVAL` if there is a NUL in it. Sleeps.
+    pub fn copy_of(text: &[u8]) -> Result<Self> {
+        if text.len() > Self::MAX_LEN {
             return Err(ENOSPC);
         }
         if text.contains(&0) {
             return Err(EINVAL);
         }
-        self.bytes[..text.len()].copy_from_slice(text);
-        // INVARIANT: It fits, and has no NUL before this one.
-        self.bytes[text.len()] = 0;
-        self.len = text.len();
-        Ok(())
+        let mut bytes = KVec::with_capacity(text.len() + 1, GFP_KERNEL)?;
+        bytes.extend_from_slice(text, GFP_KERNEL)?;
+        bytes.push(0, GFP_KERNEL)?;
+        Ok(Self(Text::Given(bytes)))
     }
 
     /// The string without its NUL.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        self.as_c_str().to_bytes()
     }
 
     /// The string.
     pub fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+        match &self.0 {
+            Text::Default(text) => text,
+            Text::Given(bytes) => CStr::from_bytes_with_nul(bytes).unwrap_or(c""),
+        }
     }
 }
 
-impl<const N: usize> ParameterValue for ParameterString<N> {
+impl ParameterValue for ParameterString {
     const TYPE_NAME: &'static str = "string";
 
-    fn set(&mut self, text: &CStr) -> Result {
-        self.assign(text.to_bytes())
+    fn parse(&self, text: &CStr) -> Result<Self> {
+        Self::copy_of(text.to_bytes())
     }
 
     fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result {
@@ -223,8 +262,8 @@ impl<const N: usize> ParameterValue for ParameterString<N> {
 
 /// Declares module parameters.
 ///
-/// `set` is optional; it checks, or changes, what the user wrote, and the module is not loaded if
-/// it fails. [`Parameter::get`](crate::params::Parameter::get) is the value.
+/// `parse` is optional; it makes the value of what the user wrote, and the module is not loaded if it
+/// fails. [`Parameter::get`](crate::params::Parameter::get) is the value.
 ///
 /// # Examples
 ///
@@ -238,14 +277,14 @@ impl<const N: usize> ParameterValue for ParameterString<N> {
 ///
 /// kernel_ext::module_parameter! {
 ///     /// Below which folder devices may be opened.
-///     pub(crate) static DEV_SEARCH_PATH: ParameterString<4096> = ParameterString::new("/");
+///     pub(crate) static DEV_SEARCH_PATH: ParameterString = ParameterString::new(c"/");
 ///     name: "dev_search_path",
 ///     description: "…",
-///     set: set_search_path,
+///     parse: parse_search_path,
 /// }
 ///
-/// fn set_search_path(path: &mut ParameterString<4096>, text: &CStr) -> Result {
-///     path.assign(proto::search_path::clean(text.to_bytes())?)
+/// fn parse_search_path(_default: &ParameterString, text: &CStr) -> Result<ParameterString> {
+///     ParameterString::copy_of(proto::search_path::clean(text.to_bytes())?)
 /// }
 /// ```
 #[macro_export]
@@ -261,7 +300,7 @@ macro_rules! module_parameter {
             $vis static $static: $type = $default;
             name: $name,
             description: $description,
-            set: <$type as $crate::params::ParameterValue>::set,
+            parse: <$type as $crate::params::ParameterValue>::parse,
         }
     };
     (
@@ -269,11 +308,11 @@ macro_rules! module_parameter {
         $vis:vis static $static:ident: $type:ty = $default:expr;
         name: $name:literal,
         description: $description:literal,
-        set: $set:expr $(,)?
+        parse: $parse:expr $(,)?
     ) => {
         $(#[$meta])*
         $vis static $static: $crate::params::Parameter<$type> =
-            $crate::params::Parameter::new($default, $set);
+            $crate::params::Parameter::new($default, $parse);
 
         const _: () = {
             const PARM: &[&str] = &["parm=", $name, ":", $description, "\0"];
@@ -304,7 +343,7 @@ macro_rules! module_parameter {
                     },
                     set: Some($crate::params::Parameter::<$type>::set_raw),
                     get: Some($crate::params::Parameter::<$type>::get_raw),
-                    free: None,
+                    free: $crate::params::Parameter::<$type>::FREE_RAW,
                 };
 
             #[link_section = "__param"]

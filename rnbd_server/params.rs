@@ -12,7 +12,6 @@ use kernel_ext::{
 };
 use proto::{
     search_path,
-    PATH_MAX,
     RTRS_PORT, //
 };
 
@@ -21,16 +20,16 @@ module_parameter! {
     pub(crate) static PORT_NR: u16 = RTRS_PORT;
     name: "port_nr",
     description: "The port number the server is listening on (default: 1234)",
-    set: set_port_nr,
+    parse: parse_port_nr,
 }
 
 module_parameter! {
     /// What clients' device paths are relative to.
-    pub(crate) static DEV_SEARCH_PATH: ParameterString<PATH_MAX> = ParameterString::new("/");
+    pub(crate) static DEV_SEARCH_PATH: ParameterString = ParameterString::new(c"/");
     name: "dev_search_path",
     description: "The folder that clients' device paths are relative to; %SESSNAME% in it stands \
         for the name of the client's session, and what follows it is ignored (default: /)",
-    set: set_dev_search_path,
+    parse: parse_dev_search_path,
 }
 
 module_parameter! {
@@ -40,21 +39,21 @@ module_parameter! {
     description: "Listen for clients only once an export policy is loaded (default: N)",
 }
 
-fn set_port_nr(port: &mut u16, text: &CStr) -> Result {
-    port.set(text)?;
-    if *port == 0 {
+fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
+    let port = default.parse(text)?;
+    if port == 0 {
         // It would be any port, which no client knows.
         pr_err!("port_nr: 0 is no port to listen on\n");
         return Err(EINVAL);
     }
-    Ok(())
+    Ok(port)
 }
 
-fn set_dev_search_path(path: &mut ParameterString<PATH_MAX>, text: &CStr) -> Result {
+fn parse_dev_search_path(_default: &ParameterString, text: &CStr) -> Result<ParameterString> {
     let value = search_path::parse_param(text.to_bytes())
         .inspect_err(|error| pr_err!("dev_search_path: {}\n", error.message().as_str()))
         .map_err(|error| Error::from_errno(error.errno().to_kernel()))?;
-    path.assign(value)?;
+    let path = ParameterString::copy_of(value)?;
     pr_info!("dev_search_path changed to {:?}\n", path.as_c_str());
-    Ok(())
+    Ok(path)
 }

@@ -40,12 +40,15 @@ impl Number {
 impl ParameterValue for Number {
     const TYPE_NAME: &'static str = "int";
 
-    fn set(&mut self, text: &CStr) -> Result {
-        self.value = self.setting.parse(text.to_bytes()).map_err(|error| {
+    fn parse(&self, text: &CStr) -> Result<Self> {
+        let value = self.setting.parse(text.to_bytes()).map_err(|error| {
             pr_err!("{}\n", error.message().as_str());
             from_errno(error.errno())
         })?;
-        Ok(())
+        Ok(Self {
+            setting: self.setting,
+            value,
+        })
     }
 
     fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result {

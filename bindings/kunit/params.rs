@@ -42,15 +42,15 @@ mod tests {
     }
 
     fn new<T: ParameterValue>(default: T) -> Parameter<T> {
-        Parameter::new(default, T::set)
+        Parameter::new(default, T::parse)
     }
 
     #[test]
     fn numbers_are_checked() -> Result {
         let port = new(1234u16);
-        assert_eq!(*port.get(), 1234);
+        assert_eq!(&show(&port)?[..], b"1234\n");
         assert_eq!(set(&port, c"0x10"), Ok(()));
-        assert_eq!(*port.get(), 16);
+        assert_eq!(&show(&port)?[..], b"16\n");
         assert_eq!(set(&port, c"65535\n"), Ok(()));
         assert_eq!(set(&port, c"65536"), Err(ERANGE));
         assert_eq!(set(&port, c"-1"), Err(EINVAL));
@@ -77,57 +77,54 @@ mod tests {
     }
 
     #[test]
-    fn strings_have_room_for_their_nul() -> Result {
-        let text = new(ParameterString::<8>::new("/"));
+    fn strings_have_a_nul_at_their_end() -> Result {
+        let text = new(ParameterString::new(c"/"));
         assert_eq!(&show(&text)?[..], b"/\n");
         assert_eq!(set(&text, c"1234567"), Ok(()));
-        assert_eq!(text.get().as_c_str(), c"1234567");
-        assert_eq!(set(&text, c"12345678"), Err(ENOSPC));
-        assert_eq!(text.get().as_bytes(), b"1234567");
+        assert_eq!(&show(&text)?[..], b"1234567\n");
         assert_eq!(set(&text, c""), Ok(()));
         assert_eq!(text.get().as_c_str(), c"");
-        let mut text = ParameterString::<8>::new("");
-        assert_eq!(text.assign(b"a\0b"), Err(EINVAL));
+        assert_eq!(text.get().as_bytes(), b"");
+        let text = ParameterString::copy_of(b"1234567")?;
+        assert_eq!(text.as_c_str(), c"1234567");
+        assert_eq!(text.as_bytes(), b"1234567");
+        assert!(matches!(ParameterString::copy_of(b"a\0b"), Err(error) if error == EINVAL));
         Ok(())
     }
 
     #[test]
     fn a_page_is_the_limit() -> Result {
-        let mut long = KBox::new(ParameterString::<5000>::new(""), GFP_KERNEL)?;
-        let text = KVec::from_elem(b'x', 4999, GFP_KERNEL)?;
-        long.assign(&text)?;
-        let parameter = KBox::new(Parameter::new(KBoxed(long), |_, _| Ok(())), GFP_KERNEL)?;
-        let shown = show(&parameter)?;
+        let text = KVec::from_elem(b'x', ParameterString::MAX_LEN, GFP_KERNEL)?;
+        let shown = show(&new(ParameterString::copy_of(&text)?))?;
         assert_eq!(shown.len(), PAGE_SIZE - 1);
         assert!(shown.iter().all(|byte| *byte == b'x'));
+        let text = KVec::from_elem(b'x', ParameterString::MAX_LEN + 1, GFP_KERNEL)?;
+        assert!(matches!(ParameterString::copy_of(&text), Err(error) if error == ENOSPC));
         Ok(())
     }
 
-    /// A string that is not on the stack.
-    struct KBoxed(KBox<ParameterString<5000>>);
-
-    impl ParameterValue for KBoxed {
-        const TYPE_NAME: &'static str = "string";
-
-        fn set(&mut self, text: &CStr) -> Result {
-            self.0.set(text)
-        }
-
-        fn show(&self, out: &mut crate::sysfs::SysfsOutput<'_>) -> core::fmt::Result {
-            self.0.show(out)
-        }
-    }
-
     #[test]
-    fn a_setter_may_refuse() {
-        let parameter = Parameter::new(5i32, |value: &mut i32, text: &CStr| {
-            value.set(text)?;
-            if *value > 9 {
+    fn a_parser_may_refuse() -> Result {
+        let parameter = Parameter::new(5i32, |default: &i32, text: &CStr| {
+            let value = default.parse(text)?;
+            if value > 9 {
                 return Err(EDOM);
             }
-            Ok(())
+            Ok(value)
         });
         assert_eq!(set(&parameter, c"7"), Ok(()));
         assert_eq!(set(&parameter, c"10"), Err(EDOM));
+        assert_eq!(&show(&parameter)?[..], b"7\n");
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_read_stays() -> Result {
+        let parameter = new(5i32);
+        assert_eq!(set(&parameter, c"7"), Ok(()));
+        let value = parameter.get();
+        assert_eq!(set(&parameter, c"8"), Err(EBUSY));
+        assert_eq!(*value, 7);
+        Ok(())
     }
 }
