@@ -11,8 +11,7 @@ use kernel::{
 use kernel_ext::rdma::{
     client::{
         Client,
-        Registration,
-        Slot, //
+        Registration, //
     },
     Device, //
 };
@@ -22,7 +21,7 @@ use crate::session::Session;
 /// Is told of RDMA devices.
 pub(crate) struct Devices;
 
-static DEVICES: Slot<Devices> = Slot::new();
+kernel_ext::rdma_client!(Devices);
 
 impl Devices {
     /// Begins to listen. Sleeps.
@@ -33,10 +32,6 @@ impl Devices {
 
 impl Client for Devices {
     const NAME: &'static CStr = c"rtrs_client";
-
-    fn slot() -> &'static Slot<Self> {
-        &DEVICES
-    }
 
     fn add(&self, _device: &Device) -> Result {
         // While the module is being loaded there is nobody to tell.

@@ -17,8 +17,7 @@ use kernel_ext::{
     rdma::{
         client::{
             Client,
-            Registration,
-            Slot, //
+            Registration, //
         },
         cm,
         Device, //
@@ -159,14 +158,10 @@ impl Listening {
 /// Is told of RDMA devices.
 struct Devices(Arc<Listening>);
 
-static DEVICES: Slot<Devices> = Slot::new();
+kernel_ext::rdma_client!(Devices);
 
 impl Client for Devices {
     const NAME: &'static CStr = c"rtrs_server";
-
-    fn slot() -> &'static Slot<Self> {
-        &DEVICES
-    }
 
     /// Listens as soon as there is a device; the ids are not bound to it.
     fn add(&self, _device: &Device) -> Result {

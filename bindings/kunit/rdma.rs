@@ -259,14 +259,10 @@ impl Handler for Listener {
 /// Finds the address of a device.
 struct Finder(Atomic<u32>);
 
-static FINDER: client::Slot<Finder> = client::Slot::new();
+crate::rdma_client!(Finder);
 
 impl client::Client for Finder {
     const NAME: &'static CStr = c"rtrs_test";
-
-    fn slot() -> &'static client::Slot<Self> {
-        &FINDER
-    }
 
     fn add(&self, device: &Device) -> Result {
         for index in 0..16 {

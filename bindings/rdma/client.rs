@@ -27,26 +27,19 @@ use kernel::{
 /// Is told of each RDMA device (`ib_client`).
 ///
 /// The RDMA core passes no context to its callbacks, so there is one [`Slot`] for each
-/// implementing type, which it provides:
+/// implementing type, made by [`rdma_client!`](crate::rdma_client):
 ///
 /// ```ignore
-/// static SLOT: Slot<MyClient> = Slot::new();
+/// kernel_ext::rdma_client!(MyClient);
 ///
 /// impl Client for MyClient {
 ///     const NAME: &'static CStr = c"rtrs_server";
-///
-///     fn slot() -> &'static Slot<Self> {
-///         &SLOT
-///     }
 ///     // ...
 /// }
 /// ```
-pub trait Client: Send + Sync + Sized + 'static {
+pub trait Client: HasSlot + Send + Sync + Sized + 'static {
     /// The name.
     const NAME: &'static CStr;
-
-    /// The place for the one registration.
-    fn slot() -> &'static Slot<Self>;
 
     /// A device came, or was there when the client was registered. Process context.
     ///
@@ -60,6 +53,33 @@ pub trait Client: Send + Sync + Sized + 'static {
     fn remove(&self, device: &Device);
 }
 
+/// Says where the [`Slot`] of a [`Client`] is; implemented by
+/// [`rdma_client!`](crate::rdma_client).
+///
+/// # Safety
+///
+/// `slot()` must return the same slot every time, which no other type has.
+pub unsafe trait HasSlot: Sized + 'static {
+    /// The place for the one registration.
+    fn slot() -> &'static Slot<Self>;
+}
+
+/// Makes the [`Slot`](crate::rdma::client::Slot) of a type that is to be a
+/// [`Client`](crate::rdma::client::Client).
+#[macro_export]
+macro_rules! rdma_client {
+    ($type:ty) => {
+        // SAFETY: The static is in here, so that nobody else has it; the implementation has no
+        // parameters, so that it is for one type.
+        unsafe impl $crate::rdma::client::HasSlot for $type {
+            fn slot() -> &'static $crate::rdma::client::Slot<Self> {
+                static SLOT: $crate::rdma::client::Slot<$type> = $crate::rdma::client::Slot::new();
+                &SLOT
+            }
+        }
+    };
+}
+
 /// The place where the callbacks of a [`Client`] find it.
 ///
 /// # Invariants
@@ -71,15 +91,10 @@ pub struct Slot<C>(Atomic<*mut C>);
 unsafe impl<C: Send + Sync> Sync for Slot<C> {}
 
 impl<C> Slot<C> {
-    /// Makes an empty slot.
+    /// Makes an empty slot, for [`rdma_client!`](crate::rdma_client).
+    #[doc(hidden)]
     pub const fn new() -> Self {
         Self(Atomic::new(ptr::null_mut()))
-    }
-}
-
-impl<C> Default for Slot<C> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -145,11 +160,8 @@ impl<C: Client> Registration<C> {
     /// The slot must have been set by the caller, and no callback may run any more.
     unsafe fn clear_slot() {
         let client = C::slot().0.xchg(ptr::null_mut(), ordering::Full);
-        if client.is_null() {
-            // Another slot than the one that was set.
-            return;
-        }
-        // SAFETY: Comes from `into_raw()`, and nobody else uses it.
+        // SAFETY: This is the slot that was set, as a type has only one, so that the pointer comes
+        // from `into_raw()`; nobody else uses it.
         drop(unsafe { Arc::from_raw(client.cast_const()) });
     }
 }
