@@ -147,6 +147,16 @@ unsafe impl<O: Operations> Send for OwnedRequest<O> {}
 // request are read, and the private data is `Sync`.
 unsafe impl<O: Operations> Sync for OwnedRequest<O> {}
 
+/// Reads a field of the C structure of an [`OwnedRequest`], and nothing else of it: the block layer
+/// may be writing to other fields, so that there is no reference to the whole.
+macro_rules! read {
+    ($request:expr, $field:ident) => {
+        // SAFETY: By the type invariant the request is live. The block layer does not write to the
+        // fields that are read in this file while the driver owns the request.
+        unsafe { (*$request.raw.as_ptr()).$field }
+    };
+}
+
 impl<O: Operations> OwnedRequest<O> {
     /// Takes ownership of a request.
     ///
@@ -167,12 +177,6 @@ impl<O: Operations> OwnedRequest<O> {
         ManuallyDrop::new(self).raw.as_ptr()
     }
 
-    fn request(&self) -> &bindings::request {
-        // SAFETY: By the type invariant the request is live. The fields read by this file are not
-        // written by the block layer while the driver owns the request.
-        unsafe { self.raw.as_ref() }
-    }
-
     fn header(&self) -> &Header {
         // SAFETY: By the type invariant.
         unsafe { header(self.raw.as_ptr()) }
@@ -181,7 +185,7 @@ impl<O: Operations> OwnedRequest<O> {
     /// What the request asks for.
     #[inline]
     pub fn op(&self) -> Op {
-        let op = self.request().cmd_flags & bindings::RNBD_REQ_OP_MASK;
+        let op = read!(self, cmd_flags) & bindings::RNBD_REQ_OP_MASK;
         match op {
             bindings::req_op_REQ_OP_READ => Op::Read,
             bindings::req_op_REQ_OP_WRITE => Op::Write,
@@ -194,7 +198,7 @@ impl<O: Operations> OwnedRequest<O> {
     }
 
     fn has_flag(&self, flag: u32) -> bool {
-        self.request().cmd_flags & flag != 0
+        read!(self, cmd_flags) & flag != 0
     }
 
     /// Someone waits for it: a read, or a write that is synchronous (C: `op_is_sync`).
@@ -227,19 +231,19 @@ impl<O: Operations> OwnedRequest<O> {
     /// The first sector, of 512 bytes.
     #[inline]
     pub fn sector(&self) -> u64 {
-        self.request().__sector
+        read!(self, __sector)
     }
 
     /// The length in bytes; zero for a flush.
     #[inline]
     pub fn bytes(&self) -> u32 {
-        self.request().__data_len
+        read!(self, __data_len)
     }
 
     /// The IO priority; zero if there is none.
     #[inline]
     pub fn priority(&self) -> u16 {
-        let bio = self.request().bio;
+        let bio = read!(self, bio);
         if bio.is_null() {
             return 0;
         }
@@ -250,7 +254,7 @@ impl<O: Operations> OwnedRequest<O> {
     /// The most segments that the data can have.
     #[inline]
     pub fn segments(&self) -> u16 {
-        self.request().nr_phys_segments
+        read!(self, nr_phys_segments)
     }
 
     /// The tag: unique among the requests of the tag set that the driver owns, and less than the
@@ -258,7 +262,7 @@ impl<O: Operations> OwnedRequest<O> {
     #[inline]
     pub fn tag(&self) -> u32 {
         // A request that was given to `queue_rq` has a tag, which is not negative.
-        self.request().tag as u32
+        read!(self, tag) as u32
     }
 
     /// The driver's data of this request.
@@ -270,9 +274,10 @@ impl<O: Operations> OwnedRequest<O> {
 
     /// The disk's data.
     pub fn disk(&self) -> &O::DiskData {
+        let queue = read!(self, q);
         // SAFETY: The queue lives as long as its requests; for its data see `HwQueue::disk`: the
         // disk is not gone before all its requests have ended.
-        unsafe { &*(*self.request().q).queuedata.cast::<O::DiskData>() }
+        unsafe { &*(*queue).queuedata.cast::<O::DiskData>() }
     }
 
     /// Describes the request's data in `table`, which keeps the request until it is emptied: it
