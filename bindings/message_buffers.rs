@@ -13,6 +13,7 @@ use crate::{
     }, //
 };
 use core::{
+    marker::PhantomData,
     ptr::NonNull,
     slice, //
 };
@@ -22,41 +23,88 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Where the messages in a buffer go: [`Outgoing`] or [`Incoming`].
+pub trait MessageDirection: sealed::Sealed + 'static {
+    /// How the device accesses the buffer.
+    const DIRECTION: Direction;
+}
+
+/// To the peer: the CPU writes them, the device only reads.
+pub enum Outgoing {}
+
+/// From the peer: the device writes them, at any time.
+pub enum Incoming {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Outgoing {}
+    impl Sealed for super::Incoming {}
+}
+
+impl MessageDirection for Outgoing {
+    const DIRECTION: Direction = Direction::ToDevice;
+}
+
+impl MessageDirection for Incoming {
+    const DIRECTION: Direction = Direction::FromDevice;
+}
+
 /// Buffers of one size, for sends or for receives.
 pub struct MessageBuffers;
 
 impl MessageBuffers {
-    /// Allocates `count` zeroed buffers of `size` bytes each, mapped in `direction`. Sleeps.
+    /// The longest buffer in bytes; the page allocator has them on every machine.
+    pub const MAX_SIZE: usize = 2 << 20;
+
+    /// Allocates `count` zeroed buffers of `size` bytes each. Sleeps.
     ///
     /// Small buffers share pages, and each is contiguous. `EINVAL` if `size` is 0 or more than
-    /// [`MessageBuffer::MAX_SIZE`].
-    pub fn allocate(
+    /// [`Self::MAX_SIZE`].
+    pub fn allocate<D: MessageDirection>(
         domain: &Arc<ProtectionDomain>,
         count: usize,
         size: usize,
-        direction: Direction,
-    ) -> Result<KVVec<MessageBuffer>> {
-        if size == 0 || size > MessageBuffer::MAX_SIZE {
-            return Err(EINVAL);
-        }
-        let stride = size.next_multiple_of(ALIGNMENT);
-        let order = stride.div_ceil(PAGE_SIZE).next_power_of_two().ilog2();
-        let per_block = (PAGE_SIZE << order) / stride;
+    ) -> Result<KVVec<MessageBuffer<D>>> {
         let mut buffers = KVVec::with_capacity(count, GFP_KERNEL)?;
-        while buffers.len() < count {
-            let block = Arc::new(
-                Retained::new(domain, Block::new(domain, order, direction)?)?,
-                GFP_KERNEL,
-            )?;
-            for index in 0..per_block.min(count - buffers.len()) {
-                // SAFETY: The ranges are within the block and do not overlap.
-                let buffer =
-                    unsafe { MessageBuffer::of_block(block.clone(), index * stride, size) };
-                buffers.push(buffer, GFP_KERNEL)?;
-            }
-        }
+        allocate(domain, count, size, D::DIRECTION, &mut |piece| {
+            // INVARIANT: Mapped in that direction.
+            let buffer = MessageBuffer {
+                piece,
+                _direction: PhantomData,
+            };
+            Ok(buffers.push(buffer, GFP_KERNEL)?)
+        })?;
         Ok(buffers)
     }
+}
+
+/// Gives `count` pieces of blocks to `push`; see [`MessageBuffers::allocate()`].
+fn allocate(
+    domain: &Arc<ProtectionDomain>,
+    count: usize,
+    size: usize,
+    direction: Direction,
+    push: &mut dyn FnMut(Piece) -> Result,
+) -> Result {
+    if size == 0 || size > MessageBuffers::MAX_SIZE {
+        return Err(EINVAL);
+    }
+    let stride = size.next_multiple_of(ALIGNMENT);
+    let order = stride.div_ceil(PAGE_SIZE).next_power_of_two().ilog2();
+    let per_block = (PAGE_SIZE << order) / stride;
+    let mut done = 0;
+    while done < count {
+        let block = Arc::new(
+            Retained::new(domain, Block::new(domain, order, direction)?)?,
+            GFP_KERNEL,
+        )?;
+        for index in 0..per_block.min(count - done) {
+            // SAFETY: The ranges are within the block and do not overlap.
+            push(unsafe { Piece::of_block(block.clone(), index * stride, size) })?;
+            done += 1;
+        }
+    }
+    Ok(())
 }
 
 /// The alignment of buffers: no two share a cache line, as `ARCH_DMA_MINALIGN` of any machine.
@@ -131,46 +179,32 @@ impl Drop for Block {
     }
 }
 
-/// A buffer for one message.
-///
-/// May be dropped in any context, as long as somebody else holds the protection domain, with which
-/// the memory goes.
+/// A part of a block.
 ///
 /// # Invariants
 ///
-/// The `size` bytes at `address` are part of `block` and belong to this buffer alone, and `size` is
+/// The `size` bytes at `address` are part of `block` and belong to this piece alone, and `size` is
 /// not 0. They are mapped for `device` at `dma_address`, and `lkey` is for the domain of the block.
-pub struct MessageBuffer {
+struct Piece {
     address: NonNull<u8>,
     dma_address: u64,
     size: u32,
     lkey: u32,
     device: *mut bindings::ib_device,
-    direction: Direction,
     /// Keeps all that.
-    _block: Arc<Retained<Block>>,
+    block: Arc<Retained<Block>>,
 }
 
 // SAFETY: Owns its part of the block.
-unsafe impl Send for MessageBuffer {}
+unsafe impl Send for Piece {}
 
 // SAFETY: Through a shared reference the bytes are only copied out.
-unsafe impl Sync for MessageBuffer {}
+unsafe impl Sync for Piece {}
 
-impl MessageBuffer {
-    /// The longest buffer in bytes; the page allocator has them on every machine.
-    pub const MAX_SIZE: usize = 2 << 20;
-
-    /// Allocates one buffer, see [`MessageBuffers::allocate()`]. Sleeps.
-    pub fn new(domain: &Arc<ProtectionDomain>, size: usize, direction: Direction) -> Result<Self> {
-        MessageBuffers::allocate(domain, 1, size, direction)?
-            .pop()
-            .ok_or(ENOMEM)
-    }
-
+impl Piece {
     /// # Safety
     ///
-    /// The `size` bytes at `offset` are within the pages of `block` and not part of another buffer;
+    /// The `size` bytes at `offset` are within the pages of `block` and not part of another piece;
     /// `size` is not 0.
     unsafe fn of_block(block: Arc<Retained<Block>>, offset: usize, size: usize) -> Self {
         // INVARIANT: By the function's requirement, and by the invariant of the block, which has
@@ -183,40 +217,76 @@ impl MessageBuffer {
             size: size as u32,
             lkey: block.domain().local_dma_lkey(),
             device: block.device,
-            direction: block.direction,
-            _block: block,
+            block,
         }
+    }
+}
+
+/// A buffer for one message.
+///
+/// May be dropped in any context, as long as somebody else holds the protection domain, with which
+/// the memory goes.
+///
+/// # Invariants
+///
+/// `piece` is mapped in the direction of `D`.
+pub struct MessageBuffer<D: MessageDirection> {
+    piece: Piece,
+    _direction: PhantomData<fn(D)>,
+}
+
+impl<D: MessageDirection> MessageBuffer<D> {
+    /// Allocates one buffer, see [`MessageBuffers::allocate()`]. Sleeps.
+    pub fn new(domain: &Arc<ProtectionDomain>, size: usize) -> Result<Self> {
+        MessageBuffers::allocate(domain, 1, size)?
+            .pop()
+            .ok_or(ENOMEM)
     }
 
     /// The size in bytes.
     #[inline]
     pub fn size(&self) -> usize {
-        self.size as usize
+        self.piece.size as usize
     }
+}
 
+impl MessageBuffer<Outgoing> {
     /// Lets `f` write the buffer and hands it to the device. Any context.
     ///
-    /// The bytes are as they were last written, zero at first. `EINVAL` for a buffer that the
-    /// device writes to: no reference to such memory can be had.
+    /// The bytes are as they were last written, zero at first.
     #[inline]
-    pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        if self.direction != Direction::ToDevice {
-            return Err(EINVAL);
-        }
+    pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         // SAFETY: By the type invariant the bytes are ours alone, and the device only reads them.
-        let result = f(unsafe { slice::from_raw_parts_mut(self.address.as_ptr(), self.size()) });
+        let bytes = unsafe { slice::from_raw_parts_mut(self.piece.address.as_ptr(), self.size()) };
+        let result = f(bytes);
         // SAFETY: The range is part of what is mapped for the device.
         unsafe {
             verbs::sync_for_device(
-                self.device,
-                self.dma_address,
+                self.piece.device,
+                self.piece.dma_address,
                 self.size(),
-                self.direction.into(),
+                Outgoing::DIRECTION.into(),
             )
         };
-        Ok(result)
+        result
     }
 
+    /// The first `len` bytes as a scatter entry. `EINVAL` if `len` is 0 or more than the size.
+    #[inline]
+    pub fn sge(&self, len: usize) -> Result<Sge> {
+        if len == 0 || len > self.size() {
+            return Err(EINVAL);
+        }
+        // The size is at most `MAX_SIZE`.
+        Ok(Sge::new(
+            self.piece.dma_address,
+            len as u32,
+            self.piece.lkey,
+        ))
+    }
+}
+
+impl MessageBuffer<Incoming> {
     /// Copies what the device wrote, from the beginning, to `bytes`. Any context.
     ///
     /// `EINVAL` if there are more of them than in the buffer. To be called once per message; what
@@ -229,27 +299,30 @@ impl MessageBuffer {
         // SAFETY: The ranges are valid, and the destination is not the device's.
         unsafe {
             verbs::sync_for_cpu(
-                self.device,
-                self.dma_address,
+                self.piece.device,
+                self.piece.dma_address,
                 bytes.len(),
-                self.direction.into(),
+                Incoming::DIRECTION.into(),
             );
             bindings::rnbd_helper_memcpy(
                 bytes.as_mut_ptr().cast(),
-                self.address.as_ptr().cast(),
+                self.piece.address.as_ptr().cast(),
                 bytes.len(),
             );
         }
         Ok(())
     }
 
-    /// The first `len` bytes as a scatter entry. `EINVAL` if `len` is 0 or more than the size.
-    #[inline]
-    pub fn sge(&self, len: usize) -> Result<Sge> {
-        if len == 0 || len > self.size() {
+    /// All of it as a scatter entry, for a receive on a queue pair in `domain`, which keeps the
+    /// memory then. `EINVAL` if the buffer is of another domain.
+    pub(crate) fn for_receive(&self, domain: &Arc<ProtectionDomain>) -> Result<Sge> {
+        if !Arc::ptr_eq(self.piece.block.domain(), domain) {
             return Err(EINVAL);
         }
-        // The size is at most `MAX_SIZE`.
-        Ok(Sge::new(self.dma_address, len as u32, self.lkey))
+        Ok(Sge::new(
+            self.piece.dma_address,
+            self.piece.size,
+            self.piece.lkey,
+        ))
     }
 }

@@ -49,7 +49,8 @@ pub use mr::{
 pub use pd::ProtectionDomain;
 pub use qp::{
     Capabilities,
-    QueuePair, //
+    QueuePair,
+    Receive, //
 };
 pub use wc::{
     Opcode,

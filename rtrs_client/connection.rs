@@ -17,7 +17,11 @@ use kernel_ext::{
         Atomic, //
     },
     cpu,
-    message_buffers::MessageBuffer,
+    message_buffers::{
+        Incoming,
+        MessageBuffer,
+        Outgoing, //
+    },
     once::SetOnce,
     pr_info_ratelimited,
     pr_warn_ratelimited,
@@ -25,8 +29,8 @@ use kernel_ext::{
         cm,
         Opcode,
         QueuePair,
+        Receive,
         SendChain,
-        Sge,
         Status,
         WorkCompletion,
         WorkId, //
@@ -178,9 +182,9 @@ impl Answer {
 /// The buffers of the information exchange on the first connection.
 pub(crate) struct InfoBuffers {
     /// The client's half.
-    pub(crate) request: MessageBuffer,
+    pub(crate) request: MessageBuffer<Outgoing>,
     /// The server's half.
-    pub(crate) answer: MessageBuffer,
+    pub(crate) answer: MessageBuffer<Incoming>,
 }
 
 /// What events and completions of a connection are given to.
@@ -194,7 +198,7 @@ pub(crate) struct ConnectionHandler {
     #[pin]
     progress: Mutex<Progress>,
     /// The buffers of the posted receives, if the server sends keys with its answers.
-    receive_buffers: SetOnce<KVVec<MessageBuffer>>,
+    receive_buffers: SetOnce<KVVec<MessageBuffer<Incoming>>>,
     /// Kept until the queue pair is gone, which may write to them until then.
     info_buffers: SetOnce<InfoBuffers>,
     /// The key that the device has invalidated last at the server's request, until the next answer;
@@ -255,15 +259,15 @@ impl ConnectionHandler {
     }
 
     /// The receive buffers, which have to be set before receives with buffers are posted.
-    pub(crate) fn set_receive_buffers(&self, buffers: KVVec<MessageBuffer>) {
+    pub(crate) fn set_receive_buffers(&self, buffers: KVVec<MessageBuffer<Incoming>>) {
         self.receive_buffers.populate(buffers);
     }
 
     /// Sets the buffers of the information exchange; `EEXIST` the second time.
     pub(crate) fn set_info_buffers(
         &self,
-        request: MessageBuffer,
-        answer: MessageBuffer,
+        request: MessageBuffer<Outgoing>,
+        answer: MessageBuffer<Incoming>,
     ) -> Result<&InfoBuffers> {
         if !self.info_buffers.populate(InfoBuffers { request, answer }) {
             return Err(EEXIST);
@@ -289,15 +293,12 @@ impl ConnectionHandler {
 
     /// What is posted for receive `index`.
     #[inline]
-    fn receive(&self, index: u32) -> Result<(WorkId, Option<Sge>)> {
-        let sge = match self.receive_buffers.as_ref() {
-            Some(buffers) => {
-                let buffer = buffers.get(index as usize).ok_or(EINVAL)?;
-                Some(buffer.sge(RECEIVE_SIZE)?)
-            }
+    fn receive(&self, index: u32) -> Result<Receive<'_>> {
+        let buffer = match self.receive_buffers.as_ref() {
+            Some(buffers) => Some(buffers.get(index as usize).ok_or(EINVAL)?),
             None => None,
         };
-        Ok((WorkKind::Receive(index).id(), sge))
+        Ok((WorkKind::Receive(index).id(), buffer))
     }
 
     /// Posts the receives 0 to `count`, of which `at_once` will be posted again at a time. Sleeps.

@@ -19,7 +19,6 @@ use kernel_ext::{
         cm,
         Capabilities,
         CompletionQueue,
-        Direction,
         PollContext,
         ProtectionDomain,
         QueuePair,
@@ -65,7 +64,7 @@ use crate::{
 };
 
 // The server's information about its chunks is received into one buffer, however many there are.
-const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffer::MAX_SIZE);
+const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffers::MAX_SIZE);
 
 /// Establishes all connections of `path` and learns where the server's chunks are.
 ///
@@ -336,20 +335,19 @@ impl Setup<'_> {
             sessname: path.session.session_name(),
         }
         .to_bytes();
-        let mut request = MessageBuffer::new(domain, bytes.len(), Direction::ToDevice)?;
+        let mut request = MessageBuffer::new(domain, bytes.len())?;
         request.write(|buffer| {
             if let Some(buffer) = buffer.get_mut(..bytes.len()) {
                 buffer.copy_from_slice(&bytes);
             }
-        })?;
-        let answer = MessageBuffer::new(domain, size, Direction::FromDevice)?;
+        });
+        let answer = MessageBuffer::new(domain, size)?;
         let buffers = handler.set_info_buffers(request, answer)?;
-        let entries = [buffers.answer.sge(size)?];
 
         // The answer is the first thing that comes, so its receive is the first of its queue.
         first
             .queue_pair()
-            .post_recv(WorkKind::InfoReceive.id(), &entries)?;
+            .post_recv(WorkKind::InfoReceive.id(), &buffers.answer)?;
         for (connection, handler) in connections.iter().zip(handlers) {
             let depth = self.queue_depth(handler.cid);
             let (count, at_once) = if handler.cid == SERVICE_CID {
@@ -363,7 +361,6 @@ impl Setup<'_> {
                     domain,
                     count as usize,
                     RECEIVE_SIZE,
-                    Direction::FromDevice,
                 )?);
             }
             handler.post_receives(connection.queue_pair(), count, at_once)?;

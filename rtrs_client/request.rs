@@ -9,7 +9,10 @@
 use kernel::prelude::*;
 use kernel_ext::{
     atomic::Atomic,
-    message_buffers::MessageBuffer,
+    message_buffers::{
+        MessageBuffer,
+        Outgoing, //
+    },
     rdma::{
         Direction,
         MemoryRegion,
@@ -52,7 +55,7 @@ pub(crate) struct Resources {
     /// takes.
     pub(crate) region: MemoryRegion,
     /// The header as it is sent.
-    pub(crate) message: MessageBuffer,
+    pub(crate) message: MessageBuffer<Outgoing>,
 }
 
 /// The state of a tag that is in use, and the memory it keeps for the next use.

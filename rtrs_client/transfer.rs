@@ -19,7 +19,6 @@ use kernel_ext::{
     },
     message_buffers::MessageBuffers,
     rdma::{
-        Direction,
         MemoryRegion,
         ProtectionDomain,
         QueuePair,
@@ -150,8 +149,7 @@ impl Transfer {
         }
         let depth = usize::from(queue_depth);
         let mut tags = KVVec::with_capacity(depth, GFP_KERNEL)?;
-        let messages =
-            MessageBuffers::allocate(&domain, depth, HEADER_BUFFER_SIZE, Direction::ToDevice)?;
+        let messages = MessageBuffers::allocate(&domain, depth, HEADER_BUFFER_SIZE)?;
         for message in messages {
             let resources = Resources {
                 // Data that does not begin on a page boundary touches one page more.
@@ -377,7 +375,7 @@ impl Transfer {
                 desc,
             };
             message.write_to(rest)
-        })?;
+        });
         let len = usize::from(usr_len).wrapping_add(written.ok_or(EMSGSIZE)?);
         if len > self.accept.max_hdr_size as usize {
             return Err(EMSGSIZE);

@@ -14,7 +14,10 @@
 use kernel::prelude::*;
 use kernel_ext::{
     gate::Entered,
-    message_buffers::MessageBuffer,
+    message_buffers::{
+        MessageBuffer,
+        Outgoing, //
+    },
     pr_err_ratelimited,
     rdma::{
         Access,
@@ -128,7 +131,7 @@ fn try_send_joint(
     io: &Entered<PathIo>,
     connection: &Connection,
     mut first: ChunkBox,
-    mut message: MessageBuffer,
+    mut message: MessageBuffer<Outgoing>,
     second: ChunkBox,
     chunks: &mut BoxList<PathChunk>,
 ) -> Result {
@@ -144,7 +147,7 @@ fn try_send_joint(
         number
     });
     let numbers = Iterator::chain(core::iter::once(number(&first)), rest);
-    let count = message.write(|bytes| answers::write(bytes, numbers))?;
+    let count = message.write(|bytes| answers::write(bytes, numbers));
     let sge = [message.sge(answers::size(count))?];
     first.message = Some(message);
     io.release(first);
@@ -372,7 +375,7 @@ fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk, tell_always: bool) -> Re
             if let Some(to) = bytes.first_chunk_mut() {
                 *to = message.to_bytes();
             }
-        })?;
+        });
         key.message = Some([buffer.sge(RkeyRsp::SIZE)?]);
     }
     Ok(key)

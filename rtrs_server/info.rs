@@ -9,10 +9,12 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    message_buffers::MessageBuffer,
+    message_buffers::{
+        MessageBuffer,
+        Outgoing, //
+    },
     rdma::{
         Access,
-        Direction,
         ProtectionDomain,
         QueuePair,
         SendChain, //
@@ -50,8 +52,8 @@ const REGISTRATIONS_PER_POST: usize = 8;
 /// Makes room for the information request, and waits for it.
 pub(crate) fn post_request(setup: &mut Setup, queue_pair: &QueuePair<Connection>) -> Result {
     let domain = setup.domain.as_ref().ok_or(ENOTCONN)?;
-    let buffer = MessageBuffer::new(domain, InfoReq::SIZE, Direction::FromDevice)?;
-    queue_pair.post_recv(WorkKind::InfoRequest.id(), &[buffer.sge(InfoReq::SIZE)?])?;
+    let buffer = MessageBuffer::new(domain, InfoReq::SIZE)?;
+    queue_pair.post_recv(WorkKind::InfoRequest.id(), &buffer)?;
     setup.info = Some(buffer);
     Ok(())
 }
@@ -166,7 +168,7 @@ fn register(service: &QueuePair<Connection>, memory: &mut PathMemory) -> Result 
 
 /// The answer, in memory of its own: with `always_invalidate` it is long.
 struct Response {
-    buffer: MessageBuffer,
+    buffer: MessageBuffer<Outgoing>,
     len: usize,
 }
 
@@ -177,8 +179,8 @@ impl Response {
         descriptors: impl ExactSizeIterator<Item = SgDesc>,
     ) -> Result<Self> {
         let len = InfoRsp::size(u16::try_from(descriptors.len())?);
-        let mut buffer = MessageBuffer::new(domain, len, Direction::ToDevice)?;
-        let written = buffer.write(|bytes| InfoRsp::write(bytes, descriptors))?;
+        let mut buffer = MessageBuffer::new(domain, len)?;
+        let written = buffer.write(|bytes| InfoRsp::write(bytes, descriptors));
         written.map_err(|error| {
             kernel_ext::pr_err_ratelimited!("information response: {}\n", error.message().as_str());
             rtrs_core::error::from_errno(error.errno())

@@ -18,7 +18,6 @@ use kernel_ext::{
     },
     message_buffers::MessageBuffers,
     rdma::{
-        Direction,
         MemoryRegion,
         ProtectionDomain, //
     }, //
@@ -87,12 +86,7 @@ impl PathMemory {
         };
         let memory = |id: u32| MappedChunk::new(&chunks, id as usize);
         if always_invalidate || joint_answers {
-            let messages = MessageBuffers::allocate(
-                domain,
-                count as usize,
-                MESSAGE_SIZE,
-                Direction::ToDevice,
-            )?;
+            let messages = MessageBuffers::allocate(domain, count as usize, MESSAGE_SIZE)?;
             for (id, message) in (0..count).zip(messages) {
                 boxes.push(
                     PathChunk::new(id, memory(id)?, registration(), Some(message))?,

@@ -39,7 +39,10 @@ use kernel_ext::{
         Gate, //
     },
     impl_has_delayed_work,
-    message_buffers::MessageBuffer,
+    message_buffers::{
+        Incoming,
+        MessageBuffer, //
+    },
     new_delayed_work,
     once::SetOnce,
     rdma::{
@@ -182,7 +185,7 @@ pub(crate) struct Setup {
     pub(crate) memory: Option<PathMemory>,
     pub(crate) domain: Option<Arc<ProtectionDomain>>,
     /// Where the client's information request goes.
-    pub(crate) info: Option<MessageBuffer>,
+    pub(crate) info: Option<MessageBuffer<Incoming>>,
     pub(crate) directory: Option<PathDirectory>,
     /// The session counts this path as up.
     pub(crate) up: bool,

@@ -13,7 +13,10 @@ use kernel_ext::{
         ChunkData,
         MappedChunk, //
     },
-    message_buffers::MessageBuffer,
+    message_buffers::{
+        MessageBuffer,
+        Outgoing, //
+    },
     slot::{
         BoxSlot,
         Linked, //
@@ -56,7 +59,7 @@ pub(crate) struct PathChunk {
     /// `always_invalidate`, or if the client takes joint answers.
     ///
     /// It can be written again when the client uses the chunk again, since then it has the message.
-    pub(crate) message: Option<MessageBuffer>,
+    pub(crate) message: Option<MessageBuffer<Outgoing>>,
 }
 
 /// What moves.
@@ -68,7 +71,7 @@ impl PathChunk {
         id: u32,
         memory: MappedChunk,
         registration: Option<ChunkRegistration>,
-        message: Option<MessageBuffer>,
+        message: Option<MessageBuffer<Outgoing>>,
     ) -> Result<ChunkBox> {
         Ok(KBox::new(
             Linked::new(Self {

@@ -162,7 +162,7 @@ impl Handler for Peer {
             Status::Flushed => {
                 self.flushed.add(1, ordering::Relaxed);
                 if self.noisy.load(ordering::Relaxed) {
-                    let _ = queue_pair.post_recv(RECEIVE, &[]);
+                    let _ = queue_pair.post_empty_recvs(RECEIVE, 1);
                 }
                 return;
             }
@@ -183,7 +183,7 @@ impl Handler for Peer {
         );
         if self.noisy.load(ordering::Relaxed) {
             let mut chain = SendChain::<1>::new();
-            let _ = queue_pair.post_recv(RECEIVE, &[]);
+            let _ = queue_pair.post_empty_recvs(RECEIVE, 1);
             let _ = chain.imm_only(REQUEST, true, 7);
             let _ = queue_pair.post(chain);
         }
@@ -437,16 +437,17 @@ mod cases {
             assert_eq!(table.num_mapped(), 1);
             region.map(&table)?;
             assert_eq!(region.map(&table), Err(EBUSY));
-            let receives = MessageBuffers::allocate(near.domain(), 2, 100, Direction::FromDevice)?;
+            let receives = MessageBuffers::allocate(near.domain(), 2, 100)?;
             for (i, buffer) in receives.iter().enumerate() {
-                near.post_recv(WorkId(i as u32), &[buffer.sge(100)?])?;
+                near.post_recv(WorkId(i as u32), buffer)?;
+                assert_eq!(far.post_recv(WorkId(i as u32), buffer), Err(EINVAL));
             }
             let mut chain = SendChain::<1>::new();
             chain.reg_mr(REQUEST, true, near.domain(), &region, Access::RemoteWrite)?;
             run(&near, chain)?;
 
-            let mut messages = MessageBuffers::allocate(far.domain(), 2, 100, Direction::ToDevice)?;
-            messages[1].write(|bytes| bytes.fill(0x55))?;
+            let mut messages = MessageBuffers::allocate(far.domain(), 2, 100)?;
+            messages[1].write(|bytes| bytes.fill(0x55));
             assert_eq!(messages[1].sge(101).map(|_| ()), Err(EINVAL));
             let (data, text) = ([messages[1].sge(100)?], [messages[1].sge(10)?]);
             let remote = RemoteMemory {
@@ -556,7 +557,7 @@ mod cases {
             let mut posted = 0;
             // Until the driver has no room, or the completion queue may have none for what nobody
             // has polled.
-            while near.post_recv(RECEIVE, &[]).is_ok() {
+            while near.post_empty_recvs(RECEIVE, 1).is_ok() {
                 posted += 1;
                 let flushed = near.handler().flushed.load(ordering::Relaxed);
                 if flushed > 1000 || posted - flushed >= COMPLETIONS {

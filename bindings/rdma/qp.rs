@@ -33,6 +33,10 @@ use crate::{
         Atomic, //
     },
     bindings,
+    message_buffers::{
+        Incoming,
+        MessageBuffer, //
+    },
     once::SetOnce, //
 };
 use core::{
@@ -69,6 +73,9 @@ pub struct Capabilities {
     /// Scatter entries per receive.
     pub max_recv_sge: u32,
 }
+
+/// A receive: its name, and its buffer if it has one.
+pub type Receive<'a> = (WorkId, Option<&'a MessageBuffer<Incoming>>);
 
 /// A reliable-connected queue pair, with the CM id that it belongs to.
 ///
@@ -354,29 +361,30 @@ impl<H: Handler> QueuePair<H> {
         Ok(())
     }
 
-    /// Posts a receive into `sges`, which may be empty. Any context. Errors as [`Self::post()`].
-    #[inline]
-    pub fn post_recv(&self, id: WorkId, sges: &[Sge]) -> Result {
-        let list = sge_list(sges)?;
-        let count = c_int::try_from(sges.len()).map_err(|_| EINVAL)?;
-        let wr = self.recv_wr(id, ptr::null_mut(), list, count)?;
+    /// Posts a receive into `buffer`. Any context. Errors as [`Self::post()`].
+    pub fn post_recv(&self, id: WorkId, buffer: &MessageBuffer<Incoming>) -> Result {
+        let sge = [buffer.for_receive(self.domain())?];
+        let wr = self.recv_wr(id, ptr::null_mut(), sge_list(&sge)?, 1)?;
         // SAFETY: The request and its list are valid during the call.
         unsafe { self.post_recv_list(&wr) }
     }
 
-    /// Posts receives, each with its name and its buffer, if it has one; [`Self::receive_again()`]
-    /// will do so for `at_once` at a time. Sleeps.
+    /// Posts receives; [`Self::receive_again()`] will do so for `at_once` at a time. Sleeps.
     ///
     /// `EEXIST` the second time. Errors as [`Self::post()`]; some may have been posted then.
-    pub fn post_receives(
+    pub fn post_receives<'a>(
         &self,
-        receives: impl ExactSizeIterator<Item = Result<(WorkId, Option<Sge>)>>,
+        receives: impl ExactSizeIterator<Item = Result<Receive<'a>>>,
         at_once: u32,
     ) -> Result {
         let inner = self.inner();
         let receives = receives.map(|receive| {
-            let (id, sge) = receive?;
+            let (id, buffer) = receive?;
             let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
+            let sge = match buffer {
+                Some(buffer) => Some(buffer.for_receive(&inner.domain)?),
+                None => None,
+            };
             Ok((cqe.cast_mut(), sge))
         });
         // SAFETY: They stay with the queue pair.

@@ -18,7 +18,7 @@ use core::{
 use kernel::prelude::*;
 
 /// A receive and its buffer.
-struct Receive {
+struct Entry {
     wr: bindings::ib_recv_wr,
     sge: Sge,
 }
@@ -31,7 +31,7 @@ struct Receive {
 /// - Only who has set `busy` changes the links of the requests, and `waiting`.
 /// - `chain` is null or the first of `waiting` linked requests.
 pub(super) struct Receives {
-    entries: KVVec<UnsafeCell<Receive>>,
+    entries: KVVec<UnsafeCell<Entry>>,
     chain: Atomic<*mut bindings::ib_recv_wr>,
     waiting: Atomic<u32>,
     at_once: u32,
@@ -57,7 +57,7 @@ impl Receives {
         let mut entries = KVVec::with_capacity(receives.len(), GFP_KERNEL)?;
         for receive in receives {
             let (cqe, sge) = receive?;
-            let entry = Receive {
+            let entry = Entry {
                 wr: bindings::ib_recv_wr {
                     next: ptr::null_mut(),
                     __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
