@@ -408,36 +408,11 @@ impl MappedChunks {
             .unwrap_or(0)
     }
 
-    /// Writes the scatter entries of `len` bytes at `offset` of a chunk to `out`. Any context.
-    ///
-    /// `EINVAL` if they are not all within the chunk or are none, `ENOSPC` if `out` is too short.
-    #[inline]
-    pub fn sges<'a>(
-        &self,
-        index: usize,
-        offset: usize,
-        len: usize,
-        out: &'a mut [Sge],
-    ) -> Result<&'a [Sge]> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let range = self.0.set.range(index, offset, len)?;
-        let lkey = self.0.domain().local_dma_lkey();
-        let mut used = 0;
-        self.0.set.for_each_piece(index, range, |number, _, piece| {
-            if let (Some(sge), Some(address)) = (out.get_mut(used), self.0.addresses.get(number)) {
-                *sge = Sge::new(address + piece.start as u64, piece.len() as u32, lkey);
-            }
-            used += 1;
-        });
-        out.get(..used).ok_or(ENOSPC)
-    }
-
     /// Adds scatter entries of `len` bytes at `offset` of a chunk to `out`, until it has `limit`;
     /// returns how many bytes they cover. Any context.
     ///
-    /// `EINVAL` if the bytes are not all within the chunk or are none.
+    /// `EINVAL` if the bytes are not all within the chunk or are none, or if `out` has entries of
+    /// another protection domain.
     #[inline]
     pub fn add_sges<const N: usize>(
         &self,
@@ -451,14 +426,18 @@ impl MappedChunks {
             return Err(EINVAL);
         }
         let range = self.0.set.range(index, offset, len)?;
-        let lkey = self.0.domain().local_dma_lkey();
+        let (lkey, domain) = (self.domain().local_dma_lkey(), self.domain().serial());
+        if !out.is_of(domain) {
+            return Err(EINVAL);
+        }
         let mut covered = 0;
         self.0.set.for_each_piece(index, range, |number, _, piece| {
             if out.len() >= limit {
                 return;
             }
             if let Some(address) = self.0.addresses.get(number) {
-                let sge = Sge::new(address + piece.start as u64, piece.len() as u32, lkey);
+                let address = address + piece.start as u64;
+                let sge = Sge::new(address, piece.len() as u32, lkey, domain);
                 if out.push(sge).is_ok() {
                     covered += piece.len();
                 }

@@ -184,15 +184,17 @@ impl Drop for Block {
 /// # Invariants
 ///
 /// The `size` bytes at `address` are part of `block` and belong to this piece alone, and `size` is
-/// not 0. They are mapped for `device` at `dma_address`, and `lkey` is for the domain of the block.
+/// not 0. They are mapped for `device` at `dma_address`; `lkey` is for the domain of the block,
+/// whose serial number is `domain`.
 struct Piece {
     address: NonNull<u8>,
     dma_address: u64,
     size: u32,
     lkey: u32,
     device: *mut bindings::ib_device,
+    domain: u64,
     /// Keeps all that.
-    block: Arc<Retained<Block>>,
+    _block: Arc<Retained<Block>>,
 }
 
 // SAFETY: Owns its part of the block.
@@ -217,7 +219,8 @@ impl Piece {
             size: size as u32,
             lkey: block.domain().local_dma_lkey(),
             device: block.device,
-            block,
+            domain: block.domain().serial(),
+            _block: block,
         }
     }
 }
@@ -282,6 +285,7 @@ impl MessageBuffer<Outgoing> {
             self.piece.dma_address,
             len as u32,
             self.piece.lkey,
+            self.piece.domain,
         ))
     }
 }
@@ -313,16 +317,17 @@ impl MessageBuffer<Incoming> {
         Ok(())
     }
 
-    /// All of it as a scatter entry, for a receive on a queue pair in `domain`, which keeps the
-    /// memory then. `EINVAL` if the buffer is of another domain.
-    pub(crate) fn for_receive(&self, domain: &Arc<ProtectionDomain>) -> Result<Sge> {
-        if !Arc::ptr_eq(self.piece.block.domain(), domain) {
+    /// All of it, for a receive on a queue pair in the domain with the serial number `domain`, which
+    /// keeps the memory then. `EINVAL` if the buffer is of another one.
+    pub(crate) fn for_receive(&self, domain: u64) -> Result<bindings::ib_sge> {
+        let piece = &self.piece;
+        if piece.domain != domain {
             return Err(EINVAL);
         }
-        Ok(Sge::new(
-            self.piece.dma_address,
-            self.piece.size,
-            self.piece.lkey,
-        ))
+        Ok(bindings::ib_sge {
+            addr: piece.dma_address,
+            length: piece.size,
+            lkey: piece.lkey,
+        })
     }
 }

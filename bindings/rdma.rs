@@ -8,7 +8,7 @@
 //! What outlives what is fixed by ownership: a [`QueuePair`] owns its [`cm::Id`] and holds its
 //! [`CompletionQueue`] and its [`ProtectionDomain`], which hold the [`Device`]. Buffers and memory
 //! regions belong to a protection domain and are released with it at the earliest, see
-//! [`pd::Retained`].
+//! [`pd::Retained`]; what is posted on a queue pair names memory of its domain only.
 
 pub mod batch;
 pub mod client;

@@ -256,8 +256,13 @@ impl ScatterTable {
             return Err(EINVAL);
         }
         // A chunk is not as long as 4 GiB.
-        let lkey = chunks.domain().local_dma_lkey();
-        Ok(Sge::new(dma_address, len as u32, lkey))
+        let domain = chunks.domain();
+        Ok(Sge::new(
+            dma_address,
+            len as u32,
+            domain.local_dma_lkey(),
+            domain.serial(),
+        ))
     }
 
     /// Maps the memory for the device of `domain`. Any context.
@@ -340,7 +345,8 @@ impl ScatterTable {
     }
 
     /// Adds the scatter entries to `list`; false, and none added, if the memory is not mapped for
-    /// `domain`, or if the list would have more than `limit` then, or more than it has room for.
+    /// `domain`, if the list has entries of another one, or if it would have more than `limit` then,
+    /// or more than it has room for.
     #[inline]
     pub fn add_sges<const N: usize>(
         &self,
@@ -352,19 +358,22 @@ impl ScatterTable {
         if self.mapping.domain != domain.serial() || count > limit.wrapping_sub(list.len()) {
             return false;
         }
+        if !list.is_of(domain.serial()) {
+            return false;
+        }
         let Some(out) = list.spare(count) else {
             return false;
         };
         // SAFETY: By the type invariant that many DMA entries are valid, and `out` has room for as
-        // many; the list is only read. `Sge` has the layout of `ib_sge`.
+        // many; the table is only read. They are mapped for the domain.
         unsafe {
             bindings::rnbd_helper_sg_to_sges(
                 self.entries.as_ptr().cast_mut(),
                 self.mapping.entries,
                 domain.local_dma_lkey(),
-                out.cast(),
+                out,
             );
-            list.added(count);
+            list.added(count, domain.serial());
         }
         true
     }

@@ -94,7 +94,6 @@ impl BounceBuffers {
             chain.reg_mr(
                 WorkKind::Registration.id(),
                 false,
-                region.domain(),
                 region,
                 Access::RemoteWrite,
             )?;

@@ -22,7 +22,8 @@ use kernel_ext::{
         PollContext,
         ProtectionDomain,
         QueuePair,
-        SendChain, //
+        SendChain,
+        SgeList, //
     }, //
 };
 use proto::{
@@ -368,7 +369,7 @@ impl Setup<'_> {
 
         // The server's answer to what is sent next says that this is done.
         transfer.register_bounce_buffers(first.queue_pair())?;
-        let entries = [buffers.request.sge(bytes.len())?];
+        let entries = SgeList::from(buffers.request.sge(bytes.len())?);
         let mut chain = SendChain::<1>::new();
         chain.send(WorkKind::InfoSend.id(), true, &entries)?;
         first.queue_pair().post(chain)?;

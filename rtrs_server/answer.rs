@@ -24,7 +24,6 @@ use kernel_ext::{
         MemoryRegion,
         RemoteMemory,
         SendChain,
-        Sge,
         SgeList, //
     },
     slot::BoxList,
@@ -148,7 +147,7 @@ fn try_send_joint(
     });
     let numbers = Iterator::chain(core::iter::once(number(&first)), rest);
     let count = message.write(|bytes| answers::write(bytes, numbers));
-    let sge = [message.sge(answers::size(count))?];
+    let sge = SgeList::from(message.sge(answers::size(count))?);
     first.message = Some(message);
     io.release(first);
     let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
@@ -221,7 +220,7 @@ fn data_only(
     io: &PathIo,
     connection: &Connection,
     chunk: &PathChunk,
-) -> Option<([Sge; 1], RemoteMemory)> {
+) -> Option<(SgeList<1>, RemoteMemory)> {
     let (Some(request), Ok(len)) = (&chunk.request, chunk.result) else {
         return None;
     };
@@ -238,7 +237,7 @@ fn data_only(
         address: target.addr,
         rkey: target.key,
     };
-    Some(([sge], remote))
+    Some((SgeList::from(sge), remote))
 }
 
 #[inline(always)]
@@ -288,25 +287,23 @@ fn try_send_in_steps(io: &PathIo, connection: &Connection, mut chunk: ChunkBox) 
     let signaled = connection.next_is_signaled();
     let mut chain = SendChain::<MAX_LAST_POST>::new();
     if let Some(remote) = data {
-        let sges = sges.as_slice();
         if plan.invalidate.is_none() && key.message.is_none() {
             let id = WorkKind::Answer.id();
-            chain.rdma_write_with_imm(id, signaled, sges, remote, immediate.encode())?;
+            chain.rdma_write_with_imm(id, signaled, &sges, remote, immediate.encode())?;
             return queue_pair.post_mut(&mut chain);
         }
-        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
+        chain.rdma_write(WorkKind::Unsignaled.id(), false, &sges, remote)?;
     }
     if let Some(region) = key.register {
         chain.reg_mr(
             WorkKind::Unsignaled.id(),
             false,
-            region.domain(),
             region,
             Access::RemoteWrite,
         )?;
     }
     if let Some(rkey) = plan.invalidate {
-        chain.send_with_invalidate(WorkKind::Unsignaled.id(), false, &[], rkey)?;
+        chain.send_with_invalidate(WorkKind::Unsignaled.id(), false, rkey)?;
     }
     let id = WorkKind::Answer.id();
     match &key.message {
@@ -344,7 +341,7 @@ struct Key<'a> {
     /// The registration that is to be made again.
     register: Option<&'a MemoryRegion>,
     /// The message with the key.
-    message: Option<[Sge; 1]>,
+    message: Option<SgeList<1>>,
 }
 
 /// Chooses a new key for the chunk if it was invalidated, and writes the message with its key,
@@ -376,7 +373,7 @@ fn renew_key<'a>(io: &'a PathIo, chunk: &mut PathChunk, tell_always: bool) -> Re
                 *to = message.to_bytes();
             }
         });
-        key.message = Some([buffer.sge(RkeyRsp::SIZE)?]);
+        key.message = Some(SgeList::from(buffer.sge(RkeyRsp::SIZE)?));
     }
     Ok(key)
 }
@@ -412,7 +409,7 @@ fn write_data(
             return Ok(remote);
         }
         let mut chain = SendChain::<1>::new();
-        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges.as_slice(), remote)?;
+        chain.rdma_write(WorkKind::Unsignaled.id(), false, sges, remote)?;
         queue_pair.post(chain)?;
     }
 }

@@ -17,7 +17,8 @@ use kernel_ext::{
         Access,
         ProtectionDomain,
         QueuePair,
-        SendChain, //
+        SendChain,
+        SgeList, //
     }, //
 };
 use proto::{
@@ -155,7 +156,6 @@ fn register(service: &QueuePair<Connection>, memory: &mut PathMemory) -> Result 
             chain.reg_mr(
                 WorkKind::Unsignaled.id(),
                 false,
-                region.domain(),
                 region,
                 Access::RemoteWrite,
             )?;
@@ -190,7 +190,7 @@ impl Response {
 
     /// Sends it. The memory stays until the protection domain goes.
     fn send(self, service: &QueuePair<Connection>) -> Result {
-        let entries = [self.buffer.sge(self.len)?];
+        let entries = SgeList::from(self.buffer.sge(self.len)?);
         let mut chain = SendChain::<1>::new();
         chain.send(WorkKind::InfoResponse.id(), true, &entries)?;
         service.post(chain)

@@ -221,12 +221,14 @@ unsafe impl Memory for ChunkData<'_> {
 ///
 /// # Invariants
 ///
-/// - `address` is that of the chunk for the domain's device, if the chunk is one block.
+/// - `address` is that of the chunk for the domain's device, if the chunk is one block; `lkey` and
+///   `domain_serial` are of the domain.
 /// - The mapping stays until the domain goes, see [`MappedChunks`].
 pub struct MappedChunk {
     chunk: Chunk,
     address: Option<u64>,
     lkey: u32,
+    domain_serial: u64,
     /// The device is not software that uses the CPU's addresses.
     synchronise: bool,
     _domain: Arc<ProtectionDomain>,
@@ -246,6 +248,7 @@ impl MappedChunk {
             chunk,
             address,
             lkey: domain.local_dma_lkey(),
+            domain_serial: domain.serial(),
             // SAFETY: The domain keeps its device.
             synchronise: !unsafe { verbs::is_virtual(domain.device().as_raw()) },
             _domain: domain.clone(),
@@ -260,7 +263,7 @@ impl MappedChunk {
         if len == 0 || len > self.chunk.size {
             return None;
         }
-        Some(Sge::new(address, len as u32, self.lkey))
+        Some(Sge::new(address, len as u32, self.lkey, self.domain_serial))
     }
 
     /// Makes what peers wrote to the first `len` bytes visible to the CPU; `mapped` has the chunk.

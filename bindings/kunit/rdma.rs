@@ -361,19 +361,20 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     let chunks = MappedChunks::new(far.domain(), &set)?;
     let region = chunks.region(0, 2)?;
     let mut chain = SendChain::<1>::new();
-    chain.reg_mr(REQUEST, true, far.domain(), &region, Access::RemoteWrite)?;
+    chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
     run(far, chain)?;
 
     let source = ChunkSet::new(2, size, -1, None)?;
     let pieces = [(0, 100, 5000), (1, 60_000, 9000), (0, 50_000, 1)];
     let mapped = MappedChunks::new(near.domain(), &source)?;
-    let (mut sges, mut used) = ([Sge::EMPTY; 8], 0);
+    let mut sges = SgeList::<8>::new();
     let mut expected = KVec::new();
     for (i, (index, offset, len)) in pieces.into_iter().enumerate() {
         let bytes = KVec::from_elem(i as u8 + 1, len, GFP_KERNEL)?;
         source.copy_in(index, offset, &bytes)?;
         mapped.sync_for_device(index, offset, len)?;
-        used += mapped.sges(index, offset, len, &mut sges[used..])?.len();
+        assert_eq!(mapped.add_sges(index, offset, len, &mut sges, 8), Ok(len));
+        assert_eq!(chunks.add_sges(index, 0, 1, &mut sges, 8), Err(EINVAL));
         expected.extend_from_slice(&bytes, GFP_KERNEL)?;
     }
     let remote = RemoteMemory {
@@ -381,7 +382,7 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
         rkey: region.rkey(),
     };
     let mut chain = SendChain::<1>::new();
-    chain.rdma_write_with_imm(REQUEST, true, &sges[..used], remote, 0xfeed_beef)?;
+    chain.rdma_write_with_imm(REQUEST, true, &sges, remote, 0xfeed_beef)?;
     run(near, chain)?;
     wait(far, |peer| &peer.received)?;
     assert_eq!(far.handler().imm.load(ordering::Relaxed), 0xfeed_beef);
@@ -400,8 +401,12 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     let mut chain = SendChain::<1>::new();
     chain.local_invalidate(REQUEST, true, region.rkey())?;
     run(far, chain)?;
+    sges.truncate(1);
     let mut chain = SendChain::<1>::new();
-    chain.rdma_write(REQUEST, true, &sges[..1], remote)?;
+    chain.rdma_write(REQUEST, true, &sges, remote)?;
+    assert_eq!(far.post(chain), Err(EINVAL));
+    let mut chain = SendChain::<1>::new();
+    chain.rdma_write(REQUEST, true, &sges, remote)?;
     run(near, chain)?;
     assert_eq!(near.handler().failed.load(ordering::Relaxed), 1);
     Ok(())
@@ -443,20 +448,21 @@ mod cases {
                 assert_eq!(far.post_recv(WorkId(i as u32), buffer), Err(EINVAL));
             }
             let mut chain = SendChain::<1>::new();
-            chain.reg_mr(REQUEST, true, near.domain(), &region, Access::RemoteWrite)?;
+            chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
             run(&near, chain)?;
 
             let mut messages = MessageBuffers::allocate(far.domain(), 2, 100)?;
             messages[1].write(|bytes| bytes.fill(0x55));
             assert_eq!(messages[1].sge(101).map(|_| ()), Err(EINVAL));
-            let (data, text) = ([messages[1].sge(100)?], [messages[1].sge(10)?]);
+            let data = SgeList::from(messages[1].sge(100)?);
+            let text = SgeList::from(messages[1].sge(10)?);
             let remote = RemoteMemory {
                 address: region.iova() + 4000 - 4,
                 rkey: region.rkey(),
             };
             let mut chain = SendChain::<3>::new();
             chain.rdma_write(REQUEST, false, &data, remote)?;
-            chain.send_with_invalidate(REQUEST, false, &[], region.rkey())?;
+            chain.send_with_invalidate(REQUEST, false, region.rkey())?;
             chain.send_with_imm(REQUEST, true, &text, 5)?;
             run(&far, chain)?;
             wait(&near, |peer| &peer.received)?;
@@ -573,10 +579,12 @@ mod cases {
         let (near, far) = pair(PollContext::Softirq)?;
         let chunks = MappedChunks::new(near.domain(), &ChunkSet::new(1, 4096, -1, None)?)?;
         let region = chunks.region(0, 1)?;
-        let mut chain = SendChain::<1>::new();
-        let wrong = chain.reg_mr(REQUEST, true, far.domain(), &region, Access::RemoteWrite);
+        let other = MappedChunks::new(far.domain(), &ChunkSet::new(1, 4096, -1, None)?)?;
+        let other = other.region(0, 1)?;
+        let mut chain = SendChain::<2>::new();
+        chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
+        let wrong = chain.reg_mr(REQUEST, true, &other, Access::RemoteWrite);
         assert_eq!(wrong, Err(EINVAL));
-        chain.reg_mr(REQUEST, true, near.domain(), &region, Access::RemoteWrite)?;
         assert_eq!(far.post(chain), Err(EINVAL));
         Ok(())
     }

@@ -29,15 +29,42 @@ mod cases {
     }
 
     #[test]
-    fn no_empty_scatter_entries() {
-        let list = [Sge::new(1, 1, 1), Sge::EMPTY];
+    fn entries_of_one_domain() -> Result {
+        let mut list = SgeList::<2>::new();
+        assert!(list.is_of(7));
+        list.push(Sge::new(1, 1, 1, 7))?;
+        assert_eq!(list.push(Sge::new(1, 1, 1, 8)), Err(EINVAL));
+        assert!(list.is_of(7) && !list.is_of(8));
+        list.push(Sge::new(2, 1, 1, 7))?;
+        assert_eq!(list.push(Sge::new(3, 1, 1, 7)), Err(ENOSPC));
+        assert_eq!(list.len(), 2);
+        list.clear();
+        list.push(Sge::new(1, 1, 1, 8))?;
+        assert!(list.is_of(8) && !list.is_of(7));
+        Ok(())
+    }
+
+    #[test]
+    fn requests_of_one_domain() -> Result {
+        let cqes = cqes();
+        let near = SgeList::from(Sge::new(1, 1, 1, 7));
+        let far = SgeList::from(Sge::new(1, 1, 1, 8));
         let mut chain = SendChain::<4>::new();
-        assert_eq!(chain.send(WorkId(0), true, &list), Err(EINVAL));
+        chain.imm_only(WorkId(0), true, 1)?;
+        chain.send(WorkId(0), true, &near)?;
+        assert_eq!(chain.send(WorkId(0), true, &far), Err(EINVAL));
         assert_eq!(
-            chain.rdma_write(WorkId(0), true, &list, remote()),
+            chain.rdma_write(WorkId(0), true, &far, remote()),
             Err(EINVAL)
         );
-        assert!(chain.is_empty());
+        chain.rdma_write(WorkId(0), true, &near, remote())?;
+        assert_eq!(chain.len(), 3);
+        assert!(matches!(chain.link(&cqes, 8), Err(error) if error == EINVAL));
+        assert!(chain.link(&cqes, 7).is_ok());
+        // It is empty again.
+        chain.send(WorkId(0), true, &far)?;
+        assert!(chain.link(&cqes, 8).is_ok());
+        Ok(())
     }
 
     #[test]
@@ -54,11 +81,14 @@ mod cases {
     #[test]
     fn requests_in_order() -> Result {
         let cqes = cqes();
-        let list = [Sge::new(0x1000, 10, 7), Sge::new(0x2000, 20, 7)];
+        let mut list = SgeList::<2>::new();
+        list.push(Sge::new(0x1000, 10, 7, 1))?;
+        list.push(Sge::new(0x2000, 20, 7, 1))?;
+        let none = SgeList::<0>::new();
         let mut chain = SendChain::<3>::new();
         chain.rdma_write(WorkId(3), false, &list, remote())?;
-        chain.send_with_invalidate(WorkId(1), false, &[], 0x77)?;
-        chain.send_with_imm(WorkId(2), true, &[], 0x0102_0304)?;
+        chain.send_with_invalidate(WorkId(1), false, 0x77)?;
+        chain.send_with_imm(WorkId(2), true, &none, 0x0102_0304)?;
         let first = chain.link_to(&cqes)?;
 
         // SAFETY: The chain is linked, and each request is of the type that its opcode says.

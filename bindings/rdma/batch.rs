@@ -83,12 +83,10 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
         self.len < N && entries <= S - self.taken
     }
 
-    /// Adds an entry to the next write. `ENOSPC` if there is no room, `EINVAL` if it is empty.
+    /// Adds an entry to the next write. `ENOSPC` if there is no room, `EINVAL` if it is of another
+    /// protection domain than those that are there.
     #[inline(always)]
     pub fn add(&mut self, sge: Sge) -> Result {
-        if sge.is_empty() {
-            return Err(EINVAL);
-        }
         self.entries.push(sge)
     }
 
@@ -175,13 +173,19 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
     }
 
     /// Links the writes, looks their names up, and shows them where their entries are; returns the
-    /// first. To be called once. `EINVAL` if there are none, or if there is no such name.
+    /// first. To be called once. `EINVAL` if there are none, if there is no such name, or if their
+    /// entries, of which there have to be some, are of another domain than that with the serial
+    /// number `domain`.
     #[inline(always)]
     pub(super) fn link(
         &mut self,
         cqes: &[bindings::ib_cqe],
+        domain: u64,
     ) -> Result<*const bindings::ib_send_wr> {
-        let mut entries: *mut bindings::ib_sge = self.entries.as_slice().as_ptr().cast_mut().cast();
+        if self.entries.domain() != domain {
+            return Err(EINVAL);
+        }
+        let mut entries = self.entries.as_raw().entries;
         let Some(writes) = self.requests.get_mut(..self.len) else {
             return Err(EINVAL);
         };

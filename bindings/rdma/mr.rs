@@ -206,7 +206,7 @@ impl MemoryRegion {
         }
         // SAFETY: The region is valid.
         let lkey = unsafe { (*self.as_raw()).lkey };
-        Ok(Sge::new(self.iova(), len, lkey))
+        Ok(Sge::new(self.iova(), len, lkey, self.domain().serial()))
     }
 
     /// The address for the peer of the first byte.

@@ -13,15 +13,12 @@ use super::{
     poller::Hook,
     receive::Receives,
     verbs,
-    wr::{
-        send_flags,
-        sge_list, //
-    },
+    wr::send_flags,
     CompletionQueue,
     ProtectionDomain,
     RemoteMemory,
     SendChain,
-    Sge,
+    SgeList,
     Unposted,
     WorkCompletion,
     WorkId,
@@ -99,11 +96,14 @@ pub struct QueuePair<H: Handler> {
 ///
 /// - `qp` is the queue pair of `id`, on the completion queue of `completions`, in `domain`.
 /// - `cqes` has the length given at creation and stays where it is; all call `complete::<H>`.
+/// - `domain_serial` is that of `domain`.
+#[repr(C)]
 struct Inner<H: Handler> {
-    // Declared in the order in which they have to go.
+    // Declared in the order in which they have to go. What posting needs is in one cache line.
     id: Id<H>,
     qp: *mut bindings::ib_qp,
     cqes: KVVec<bindings::ib_cqe>,
+    domain_serial: u64,
     /// Set before draining: handlers must not post behind the drain requests.
     closing: Atomic<bool>,
     hook: Hook,
@@ -180,6 +180,7 @@ impl<H: Handler> QueuePair<H> {
             id,
             qp: ptr::null_mut(),
             cqes,
+            domain_serial: domain.serial(),
             closing: Atomic::new(false),
             hook: Hook { burst: burst::<H> },
             receives: SetOnce::new(),
@@ -255,8 +256,8 @@ impl<H: Handler> QueuePair<H> {
 
     /// Posts the requests of `chain`, in order. Any context.
     ///
-    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range and for a memory region of another
-    /// protection domain: nothing was posted then.
+    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range and for memory of another protection
+    /// domain: nothing was posted then.
     /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
     /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
     /// connection has to be given up in that case.
@@ -275,7 +276,7 @@ impl<H: Handler> QueuePair<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);
         }
-        let first = chain.link(&inner.cqes, &inner.domain)?;
+        let first = chain.link(&inner.cqes, inner.domain_serial)?;
         // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
         // lists it points to are valid during the call, after which they are not used.
         let error = unsafe { verbs::post_send(inner.qp, first) };
@@ -302,7 +303,7 @@ impl<H: Handler> QueuePair<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(none(ESHUTDOWN));
         }
-        let first = batch.link(&inner.cqes).map_err(none)?;
+        let first = batch.link(&inner.cqes, inner.domain_serial).map_err(none)?;
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
         // entries it points to are valid during the call, after which they are not used.
@@ -319,14 +320,14 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what
-    /// [`SendChain::rdma_write_with_imm()`] makes, alone. Any context. Errors as [`Self::post()`],
-    /// and `EINVAL` if a scatter entry is empty.
+    /// [`SendChain::rdma_write_with_imm()`] makes, alone; the list must not be empty. Any
+    /// context. Errors as [`Self::post()`].
     #[inline]
-    pub fn post_write_with_imm(
+    pub fn post_write_with_imm<const N: usize>(
         &self,
         id: WorkId,
         signaled: bool,
-        sges: &[Sge],
+        sges: &SgeList<N>,
         remote: RemoteMemory,
         imm: u32,
     ) -> Result {
@@ -334,6 +335,10 @@ impl<H: Handler> QueuePair<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);
         }
+        if sges.domain() != inner.domain_serial {
+            return Err(EINVAL);
+        }
+        let list = sges.as_raw();
         let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
         let wr = bindings::ib_rdma_wr {
             wr: bindings::ib_send_wr {
@@ -341,8 +346,8 @@ impl<H: Handler> QueuePair<H> {
                 __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
                     wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
                 },
-                sg_list: sge_list(sges)?,
-                num_sge: c_int::try_from(sges.len()).map_err(|_| EINVAL)?,
+                sg_list: list.entries,
+                num_sge: list.count,
                 opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM,
                 send_flags: send_flags(signaled),
                 ex: bindings::ib_send_wr__bindgen_ty_2 {
@@ -363,8 +368,8 @@ impl<H: Handler> QueuePair<H> {
 
     /// Posts a receive into `buffer`. Any context. Errors as [`Self::post()`].
     pub fn post_recv(&self, id: WorkId, buffer: &MessageBuffer<Incoming>) -> Result {
-        let sge = [buffer.for_receive(self.domain())?];
-        let wr = self.recv_wr(id, ptr::null_mut(), sge_list(&sge)?, 1)?;
+        let mut sge = buffer.for_receive(self.inner().domain_serial)?;
+        let wr = self.recv_wr(id, ptr::null_mut(), &mut sge, 1)?;
         // SAFETY: The request and its list are valid during the call.
         unsafe { self.post_recv_list(&wr) }
     }
@@ -382,7 +387,7 @@ impl<H: Handler> QueuePair<H> {
             let (id, buffer) = receive?;
             let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
             let sge = match buffer {
-                Some(buffer) => Some(buffer.for_receive(&inner.domain)?),
+                Some(buffer) => Some(buffer.for_receive(inner.domain_serial)?),
                 None => None,
             };
             Ok((cqe.cast_mut(), sge))

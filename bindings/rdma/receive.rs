@@ -2,7 +2,6 @@
 
 //! Receives that are posted again whenever they have completed, several at a time.
 
-use super::Sge;
 use crate::{
     atomic::{
         ordering,
@@ -20,7 +19,7 @@ use kernel::prelude::*;
 /// A receive and its buffer.
 struct Entry {
     wr: bindings::ib_recv_wr,
-    sge: Sge,
+    sge: bindings::ib_sge,
 }
 
 /// The receives of a queue pair.
@@ -51,7 +50,9 @@ impl Receives {
     ///
     /// The `ib_cqe`s stay as long as the result is used.
     pub(super) unsafe fn new(
-        receives: impl ExactSizeIterator<Item = Result<(*mut bindings::ib_cqe, Option<Sge>)>>,
+        receives: impl ExactSizeIterator<
+            Item = Result<(*mut bindings::ib_cqe, Option<bindings::ib_sge>)>,
+        >,
         at_once: u32,
     ) -> Result<Self> {
         let mut entries = KVVec::with_capacity(receives.len(), GFP_KERNEL)?;
@@ -66,7 +67,7 @@ impl Receives {
                     sg_list: ptr::null_mut(),
                     num_sge: c_int::from(sge.is_some()),
                 },
-                sge: sge.unwrap_or(Sge::EMPTY),
+                sge: sge.unwrap_or_default(),
             };
             entries.push(UnsafeCell::new(entry), GFP_KERNEL)?;
         }
@@ -74,7 +75,7 @@ impl Receives {
         let mut next: *mut bindings::ib_recv_wr = ptr::null_mut();
         for entry in entries.iter_mut().rev() {
             let entry = entry.get_mut();
-            entry.wr.sg_list = (&raw mut entry.sge).cast();
+            entry.wr.sg_list = &raw mut entry.sge;
             entry.wr.next = next;
             next = &raw mut entry.wr;
         }

@@ -4,23 +4,18 @@
 
 use super::{
     Access,
-    MemoryRegion,
-    ProtectionDomain, //
+    MemoryRegion, //
 };
 use crate::bindings;
 use core::{
     marker::PhantomData,
     mem::{
-        offset_of,
         ManuallyDrop,
         MaybeUninit, //
     },
     ptr, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// The name of a work request: an index below the `work_ids` of its queue pair.
 ///
@@ -28,59 +23,38 @@ use kernel::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WorkId(pub u32);
 
-/// A piece of DMA-mapped memory, in a work request (`ib_sge`).
+/// A piece of DMA-mapped memory, for a work request on a queue pair of the same protection domain
+/// (`ib_sge`).
 ///
 /// Only made by what owns mapped memory, within the bounds of it, and never empty. Whoever posts
 /// it keeps the owner until the request has completed.
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct Sge {
-    addr: u64,
-    length: u32,
-    lkey: u32,
+    raw: bindings::ib_sge,
+    /// The serial number of the domain.
+    domain: u64,
 }
-
-// What is handed to C as `ib_sge`.
-static_assert!(size_of::<Sge>() == size_of::<bindings::ib_sge>());
-static_assert!(align_of::<Sge>() == align_of::<bindings::ib_sge>());
-static_assert!(offset_of!(Sge, addr) == offset_of!(bindings::ib_sge, addr));
-static_assert!(offset_of!(Sge, length) == offset_of!(bindings::ib_sge, length));
-static_assert!(offset_of!(Sge, lkey) == offset_of!(bindings::ib_sge, lkey));
 
 impl Sge {
-    /// An entry to be overwritten, for arrays that are filled by `sges()`; posting it fails.
-    pub const EMPTY: Self = Self {
-        addr: 0,
-        length: 0,
-        lkey: 0,
-    };
-
+    /// For `length` bytes, which are not 0, mapped for the device of a domain; `lkey` is of it, and
+    /// `domain` is its serial number.
     #[inline]
-    pub(crate) fn new(addr: u64, length: u32, lkey: u32) -> Self {
-        Self { addr, length, lkey }
-    }
-
-    /// The length in bytes.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        self.length
-    }
-
-    /// Whether this is [`Self::EMPTY`].
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
+    pub(crate) fn new(addr: u64, length: u32, lkey: u32, domain: u64) -> Self {
+        Self {
+            raw: bindings::ib_sge { addr, length, lkey },
+            domain,
+        }
     }
 }
 
-/// Up to `N` scatter entries, on the stack.
+/// Up to `N` scatter entries of one protection domain, on the stack.
 ///
 /// # Invariants
 ///
-/// The first `len` of `entries` are initialised.
+/// The first `len` of `entries` are initialised, and of the domain with the serial number `domain`.
 pub struct SgeList<const N: usize> {
-    entries: [MaybeUninit<Sge>; N],
+    entries: [MaybeUninit<bindings::ib_sge>; N],
     len: usize,
+    domain: u64,
 }
 
 impl<const N: usize> SgeList<N> {
@@ -91,6 +65,7 @@ impl<const N: usize> SgeList<N> {
         Self {
             entries: [const { MaybeUninit::uninit() }; N],
             len: 0,
+            domain: 0,
         }
     }
 
@@ -103,23 +78,50 @@ impl<const N: usize> SgeList<N> {
     pub(super) unsafe fn init(place: *mut Self) {
         // INVARIANT: There are none.
         // SAFETY: By the function's requirement; the entries need no initialisation.
-        unsafe { (&raw mut (*place).len).write(0) };
+        unsafe {
+            (&raw mut (*place).len).write(0);
+            (&raw mut (*place).domain).write(0);
+        }
     }
 
-    /// Adds an entry. `ENOSPC` if the list is full.
-    #[inline]
+    /// The serial number of the domain of the entries; any if there are none.
+    #[inline(always)]
+    pub(super) fn domain(&self) -> u64 {
+        self.domain
+    }
+
+    /// Whether the entries, if there are any, are of the domain with this serial number.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, domain: u64) -> bool {
+        self.domain == domain || self.len == 0
+    }
+
+    /// Adds an entry. `ENOSPC` if the list is full, `EINVAL` if the entry is of another domain than
+    /// those that are there.
+    #[inline(always)]
     pub fn push(&mut self, sge: Sge) -> Result {
-        self.entries.get_mut(self.len).ok_or(ENOSPC)?.write(sge);
-        // INVARIANT: One more is initialised.
+        if self.domain != sge.domain {
+            if self.len != 0 {
+                return Err(EINVAL);
+            }
+            // INVARIANT: There are no entries yet.
+            self.domain = sge.domain;
+        }
+        self.entries.get_mut(self.len).ok_or(ENOSPC)?.write(sge.raw);
+        // INVARIANT: One more is initialised, and it is of that domain.
         self.len = self.len.wrapping_add(1);
         Ok(())
     }
 
-    /// The entries.
-    #[inline]
-    pub fn as_slice(&self) -> &[Sge] {
-        // SAFETY: By the type invariant; `MaybeUninit` has the layout of what it holds.
-        unsafe { core::slice::from_raw_parts(self.entries.as_ptr().cast(), self.len) }
+    /// For C, which does not write to it.
+    #[inline(always)]
+    pub(super) fn as_raw(&self) -> RawList {
+        RawList {
+            entries: self.entries.as_ptr().cast_mut().cast(),
+            // It is on the stack, so it is not that long.
+            count: self.len as c_int,
+            domain: if self.len == 0 { 0 } else { self.domain },
+        }
     }
 
     /// The number of entries.
@@ -150,7 +152,7 @@ impl<const N: usize> SgeList<N> {
 
     /// Where `count` more entries go; `None` if there is no room.
     #[inline]
-    pub(crate) fn spare(&mut self, count: usize) -> Option<*mut Sge> {
+    pub(crate) fn spare(&mut self, count: usize) -> Option<*mut bindings::ib_sge> {
         let rest = self.entries.get_mut(self.len..)?;
         Some(rest.get_mut(..count)?.as_mut_ptr().cast())
     }
@@ -159,10 +161,12 @@ impl<const N: usize> SgeList<N> {
     ///
     /// # Safety
     ///
-    /// `count` entries were written where [`Self::spare()`] said.
+    /// `count` entries were written where [`Self::spare()`] said, of the domain with that serial
+    /// number, which the list [is of](Self::is_of).
     #[inline]
-    pub(crate) unsafe fn added(&mut self, count: usize) {
+    pub(crate) unsafe fn added(&mut self, count: usize, domain: u64) {
         // INVARIANT: By the function's requirement.
+        self.domain = domain;
         self.len = self.len.wrapping_add(count);
     }
 }
@@ -171,6 +175,34 @@ impl<const N: usize> Default for SgeList<N> {
     fn default() -> Self {
         Self::new()
     }
+}
+
+impl From<Sge> for SgeList<1> {
+    #[inline(always)]
+    fn from(sge: Sge) -> Self {
+        // INVARIANT: There is one.
+        Self {
+            entries: [MaybeUninit::new(sge.raw)],
+            len: 1,
+            domain: sge.domain,
+        }
+    }
+}
+
+/// What a work request has of a list.
+pub(super) struct RawList {
+    pub(super) entries: *mut bindings::ib_sge,
+    pub(super) count: c_int,
+    /// The serial number of their domain; 0 if there are none.
+    domain: u64,
+}
+
+impl RawList {
+    const EMPTY: Self = Self {
+        entries: ptr::null_mut(),
+        count: 0,
+        domain: 0,
+    };
 }
 
 /// Memory of the peer.
@@ -191,21 +223,22 @@ union Request {
 
 /// Up to `N` send-side work requests that are posted at once and executed in order.
 ///
-/// Built on the stack; the scatter lists and memory regions are borrowed until it is posted.
-/// The methods fail with `ENOSPC` if there are `N` requests already, and with `EINVAL` if a
-/// scatter entry is empty. `signaled` asks for a completion; a request that fails completes in
-/// any case.
+/// Built on the stack; the scatter lists are borrowed until it is posted. The methods fail with
+/// `ENOSPC` if there are `N` requests already, and with `EINVAL` if what the requests name would be
+/// of several protection domains. `signaled` asks for a completion; a request that fails completes
+/// in any case.
 ///
 /// # Invariants
 ///
-/// The first `len` of `requests` are initialised as requests of the type that their opcode names,
-/// with `wr_id` holding a [`WorkId`], and everything they point to is borrowed for `'a`.
+/// - The first `len` of `requests` are initialised as requests of the type that their opcode names,
+///   with `wr_id` holding a [`WorkId`], and the lists they point to are borrowed for `'a`.
+/// - The scatter entries and the regions that they name are of the domain with the serial number
+///   `domain`; if that is 0 there are none.
 pub struct SendChain<'a, const N: usize> {
     requests: [MaybeUninit<Request>; N],
     len: usize,
-    /// The domain of the regions that are registered.
-    domain: Option<&'a Arc<ProtectionDomain>>,
-    _borrowed: PhantomData<&'a [Sge]>,
+    domain: u64,
+    _borrowed: PhantomData<&'a bindings::ib_sge>,
 }
 
 impl<'a, const N: usize> SendChain<'a, N> {
@@ -215,7 +248,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
         Self {
             requests: [const { MaybeUninit::uninit() }; N],
             len: 0,
-            domain: None,
+            domain: 0,
             _borrowed: PhantomData,
         }
     }
@@ -232,10 +265,17 @@ impl<'a, const N: usize> SendChain<'a, N> {
         self.len == 0
     }
 
+    /// Adds a request that names memory of the domain with this serial number; 0 if it names none.
     #[inline]
-    fn push(&mut self, request: Request) -> Result {
+    fn push(&mut self, request: Request, domain: u64) -> Result {
         let slot = self.requests.get_mut(self.len).ok_or(ENOSPC)?;
-        // INVARIANT: The callers pass complete requests.
+        if domain != 0 {
+            if self.domain != 0 && self.domain != domain {
+                return Err(EINVAL);
+            }
+            self.domain = domain;
+        }
+        // INVARIANT: The callers pass complete requests, which name what is of the domain.
         slot.write(request);
         self.len += 1;
         Ok(())
@@ -243,32 +283,33 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// RDMA write of `sges` to the peer's memory, which does not notice (`IB_WR_RDMA_WRITE`).
     #[inline]
-    pub fn rdma_write(
+    pub fn rdma_write<const S: usize>(
         &mut self,
         id: WorkId,
         signaled: bool,
-        sges: &'a [Sge],
+        sges: &'a SgeList<S>,
         remote: RemoteMemory,
     ) -> Result {
-        let wr = send_wr(bindings::ib_wr_opcode_IB_WR_RDMA_WRITE, id, signaled, sges)?;
-        self.push(rdma(wr, remote))
+        let opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
+        let list = sges.as_raw();
+        self.push(
+            rdma(send_wr(opcode, id, signaled, &list), remote),
+            list.domain,
+        )
     }
 
     /// RDMA write that also completes a receive of the peer, with `imm`
     /// (`IB_WR_RDMA_WRITE_WITH_IMM`). `sges` may be empty.
     #[inline]
-    pub fn rdma_write_with_imm(
+    pub fn rdma_write_with_imm<const S: usize>(
         &mut self,
         id: WorkId,
         signaled: bool,
-        sges: &'a [Sge],
+        sges: &'a SgeList<S>,
         remote: RemoteMemory,
         imm: u32,
     ) -> Result {
-        let opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
-        let mut wr = send_wr(opcode, id, signaled, sges)?;
-        wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
-        self.push(rdma(wr, remote))
+        self.write_with_imm(id, signaled, &sges.as_raw(), remote, imm)
     }
 
     /// RDMA write without data, only to give the peer `imm`.
@@ -278,101 +319,111 @@ impl<'a, const N: usize> SendChain<'a, N> {
             address: 0,
             rkey: 0,
         };
-        self.rdma_write_with_imm(id, signaled, &[], nowhere, imm)
+        self.write_with_imm(id, signaled, &RawList::EMPTY, nowhere, imm)
+    }
+
+    #[inline]
+    fn write_with_imm(
+        &mut self,
+        id: WorkId,
+        signaled: bool,
+        list: &RawList,
+        remote: RemoteMemory,
+        imm: u32,
+    ) -> Result {
+        let opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        let mut wr = send_wr(opcode, id, signaled, list);
+        wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
+        self.push(rdma(wr, remote), list.domain)
     }
 
     /// Send of `sges` into a receive buffer of the peer (`IB_WR_SEND`).
     #[inline]
-    pub fn send(&mut self, id: WorkId, signaled: bool, sges: &'a [Sge]) -> Result {
-        let send = send_wr(bindings::ib_wr_opcode_IB_WR_SEND, id, signaled, sges)?;
-        self.push(plain(send))
+    pub fn send<const S: usize>(
+        &mut self,
+        id: WorkId,
+        signaled: bool,
+        sges: &'a SgeList<S>,
+    ) -> Result {
+        let list = sges.as_raw();
+        let send = send_wr(bindings::ib_wr_opcode_IB_WR_SEND, id, signaled, &list);
+        self.push(plain(send), list.domain)
     }
 
     /// Send with `imm` in the peer's completion (`IB_WR_SEND_WITH_IMM`).
     #[inline]
-    pub fn send_with_imm(
+    pub fn send_with_imm<const S: usize>(
         &mut self,
         id: WorkId,
         signaled: bool,
-        sges: &'a [Sge],
+        sges: &'a SgeList<S>,
         imm: u32,
     ) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM;
-        let mut send = send_wr(opcode, id, signaled, sges)?;
+        let list = sges.as_raw();
+        let mut send = send_wr(opcode, id, signaled, &list);
         send.ex.imm_data = ManuallyDrop::new(imm.to_be());
-        self.push(plain(send))
+        self.push(plain(send), list.domain)
     }
 
-    /// Send that invalidates a registration of the peer, named by its `rkey`
-    /// (`IB_WR_SEND_WITH_INV`). `sges` may be empty.
+    /// Send without data that invalidates a registration of the peer, named by its `rkey`
+    /// (`IB_WR_SEND_WITH_INV`).
     #[inline]
-    pub fn send_with_invalidate(
-        &mut self,
-        id: WorkId,
-        signaled: bool,
-        sges: &'a [Sge],
-        rkey: u32,
-    ) -> Result {
+    pub fn send_with_invalidate(&mut self, id: WorkId, signaled: bool, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
-        let mut send = send_wr(opcode, id, signaled, sges)?;
+        let mut send = send_wr(opcode, id, signaled, &RawList::EMPTY);
         send.ex.invalidate_rkey = ManuallyDrop::new(rkey);
-        self.push(plain(send))
+        self.push(plain(send), 0)
     }
 
     /// Makes what was mapped into `region` accessible under its key (`IB_WR_REG_MR`).
     ///
     /// The region must have been invalidated since it was last registered, and its mapping must
     /// not be changed before it is invalidated. It is not borrowed, since a request that is posted
-    /// may be finished at any moment; what is borrowed is its domain, which keeps it even if it is
-    /// dropped. `EINVAL` if it is of another domain, or the chain registers one of another.
+    /// may be finished at any moment: even if it is dropped, its domain keeps it, and the chain can
+    /// only be posted on a queue pair that holds the domain.
     #[inline]
     pub fn reg_mr(
         &mut self,
         id: WorkId,
         signaled: bool,
-        domain: &'a Arc<ProtectionDomain>,
         region: &MemoryRegion,
         access: Access,
     ) -> Result {
-        if !Arc::ptr_eq(domain, region.domain())
-            || !self.domain.is_none_or(|other| Arc::ptr_eq(domain, other))
-        {
-            return Err(EINVAL);
-        }
-        let wr = send_wr(bindings::ib_wr_opcode_IB_WR_REG_MR, id, signaled, &[])?;
+        let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
         let reg = bindings::ib_reg_wr {
-            wr,
+            wr: send_wr(opcode, id, signaled, &RawList::EMPTY),
             mr: region.as_raw(),
             key: region.rkey(),
             access: access.as_raw(),
         };
-        self.push(Request {
+        let request = Request {
             reg: ManuallyDrop::new(reg),
-        })?;
-        self.domain = Some(domain);
-        Ok(())
+        };
+        self.push(request, region.domain().serial())
     }
 
     /// Takes away the access that [`Self::reg_mr()`] gave (`IB_WR_LOCAL_INV`).
     #[inline]
     pub fn local_invalidate(&mut self, id: WorkId, signaled: bool, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
-        let mut send = send_wr(opcode, id, signaled, &[])?;
+        let mut send = send_wr(opcode, id, signaled, &RawList::EMPTY);
         send.ex.invalidate_rkey = ManuallyDrop::new(rkey);
-        self.push(plain(send))
+        self.push(plain(send), 0)
     }
 
     /// Links the requests and names their completions; returns the first.
     ///
-    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range, and if the memory region is of
-    /// another protection domain, which would not keep it for as long as the queue pair needs it.
+    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range, and if what is named is of another
+    /// domain than that with the serial number `domain`, which would not keep it for as long as the
+    /// queue pair needs it.
     #[inline]
     pub(super) fn link(
         &mut self,
         cqes: &[bindings::ib_cqe],
-        domain: &Arc<ProtectionDomain>,
+        domain: u64,
     ) -> Result<*const bindings::ib_send_wr> {
-        if !self.domain.is_none_or(|own| Arc::ptr_eq(own, domain)) {
+        if self.domain != domain && self.domain != 0 {
             return Err(EINVAL);
         }
         self.link_to(cqes)
@@ -384,6 +435,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
         let mut next: *mut bindings::ib_send_wr = ptr::null_mut();
         // What is linked is not to be linked again.
         let len = core::mem::take(&mut self.len);
+        self.domain = 0;
         if len == 1 {
             // The usual case, for which the compiler knows where the request is.
             // SAFETY: By the type invariant there is one.
@@ -437,21 +489,21 @@ fn send_wr(
     opcode: bindings::ib_wr_opcode,
     id: WorkId,
     signaled: bool,
-    sges: &[Sge],
-) -> Result<bindings::ib_send_wr> {
-    Ok(bindings::ib_send_wr {
+    list: &RawList,
+) -> bindings::ib_send_wr {
+    bindings::ib_send_wr {
         next: ptr::null_mut(),
         __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
             wr_id: ManuallyDrop::new(u64::from(id.0)),
         },
-        sg_list: sge_list(sges)?,
-        num_sge: c_int::try_from(sges.len()).map_err(|_| EINVAL)?,
+        sg_list: list.entries,
+        num_sge: list.count,
         opcode,
         send_flags: send_flags(signaled),
         ex: bindings::ib_send_wr__bindgen_ty_2 {
             imm_data: ManuallyDrop::new(0),
         },
-    })
+    }
 }
 
 /// The flags of a request that may ask for a completion.
@@ -462,19 +514,6 @@ pub(super) const fn send_flags(signaled: bool) -> c_int {
     } else {
         0
     }
-}
-
-/// The list for C, which does not write to it. `EINVAL` if an entry is empty.
-#[inline]
-pub(super) fn sge_list(sges: &[Sge]) -> Result<*mut bindings::ib_sge> {
-    if sges.iter().any(Sge::is_empty) {
-        return Err(EINVAL);
-    }
-    if sges.is_empty() {
-        return Ok(ptr::null_mut());
-    }
-    // CAST: `Sge` has the layout of `ib_sge`, as asserted above.
-    Ok(sges.as_ptr().cast_mut().cast())
 }
 
 #[inline]

@@ -55,14 +55,13 @@ impl Transfer {
             chain.reg_mr(
                 WorkKind::Registration.id(),
                 false,
-                &self.domain,
                 &resources.region,
                 access,
             )?;
             chain.rdma_write_with_imm(
                 WorkKind::Send.id(),
                 connection.next_is_signaled(),
-                entries.as_slice(),
+                &entries,
                 remote,
                 immediate,
             )
