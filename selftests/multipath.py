@@ -70,7 +70,9 @@ def test_policies(t):
         t.client.wait_for(f"{path}/cur_latency", matches=r"^[1-9]\d{8,} ns", timeout=20)
         got = counts(t, device, "min-latency")
         cable.change(t, t.server, slow, "delay 0ms", "delay 0ms")
-        t.check(got[1 - slow] > 300, f"min-latency with path {slow} slow: {got}")
+        # The debug kernel answers heartbeats late by itself, now and then.
+        most = 200 if t.debug else 300
+        t.check(got[1 - slow] > most, f"min-latency with path {slow} slow: {got}")
         t.client.wait_for(f"{path}/cur_latency", matches=r"^\d{1,8} ns", timeout=20)
 
 
