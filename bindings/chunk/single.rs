@@ -221,12 +221,12 @@ unsafe impl Memory for ChunkData<'_> {
 ///
 /// # Invariants
 ///
-/// - `address` is that of the chunk for the domain's device, if the chunk is one block; `lkey` and
-///   `domain_serial` are of the domain.
+/// - `address` is that of the chunk for the domain's device, if the chunk is one block, and nothing
+///   otherwise; `lkey` and `domain_serial` are of the domain.
 /// - The mapping stays until the domain goes, see [`MappedChunks`].
 pub struct MappedChunk {
     chunk: Chunk,
-    address: Option<u64>,
+    address: u64,
     lkey: u32,
     domain_serial: u64,
     /// The device is not software that uses the CPU's addresses.
@@ -239,8 +239,8 @@ impl MappedChunk {
     pub fn new(mapped: &MappedChunks, index: usize) -> Result<Self> {
         let chunk = Chunk::new(mapped.set(), index)?;
         let address = match chunk.block {
-            Some(_) => Some(mapped.first_address(index).ok_or(EINVAL)?),
-            None => None,
+            Some(_) => mapped.first_address(index).ok_or(EINVAL)?,
+            None => 0,
         };
         let domain = mapped.domain();
         // INVARIANT: As `mapped` has it.
@@ -259,11 +259,15 @@ impl MappedChunk {
     /// none. Any context.
     #[inline]
     pub fn sge(&self, len: usize) -> Option<Sge> {
-        let address = self.address?;
-        if len == 0 || len > self.chunk.size {
+        if self.chunk.block.is_none() || len == 0 || len > self.chunk.size {
             return None;
         }
-        Some(Sge::new(address, len as u32, self.lkey, self.domain_serial))
+        Some(Sge::new(
+            self.address,
+            len as u32,
+            self.lkey,
+            self.domain_serial,
+        ))
     }
 
     /// Makes what peers wrote to the first `len` bytes visible to the CPU; `mapped` has the chunk.
