@@ -14,8 +14,8 @@ use crate::{
         MemoryRegion,
         ProtectionDomain,
         Sge,
-        SgeList, //
-        REGION_PAGE_SIZE,
+        SgeList,
+        REGION_PAGE_SIZE, //
     }, //
 };
 use core::{

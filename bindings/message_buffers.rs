@@ -114,8 +114,9 @@ const ALIGNMENT: usize = 128;
 ///
 /// # Invariants
 ///
-/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel, mapped
-/// for `device` at `dma_address` in `direction`. The device stays, as the protection domain has a handle of it.
+/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel,
+/// mapped for `device` at `dma_address` in `direction`. The device stays, as the protection domain
+/// has a handle of it.
 struct Block {
     page: NonNull<bindings::page>,
     order: u32,

@@ -311,8 +311,8 @@ impl Session {
 
 impl Link {
     /// Opens the devices again that the server had to close; some time later those that failed for
-    /// want of memory, as their disk could not be read, or as the path failed that carried the request.
-    /// Others that fail wait for the administrator. Process context; sleeps.
+    /// want of memory, as their disk could not be read, or as the path failed that carried the
+    /// request. Others that fail wait for the administrator. Process context; sleeps.
     fn remap<'a>(self: &Arc<Self>, devices: impl Iterator<Item = &'a Arc<Device>>) {
         let Some(transport) = self.transport.lock().clone() else {
             return;

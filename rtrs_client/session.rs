@@ -35,7 +35,6 @@ use proto::{
         MAX_SEGMENTS, //
     }, //
 };
-
 use rtrs_core::connection::QueueSizes;
 
 use crate::{
@@ -102,8 +101,8 @@ const MAX_QUEUE_DEPTH: u32 = 10240 + 1;
 /// What all paths of a session agree on; set by the first one.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// The chunks that are used, which the first path's device and the block layer may have fewer
-    /// requests than.
+    /// The chunks that are used: as many as the first path's device and the block layer have requests
+    /// for.
     queue_depth: u16,
     /// The server's chunks.
     num_chunks: u16,
@@ -454,9 +453,9 @@ impl Session {
         }
         // One is for service requests.
         let most = QueueSizes::max_queue_depth(device).clamp(2, MAX_QUEUE_DEPTH);
+        let used = most.min(u32::from(accept.queue_depth));
         let limits = Limits {
-            queue_depth: u16::try_from(most)
-                .map_or(accept.queue_depth, |most| most.min(accept.queue_depth)),
+            queue_depth: u16::try_from(used)?,
             num_chunks: accept.queue_depth,
             max_io_size: accept.max_io_size,
         };

@@ -132,8 +132,8 @@ struct InFlight(Atomic<i32>);
 impl Transfer {
     /// Allocates all that the requests of a path need. May sleep.
     ///
-    /// `queue_depth` of the server's chunks are used;
-    /// `max_send_sge` is what the first queue pair was made with, `num_connections` is the number of them.
+    /// `queue_depth` of the server's chunks are used, on `num_connections` queue pairs, the first of
+    /// which was made with `max_send_sge`; see [`Self::limit_send_sge`] for the others.
     pub(crate) fn new(
         domain: Arc<ProtectionDomain>,
         accept: ConnAccept,
