@@ -57,10 +57,10 @@ use proto::{
     rnbd::{
         AccessMode,
         OpenRsp, //
-    },
-    Errno, //
+    }, //
 };
 use rtrs_client::SubmitError;
+use rtrs_core::error::from_errno;
 
 use crate::{
     client::{
@@ -128,10 +128,6 @@ struct Parts {
     user: Option<SessionUser>,
     /// While it is mapped, the module cannot be unloaded: nobody loses a disk by mistake.
     module: Option<ModuleReference>,
-}
-
-fn to_error(errno: Errno) -> Error {
-    Error::from_errno(errno.to_kernel())
 }
 
 impl Device {
@@ -321,7 +317,7 @@ impl Device {
     /// As [`Self::change_state`], with the lock of `users` held.
     fn change_state_locked(&self, event: DeviceEvent) -> Result<DeviceState> {
         let before = self.state();
-        let after = before.next(event).map_err(to_error)?;
+        let after = before.next(event).map_err(from_errno)?;
         self.state.store(after.to_u32(), ordering::Release);
         Ok(before)
     }
@@ -491,7 +487,7 @@ impl Device {
     ///
     /// `ENODEV`, `EALREADY` or `EBUSY` if the device is not disconnected, the server's error.
     pub(crate) fn remap(&self) -> Result {
-        self.state().check_remap().map_err(to_error)?;
+        self.state().check_remap().map_err(from_errno)?;
         device_log!(pr_info, self, "Remapping device.");
         without_io(|| self.reopen()).inspect_err(|error| {
             device_log!(pr_err, self, "remap_device: {}", error.to_errno());

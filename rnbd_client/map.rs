@@ -8,6 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 use proto::map_options;
+use rtrs_core::error::from_errno;
 
 use crate::{
     client::Client,
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) fn map_device(client: &Arc<Client>, line: &[u8]) -> Result {
     let options = map_options::parse(line, nr_cpu_ids()).map_err(|error| {
         pr_err!("map_device: {}\n", error.message().as_str());
-        Error::from_errno(error.errno().to_kernel())
+        from_errno(error.errno())
     })?;
     pr_info!(
         "Mapping device {} on session {}, (access_mode: {}, nr_poll_queues: {})\n",

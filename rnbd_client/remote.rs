@@ -15,6 +15,7 @@ use proto::{
     ProtoError, //
 };
 use rtrs_client::ServiceData;
+use rtrs_core::error::from_errno;
 
 use crate::session::Session;
 
@@ -87,5 +88,5 @@ fn malformed(transport: &rtrs_client::Session, error: &ProtoError) -> Error {
         transport.name(),
         error.message().as_str()
     );
-    Error::from_errno(error.errno().to_kernel())
+    from_errno(error.errno())
 }

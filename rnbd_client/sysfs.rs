@@ -20,6 +20,7 @@ use proto::number::{
     self,
     Base, //
 };
+use rtrs_core::error::from_errno;
 
 use crate::{
     client::Client,
@@ -60,7 +61,7 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
         |_, out| print(out, fmt!("Usage: echo <new size in sectors> > resize\n")),
         |device, _, bytes| {
             let sectors = number::parse_u64(bytes, Base::ByPrefix)
-                .map_err(|error| Error::from_errno(error.errno().to_kernel()))?;
+                .map_err(|error| from_errno(error.errno()))?;
             device.resize(sectors)
         },
     ),

@@ -25,6 +25,7 @@ use proto::{
     search_path,
     PATH_MAX, //
 };
+use rtrs_core::error::from_errno;
 use rtrs_server::{
     Direction,
     Operation, //
@@ -33,7 +34,6 @@ use rtrs_server::{
 use crate::{
     device_table::Afterwards,
     handle::Handle,
-    io::error,
     params::DEV_SEARCH_PATH,
     session::Session,
     session_device::SessionDevice, //
@@ -192,7 +192,7 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
             refused.message().as_str()
         );
     })
-    .map_err(|refused| error(refused.errno()))
+    .map_err(|refused| from_errno(refused.errno()))
 }
 
 /// The answer to an open message.
@@ -217,7 +217,7 @@ fn open_rsp(device_id: u32, device: &BlockDevice) -> Result<[u8; OpenRsp::SIZE]>
     }
     .to_bytes()
     .inspect_err(|refused| pr_err_ratelimited!("{}\n", refused.message().as_str()))
-    .map_err(|refused| error(refused.errno()))
+    .map_err(|refused| from_errno(refused.errno()))
 }
 
 /// Closes a device for the client. Sleeps.

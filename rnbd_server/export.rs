@@ -26,7 +26,7 @@ use proto::{
     rnbd::AccessMode, //
 };
 
-use crate::io::error;
+use rtrs_core::error::from_errno;
 
 /// All devices that sessions have open.
 #[pin_data]
@@ -114,7 +114,7 @@ impl Exports {
                     &*name,
                     denied.message().as_str()
                 );
-                error(denied.errno())
+                from_errno(denied.errno())
             })?;
             entry.opens = entry.opens.saturating_add(1);
             return Ok(ExportOpen {
@@ -126,7 +126,7 @@ impl Exports {
         let export = Arc::new(Export::new(&self.devices, device, name)?, GFP_KERNEL)?;
         let writers = Writers::NONE
             .opened(mode)
-            .map_err(|denied| error(denied.errno()))?;
+            .map_err(|denied| from_errno(denied.errno()))?;
         list.push(
             Entry {
                 export: export.clone(),

@@ -41,10 +41,9 @@ use proto::{
     text::Text, //
 };
 
-use crate::{
-    io::error,
-    session::Session, //
-};
+use rtrs_core::error::from_errno;
+
+use crate::session::Session;
 
 /// The policy of the server.
 #[pin_data]
@@ -189,7 +188,7 @@ impl ExportPolicy {
                 }
                 Err(refused) => {
                     pr_err_ratelimited!("export_policy: {}\n", refused.message().as_str());
-                    return Err(error(refused.errno()));
+                    return Err(from_errno(refused.errno()));
                 }
             },
             (_, Some(mut draft)) if draft.file == file && draft.offset == offset => {
@@ -209,7 +208,7 @@ impl ExportPolicy {
             .inspect_err(|refused| {
                 pr_err_ratelimited!("export_policy: {}\n", refused.message().as_str());
             })
-            .map_err(|refused| error(refused.errno()))?;
+            .map_err(|refused| from_errno(refused.errno()))?;
         let number = writing.next;
         let policy = Policy {
             number,

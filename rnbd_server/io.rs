@@ -16,16 +16,14 @@ use kernel_ext::{
     pr_err_ratelimited,
     trace, //
 };
-use proto::{
-    rnbd::{
-        BlockOp,
-        Io,
-        IoError,
-        IoFlags,
-        RangeOp, //
-    },
-    Errno, //
+use proto::rnbd::{
+    BlockOp,
+    Io,
+    IoError,
+    IoFlags,
+    RangeOp, //
 };
+use rtrs_core::error::from_errno;
 use rtrs_server::{
     Direction,
     Operation, //
@@ -55,11 +53,6 @@ impl Completion for IoCompletion {
         let len = self.op.data_len();
         self.op.respond(result.map(|()| len));
     }
-}
-
-/// The kernel's error of one of the protocol's.
-pub(crate) fn error(errno: Errno) -> Error {
-    Error::from_errno(errno.to_kernel())
 }
 
 /// Lets a block request be traced; `len` is that of its message.
@@ -190,7 +183,7 @@ fn refuse(session: &Session, op: Operation, refused: &IoError) {
         session.name().as_cstr(),
         refused.message().as_str()
     );
-    op.respond(Err(error(refused.errno())));
+    op.respond(Err(from_errno(refused.errno())));
 }
 
 /// The block layer does not know such a priority.

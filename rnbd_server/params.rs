@@ -14,6 +14,7 @@ use proto::{
     search_path,
     RTRS_PORT, //
 };
+use rtrs_core::error::from_errno;
 
 module_parameter! {
     /// Where clients come in.
@@ -52,7 +53,7 @@ fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
 fn parse_dev_search_path(_default: &ParameterString, text: &CStr) -> Result<ParameterString> {
     let value = search_path::parse_param(text.to_bytes())
         .inspect_err(|error| pr_err!("dev_search_path: {}\n", error.message().as_str()))
-        .map_err(|error| Error::from_errno(error.errno().to_kernel()))?;
+        .map_err(|error| from_errno(error.errno()))?;
     let path = ParameterString::copy_of(value)?;
     pr_info!("dev_search_path changed to {:?}\n", path.as_c_str());
     Ok(path)

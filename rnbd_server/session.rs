@@ -35,6 +35,7 @@ use proto::{
         PROTO_VER_MAJOR, //
     }, //
 };
+use rtrs_core::error::from_errno;
 use rtrs_server::{
     Operation,
     SessionHandler, //
@@ -47,10 +48,7 @@ use crate::{
         ControlRequest, //
     },
     device_table::DeviceTable,
-    io::{
-        self,
-        error, //
-    },
+    io,
     server::Server, //
 };
 
@@ -228,7 +226,7 @@ impl Handler {
                     session.name.as_cstr(),
                     refused.message().as_str()
                 );
-                op.respond(Err(error(refused.errno())));
+                op.respond(Err(from_errno(refused.errno())));
             }
         }
     }
