@@ -2,7 +2,13 @@
 
 //! Service requests: what a user asks of the server outside the IO path.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 use kernel_ext::{
     atomic::{
         ordering,
@@ -96,32 +102,68 @@ impl Service {
     }
 }
 
+/// How long a failed request waits before another path is looked for, in ms, and how often.
+const PAUSE_MS: i64 = 20;
+const ATTEMPTS: u32 = 250;
+
+impl ServiceData<'_> {
+    /// The kind of the request, the length of its data in bytes, and memory for them, which a
+    /// request is sent from or answered to.
+    fn prepare(&self) -> Result<(Kind, u32, Option<PageBuffer>)> {
+        Ok(match self {
+            Self::None => (Kind::HeaderOnly, 0, None),
+            Self::FromServer(bytes) => (Kind::Read, length(bytes)?, Some(PageBuffer::new()?)),
+            Self::ToServer(bytes) => {
+                let mut buffer = PageBuffer::new()?;
+                buffer.write(0, bytes)?;
+                (Kind::Write, length(bytes)?, Some(buffer))
+            }
+        })
+    }
+}
+
 impl Session {
     /// Sends `header` and waits for the server's answer. Sleeps.
     ///
     /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, `EINTR` if
     /// the task is killed, the error of `when_sent`, otherwise the server's error. `when_sent` runs
     /// when the turn has come, right before the request is sent: who waited cannot know what became
-    /// of the session meanwhile. A request whose task was killed still
-    /// reaches the server, and before any later one. (C: `rtrs_clt_request` with `RTRS_ADMIN_CON`
-    /// and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
+    /// of the session meanwhile. If the path fails and another one comes up before the session counts
+    /// as lost, the request is sent again, so the server may see it twice. A request whose task was
+    /// killed still reaches the server, and before any later one. (C: `rtrs_clt_request` with
+    /// `RTRS_ADMIN_CON` and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
     pub fn service_request(
         &self,
         header: &[u8],
         data: ServiceData<'_>,
-        when_sent: impl FnOnce() -> Result,
+        mut when_sent: impl FnMut() -> Result,
     ) -> Result {
+        // Before the turn: memory may wait for requests of this very session, and those for whoever
+        // has to ask the server for something first.
+        let (kind, len, mut buffer) = data.prepare()?;
         let service = &self.service;
         service.turn.wait_killable().map_err(|_| EINTR)?;
-        let tag = self.service_tag().ok_or(ECONNABORTED);
-        let sent = tag.and_then(|tag| self.send_service_request(tag, header, &data, when_sent));
-        if sent.is_ok() {
-            // It ends: with an answer, or when its path is taken down, which heartbeats see to.
-            service.wait()?;
-        }
-        let result =
-            sent.and_then(|()| kernel::error::to_result(service.result.load(ordering::Relaxed)));
-        let buffer = self.take_service_buffer();
+        let mut attempt = 0;
+        let result = loop {
+            if let Err(error) = when_sent() {
+                break Err(error);
+            }
+            let sent = self.send_service_request(kind, header, buffer.take(), len);
+            if sent.is_ok() {
+                // It ends: with an answer, or when its path is taken down, which heartbeats see to.
+                service.wait()?;
+            }
+            let answer = || kernel::error::to_result(service.result.load(ordering::Relaxed));
+            let result = sent.and_then(|()| answer());
+            buffer = self.take_service_buffer();
+            // As long as a path counts as up nobody is told of a loss, and if another one comes up
+            // before that one is taken down nobody ever is.
+            if result != Err(ECONNABORTED) || attempt == ATTEMPTS || !self.has_path_up() {
+                break result;
+            }
+            attempt += 1;
+            fsleep(Delta::from_millis(PAUSE_MS));
+        };
         service.allow();
         result?;
         if let (ServiceData::FromServer(bytes), Some(buffer)) = (data, buffer) {
@@ -133,31 +175,21 @@ impl Session {
     /// Sends a service request, with nobody else's under way.
     fn send_service_request(
         &self,
-        tag: u32,
+        kind: Kind,
         header: &[u8],
-        data: &ServiceData<'_>,
-        when_sent: impl FnOnce() -> Result,
+        buffer: Option<PageBuffer>,
+        len: u32,
     ) -> Result {
+        let tag = self.service_tag().ok_or(ECONNABORTED)?;
         let mut permit = self.any_permit(tag).ok_or(EBUSY)?;
         let table = permit.scatter().ok_or(EBUSY)?;
         // A request whose task was killed leaves its buffer behind.
         drop(table.take_buffer());
-        let kind = match data {
-            ServiceData::None => Kind::HeaderOnly,
-            ServiceData::FromServer(bytes) => {
-                table.set_buffer(PageBuffer::new()?, length(bytes)?)?;
-                Kind::Read
-            }
-            ServiceData::ToServer(bytes) => {
-                let mut buffer = PageBuffer::new()?;
-                buffer.write(0, bytes)?;
-                table.set_buffer(buffer, length(bytes)?)?;
-                Kind::Write
-            }
-        };
+        if let Some(buffer) = buffer {
+            table.set_buffer(buffer, len)?;
+        }
         self.service.done.reinit();
         self.service.owner.store(owner::SENDER, ordering::Release);
-        when_sent()?;
         permit
             .submit_on(kind, u32::from(SERVICE_CID), header)
             .map_err(|error| error.to_error())
