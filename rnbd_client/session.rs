@@ -34,6 +34,7 @@ use kernel_ext::{
     },
     cpu,
     impl_has_delayed_work,
+    module::ModuleReference,
     new_delayed_work,
     once::SetOnce,
     reclaim::without_io,
@@ -66,7 +67,8 @@ use crate::{
         IoPath,
         Queue, //
     },
-    remote, //
+    remote,
+    RnbdClient, //
 };
 
 /// How long a device that could not be opened again waits for the next attempt, in ms; twice as long
@@ -440,5 +442,9 @@ impl SessionEvents for Events {
         }
         // If the work is queued already, it will see what was noted.
         let _ = self.0.queue.enqueue(self.0.clone());
+    }
+
+    fn module(&self) -> Result<ModuleReference> {
+        ModuleReference::new::<RnbdClient>()
     }
 }

@@ -17,6 +17,7 @@ use kernel_ext::{
         Atomic, //
     },
     cpu,
+    module::ModuleReference,
     once::SetOnce,
     random,
     rcu::RcuArc,
@@ -67,6 +68,10 @@ pub trait SessionEvents: Send + Sync + 'static {
     /// The session lost its last path, or has one again. Process context; may sleep, but not
     /// close the session.
     fn link_event(&self, event: LinkEvent);
+
+    /// Keeps the user's module loaded: whoever removes a path by sysfs may be the last one to let go
+    /// of the session, some time after it was closed. Any context. `ENODEV` if it is being unloaded.
+    fn module(&self) -> Result<ModuleReference>;
 }
 
 /// See [`SessionEvents::link_event`].

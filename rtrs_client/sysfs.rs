@@ -164,6 +164,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
         show_echo_1::<RemovePath>,
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
+            context.keep_module(path.session.events().module()?);
             // The directory of this very file goes.
             context.release_protection()?;
             path.session.remove_path(path);

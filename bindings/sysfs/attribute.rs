@@ -27,7 +27,8 @@ use super::{
 };
 use crate::{
     bindings,
-    class, //
+    class,
+    module::ModuleReference, //
 };
 
 type Show<T> = fn(&Arc<T>, &mut SysfsOutput<'_>) -> Result;
@@ -207,6 +208,7 @@ pub(crate) unsafe fn store(
         registration,
         attribute,
         released: Cell::new(ptr::null_mut()),
+        kept: Cell::new(None),
     };
     // SAFETY: By the safety requirement. The buffer is a copy of what the user wrote.
     let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), count) };
@@ -239,6 +241,8 @@ pub struct StoreContext<'a> {
     attribute: *const bindings::attribute,
     /// What `sysfs_break_active_protection()` returned; null before.
     released: Cell<*mut bindings::kernfs_node>,
+    /// A module whose functions the end of the call may run.
+    kept: Cell<Option<ModuleReference>>,
 }
 
 impl StoreContext<'_> {
@@ -276,6 +280,12 @@ impl StoreContext<'_> {
                 Err(ENODEV)
             }
         }
+    }
+
+    /// Keeps a module loaded until the call has returned and has let go of its object, whose end may
+    /// run functions of that module. The last one given is kept. Any context.
+    pub fn keep_module(&self, module: ModuleReference) {
+        self.kept.set(Some(module));
     }
 
     /// The name of the file.
