@@ -224,10 +224,11 @@ impl Device {
         let directory = without_io(make).inspect_err(failed("sysfs directory"))?;
         parts.directory = Some(directory);
         if let Some(disk) = &parts.disk {
-            let _ = uevent(disk, Uevent::Online);
-            let link =
-                without_io(|| client.link_device(self, disk)).inspect_err(failed("sysfs link"))?;
-            parts.link = Some(link);
+            let make = || {
+                let _ = uevent(disk, Uevent::Online);
+                client.link_device(self, disk)
+            };
+            parts.link = Some(without_io(make).inspect_err(failed("sysfs link"))?);
         }
         Ok(())
     }
@@ -588,9 +589,12 @@ impl Device {
         Ok(())
     }
 
-    /// Does something with the disk, which is not removed meanwhile; `ENOENT` if it has been.
+    /// Does something with the disk, which is not removed meanwhile; `ENOENT` if it has been. Sleeps.
+    ///
+    /// Whoever opens the device again waits for the lock, and requests wait for that.
     fn with_disk<R>(&self, run: impl FnOnce(&GenDisk<Queue>) -> Result<R>) -> Result<R> {
         let parts = self.parts.lock();
-        parts.disk.as_ref().map_or(Err(ENOENT), run)
+        let disk = parts.disk.as_ref().ok_or(ENOENT)?;
+        without_io(|| run(disk))
     }
 }

@@ -321,16 +321,16 @@ impl Link {
         };
         // The session need not be lost with a path: another one may have come up, and there is no
         // event then.
-        let path_failed = |error| error == ECONNABORTED || error == EAGAIN;
-        let may_pass = |error| error == ENOMEM || error == EIO || path_failed(error);
+        let may_pass = |error| [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error);
         let mut again = false;
         match remote::session_info(&transport) {
             Ok(_) => {
                 for device in devices {
                     let result = device.link_is_back();
                     again |= result.is_err_and(may_pass);
-                    if result.is_err_and(path_failed) {
-                        // So would the others.
+                    if result.is_err() && !transport.is_connected() {
+                        // The others would fail as well.
+                        again = true;
                         break;
                     }
                 }
