@@ -3,6 +3,7 @@
  * Callable forms of inline functions; see helpers.h.
  */
 
+#include <linux/build_bug.h>
 #include <linux/export.h>
 
 #include "helpers.h"
@@ -47,7 +48,11 @@ EXPORT_SYMBOL_GPL(rnbd_helper_dev_set_uevent_suppress);
 
 void rnbd_helper_synchronize_rcu_tasks(void)
 {
-	/* A macro without CONFIG_TASKS_RCU. */
+	/*
+	 * A macro without CONFIG_TASKS_RCU: synchronize_rcu(), which is enough only where no task is
+	 * preempted in the kernel. Where tasks are, tracing and BPF select it.
+	 */
+	BUILD_BUG_ON(IS_ENABLED(CONFIG_PREEMPTION) && !IS_ENABLED(CONFIG_TASKS_RCU));
 	synchronize_rcu_tasks();
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_synchronize_rcu_tasks);

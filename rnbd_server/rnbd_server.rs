@@ -73,6 +73,8 @@ struct RnbdServer {
 
 impl kernel::Module for RnbdServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        // First, so that it is dropped last after an error, too: clients may have been let in.
+        let returned = Returned::new();
         let policy = ExportPolicy::new(*params::REQUIRE_EXPORT_POLICY.get())?;
         let service = Service::new(policy.clone())?;
         let class = Class::new(c"rnbd-server")?;
@@ -91,7 +93,7 @@ impl kernel::Module for RnbdServer {
             _server: server,
             _ctl: ctl,
             _class: class,
-            _returned: Returned::new(),
+            _returned: returned,
         })
     }
 }
