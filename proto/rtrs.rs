@@ -112,6 +112,13 @@ pub const FEATURE_SHORT_ANSWERS: u32 = 1 << 0;
 /// and need no more than that to be said.
 pub const FEATURE_JOINT_ANSWERS: u32 = 1 << 1;
 
+/// The size of the longest message beside the immediate of an answer, in bytes.
+pub const MAX_ANSWER_MSG_SIZE: usize = if RkeyRsp::SIZE > answers::MAX_ANSWERS_SIZE {
+    RkeyRsp::SIZE
+} else {
+    answers::MAX_ANSWERS_SIZE
+};
+
 /// A 128-bit identifier, opaque here.
 pub type Uuid = [u8; 16];
 

@@ -132,11 +132,7 @@ impl WorkKind {
 }
 
 /// Room for each message of the server beside an immediate, in bytes.
-pub(crate) const RECEIVE_SIZE: usize = if RkeyRsp::SIZE > MAX_ANSWERS_SIZE {
-    RkeyRsp::SIZE
-} else {
-    MAX_ANSWERS_SIZE
-};
+pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_ANSWER_MSG_SIZE;
 
 /// How far the establishment of a connection has come.
 #[derive(Clone, Copy)]

@@ -23,23 +23,15 @@ use kernel_ext::{
     }, //
 };
 use proto::rtrs::{
-    answers::MAX_ANSWERS_SIZE,
     ChunkLayout,
-    RkeyRsp,
-    SgDesc, //
+    SgDesc,
+    MAX_ANSWER_MSG_SIZE, //
 };
 
 use crate::path_chunk::{
     ChunkBox,
     ChunkRegistration,
     PathChunk, //
-};
-
-/// Room for either message of an answer, in bytes.
-const MESSAGE_SIZE: usize = if RkeyRsp::SIZE > MAX_ANSWERS_SIZE {
-    RkeyRsp::SIZE
-} else {
-    MAX_ANSWERS_SIZE
 };
 
 /// The chunks of a session on one path.
@@ -86,7 +78,7 @@ impl PathMemory {
         };
         let memory = |id: u32| MappedChunk::new(&chunks, id as usize);
         if always_invalidate || joint_answers {
-            let messages = MessageBuffers::allocate(domain, count as usize, MESSAGE_SIZE)?;
+            let messages = MessageBuffers::allocate(domain, count as usize, MAX_ANSWER_MSG_SIZE)?;
             for (id, message) in (0..count).zip(messages) {
                 boxes.push(
                     PathChunk::new(id, memory(id)?, registration(), Some(message))?,
