@@ -69,29 +69,21 @@ impl PathMemory {
             regions.push(chunks.region(first, per_region)?, GFP_KERNEL)?;
         }
 
+        let messages = (always_invalidate || joint_answers)
+            .then(|| MessageBuffers::allocate(domain, count as usize, MAX_ANSWER_MSG_SIZE))
+            .transpose()?;
+        let mut messages = messages.into_iter().flatten();
         let mut boxes = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
-        let registration = || {
-            always_invalidate.then_some(ChunkRegistration {
+        for id in 0..count {
+            let memory = MappedChunk::new(&chunks, id as usize)?;
+            let registration = always_invalidate.then_some(ChunkRegistration {
                 registered: false,
                 to_invalidate: false,
-            })
-        };
-        let memory = |id: u32| MappedChunk::new(&chunks, id as usize);
-        if always_invalidate || joint_answers {
-            let messages = MessageBuffers::allocate(domain, count as usize, MAX_ANSWER_MSG_SIZE)?;
-            for (id, message) in (0..count).zip(messages) {
-                boxes.push(
-                    PathChunk::new(id, memory(id)?, registration(), Some(message))?,
-                    GFP_KERNEL,
-                )?;
-            }
-        } else {
-            for id in 0..count {
-                boxes.push(
-                    PathChunk::new(id, memory(id)?, registration(), None)?,
-                    GFP_KERNEL,
-                )?;
-            }
+            });
+            boxes.push(
+                PathChunk::new(id, memory, registration, messages.next())?,
+                GFP_KERNEL,
+            )?;
         }
         Ok(Self {
             chunks,
