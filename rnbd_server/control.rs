@@ -106,8 +106,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
             );
             return Err(EPERM);
         }
-        let device_use = device.enter().ok_or(ENODEV)?;
-        return op.write_answer(&open_rsp(device.id(), device_use.device())?);
+        return answer_open(op, &device);
     }
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = full_path(session, &message.dev_name, &mut buffer)?;
@@ -119,12 +118,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
         message.access_mode,
     )?;
     let device = open_new(session, path, message)?;
-    let answer = device
-        .enter()
-        .ok_or(ENODEV)
-        .and_then(|device_use| open_rsp(device.id(), device_use.device()))
-        .and_then(|answer| op.write_answer(&answer));
-    match answer.and_then(|()| insert(session, path, &device)) {
+    match answer_open(op, &device).and_then(|()| insert(session, path, &device)) {
         Ok(()) => {
             pr_info_ratelimited!(
                 "session {:?}: opened device {:?} ({})\n",
@@ -193,6 +187,12 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
         );
     })
     .map_err(|refused| from_errno(refused.errno()))
+}
+
+/// Writes the answer to a message that opens `device`.
+fn answer_open(op: &Operation, device: &SessionDevice) -> Result {
+    let device_use = device.enter().ok_or(ENODEV)?;
+    op.write_answer(&open_rsp(device.id(), device_use.device())?)
 }
 
 /// The answer to an open message.
