@@ -3,7 +3,6 @@
 //! The files of an open device
 //! (`/sys/class/rnbd-server/ctl/devices/<device>/sessions/<session>/`).
 
-use core::fmt::Write;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -17,6 +16,7 @@ use kernel_ext::{
         SysfsOutput, //
     }, //
 };
+use rtrs_core::sysfs::is_text;
 
 use crate::{
     control,
@@ -32,20 +32,21 @@ pub(crate) const SESSION_DEVICE: &[Attribute<SessionDevice>] = &[
 ];
 
 fn show_access_mode(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
-    Ok(writeln!(out, "{}", device.mode().as_str())?)
+    out.print(fmt!("{}\n", device.mode().as_str()))
 }
 
 fn show_read_only(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
-    Ok(writeln!(out, "{}", u8::from(device.mode().is_read_only()))?)
+    out.print(fmt!("{}\n", u8::from(device.mode().is_read_only())))
 }
 
 fn show_mapping_path(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
     out.write_bytes(device.name().as_bytes());
-    Ok(out.write_str("\n")?)
+    out.write_bytes(b"\n");
+    Ok(())
 }
 
 fn show_force_close(_: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
-    Ok(out.write_str("Usage: echo 1 > force_close\n")?)
+    out.print(fmt!("Usage: echo 1 > force_close\n"))
 }
 
 fn store_force_close(
@@ -53,7 +54,7 @@ fn store_force_close(
     context: &StoreContext<'_>,
     bytes: &[u8],
 ) -> Result {
-    if !matches!(bytes, b"1" | b"1\n") {
+    if !is_text(bytes, "1") {
         pr_err_ratelimited!(
             "force_close: invalid value '{}'\n",
             proto::text::Text::<100>::from_fn(|out| proto::text::write_untrusted(out, bytes))

@@ -5,7 +5,6 @@
 //! With it, as many sessions can be made as it has memory for, however little is left to the
 //! machine by then. It is shown in `/sys/module/rtrs_server/chunk_pool/`.
 
-use core::fmt::Write;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -80,5 +79,5 @@ const ATTRIBUTES: &[Attribute<Pool>] = &[
 ];
 
 fn show_bytes(out: &mut SysfsOutput<'_>, bytes: Option<usize>) -> Result {
-    Ok(out.write_fmt(fmt!("{}\n", bytes.unwrap_or(0)))?)
+    out.print(fmt!("{}\n", bytes.unwrap_or(0)))
 }

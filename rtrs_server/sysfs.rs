@@ -2,7 +2,6 @@
 
 //! Sessions and paths in sysfs: `/sys/class/rtrs-server/<session>/paths/<client@server>/`.
 
-use core::fmt::Write;
 use kernel::{
     prelude::*,
     str::CString,
@@ -144,26 +143,26 @@ impl SessionDirectory {
 
 const SESSION_ATTRIBUTES: &[Attribute<SessionFiles>] = &[
     Attribute::read_only(c"memory_bytes", |files, out| {
-        Ok(out.write_fmt(fmt!("{}\n", files.memory))?)
+        out.print(fmt!("{}\n", files.memory))
     }),
     Attribute::read_only(c"pooled_memory_bytes", |files, out| {
-        Ok(out.write_fmt(fmt!("{}\n", files.pooled_memory))?)
+        out.print(fmt!("{}\n", files.pooled_memory))
     }),
 ];
 
 const PATH_ATTRIBUTES: &[Attribute<PathFiles>] = &[
     Attribute::read_only(c"hca_name", |files, out| {
-        Ok(out.write_fmt(fmt!("{}\n", &*files.hca_name))?)
+        out.print(fmt!("{}\n", &*files.hca_name))
     }),
     Attribute::read_only(c"hca_port", |files, out| {
-        Ok(out.write_fmt(fmt!("{}\n", files.hca_port))?)
+        out.print(fmt!("{}\n", files.hca_port))
     }),
     // From the client's point of view, as the directory's name.
     Attribute::read_only(c"src_addr", |files, out| {
-        Ok(out.write_fmt(fmt!("{}\n", files.path.peer()))?)
+        out.print(fmt!("{}\n", files.path.peer()))
     }),
     Attribute::read_only(c"dst_addr", |files, out| {
-        Ok(out.write_fmt(fmt!("{}\n", files.path.local()))?)
+        out.print(fmt!("{}\n", files.path.local()))
     }),
     Attribute::read_write(c"disconnect", show_disconnect, store_disconnect),
 ];
@@ -172,7 +171,7 @@ const STATS_ATTRIBUTES: &[Attribute<PathFiles>] =
     &[Attribute::read_write(c"rdma", show_rdma, store_rdma)];
 
 fn show_disconnect(_files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result {
-    Ok(out.write_str("Usage: echo 1 > disconnect\n")?)
+    out.print(fmt!("Usage: echo 1 > disconnect\n"))
 }
 
 fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8]) -> Result {
@@ -188,13 +187,13 @@ fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written
 
 fn show_rdma(files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result {
     let totals = files.path.stats().totals();
-    Ok(out.write_fmt(fmt!(
+    out.print(fmt!(
         "{} {} {} {}\n",
         totals.reads,
         totals.read_bytes,
         totals.writes,
         totals.written_bytes
-    ))?)
+    ))
 }
 
 fn store_rdma(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8]) -> Result {

@@ -10,7 +10,10 @@ use core::{
         NonNull, //
     }, //
 };
-use kernel::page::PAGE_SIZE;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
 
 /// The page that a `show` function writes its text to.
 ///
@@ -50,6 +53,19 @@ impl SysfsOutput<'_> {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.page.as_ptr().add(self.len), len) };
         // INVARIANT: `len` is at most the room there was.
         self.len += len;
+    }
+
+    /// Writes text that [`fmt!`] has formatted. `EINVAL` if one of its values cannot be formatted.
+    ///
+    /// # Examples
+    ///
+    /// ```ignore
+    /// fn show_depth(device: &Arc<Device>, out: &mut SysfsOutput<'_>) -> Result {
+    ///     out.print(fmt!("{}\n", device.depth()))
+    /// }
+    /// ```
+    pub fn print(&mut self, text: fmt::Arguments<'_>) -> Result {
+        Ok(fmt::Write::write_fmt(self, text)?)
     }
 
     /// How many bytes have been written.
