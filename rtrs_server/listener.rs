@@ -113,22 +113,15 @@ impl Listening {
 
     /// The session of the client `uuid`. Sleeps.
     pub(crate) fn find_session(&self, uuid: &Uuid) -> Option<Arc<Session>> {
-        let sessions = self.sessions.lock();
-        sessions
-            .iter()
-            .find(|session| session.uuid() == uuid && !session.is_gone())
-            .cloned()
+        find(&self.sessions.lock(), uuid)
     }
 
     /// Adds `session`, unless the client got one in the meantime; returns the one that counts.
     /// Sleeps.
     pub(crate) fn add_session(&self, session: Arc<Session>) -> Result<Arc<Session>> {
         let mut sessions = self.sessions.lock();
-        if let Some(other) = sessions
-            .iter()
-            .find(|other| other.uuid() == session.uuid() && !other.is_gone())
-        {
-            return Ok(other.clone());
+        if let Some(other) = find(&sessions, session.uuid()) {
+            return Ok(other);
         }
         sessions.push(session.clone(), GFP_KERNEL)?;
         Ok(session)
@@ -153,6 +146,14 @@ impl Listening {
         })?;
         Ok(id)
     }
+}
+
+/// The session of the client `uuid`, unless it is gone and only not yet taken out of the list.
+fn find(sessions: &[Arc<Session>], uuid: &Uuid) -> Option<Arc<Session>> {
+    sessions
+        .iter()
+        .find(|session| session.uuid() == uuid && !session.is_gone())
+        .cloned()
 }
 
 /// Is told of RDMA devices.
