@@ -7,6 +7,7 @@
 
 use crate::{
     bindings,
+    pages::Pages,
     rdma::{
         pd::Retained,
         verbs,
@@ -27,8 +28,8 @@ use kernel::{
     sync::Arc, //
 };
 
+mod allocator;
 mod pool;
-mod segment;
 mod single;
 
 pub use pool::ChunkPool;
@@ -38,10 +39,7 @@ pub use single::{
     MappedChunk, //
 };
 
-use segment::{
-    Allocator,
-    Segment, //
-};
+use allocator::Allocator;
 
 /// A number of chunks of one size, made of zeroed pages.
 ///
@@ -51,7 +49,7 @@ use segment::{
 /// - `first` has `count + 1` elements: where each chunk's segments begin, and the end.
 /// - The first `pooled` chunks are of `pool`.
 pub struct ChunkSet {
-    segments: KVVec<Segment>,
+    segments: KVVec<Pages>,
     first: KVVec<usize>,
     chunk_size: usize,
     count: usize,
@@ -122,7 +120,7 @@ impl ChunkSet {
     /// The memory that the chunks and their description take, in bytes.
     pub fn memory(&self) -> usize {
         self.count * self.chunk_size
-            + self.segments.capacity() * size_of::<Segment>()
+            + self.segments.capacity() * size_of::<Pages>()
             + self.first.capacity() * size_of::<usize>()
     }
 
@@ -143,7 +141,7 @@ impl ChunkSet {
 
     /// The segments of a chunk.
     #[inline]
-    fn segments(&self, index: usize) -> Option<&[Segment]> {
+    fn segments(&self, index: usize) -> Option<&[Pages]> {
         let start = *self.first.get(index)?;
         let end = *self.first.get(index.checked_add(1)?)?;
         self.segments.get(start..end)
@@ -164,7 +162,7 @@ impl ChunkSet {
         &self,
         index: usize,
         range: Range<usize>,
-        mut f: impl FnMut(usize, &Segment, Range<usize>),
+        mut f: impl FnMut(usize, &Pages, Range<usize>),
     ) {
         let (Some(segments), true) = (self.segments(index), self.contains(index, &range)) else {
             return;
@@ -200,7 +198,7 @@ impl ChunkSet {
             // SAFETY: The piece is within the segment, and the pieces add up to the length of
             // `bytes`.
             unsafe {
-                let from = segment.address.as_ptr().add(piece.start);
+                let from = segment.address().as_ptr().add(piece.start);
                 bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
                 to = to.add(piece.len());
             }
@@ -218,7 +216,7 @@ impl ChunkSet {
             // SAFETY: The piece is within the segment, and the pieces add up to the length of
             // `bytes`. Chunks are only accessed by copying, so that no reference is affected.
             unsafe {
-                let to = segment.address.as_ptr().add(piece.start);
+                let to = segment.address().as_ptr().add(piece.start);
                 bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
                 from = from.add(piece.len());
             }
@@ -241,7 +239,7 @@ impl ChunkSet {
             // SAFETY: The piece is within the segment, and the pieces add up to `len`, for which
             // there is room. Chunks are only accessed by copying.
             unsafe {
-                let from = segment.address.as_ptr().add(piece.start);
+                let from = segment.address().as_ptr().add(piece.start);
                 bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
                 to = to.add(piece.len());
             }
@@ -253,7 +251,7 @@ impl ChunkSet {
     #[inline]
     pub(crate) fn contiguous(&self, index: usize) -> Option<(NonNull<u8>, usize)> {
         match self.segments(index)? {
-            [segment] => Some((segment.address, segment.len())),
+            [segment] => Some((segment.address(), segment.len())),
             _ => None,
         }
     }
@@ -337,7 +335,7 @@ impl MappedChunks {
             let address = unsafe {
                 bindings::rnbd_helper_ib_dma_map_single(
                     device,
-                    segment.address.as_ptr().cast(),
+                    segment.address().as_ptr().cast(),
                     len,
                     Direction::Bidirectional.into(),
                 )
@@ -351,7 +349,7 @@ impl MappedChunks {
             let len = u32::try_from(len)?;
             // SAFETY: The entry and the page are valid.
             unsafe {
-                bindings::rnbd_helper_sg_set_page(entry, segment.page.as_ptr(), len, 0);
+                bindings::rnbd_helper_sg_set_page(entry, segment.page().as_ptr(), len, 0);
                 bindings::rnbd_helper_sg_set_dma(entry, address, len);
             }
         }
@@ -383,7 +381,7 @@ impl MappedChunks {
         };
         let segment = set.segments.get(number)?;
         let address = *self.0.addresses.get(number)?;
-        Some((segment.address, segment.len(), address))
+        Some((segment.address(), segment.len(), address))
     }
 
     /// The device.
@@ -403,7 +401,7 @@ impl MappedChunks {
         let set = &self.0.set;
         (0..set.count)
             .filter_map(|index| set.segments(index))
-            .map(<[Segment]>::len)
+            .map(<[Pages]>::len)
             .max()
             .unwrap_or(0)
     }

@@ -22,6 +22,7 @@ pub mod message_buffers;
 pub mod module;
 pub mod once;
 pub mod page_buffer;
+mod pages;
 pub mod params;
 pub mod percpu;
 pub mod random;

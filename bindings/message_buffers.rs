@@ -4,6 +4,7 @@
 
 use crate::{
     bindings,
+    pages::Pages,
     rdma::{
         pd::Retained,
         verbs,
@@ -114,19 +115,16 @@ const ALIGNMENT: usize = 128;
 ///
 /// # Invariants
 ///
-/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel,
-/// mapped for `device` at `dma_address` in `direction`. The device stays, as the protection domain
-/// has a handle of it.
+/// `pages` are mapped for `device` at `dma_address` in `direction`. The device stays, as the
+/// protection domain has a handle of it.
 struct Block {
-    page: NonNull<bindings::page>,
-    order: u32,
-    address: NonNull<u8>,
+    pages: Pages,
     dma_address: u64,
     direction: Direction,
     device: *mut bindings::ib_device,
 }
 
-// SAFETY: Owns its pages, and may be freed in any task.
+// SAFETY: Owns its pages, which may be unmapped and freed in any task.
 unsafe impl Send for Block {}
 
 // SAFETY: Has no methods that change anything.
@@ -135,29 +133,23 @@ unsafe impl Sync for Block {}
 impl Block {
     fn new(domain: &ProtectionDomain, order: u32, direction: Direction) -> Result<Self> {
         let device = domain.device().as_raw();
-        let node = domain.device().numa_node();
-        // SAFETY: Any node is fine, and by `MAX_SIZE` the page allocator has blocks of that order.
-        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order, true) };
-        let page = NonNull::new(page).ok_or(ENOMEM)?;
-        // SAFETY: The page is valid and in the linear mapping.
-        let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };
-        let size = PAGE_SIZE << order;
-        // SAFETY: The device is valid, and the block is that long.
+        let pages = Pages::zeroed(domain.device().numa_node(), order, true)?;
+        // SAFETY: The device is valid, and the pages are that long.
         let dma_address = unsafe {
-            bindings::rnbd_helper_ib_dma_map_single(device, address, size, direction.into())
+            bindings::rnbd_helper_ib_dma_map_single(
+                device,
+                pages.address().as_ptr().cast(),
+                pages.len(),
+                direction.into(),
+            )
         };
         // SAFETY: The device is valid.
-        let failed = unsafe { bindings::rnbd_helper_ib_dma_mapping_error(device, dma_address) };
-        let (Some(address), 0) = (NonNull::new(address.cast()), failed) else {
-            // SAFETY: The pages were allocated above.
-            unsafe { bindings::__free_pages(page.as_ptr(), order) };
+        if unsafe { bindings::rnbd_helper_ib_dma_mapping_error(device, dma_address) } != 0 {
             return Err(EIO);
-        };
-        // INVARIANT: As made above.
+        }
+        // INVARIANT: As mapped above.
         Ok(Self {
-            page,
-            order,
-            address,
+            pages,
             dma_address,
             direction,
             device,
@@ -172,11 +164,10 @@ impl Drop for Block {
             bindings::rnbd_helper_ib_dma_unmap_single(
                 self.device,
                 self.dma_address,
-                PAGE_SIZE << self.order,
+                self.pages.len(),
                 self.direction.into(),
-            );
-            bindings::__free_pages(self.page.as_ptr(), self.order);
-        }
+            )
+        };
     }
 }
 
@@ -214,7 +205,7 @@ impl Piece {
         // what is mapped for the device.
         Self {
             // SAFETY: By the function's requirement.
-            address: unsafe { block.address.add(offset) },
+            address: unsafe { block.pages.address().add(offset) },
             dma_address: block.dma_address + offset as u64,
             // At most `MAX_SIZE`.
             size: size as u32,

@@ -2,10 +2,8 @@
 
 //! Chunks that are kept for whoever comes.
 
-use super::segment::{
-    Allocator,
-    Segment, //
-};
+use super::allocator::Allocator;
+use crate::pages::Pages;
 use kernel::{
     new_spinlock_irq,
     prelude::*,
@@ -32,7 +30,7 @@ pub struct ChunkPool {
 /// What is not lent; there is room for everything.
 struct Free {
     /// One chunk after the other.
-    segments: KVVec<Segment>,
+    segments: KVVec<Pages>,
     /// How many segments each chunk has.
     lens: KVVec<usize>,
 }
@@ -81,7 +79,7 @@ impl ChunkPool {
     }
 
     /// Appends the segments of a chunk to `to`; false if all are lent. Sleeps.
-    pub(super) fn take(&self, to: &mut KVVec<Segment>) -> Result<bool> {
+    pub(super) fn take(&self, to: &mut KVVec<Pages>) -> Result<bool> {
         to.reserve(self.max_segments, GFP_KERNEL)?;
         let mut free = self.free.lock();
         let Some(len) = free.lens.pop() else {
@@ -97,8 +95,8 @@ impl ChunkPool {
     }
 
     /// Takes a chunk back, which is what `from` has from `start` on. Any context.
-    pub(super) fn put(&self, from: &mut KVVec<Segment>, start: usize) {
-        for segment in from.iter().skip(start) {
+    pub(super) fn put(&self, from: &mut KVVec<Pages>, start: usize) {
+        for segment in from.iter_mut().skip(start) {
             segment.clear();
         }
         let mut free = self.free.lock();

@@ -67,8 +67,8 @@ impl Chunk {
     pub fn new(set: &Arc<ChunkSet>, index: usize) -> Result<Self> {
         let block = match set.segments(index).ok_or(EINVAL)? {
             [segment] => Some(Block {
-                address: segment.address,
-                page: segment.page,
+                address: segment.address(),
+                page: segment.page(),
             }),
             _ => None,
         };
@@ -204,7 +204,7 @@ unsafe impl Memory for ChunkData<'_> {
             .for_each_piece(chunk.index, 0..self.len, |_, segment, piece| {
                 // SAFETY: The piece begins within the segment, whose pages are contiguous, and so are
                 // their descriptors.
-                let page = unsafe { segment.page.add(piece.start >> PAGE_SHIFT) };
+                let page = unsafe { segment.page().add(piece.start >> PAGE_SHIFT) };
                 visit(bio::Segment {
                     page,
                     // Both fit: they are at most the size of a segment.

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Contiguous pages, for what devices and peers write to.
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+/// An owned block of pages; freed when dropped, in any context.
+///
+/// A device or a peer may write to it, so whoever owns the block says how its bytes are accessed.
+///
+/// # Invariants
+///
+/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel.
+pub(crate) struct Pages {
+    page: NonNull<bindings::page>,
+    address: NonNull<u8>,
+    order: u32,
+}
+
+// SAFETY: Owns its pages, which may be freed in any task.
+unsafe impl Send for Pages {}
+
+// SAFETY: A shared reference only gives pointers.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Allocates `1 << order` zeroed pages, if possible on `node`; on any if there is no such node.
+    /// Sleeps. `ENOMEM` if there are none.
+    ///
+    /// Neither warns nor has anybody killed then. With `needed` it tries harder: for those who cannot
+    /// do with smaller blocks instead.
+    pub(crate) fn zeroed(node: i32, order: u32, needed: bool) -> Result<Self> {
+        // SAFETY: Any node and any order are fine: the page allocator has no blocks above its largest
+        // order, and is told not to warn of that.
+        let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order, needed) };
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
+        // SAFETY: The page is valid and in the linear mapping.
+        let address = unsafe { bindings::rnbd_helper_page_address(page.as_ptr()) };
+        let Some(address) = NonNull::new(address.cast()) else {
+            // SAFETY: Allocated above.
+            unsafe { bindings::__free_pages(page.as_ptr(), order) };
+            return Err(ENOMEM);
+        };
+        // INVARIANT: As made above.
+        Ok(Self {
+            page,
+            address,
+            order,
+        })
+    }
+
+    /// The first page.
+    #[inline]
+    pub(crate) fn page(&self) -> NonNull<bindings::page> {
+        self.page
+    }
+
+    /// Where the pages are in the kernel. Whoever makes a reference to the bytes keeps this borrowed
+    /// as long as the reference is used.
+    #[inline]
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// The length in bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        PAGE_SIZE << self.order
+    }
+
+    /// Forgets what was written to the pages. Any context.
+    pub(crate) fn clear(&mut self) {
+        // SAFETY: By the type invariant the pages are ours. Nobody has a reference to the bytes, which
+        // would need a borrow of this, see `address()`.
+        unsafe { bindings::rnbd_helper_memzero(self.address.as_ptr().cast(), self.len()) };
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the pages are ours.
+        unsafe { bindings::__free_pages(self.page.as_ptr(), self.order) };
+    }
+}
