@@ -390,12 +390,6 @@ impl MappedChunks {
         self.0.device
     }
 
-    /// The DMA address of the first segment of a chunk.
-    fn first_address(&self, index: usize) -> Option<u64> {
-        let segment = *self.0.set.first.get(index)?;
-        self.0.addresses.get(segment).copied()
-    }
-
     /// The most scatter entries that a range of a chunk takes.
     pub fn max_sges(&self) -> usize {
         let set = &self.0.set;
@@ -449,25 +443,12 @@ impl MappedChunks {
     /// `EINVAL` if it is not all within the chunk.
     #[inline]
     pub fn sync_for_cpu(&self, index: usize, offset: usize, len: usize) -> Result {
-        let range = self.0.set.range(index, offset, len)?;
-        // SAFETY: By the type invariant the device stays.
-        if unsafe { verbs::is_virtual(self.0.device) } {
-            return Ok(());
-        }
-        self.0.set.for_each_piece(index, range, |number, _, piece| {
-            if let Some(address) = self.0.addresses.get(number) {
-                // SAFETY: The piece is part of what is mapped.
-                unsafe {
-                    verbs::sync_for_cpu(
-                        self.0.device,
-                        address + piece.start as u64,
-                        piece.len(),
-                        Direction::Bidirectional.into(),
-                    )
-                };
-            }
-        });
-        Ok(())
+        self.for_each_mapped_piece(index, offset, len, |address, len| {
+            // SAFETY: The piece is part of what is mapped.
+            unsafe {
+                verbs::sync_for_cpu(self.0.device, address, len, Direction::Bidirectional.into())
+            };
+        })
     }
 
     /// Makes what the CPU wrote to a range visible to the device. Any context.
@@ -475,6 +456,26 @@ impl MappedChunks {
     /// `EINVAL` if it is not all within the chunk.
     #[inline]
     pub fn sync_for_device(&self, index: usize, offset: usize, len: usize) -> Result {
+        self.for_each_mapped_piece(index, offset, len, |address, len| {
+            // SAFETY: The piece is part of what is mapped.
+            unsafe {
+                verbs::sync_for_device(self.0.device, address, len, Direction::Bidirectional.into())
+            };
+        })
+    }
+
+    /// Calls `f` with the DMA address and the length of each piece of a range. Does nothing if the
+    /// device uses the CPU's addresses, so that there is nothing to be made visible.
+    ///
+    /// `EINVAL` if it is not all within the chunk.
+    #[inline(always)]
+    fn for_each_mapped_piece(
+        &self,
+        index: usize,
+        offset: usize,
+        len: usize,
+        f: impl Fn(u64, usize),
+    ) -> Result {
         let range = self.0.set.range(index, offset, len)?;
         // SAFETY: By the type invariant the device stays.
         if unsafe { verbs::is_virtual(self.0.device) } {
@@ -482,15 +483,7 @@ impl MappedChunks {
         }
         self.0.set.for_each_piece(index, range, |number, _, piece| {
             if let Some(address) = self.0.addresses.get(number) {
-                // SAFETY: The piece is part of what is mapped.
-                unsafe {
-                    verbs::sync_for_device(
-                        self.0.device,
-                        address + piece.start as u64,
-                        piece.len(),
-                        Direction::Bidirectional.into(),
-                    )
-                };
+                f(address + piece.start as u64, piece.len());
             }
         });
         Ok(())

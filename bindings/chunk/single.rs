@@ -239,7 +239,10 @@ impl MappedChunk {
     pub fn new(mapped: &MappedChunks, index: usize) -> Result<Self> {
         let chunk = Chunk::new(mapped.set(), index)?;
         let address = match chunk.block {
-            Some(_) => mapped.first_address(index).ok_or(EINVAL)?,
+            Some(_) => {
+                let (_, _, address) = mapped.block(index).ok_or(EINVAL)?;
+                address
+            }
             None => 0,
         };
         let domain = mapped.domain();
