@@ -71,7 +71,6 @@ void rnbd_helper_ida_init(struct ida *ida);
 enum {
 	RNBD_BLK_STS_OK = (__force int)BLK_STS_OK,
 	RNBD_BLK_STS_NOTSUPP = (__force int)BLK_STS_NOTSUPP,
-	RNBD_BLK_STS_TRANSPORT = (__force int)BLK_STS_TRANSPORT,
 	RNBD_BLK_STS_RESOURCE = (__force int)BLK_STS_RESOURCE,
 	RNBD_BLK_STS_IOERR = (__force int)BLK_STS_IOERR,
 	RNBD_BLK_STS_DEV_RESOURCE = (__force int)BLK_STS_DEV_RESOURCE,

@@ -69,14 +69,6 @@ impl<T> SetOnce<T> {
     }
 }
 
-impl<T: Copy> SetOnce<T> {
-    /// A copy of the value, if it was set. Any context.
-    #[inline(always)]
-    pub fn copy(&self) -> Option<T> {
-        self.as_ref().copied()
-    }
-}
-
 impl<T> Default for SetOnce<T> {
     fn default() -> Self {
         Self::new()

@@ -151,12 +151,6 @@ impl SocketAddress {
         (&raw const self.0).cast()
     }
 
-    /// As [`SocketAddress::as_raw`], for those whose argument is not const.
-    #[expect(dead_code)]
-    pub(crate) fn as_raw_mut(&mut self) -> *mut bindings::sockaddr {
-        (&raw mut self.0).cast()
-    }
-
     /// A copy of what a C structure holds.
     ///
     /// # Safety

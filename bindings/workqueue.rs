@@ -57,8 +57,6 @@ impl QueueFlags {
     pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
     /// High priority workers (`WQ_HIGHPRI`).
     pub const HIGH_PRIORITY: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
-    /// Work that computes for long (`WQ_CPU_INTENSIVE`).
-    pub const CPU_INTENSIVE: Self = Self(bindings::wq_flags_WQ_CPU_INTENSIVE);
     /// One item at a time, in the order of queueing.
     pub const ORDERED: Self = Self(bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED);
 }

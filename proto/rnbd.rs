@@ -48,8 +48,6 @@ pub const SECTOR_SIZE: u32 = 512;
 
 /// The size of the longest message in bytes.
 pub const MAX_MSG_SIZE: usize = Open::SIZE;
-/// The size of the longest answer in bytes.
-pub const MAX_RSP_SIZE: usize = OpenRsp::SIZE;
 
 /// The type field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,6 @@ impl Status {
     pub const NOT_SUPPORTED: Self = Self(bindings::RNBD_BLK_STS_NOTSUPP as u8);
     /// Input/output error.
     pub const IO_ERROR: Self = Self(bindings::RNBD_BLK_STS_IOERR as u8);
-    /// The way to the device is broken; another path may work.
-    pub const TRANSPORT: Self = Self(bindings::RNBD_BLK_STS_TRANSPORT as u8);
     /// Something that all disks share has run out; to be tried again after a short delay.
     ///
     /// Only to refuse a request with.

@@ -85,11 +85,6 @@ impl<'a> WorkCompletion<'a> {
         self.wc.status == bindings::ib_wc_status_IB_WC_SUCCESS
     }
 
-    /// The device's own error code, for diagnosis.
-    pub fn vendor_error(&self) -> u32 {
-        self.wc.vendor_err
-    }
-
     /// What it was; `None` unless successful.
     #[inline]
     pub fn opcode(&self) -> Option<Opcode> {
