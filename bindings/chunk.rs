@@ -519,11 +519,6 @@ impl MappedChunks {
         unsafe { region.map_raw(entries.as_ptr().cast_mut(), u32::try_from(entries.len())?) }?;
         Ok(region)
     }
-
-    /// The chunk size as a `u64`, for addresses in a [`Self::region()`].
-    pub fn chunk_size(&self) -> u64 {
-        self.0.set.chunk_size as u64
-    }
 }
 
 #[cfg(RNBD_KUNIT)]

@@ -84,12 +84,6 @@ impl ScatterTable {
         self.entries.len() as u32
     }
 
-    /// The segments in use.
-    #[inline]
-    pub fn num_segments(&self) -> u32 {
-        self.used
-    }
-
     /// The length of all segments in use, in bytes.
     #[inline]
     pub fn byte_len(&self) -> usize {
@@ -332,16 +326,6 @@ impl ScatterTable {
         // INVARIANT: Not mapped any more.
         self.mapping.domain = 0;
         Ok(())
-    }
-
-    /// The number of segments as the device sees them; 0 if the memory is not mapped.
-    #[inline]
-    pub fn num_mapped(&self) -> u32 {
-        if self.is_mapped() {
-            self.mapping.entries
-        } else {
-            0
-        }
     }
 
     /// Adds the scatter entries to `list`; false, and none added, if the memory is not mapped for

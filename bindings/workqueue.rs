@@ -151,24 +151,6 @@ impl OwnedQueue {
     pub fn handle(&self) -> QueueHandle {
         self.handle.clone()
     }
-
-    /// See [`QueueHandle::enqueue`].
-    pub fn enqueue<T, const ID: u64>(&self, item: Arc<T>) -> Result<(), Arc<T>>
-    where
-        T: HasWork<T, ID> + WorkItem<ID, Pointer = Arc<T>> + Send + Sync + 'static,
-    {
-        self.handle.enqueue::<T, ID>(item)
-    }
-
-    /// See [`QueueHandle::spawn`].
-    pub fn spawn(&self, run: impl FnOnce() + Send + 'static) -> Result {
-        self.handle.spawn(run)
-    }
-
-    /// See [`QueueHandle::flush`].
-    pub fn flush(&self) {
-        self.handle.flush();
-    }
 }
 
 impl Drop for OwnedQueue {

@@ -13,10 +13,10 @@ mod cases {
         let mut buffer = PageBuffer::new()?;
         buffer.write(10, b"text")?;
         table.set_buffer(buffer, 20)?;
-        assert_eq!(table.num_segments(), 1);
+        assert_eq!(table.used, 1);
         assert_eq!(table.byte_len(), 20);
         let buffer = table.take_buffer().ok_or(EINVAL)?;
-        assert_eq!(table.num_segments(), 0);
+        assert_eq!(table.used, 0);
         assert!(table.take_buffer().is_none());
         let mut text = [1; 6];
         buffer.read(9, &mut text)?;
@@ -30,7 +30,7 @@ mod cases {
         let too_much = PageBuffer::LEN as u32 + 1;
         assert_eq!(table.set_buffer(PageBuffer::new()?, too_much), Err(EINVAL));
         assert_eq!(table.set_buffer(PageBuffer::new()?, 0), Err(EINVAL));
-        assert_eq!(table.num_segments(), 0);
+        assert_eq!(table.used, 0);
         let mut buffer = PageBuffer::new()?;
         assert!(buffer.write(PageBuffer::LEN - 1, b"ab").is_err());
         assert!(buffer.write(usize::MAX, b"ab").is_err());
@@ -43,7 +43,7 @@ mod cases {
         let mut table = ScatterTable::new(2)?;
         table.set_buffer(PageBuffer::new()?, 1)?;
         table.clear();
-        assert_eq!(table.num_segments(), 0);
+        assert_eq!(table.used, 0);
         assert_eq!(table.byte_len(), 0);
         assert!(table.take_buffer().is_none());
         Ok(())

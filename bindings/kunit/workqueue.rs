@@ -118,7 +118,7 @@ mod tests {
         let queue = queue()?;
         let item = Item::new(&queue.handle(), false)?;
         item.proceed.complete_all();
-        assert!(queue.enqueue(item.clone()).is_ok());
+        assert!(queue.handle().enqueue(item.clone()).is_ok());
         workqueue::flush(&item);
         assert_eq!(item.runs(), 1);
         drop(queue);
@@ -131,15 +131,15 @@ mod tests {
         let queue = OwnedQueue::new(c"rnbd_kunit", QueueFlags::ORDERED)?;
         let first = Item::new(&queue.handle(), false)?;
         let second = Item::new(&queue.handle(), false)?;
-        assert!(queue.enqueue(first.clone()).is_ok());
+        assert!(queue.handle().enqueue(first.clone()).is_ok());
         first.started.wait();
         // The ordered queue is busy with the first one.
-        assert!(queue.enqueue(second.clone()).is_ok());
-        assert!(queue.enqueue(second.clone()).is_err());
+        assert!(queue.handle().enqueue(second.clone()).is_ok());
+        assert!(queue.handle().enqueue(second.clone()).is_err());
         assert!(workqueue::cancel_sync(&second));
         assert!(!workqueue::cancel_sync(&second));
         first.proceed.complete_all();
-        queue.flush();
+        queue.handle().flush();
         assert_eq!(first.runs(), 1);
         assert_eq!(second.runs(), 0);
         assert!(is_last(second));
@@ -184,7 +184,7 @@ mod tests {
         item.started.wait();
         DelayedWork::cancel_sync(&item);
         let runs = item.runs();
-        queue.flush();
+        queue.handle().flush();
         assert!(!DelayedWork::cancel_sync(&item));
         assert_eq!(item.runs(), runs);
         drop(queue);
@@ -213,7 +213,7 @@ mod tests {
         let queue = queue()?;
         let event = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let signal = event.clone();
-        queue.spawn(move || signal.complete())?;
+        queue.handle().spawn(move || signal.complete())?;
         event.wait();
         Ok(())
     }

@@ -68,16 +68,7 @@ pub enum Imm {
 
 impl Imm {
     /// The immediate of a request whose message is at `off` in chunk `msg_id`,
-    /// or `None` if the layout has no such place.
-    #[inline]
-    pub const fn io_req(layout: &ChunkLayout, msg_id: u32, off: u32) -> Option<Self> {
-        match layout.encode(msg_id, off) {
-            Some(payload) => Some(Self::IoReq { payload }),
-            None => None,
-        }
-    }
-
-    /// [`Imm::io_req`], encoded.
+    /// encoded, or `None` if the layout has no such place.
     #[inline(always)]
     pub const fn encode_io_req(layout: &ChunkLayout, msg_id: u32, off: u32) -> Option<u32> {
         match layout.encode(msg_id, off) {

@@ -104,8 +104,8 @@ fn default_layout_is_that_of_c() {
     assert_eq!(payload, (511 << 19) | 4128);
     assert_eq!(layout.decode(payload), Ok((511, 4128)));
     assert_eq!(
-        Imm::io_req(&layout, 511, 4128).unwrap().encode(),
-        (511 << 19) | 4128
+        Imm::encode_io_req(&layout, 511, 4128),
+        Some((511 << 19) | 4128)
     );
 }
 

@@ -154,7 +154,7 @@ proptest! {
             off.index(layout.chunk_size() as usize) as u32,
         );
         let (a, b) = (place(a), place(b));
-        let encode = |(id, off)| Imm::io_req(&layout, id, off).unwrap().encode();
+        let encode = |(id, off)| Imm::encode_io_req(&layout, id, off).unwrap();
         let Imm::IoReq { payload } = Imm::decode(encode(a)) else {
             panic!("another immediate");
         };
