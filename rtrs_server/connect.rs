@@ -165,44 +165,60 @@ fn find_or_make_path(
     id: &NewId<'_>,
 ) -> Result<Arc<Path>> {
     if let Some(path) = paths.iter().find(|path| *path.uuid() == request.sess_uuid) {
-        if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
-            // Whoever decides by the path's address has to know that all of it comes from there. Nor
-            // may anybody else close it.
-            pr_err_ratelimited!(
-                "<{}>: connection of another client, {}\n",
-                path,
-                id.peer_address()
-            );
-            return Err(ECONNRESET);
-        }
-        if request.cid == SERVICE_CID && request.recon_cnt != path.recon_cnt() {
-            // The client has given its old connections up, which was not noticed here. It comes
-            // again, and then finds them gone.
-            if path.close() {
-                pr_err_ratelimited!("<{}>: the client connects again, closing the path\n", path);
-            }
-            return Err(ECONNRESET);
-        }
-        if path.state() != ServerState::Connecting {
-            pr_err_ratelimited!(
-                "<{}>: connection for a path that is {}\n",
-                path,
-                path.state().as_str()
-            );
-            return Err(ECONNRESET);
-        }
-        if request.cid_num != path.num_connections() {
-            pr_err_ratelimited!(
-                "<{}>: the client changed the number of connections from {} to {}\n",
-                path,
-                path.num_connections(),
-                request.cid_num
-            );
-            return Err(ECONNRESET);
-        }
+        check_known(path, request, id)?;
         return Ok(path.clone());
     }
+    make_path(session, paths, request, id)
+}
 
+/// `ECONNRESET` unless `path`, which the client names, is one that still gets connections, and this
+/// one belongs to it. Closes a path that the client has given up.
+fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
+    if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
+        // Whoever decides by the path's address has to know that all of it comes from there. Nor
+        // may anybody else close it.
+        pr_err_ratelimited!(
+            "<{}>: connection of another client, {}\n",
+            path,
+            id.peer_address()
+        );
+        return Err(ECONNRESET);
+    }
+    if request.cid == SERVICE_CID && request.recon_cnt != path.recon_cnt() {
+        // The client has given its old connections up, which was not noticed here. It comes
+        // again, and then finds them gone.
+        if path.close() {
+            pr_err_ratelimited!("<{}>: the client connects again, closing the path\n", path);
+        }
+        return Err(ECONNRESET);
+    }
+    if path.state() != ServerState::Connecting {
+        pr_err_ratelimited!(
+            "<{}>: connection for a path that is {}\n",
+            path,
+            path.state().as_str()
+        );
+        return Err(ECONNRESET);
+    }
+    if request.cid_num != path.num_connections() {
+        pr_err_ratelimited!(
+            "<{}>: the client changed the number of connections from {} to {}\n",
+            path,
+            path.num_connections(),
+            request.cid_num
+        );
+        return Err(ECONNRESET);
+    }
+    Ok(())
+}
+
+/// Makes a path and adds it to `paths`, those of `session`.
+fn make_path(
+    session: &Arc<Session>,
+    paths: &mut KVec<Arc<Path>>,
+    request: &ConnReq,
+    id: &NewId<'_>,
+) -> Result<Arc<Path>> {
     if paths.len() >= MAX_PATHS_NUM {
         pr_err_ratelimited!("too many paths of one session\n");
         return Err(ECONNRESET);
@@ -253,7 +269,7 @@ fn given_up_requests(request: &ConnReq) -> bool {
 fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
     let mut setup = path.setup().lock();
     // The path may have been closed since it was found, and then gives nothing back any more.
-    let errno = match setup.queue_pairs.get(usize::from(cid)) {
+    let checked = match setup.queue_pairs.get(usize::from(cid)) {
         None => Err(ECONNRESET),
         Some(Some(_)) => {
             pr_err_ratelimited!("<{}>: connection {} exists already\n", path, cid);
@@ -262,7 +278,7 @@ fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
         Some(None) if path.state() != ServerState::Connecting => Err(ECONNRESET),
         Some(None) => Ok(()),
     };
-    if let Err(error) = errno {
+    if let Err(error) = checked {
         reject(id, to_errno(error));
         return;
     }
