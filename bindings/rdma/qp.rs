@@ -112,6 +112,15 @@ struct Inner<H: Handler> {
     domain: Arc<ProtectionDomain>,
 }
 
+/// What can be made before it is certain that the id becomes part of a queue pair.
+struct Prepared<H: Handler> {
+    completions: Reservation,
+    cqes: KVVec<bindings::ib_cqe>,
+    /// All but the context, which is the box.
+    attributes: bindings::ib_qp_init_attr,
+    inner: KBox<MaybeUninit<Inner<H>>>,
+}
+
 // SAFETY: Verbs may be called from any thread, and so may the handler.
 unsafe impl<H: Handler> Send for QueuePair<H> {}
 
@@ -128,48 +137,16 @@ impl<H: Handler> QueuePair<H> {
         work_ids: u32,
     ) -> Result<Self, (Id<H>, Error)> {
         let (domain, cm_id) = (domain.clone(), id.as_raw());
-        let prepared = || -> Result<_> {
-            let max_send_wr = capabilities.max_send_wr.checked_add(1).ok_or(EINVAL)?;
-            let max_recv_wr = capabilities.max_recv_wr.checked_add(1).ok_or(EINVAL)?;
-            let entries = capabilities
-                .max_send_wr
-                .checked_add(capabilities.max_recv_wr);
-            // SAFETY: The completion queue exists. Its device does not change.
-            let completions_device = unsafe { (*completions.as_raw()).device };
-            if completions_device != domain.device().as_raw() {
-                // A driver takes it for one of its own.
-                return Err(EINVAL);
-            }
-            let completions = completions.reserve(entries.ok_or(EINVAL)?)?;
-            let mut cqes = KVVec::with_capacity(usize::try_from(work_ids)?, GFP_KERNEL)?;
-            for _ in 0..work_ids {
-                let cqe = bindings::ib_cqe {
-                    done: Some(complete::<H>),
-                };
-                cqes.push(cqe, GFP_KERNEL)?;
-            }
-            let attributes = bindings::ib_qp_init_attr {
-                event_handler: Some(event::<H>),
-                send_cq: completions.as_raw(),
-                recv_cq: completions.as_raw(),
-                cap: bindings::ib_qp_cap {
-                    max_send_wr,
-                    max_recv_wr,
-                    max_send_sge: capabilities.max_send_sge,
-                    max_recv_sge: capabilities.max_recv_sge,
-                    ..Default::default()
-                },
-                sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
-                qp_type: bindings::ib_qp_type_IB_QPT_RC,
-                ..Default::default()
-            };
-            let inner = KBox::<Inner<H>>::new_uninit(GFP_KERNEL)?;
-            Ok((completions, cqes, attributes, inner))
-        };
-        let (completions, cqes, mut attributes, inner) = match prepared() {
+        let prepared = match Self::prepare(&domain, completions, capabilities, work_ids) {
             Ok(prepared) => prepared,
             Err(error) => return Err((id, error)),
         };
+        let Prepared {
+            completions,
+            cqes,
+            mut attributes,
+            inner,
+        } = prepared;
         // No device, no queue pair; the CM compares the devices of id and domain.
         if id.device().is_none() {
             return Err((id, ENODEV));
@@ -221,6 +198,57 @@ impl<H: Handler> QueuePair<H> {
                 Err((inner.id, error))
             }
         }
+    }
+
+    /// Makes what a queue pair needs of its own. Sleeps. `EINVAL` if the completion queue is of another
+    /// device than the domain, or if the queues would be too long.
+    fn prepare(
+        domain: &ProtectionDomain,
+        completions: &Arc<CompletionQueue>,
+        capabilities: &Capabilities,
+        work_ids: u32,
+    ) -> Result<Prepared<H>> {
+        let max_send_wr = capabilities.max_send_wr.checked_add(1).ok_or(EINVAL)?;
+        let max_recv_wr = capabilities.max_recv_wr.checked_add(1).ok_or(EINVAL)?;
+        let entries = capabilities
+            .max_send_wr
+            .checked_add(capabilities.max_recv_wr);
+        // SAFETY: The completion queue exists. Its device does not change.
+        let completions_device = unsafe { (*completions.as_raw()).device };
+        if completions_device != domain.device().as_raw() {
+            // A driver takes it for one of its own.
+            return Err(EINVAL);
+        }
+        let completions = completions.reserve(entries.ok_or(EINVAL)?)?;
+        let mut cqes = KVVec::with_capacity(usize::try_from(work_ids)?, GFP_KERNEL)?;
+        for _ in 0..work_ids {
+            let cqe = bindings::ib_cqe {
+                done: Some(complete::<H>),
+            };
+            cqes.push(cqe, GFP_KERNEL)?;
+        }
+        let attributes = bindings::ib_qp_init_attr {
+            event_handler: Some(event::<H>),
+            send_cq: completions.as_raw(),
+            recv_cq: completions.as_raw(),
+            cap: bindings::ib_qp_cap {
+                max_send_wr,
+                max_recv_wr,
+                max_send_sge: capabilities.max_send_sge,
+                max_recv_sge: capabilities.max_recv_sge,
+                ..Default::default()
+            },
+            sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: bindings::ib_qp_type_IB_QPT_RC,
+            ..Default::default()
+        };
+        let inner = KBox::<Inner<H>>::new_uninit(GFP_KERNEL)?;
+        Ok(Prepared {
+            completions,
+            cqes,
+            attributes,
+            inner,
+        })
     }
 
     #[inline]
