@@ -242,8 +242,8 @@ pub(crate) struct Path {
 }
 
 impl_has_work! {
-    impl HasWork<Self, 0> for Path { self.close_work }
-    impl HasWork<Self, 1> for Path { self.establish_work }
+    impl HasWork<Self, CLOSE> for Path { self.close_work }
+    impl HasWork<Self, ESTABLISH> for Path { self.establish_work }
 }
 
 impl_has_delayed_work! {
