@@ -47,7 +47,8 @@ impl Context {
 /// Keeps the context while the module is loaded.
 pub(crate) struct ContextOwner {
     _pool: Directory<Pool>,
-    /// Destroyed last: what runs on it uses the context.
+    // Destroyed last, in this order: what runs on the first uses the context, and paths that it closes
+    // wait for completions, which are handled on the second.
     _queue: OwnedQueue,
     _completions: OwnedQueue,
 }

@@ -11,7 +11,8 @@ pub(crate) enum WorkKind {
     Receive,
     /// An answer or a heartbeat; its completion gives send queue entries back.
     Answer,
-    /// The registration of a chunk, or an invalidation at the client; only completes in error.
+    /// Data of an answer, the registration of a chunk, or an invalidation at the client; only
+    /// completes in error.
     Unsignaled,
     /// The information request of the client.
     InfoRequest,
