@@ -81,7 +81,7 @@ struct Draft {
 }
 
 impl ExportPolicy {
-    /// No policy; if one is `required` it cannot be cleared later.
+    /// No policy; if one is `required` it cannot be cleared later. Sleeps.
     pub(crate) fn new(required: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

@@ -52,7 +52,7 @@ enum State {
 }
 
 impl Service {
-    /// Makes it, without letting anybody in.
+    /// Makes it, without letting anybody in. Sleeps.
     pub(crate) fn new(policy: Arc<ExportPolicy>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

@@ -108,7 +108,7 @@ impl WorkItem for Session {
 }
 
 impl Session {
-    /// Makes a session that has nothing open.
+    /// Makes a session that has nothing open. Sleeps.
     pub(crate) fn new(server: Arc<Server>, name: SessName, queue_depth: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

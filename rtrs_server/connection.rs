@@ -100,6 +100,7 @@ pub(crate) const MAX_BURST: u32 = 16;
 
 impl Connection {
     /// The connection `cid` of `path`, with room for `answers` in its send queue, and for `receives`.
+    /// Sleeps.
     pub(crate) fn new(path: Arc<Path>, cid: u16, answers: u32, receives: u32) -> Result<Arc<Self>> {
         let queue_depth = path.session().queue_depth();
         let waiting = Waiting::new(queue_depth as usize)?;
@@ -175,7 +176,8 @@ impl Connection {
         &self.signals
     }
 
-    /// Keeps a chunk that is answered, or to be invalidated, until the send queue has room.
+    /// Keeps a chunk that is answered, or to be invalidated, until the send queue has room. Any
+    /// context.
     pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
         let mut waiting = self.waiting.lock();
         let pushed = waiting.push(chunk);
@@ -211,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// Takes out the one that has waited longest.
+    /// Takes out the one that has waited longest. Any context.
     pub(crate) fn take_waiting(&self) -> Option<ChunkBox> {
         let mut waiting = self.waiting.lock();
         let chunk = waiting.pop()?;

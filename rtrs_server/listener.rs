@@ -187,7 +187,7 @@ impl Client for Devices {
     }
 }
 
-/// Listens for clients; dropping it closes all of their sessions.
+/// Listens for clients; dropping it closes all of their sessions, and sleeps until they are gone.
 ///
 /// # Examples
 ///

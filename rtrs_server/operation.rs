@@ -49,19 +49,20 @@ impl Operation {
         self.request.as_ref().map(|(_, chunk)| &***chunk)
     }
 
-    /// Where the data goes.
+    /// Where the data goes. Any context.
     #[inline]
     pub fn direction(&self) -> Direction {
         self.chunk().map_or(Direction::Write, PathChunk::direction)
     }
 
-    /// The length of the data in bytes: of what came from the client, or of what it asked for.
+    /// The length of the data in bytes: of what came from the client, or of what it asked for. Any
+    /// context.
     #[inline]
     pub fn data_len(&self) -> u32 {
         self.chunk().map_or(0, PathChunk::data_len)
     }
 
-    /// The data: what came from the client, or where to put what goes to it.
+    /// The data: what came from the client, or where to put what goes to it. Any context.
     ///
     /// It lies in memory of the session, so nothing may be done with it once the operation is
     /// answered.

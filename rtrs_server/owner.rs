@@ -31,7 +31,7 @@ pub(crate) struct ChunkOwners {
 }
 
 impl ChunkOwners {
-    /// `count` chunks without owners.
+    /// `count` chunks without owners. Sleeps.
     pub(crate) fn new(count: u32) -> Result<Self> {
         let mut states = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {

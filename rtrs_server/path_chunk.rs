@@ -66,7 +66,7 @@ pub(crate) struct PathChunk {
 pub(crate) type ChunkBox = KBox<Linked<PathChunk>>;
 
 impl PathChunk {
-    /// The chunk `id`, unused.
+    /// The chunk `id`, unused. Sleeps.
     pub(crate) fn new(
         id: u32,
         memory: MappedChunk,

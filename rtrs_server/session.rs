@@ -136,17 +136,17 @@ impl Session {
         )
     }
 
-    /// The name that the client gave the session; empty before its first path is up.
+    /// The name that the client gave the session; empty before its first path is up. Any context.
     pub fn name(&self) -> &CStr {
         self.sessname().map_or(c"", |name| name.as_cstr())
     }
 
-    /// The number of chunks, hence of requests in flight.
+    /// The number of chunks, hence of requests in flight. Any context.
     pub fn queue_depth(&self) -> u32 {
         self.layout().queue_depth()
     }
 
-    /// The most data of one request, in bytes.
+    /// The most data of one request, in bytes. Any context.
     pub fn max_io_size(&self) -> u32 {
         self.layout().chunk_size().saturating_sub(MAX_HDR_SIZE)
     }
