@@ -94,7 +94,8 @@ class Lab:
             if topology == "two":
                 spec.ethernet = [Ethernet(self.directory / f"cable{link}", index == 0,
                                           self.options.mtu,
-                                          f"52:54:00:77:0{link}:0{index + 1}")
+                                          f"52:54:00:77:0{link}:0{index + 1}",
+                                          recycle_pages=self.options.icount)
                                  for link in range(self.options.links)]
             self.nodes.append(Node(
                 spec, self.directory, slow=slow,

@@ -50,6 +50,9 @@ class Ethernet:
     listen: bool
     mtu: int
     mac: str
+    # Of packets that were received. With it soft-RoCE can stop the machine for ever when a path ends
+    # (Documentation/testing.md); it is what a network card does, so that speed is measured with it.
+    recycle_pages: bool
 
 
 @dataclass
@@ -156,8 +159,11 @@ class Machine:
     def _ethernet_args(index: int, end: Ethernet) -> list[str]:
         netdev = f"stream,id=net{index},addr.type=unix,addr.path={end.socket}"
         netdev += ",server=on" if end.listen else ",server=off,reconnect-ms=100"
-        return ["-netdev", netdev, "-device",
-                f"virtio-net-pci,netdev=net{index},mac={end.mac},host_mtu={end.mtu},romfile="]
+        device = f"virtio-net-pci,netdev=net{index},mac={end.mac},host_mtu={end.mtu},romfile="
+        if not end.recycle_pages:
+            # Without these buffers, and with more than 1500 bytes a packet, the driver takes new ones.
+            device += ",mrg_rxbuf=off"
+        return ["-netdev", netdev, "-device", device]
 
     def start(self) -> None:
         """Start the emulator. From the thread that outlives it: the machine
