@@ -121,7 +121,7 @@ def test_control_files(t):
     """Adding, disconnecting, connecting and removing a path with each own allocation failing."""
     prepared(t, MODULES)
     device = rnbd.map_device(t, disks.PLAIN)
-    stream = Stream(t, device, workers=1, blocks=16)
+    stream = Stream(t, device, workers=2, blocks=16, sizes=(4 << 10, 8 << 10))
     address = t.server.address6
     outcomes = {}
     nth, injected = 0, True
@@ -144,6 +144,7 @@ def test_control_files(t):
     stream.go_on()
     t.say("; ".join(f"{count} x {key}" for key, count in sorted(outcomes.items())) + "; "
           + verified(stream.stop()))
+    t.check(outcomes, "nothing failed")
 
 
 def one_round(t, outcomes):
@@ -212,6 +213,7 @@ def test_often(t):
             one_round(t, outcomes)
             rounds += 1
         t.say(f"{module}: {', '.join(f'{n} x {key}' for key, n in sorted(outcomes.items()))}")
+        t.check(outcomes, f"{module}: nothing failed")
     works(t, disks.PLAIN)
 
 
@@ -222,7 +224,7 @@ def test_reconnect(t):
     device = rnbd.map_device(t, disks.PLAIN)
     for name, value in (("hold_io_ms", 600000), ("reconnect_delay_ms", 200)):
         t.client.write(f"{SESSION}/{name}", str(value))
-    stream = Stream(t, device, workers=2, blocks=16)
+    stream = Stream(t, device, workers=2, blocks=16, sizes=(4 << 10, 8 << 10))
     chance = random.Random(2)
     failed = 0
     modules = ("rtrs_client", "rnbd_client", "rtrs_server", "rnbd_server")
@@ -272,6 +274,7 @@ def test_io(t):
     for name, value in (("hold_io_ms", 600000), ("reconnect_delay_ms", 200)):
         t.client.write(f"{SESSION}/{name}", str(value))
     modules = ("rtrs_client", "rnbd_client", "rtrs_server", "rnbd_server")
+    failures = 0
     for module in modules:
         errors, requests = 0, 0
         t.client.call("guest_faults.fail_often", module=module, percent=20, timeout=60)
@@ -288,6 +291,9 @@ def test_io(t):
                     errors += 1
         failed = t.client.call("guest_faults.end", timeout=60)
         t.say(f"{module}: {failed} allocations failed, {errors} of {requests} requests")
+        t.check(errors < requests, f"{module}: no request was successful")
+        failures += failed
+    t.check(failures, "nothing failed")
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
     t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
     t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=0, length=64 << 10, seed=1),

@@ -86,12 +86,18 @@ def test_source_and_ipv6(t):
 
 
 def test_other_port(t):
-    """dest_port= before path= chooses the port; the wrong one is refused."""
+    """dest_port= chooses the port, of later paths too; the wrong one is refused."""
     rnbd.load(t, rnbd_server="port_nr=4321")
     refused(t, (errno.ECONNRESET, errno.ECONNREFUSED), log="reject|refused")
     text = (f"dest_port=4321 sessname=sess path=ip:{t.server.address} "
             f"device_path={disks.PLAIN}")
     t.client.write(rnbd.MAP_DEVICE, text)
+    session = f"{rnbd.CLIENT_SESSIONS}/sess"
+    t.client.write(f"{session}/add_path", f"ip:{t.server.address6}")
+    for name in t.client.listdir(f"{session}/paths"):
+        t.equal(t.client.read(f"{session}/paths/{name}/state"), "connected", name)
+        t.client.write(f"{session}/paths/{name}/disconnect", "1")
+        rnbd.reconnect(t, f"{session}/paths/{name}")
     rnbd.find_device(t.client, disks.PLAIN, "sess").unmap()
 
 

@@ -97,6 +97,9 @@ def test_link_down(t):
     # 0.8 to 1 s of silence and the failover; a host that is busy with other work adds to any one.
     t.check(min(gaps) < 1.2 * t.client.slow, f"failover gaps: {gaps}")
     t.check(max(gaps) < 4.0 * t.client.slow, f"failover gaps: {gaps}")
+    if len(gaps) > 10:
+        middle = sorted(gaps)[len(gaps) // 2]
+        t.check(middle < 1.2 * t.client.slow, f"half of the failover gaps are longer: {gaps}")
 
 
 @case(timeout=900, module_sets=("ours",))
@@ -174,6 +177,46 @@ def test_disconnects(t):
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
+@case(timeout=900, quick=("stock",), module_sets=("ours",))
+def test_server_reloaded(t):
+    """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
+    device = map_on_both(t, hold_io_ms=200000)
+    stream = Stream(t, device)
+    taken, both = [], []
+    for _ in range(t.rounds(2)):
+        t.server.modules_unload_all()
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
+        t.server.modules_load("rnbd_server", rtrs_server=FAST_SERVER)
+        started = time.monotonic()
+        taken.append(stream.go_on())
+        for link in (0, 1):
+            connected(t, path_of(t, link))
+        both.append(time.monotonic() - started)
+        stream.go_on()
+        t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "server's paths")
+    t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
+          + verified(stream.stop()))
+
+
+@case(timeout=1500, quick=(), module_sets=("ours",))
+def test_server_reboots(t):
+    """The server loses power and boots again: IO goes on, by both paths."""
+    device = map_on_both(t, hold_io_ms=200000)
+    stream = Stream(t, device)
+    taken, both = [], []
+    for _ in range(t.rounds(1)):
+        t.lab.reboot(t.server)
+        rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=FAST_SERVER)
+        started = time.monotonic()
+        taken.append(stream.go_on())
+        for link in (0, 1):
+            connected(t, path_of(t, link))
+        both.append(time.monotonic() - started)
+        stream.go_on()
+    t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
+          + verified(stream.stop()))
+
+
 def queue_pairs(node, link):
     """Numbers of the queue pairs of an RDMA device."""
     found = json.loads(node.sh(f"rdma -j resource show qp link rxe{link}/1") or "[]")
@@ -211,7 +254,7 @@ def test_lost_on_the_server(t):
 @case(timeout=240, quick=(), module_sets=("ours",))
 def test_lost_again(t):
     """Both paths go, and whichever is back first goes again at once: the device comes back by the other one."""
-    device = map_on_both(t, hold_io_ms=60000, reconnect_delay_ms=300)
+    device = map_on_both(t, hold_io_ms=600000, reconnect_delay_ms=300)
     stream = Stream(t, device)
     folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
     slowest = 0.0

@@ -8,6 +8,9 @@ from lab.selftest_case import case
 from lib import disks
 from lib import memory
 from lib import rnbd
+from lib.stream import Stream
+from lib.stream import seconds
+from lib.stream import verified
 
 TOPOLOGY = "two"
 ADD = "rdma link add rxe0 type rxe netdev eth0"
@@ -105,6 +108,23 @@ def test_device_is_back(t):
     t.say(f"connected {time.monotonic() - started:.1f} s after the device came back")
     t.equal(start_held.wait().rc, 0, "exit code of the write that was held")
     device.unmap()
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_server_device_is_back(t):
+    """The server's device goes and comes under IO that may wait: the session is back by itself."""
+    rnbd.load(t, rtrs_client="hold_io_ms=120000 reconnect_delay_ms=500")
+    device = rnbd.map_device(t, disks.PLAIN)
+    stream = Stream(t, device)
+    taken = []
+    for _ in range(t.rounds(2)):
+        delete(t, t.server)
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
+        t.server.run(ADD)
+        taken.append(stream.go_on())
+        t.equal(device.attribute("state"), "open", "state")
+    t.say(f"goes on {seconds(taken)} after the device is back; {verified(stream.stop())}")
 
 
 def test_other_device(t):

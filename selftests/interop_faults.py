@@ -62,11 +62,11 @@ class Streams:
     def __init__(self, t, devices):
         plain, large, erasable = devices
         self._streams = [
-            Stream(t, plain, workers=2, operations=OPERATIONS),
-            Stream(t, plain, name="sectors", workers=1, size=512, offset=64 * MIB,
+            Stream(t, plain, workers=2, sizes=(4096,), operations=OPERATIONS),
+            Stream(t, plain, name="sectors", workers=1, sizes=(512,), offset=64 * MIB,
                    operations=("write", "sync_write", "flush", "zero_out")),
-            Stream(t, large, workers=1, operations=OPERATIONS),
-            Stream(t, erasable, workers=1, size=512, operations=ERASE)]
+            Stream(t, large, workers=1, sizes=(4096,), operations=OPERATIONS),
+            Stream(t, erasable, workers=1, sizes=(512,), operations=ERASE)]
 
     def go_on(self):
         """Each must come through its operations."""

@@ -69,10 +69,12 @@ def test_policies(t):
         path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
         t.client.wait_for(f"{path}/cur_latency", matches=r"^[1-9]\d{8,} ns", timeout=20)
         got = counts(t, device, "min-latency")
+        by_requests = counts(t, device, "min-inflight")
         cable.change(t, t.server, slow, "delay 0ms", "delay 0ms")
         # The debug kernel answers heartbeats late by itself, now and then.
         most = 200 if t.debug else 300
         t.check(got[1 - slow] > most, f"min-latency with path {slow} slow: {got}")
+        t.check(by_requests[slow] < 100, f"min-inflight with path {slow} slow: {by_requests}")
         t.client.wait_for(f"{path}/cur_latency", matches=r"^\d{1,8} ns", timeout=20)
 
 
@@ -175,6 +177,20 @@ def more_addresses(t, count):
                 t.defer(node.run, f"ip addr del {address}")
     return [(f"10.77.{link}.{100 + mine}", f"10.77.{link}.{200 + other}")
             for link in range(LINKS) for mine in range(count) for other in range(count)]
+
+
+def test_six_at_once(t):
+    """As many paths as map_device takes; all are connected and carry requests."""
+    rnbd.load(t)
+    pairs = more_addresses(t, 2)[::-1][:6]
+    device = rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{mine}@ip:{other}" for mine, other in pairs])
+    t.equal(sorted(paths(t)), sorted(f"ip:{mine}@ip:{other}" for mine, other in pairs), "paths")
+    t.client.write(f"{SESSION}/mpath_policy", "round-robin")
+    fio.verified(t.client, device.path, rw="randwrite", bs="4k", iodepth=4, size="1M")
+    for name in paths(t):
+        t.equal(t.client.read(f"{SESSION}/paths/{name}/state"), "connected", name)
+        t.check(not t.client.read(f"{SESSION}/paths/{name}/stats/rdma").startswith("0 0 0 0 "),
+                f"{name} has carried nothing")
 
 
 @case(timeout=2400, kernels=("stock",), quick=(), module_sets=("ours",))

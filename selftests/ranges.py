@@ -133,6 +133,8 @@ def test_hostile_requests(t):
                             device_path=disk)
     t.equal(results.pop("a good write"), 0, "a good write")
     t.equal(results.pop("a good discard"), 0, "a good discard")
+    for name in ("unknown device", "last device"):
+        t.equal(results[name], errno.ENOTCONN, f"errno for the {name}")
     for name, number in results.items():
         t.check(number != 0, f"{name}: answered as if it were done")
     # 1 and 2: what the good ones did.

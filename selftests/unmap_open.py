@@ -53,6 +53,23 @@ def test_force_under_io(t):
     t.check(not t.client.exists(f"/sys/block/{device.name}"), "the disk is still in sysfs")
 
 
+def test_twice_at_once(t):
+    """Of two that unmap a device one does; the other is told that, or that there is no device."""
+    rnbd.load(t)
+    for _round in range(t.rounds(5)):
+        device = rnbd.map_device(t, disks.PLAIN, keep=True)
+        # Each says its errno.
+        each = ["python3", "-c", "import os, sys\ntry:\n fd = os.open(sys.argv[1], os.O_WRONLY)\n"
+                "except FileNotFoundError: sys.exit(2)\n"
+                "try: os.write(fd, b'force')\nexcept OSError as error: sys.exit(error.errno)",
+                f"{device.sysfs}/unmap_device"]
+        jobs = [t.client.start_job(each, timeout=60) for _ in range(2)]
+        codes = sorted(job.wait().rc for job in jobs)
+        t.check(codes[0] == 0 and codes[1] in (errno.ENOENT, errno.ENODEV, errno.EALREADY),
+                f"errnos of two that unmap: {codes}")
+        t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
+
 def test_force_while_mounted(t):
     """After force, a mounted file system gets errors and can be unmounted."""
     rnbd.load(t)

@@ -23,9 +23,9 @@ _streams = {}
 class Worker(threading.Thread):
     """Writes and reads one range."""
 
-    def __init__(self, path, first, blocks, size, operations):
+    def __init__(self, path, offset, blocks, size, operations):
         super().__init__(daemon=True)
-        self.path, self.first, self.blocks = path, first, blocks
+        self.path, self.first, self.blocks = path, offset // size, blocks
         self.size, self.operations = size, operations
         self.stop = False
         self.writes = self.reads = 0
@@ -106,11 +106,14 @@ class Worker(threading.Thread):
             os.close(fd)
 
 
-def start(path, name="stream", workers=4, blocks=64, offset=0, size=BLOCK,
+def start(path, name="stream", workers=4, blocks=64, offset=0, sizes=(BLOCK,),
           operations=("write",)):
-    """Begin with so many requests at once, of ``size`` bytes; the operations in turn, of "write",
-    "sync_write", "flush" (a write, and a flush after it) and those of CLEARED."""
-    _streams[name] = [Worker(path, offset // size + index * blocks, blocks, size, operations)
+    """Begin with so many requests at once, of ``sizes`` bytes, each worker of one of them; the
+    operations in turn, of "write", "sync_write", "flush" (a write, and a flush after it) and those
+    of CLEARED."""
+    # A block between the ranges: requests of two workers are never merged.
+    room = (blocks + 1) * max(sizes)
+    _streams[name] = [Worker(path, offset + index * room, blocks, sizes[index % len(sizes)], operations)
                       for index in range(workers)]
     for worker in _streams[name]:
         worker.start()

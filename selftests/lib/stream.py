@@ -7,20 +7,30 @@ import time
 
 from lab.selftest_case import Test
 from lib.rnbd import Device
+from lib.rnbd import disk_stats
+
+# Of a page, which is copied, and of more, which is registered.
+SIZES = (4 << 10, 64 << 10)
 
 
 class Stream:
     """Writes, reads and compares on a device until ``stop``."""
 
     def __init__(self, t: Test, device: Device, *, name: str = "", workers: int = 4,
-                 blocks: int = 64, **options: object) -> None:
-        """``options`` are those of guest_stream.start()."""
-        self._t, self._name = t, name or device.name
+                 blocks: int = 64, sizes: tuple[int, ...] = SIZES, **options: object) -> None:
+        """``options`` are those of guest_stream.start(). Without them nobody else may write."""
+        self._t, self._name, self._device = t, name or device.name, device
         self._stopped = False
+        # If it does not say what it writes.
+        self._written = None if options else self._writes()
         t.client.call("guest_stream.start", path=device.path, name=self._name, workers=workers,
-                      blocks=blocks, **options)
+                      blocks=blocks, sizes=sizes, **options)
         t.defer(self._abandon)
         self.go_on()
+
+    def _writes(self) -> int:
+        """How many writes the disk has seen the end of."""
+        return disk_stats(self._t.client, self._device.name)["writes"]
 
     def _abandon(self) -> None:
         if not self._stopped:
@@ -50,13 +60,19 @@ class Stream:
             time.sleep(0.02)
 
     def stop(self, *, check: bool = True, wait: float = 30.0) -> dict:
-        """End, verify all that was confirmed; ``check`` fails on errors and hung requests."""
+        """End, verify all that was confirmed; ``check`` fails on errors, on hung requests, and on
+        requests of which the disk has seen no end, or more than one."""
         self._stopped = True
         result = self._t.client.call("guest_stream.stop", name=self._name, verify=check,
                                      wait=wait, timeout=wait + 60)
         self._t.equal(result["wrong"], [], "data that is wrong")
         if check:
             self._t.equal((result["errnos"], result["hung"]), ([], 0), "failed and hung requests")
+            if self._written is not None:
+                self._t.equal(self._writes() - self._written, result["writes"],
+                              "writes that the disk has finished")
+                inflight = self._t.client.read(f"/sys/block/{self._device.name}/inflight")
+                self._t.equal(inflight.split(), ["0", "0"], "requests in flight")
         return result
 
 
