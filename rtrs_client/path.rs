@@ -625,27 +625,30 @@ impl Path {
                     self.schedule_beat();
                 }
             }
-        } else if DelayedWork::<Path, 1>::cancel(self) {
-            self.schedule_reconnect();
-            self.cancel_if_closed();
+        } else {
+            self.requeue_attempt(|| self.schedule_reconnect());
         }
     }
 
     /// Connects again now if the path waits for the time to do so: its device may be back. Sleeps.
     pub(crate) fn retry(self: &Arc<Self>) {
-        if self.state() == ClientState::Reconnecting && DelayedWork::<Path, 1>::cancel(self) {
-            self.backoff.reset();
-            let _ = DelayedWork::<Path, 1>::queue(self.clone(), 0);
-            self.cancel_if_closed();
+        if self.state() == ClientState::Reconnecting {
+            self.requeue_attempt(|| {
+                self.backoff.reset();
+                let _ = DelayedWork::<Path, 1>::queue(self.clone(), 0);
+            });
         }
     }
 
-    /// Cancels the attempt that was just queued if the path is closed: whoever did that may have
-    /// cancelled it before. Sleeps.
-    ///
-    /// Not if the attempt has begun by now: it may fail and queue the next one, which is refused
-    /// while it is being cancelled, so that there would be none.
-    fn cancel_if_closed(self: &Arc<Self>) {
+    /// Has `queue` queue the next attempt to reconnect again, if one waits for its time. Sleeps.
+    fn requeue_attempt(self: &Arc<Self>, queue: impl FnOnce()) {
+        if !DelayedWork::<Path, 1>::cancel(self) {
+            return;
+        }
+        queue();
+        // Whoever closed the path may have cancelled the attempt before. Only then: one that has
+        // begun by now may fail and queue the next one, which is refused while it is being
+        // cancelled, so that there would be none.
         if self.is_closed() {
             DelayedWork::<Path, 1>::cancel_sync(self);
         }
