@@ -507,19 +507,19 @@ impl Path {
         {
             return Err(EBUSY);
         }
-        DelayedWork::<Path, 1>::cancel_sync(self);
-        // What has failed before does not count.
-        self.backoff.reset();
-        let mut result = self.try_reconnect();
-        // A server refuses that has not seen yet that the old connections are gone.
-        for pause in REFUSED_PAUSES_MS {
-            if result != Err(ECONNRESET) {
+        let mut pauses = REFUSED_PAUSES_MS.into_iter();
+        loop {
+            DelayedWork::<Path, 1>::cancel_sync(self);
+            // What has failed before does not count.
+            self.backoff.reset();
+            if self.try_reconnect() != Err(ECONNRESET) {
                 break;
             }
+            // A server refuses that has not seen yet that the old connections are gone.
+            let Some(pause) = pauses.next() else {
+                break;
+            };
             fsleep(Delta::from_millis(pause));
-            DelayedWork::<Path, 1>::cancel_sync(self);
-            self.backoff.reset();
-            result = self.try_reconnect();
         }
         if self.is_connected() {
             Ok(())
