@@ -18,13 +18,16 @@ use rtrs_core::heartbeat::Action;
 
 use crate::{
     connection::post_heartbeat,
-    path::Path, //
+    path::{
+        Path,
+        BEAT, //
+    }, //
 };
 
 impl Path {
     /// Waits for the end of the next interval.
     pub(crate) fn schedule_beat(self: &Arc<Self>) {
-        let _ = DelayedWork::<Path, 2>::queue(self.clone(), self.heartbeat.interval());
+        let _ = DelayedWork::<Path, BEAT>::queue(self.clone(), self.heartbeat.interval());
     }
 
     /// The end of a heartbeat interval.
@@ -65,7 +68,7 @@ impl Path {
 }
 
 /// The heartbeat.
-impl DelayedWorkItem<2> for Path {
+impl DelayedWorkItem<BEAT> for Path {
     fn run(this: Arc<Self>) {
         this.tick();
     }

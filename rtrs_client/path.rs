@@ -92,6 +92,13 @@ pub(crate) struct DevicePort {
     source: Option<Address>,
 }
 
+/// The work item that takes down the connections of a path that failed.
+const RECOVERY: u64 = 0;
+/// The work item that connects a path again.
+const RECONNECT: u64 = 1;
+/// The work item that sends heartbeats.
+pub(crate) const BEAT: u64 = 2;
+
 /// The pauses of a `reconnect` by hand after a server has refused it, in milliseconds.
 const REFUSED_PAUSES_MS: [i64; 4] = [50, 100, 200, 400];
 
@@ -128,17 +135,17 @@ pub(crate) struct Path {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stats: Stats,
     #[pin]
-    recovery: Work<Path, 0>,
+    recovery: Work<Path, RECOVERY>,
     queue: QueueHandle,
     #[pin]
-    reconnect: DelayedWork<Path, 1>,
+    reconnect: DelayedWork<Path, RECONNECT>,
     #[pin]
-    beat: DelayedWork<Path, 2>,
+    beat: DelayedWork<Path, BEAT>,
 }
 
-impl_has_work! { impl HasWork<Path, 0> for Path { self.recovery } }
-impl_has_delayed_work! { impl HasDelayedWork<Path, 1> for Path { self.reconnect } }
-impl_has_delayed_work! { impl HasDelayedWork<Path, 2> for Path { self.beat } }
+impl_has_work! { impl HasWork<Path, RECOVERY> for Path { self.recovery } }
+impl_has_delayed_work! { impl HasDelayedWork<Path, RECONNECT> for Path { self.reconnect } }
+impl_has_delayed_work! { impl HasDelayedWork<Path, BEAT> for Path { self.beat } }
 
 impl Path {
     /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
@@ -411,8 +418,7 @@ impl Path {
         trace::rdma_error_recovery(|| self.trace());
         let old = self.change_state(ClientEvent::Error);
         if old == Some(ClientState::Connected) {
-            // An error means that it is queued already, or that the module goes.
-            let _ = self.queue.enqueue::<_, 0>(self.clone());
+            self.queue_recovery();
         }
         old.is_some()
     }
@@ -421,9 +427,14 @@ impl Path {
     fn give_up(self: &Arc<Self>) {
         trace::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
-            // An error means that it is queued already, or that the module goes.
-            let _ = self.queue.enqueue::<_, 0>(self.clone());
+            self.queue_recovery();
         }
+    }
+
+    /// Has the connections taken down by work. Any context.
+    fn queue_recovery(self: &Arc<Self>) {
+        // An error means that it is queued already, or that the module goes.
+        let _ = self.queue.enqueue::<_, RECOVERY>(self.clone());
     }
 
     /// Connects a path whose state is `connecting`, for the first time. Sleeps.
@@ -466,7 +477,7 @@ impl Path {
     ///
     /// The state is not `connected`, so nobody sets them again.
     fn take_down(self: &Arc<Self>, control: &mut Control) {
-        DelayedWork::<Path, 2>::cancel_sync(self);
+        DelayedWork::<Path, BEAT>::cancel_sync(self);
         let set = self.connections.replace(None);
         if let Some(set) = &set {
             for connection in set.iter() {
@@ -509,7 +520,7 @@ impl Path {
         }
         let mut pauses = REFUSED_PAUSES_MS.into_iter();
         loop {
-            DelayedWork::<Path, 1>::cancel_sync(self);
+            DelayedWork::<Path, RECONNECT>::cancel_sync(self);
             // What has failed before does not count.
             self.backoff.reset();
             if self.try_reconnect() != Err(ECONNRESET) {
@@ -533,8 +544,7 @@ impl Path {
         trace::clt_close_conns(|| self.trace());
         loop {
             self.change_state(ClientEvent::Close);
-            workqueue::cancel_sync::<_, 0>(self);
-            DelayedWork::<Path, 1>::cancel_sync(self);
+            self.cancel_works();
             let mut control = self.control.lock();
             // Unless somebody has asked for it again meanwhile, whoever connected has given up by
             // now, since the state told it to.
@@ -561,14 +571,19 @@ impl Path {
             if self.change_state(ClientEvent::Remove).is_some() {
                 // Whoever saw the path fail, or tried to connect it, when it was closed may have queued
                 // these since. They hold the session, whose user may be unloaded soon.
-                workqueue::cancel_sync::<_, 0>(self);
-                DelayedWork::<Path, 1>::cancel_sync(self);
+                self.cancel_works();
                 return true;
             }
             if self.state() == ClientState::Dead {
                 return false;
             }
         }
+    }
+
+    /// Cancels the work that takes the connections down and the one that makes them again. Sleeps.
+    fn cancel_works(self: &Arc<Self>) {
+        workqueue::cancel_sync::<_, RECOVERY>(self);
+        DelayedWork::<Path, RECONNECT>::cancel_sync(self);
     }
 
     /// One attempt to reconnect, if the path still wants that. Sleeps.
@@ -609,17 +624,17 @@ impl Path {
         let longest = self.session.settings.reconnect_delay_ms();
         let delay = self.backoff.delay_ms(longest);
         // An error means that it is waiting already, that the path is closed, or that the module goes.
-        let _ = DelayedWork::<Path, 1>::queue(self.clone(), msecs_to_jiffies(delay));
+        let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
     /// The settings of the session have changed: what waits for its time gets a new one. Sleeps.
     pub(crate) fn settings_changed(self: &Arc<Self>) {
         self.heartbeat.set(self.session.settings.heartbeat());
         if self.is_connected() {
-            let _ = DelayedWork::<Path, 2>::modify(self.clone(), self.heartbeat.interval());
+            let _ = DelayedWork::<Path, BEAT>::modify(self.clone(), self.heartbeat.interval());
             if !self.is_connected() {
                 // Whoever took the path down may have cancelled it before.
-                DelayedWork::<Path, 2>::cancel_sync(self);
+                DelayedWork::<Path, BEAT>::cancel_sync(self);
                 if self.is_connected() {
                     // Whoever connected it again meanwhile could not queue it.
                     self.schedule_beat();
@@ -635,14 +650,14 @@ impl Path {
         if self.state() == ClientState::Reconnecting {
             self.requeue_attempt(|| {
                 self.backoff.reset();
-                let _ = DelayedWork::<Path, 1>::queue(self.clone(), 0);
+                let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), 0);
             });
         }
     }
 
     /// Has `queue` queue the next attempt to reconnect again, if one waits for its time. Sleeps.
     fn requeue_attempt(self: &Arc<Self>, queue: impl FnOnce()) {
-        if !DelayedWork::<Path, 1>::cancel(self) {
+        if !DelayedWork::<Path, RECONNECT>::cancel(self) {
             return;
         }
         queue();
@@ -650,13 +665,13 @@ impl Path {
         // begun by now may fail and queue the next one, which is refused while it is being
         // cancelled, so that there would be none.
         if self.is_closed() {
-            DelayedWork::<Path, 1>::cancel_sync(self);
+            DelayedWork::<Path, RECONNECT>::cancel_sync(self);
         }
     }
 }
 
 /// Tears down a path that failed, or that lost its device.
-impl WorkItem<0> for Path {
+impl WorkItem<RECOVERY> for Path {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -679,7 +694,7 @@ impl WorkItem<0> for Path {
 }
 
 /// Connects a path again.
-impl DelayedWorkItem<1> for Path {
+impl DelayedWorkItem<RECONNECT> for Path {
     fn run(this: Arc<Self>) {
         // It says by itself what went wrong.
         let _ = this.try_reconnect();
