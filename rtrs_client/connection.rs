@@ -42,6 +42,7 @@ use proto::rtrs::{
         MAX_ANSWERS_SIZE, //
     },
     ConnAccept,
+    ConnReject,
     Imm,
     RkeyRsp, //
 };
@@ -274,6 +275,36 @@ impl ConnectionHandler {
     fn report(&self, progress: Progress) {
         *self.progress.lock() = progress;
         self.incarnation.path.wake();
+    }
+
+    /// Nothing becomes of the connection, for the reason given, which has been logged. Sleeps.
+    fn attempt_failed(&self, error: Error) {
+        self.report(Progress::Failed(error));
+        self.incarnation.path.connection_failed();
+    }
+
+    /// The server has refused the connection; logs and returns why.
+    fn rejected(&self, status: i32, private_data: &[u8]) -> Error {
+        let path = &self.incarnation.path;
+        let error = match ConnReject::parse(private_data) {
+            Ok(reject) => from_errno(reject.errno),
+            Err(_) => ECONNRESET,
+        };
+        if error == EBUSY {
+            pr_err!(
+                "{}: the previous session still exists on the server, please reconnect later\n",
+                path.name_text()
+            );
+        } else {
+            pr_err!(
+                "{}: the server refused connection {}: status {}, {:?}\n",
+                path.name_text(),
+                self.cid,
+                status,
+                error
+            );
+        }
+        error
     }
 
     /// The connection is of no use any more; says so unless the path failed already.
@@ -566,28 +597,7 @@ impl cm::Handler for ConnectionHandler {
                 status,
                 private_data,
                 ..
-            } => {
-                let error = match proto::rtrs::ConnReject::parse(private_data) {
-                    Ok(reject) => from_errno(reject.errno),
-                    Err(_) => ECONNRESET,
-                };
-                if error == EBUSY {
-                    pr_err!(
-                        "{}: the previous session still exists on the server, please reconnect later\n",
-                        path.name_text()
-                    );
-                } else {
-                    pr_err!(
-                        "{}: the server refused connection {}: status {}, {:?}\n",
-                        path.name_text(),
-                        self.cid,
-                        status,
-                        error
-                    );
-                }
-                self.report(Progress::Failed(error));
-                path.connection_failed();
-            }
+            } => self.attempt_failed(self.rejected(status, private_data)),
             // It may be tried again.
             cm::Event::AddressError { status } if status == ETIMEDOUT.to_errno() => {
                 self.report(Progress::Failed(ETIMEDOUT));
@@ -599,15 +609,13 @@ impl cm::Handler for ConnectionHandler {
                     self.cid,
                     status
                 );
-                self.report(Progress::Failed(EHOSTUNREACH));
-                path.connection_failed();
+                self.attempt_failed(EHOSTUNREACH);
             }
             cm::Event::DeviceRemoval => {
                 pr_info!("{}: the RDMA device is being removed\n", path.name_text());
-                self.report(Progress::Failed(ECONNRESET));
                 // The removal waits until the teardown has dropped what is on the device; the
                 // path is connected again when there is a device for it.
-                path.connection_failed();
+                self.attempt_failed(ECONNRESET);
             }
             cm::Event::TimewaitExit => {}
             other => {
