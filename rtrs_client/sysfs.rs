@@ -27,10 +27,7 @@ use proto::{
 use crate::{
     path::Path,
     session::Session,
-    settings::{
-        Settings,
-        Value, //
-    }, //
+    settings::Value, //
 };
 
 /// The directory of a session and the one of its paths in it.
@@ -77,14 +74,25 @@ impl PathFiles {
     }
 }
 
+/// The file of a setting.
+macro_rules! setting {
+    ($name:literal, $field:ident) => {
+        Attribute::read_write(
+            $name,
+            |session, out| print(out, fmt!("{}\n", session.settings.$field.get())),
+            |session, _, bytes| store_setting(session, &session.settings.$field, bytes),
+        )
+    };
+}
+
 const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
-    setting::<MaxReconnectAttempts>(c"max_reconnect_attempts"),
-    setting::<HbInterval>(c"hb_interval_ms"),
-    setting::<HbMissed>(c"hb_missed_max"),
-    setting::<ReconnectDelay>(c"reconnect_delay_ms"),
-    setting::<ConnectTimeout>(c"connect_timeout_ms"),
-    setting::<HoldIo>(c"hold_io_ms"),
-    setting::<AckTimeout>(c"ack_timeout_ms"),
+    setting!(c"max_reconnect_attempts", max_reconnect_attempts),
+    setting!(c"hb_interval_ms", hb_interval_ms),
+    setting!(c"hb_missed_max", hb_missed_max),
+    setting!(c"reconnect_delay_ms", reconnect_delay_ms),
+    setting!(c"connect_timeout_ms", connect_timeout_ms),
+    setting!(c"hold_io_ms", hold_io_ms),
+    setting!(c"ack_timeout_ms", ack_timeout_ms),
     Attribute::read_write(
         c"mpath_policy",
         |session, out| {
@@ -144,7 +152,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     }),
     Attribute::read_write(
         c"reconnect",
-        show_echo_1::<Reconnect>,
+        |_, out| print(out, fmt!("Usage: echo 1 > reconnect\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             path.reconnect_now()
@@ -152,7 +160,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     ),
     Attribute::read_write(
         c"disconnect",
-        show_echo_1::<Disconnect>,
+        |_, out| print(out, fmt!("Usage: echo 1 > disconnect\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             path.close();
@@ -161,7 +169,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     ),
     Attribute::read_write(
         c"remove_path",
-        show_echo_1::<RemovePath>,
+        |_, out| print(out, fmt!("Usage: echo 1 > remove_path\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             context.keep_module(path.session.events().module()?);
@@ -241,77 +249,13 @@ fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> R
     print(out, fmt!("\n"))
 }
 
-/// Chooses one of the settings of a session.
-trait OfSession {
-    fn of(settings: &Settings) -> &Value;
-}
-
-macro_rules! of_session {
-    ($($type:ident: $field:ident;)*) => {$(
-        struct $type;
-
-        impl OfSession for $type {
-            fn of(settings: &Settings) -> &Value {
-                &settings.$field
-            }
-        }
-    )*};
-}
-
-of_session! {
-    MaxReconnectAttempts: max_reconnect_attempts;
-    HbInterval: hb_interval_ms;
-    HbMissed: hb_missed_max;
-    ReconnectDelay: reconnect_delay_ms;
-    ConnectTimeout: connect_timeout_ms;
-    HoldIo: hold_io_ms;
-    AckTimeout: ack_timeout_ms;
-}
-
-/// The file of a setting.
-const fn setting<S: OfSession>(name: &'static CStr) -> Attribute<Session> {
-    Attribute::read_write(name, show_setting::<S>, store_setting::<S>)
-}
-
-fn show_setting<S: OfSession>(session: &Arc<Session>, out: &mut SysfsOutput<'_>) -> Result {
-    print(out, fmt!("{}\n", S::of(&session.settings).get()))
-}
-
-fn store_setting<S: OfSession>(
-    session: &Arc<Session>,
-    _: &StoreContext<'_>,
-    bytes: &[u8],
-) -> Result {
-    S::of(&session.settings).set(session.name_text(), bytes)?;
+fn store_setting(session: &Session, value: &Value, bytes: &[u8]) -> Result {
+    value.set(session.name_text(), bytes)?;
     session.settings_changed();
     Ok(())
 }
 
-/// A file that takes `1` and nothing else.
-trait EchoOne {
-    const NAME: &'static str;
-}
-
-struct Reconnect;
-struct Disconnect;
-struct RemovePath;
-
-impl EchoOne for Reconnect {
-    const NAME: &'static str = "reconnect";
-}
-
-impl EchoOne for Disconnect {
-    const NAME: &'static str = "disconnect";
-}
-
-impl EchoOne for RemovePath {
-    const NAME: &'static str = "remove_path";
-}
-
-fn show_echo_1<F: EchoOne>(_: &Arc<Path>, out: &mut SysfsOutput<'_>) -> Result {
-    print(out, fmt!("Usage: echo 1 > {}\n", F::NAME))
-}
-
+/// `EINVAL` for anything but `1`.
 fn check_echo_1(path: &Path, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
     if bytes.trim_ascii_end() == b"1" {
         return Ok(());
