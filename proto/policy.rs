@@ -2,6 +2,11 @@
 
 //! Which path of a session a request takes.
 
+use crate::number::{
+    self,
+    Base, //
+};
+
 /// The ways to choose a path (C: `enum rtrs_mp_policy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
@@ -26,15 +31,17 @@ impl PolicyKind {
         }
     }
 
-    /// The policy that `text` names: its number, its short name, or whatever begins with its name,
-    /// so that what sysfs shows can be written back, as with C. Letters are of any case.
-    pub fn parse(text: &[u8]) -> Option<Self> {
+    /// The policy that `written` names: its number, its short name, or whatever begins with its
+    /// name, so that what sysfs shows can be written back. Letters are of any case (C:
+    /// `mpath_policy_store`).
+    pub fn parse(written: &[u8]) -> Option<Self> {
+        let number = number::parse_i32(written, Base::Decimal);
+        let word = written.strip_suffix(b"\n").unwrap_or(written);
         Self::ALL.into_iter().find(|kind| {
             let (name, short) = kind.names();
-            let number = [b'0'.saturating_add(*kind as u8)];
-            text == number
-                || text.eq_ignore_ascii_case(short.as_bytes())
-                || text
+            number == Ok(*kind as i32)
+                || word.eq_ignore_ascii_case(short.as_bytes())
+                || word
                     .get(..name.len())
                     .is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
         })

@@ -23,6 +23,7 @@ use proto::{
     addr::PathAddress,
     policy::PolicyKind, //
 };
+use rtrs_core::sysfs::is_text;
 
 use crate::{
     path::Path,
@@ -101,7 +102,7 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
             print(out, fmt!("{} ({}: {})\n", name, short, kind as u32))
         },
         |session, _, bytes| {
-            let kind = PolicyKind::parse(bytes.trim_ascii_end()).ok_or(EINVAL)?;
+            let kind = PolicyKind::parse(bytes).ok_or(EINVAL)?;
             session.policy.set(kind);
             Ok(())
         },
@@ -118,8 +119,8 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
             )
         },
         |session, _, bytes| {
-            let text = bytes.trim_ascii_end();
-            let address = PathAddress::parse(text).map_err(|error| {
+            let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes);
+            let address = PathAddress::parse(line).map_err(|error| {
                 pr_err!(
                     "{}: add_path: {}\n",
                     session.name_text(),
@@ -257,7 +258,7 @@ fn store_setting(session: &Session, value: &Value, bytes: &[u8]) -> Result {
 
 /// `EINVAL` for anything but `1`.
 fn check_echo_1(path: &Path, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
-    if bytes.trim_ascii_end() == b"1" {
+    if is_text(bytes, "1") {
         return Ok(());
     }
     pr_err!(
@@ -270,7 +271,7 @@ fn check_echo_1(path: &Path, context: &StoreContext<'_>, bytes: &[u8]) -> Result
 
 /// Writing 1 resets a statistic; 0 is refused, as in C.
 fn reset(bytes: &[u8], reset: impl FnOnce()) -> Result {
-    if bytes.trim_ascii_end() != b"1" {
+    if !is_text(bytes, "1") {
         return Err(EINVAL);
     }
     reset();

@@ -62,10 +62,22 @@ fn all_spellings_of_c() {
             &short.to_lowercase(),
         ] {
             assert_eq!(PolicyKind::parse(text.as_bytes()), Some(kind), "{text}");
+            let line = format!("{text}\n");
+            assert_eq!(PolicyKind::parse(line.as_bytes()), Some(kind), "{line:?}");
         }
     }
+    for (text, kind) in [
+        ("00", PolicyKind::RoundRobin),
+        ("-0", PolicyKind::RoundRobin),
+        ("01\n", PolicyKind::MinInflight),
+        ("+2", PolicyKind::MinLatency),
+        ("min-latency of all\n\n", PolicyKind::MinLatency),
+    ] {
+        assert_eq!(PolicyKind::parse(text.as_bytes()), Some(kind), "{text:?}");
+    }
     for text in [
-        "", "3", "-1", "00", "m", "min", "min-", "rrr", "mi ", " mi", "round", "latency",
+        "", "\n", "3", "-1", "1 ", "1\n\n", "256", "0x1", "m", "min", "min-", "rrr", "mi ", " mi",
+        "mi\n\n", "mi \n", "round", "latency",
     ] {
         assert_eq!(PolicyKind::parse(text.as_bytes()), None, "{text:?}");
     }
