@@ -13,12 +13,14 @@ use kernel::{
 use kernel_ext::{
     message_buffers::{
         MessageBuffer,
-        MessageBuffers, //
+        MessageBuffers,
+        Outgoing, //
     },
     rdma::{
         cm,
         Capabilities,
         CompletionQueue,
+        Device,
         PollContext,
         ProtectionDomain,
         QueuePair,
@@ -136,6 +138,33 @@ fn wait(path: &Path, handler: &ConnectionHandler, what: &str) -> Result {
     })
 }
 
+/// Waits for the information about the server's chunks; returns its length.
+fn wait_for_info(path: &Path, handler: &ConnectionHandler) -> Result<usize> {
+    loop {
+        if let Some(len) = handler.info_len() {
+            return Ok(len as usize);
+        }
+        if path.state() != ClientState::Connecting {
+            return Err(ECONNRESET);
+        }
+        wait(path, handler, "learning where the server's memory is")?;
+    }
+}
+
+/// A buffer with `message` in it.
+fn filled_buffer(
+    domain: &Arc<ProtectionDomain>,
+    message: &[u8],
+) -> Result<MessageBuffer<Outgoing>> {
+    let mut buffer = MessageBuffer::new(domain, message.len())?;
+    buffer.write(|bytes| {
+        if let Some(bytes) = bytes.get_mut(..message.len()) {
+            bytes.copy_from_slice(message);
+        }
+    });
+    Ok(buffer)
+}
+
 /// Makes an id whose device is one that reaches the server, in at most `timeout` ms.
 ///
 /// The network asks for a neighbour's address for about three seconds, and the CM only once: if
@@ -184,8 +213,17 @@ impl Setup<'_> {
     /// The requests that connection `cid` may carry at once.
     fn queue_depth(&self, cid: u16) -> u32 {
         match self.incarnation.transfer() {
-            Some(transfer) if cid != 0 => transfer.queue_depth(),
+            Some(transfer) if cid != SERVICE_CID => transfer.queue_depth(),
             _ => SERVICE_CON_QUEUE_DEPTH,
+        }
+    }
+
+    /// The sizes of the queues of connection `cid`, on `device`.
+    fn sizes(&self, cid: u16, device: &Device) -> QueueSizes {
+        if cid == SERVICE_CID {
+            QueueSizes::service(device.max_qp_wr())
+        } else {
+            QueueSizes::client(self.queue_depth(cid), device.max_qp_wr())
         }
     }
 
@@ -200,37 +238,61 @@ impl Setup<'_> {
         let mut id = resolve_address(path, &handler, timeout)?;
         id.resolve_route(timeout)?;
         wait_for_progress(path, &handler, "resolving the route")?;
-
-        let device = id.device().ok_or(ENODEV)?;
-        if self.domain.is_none() {
-            if !device.has_fast_registration() {
-                pr_err!(
-                    "{}: the RDMA device cannot register memory\n",
-                    path.name_text()
-                );
-                return Err(EOPNOTSUPP);
-            }
-            self.max_send_sge = device.max_send_sge().min(MAX_SEND_SGE as u32);
-            self.domain = Some(ProtectionDomain::new(device)?);
+        let mut queue_pair = self.make_queue_pair(id, cid)?;
+        let accept = self.ask_server(&mut queue_pair, &handler)?;
+        if cid == SERVICE_CID {
+            self.negotiated(&queue_pair, accept)?;
         }
-        let domain = self.domain.clone().ok_or(EINVAL)?;
-        let sizes = if cid == 0 {
-            QueueSizes::service(device.max_qp_wr())
-        } else {
-            QueueSizes::client(self.queue_depth(cid), device.max_qp_wr())
-        };
-        let context = if path.is_polled(cid) {
+        Ok((queue_pair, handler))
+    }
+
+    /// The protection domain of all connections, made for `device` if there is none.
+    fn domain(&mut self, device: &Device) -> Result<Arc<ProtectionDomain>> {
+        if let Some(domain) = &self.domain {
+            return Ok(domain.clone());
+        }
+        if !device.has_fast_registration() {
+            pr_err!(
+                "{}: the RDMA device cannot register memory\n",
+                self.path.name_text()
+            );
+            return Err(EOPNOTSUPP);
+        }
+        self.max_send_sge = device.max_send_sge().min(MAX_SEND_SGE as u32);
+        let domain = ProtectionDomain::new(device)?;
+        self.domain = Some(domain.clone());
+        Ok(domain)
+    }
+
+    /// Makes the queue pair of connection `cid`, with its completion queue.
+    fn make_queue_pair(
+        &mut self,
+        id: cm::Id<ConnectionHandler>,
+        cid: u16,
+    ) -> Result<QueuePair<ConnectionHandler>> {
+        let device = id.device().ok_or(ENODEV)?;
+        let domain = self.domain(device)?;
+        let sizes = self.sizes(cid, device);
+        let context = if self.path.is_polled(cid) {
             PollContext::Direct
         } else {
             PollContext::Softirq
         };
-        // Hardware queue i of the block layer is connection i + 1; the service connection shares
-        // the vector of the first.
+        // Queue i of the session is connection i + 1; the service connection shares the vector of
+        // the first.
         let vector = u32::from(cid.saturating_sub(1));
         let queue = CompletionQueue::new(device, sizes.completions(device)?, vector, context)?;
-        let mut queue_pair = self.create_queue_pair(id, &domain, &queue, cid, &sizes)?;
+        self.create_queue_pair(id, &domain, &queue, cid, &sizes)
+    }
 
-        let turn = if cid == 0 && path.may_make_session() {
+    /// Asks the server for the connection; returns what it answers if it accepts.
+    fn ask_server(
+        &self,
+        queue_pair: &mut QueuePair<ConnectionHandler>,
+        handler: &ConnectionHandler,
+    ) -> Result<ConnAccept> {
+        let (path, cid) = (self.path, handler.cid);
+        let turn = if cid == SERVICE_CID && path.may_make_session() {
             // A C server makes two sessions if two paths ask for one at once, as they do when it has
             // just been loaded, and frees one of them in use.
             let turn = &path.session.turn;
@@ -251,23 +313,19 @@ impl Setup<'_> {
             &request.to_bytes(),
             &path.session.settings.connection_parameters(),
         )?;
-        let progress = wait_for_progress(path, &handler, "the server's answer")?;
+        let progress = wait_for_progress(path, handler, "the server's answer")?;
         let Progress::Established(answer) = progress else {
             return Err(ECONNRESET);
         };
         drop(turn);
-        let accept = ConnAccept::parse(answer.as_bytes()).map_err(|error| {
+        ConnAccept::parse(answer.as_bytes()).map_err(|error| {
             pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
             ECONNRESET
-        })?;
-        if cid == 0 {
-            self.negotiated(&queue_pair, accept)?;
-        }
-        Ok((queue_pair, handler))
+        })
     }
 
-    /// Makes the queue pair of connection `cid`, with fewer scatter entries if the device has not got
-    /// so many in a queue of that length, which it does not tell before.
+    /// Makes the queue pair itself, with fewer scatter entries if the device has not got so many in
+    /// a queue of that length, which it does not tell before.
     fn create_queue_pair(
         &mut self,
         mut id: cm::Id<ConnectionHandler>,
@@ -332,59 +390,32 @@ impl Setup<'_> {
         };
 
         let size = InfoRsp::size(transfer.accept.queue_depth);
-        let bytes = InfoReq {
+        let message = InfoReq {
             sessname: path.session.session_name(),
         }
         .to_bytes();
-        let mut request = MessageBuffer::new(domain, bytes.len())?;
-        request.write(|buffer| {
-            if let Some(buffer) = buffer.get_mut(..bytes.len()) {
-                buffer.copy_from_slice(&bytes);
-            }
-        });
-        let answer = MessageBuffer::new(domain, size)?;
-        let buffers = handler.set_info_buffers(request, answer)?;
+        let buffers = handler.set_info_buffers(
+            filled_buffer(domain, &message)?,
+            MessageBuffer::new(domain, size)?,
+        )?;
 
         // The answer is the first thing that comes, so its receive is the first of its queue.
         first
             .queue_pair()
             .post_recv(WorkKind::InfoReceive.id(), &buffers.answer)?;
         for (connection, handler) in connections.iter().zip(handlers) {
-            let depth = self.queue_depth(handler.cid);
-            let (count, at_once) = if handler.cid == SERVICE_CID {
-                receive_counts(depth, 0)
-            } else {
-                let sizes = QueueSizes::client(depth, domain.device().max_qp_wr());
-                receive_counts(depth, sizes.receive)
-            };
-            if transfer.accept.new_rkey || transfer.takes_joint_answers() {
-                handler.set_receive_buffers(MessageBuffers::allocate(
-                    domain,
-                    count as usize,
-                    RECEIVE_SIZE,
-                )?);
-            }
-            handler.post_receives(connection.queue_pair(), count, at_once)?;
+            self.post_receives(domain, transfer, connection, handler)?;
         }
 
         // The server's answer to what is sent next says that this is done.
         transfer.register_bounce_buffers(first.queue_pair())?;
-        let entries = SgeList::from(buffers.request.sge(bytes.len())?);
+        let entries = SgeList::from(buffers.request.sge(message.len())?);
         let mut chain = SendChain::<1>::new();
         chain.send(WorkKind::InfoSend.id(), true, &entries)?;
         first.queue_pair().post(chain)?;
 
-        let len = loop {
-            if let Some(len) = handler.info_len() {
-                break len as usize;
-            }
-            if path.state() != ClientState::Connecting {
-                return Err(ECONNRESET);
-            }
-            wait(path, handler, "learning where the server's memory is")?;
-        };
         let mut bytes = KVVec::new();
-        bytes.resize(len.min(size), 0, GFP_KERNEL)?;
+        bytes.resize(wait_for_info(path, handler)?.min(size), 0, GFP_KERNEL)?;
         buffers.answer.copy_out(&mut bytes)?;
         let info = InfoRsp::parse(&bytes, &transfer.layout).map_err(|error| {
             pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
@@ -395,5 +426,30 @@ impl Setup<'_> {
             transfer.set_chunk(index, chunk.addr, chunk.rkey)?;
         }
         Ok(())
+    }
+
+    /// Posts the receives of a connection, with buffers if the server sends more than immediates.
+    fn post_receives(
+        &self,
+        domain: &Arc<ProtectionDomain>,
+        transfer: &Transfer,
+        connection: &Connection,
+        handler: &ConnectionHandler,
+    ) -> Result {
+        let cid = handler.cid;
+        let room = if cid == SERVICE_CID {
+            0
+        } else {
+            self.sizes(cid, domain.device()).receive
+        };
+        let (count, at_once) = receive_counts(self.queue_depth(cid), room);
+        if transfer.accept.new_rkey || transfer.takes_joint_answers() {
+            handler.set_receive_buffers(MessageBuffers::allocate(
+                domain,
+                count as usize,
+                RECEIVE_SIZE,
+            )?);
+        }
+        handler.post_receives(connection.queue_pair(), count, at_once)
     }
 }
