@@ -250,6 +250,17 @@ impl PathAddress {
         })
     }
 
+    /// Whether both have the same ends, wherever their scopes. A path without a source is another
+    /// one than a path with one.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.dst.same_as(&other.dst)
+            && match (&self.src, &other.src) {
+                (Some(a), Some(b)) => a.same_as(b),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+
     /// Writes the path as the C modules name its sysfs directory (C:
     /// `rtrs_addr_to_str`): `source@destination`.
     pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {

@@ -245,16 +245,8 @@ impl Session {
             if control.list.len() >= MAX_PATHS_NUM {
                 return Err(ENOSPC);
             }
-            let known = control.list.iter().any(|(path, _)| {
-                let other = path.address();
-                other.dst.same_as(&address.dst)
-                    && match (&other.src, &address.src) {
-                        (Some(a), Some(b)) => a.same_as(b),
-                        (None, None) => true,
-                        _ => false,
-                    }
-            });
-            if known {
+            let mut known = control.list.iter().map(|(path, _)| path.address());
+            if known.any(|other| other.same_as(address)) {
                 pr_err!(
                     "{}: there is a path {} already\n",
                     self.name_text(),

@@ -176,6 +176,25 @@ fn paths_have_an_optional_source() {
 }
 
 #[test]
+fn paths_are_the_same_if_both_ends_are() {
+    let path = |text: &str| PathAddress::parse(text.as_bytes()).unwrap();
+    let cases = [
+        ("ip:1.1.1.2", "ip:1.1.1.2", true),
+        ("ip:1.1.1.2", "ip:1.1.1.3", false),
+        ("ip:1.1.1.1@ip:1.1.1.2", "ip:1.1.1.1,ip:1.1.1.2", true),
+        ("ip:1.1.1.1@ip:1.1.1.2", "ip:1.1.1.3@ip:1.1.1.2", false),
+        ("ip:1.1.1.1@ip:1.1.1.2", "ip:1.1.1.1@ip:1.1.1.3", false),
+        ("ip:1.1.1.1@ip:1.1.1.2", "ip:1.1.1.2", false),
+        ("ip:fe80::1%a@ip:fe80::2%a", "ip:fe80::1%b@ip:fe80::2", true),
+        ("ip:fe80::1", "gid:fe80::1", false),
+    ];
+    for (a, b, same) in cases {
+        assert_eq!(path(a).same_as(&path(b)), same, "{a} {b}");
+        assert_eq!(path(b).same_as(&path(a)), same, "{b} {a}");
+    }
+}
+
+#[test]
 fn the_longest_path_fits_its_text() {
     let gid = "gid:ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
     let text = format!("{gid}@{gid}");
