@@ -22,6 +22,17 @@ impl PolicyKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::RoundRobin, Self::MinInflight, Self::MinLatency];
 
+    /// The policy of number `number`, if it has one.
+    #[inline]
+    pub const fn from_u32(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::RoundRobin),
+            1 => Some(Self::MinInflight),
+            2 => Some(Self::MinLatency),
+            _ => None,
+        }
+    }
+
     /// Its name and short name in sysfs.
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {

@@ -26,14 +26,14 @@ use crate::path::Path;
 pub(crate) struct Policy {
     kind: Atomic<u32>,
     /// By connection.
-    turns: KVec<Turn>,
+    turns: KVec<RoundRobin>,
 }
 
 /// Whose turn it is among the paths, for the requests of one connection.
 ///
 /// A cache line of its own: it is only touched by the CPU whose requests the connection carries.
 #[repr(align(64))]
-struct Turn(Atomic<u32>);
+struct RoundRobin(Atomic<u32>);
 
 impl Policy {
     /// The default, as in C. May sleep.
@@ -41,7 +41,7 @@ impl Policy {
         let mut turns = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
         for connection in 0..num_connections {
             // So that CPUs that do the same at the same time use different paths.
-            turns.push(Turn(Atomic::new(u32::from(connection))), GFP_KERNEL)?;
+            turns.push(RoundRobin(Atomic::new(u32::from(connection))), GFP_KERNEL)?;
         }
         Ok(Self {
             kind: Atomic::new(PolicyKind::MinInflight as u32),
@@ -51,11 +51,8 @@ impl Policy {
 
     /// The policy in force.
     pub(crate) fn kind(&self) -> PolicyKind {
-        match self.kind.load(ordering::Relaxed) {
-            0 => PolicyKind::RoundRobin,
-            2 => PolicyKind::MinLatency,
-            _ => PolicyKind::MinInflight,
-        }
+        // Only policies are stored.
+        PolicyKind::from_u32(self.kind.load(ordering::Relaxed)).unwrap_or(PolicyKind::MinInflight)
     }
 
     /// Changes the policy.

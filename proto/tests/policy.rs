@@ -84,6 +84,15 @@ fn all_spellings_of_c() {
 }
 
 #[test]
+fn policies_have_numbers() {
+    for kind in PolicyKind::ALL {
+        assert_eq!(PolicyKind::from_u32(kind as u32), Some(kind));
+    }
+    assert_eq!(PolicyKind::from_u32(3), None);
+    assert_eq!(PolicyKind::from_u32(u32::MAX), None);
+}
+
+#[test]
 fn a_path_that_is_down_is_not_chosen() {
     for kind in PolicyKind::ALL {
         for turn in 0..7 {
