@@ -131,7 +131,7 @@ pub(crate) struct Path {
     reconnect_count: Atomic<u32>,
     backoff: Backoff,
     /// Whether the server may make a new session for this path.
-    first: Atomic<u32>,
+    first: Atomic<bool>,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stats: Stats,
     #[pin]
@@ -177,7 +177,7 @@ impl Path {
                 device <- new_mutex!(None),
                 reconnect_count: Atomic::new(0),
                 backoff: Backoff::new(),
-                first: Atomic::new(u32::from(first)),
+                first: Atomic::new(first),
                 heartbeat: Heartbeat::new(session.settings.heartbeat()),
                 stats: Stats::new(session.num_connections(), cpu::nr_cpu_ids())?,
                 recovery <- new_work!("Path::recovery"),
@@ -281,7 +281,7 @@ impl Path {
     /// told that a new session has none of what it has opened, and the numbers of its devices
     /// would come to mean others.
     pub(crate) fn may_make_session(&self) -> bool {
-        self.first.load(ordering::Relaxed) != 0 && !self.session.has_path_up()
+        self.first.load(ordering::Relaxed) && !self.session.has_path_up()
     }
 
     /// Notes the device that the first connection is on.
@@ -293,7 +293,7 @@ impl Path {
             source: queue_pair.id().local_address().address(),
         });
         // A server that has lost the session may make a new one on any later connect.
-        self.first.store(1, ordering::Relaxed);
+        self.first.store(true, ordering::Relaxed);
         Ok(())
     }
 
