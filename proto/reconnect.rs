@@ -32,6 +32,25 @@ pub const fn delay_ms(failed: u32, longest_ms: u32, random: u32) -> u32 {
     at_least_1(delay.saturating_sub(less))
 }
 
+/// How many times in a row a path has been up for less than `longest_ms`, the longest wait, after
+/// it was up for `up_ms`; before that it was `before` times.
+pub const fn short_lived(before: u32, up_ms: i64, longest_ms: u32) -> u32 {
+    if up_ms < longest_ms as i64 {
+        before.saturating_add(1)
+    } else {
+        0
+    }
+}
+
+/// What counts as failures in a row: the attempts that failed, and the times that a path was up
+/// only for a short while.
+///
+/// A server that accepts and drops connections is one that fails, but a path that was lost once
+/// may be back at once.
+pub const fn failures(failed_attempts: u32, short_lived: u32) -> u32 {
+    failed_attempts.saturating_add(short_lived.saturating_sub(1))
+}
+
 const fn at_least_1(value: u32) -> u32 {
     if value == 0 {
         1

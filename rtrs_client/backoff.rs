@@ -61,11 +61,8 @@ impl Backoff {
     pub(crate) fn lost(&self, longest_ms: u32) {
         let up_since = self.up_since.load(ordering::Relaxed);
         let was_up = self.origin.elapsed().as_millis().saturating_sub(up_since);
-        let short_lived = if was_up < i64::from(longest_ms) {
-            self.short_lived.load(ordering::Relaxed).saturating_add(1)
-        } else {
-            0
-        };
+        let before = self.short_lived.load(ordering::Relaxed);
+        let short_lived = reconnect::short_lived(before, was_up, longest_ms);
         self.short_lived.store(short_lived, ordering::Relaxed);
     }
 
@@ -76,13 +73,10 @@ impl Backoff {
     }
 
     /// How long to wait, in ms, if the longest delay is `longest_ms`.
-    ///
-    /// A server that accepts and drops connections is one that fails, but a path that was lost once
-    /// may be back at once.
     pub(crate) fn delay_ms(&self, longest_ms: u32) -> u32 {
-        let dropped = self.short_lived.load(ordering::Relaxed).saturating_sub(1);
+        let short_lived = self.short_lived.load(ordering::Relaxed);
         reconnect::delay_ms(
-            self.failed_attempts().saturating_add(dropped),
+            reconnect::failures(self.failed_attempts(), short_lived),
             longest_ms,
             random::u32_below(u32::MAX),
         )

@@ -4,7 +4,11 @@
 
 use proto::{
     heartbeat,
-    reconnect::delay_ms,
+    reconnect::{
+        delay_ms,
+        failures,
+        short_lived, //
+    },
     setting::{
         Setting,
         SettingError,
@@ -128,5 +132,32 @@ fn up_to_a_quarter_of_a_wait_is_random() {
                 assert!(least < whole - whole / 5, "{least} of {whole}");
             }
         }
+    }
+}
+
+#[test]
+fn a_path_is_up_for_long_or_it_counts() {
+    assert_eq!(short_lived(0, 0, 30_000), 1);
+    assert_eq!(short_lived(1, 29_999, 30_000), 2);
+    assert_eq!(short_lived(2, 30_000, 30_000), 0);
+    assert_eq!(short_lived(2, i64::MAX, u32::MAX), 0);
+    assert_eq!(short_lived(u32::MAX, 1, 2), u32::MAX);
+    assert_eq!(short_lived(0, i64::from(u32::MAX) - 1, u32::MAX), 1);
+    assert_eq!(short_lived(2, -1, 0), 3);
+}
+
+#[test]
+fn only_the_first_short_life_is_no_failure() {
+    for (failed, short, all) in [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 1),
+        (3, 0, 3),
+        (3, 1, 3),
+        (3, 4, 6),
+        (u32::MAX, 2, u32::MAX),
+        (1, u32::MAX, u32::MAX),
+    ] {
+        assert_eq!(failures(failed, short), all, "{failed} {short}");
     }
 }
