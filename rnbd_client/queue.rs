@@ -164,8 +164,7 @@ fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status>
         Op::WriteZeroes => rnbd::Op::WriteZeroes,
         Op::Other(_) => return Err(Status::NOT_SUPPORTED),
     };
-    let changes = !matches!(op, rnbd::Op::Read | rnbd::Op::Flush);
-    if changes && device.access_mode.is_read_only() {
+    if op.changes_device() && device.access_mode.is_read_only() {
         // The disk may have been set writable by hand.
         return Err(Status::IO_ERROR);
     }

@@ -19,7 +19,6 @@ use zerocopy::{
 use super::{
     read,
     wire,
-    AccessMode,
     MsgType,
     PROTO_VER_MAJOR,
     SECTOR_SIZE, //
@@ -50,6 +49,14 @@ pub enum Op {
     SecureErase = 4,
     /// Write zeroes without sending them.
     WriteZeroes = 5,
+}
+
+impl Op {
+    /// Whether it changes the device. A flush does not.
+    #[inline]
+    pub const fn changes_device(self) -> bool {
+        !matches!(self, Self::Read | Self::Flush)
+    }
 }
 
 /// Flags of an operation; a set of the constants.
@@ -342,23 +349,6 @@ pub enum BlockOp {
     Flush,
 }
 
-impl BlockOp {
-    /// Whether it changes the device. A flush does not.
-    #[inline]
-    pub const fn is_write(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Range { .. })
-    }
-
-    /// Refuses what `mode` does not allow.
-    #[inline]
-    pub const fn check_access(&self, mode: AccessMode) -> Result<(), IoError> {
-        if self.is_write() && mode.is_read_only() {
-            return Err(IoError::ReadOnly);
-        }
-        Ok(())
-    }
-}
-
 /// Why an IO message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
@@ -380,17 +370,12 @@ pub enum IoError {
         /// The length in bytes.
         len: u32,
     },
-    /// It would change a device that is opened read-only.
-    ReadOnly,
 }
 
 impl IoError {
     /// What to answer. C checks only the length, with `EINVAL`.
     pub const fn errno(&self) -> Errno {
-        match self {
-            Self::Direction(_) | Self::Length { .. } | Self::Range { .. } => Errno::EINVAL,
-            Self::ReadOnly => Errno::EROFS,
-        }
+        Errno::EINVAL
     }
 
     /// Writes what was wrong.
@@ -408,7 +393,6 @@ impl IoError {
             Self::Range { sector, len } => {
                 write!(out, "bad range of {len} bytes from sector {sector}")
             }
-            Self::ReadOnly => out.write_str("the device is opened read-only"),
         }
     }
 }
