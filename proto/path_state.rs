@@ -3,7 +3,7 @@
 //! The states of a path at either end, and the only way from one to another.
 //!
 //! A driver keeps the state as a number, so that it can be changed atomically
-//! (`state as u32`, `State::try_from`), and asks [`ClientState::next`] or
+//! (`to_u32`, `try_from`), and asks [`ClientState::next`] or
 //! [`ServerState::next`] what an event makes of it.
 
 macro_rules! states {

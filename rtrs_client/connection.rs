@@ -194,7 +194,8 @@ pub(crate) struct ConnectionHandler {
     cpu: u32,
     #[pin]
     progress: Mutex<Progress>,
-    /// The buffers of the posted receives, if the server sends keys with its answers.
+    /// The buffers of the posted receives, if the server sends keys with its answers or answers
+    /// several requests by one message.
     receive_buffers: SetOnce<KVVec<MessageBuffer<Incoming>>>,
     /// Kept until the queue pair is gone, which may write to them until then.
     info_buffers: SetOnce<InfoBuffers>,

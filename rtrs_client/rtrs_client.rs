@@ -9,7 +9,7 @@
 //!
 //! ```ignore
 //! let session = Session::open(&params, events)?;
-//! session.service_request(&header, ServiceData::FromServer(&mut answer))?;
+//! session.service_request(&header, ServiceData::FromServer(&mut answer), || Ok(()))?;
 //!
 //! let mut permit = session.permit(tag).ok_or(EBUSY)?;
 //! fill(permit.scatter());

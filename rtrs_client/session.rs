@@ -60,7 +60,7 @@ pub trait SessionEvents: Send + Sync + 'static {
     fn complete(&self, tag: u32, result: Result);
 
     /// A request that was submitted was not answered, and could not be sent on another path, for
-    /// the reason given as by [`Permit::read`](crate::Permit::read). The server may have carried
+    /// the reason given as by [`Permit::submit`](crate::Permit::submit). The server may have carried
     /// it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which is not
     /// called for it; process context, never sleeps.
     fn unanswered(&self, tag: u32, error: SubmitError);
@@ -99,15 +99,15 @@ pub struct OpenParams<'a> {
 /// lets segments be registered together.
 pub(crate) const SEGMENT_SIZE: u32 = 4096;
 
-/// The most of a server's chunks that are used: what the block layer has tags for
-/// (`BLK_MQ_MAX_DEPTH`), and one for service requests.
+/// The most of a server's chunks that are used: more tags than a block driver has use for
+/// (`BLK_MQ_MAX_DEPTH`) nobody needs; and one for service requests.
 const MAX_QUEUE_DEPTH: u32 = 10240 + 1;
 
 /// What all paths of a session agree on; set by the first one.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// The chunks that are used: as many as the first path's device and the block layer have requests
-    /// for.
+    /// The chunks that are used: as many as the first path's device has room for, and at most
+    /// [`MAX_QUEUE_DEPTH`].
     queue_depth: u16,
     /// The server's chunks.
     num_chunks: u16,
@@ -367,8 +367,8 @@ impl Session {
         self.name().to_str().unwrap_or("?")
     }
 
-    /// The tags that users may use: one less than the server's chunks, of which the last is the
-    /// transport's own.
+    /// The tags that users may use: one less than the server's chunks that are used, of which the
+    /// last is the transport's own.
     #[inline]
     pub fn queue_depth(&self) -> u32 {
         self.service_tag().unwrap_or(0)
@@ -439,7 +439,7 @@ impl Session {
             );
             return Err(ECONNRESET);
         }
-        // The block layer has requests of a page whatever it is told, and so do service requests.
+        // Users may rely on requests of a page, as service requests do.
         if accept.max_io_size < SEGMENT_SIZE {
             pr_err!(
                 "{}: the server's largest request of {} bytes is less than a page\n",

@@ -3,7 +3,7 @@
 //! Parameters that the connections of a path are created with.
 //!
 //! A path has one service connection, number 0, for the information exchange, heartbeats and
-//! service requests, and one connection for the requests of each CPU.
+//! service requests, one connection for the requests of each CPU, and those that are polled.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -28,9 +28,9 @@ pub struct QueueSizes {
 }
 
 impl QueueSizes {
-    /// The sizes of the service connection, the same on both ends (C: `create_con_cq_qp`,
-    /// `create_con`): a request and a registration or invalidation per message, one entry to
-    /// drain the queue and one for a heartbeat.
+    /// The sizes of a client's service connection (C: `create_con_cq_qp`): a request and a
+    /// registration or invalidation per message, one entry to drain the queue and one for a
+    /// heartbeat.
     ///
     /// `max_qp_wr` is what the device allows.
     pub const fn service(max_qp_wr: u32) -> Self {
