@@ -309,7 +309,7 @@ impl Device {
         DeviceState::try_from(state).unwrap_or(DeviceState::Unmapped)
     }
 
-    /// Does what an event does to the state; returns the state before.
+    /// Does what an event does to the state; returns the state before. Sleeps.
     fn change_state(&self, event: DeviceEvent) -> Result<DeviceState> {
         let _users = self.users.lock();
         self.change_state_locked(event)
@@ -382,7 +382,7 @@ impl Device {
         })
     }
 
-    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped.
+    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped. Sleeps.
     pub(crate) fn opened_by_user(&self, mode: OpenMode) -> Result {
         let read_only = mode.disk_is_read_only || self.access_mode.is_read_only();
         if mode.write && read_only {
@@ -396,7 +396,7 @@ impl Device {
         Ok(())
     }
 
-    /// Somebody closes the disk.
+    /// Somebody closes the disk. Sleeps.
     pub(crate) fn closed_by_user(&self) {
         let mut users = self.users.lock();
         *users = users.saturating_sub(1);
@@ -543,7 +543,7 @@ impl Device {
         self.reopen()
     }
 
-    /// The session has lost its last path.
+    /// The session has lost its last path. Sleeps.
     pub(crate) fn link_lost(&self) {
         // There is no state in which this is an error.
         if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {

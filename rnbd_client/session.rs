@@ -276,12 +276,12 @@ impl Session {
         workqueue::flush(&self.link);
     }
 
-    /// How often the last path was lost so far.
+    /// How often the last path was lost so far. Any context.
     pub(crate) fn losses(&self) -> u32 {
         self.link.losses.load(ordering::Acquire)
     }
 
-    /// Adds a device. `EEXIST` if the session has one of this path.
+    /// Adds a device. `EEXIST` if the session has one of this path. Sleeps.
     pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
         let mut devices = self.link.devices.lock();
         if devices.list.iter().any(|other| other.path == device.path) {
@@ -291,7 +291,7 @@ impl Session {
         without_io(|| devices.add(device.clone()))
     }
 
-    /// Forgets a device.
+    /// Forgets a device. Sleeps.
     pub(crate) fn remove_device(&self, device: &Device) {
         let removed = {
             let mut devices = self.link.devices.lock();
@@ -304,7 +304,7 @@ impl Session {
         drop(removed);
     }
 
-    /// Whether there is a device of this path.
+    /// Whether there is a device of this path. Sleeps.
     pub(crate) fn has_device(&self, path: &Name) -> bool {
         let devices = self.link.devices.lock();
         devices.list.iter().any(|device| device.path == *path)

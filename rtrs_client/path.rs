@@ -148,7 +148,7 @@ impl_has_delayed_work! { impl HasDelayedWork<Path, RECONNECT> for Path { self.re
 impl_has_delayed_work! { impl HasDelayedWork<Path, BEAT> for Path { self.beat } }
 
 impl Path {
-    /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
+    /// Makes a path in the state `connecting`. `first`: the server may make a session for it. Sleeps.
     pub(crate) fn new(
         session: Arc<Session>,
         address: &PathAddress,
@@ -190,6 +190,7 @@ impl Path {
     }
 
     /// The name of the directory in sysfs: `source@destination`, as they are at the first call.
+    /// Sleeps.
     pub(crate) fn file_name(&self) -> Result<&CStr> {
         let (source, destination) = (self.source_text(), self.address.dst.to_text());
         let name = CString::try_from_fmt(fmt!("{}@{}", source.as_str(), destination.as_str()))?;
@@ -197,7 +198,7 @@ impl Path {
         Ok(self.file_name.as_ref().ok_or(EINVAL)?)
     }
 
-    /// The source address: the one that is in use, once there was a connection.
+    /// The source address: the one that is in use, once there was a connection. Sleeps.
     pub(crate) fn source_text(&self) -> Text<PATH_TEXT_LEN> {
         let used = self.device.lock().as_ref().and_then(|device| device.source);
         match used.or(self.address.src) {
@@ -206,7 +207,7 @@ impl Path {
         }
     }
 
-    /// The requests in flight.
+    /// The requests in flight. Any context.
     pub(crate) fn in_flight(&self) -> i32 {
         let guard = rcu::read_lock();
         self.connections(&guard)
@@ -284,7 +285,7 @@ impl Path {
         self.first.load(ordering::Relaxed) && !self.session.has_path_up()
     }
 
-    /// Notes the device that the first connection is on.
+    /// Notes the device that the first connection is on. Sleeps.
     pub(crate) fn set_device(&self, queue_pair: &QueuePair<ConnectionHandler>) -> Result {
         let name = queue_pair.domain().device().name();
         *self.device.lock() = Some(DevicePort {
@@ -325,7 +326,7 @@ impl Path {
     }
 
     /// Waits until [`Path::wake`] is called; `ETIMEDOUT` after `timeout` milliseconds, `ERESTARTSYS`
-    /// on a signal.
+    /// on a signal. Sleeps.
     pub(crate) fn wait_for_wake(&self, timeout: u32) -> Result {
         self.wake.wait_interruptible_timeout(timeout)
     }

@@ -352,7 +352,7 @@ impl Session {
         }
     }
 
-    /// The name.
+    /// The name. Any context.
     pub fn name(&self) -> &CStr {
         self.name.as_cstr()
     }
@@ -368,7 +368,7 @@ impl Session {
     }
 
     /// The tags that users may use: one less than the server's chunks that are used, of which the
-    /// last is the transport's own.
+    /// last is the transport's own. Any context.
     #[inline]
     pub fn queue_depth(&self) -> u32 {
         self.service_tag().unwrap_or(0)
@@ -380,7 +380,7 @@ impl Session {
         u32::from(self.limits.as_ref()?.queue_depth).checked_sub(1)
     }
 
-    /// The most data of one request, in bytes.
+    /// The most data of one request, in bytes. Any context.
     pub fn max_io_size(&self) -> u32 {
         let by_segments = u32::from(self.max_segments()).saturating_mul(SEGMENT_SIZE);
         self.limits
@@ -388,17 +388,18 @@ impl Session {
             .map_or(0, |limits| limits.max_io_size.min(by_segments))
     }
 
-    /// The most segments of one request, each of at most 4 KiB.
+    /// The most segments of one request, each of at most 4 KiB. Any context.
     pub fn max_segments(&self) -> u16 {
         (self.max_segments.load(ordering::Relaxed) & 0xffff) as u16
     }
 
-    /// The queues for requests that raise interrupts: one for each CPU.
+    /// The queues for requests that raise interrupts: one for each CPU. Any context.
     pub fn num_irq_queues(&self) -> u16 {
         self.num_irq_queues
     }
 
-    /// The queues for requests that are polled; their numbers follow those of the others.
+    /// The queues for requests that are polled; their numbers follow those of the others. Any
+    /// context.
     pub fn num_poll_queues(&self) -> u16 {
         self.num_poll_queues
     }
@@ -408,7 +409,7 @@ impl Session {
         total_connections(self.num_irq_queues, self.num_poll_queues)
     }
 
-    /// Whether a path is up.
+    /// Whether a path is up. Any context.
     pub fn is_connected(&self) -> bool {
         let guard = rcu::read_lock();
         self.paths

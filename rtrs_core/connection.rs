@@ -4,6 +4,8 @@
 //!
 //! A path has one service connection, number 0, for the information exchange, heartbeats and
 //! service requests, one connection for the requests of each CPU, and those that are polled.
+//!
+//! All functions may be called in any context.
 
 use kernel::prelude::*;
 use kernel_ext::{

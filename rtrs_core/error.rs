@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers of the protocol crate and of the kernel crate.
+//! Error numbers of the protocol crate and of the kernel crate. All functions may be called in any
+//! context.
 
 use kernel::prelude::*;
 use proto::Errno;

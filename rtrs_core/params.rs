@@ -11,7 +11,7 @@ use proto::setting::Setting;
 
 use crate::error::from_errno;
 
-/// A parameter that is a number with a range.
+/// A parameter that is a number with a range. Its methods may be called in any context.
 pub struct Number {
     setting: Setting,
     value: i32,
