@@ -667,6 +667,10 @@ impl Path {
         // cancelled, so that there would be none.
         if self.is_closed() {
             DelayedWork::<Path, RECONNECT>::cancel_sync(self);
+            if self.state() == ClientState::Reconnecting {
+                // Somebody has asked for it again meanwhile, and this was that attempt.
+                self.schedule_reconnect();
+            }
         }
     }
 }
