@@ -8,7 +8,9 @@
 //! What outlives what is fixed by ownership: a [`QueuePair`] owns its [`cm::Id`] and holds its
 //! [`CompletionQueue`] and its [`ProtectionDomain`], which hold the [`Device`]. Buffers and memory
 //! regions belong to a protection domain and are released with it at the earliest, see
-//! [`pd::Retained`]; what is posted on a queue pair names memory of its domain only.
+//! [`pd::Retained`]; what is posted on a queue pair names memory of its domain only. The exception
+//! is memory of a [`ScatterTable`](crate::scatterlist::ScatterTable), which its user may unmap at
+//! any time, and only does when no request names it any more.
 
 pub mod batch;
 pub mod client;
@@ -19,6 +21,7 @@ mod drain;
 pub mod mr;
 pub mod pd;
 mod poller;
+mod posting;
 pub mod qp;
 mod receive;
 #[cfg(RNBD_KUNIT)]
@@ -50,6 +53,7 @@ pub use pd::ProtectionDomain;
 pub use qp::{
     Capabilities,
     QueuePair,
+    QueuePairRef,
     Receive, //
 };
 pub use wc::{

@@ -312,7 +312,8 @@ impl ScatterTable {
         }
         let device = domain.device().as_raw();
         // SAFETY: By the type invariant these are mapped for the domain's device, as no other
-        // domain has the number; they are not used as such any more.
+        // domain has the number. That no request names them any more is the caller's part, as said
+        // above: the table does not know of requests.
         unsafe {
             if !verbs::is_virtual(device) {
                 bindings::rnbd_helper_ib_dma_unmap_sg(

@@ -24,7 +24,7 @@ use kernel_ext::{
         Access,
         MemoryRegion,
         ProtectionDomain,
-        QueuePair,
+        QueuePairRef,
         SendChain,
         Sge, //
     },
@@ -88,7 +88,7 @@ impl BounceBuffers {
     }
 
     /// Registers all pages. What `queue_pair` sends afterwards is sent when that is done.
-    pub(crate) fn register(&self, queue_pair: &QueuePair<ConnectionHandler>) -> Result {
+    pub(crate) fn register(&self, queue_pair: &QueuePairRef<ConnectionHandler>) -> Result {
         for region in &self.regions {
             let mut chain = SendChain::<1>::new();
             chain.reg_mr(

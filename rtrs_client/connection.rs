@@ -29,6 +29,7 @@ use kernel_ext::{
         cm,
         Opcode,
         QueuePair,
+        QueuePairRef,
         Receive,
         SendChain,
         Status,
@@ -332,7 +333,7 @@ impl ConnectionHandler {
     /// Posts the receives 0 to `count`, of which `at_once` will be posted again at a time. Sleeps.
     pub(crate) fn post_receives(
         &self,
-        queue_pair: &QueuePair<Self>,
+        queue_pair: &QueuePairRef<Self>,
         count: u32,
         at_once: u32,
     ) -> Result {
@@ -342,7 +343,12 @@ impl ConnectionHandler {
 
     /// Something came from the server into receive `index`.
     #[inline]
-    fn received(&self, queue_pair: &QueuePair<Self>, index: u32, completion: &WorkCompletion<'_>) {
+    fn received(
+        &self,
+        queue_pair: &QueuePairRef<Self>,
+        index: u32,
+        completion: &WorkCompletion<'_>,
+    ) {
         let path = &self.incarnation.path;
         path.heartbeat.received();
         path.stats.completed_on(self.cpu, cpu::current_cpu());
@@ -360,7 +366,7 @@ impl ConnectionHandler {
     #[inline(never)]
     fn message(
         &self,
-        queue_pair: &QueuePair<Self>,
+        queue_pair: &QueuePairRef<Self>,
         index: u32,
         completion: &WorkCompletion<'_>,
     ) -> Result<(), &'static str> {
@@ -390,7 +396,7 @@ impl ConnectionHandler {
     /// Finishes the requests that a message answers; says whether it made sense.
     fn joint_answers(
         &self,
-        queue_pair: &QueuePair<Self>,
+        queue_pair: &QueuePairRef<Self>,
         index: u32,
         completion: &WorkCompletion<'_>,
         count: u32,
@@ -497,7 +503,7 @@ impl ConnectionHandler {
 
     /// The server has answered request `tag` and others, and all of them well.
     #[inline(never)]
-    fn answered_well(&self, queue_pair: &QueuePair<Self>, transfer: &Transfer, tag: u32) {
+    fn answered_well(&self, queue_pair: &QueuePairRef<Self>, transfer: &Transfer, tag: u32) {
         self.answered(queue_pair, transfer, tag, Ok(()), false);
     }
 
@@ -505,7 +511,7 @@ impl ConnectionHandler {
     #[inline(always)]
     fn answered(
         &self,
-        queue_pair: &QueuePair<Self>,
+        queue_pair: &QueuePairRef<Self>,
         transfer: &Transfer,
         tag: u32,
         answer: Result,
@@ -531,7 +537,7 @@ impl ConnectionHandler {
     }
 
     #[inline]
-    fn immediate(&self, queue_pair: &QueuePair<Self>, immediate: Imm) {
+    fn immediate(&self, queue_pair: &QueuePairRef<Self>, immediate: Imm) {
         let Imm::IoRsp {
             msg_id,
             errno,
@@ -552,7 +558,7 @@ impl ConnectionHandler {
 
     /// An immediate that is not the answer to a request.
     #[inline(never)]
-    fn other_immediate(&self, queue_pair: &QueuePair<Self>, immediate: Imm) {
+    fn other_immediate(&self, queue_pair: &QueuePairRef<Self>, immediate: Imm) {
         let path = &self.incarnation.path;
         match immediate {
             Imm::HbMsg => {
@@ -572,7 +578,7 @@ impl ConnectionHandler {
 
 /// Sends a heartbeat or its acknowledgement. Any context.
 pub(crate) fn post_heartbeat(
-    queue_pair: &QueuePair<ConnectionHandler>,
+    queue_pair: &QueuePairRef<ConnectionHandler>,
     immediate: Imm,
     signals: &SignalInterval,
 ) -> Result {
@@ -627,7 +633,7 @@ impl cm::Handler for ConnectionHandler {
     }
 
     #[inline]
-    fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
+    fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
         if !completion.is_success() {
             return self.failed_completion(completion);
         }

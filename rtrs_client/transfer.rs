@@ -21,7 +21,7 @@ use kernel_ext::{
     rdma::{
         MemoryRegion,
         ProtectionDomain,
-        QueuePair,
+        QueuePairRef,
         RemoteMemory,
         Sge,
         Unposted,
@@ -211,7 +211,7 @@ impl Transfer {
     /// afterwards.
     pub(crate) fn register_bounce_buffers(
         &self,
-        queue_pair: &QueuePair<ConnectionHandler>,
+        queue_pair: &QueuePairRef<ConnectionHandler>,
     ) -> Result {
         match &self.bounce {
             Some(bounce) => bounce.register(queue_pair),
@@ -505,7 +505,7 @@ impl Transfer {
     pub(crate) fn answered(
         &self,
         handler: &ConnectionHandler,
-        queue_pair: &QueuePair<ConnectionHandler>,
+        queue_pair: &QueuePairRef<ConnectionHandler>,
         number: u32,
         answer: Result,
         invalidated: bool,

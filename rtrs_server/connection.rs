@@ -25,7 +25,7 @@ use kernel_ext::{
     rdma::{
         cm,
         Opcode,
-        QueuePair,
+        QueuePairRef,
         SendChain,
         Status,
         WorkCompletion, //
@@ -253,7 +253,7 @@ impl Connection {
 
     /// Posts the receives again that were used, and sends what was collected.
     #[inline(never)]
-    fn catch_up(&self, io: &Entered<PathIo>, queue_pair: &QueuePair<Connection>) {
+    fn catch_up(&self, io: &Entered<PathIo>, queue_pair: &QueuePairRef<Connection>) {
         let used = self.used_receives.load(ordering::Relaxed);
         self.used_receives.store(0, ordering::Relaxed);
         if let Err(error) = queue_pair.post_empty_recvs(WorkKind::Receive.id(), used) {
@@ -310,7 +310,7 @@ impl Connection {
     /// too, and notices.
     pub(crate) fn send_immediate(
         &self,
-        queue_pair: &QueuePair<Connection>,
+        queue_pair: &QueuePairRef<Connection>,
         immediate: Imm,
     ) -> Result {
         if !self.take_credit() {
@@ -327,7 +327,7 @@ impl Connection {
 
     /// An immediate came.
     #[inline]
-    fn immediate(&self, queue_pair: &QueuePair<Connection>, wc: &WorkCompletion<'_>) {
+    fn immediate(&self, queue_pair: &QueuePairRef<Connection>, wc: &WorkCompletion<'_>) {
         self.path.heartbeat().received();
         let Some(io) = self.burst_io.take().or_else(|| self.path.io()) else {
             // Nobody was told where to write yet.
@@ -355,7 +355,7 @@ impl Connection {
     /// An immediate came that is no request.
     #[cold]
     #[inline(never)]
-    fn other_immediate(&self, queue_pair: &QueuePair<Connection>, immediate: Imm) {
+    fn other_immediate(&self, queue_pair: &QueuePairRef<Connection>, immediate: Imm) {
         match immediate {
             Imm::HbMsg => {
                 if let Err(error) = self.send_immediate(queue_pair, Imm::HbAck) {
@@ -423,11 +423,11 @@ impl cm::Handler for Connection {
         self.path.close();
     }
 
-    fn burst_begins(&self, _queue_pair: &QueuePair<Self>) {
+    fn burst_begins(&self, _queue_pair: &QueuePairRef<Self>) {
         self.in_burst.store(true, ordering::Relaxed);
     }
 
-    fn burst_ends(&self, queue_pair: &QueuePair<Self>) {
+    fn burst_ends(&self, queue_pair: &QueuePairRef<Self>) {
         self.in_burst.xchg(false, ordering::Full);
         let entered = self.burst_io.take();
         if self.used_receives.load(ordering::Relaxed) == 0 && self.joint.is_empty() {
@@ -440,7 +440,7 @@ impl cm::Handler for Connection {
     }
 
     #[inline]
-    fn completion(&self, queue_pair: &QueuePair<Self>, wc: &WorkCompletion<'_>) {
+    fn completion(&self, queue_pair: &QueuePairRef<Self>, wc: &WorkCompletion<'_>) {
         let kind = WorkKind::of(wc.work_id());
         if !wc.is_success() {
             return self.failed(kind, wc.status());

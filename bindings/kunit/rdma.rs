@@ -152,7 +152,7 @@ impl Handler for Peer {
         }
     }
 
-    fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
+    fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
         self.last.store(completion.work_id().0, ordering::Relaxed);
         let is_receive = match completion.status() {
             Status::Success => matches!(

@@ -8,6 +8,7 @@ use super::{
     Device,
     ProtectionDomain,
     QueuePair,
+    QueuePairRef,
     WorkCompletion,
     CALLER, //
 };
@@ -57,18 +58,18 @@ pub trait Handler: Send + Sync + Sized + 'static {
 
     /// A completion. Called in the context of the completion queue, of which it depends whether
     /// sleeping is allowed; serialised per completion queue.
-    fn completion(&self, queue_pair: &QueuePair<Self>, completion: &WorkCompletion<'_>) {
+    fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
         let _ = (queue_pair, completion);
     }
 
     /// Completions follow, and then [`Self::burst_ends()`]; only with
     /// [`CompletionQueue::in_bursts()`]. As [`Self::completion()`].
-    fn burst_begins(&self, queue_pair: &QueuePair<Self>) {
+    fn burst_begins(&self, queue_pair: &QueuePairRef<Self>) {
         let _ = queue_pair;
     }
 
     /// All completions that there were have been handled. As [`Self::completion()`].
-    fn burst_ends(&self, queue_pair: &QueuePair<Self>) {
+    fn burst_ends(&self, queue_pair: &QueuePairRef<Self>) {
         let _ = queue_pair;
     }
 }

@@ -12,17 +12,10 @@ use super::{
     drain::drain,
     poller::Hook,
     receive::Receives,
-    verbs,
-    wr::send_flags,
     CompletionQueue,
     ProtectionDomain,
-    RemoteMemory,
-    SendChain,
-    SgeList,
-    Unposted,
     WorkCompletion,
-    WorkId,
-    WriteBatch, //
+    WorkId, //
 };
 use crate::{
     atomic::{
@@ -41,6 +34,7 @@ use core::{
         ManuallyDrop,
         MaybeUninit, //
     },
+    ops::Deref,
     ptr::{
         self,
         NonNull, //
@@ -54,9 +48,6 @@ use kernel::{
         Arc, //
     }, //
 };
-
-/// The receives that are posted at once; they are on the stack.
-const RECVS_PER_POST: usize = 16;
 
 /// What a queue pair is to hold.
 #[derive(Clone, Copy, Debug)]
@@ -86,9 +77,18 @@ pub type Receive<'a> = (WorkId, Option<&'a MessageBuffer<Incoming>>);
 ///
 /// # Invariants
 ///
-/// `inner` comes from `KBox::into_raw`. Only one value of this type owns it; others are lent to
-/// completion handlers, and are never dropped.
+/// The pointer in `lent` comes from `KBox::into_raw`, and is owned by this value alone.
 pub struct QueuePair<H: Handler> {
+    lent: QueuePairRef<H>,
+}
+
+/// A queue pair as completion handlers get it: they can post on it, but neither connect nor end it.
+///
+/// # Invariants
+///
+/// `inner` points to what a [`QueuePair`] owns that stays as long as this value. Nobody has an
+/// exclusive reference to it until the owner is dropped.
+pub struct QueuePairRef<H: Handler> {
     inner: NonNull<Inner<H>>,
 }
 
@@ -98,16 +98,16 @@ pub struct QueuePair<H: Handler> {
 /// - `cqes` has the length given at creation and stays where it is; all call `complete::<H>`.
 /// - `domain_serial` is that of `domain`.
 #[repr(C)]
-struct Inner<H: Handler> {
+pub(super) struct Inner<H: Handler> {
     // Declared in the order in which they have to go. What posting needs is in one cache line.
     id: Id<H>,
-    qp: *mut bindings::ib_qp,
-    cqes: KVVec<bindings::ib_cqe>,
-    domain_serial: u64,
+    pub(super) qp: *mut bindings::ib_qp,
+    pub(super) cqes: KVVec<bindings::ib_cqe>,
+    pub(super) domain_serial: u64,
     /// Set before draining: handlers must not post behind the drain requests.
-    closing: Atomic<bool>,
+    pub(super) closing: Atomic<bool>,
     hook: Hook,
-    receives: SetOnce<Receives>,
+    pub(super) receives: SetOnce<Receives>,
     completions: Reservation,
     domain: Arc<ProtectionDomain>,
 }
@@ -122,10 +122,45 @@ struct Prepared<H: Handler> {
 }
 
 // SAFETY: Verbs may be called from any thread, and so may the handler.
-unsafe impl<H: Handler> Send for QueuePair<H> {}
+unsafe impl<H: Handler> Send for QueuePairRef<H> {}
 
 // SAFETY: As above; posting is serialised by the device's driver.
-unsafe impl<H: Handler> Sync for QueuePair<H> {}
+unsafe impl<H: Handler> Sync for QueuePairRef<H> {}
+
+impl<H: Handler> QueuePairRef<H> {
+    #[inline]
+    pub(super) fn inner(&self) -> &Inner<H> {
+        // SAFETY: By the type invariant.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// The handler.
+    #[inline]
+    pub fn handler(&self) -> &Arc<H> {
+        self.inner().id.handler()
+    }
+
+    /// The protection domain.
+    #[inline]
+    pub fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.inner().domain
+    }
+
+    /// The completion queue.
+    #[inline]
+    pub fn completion_queue(&self) -> &CompletionQueue {
+        &self.inner().completions
+    }
+}
+
+impl<H: Handler> Deref for QueuePair<H> {
+    type Target = QueuePairRef<H>;
+
+    #[inline]
+    fn deref(&self) -> &QueuePairRef<H> {
+        &self.lent
+    }
+}
 
 impl<H: Handler> QueuePair<H> {
     /// See [`Id::create_queue_pair()`].
@@ -179,8 +214,10 @@ impl<H: Handler> QueuePair<H> {
         unsafe { (*inner).qp = (*cm_id).qp };
         // SAFETY: `inner` comes from a box.
         let inner = unsafe { NonNull::new_unchecked(inner) };
-        // INVARIANT: This is the only owner.
-        let this = Self { inner };
+        // INVARIANT: This is the only owner, and what it lends.
+        let this = Self {
+            lent: QueuePairRef { inner },
+        };
         // SAFETY: It stays until `drop`, which takes it out.
         let hooked = unsafe {
             let hook = &raw mut (*inner.as_ptr()).hook;
@@ -251,255 +288,16 @@ impl<H: Handler> QueuePair<H> {
         })
     }
 
-    #[inline]
-    fn inner(&self) -> &Inner<H> {
-        // SAFETY: By the type invariant, and as lent values do not outlive the owner, the pointer
-        // is valid; nobody has an exclusive reference until the owner is dropped.
-        unsafe { self.inner.as_ref() }
-    }
-
     /// The CM id.
     #[inline]
     pub fn id(&self) -> &Id<H> {
         &self.inner().id
     }
 
-    /// The handler.
-    #[inline]
-    pub fn handler(&self) -> &Arc<H> {
-        self.id().handler()
-    }
-
-    /// The protection domain.
-    #[inline]
-    pub fn domain(&self) -> &Arc<ProtectionDomain> {
-        &self.inner().domain
-    }
-
-    /// The completion queue.
-    #[inline]
-    pub fn completion_queue(&self) -> &CompletionQueue {
-        &self.inner().completions
-    }
-
-    /// Posts the requests of `chain`, in order. Any context.
-    ///
-    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range and for memory of another protection
-    /// domain: nothing was posted then.
-    /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
-    /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
-    /// connection has to be given up in that case.
-    ///
-    /// What the scatter entries name must stay until the request has completed.
-    #[inline]
-    pub fn post<const N: usize>(&self, mut chain: SendChain<'_, N>) -> Result {
-        self.post_mut(&mut chain)
-    }
-
-    /// As [`Self::post()`], for a chain that is too large to be moved in the IO path. It is empty
-    /// afterwards.
-    #[inline]
-    pub fn post_mut<const N: usize>(&self, chain: &mut SendChain<'_, N>) -> Result {
-        let inner = self.inner();
-        if inner.closing.load(ordering::Acquire) {
-            return Err(ESHUTDOWN);
-        }
-        let first = chain.link(&inner.cqes, inner.domain_serial)?;
-        // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
-        // lists it points to are valid during the call, after which they are not used.
-        let error = unsafe { verbs::post_send(inner.qp, first) };
-        if error != 0 {
-            return Err(Error::from_errno(error));
-        }
-        Ok(())
-    }
-
-    /// Posts the writes of `batch`, in order. Any context.
-    ///
-    /// If it fails, the writes before [`Unposted::first`] were posted. Errors as [`Self::post()`].
-    /// The caller empties the batch.
-    #[inline]
-    pub fn post_batch<const N: usize, const S: usize>(
-        &self,
-        batch: &mut WriteBatch<N, S>,
-    ) -> Result<(), Unposted> {
-        let inner = self.inner();
-        let none = |error| Unposted {
-            first: Some(0),
-            error,
-        };
-        if inner.closing.load(ordering::Acquire) {
-            return Err(none(ESHUTDOWN));
-        }
-        let first = batch.link(&inner.cqes, inner.domain_serial).map_err(none)?;
-        let mut bad = ptr::null();
-        // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
-        // entries it points to are valid during the call, after which they are not used.
-        let error = unsafe { verbs::post_send_until(inner.qp, first, &mut bad) };
-        if error == 0 {
-            return Ok(());
-        }
-        // Some drivers (erdma) name the head of a list of which they have posted a part.
-        let first = batch.position(bad);
-        Err(Unposted {
-            first: first.filter(|first| *first > 0 || batch.keys().len() == 1),
-            error: Error::from_errno(error),
-        })
-    }
-
-    /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what
-    /// [`SendChain::rdma_write_with_imm()`] makes, alone; the list must not be empty. Any
-    /// context. Errors as [`Self::post()`].
-    #[inline]
-    pub fn post_write_with_imm<const N: usize>(
-        &self,
-        id: WorkId,
-        signaled: bool,
-        sges: &SgeList<N>,
-        remote: RemoteMemory,
-        imm: u32,
-    ) -> Result {
-        let inner = self.inner();
-        if inner.closing.load(ordering::Acquire) {
-            return Err(ESHUTDOWN);
-        }
-        if sges.domain() != inner.domain_serial {
-            return Err(EINVAL);
-        }
-        let list = sges.as_raw();
-        let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
-        let wr = bindings::ib_rdma_wr {
-            wr: bindings::ib_send_wr {
-                next: ptr::null_mut(),
-                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                    wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
-                },
-                sg_list: list.entries,
-                num_sge: list.count,
-                opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM,
-                send_flags: send_flags(signaled),
-                ex: bindings::ib_send_wr__bindgen_ty_2 {
-                    imm_data: ManuallyDrop::new(imm.to_be()),
-                },
-            },
-            remote_addr: remote.address,
-            rkey: remote.rkey,
-        };
-        // SAFETY: The queue pair is valid; the request and its list are valid during the call,
-        // after which they are not used.
-        let error = unsafe { verbs::post_send(inner.qp, &wr.wr) };
-        if error != 0 {
-            return Err(Error::from_errno(error));
-        }
-        Ok(())
-    }
-
-    /// Posts a receive into `buffer`. Any context. Errors as [`Self::post()`].
-    pub fn post_recv(&self, id: WorkId, buffer: &MessageBuffer<Incoming>) -> Result {
-        let mut sge = buffer.for_receive(self.inner().domain_serial)?;
-        let wr = self.recv_wr(id, ptr::null_mut(), &mut sge, 1)?;
-        // SAFETY: The request and its list are valid during the call.
-        unsafe { self.post_recv_list(&wr) }
-    }
-
-    /// Posts receives; [`Self::receive_again()`] will do so for `at_once` at a time. Sleeps.
-    ///
-    /// `EEXIST` the second time. Errors as [`Self::post()`]; some may have been posted then.
-    pub fn post_receives<'a>(
-        &self,
-        receives: impl ExactSizeIterator<Item = Result<Receive<'a>>>,
-        at_once: u32,
-    ) -> Result {
-        let inner = self.inner();
-        let receives = receives.map(|receive| {
-            let (id, buffer) = receive?;
-            let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
-            let sge = match buffer {
-                Some(buffer) => Some(buffer.for_receive(inner.domain_serial)?),
-                None => None,
-            };
-            Ok((cqe.cast_mut(), sge))
-        });
-        // SAFETY: They stay with the queue pair.
-        let receives = unsafe { Receives::new(receives, at_once) }?;
-        if !inner.receives.populate(receives) {
-            return Err(EEXIST);
-        }
-        let receives = inner.receives.as_ref().ok_or(EINVAL)?;
-        // SAFETY: By the invariant of `Receives`.
-        receives.post_linked(|wr| unsafe { self.post_recv_list(wr) })
-    }
-
-    /// Receive `index` of [`Self::post_receives()`] has completed: posts it again, now or together
-    /// with others. Any context.
-    ///
-    /// For the completion handler, which is called for one completion at a time; `EBUSY` if others
-    /// call this at the same time. `EINVAL` if there is no such receive. Errors as
-    /// [`Self::post()`].
-    #[inline(always)]
-    pub fn receive_again(&self, index: u32) -> Result {
-        let receives = self.inner().receives.as_ref().ok_or(EINVAL)?;
-        // SAFETY: By the invariant of `Receives`.
-        receives.again(index as usize, |wr| unsafe { self.post_recv_list(wr) })
-    }
-
-    /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
-    /// Any context. Errors as [`Self::post()`].
-    #[inline]
-    pub fn post_empty_recvs(&self, id: WorkId, count: u32) -> Result {
-        let mut wrs = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECVS_PER_POST];
-        let mut left = count as usize;
-        while left > 0 {
-            let mut next = ptr::null_mut();
-            for wr in wrs.iter_mut().take(left) {
-                next = wr.write(self.recv_wr(id, next, ptr::null_mut(), 0)?);
-                left -= 1;
-            }
-            // SAFETY: The list ends with null, and it is valid during the call.
-            unsafe { self.post_recv_list(next) }?;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn recv_wr(
-        &self,
-        id: WorkId,
-        next: *mut bindings::ib_recv_wr,
-        list: *mut bindings::ib_sge,
-        count: c_int,
-    ) -> Result<bindings::ib_recv_wr> {
-        let cqe: *const bindings::ib_cqe = self.inner().cqes.get(id.0 as usize).ok_or(EINVAL)?;
-        Ok(bindings::ib_recv_wr {
-            next,
-            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
-            },
-            sg_list: list,
-            num_sge: count,
-        })
-    }
-
-    /// # Safety
-    ///
-    /// `wr` is a list of requests of this queue pair, valid during the call.
-    #[inline]
-    unsafe fn post_recv_list(&self, wr: *const bindings::ib_recv_wr) -> Result {
-        let inner = self.inner();
-        if inner.closing.load(ordering::Acquire) {
-            return Err(ESHUTDOWN);
-        }
-        // SAFETY: The queue pair is valid, and the list by the function's requirement.
-        let error = unsafe { verbs::post_recv(inner.qp, wr) };
-        if error != 0 {
-            return Err(Error::from_errno(error));
-        }
-        Ok(())
-    }
-
     /// Connects to the peer, whose route has been resolved; an event tells the outcome. Sleeps.
     pub fn connect(&mut self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
-        // SAFETY: The exclusive reference is the owner's, and handlers do none of that.
+        // SAFETY: The exclusive reference is the owner's; with what handlers are lent none of that
+        // can be done.
         unsafe { self.id().connect(private_data, parameters) }
     }
 
@@ -536,8 +334,7 @@ impl<H: Handler> QueuePair<H> {
 
 impl<H: Handler> Drop for QueuePair<H> {
     fn drop(&mut self) {
-        // The completion handler may still run and hold a lent reference, which makes `&mut self`
-        // exclusive only with respect to other owners. From here on it cannot post.
+        // The completion handler may still run, with what it was lent. From here on it cannot post.
         self.inner().closing.store(true, ordering::Relaxed);
         barrier::smp_mb(barrier::Full);
         // A handler that was running before may post behind the first drain requests, but it has
@@ -565,8 +362,8 @@ unsafe fn burst<H: Handler>(hook: *mut Hook, begins: bool) {
     let inner = unsafe { container_of!(hook, Inner<H>, hook) };
     // SAFETY: As above.
     let inner = unsafe { NonNull::new_unchecked(inner) };
-    // INVARIANT: This value is lent to the handler and never dropped.
-    let lent = ManuallyDrop::new(QueuePair { inner });
+    // INVARIANT: The owner waits for the handler before it frees that.
+    let lent = QueuePairRef { inner };
     if begins {
         lent.handler().burst_begins(&lent);
     } else {
@@ -587,8 +384,8 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     let inner = unsafe { (*wc.qp).qp_context }.cast::<Inner<H>>();
     // SAFETY: `qp_context` is not null.
     let inner = unsafe { NonNull::new_unchecked(inner) };
-    // INVARIANT: This value is lent to the handler and never dropped.
-    let lent = ManuallyDrop::new(QueuePair { inner });
+    // INVARIANT: The owner waits for the handler before it frees that.
+    let lent = QueuePairRef { inner };
     // SAFETY: `wr_cqe` is what was posted, in failed completions too.
     let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
     let base = lent.inner().cqes.as_ptr();

@@ -7,7 +7,7 @@ use kernel_ext::{
     atomic::ordering,
     rdma::{
         Access,
-        QueuePair,
+        QueuePairRef,
         RemoteMemory,
         SendChain,
         SgeList, //
@@ -131,7 +131,7 @@ impl Transfer {
     #[inline(never)]
     pub(super) fn invalidate(
         &self,
-        queue_pair: &QueuePair<ConnectionHandler>,
+        queue_pair: &QueuePairRef<ConnectionHandler>,
         tag: &Tag,
         mut request: KBox<Request>,
         invalidated: Option<u32>,
@@ -170,7 +170,7 @@ impl Transfer {
     /// Posts the invalidation of the registration of request `number`; [`Transfer::used`] follows.
     fn post_invalidation(
         &self,
-        queue_pair: &QueuePair<ConnectionHandler>,
+        queue_pair: &QueuePairRef<ConnectionHandler>,
         number: u32,
         rkey: u32,
     ) -> Result {

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Posting on a queue pair.
+
+use super::{
+    cm::Handler,
+    receive::Receives,
+    verbs,
+    wr::send_flags,
+    QueuePairRef,
+    Receive,
+    RemoteMemory,
+    SendChain,
+    SgeList,
+    Unposted,
+    WorkId,
+    WriteBatch, //
+};
+use crate::{
+    atomic::ordering,
+    bindings,
+    message_buffers::{
+        Incoming,
+        MessageBuffer, //
+    }, //
+};
+use core::{
+    mem::{
+        ManuallyDrop,
+        MaybeUninit, //
+    },
+    ptr, //
+};
+use kernel::prelude::*;
+
+/// The receives that are posted at once; they are on the stack.
+const RECVS_PER_POST: usize = 16;
+
+impl<H: Handler> QueuePairRef<H> {
+    /// Posts the requests of `chain`, in order. Any context.
+    ///
+    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range and for memory of another protection
+    /// domain: nothing was posted then.
+    /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
+    /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
+    /// connection has to be given up in that case.
+    ///
+    /// What the scatter entries name must stay until the request has completed.
+    #[inline]
+    pub fn post<const N: usize>(&self, mut chain: SendChain<'_, N>) -> Result {
+        self.post_mut(&mut chain)
+    }
+
+    /// As [`Self::post()`], for a chain that is too large to be moved in the IO path. It is empty
+    /// afterwards.
+    #[inline]
+    pub fn post_mut<const N: usize>(&self, chain: &mut SendChain<'_, N>) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        let first = chain.link(&inner.cqes, inner.domain_serial)?;
+        // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
+        // lists it points to are valid during the call, after which they are not used.
+        let error = unsafe { verbs::post_send(inner.qp, first) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
+        }
+        Ok(())
+    }
+
+    /// Posts the writes of `batch`, in order. Any context.
+    ///
+    /// If it fails, the writes before [`Unposted::first`] were posted. Errors as [`Self::post()`].
+    /// The caller empties the batch.
+    #[inline]
+    pub fn post_batch<const N: usize, const S: usize>(
+        &self,
+        batch: &mut WriteBatch<N, S>,
+    ) -> Result<(), Unposted> {
+        let inner = self.inner();
+        let none = |error| Unposted {
+            first: Some(0),
+            error,
+        };
+        if inner.closing.load(ordering::Acquire) {
+            return Err(none(ESHUTDOWN));
+        }
+        let first = batch.link(&inner.cqes, inner.domain_serial).map_err(none)?;
+        let mut bad = ptr::null();
+        // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
+        // entries it points to are valid during the call, after which they are not used.
+        let error = unsafe { verbs::post_send_until(inner.qp, first, &mut bad) };
+        if error == 0 {
+            return Ok(());
+        }
+        // Some drivers (erdma) name the head of a list of which they have posted a part.
+        let first = batch.position(bad);
+        Err(Unposted {
+            first: first.filter(|first| *first > 0 || batch.keys().len() == 1),
+            error: Error::from_errno(error),
+        })
+    }
+
+    /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what
+    /// [`SendChain::rdma_write_with_imm()`] makes, alone; the list must not be empty. Any
+    /// context. Errors as [`Self::post()`].
+    #[inline]
+    pub fn post_write_with_imm<const N: usize>(
+        &self,
+        id: WorkId,
+        signaled: bool,
+        sges: &SgeList<N>,
+        remote: RemoteMemory,
+        imm: u32,
+    ) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        if sges.domain() != inner.domain_serial {
+            return Err(EINVAL);
+        }
+        let list = sges.as_raw();
+        let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
+        let wr = bindings::ib_rdma_wr {
+            wr: bindings::ib_send_wr {
+                next: ptr::null_mut(),
+                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
+                },
+                sg_list: list.entries,
+                num_sge: list.count,
+                opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM,
+                send_flags: send_flags(signaled),
+                ex: bindings::ib_send_wr__bindgen_ty_2 {
+                    imm_data: ManuallyDrop::new(imm.to_be()),
+                },
+            },
+            remote_addr: remote.address,
+            rkey: remote.rkey,
+        };
+        // SAFETY: The queue pair is valid; the request and its list are valid during the call,
+        // after which they are not used.
+        let error = unsafe { verbs::post_send(inner.qp, &wr.wr) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
+        }
+        Ok(())
+    }
+
+    /// Posts a receive into `buffer`. Any context. Errors as [`Self::post()`].
+    pub fn post_recv(&self, id: WorkId, buffer: &MessageBuffer<Incoming>) -> Result {
+        let mut sge = buffer.for_receive(self.inner().domain_serial)?;
+        let wr = self.recv_wr(id, ptr::null_mut(), &mut sge, 1)?;
+        // SAFETY: The request and its list are valid during the call.
+        unsafe { self.post_recv_list(&wr) }
+    }
+
+    /// Posts receives; [`Self::receive_again()`] will do so for `at_once` at a time. Sleeps.
+    ///
+    /// `EEXIST` the second time. Errors as [`Self::post()`]; some may have been posted then.
+    pub fn post_receives<'a>(
+        &self,
+        receives: impl ExactSizeIterator<Item = Result<Receive<'a>>>,
+        at_once: u32,
+    ) -> Result {
+        let inner = self.inner();
+        let receives = receives.map(|receive| {
+            let (id, buffer) = receive?;
+            let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
+            let sge = match buffer {
+                Some(buffer) => Some(buffer.for_receive(inner.domain_serial)?),
+                None => None,
+            };
+            Ok((cqe.cast_mut(), sge))
+        });
+        // SAFETY: They stay with the queue pair.
+        let receives = unsafe { Receives::new(receives, at_once) }?;
+        if !inner.receives.populate(receives) {
+            return Err(EEXIST);
+        }
+        let receives = inner.receives.as_ref().ok_or(EINVAL)?;
+        // SAFETY: By the invariant of `Receives`.
+        receives.post_linked(|wr| unsafe { self.post_recv_list(wr) })
+    }
+
+    /// Receive `index` of [`Self::post_receives()`] has completed: posts it again, now or together
+    /// with others. Any context.
+    ///
+    /// For the completion handler, which is called for one completion at a time; `EBUSY` if others
+    /// call this at the same time. `EINVAL` if there is no such receive. Errors as
+    /// [`Self::post()`].
+    #[inline(always)]
+    pub fn receive_again(&self, index: u32) -> Result {
+        let receives = self.inner().receives.as_ref().ok_or(EINVAL)?;
+        // SAFETY: By the invariant of `Receives`.
+        receives.again(index as usize, |wr| unsafe { self.post_recv_list(wr) })
+    }
+
+    /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
+    /// Any context. Errors as [`Self::post()`].
+    #[inline]
+    pub fn post_empty_recvs(&self, id: WorkId, count: u32) -> Result {
+        let mut wrs = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECVS_PER_POST];
+        let mut left = count as usize;
+        while left > 0 {
+            let mut next = ptr::null_mut();
+            for wr in wrs.iter_mut().take(left) {
+                next = wr.write(self.recv_wr(id, next, ptr::null_mut(), 0)?);
+                left -= 1;
+            }
+            // SAFETY: The list ends with null, and it is valid during the call.
+            unsafe { self.post_recv_list(next) }?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn recv_wr(
+        &self,
+        id: WorkId,
+        next: *mut bindings::ib_recv_wr,
+        list: *mut bindings::ib_sge,
+        count: c_int,
+    ) -> Result<bindings::ib_recv_wr> {
+        let cqe: *const bindings::ib_cqe = self.inner().cqes.get(id.0 as usize).ok_or(EINVAL)?;
+        Ok(bindings::ib_recv_wr {
+            next,
+            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
+            },
+            sg_list: list,
+            num_sge: count,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// `wr` is a list of requests of this queue pair, valid during the call.
+    #[inline]
+    unsafe fn post_recv_list(&self, wr: *const bindings::ib_recv_wr) -> Result {
+        let inner = self.inner();
+        if inner.closing.load(ordering::Acquire) {
+            return Err(ESHUTDOWN);
+        }
+        // SAFETY: The queue pair is valid, and the list by the function's requirement.
+        let error = unsafe { verbs::post_recv(inner.qp, wr) };
+        if error != 0 {
+            return Err(Error::from_errno(error));
+        }
+        Ok(())
+    }
+}
