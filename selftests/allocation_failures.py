@@ -37,6 +37,7 @@ def prepared(t, own=()):
     """Modules loaded, fault injection set up."""
     rnbd.load(t, rtrs_server=SERVER)
     t.client.call("guest_faults.prepare", timeout=60, own=own)
+    t.client.allocations_fail = True
     t.defer(t.client.call, "guest_faults.end")
 
 

@@ -92,6 +92,8 @@ class Node(Machine):
         self._dependencies_loaded = False
         self._log_mark = 0
         self.known_reports: list[str] = []
+        # A test has had allocations fail since the machine booted.
+        self.allocations_fail = False
         self._jobs: list[Job] = []
 
     @property
@@ -249,7 +251,7 @@ class Node(Machine):
         """
         lines = self.log_since(self._log_mark)
         self._log_mark += len(lines)
-        trouble, known = vm_trouble.troubled(lines)
+        trouble, known = vm_trouble.troubled(lines, self.allocations_fail)
         self.known_reports += known
         return trouble
 

@@ -21,6 +21,11 @@ KNOWN = {
         re.compile(r"WARNING: \S*\brxe_task\.c:\d+ at (rxe_sched_task|__reserve_if_idle)\b"),
 }
 
+# What the kernel says, with a stack, of each large allocation that fails, as a test has some do.
+NO_MEMORY = re.compile(r": vmalloc error: ")
+END_OF_STACK = "</TASK>"
+LONGEST_STACK = 60
+
 BEGIN = "[ cut here ]"
 END = "---[ end trace"
 LINES_AFTER = 12
@@ -47,8 +52,11 @@ def _known(report: list[str]) -> str | None:
     return None
 
 
-def troubled(lines: list[str]) -> tuple[list[str], list[str]]:
-    """The lines of trouble with what follows each, and which known reports there were."""
+def troubled(lines: list[str], allocations_fail: bool = False) -> tuple[list[str], list[str]]:
+    """The lines of trouble with what follows each, and which known reports there were.
+
+    ``allocations_fail``: a test has them fail, which is no trouble.
+    """
     trouble: list[str] = []
     known: list[str] = []
     keep = at = 0
@@ -61,7 +69,10 @@ def troubled(lines: list[str]) -> tuple[list[str], list[str]]:
                 known.append(what)
                 at = end + 1
                 continue
-        if TROUBLE.search(lines[at]):
+        if allocations_fail and NO_MEMORY.search(lines[at]):
+            stack = range(at + 1, min(at + LONGEST_STACK, len(lines)))
+            at = next((end for end in stack if END_OF_STACK in lines[end]), at)
+        elif TROUBLE.search(lines[at]):
             keep = LINES_AFTER
         if keep:
             trouble.append(lines[at])

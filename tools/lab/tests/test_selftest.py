@@ -196,6 +196,17 @@ class Trouble(unittest.TestCase):
             trouble, _ = troubled(lines)
             self.assertTrue(trouble, lines)
 
+    def test_allocations_that_shall_fail(self) -> None:
+        failed = ["python3: vmalloc error: size 4096, vm_struct allocation failed, mode:0xdc0",
+                  "CPU: 0 UID: 0 PID: 1 Comm: python3", "Call Trace:", " <TASK>",
+                  " vzalloc_noprof+0x7e/0x90", " </TASK>"]
+        self.assertTrue(troubled(failed)[0])
+        self.assertEqual(troubled(failed * 2, allocations_fail=True)[0], [])
+        other = "BUG: KASAN: slab-use-after-free"
+        self.assertIn(other, troubled([*failed, other], allocations_fail=True)[0])
+        # An end of the stack is expected, but what comes without one is looked at.
+        self.assertTrue(troubled([*failed[:3], other], allocations_fail=True)[0])
+
 
 class KernelImage(unittest.TestCase):
     def test_payload_of_a_boot_image(self) -> None:
