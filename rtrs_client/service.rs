@@ -104,7 +104,7 @@ impl Service {
 
 /// How long a failed request waits before another path is looked for, in ms, and how often.
 const PAUSE_MS: i64 = 20;
-const ATTEMPTS: u32 = 250;
+const MOST_PAUSES: u32 = 250;
 
 impl ServiceData<'_> {
     /// The kind of the request, the length of its data in bytes, and memory for them, which a
@@ -143,7 +143,7 @@ impl Session {
         let (kind, len, mut buffer) = data.prepare()?;
         let service = &self.service;
         service.turn.wait_killable().map_err(|_| EINTR)?;
-        let mut attempt = 0;
+        let mut pauses = 0..MOST_PAUSES;
         let result = loop {
             if let Err(error) = when_sent() {
                 break Err(error);
@@ -158,10 +158,10 @@ impl Session {
             buffer = self.take_service_buffer();
             // As long as a path counts as up nobody is told of a loss, and if another one comes up
             // before that one is taken down nobody ever is.
-            if result != Err(ECONNABORTED) || attempt == ATTEMPTS || !self.has_path_up() {
+            let may_pass = result == Err(ECONNABORTED) && self.has_path_up();
+            if !may_pass || pauses.next().is_none() {
                 break result;
             }
-            attempt += 1;
             fsleep(Delta::from_millis(PAUSE_MS));
         };
         service.allow();
