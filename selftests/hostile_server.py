@@ -4,6 +4,7 @@
 import errno
 import re
 import signal
+import time
 
 from lab.selftest_case import case
 from lib import disks
@@ -507,6 +508,25 @@ def test_absence(t):
     recovers(t, device, "a flood of heartbeats")
     device.unmap()
     still_maps(t)
+
+
+@case(module_sets=ONLY_OURS, timeout=120)
+def test_answers_count(t):
+    """A server that answers requests is there, whatever it makes of heartbeats, until it is silent."""
+    interval = 0.3 * t.client.slow
+    serve(t, rtrs_client=f"{RECONNECT} hb_interval_ms={int(interval * 1000)} hb_missed_max=3")
+    device = rnbd.map_device(t, DISK)
+    reconnects = f"{rnbd.client_path(t, 'sess')}/stats/reconnects"
+    before = t.client.read(reconnects)
+    call(t, "misbehave", place="heartbeat", fault="nothing")
+    mark = t.client.log_mark()
+    started = time.monotonic()
+    while time.monotonic() - started < 10 * interval:
+        call(t, "read", path=device.path, length=PAGE)
+    t.equal(path_state(t), "connected", "path under requests")
+    t.equal(t.client.read(reconnects), before, "reconnects under requests")
+    t.client.wait_log("does not answer heartbeats", mark, timeout=30)
+    recovers(t, device, "silence")
 
 
 @case(module_sets=ONLY_OURS)
