@@ -63,8 +63,9 @@ def mapping(t, disk, gone):
         t.say(f"allocations up to {(report['next'] or nth) - 1}: {named(outcomes.items())}; "
               f"the slowest took {slowest:.1f} s")
         nth = report["next"]
-    # add_disk() does not look whether the device could be named; without a name it is invalid.
-    t.check(outcomes.get(errno.EINVAL, 0) <= 1, "more than one allocation gave EINVAL")
+    # add_disk() does not look whether the device could be named; without a name it is invalid. The
+    # name's memory, or a page for the cache that it comes from.
+    t.check(outcomes.get(errno.EINVAL, 0) <= 2, "more than two allocations gave EINVAL")
     for number in outcomes:
         t.check(number in EXPECTED | {0, errno.EINVAL}, f"mapping failed with errno {number}")
     refused = sum(count for number, count in outcomes.items() if number)
