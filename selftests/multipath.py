@@ -63,7 +63,7 @@ def test_policies(t):
     t.client.write(f"{SESSION}/hb_interval_ms", "50")
     t.client.write(f"{SESSION}/hb_missed_max", "100")
     # Far more than a slow machine takes by itself.
-    delay = f"delay {round(100 * t.client.slow)}ms"
+    delay = f"delay {round(300 * t.client.slow)}ms"
     for slow in (0, 1):
         cable.change(t, t.server, slow, delay, "delay 0ms")
         path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
@@ -74,7 +74,8 @@ def test_policies(t):
         # The debug kernel answers heartbeats late by itself, now and then.
         most = 200 if t.debug else 300
         t.check(got[1 - slow] > most, f"min-latency with path {slow} slow: {got}")
-        t.check(by_requests[slow] < 100, f"min-inflight with path {slow} slow: {by_requests}")
+        # Taking turns they would get 200 each.
+        t.check(by_requests[slow] < 150, f"min-inflight with path {slow} slow: {by_requests}")
         t.client.wait_for(f"{path}/cur_latency", matches=r"^\d{1,8} ns", timeout=20)
 
 
