@@ -177,6 +177,17 @@ def test_disconnects(t):
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
+def is_back(t, stream):
+    """How long it takes until IO goes on, and until both paths are connected."""
+    started = time.monotonic()
+    taken = stream.go_on()
+    for link in (0, 1):
+        connected(t, path_of(t, link))
+    both = time.monotonic() - started
+    stream.go_on()
+    return taken, both
+
+
 @case(timeout=900, quick=("stock",), module_sets=("ours",))
 def test_server_reloaded(t):
     """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
@@ -187,12 +198,9 @@ def test_server_reloaded(t):
         t.server.modules_unload_all()
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
         t.server.modules_load("rnbd_server", rtrs_server=FAST_SERVER)
-        started = time.monotonic()
-        taken.append(stream.go_on())
-        for link in (0, 1):
-            connected(t, path_of(t, link))
-        both.append(time.monotonic() - started)
-        stream.go_on()
+        one, two = is_back(t, stream)
+        taken.append(one)
+        both.append(two)
         t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "server's paths")
     t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
           + verified(stream.stop()))
@@ -207,12 +215,9 @@ def test_server_reboots(t):
     for _ in range(t.rounds(1)):
         t.lab.reboot(t.server)
         rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=FAST_SERVER)
-        started = time.monotonic()
-        taken.append(stream.go_on())
-        for link in (0, 1):
-            connected(t, path_of(t, link))
-        both.append(time.monotonic() - started)
-        stream.go_on()
+        one, two = is_back(t, stream)
+        taken.append(one)
+        both.append(two)
     t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
           + verified(stream.stop()))
 
