@@ -32,9 +32,9 @@ use kernel_ext::{
 };
 use proto::rtrs::SgDesc;
 
-use crate::connection::{
-    ConnectionHandler,
-    WorkKind, //
+use crate::{
+    connection::ConnectionHandler,
+    work::WorkKind, //
 };
 
 /// The most memory that a path takes for it, in bytes.

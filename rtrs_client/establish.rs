@@ -52,7 +52,6 @@ use crate::{
         Connection,
         ConnectionHandler,
         Progress,
-        WorkKind,
         RECEIVE_SIZE, //
     },
     incarnation::{
@@ -63,7 +62,8 @@ use crate::{
     transfer::{
         Transfer,
         MAX_SEND_SGE, //
-    }, //
+    },
+    work::WorkKind, //
 };
 
 // The server's information about its chunks is received into one buffer, however many there are.

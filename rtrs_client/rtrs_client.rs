@@ -50,6 +50,7 @@ mod incarnation;
 mod outage;
 mod params;
 mod path;
+mod path_io;
 mod permit;
 mod policy;
 mod request;
@@ -60,6 +61,7 @@ mod stats;
 mod submission;
 mod sysfs;
 mod transfer;
+mod work;
 
 pub use crate::{
     permit::{

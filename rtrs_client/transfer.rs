@@ -44,8 +44,7 @@ use crate::{
     bounce::BounceBuffers,
     connection::{
         Connection,
-        ConnectionHandler,
-        WorkKind, //
+        ConnectionHandler, //
     },
     request::{
         copy_header,
@@ -54,7 +53,8 @@ use crate::{
         Resources,
         Tag,
         HEADER_BUFFER_SIZE, //
-    }, //
+    },
+    work::WorkKind, //
 };
 
 mod registered;

@@ -27,14 +27,14 @@ use super::{
 use crate::{
     connection::{
         Connection,
-        ConnectionHandler,
-        WorkKind, //
+        ConnectionHandler, //
     },
     request::{
         Kind,
         Request,
         Tag, //
-    }, //
+    },
+    work::WorkKind, //
 };
 
 impl Transfer {
