@@ -47,6 +47,11 @@ def named(outcomes):
                      for number, count in outcomes) or "none"
 
 
+def counted(outcomes):
+    """Text of how often each outcome was seen."""
+    return ", ".join(f"{count} x {key}" for key, count in sorted(outcomes.items())) or "none"
+
+
 def mapping(t, disk, gone):
     """Map with the first allocation failing, then with the second, to the last, and judge it."""
     text = rnbd.map_text(session="sess", device_path=disk, paths=[f"ip:{t.server.address}"])
@@ -143,9 +148,10 @@ def test_control_files(t):
         if error:
             t.client.write(f"{path}/remove_path", "1")
         t.equal(len(t.client.listdir(f"{SESSION}/paths")), 1, "paths")
+        if nth % 50 == 0:
+            t.say(f"allocations up to {nth}: {counted(outcomes)}")
     stream.go_on()
-    t.say("; ".join(f"{count} x {key}" for key, count in sorted(outcomes.items())) + "; "
-          + verified(stream.stop()))
+    t.say(f"{counted(outcomes)}; {verified(stream.stop())}")
     t.check(outcomes, "nothing failed")
 
 
@@ -186,9 +192,7 @@ def in_turn(t, module):
             before = sum(outcomes.values())
             slowest = max(slowest, one_round(t, outcomes))
             without = without + 1 if sum(outcomes.values()) == before else 0
-        t.say(f"{module}, {kind}: "
-              f"{', '.join(f'{n} x {key}' for key, n in sorted(outcomes.items())) or 'none'}; "
-              f"the slowest took {slowest:.1f} s")
+        t.say(f"{module}, {kind}: {counted(outcomes)}; the slowest took {slowest:.1f} s")
         t.check(outcomes or kind != "failslab", f"{module}: nothing failed")
 
 
@@ -214,7 +218,7 @@ def test_often(t):
                           timeout=60)
             one_round(t, outcomes)
             rounds += 1
-        t.say(f"{module}: {', '.join(f'{n} x {key}' for key, n in sorted(outcomes.items()))}")
+        t.say(f"{module}: {counted(outcomes)}")
         t.check(outcomes, f"{module}: nothing failed")
     works(t, disks.PLAIN)
 
