@@ -99,3 +99,41 @@ def test_read_only_disk(t):
         rnbd.map_device(t, disk, access_mode="rw")
     device = rnbd.map_device(t, disk, access_mode="ro")
     t.client.call("guest_io.digest", path=device.path, offset=0, length=4096)
+
+
+# The C server opens the disk for reading only, and does not look again when it is written.
+@case(module_sets=("ours",), quick=KERNELS)
+def test_hostile_writes(t):
+    """A client that writes what it has opened read-only gets EROFS; the disk stays as it is."""
+    rnbd.load(t, client=False)
+    t.client.run("modprobe rdma_ucm")
+    disk = disks.null_blk(t, discard=1)
+    t.server.call("guest_io.write", path=disk, offset=0, length=65536, seed=6)
+    before = rnbd.disk_stats(t.server, disk[5:])
+    results = t.client.call("guest_hostile_io.read_only", address=t.server.address,
+                            device_path=disk)
+    after = rnbd.disk_stats(t.server, disk[5:])
+    for name in ("read", "flush"):
+        t.equal(results.pop(name), 0, f"errno of a {name}")
+    for name, number in results.items():
+        t.equal(number, errno.EROFS, f"errno of a {name}")
+    for name in ("writes", "discards"):
+        t.equal(after[name] - before[name], 0, f"{name} on the server's disk")
+    t.equal(t.server.call("guest_io.compare", path=disk, offset=0, length=65536, seed=6), None,
+            "first wrong byte")
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
+
+
+@case(module_sets=("ours",))
+def test_open_again(t):
+    """A device that is open can be opened again as it was, and not in any other way."""
+    rnbd.load(t, client=False)
+    t.client.run("modprobe rdma_ucm")
+    results = t.client.call("guest_hostile_io.opens", address=t.server.address,
+                            device_path=disks.PLAIN)
+    wanted = {"same mode": 0, "read-only": errno.EPERM, "migration": errno.EPERM,
+              "another name": errno.EPERM, "another name, read-only": errno.EEXIST,
+              "write afterwards": 0}
+    for name, number in results.items():
+        t.equal(number, wanted.get(name, errno.EINVAL), f"errno: {name}")
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)

@@ -170,9 +170,11 @@ CONNECTIONS = {
                                       "refused connection 2"),
 }
 TOO_LARGE = {
-    "queue depth 8192": ({"queue_depth": 8192, "max_io_size": 4096}, "queue depth of 8192"),
     "max_hdr_size 16": ({"max_hdr_size": 16}, "cannot set up session"),
     "max_hdr_size 100": ({"max_hdr_size": 100}, "can't open"),
+}
+UNLIKE_THE_CHUNKS = {
+    "queue depth 8192": ({"queue_depth": 8192, "max_io_size": 4096}, "total length of the info"),
 }
 HARMLESS = {
     "unknown features": {"features": 0xFFFFFFFF},
@@ -196,7 +198,8 @@ def test_refusals(t):
 def test_connections(t):
     """Wrong answers to connection requests: the session is not opened."""
     serve(t)
-    for number, faults in ((errno.ECONNRESET, CONNECTIONS), (errno.EMSGSIZE, TOO_LARGE)):
+    for number, faults in ((errno.ECONNRESET, CONNECTIONS), (errno.EMSGSIZE, TOO_LARGE),
+                           (errno.EINVAL, UNLIKE_THE_CHUNKS)):
         for what, (fault, log) in faults.items():
             call(t, "misbehave", place="conn_response",
                  fault="conn_raw" if "data" in fault else "conn_fields", **fault)

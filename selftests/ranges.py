@@ -137,6 +137,10 @@ def test_hostile_requests(t):
         t.equal(results[name], errno.ENOTCONN, f"errno for the {name}")
     for name, number in results.items():
         t.check(number != 0, f"{name}: answered as if it were done")
+    results = t.client.call("guest_hostile_io.reads", address=t.server.address, device_path=disk)
+    t.equal(results.pop("good"), 0, "a good read")
+    for name, number in results.items():
+        t.equal(number, errno.EINVAL, f"errno for a read {name}")
     # 1 and 2: what the good ones did.
     t.equal(t.server.call("guest_io.cleared", path=disk, length=MIB, seed=SEED),
             [[256, 264], [512, 520]], "sectors changed")

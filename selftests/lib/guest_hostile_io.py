@@ -7,29 +7,39 @@ import guest_rtrs_peer as rtrs
 
 SESS_INFO, OPEN, IO = 0, 2, 4
 READ, WRITE, FLUSH, DISCARD, SECURE_ERASE, WRITE_ZEROES = range(6)
-FUA = 1 << 9
+FUA, PREFLUSH = 1 << 9, 1 << 10
+READ_ONLY, READ_WRITE, MIGRATION = range(3)
+# A requested answer's place in the chunk.
+PLACE = 16384
 
 
 class Rnbd:
     """An RNBD session by hand, with one device open."""
 
-    def __init__(self, peer, device_path):
+    def __init__(self, peer, device_path, access_mode=READ_WRITE):
         self.peer = peer
         peer.establish()
-        self.ask(struct.pack("<HxxB31x", SESS_INFO, 2), 36)
-        answer = self.ask(struct.pack("<HxxBx255s3x", OPEN, 1, device_path.encode()), 56)
-        self.device_id = struct.unpack_from("<I", answer, 4)[0]
-
-    def ask(self, message, size):
-        """A message that is answered with data."""
-        peer = self.peer
-        rtrs_message = peer.read_message(usr_len=len(message), length=size)
-        place = 16384
-        peer.request(message + rtrs_message, place=place, offset=place + len(message))
-        _, number = peer.answer()
+        number = self.ask(struct.pack("<HxxB31x", SESS_INFO, 2), length=36)
+        number = number or self.open(device_path, access_mode)
         if number:
-            raise OSError(number, "the server refused a message")
-        return peer.scratch.buffer.raw[:size]
+            raise OSError(number, f"the server does not open {device_path}")
+        self.device_id = struct.unpack_from("<I", peer.scratch.buffer.raw, 4)[0]
+
+    def ask(self, message, **fields):
+        """A message that is answered with data; the errno of the answer."""
+        peer = self.peer
+        rtrs_message = peer.read_message(usr_len=len(message), **fields)
+        peer.request(message + rtrs_message, place=PLACE, offset=PLACE + len(message))
+        return peer.answer()[1]
+
+    def open(self, name, access_mode=READ_WRITE, *, cut=None):
+        """Open a device, by a message of which bytes may be missing; the errno of the answer."""
+        message = struct.pack("<HxxBx256s2x", OPEN, access_mode, name.encode())
+        return self.ask(message[:cut], length=56)
+
+    def read(self, size, **fields):
+        """A read of so many bytes into the memory that the fields say; the errno of the answer."""
+        return self.ask(struct.pack("<HxxIQIIH6x", IO, self.device_id, 0, READ, size, 0), **fields)
 
     def write(self, data, *, sector=0, prio=0, rw=WRITE, size=None, device_id=None):
         """A write; the errno of the answer."""
@@ -85,3 +95,48 @@ def requests(address, device_path):
         attempt("a good write", block, sector=256)
         attempt("a good discard", rw=DISCARD, sector=512, size=4096)
     return results
+
+
+def read_only(address, device_path):
+    """Requests for a device that is open read-only; the errno of each."""
+    results = {}
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, device_path, READ_ONLY)
+        block = bytes(4096)
+        results["write"] = rnbd.write(block)
+        results["write with FUA"] = rnbd.write(block, rw=WRITE | FUA)
+        results["write with PREFLUSH"] = rnbd.write(block, rw=WRITE | PREFLUSH)
+        for name, operation in (("discard", DISCARD), ("secure erase", SECURE_ERASE),
+                                ("write of zeroes", WRITE_ZEROES)):
+            results[name] = rnbd.write(b"", rw=operation, size=4096)
+        results["flush"] = rnbd.write(b"", rw=FLUSH)
+        results["read"] = rnbd.read(4096, length=4096)
+    return results
+
+
+def reads(address, device_path):
+    """Reads whose length and memory do not agree, and one that is right; the errno of each."""
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, device_path)
+        return {"without memory": rnbd.read(4096, sg_cnt=0),
+                "without memory, huge": rnbd.read(0xFFFFFE00, sg_cnt=0),
+                "of more than there is memory for": rnbd.read(8192, length=4096),
+                "of less than there is memory for": rnbd.read(512, length=4096),
+                "good": rnbd.read(4096, length=4096)}
+
+
+def opens(address, device_path):
+    """A device is opened, and opened again in other ways; the errno of each."""
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, device_path)
+        return {"same mode": rnbd.open(device_path),
+                "read-only": rnbd.open(device_path, READ_ONLY),
+                "migration": rnbd.open(device_path, MIGRATION),
+                "unknown mode": rnbd.open(device_path, 3),
+                "another name": rnbd.open(f"/{device_path}"),
+                "another name, read-only": rnbd.open(f"/{device_path}", READ_ONLY),
+                "name without an end": rnbd.open("/".ljust(256, "x")),
+                "no name": rnbd.open(""),
+                "message cut in the name": rnbd.open(device_path, cut=20),
+                "message cut before the mode": rnbd.open(device_path, cut=4),
+                "write afterwards": rnbd.write(bytes(4096))}
