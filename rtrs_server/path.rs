@@ -619,11 +619,12 @@ impl DelayedWorkItem for Path {
 }
 
 impl fmt::Display for Path {
-    /// The session's name, or the addresses as long as it has none.
+    /// The session's name, once it has one, and the addresses in the order of the name in sysfs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.session.sessname() {
-            Some(name) => name.write_to(f),
-            None => f.write_fmt(fmt!("{}@{}", self.local, self.peer)),
+        if let Some(name) = self.session.sessname() {
+            name.write_to(f)?;
+            f.write_str(" ")?;
         }
+        f.write_fmt(fmt!("{}@{}", self.peer, self.local))
     }
 }

@@ -180,7 +180,7 @@ fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written
         pr_err!("<{}>: disconnect: invalid value, it takes 1\n", path);
         return Err(EINVAL);
     }
-    pr_info!("<{}>: disconnect of {} requested\n", path, path.peer());
+    pr_info!("<{}>: disconnect requested\n", path);
     path.close();
     Ok(())
 }
