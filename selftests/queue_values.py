@@ -56,3 +56,22 @@ def test_same_as_c(t):
     different = [f"{name}: {ours.get(name)!r}, C {theirs.get(name)!r}"
                  for name in sorted(set(ours) | set(theirs)) if ours.get(name) != theirs.get(name)]
     t.check(not different, "values that differ:\n" + "\n".join(different))
+
+
+@case(module_sets=("ours",))
+def test_hardware_queues(t):
+    """Each CPU has the hardware queue of its number, whose requests go by the connection of that
+    number, whatever caches the CPUs share; queues for polling are dealt out in turn."""
+    rnbd.load(t)
+    cpus = t.client.sh("nproc --all").strip()
+    for poll_queues in (0, 1):
+        device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=poll_queues,
+                                 session=f"polled{poll_queues}")
+        folder = f"/sys/block/{device.name}/mq"
+        queues = {name: t.client.read(f"{folder}/{name}/cpu_list")
+                  for name in t.client.listdir(folder)}
+        everyone = ", ".join(str(cpu) for cpu in range(int(cpus)))
+        wanted = {str(cpu): str(cpu) for cpu in range(int(cpus))}
+        wanted |= {cpus: everyone} if poll_queues else {}
+        t.equal(queues, wanted, f"CPUs of the hardware queues, nr_poll_queues={poll_queues}")
+        device.unmap()

@@ -8,8 +8,12 @@ use super::operations::{
 };
 use super::request::Private;
 use crate::bindings;
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    slice, //
+};
 use kernel::{
+    cpu::nr_cpu_ids,
     error::to_result,
     prelude::*,
     sync::Arc,
@@ -126,7 +130,7 @@ impl<O: Operations> TagSet<O> {
         unsafe { &(*this).data }
     }
 
-    /// Lays out the queues.
+    /// Lays out the queues: each CPU has that of its number, or of its number modulo theirs.
     ///
     /// # Safety
     ///
@@ -147,9 +151,13 @@ impl<O: Operations> TagSet<O> {
             } else {
                 (0, nr_queues)
             };
-            // SAFETY: The map's array has been allocated, and the numbers of the queues are below
-            // that of all queues.
-            unsafe { bindings::blk_mq_map_queues(map) };
+            // SAFETY: The array has been allocated with an entry for each CPU number.
+            let queues = unsafe { slice::from_raw_parts_mut(map.mq_map, nr_cpu_ids() as usize) };
+            // Not `blk_mq_map_queues()`, which orders CPUs by the caches they share.
+            let numbers = (map.queue_offset..).take(map.nr_queues as usize);
+            for (queue, number) in queues.iter_mut().zip(numbers.cycle()) {
+                *queue = number;
+            }
         }
     }
 }
