@@ -10,6 +10,7 @@ use kernel::{
     new_work,
     prelude::*,
     sync::{
+        rcu,
         Arc,
         Mutex, //
     },
@@ -436,6 +437,9 @@ impl SessionEvents for Events {
                 for device in self.0.devices.lock().list.iter() {
                     device.link_lost();
                 }
+                // Whoever sends a request reads its device's number and finds a path under one RCU
+                // read lock: with a number of before nobody may find a path that comes now.
+                rcu::synchronize_rcu();
                 self.0.lost.store(true, ordering::Release);
             }
             LinkEvent::Reconnected => self.0.is_back.store(true, ordering::Release),
