@@ -28,10 +28,7 @@ use kernel_ext::{
             SECTOR_SIZE, //
         },
         operations::OpenMode,
-        request::{
-            Op,
-            OwnedRequest, //
-        },
+        request::Op,
         status::Status, //
     },
     ida::IdaNumber,
@@ -77,9 +74,6 @@ use crate::{
 
 /// Segments of a request but the first start, and but the last end, at a multiple of this plus one.
 const VIRT_BOUNDARY_MASK: usize = 4096 - 1;
-
-/// How often to look whether held requests are to be held any longer, in ms.
-const HOLD_CHECK_MS: u32 = 50;
 
 /// Logs a line about a device, as `<path@session> …`.
 macro_rules! device_log {
@@ -332,16 +326,11 @@ impl Device {
     /// What becomes of a request now that the device is not mapped: it comes again if the
     /// transport wants requests to wait for a path.
     #[cold]
-    pub(crate) fn status_if_not_mapped(&self, request: &OwnedRequest<Queue>) -> Status {
+    pub(crate) fn status_if_not_mapped(&self) -> Status {
         match self.state() {
             // Since the caller looked.
             DeviceState::Mapped => Status::RESOURCE,
-            DeviceState::Disconnected if self.session.transport.holds_io() => {
-                // Whoever opens the device again runs the queues; this is for the time when the
-                // transport does not want that any more.
-                request.run_queue_after(HOLD_CHECK_MS);
-                Status::DEVICE_RESOURCE
-            }
+            DeviceState::Disconnected if self.session.transport.holds_io() => Status::RESOURCE,
             _ => Status::IO_ERROR,
         }
     }

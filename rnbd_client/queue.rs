@@ -154,7 +154,7 @@ fn refuse(device: &Device, request: OwnedRequest<Queue>, error: SubmitError) -> 
 fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status> {
     let device_id = device
         .mapped_id()
-        .ok_or_else(|| device.status_if_not_mapped(request))?;
+        .ok_or_else(|| device.status_if_not_mapped())?;
     let op = match request.op() {
         Op::Read => rnbd::Op::Read,
         Op::Write => rnbd::Op::Write,

@@ -344,15 +344,6 @@ impl<O: Operations> OwnedRequest<O> {
         Status::from_raw(self.header().completion.load(ordering::Relaxed) as u8)
     }
 
-    /// Runs the request's hardware queue again after so many milliseconds. For a request that has to
-    /// be refused with [`Status::DEVICE_RESOURCE`] while none of its queue may be under way. Any
-    /// context.
-    pub fn run_queue_after(&self, ms: u32) {
-        // SAFETY: The queue lives as long as its requests, and when it goes what was asked for
-        // here is cancelled, after its requests have ended.
-        unsafe { bindings::blk_mq_delay_run_hw_queue((*self.raw.as_ptr()).mq_hctx, ms as c_ulong) };
-    }
-
     /// Makes the answer of `queue_rq` for a request that it does not take. With a status that
     /// [`Status::is_retry`] the request comes again, with any other it fails.
     pub fn refuse(self, status: Status) -> Refusal<O> {

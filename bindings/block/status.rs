@@ -16,15 +16,10 @@ impl Status {
     pub const NOT_SUPPORTED: Self = Self(bindings::RNBD_BLK_STS_NOTSUPP as u8);
     /// Input/output error.
     pub const IO_ERROR: Self = Self(bindings::RNBD_BLK_STS_IOERR as u8);
-    /// Something that all disks share has run out; to be tried again after a short delay.
+    /// Something that the request needs is not there now; to be tried again after a short delay.
     ///
     /// Only to refuse a request with.
     pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
-    /// Something that comes back when a request of this very queue ends has run out. There must be
-    /// such a request, or somebody who runs the queue, or it is never run again.
-    ///
-    /// Only to refuse a request with.
-    pub const DEVICE_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
 
     /// The status that stands for a result (C: `errno_to_blk_status`).
     pub fn from_result(result: Result) -> Self {
@@ -42,7 +37,7 @@ impl Status {
 
     /// Whether the request is to be tried again later.
     pub const fn is_retry(self) -> bool {
-        self.0 == Self::RESOURCE.0 || self.0 == Self::DEVICE_RESOURCE.0
+        self.0 == Self::RESOURCE.0
     }
 
     /// The value of C.
