@@ -236,6 +236,16 @@ impl Device {
         let index = self.index.get();
         let name = CString::try_from_fmt(fmt!("rnbd{}", index))?;
         let limits = self.limits(answer);
+        if limits.logical_block_size > limits.io_opt {
+            device_log!(
+                pr_err,
+                self,
+                "map_device: the server's disk has blocks of {} bytes, its requests only up to {}",
+                limits.logical_block_size,
+                limits.io_opt
+            );
+            return Err(EINVAL);
+        }
         let disk = GenDisk::add(
             &self.session.tag_set,
             &DiskParams {

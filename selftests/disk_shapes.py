@@ -104,8 +104,11 @@ def test_blocks_longer_than_requests(t):
         t.skip("this kernel has no huge pages, so no blocks of more than a page")
     rnbd.load(t, rtrs_server="max_chunk_size=8192 sess_queue_depth=32")
     disk = disks.loop(t, 16, block_size=16384)
+    mark = t.client.log_mark()
     with t.expect_errno(errno.EINVAL):
         rnbd.map_device(t, disk)
+    if t.modules == "ours":
+        t.client.wait_log("blocks of 16384 bytes, its requests only up to 4096", mark)
     t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [], "links in ctl/devices")
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
