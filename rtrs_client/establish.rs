@@ -35,6 +35,7 @@ use proto::{
         ConnReq,
         InfoReq,
         InfoRsp,
+        FEATURE_GIVEN_UP,
         FEATURE_JOINT_ANSWERS,
         FEATURE_SHORT_ANSWERS,
         SERVICE_CON_QUEUE_DEPTH, //
@@ -58,6 +59,7 @@ use crate::{
         ConnectionSet,
         Incarnation, //
     },
+    link::Others,
     path::Path,
     transfer::{
         Transfer,
@@ -69,10 +71,11 @@ use crate::{
 // The server's information about its chunks is received into one buffer, however many there are.
 const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffers::MAX_SIZE);
 
-/// Establishes all connections of `path` and learns where the server's chunks are.
+/// Establishes all connections of `path` and learns where the server's chunks are; returns them, and
+/// how the other paths were when the server was asked.
 ///
 /// The state of the path is `connecting`; the caller changes it.
-pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
+pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Others)> {
     let total = path.num_connections();
     let incarnation = Incarnation::new(path.clone())?;
     let mut setup = Setup {
@@ -82,6 +85,7 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
         recon_cnt: path.next_reconnect_count(),
         domain: None,
         max_send_sge: 0,
+        asked: path.session.others(),
     };
     let mut connections = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
     let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
@@ -97,10 +101,9 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<Arc<ConnectionSet>> {
     let transfer = incarnation.transfer().ok_or(EINVAL)?;
     transfer.limit_send_sge(setup.max_send_sge);
     setup.exchange_info(&connections, &handlers)?;
-    Ok(Arc::new(
-        ConnectionSet::new(incarnation, connections),
-        GFP_KERNEL,
-    )?)
+    let asked = setup.asked;
+    let set = ConnectionSet::new(incarnation, connections);
+    Ok((Arc::new(set, GFP_KERNEL)?, asked))
 }
 
 /// The scatter entries of a request that every device has: one for data, one for the message.
@@ -207,6 +210,8 @@ struct Setup<'a> {
     /// Made for the device of the first connection; all others must use that device too.
     domain: Option<Arc<ProtectionDomain>>,
     max_send_sge: u32,
+    /// The other paths, as the server was told with the first connection.
+    asked: Others,
 }
 
 impl Setup<'_> {
@@ -287,37 +292,56 @@ impl Setup<'_> {
 
     /// Asks the server for the connection; returns what it answers if it accepts.
     fn ask_server(
-        &self,
+        &mut self,
         queue_pair: &mut QueuePair<ConnectionHandler>,
         handler: &ConnectionHandler,
     ) -> Result<ConnAccept> {
         let (path, cid) = (self.path, handler.cid);
-        let turn = if cid == SERVICE_CID && path.may_make_session() {
-            // A C server makes two sessions if two paths ask for one at once, as they do when it has
-            // just been loaded, and frees one of them in use.
-            let turn = &path.session.turn;
-            turn.take_interruptible_timeout(TURN_TIMEOUT_MS).ok()
-        } else {
-            None
-        };
+        let session = &path.session;
+        // Later connections belong to a session that exists.
+        let may_be_first =
+            cid == SERVICE_CID && path.may_be_first() && session.others().let_make_session();
+        // A C server makes two sessions if two paths ask for one at once, as they do when it has
+        // just been loaded, and frees one of them in use.
+        let turn = may_be_first
+            .then(|| {
+                session
+                    .turn
+                    .take_interruptible_timeout(TURN_TIMEOUT_MS)
+                    .ok()
+            })
+            .flatten();
+        if cid == SERVICE_CID {
+            self.asked = session.others();
+        }
+        let first_conn = may_be_first && self.asked.let_make_session();
+        let mut features = FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS;
+        if self.asked.may_have_given_up() {
+            features |= FEATURE_GIVEN_UP;
+        }
         let request = ConnReq {
             cid,
             cid_num: self.total,
             recon_cnt: self.recon_cnt,
             sess_uuid: path.uuid,
-            paths_uuid: path.session.uuid,
-            first_conn: path.may_make_session(),
-            features: FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS,
+            paths_uuid: session.uuid,
+            first_conn,
+            features,
         };
         queue_pair.connect(
             &request.to_bytes(),
-            &path.session.settings.connection_parameters(),
+            &session.settings.connection_parameters(),
         )?;
         let progress = wait_for_progress(path, handler, "the server's answer")?;
         let Progress::Established(answer) = progress else {
             return Err(ECONNRESET);
         };
         drop(turn);
+        if first_conn && session.has_path_up() {
+            // Another one came up while this request was on its way. The server may have forgotten
+            // that one since, and this would be a new session that nobody is told of.
+            return Err(ECONNRESET);
+        }
         ConnAccept::parse(answer.as_bytes()).map_err(|error| {
             pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
             ECONNRESET

@@ -73,6 +73,7 @@ use crate::{
     connection::ConnectionHandler,
     establish::establish,
     incarnation::ConnectionSet,
+    link::Others,
     session::Session,
     stats::Stats,
     transfer::Outstanding, //
@@ -268,14 +269,10 @@ impl Path {
             & 0xffff) as u16
     }
 
-    /// Whether the server may make a new session for this path. Sleeps.
-    ///
-    /// Not while another path is up, as far as this side knows, or has requests that may go to
-    /// this one: the server may have forgotten the session and that path. The user would not be
-    /// told that a new session has none of what it has opened, and the numbers of its devices
-    /// would come to mean others.
-    pub(crate) fn may_make_session(&self) -> bool {
-        self.first.load(ordering::Relaxed) && !self.session.has_path_up()
+    /// Whether the server may make a new session for this path if the other ones are down: it is
+    /// known to lead to the session's server.
+    pub(crate) fn may_be_first(&self) -> bool {
+        self.first.load(ordering::Relaxed)
     }
 
     /// Notes the device that the first connection is on. Sleeps.
@@ -376,7 +373,7 @@ impl Path {
 
     /// As [`Path::connect`]; there are no connections.
     fn connect_locked(self: &Arc<Self>, control: &mut Control) -> Result {
-        let result = establish(self).and_then(|set| self.set_up(control, set));
+        let result = establish(self).and_then(|(set, asked)| self.set_up(control, set, &asked));
         if let Err(error) = result {
             pr_err!(
                 "{}: connecting to the server failed: {:?}\n",
@@ -388,18 +385,23 @@ impl Path {
         result
     }
 
-    /// Lets requests at the connections.
-    fn set_up(self: &Arc<Self>, control: &mut Control, set: Arc<ConnectionSet>) -> Result {
+    /// Lets requests at the connections, if the other paths still are what the server was told.
+    fn set_up(
+        self: &Arc<Self>,
+        control: &mut Control,
+        set: Arc<ConnectionSet>,
+        asked: &Others,
+    ) -> Result {
         self.heartbeat.reset();
         drop(self.connections.replace(Some(set)));
-        if self.change_state(ClientEvent::Established).is_none() {
+        let establish = || self.change_state(ClientEvent::Established).is_some();
+        if let Err(error) = self.session.path_up(asked, establish) {
             self.take_down(control);
-            return Err(ECONNABORTED);
+            return Err(error);
         }
         self.backoff.connected();
         control.up = true;
         self.stats.connected();
-        self.session.path_up();
         self.schedule_beat();
         Ok(())
     }
@@ -410,6 +412,9 @@ impl Path {
     /// The state is not `connected`, so nobody sets them again.
     fn take_down(self: &Arc<Self>, control: &mut Control) {
         DelayedWork::<Path, BEAT>::cancel_sync(self);
+        if control.up {
+            self.session.path_going();
+        }
         let set = self.connections.replace(None);
         if let Some(set) = &set {
             for connection in set.iter() {

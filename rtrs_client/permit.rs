@@ -229,11 +229,31 @@ impl Session {
     /// Process context.
     pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>) {
         if let Err(refused) = self.dispatch_except(request, Some(failed)) {
+            self.fail_paths();
             let error = match self.service_tag() {
                 Some(tag) if tag == refused.request.tag() => ECONNABORTED,
                 _ => refused.error,
             };
             self.unposted(Refused { error, ..refused });
+        }
+    }
+
+    /// Takes all paths down before a request is given up that the server may be at work on: it only
+    /// learns of that by a path that connects. Process context.
+    fn fail_paths(&self) {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.load(&guard) else {
+            return;
+        };
+        let mut any = false;
+        for path in paths.iter().filter(|path| path.is_connected()) {
+            // It did not take the request, for lack of memory or the like.
+            any |= path.connection_failed();
+        }
+        drop(guard);
+        if any {
+            // Who found such a path connected has sent by then.
+            rcu::synchronize_rcu();
         }
     }
 

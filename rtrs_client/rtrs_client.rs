@@ -47,6 +47,7 @@ mod connection;
 mod establish;
 mod hotplug;
 mod incarnation;
+mod link;
 mod outage;
 mod params;
 mod path;

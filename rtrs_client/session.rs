@@ -39,6 +39,7 @@ use proto::{
 use rtrs_core::connection::QueueSizes;
 
 use crate::{
+    link::Link,
     outage::Outage,
     path::Path,
     permit::SubmitError,
@@ -139,10 +140,9 @@ pub struct Session {
     pub(crate) paths: RcuArc<KVec<Arc<Path>>>,
     #[pin]
     control: Mutex<Paths>,
-    /// Serialises link events; counts the paths that are up.
     #[pin]
-    link: Mutex<Link>,
-    outage: Outage,
+    pub(crate) link: Link,
+    pub(crate) outage: Outage,
     /// Lets one path at a time ask the server for what may become a new session.
     #[pin]
     pub(crate) turn: Turn,
@@ -159,12 +159,6 @@ fn total_connections(num_irq_queues: u16, num_poll_queues: u16) -> u16 {
     num_irq_queues
         .saturating_add(num_poll_queues)
         .saturating_add(1)
-}
-
-struct Link {
-    paths_up: usize,
-    /// The user has the session, so that it can be told of changes.
-    opened: bool,
 }
 
 impl Session {
@@ -198,7 +192,7 @@ impl Session {
                 tags: SetOnce::new(),
                 paths: RcuArc::new(None),
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
-                link <- new_mutex!(Link { paths_up: 0, opened: false }),
+                link <- Link::new(),
                 outage: Outage::new(),
                 turn <- Turn::new(),
                 settings: Settings::new(),
@@ -216,7 +210,7 @@ impl Session {
             session.close();
             return Err(error);
         }
-        session.link.lock().opened = true;
+        session.tell_user(true);
         Ok(session)
     }
 
@@ -321,7 +315,7 @@ impl Session {
     /// Closes all paths and removes the files. When it returns, no request is in flight and no
     /// callback runs or will run. Sleeps; idempotent.
     pub fn close(&self) {
-        self.link.lock().opened = false;
+        self.tell_user(false);
         if let Ok(globals) = crate::globals() {
             globals.sessions.remove(self);
         }
@@ -514,33 +508,6 @@ impl Session {
             .as_ref()
             .map(|files| files.paths())
             .ok_or(ENODEV)
-    }
-
-    /// A path is up. Process context.
-    pub(crate) fn path_up(&self) {
-        let mut link = self.link.lock();
-        link.paths_up = link.paths_up.saturating_add(1);
-        self.outage.end();
-        if link.opened && link.paths_up == 1 {
-            self.events.link_event(LinkEvent::Reconnected);
-        }
-    }
-
-    /// Whether a path is up, or was and has not been taken down yet. Sleeps.
-    pub(crate) fn has_path_up(&self) -> bool {
-        self.link.lock().paths_up != 0
-    }
-
-    /// A path that was up is not any more. Process context.
-    pub(crate) fn path_down(&self) {
-        let mut link = self.link.lock();
-        link.paths_up = link.paths_up.saturating_sub(1);
-        if link.paths_up == 0 {
-            self.outage.begin();
-        }
-        if link.opened && link.paths_up == 0 {
-            self.events.link_event(LinkEvent::Disconnected);
-        }
     }
 
     /// Whether requests are to wait for a path rather than fail: not for longer than `hold_io_ms`

@@ -30,6 +30,7 @@ use proto::{
         ConnReject,
         ConnReq,
         CONNECT_TIMEOUT_MS,
+        FEATURE_GIVEN_UP,
         MAX_HDR_SIZE,
         MAX_PATHS_NUM,
         SERVICE_CON_QUEUE_DEPTH, //
@@ -240,7 +241,7 @@ fn make_path(
         }
         return Err(EEXIST);
     }
-    if given_up_requests(request) && session.owners().any_in_use() {
+    if request.features & FEATURE_GIVEN_UP != 0 && session.owners().any_in_use() {
         // Those of the old paths, which go when they are answered: the client comes again. Its old
         // paths are not closed here, or two that come at once would close each other.
         pr_err_ratelimited!(
@@ -255,14 +256,6 @@ fn make_path(
     // There is room.
     let _ = paths.push_within_capacity(path.clone());
     Ok(path)
-}
-
-/// Whether the client has no path that is up, and so may have given up requests and use their chunks
-/// for others.
-///
-/// A C client, which knows no features, says so for good once a path was up.
-fn given_up_requests(request: &ConnReq) -> bool {
-    request.first_conn && request.features != 0
 }
 
 /// Makes connection `cid` of `path`, or closes the path.

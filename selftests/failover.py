@@ -277,16 +277,6 @@ def test_lost_again(t):
     t.say(f"back after at most {slowest:.1f} s; {verified(stream.stop())}")
 
 
-def connects(t, path, seconds):
-    """Whether a path can be connected within so many seconds."""
-    try:
-        rnbd.reconnect(t, path, seconds)
-    except OSError as error:
-        t.equal(error.errno, errno.ENOTCONN, "errno of reconnect")
-        return False
-    return True
-
-
 def reads_at_server(t):
     """How many reads the server has got by all paths."""
     folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
@@ -294,12 +284,13 @@ def reads_at_server(t):
                for name in t.server.listdir(folder))
 
 
-@case(timeout=300, module_sets=("ours",))
-def test_given_up_read(t):
-    """A read that the client has given up does not spoil the data of a later write in its buffer."""
+def given_up_read(t, addresses, connect):
+    """Give up a read that the server's disk holds, by disconnecting all paths, and write with as many
+    requests as there are buffers after ``connect(seconds)``, which is tried before the read is
+    finished and, if the server does not let it, again afterwards."""
     held = disks.holdable(t, 8, disks.WITHOUT_DISCARD)
     rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server="sess_queue_depth=8")
-    paths = [f"ip:{address}" for address in t.server.addresses]
+    paths = [f"ip:{address}" for address in addresses]
     device = rnbd.map_device(t, disks.PLAIN, paths=paths)
     slow = rnbd.map_device(t, held, paths=paths)
     t.client.run("udevadm settle", timeout=60)
@@ -308,16 +299,17 @@ def test_given_up_read(t):
     read = t.client.start_job(["dd", f"if={slow.path}", "of=/dev/null", "bs=64k", "count=1",
                                "iflag=direct"], timeout=240)
     t.client.wait_for(f"/sys/block/{slow.name}/inflight", matches=r"^\s*1\s", timeout=30)
-    used, other = (0, 1) if rdma(t, 0)[4] else (1, 0)
     wait_until(lambda: reads_at_server(t) > before, 30 * t.client.slow, "the read at the server")
-    for link in (used, other):
+    links = range(len(addresses))
+    # The one that the read is on first, or it would fail over.
+    for link in sorted(links, key=lambda link: rdma(t, link)[4], reverse=True):
         t.client.write(f"{path_of(t, link)}/disconnect", "1")
     t.check(read.wait().rc != 0, "the read did not fail without a path")
 
-    early = connects(t, path_of(t, other), 5.0)
+    early = connects(t, connect, 5.0)
     if not early:
         disks.let_go(t, held)
-        rnbd.reconnect(t, path_of(t, other))
+        connect(60.0)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
     # More at a time than there are buffers, so that each is used.
     blocks = 200
@@ -334,3 +326,32 @@ def test_given_up_read(t):
     t.say("connected before the read was finished" if early
           else "not connected before the read was finished")
     t.equal(result.rc, 0, f"exit code of fio, which says {result.err[-500:]}")
+
+
+def connects(t, connect, seconds):
+    """Whether ``connect(seconds)`` does its work."""
+    try:
+        connect(seconds)
+    except OSError as error:
+        t.check(error.errno in (errno.ENOTCONN, errno.ECONNRESET), f"errno: {error}")
+        return False
+    return True
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_given_up_read(t):
+    """A read that the client has given up does not spoil the data of a later write in its buffer."""
+    given_up_read(t, t.server.addresses,
+                  lambda seconds: rnbd.reconnect(t, path_of(t, 1), seconds))
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_given_up_read_path_added(t):
+    """The same, with a path that is added: it is refused before the read is finished."""
+    def connect(seconds):
+        if seconds < 10.0:
+            t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/add_path", f"ip:{t.server.addresses[1]}")
+        else:
+            rnbd.reconnect(t, path_of(t, 0), seconds)
+
+    given_up_read(t, t.server.addresses[:1], connect)
