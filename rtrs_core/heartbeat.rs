@@ -78,9 +78,16 @@ impl Heartbeat {
     ///
     /// Only called by one work item at a time.
     pub fn tick(&self) -> Action {
-        let missed = self.missed.load(ordering::Relaxed);
-        let (action, missed) = heartbeat::tick(missed, &self.settings());
-        self.missed.store(missed, ordering::Relaxed);
+        let settings = self.settings();
+        let mut missed = self.missed.load(ordering::Relaxed);
+        let action = loop {
+            let (action, now) = heartbeat::tick(missed, &settings);
+            // What came meanwhile counts.
+            match self.missed.cmpxchg(missed, now, ordering::Relaxed) {
+                Ok(_) => break action,
+                Err(received) => missed = received,
+            }
+        };
         if matches!(action, Action::Send) {
             self.sent
                 .store(self.origin.elapsed().as_nanos(), ordering::Relaxed);
