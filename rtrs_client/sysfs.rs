@@ -251,8 +251,10 @@ fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> R
 }
 
 fn store_setting(session: &Session, value: &Value, bytes: &[u8]) -> Result {
-    value.set(session.name_text(), bytes)?;
-    session.settings_changed();
+    // What is set again as it was does not begin any time anew.
+    if value.set(session.name_text(), bytes)? {
+        session.settings_changed();
+    }
     Ok(())
 }
 
