@@ -99,6 +99,12 @@ impl Session {
         self.link.state.lock().up != 0
     }
 
+    /// Runs `f` while no path comes up or is taken down. Sleeps.
+    pub(crate) fn without_change<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _link = self.link.state.lock();
+        f()
+    }
+
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.
     ///
     /// `ECONNABORTED` if it does not, or if another path was lost since `asked`: its requests may

@@ -127,8 +127,8 @@ impl Session {
     ///
     /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, `EINTR` if
     /// the task is killed, the error of `when_sent`, otherwise the server's error. `when_sent` runs
-    /// when the turn has come, right before the request is sent: who waited cannot know what became
-    /// of the session meanwhile. If the path fails and another one comes up before the session counts
+    /// when the turn has come, and no path comes up or is taken down before the request is sent: who
+    /// waited cannot know what became of the session meanwhile. It must not sleep. If the path fails and another one comes up before the session counts
     /// as lost, the request is sent again, so the server may see it twice. A request whose task was
     /// killed still reaches the server, and before any later one. (C: `rtrs_clt_request` with
     /// `RTRS_ADMIN_CON` and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
@@ -145,10 +145,15 @@ impl Session {
         service.turn.wait_killable().map_err(|_| EINTR)?;
         let mut pauses = 0..MOST_PAUSES;
         let result = loop {
-            if let Err(error) = when_sent() {
-                break Err(error);
-            }
-            let sent = self.send_service_request(kind, header, buffer.take(), len);
+            // No new session of the server can get what was meant for the old one.
+            let sent = self.without_change(|| {
+                when_sent()?;
+                Ok(self.send_service_request(kind, header, buffer.take(), len))
+            });
+            let sent = match sent {
+                Ok(sent) => sent,
+                Err(error) => break Err(error),
+            };
             if sent.is_ok() {
                 // It ends: with an answer, or when its path is taken down, which heartbeats see to.
                 service.wait()?;
