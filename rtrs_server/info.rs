@@ -111,11 +111,14 @@ fn establish_with(path: &Arc<Path>, setup: &mut Setup) -> Result {
         let count = queue_pair.handler().receives();
         queue_pair.post_empty_recvs(WorkKind::Receive.id(), count)?;
     }
+    // The client has nowhere to receive a heartbeat before the response.
+    path.stop_timer();
     if !path.change_state(ServerEvent::Established) {
         return Err(ECONNABORTED);
     }
+    response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)?;
     path.start_heartbeat();
-    response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)
+    Ok(())
 }
 
 /// The name that the client gave the session.

@@ -489,6 +489,12 @@ impl Path {
         let _ = DelayedWork::modify(self.clone(), self.heartbeat.interval());
     }
 
+    /// Ends the time within which the path has to be established; nothing but
+    /// [`Path::start_heartbeat`] runs the timer again. Sleeps.
+    pub(crate) fn stop_timer(self: &Arc<Self>) {
+        DelayedWork::cancel_sync(self);
+    }
+
     /// Sends answers that were left over by a burst that sleeps, after which no other one came.
     fn send_collected(&self) {
         let Some(io) = self.io() else { return };
