@@ -185,10 +185,10 @@ fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
         );
         return Err(ECONNRESET);
     }
-    if request.cid == SERVICE_CID && request.recon_cnt != path.recon_cnt() {
+    if request.recon_cnt != path.recon_cnt() {
         // The client has given its old connections up, which was not noticed here. It comes
-        // again, and then finds them gone.
-        if path.close() {
+        // again, and then finds them gone. Other connections than the first may be late.
+        if request.cid == SERVICE_CID && path.close() {
             pr_err_ratelimited!("<{}>: the client connects again, closing the path\n", path);
         }
         return Err(ECONNRESET);
