@@ -147,9 +147,10 @@ fn try_send_joint(
     });
     let numbers = Iterator::chain(core::iter::once(number(&first)), rest);
     let count = message.write(|bytes| answers::write(bytes, numbers));
-    let sge = SgeList::from(message.sge(answers::size(count))?);
+    let sge = message.sge(answers::size(count));
     first.message = Some(message);
     io.release(first);
+    let sge = SgeList::from(sge?);
     let queue_pair = io.queue_pair(connection.cid()).ok_or(ENOTCONN)?;
     let mut chain = SendChain::<1>::new();
     chain.send_with_imm(

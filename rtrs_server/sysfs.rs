@@ -177,11 +177,12 @@ fn show_disconnect(_files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result
 fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8]) -> Result {
     let path = &files.path;
     if !is_text(written, "1") {
-        pr_err!("<{}>: disconnect: invalid value, it takes 1\n", path);
+        kernel_ext::pr_err_ratelimited!("<{}>: disconnect: invalid value, it takes 1\n", path);
         return Err(EINVAL);
     }
-    pr_info!("<{}>: disconnect requested\n", path);
-    path.close();
+    if path.close() {
+        pr_info!("<{}>: disconnect requested\n", path);
+    }
     Ok(())
 }
 
