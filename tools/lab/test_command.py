@@ -40,6 +40,10 @@ def selftests(kernel: str, long: bool) -> Stage:
     return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, *JOBS, *([] if long else ["--quick"])))
 
 
+# What the interoperation tests do, with C at both ends: what users of it have today.
+ONLY_C = Stage("selftests, C modules at both ends", ("selftest", "--modules", "c", "interop", "interop_faults"))
+
+
 class Report:
     """The counts of all stages, and what failed or nearly did."""
 
@@ -135,6 +139,8 @@ def run(options: argparse.Namespace) -> int:
             report.failed("modules for the stock kernel", str(error))
         else:
             run_stage(selftests("stock", options.long), report)
+            if options.long:
+                run_stage(ONLY_C, report)
             run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
             if debug.is_alive():
                 print(f"== waiting for the debug kernel (see {debug.log})", flush=True)

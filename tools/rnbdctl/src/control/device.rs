@@ -23,7 +23,7 @@ const UNMAP: &[Meaning] = &[
         Kind::Busy,
         "it is in use",
         "unmount it and stop what has it open (see lsblk and fuser -v), \
-         or use --force, which fails its requests",
+         or use --force, which fails its later requests",
     ),
     meaning(
         Errno::ALREADY,
@@ -41,10 +41,9 @@ const REMAP: &[Meaning] = &[
         "it is connected, there is nothing to do",
         "",
     ),
-    meaning(Errno::BUSY, Kind::Busy, "it is being mapped", ""),
     meaning(Errno::NODEV, Kind::NotFound, "it is being unmapped", ""),
     meaning(
-        Errno::NOTCONN,
+        Errno::CONNABORTED,
         Kind::Unreachable,
         "its session has no path to the server",
         "see its paths with rnbdctl list paths; connect one with rnbdctl path reconnect",
@@ -98,7 +97,8 @@ const UNMAP_WAITS: [Duration; 3] = [
     Duration::from_millis(450),
 ];
 
-/// Unmaps a device. With `force` also one that is in use; its requests fail.
+/// Unmaps a device. With `force` also one that is in use; requests that the server works on are
+/// waited for, later ones fail.
 pub fn unmap(device: &ClientDevice, force: bool) -> Result {
     let word = if force { "force" } else { "normal" };
     let what = format!("unmapping {}", device.path);
