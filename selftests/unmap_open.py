@@ -70,6 +70,28 @@ def test_twice_at_once(t):
         t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
+def test_force_while_the_disk_hangs(t):
+    """force waits for what the server works on; disconnecting the path ends that, too."""
+    rnbd.load(t)
+    held = disks.holdable(t, 8, disks.WITHOUT_DISCARD)
+    device = rnbd.map_device(t, held, keep=True)
+    t.client.run("udevadm settle", timeout=60)
+    disks.hold(t, held)
+    write = t.client.start_job(["dd", "if=/dev/zero", f"of={device.path}", "bs=4k", "count=1",
+                                "oflag=direct"], timeout=120)
+    t.client.wait_for(f"/sys/block/{device.name}/inflight", matches=r"^\s*0\s+1", timeout=30)
+    path = rnbd.client_path(t, "sess")
+    unmap = t.client.start_job(["sh", "-c", f"echo force >{device.sysfs}/unmap_device"],
+                               timeout=120)
+    t.client.wait_for(device.sysfs, gone=True)
+    t.check(not unmap.done(), "the disk was unmapped before its request had ended")
+    t.client.write(f"{path}/disconnect", "1")
+    t.equal(unmap.wait().rc, 0, "exit code of who unmaps")
+    t.check(write.wait().rc != 0, "the write succeeded")
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+    disks.let_go(t, held)
+
+
 def test_force_while_mounted(t):
     """After force, a mounted file system gets errors and can be unmounted."""
     rnbd.load(t)
