@@ -20,7 +20,7 @@ module_parameter! {
     /// Where clients come in.
     pub(crate) static PORT_NR: u16 = RTRS_PORT;
     name: "port_nr",
-    description: "The port number the server is listening on (default: 1234)",
+    description: "Port that the server listens on (1-65535, default: 1234)",
     parse: parse_port_nr,
 }
 

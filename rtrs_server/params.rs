@@ -25,23 +25,24 @@ kernel_ext::module_parameter! {
     static ALWAYS_INVALIDATE: bool = true;
     name: "always_invalidate",
     description:
-        "Invalidate memory registration for contiguous memory regions before accessing.",
+        "Take a client's access to a buffer away before its data is used (default: Y)",
 }
 
 kernel_ext::module_parameter! {
     /// The size of a chunk in bytes.
     static MAX_CHUNK_SIZE: i32 = DEFAULT_MAX_CHUNK_SIZE as i32;
     name: "max_chunk_size",
-    description:
-        "Max size for each IO request, when change the unit is in byte (default: 128KB)",
+    description: "Size of a buffer in bytes, one page of which is for the header of a request \
+                  (a power of two from 8192, times sess_queue_depth at most 256 MiB, \
+                  default: 131072)",
 }
 
 kernel_ext::module_parameter! {
     /// The number of chunks of a session.
     static SESS_QUEUE_DEPTH: i32 = DEFAULT_SESS_QUEUE_DEPTH as i32;
     name: "sess_queue_depth",
-    description: "Number of buffers for pending I/O requests to allocate per session. \
-                  Maximum: 65535 (default: 512)",
+    description: "Buffers of a session, and so requests under way in it \
+                  (1-65535, default: 512)",
 }
 
 kernel_ext::module_parameter! {
@@ -49,7 +50,7 @@ kernel_ext::module_parameter! {
     static CHUNK_POOL_MB: u32 = 0;
     name: "chunk_pool_mb",
     description: "Memory in MiB to reserve at load for the buffers of sessions, which use it \
-                  first (default: 0)",
+                  first (0 and up, default: 0)",
 }
 
 kernel_ext::module_parameter! {

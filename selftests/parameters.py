@@ -2,6 +2,7 @@
 """Module parameters: what modinfo says, what is refused at load, what sysfs shows."""
 
 import errno
+import re
 
 from lab.selftest_case import case
 from lib import disks
@@ -15,6 +16,8 @@ PARAMETERS = {
                     "sess_queue_depth": ("int", "512")},
     "rnbd_server": {"port_nr": ("ushort", "1234"), "dev_search_path": ("", "/")},
 }
+# Of a number in its explanation.
+RANGE = r"\d-\d|from \d|at most \d|\d and up"
 HEARTBEAT = {"hb_interval_ms": ("", "5000"), "hb_missed_max": ("", "5"),
              "ack_timeout_ms": ("", "0")}
 EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
@@ -49,7 +52,7 @@ def refused(t, module, parameters, *numbers):
 
 
 def test_modinfo(t):
-    """modinfo explains every parameter, with its type, or its default if it is no plain number."""
+    """modinfo explains every parameter, with its type, and its range and default."""
     for module, wanted in parameters_of(t).items():
         file = t.server.call("guest_modules.find", folder=f"/host/modules/{t.modules}",
                              name=module)
@@ -61,8 +64,10 @@ def test_modinfo(t):
             t.equal(len(lines), 1, f"lines of modinfo about {name}")
             t.check(len(lines[0]) > len(name) + 20, f"modinfo does not explain {name}")
             t.check(not kind or lines[0].endswith(f"({kind})"), f"type of {name}: {lines[0]}")
-            if name in EXTENSIONS["rtrs_client"]:
+            if t.modules == "ours":
                 t.check(f"default: {default})" in lines[0], f"default of {name}: {lines[0]}")
+                t.check(not default.lstrip("-").isdigit() or re.search(RANGE, lines[0]),
+                        f"range of {name}: {lines[0]}")
 
 
 def test_defaults_in_sysfs(t):
