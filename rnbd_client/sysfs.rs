@@ -6,7 +6,6 @@
 //! Documentation/ABI/testing/sysfs-class-rnbd-client and sysfs-block-rnbd).
 
 use kernel::{
-    fmt,
     prelude::*,
     str::BStr,
     sync::Arc, //
@@ -35,16 +34,13 @@ use crate::{
 pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(
     c"map_device",
     |_, out| {
-        print(
-            out,
-            fmt!(
-                "Usage: echo \"[dest_port=server port number] sessname=<name of the rtrs session> \
+        out.print(fmt!(
+            "Usage: echo \"[dest_port=server port number] sessname=<name of the rtrs session> \
                  path=<[srcaddr@]dstaddr> [path=<[srcaddr@]dstaddr>] \
                  device_path=<full path on remote side> [access_mode=<ro|rw|migration>] \
                  [nr_poll_queues=<number of queues>]\" > map_device\n\n\
                  addr ::= [ ip:<ipv4> | ip:<ipv6> | gid:<gid> ]\n"
-            ),
-        )
+        ))
     },
     |client, _, line| map::map_device(client, line),
 )];
@@ -53,12 +49,12 @@ pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(
 pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
     Attribute::read_write(
         c"unmap_device",
-        |_, out| print(out, fmt!("Usage: echo <normal|force> > unmap_device\n")),
+        |_, out| out.print(fmt!("Usage: echo <normal|force> > unmap_device\n")),
         store_unmap,
     ),
     Attribute::read_write(
         c"resize",
-        |_, out| print(out, fmt!("Usage: echo <new size in sectors> > resize\n")),
+        |_, out| out.print(fmt!("Usage: echo <new size in sectors> > resize\n")),
         |device, _, bytes| {
             let sectors = number::parse_u64(bytes, Base::ByPrefix)
                 .map_err(|error| from_errno(error.errno()))?;
@@ -67,7 +63,7 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
     ),
     Attribute::read_write(
         c"remap_device",
-        |_, out| print(out, fmt!("Usage: echo <1> > remap_device\n")),
+        |_, out| out.print(fmt!("Usage: echo <1> > remap_device\n")),
         |device, context, bytes| {
             if bytes.trim_ascii() != b"1" {
                 return Err(invalid_value(device, "remap_device", bytes));
@@ -82,16 +78,16 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
         print_bytes(out, device.path.as_bytes())
     }),
     Attribute::read_only(c"state", |device, out| {
-        print(out, fmt!("{}\n", device.state().sysfs_str()))
+        out.print(fmt!("{}\n", device.state().sysfs_str()))
     }),
     Attribute::read_only(c"session", |device, out| {
         print_bytes(out, device.session.name.as_bytes())
     }),
     Attribute::read_only(c"access_mode", |device, out| {
-        print(out, fmt!("{}\n", device.access_mode.as_str()))
+        out.print(fmt!("{}\n", device.access_mode.as_str()))
     }),
     Attribute::read_only(c"nr_poll_queues", |device, out| {
-        print(out, fmt!("{}\n", device.nr_poll_queues))
+        out.print(fmt!("{}\n", device.nr_poll_queues))
     }),
 ];
 
@@ -120,11 +116,6 @@ fn invalid_value(device: &Device, file: &str, bytes: &[u8]) -> Error {
         BStr::from_bytes(bytes.trim_ascii())
     );
     EINVAL
-}
-
-fn print(out: &mut SysfsOutput<'_>, text: fmt::Arguments<'_>) -> Result {
-    fmt::Write::write_fmt(out, text)?;
-    Ok(())
 }
 
 /// A name as it is, whatever its bytes are.

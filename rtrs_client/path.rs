@@ -327,16 +327,8 @@ impl Path {
     }
 
     /// The connections, for as long as `guard` lives.
-    pub(crate) fn connections<'g>(
-        &self,
-        guard: &'g rcu::Guard,
-    ) -> Option<kernel::sync::ArcBorrow<'g, ConnectionSet>> {
-        self.connections.load(guard)
-    }
-
-    /// As [`Path::connections`].
     #[inline]
-    pub(crate) fn connections_ref<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet> {
+    pub(crate) fn connections<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet> {
         self.connections.load_ref(guard)
     }
 

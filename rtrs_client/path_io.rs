@@ -31,7 +31,7 @@ impl Path {
         guard: &rcu::Guard,
         request: KBox<Request>,
     ) -> Result<(), Refused> {
-        let Some(set) = self.connections_ref(guard) else {
+        let Some(set) = self.connections(guard) else {
             return Err(Refused {
                 request,
                 error: ECONNABORTED,

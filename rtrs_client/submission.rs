@@ -139,7 +139,7 @@ impl<'a> Submission<'a> {
         if !path.is_connected() {
             return None;
         }
-        let set = path.connections_ref(self.guard)?;
+        let set = path.connections(self.guard)?;
         Some(Target {
             path,
             transfer: set.incarnation.transfer()?,

@@ -6,7 +6,6 @@
 //! Documentation/ABI/testing/sysfs-class-rtrs-client).
 
 use kernel::{
-    fmt,
     prelude::*,
     sync::Arc, //
 };
@@ -80,7 +79,7 @@ macro_rules! setting {
     ($name:literal, $field:ident) => {
         Attribute::read_write(
             $name,
-            |session, out| print(out, fmt!("{}\n", session.settings.$field.get())),
+            |session, out| out.print(fmt!("{}\n", session.settings.$field.get())),
             |session, _, bytes| store_setting(session, &session.settings.$field, bytes),
         )
     };
@@ -99,7 +98,7 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
         |session, out| {
             let kind = session.policy.kind();
             let (name, short) = kind.names();
-            print(out, fmt!("{} ({}: {})\n", name, short, kind as u32))
+            out.print(fmt!("{} ({}: {})\n", name, short, kind as u32))
         },
         |session, _, bytes| {
             let kind = PolicyKind::parse(bytes).ok_or(EINVAL)?;
@@ -110,13 +109,10 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
     Attribute::read_write(
         c"add_path",
         |_, out| {
-            print(
-                out,
-                fmt!(
-                    "Usage: echo [<source addr>@]<destination addr> > add_path\n\n\
+            out.print(fmt!(
+                "Usage: echo [<source addr>@]<destination addr> > add_path\n\n\
                      *addr ::= [ ip:<ipv4|ipv6> | gid:<gid> ]\n"
-                ),
-            )
+            ))
         },
         |session, _, bytes| {
             let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes);
@@ -135,25 +131,25 @@ const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
 
 const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     Attribute::read_only(c"hca_name", |path, out| match &*path.device.lock() {
-        Some(device) => print(out, fmt!("{}\n", &*device.name)),
-        None => print(out, fmt!("\n")),
+        Some(device) => out.print(fmt!("{}\n", &*device.name)),
+        None => out.print(fmt!("\n")),
     }),
     Attribute::read_only(c"hca_port", |path, out| {
         let port = path.device.lock().as_ref().map_or(0, |device| device.port);
-        print(out, fmt!("{}\n", port))
+        out.print(fmt!("{}\n", port))
     }),
     Attribute::read_only(c"src_addr", |path, out| {
-        print(out, fmt!("{}\n", path.source_text().as_str()))
+        out.print(fmt!("{}\n", path.source_text().as_str()))
     }),
     Attribute::read_only(c"dst_addr", |path, out| {
-        print(out, fmt!("{}\n", path.address().dst.to_text().as_str()))
+        out.print(fmt!("{}\n", path.address().dst.to_text().as_str()))
     }),
     Attribute::read_only(c"state", |path, out| {
-        print(out, fmt!("{}\n", path.state().sysfs_str()))
+        out.print(fmt!("{}\n", path.state().sysfs_str()))
     }),
     Attribute::read_write(
         c"reconnect",
-        |_, out| print(out, fmt!("Usage: echo 1 > reconnect\n")),
+        |_, out| out.print(fmt!("Usage: echo 1 > reconnect\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             path.reconnect_now()
@@ -161,7 +157,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     ),
     Attribute::read_write(
         c"disconnect",
-        |_, out| print(out, fmt!("Usage: echo 1 > disconnect\n")),
+        |_, out| out.print(fmt!("Usage: echo 1 > disconnect\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             path.close();
@@ -170,7 +166,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     ),
     Attribute::read_write(
         c"remove_path",
-        |_, out| print(out, fmt!("Usage: echo 1 > remove_path\n")),
+        |_, out| out.print(fmt!("Usage: echo 1 > remove_path\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             context.keep_module(path.session.events().module()?);
@@ -181,7 +177,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
         },
     ),
     Attribute::read_only(c"cur_latency", |path, out| {
-        print(out, fmt!("{} ns\n", path.heartbeat.latency_ns()))
+        out.print(fmt!("{} ns\n", path.heartbeat.latency_ns()))
     }),
 ];
 
@@ -200,7 +196,7 @@ const STATS_ATTRIBUTES: &[Attribute<Path>] = &[
         c"reconnects",
         |path, out| {
             let (successful, failed) = path.stats.reconnects();
-            print(out, fmt!("{} {}\n", successful, failed))
+            out.print(fmt!("{} {}\n", successful, failed))
         },
         |path, _, bytes| reset(bytes, || path.stats.reset_reconnects()),
     ),
@@ -208,24 +204,21 @@ const STATS_ATTRIBUTES: &[Attribute<Path>] = &[
         c"rdma",
         |path, out| {
             let sums = path.stats.rdma();
-            print(
-                out,
-                fmt!(
-                    "{} {} {} {} {} {}\n",
-                    sums.reads,
-                    sums.read_bytes,
-                    sums.writes,
-                    sums.write_bytes,
-                    path.in_flight(),
-                    sums.failovers
-                ),
-            )
+            out.print(fmt!(
+                "{} {} {} {} {} {}\n",
+                sums.reads,
+                sums.read_bytes,
+                sums.writes,
+                sums.write_bytes,
+                path.in_flight(),
+                sums.failovers
+            ))
         },
         |path, _, bytes| reset(bytes, || path.stats.reset_rdma()),
     ),
     Attribute::read_write(
         c"reset_all",
-        |_, out| print(out, fmt!("echo 1 to reset all statistics\n")),
+        |_, out| out.print(fmt!("echo 1 to reset all statistics\n")),
         |path, _, bytes| {
             reset(bytes, || {
                 path.stats.reset_rdma();
@@ -236,18 +229,12 @@ const STATS_ATTRIBUTES: &[Attribute<Path>] = &[
     ),
 ];
 
-fn print(out: &mut SysfsOutput<'_>, text: fmt::Arguments<'_>) -> Result {
-    use fmt::Write as _;
-
-    Ok(out.write_fmt(text)?)
-}
-
 /// Numbers, each followed by a space, as C prints them.
 fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> Result {
     for number in numbers {
-        print(out, fmt!("{} ", number))?;
+        out.print(fmt!("{} ", number))?;
     }
-    print(out, fmt!("\n"))
+    out.print(fmt!("\n"))
 }
 
 fn store_setting(session: &Session, value: &Value, bytes: &[u8]) -> Result {
