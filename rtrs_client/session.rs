@@ -63,7 +63,7 @@ pub trait SessionEvents: Send + Sync + 'static {
     /// A request that was submitted was not answered, and could not be sent on another path, for
     /// the reason given as by [`Permit::submit`](crate::Permit::submit). The server may have carried
     /// it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which is not
-    /// called for it; process context, never sleeps.
+    /// called for it; any context, never sleeps.
     fn unanswered(&self, tag: u32, error: SubmitError);
 
     /// The session lost its last path, or has one again. Process context; may sleep, but not
