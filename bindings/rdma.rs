@@ -17,6 +17,7 @@ pub mod client;
 pub mod cm;
 pub mod cq;
 pub mod device;
+mod direction;
 mod drain;
 pub mod mr;
 pub mod pd;
@@ -43,7 +44,7 @@ pub use device::{
     Device,
     DeviceHandle, //
 };
-pub use kernel::dma::DataDirection as Direction;
+pub use direction::Direction;
 pub(crate) use mr::REGION_PAGE_SIZE;
 pub use mr::{
     Access,
