@@ -515,8 +515,10 @@ impl MappedChunks {
             .checked_mul(set.chunk_size / REGION_PAGE_SIZE)
             .ok_or(EINVAL)?;
         let region = MemoryRegion::new(self.domain(), u32::try_from(pages)?)?;
-        // SAFETY: The entries are mapped for the domain's device; the list is only read.
-        unsafe { region.map_raw(entries.as_ptr().cast_mut(), u32::try_from(entries.len())?) }?;
+        let (list, len) = (entries.as_ptr().cast_mut(), u32::try_from(entries.len())?);
+        // SAFETY: The entries are mapped for the domain's device, for both directions; the list is
+        // only read.
+        unsafe { region.map_raw(list, len, Direction::Bidirectional) }?;
         Ok(region)
     }
 }

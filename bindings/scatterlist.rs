@@ -27,6 +27,9 @@ use kernel::prelude::*;
 /// - The first `used` entries name pages. If `buffer` is set, there is one and it names its page;
 ///   otherwise the pages are those of the request of `request`, which keeps them. If none is in
 ///   use, there is neither.
+/// - The pages in use may be accessed as `permitted` says: those of a read request are only to be
+///   written, as what is in them is not meant for others, and those of a write request only to be
+///   read, as they may be somebody's that cannot write to them either.
 /// - If `mapping` names a domain, the entries in use are mapped for its device as it says, and
 ///   neither they nor what keeps the pages is changed.
 pub struct ScatterTable {
@@ -34,6 +37,7 @@ pub struct ScatterTable {
     used: u32,
     /// The length of the entries in use, in bytes.
     bytes: usize,
+    permitted: Direction,
     buffer: Option<PageBuffer>,
     request: Option<DataHold>,
     mapping: Mapping,
@@ -67,6 +71,7 @@ impl ScatterTable {
             entries,
             used: 0,
             bytes: 0,
+            permitted: Direction::Bidirectional,
             buffer: None,
             request: None,
             mapping: Mapping {
@@ -107,12 +112,19 @@ impl ScatterTable {
     ///
     /// # Safety
     ///
-    /// The first `used` entries must name pages of the request of `request`, and `used` must not
-    /// exceed the capacity. Nothing was done with the table since [`Self::as_mut_ptr()`].
+    /// The first `used` entries must name pages of the request of `request`, which may be accessed
+    /// as `permitted` says, and `used` must not exceed the capacity. Nothing was done with the table
+    /// since [`Self::as_mut_ptr()`].
     #[inline]
-    pub(crate) unsafe fn set_request(&mut self, used: u32, request: DataHold) {
+    pub(crate) unsafe fn set_request(
+        &mut self,
+        used: u32,
+        permitted: Direction,
+        request: DataHold,
+    ) {
         // INVARIANT: By the function's requirement.
         self.used = used;
+        self.permitted = permitted;
         self.bytes = match (used, self.entries.first()) {
             (1, Some(entry)) => entry.length as usize,
             _ => self.sum(used),
@@ -164,8 +176,9 @@ impl ScatterTable {
             bindings::rnbd_helper_sg_set_page(entries, buffer.as_page(), len, 0);
             bindings::rnbd_helper_sg_mark_end(entries);
         }
-        // INVARIANT: The entry names the buffer's page, which is kept.
+        // INVARIANT: The entry names the buffer's page, which is kept, and is ours to read and write.
         self.used = 1;
+        self.permitted = Direction::Bidirectional;
         self.bytes = len as usize;
         self.buffer = Some(buffer);
         Ok(())
@@ -188,16 +201,17 @@ impl ScatterTable {
 
     /// Fills the memory from the start of a chunk that a peer wrote to. Any context.
     ///
-    /// `EINVAL` if the chunk is shorter, or is not one block.
+    /// `EINVAL` if the chunk is shorter, or is not one block, or if the memory must not be written
+    /// to: that of a write request.
     #[inline(always)]
     pub fn copy_from_chunk(&mut self, chunks: &MappedChunks, index: usize) -> Result {
         let (address, room, dma_address) = chunks.block(index).ok_or(EINVAL)?;
         let len = self.byte_len();
-        if len > room {
+        if len > room || self.permitted == Direction::ToDevice {
             return Err(EINVAL);
         }
         // SAFETY: That much is mapped there, for both directions. By the type invariant the entries
-        // name pages, which are kept; `len` bytes are at `address`.
+        // name pages, which are kept and may be written to; `len` bytes are at `address`.
         let copied = unsafe {
             verbs::sync_for_cpu(
                 chunks.device(),
@@ -221,12 +235,13 @@ impl ScatterTable {
     /// Copies the memory to the start of a chunk, from where a device is to send it; says where.
     /// Any context.
     ///
-    /// `EINVAL` if the chunk is shorter, or is not one block, or if the table is empty.
+    /// `EINVAL` if the chunk is shorter, or is not one block, or if the table is empty or has the
+    /// memory of a read request, in which is what its last user left.
     #[inline(always)]
     pub fn copy_to_chunk(&self, chunks: &MappedChunks, index: usize) -> Result<Sge> {
         let (address, room, dma_address) = chunks.block(index).ok_or(EINVAL)?;
         let len = self.byte_len();
-        if len == 0 || len > room {
+        if len == 0 || len > room || self.permitted == Direction::FromDevice {
             return Err(EINVAL);
         }
         // SAFETY: That much is mapped there, for both directions. By the type invariant the entries
@@ -262,13 +277,15 @@ impl ScatterTable {
     /// Maps the memory for the device of `domain`. Any context.
     ///
     /// Until [`Self::unmap()`] the table cannot be changed, and keeps the memory. `EBUSY` if it is
-    /// mapped, `EINVAL` if it is empty, `EIO` if the device cannot reach the memory.
+    /// mapped, `EINVAL` if it is empty or for anything but [`Direction::FromDevice`] with a read
+    /// request and [`Direction::ToDevice`] with a write request, `EIO` if the device cannot reach
+    /// the memory.
     #[inline]
     pub fn map(&mut self, domain: &ProtectionDomain, direction: Direction) -> Result {
         if self.is_mapped() {
             return Err(EBUSY);
         }
-        if self.used == 0 {
+        if self.used == 0 || !self.permitted.permits(direction) {
             return Err(EINVAL);
         }
         // SAFETY: By the type invariant the entries name pages. `used` was a C int.
@@ -300,8 +317,9 @@ impl ScatterTable {
 
     /// Unmaps the memory, if it is mapped; the table stays filled. Any context.
     ///
-    /// That must not happen while requests that name it are in flight. `EINVAL` if it is mapped for
-    /// another domain: it stays mapped then.
+    /// That must not happen while requests that name it are in flight, nor while a region that took
+    /// it in has not been released. `EINVAL` if it is mapped for another domain: it stays mapped
+    /// then.
     #[inline]
     pub fn unmap(&mut self, domain: &ProtectionDomain) -> Result {
         if !self.is_mapped() {
@@ -312,8 +330,8 @@ impl ScatterTable {
         }
         let device = domain.device().as_raw();
         // SAFETY: By the type invariant these are mapped for the domain's device, as no other
-        // domain has the number. That no request names them any more is the caller's part, as said
-        // above: the table does not know of requests.
+        // domain has the number. That no request and no region names them any more is the caller's
+        // part, as said above: the table does not know of these.
         unsafe {
             if !verbs::is_virtual(device) {
                 bindings::rnbd_helper_ib_dma_unmap_sg(
@@ -329,9 +347,9 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Adds the scatter entries to `list`; false, and none added, if the memory is not mapped for
-    /// `domain`, if the list has entries of another one, or if it would have more than `limit` then,
-    /// or more than it has room for.
+    /// Adds the scatter entries to `list`, to be sent; false, and none added, if the memory is not
+    /// mapped for `domain` or not to be read, if the list has entries of another one, or if it would
+    /// have more than `limit` then, or more than it has room for.
     #[inline]
     pub fn add_sges<const N: usize>(
         &self,
@@ -340,10 +358,12 @@ impl ScatterTable {
         limit: usize,
     ) -> bool {
         let count = self.mapping.entries as usize;
-        if self.mapping.domain != domain.serial() || count > limit.wrapping_sub(list.len()) {
+        // Neither number is larger than a `u32`.
+        let total = list.len().wrapping_add(count);
+        if self.mapping.domain != domain.serial() || total > limit {
             return false;
         }
-        if !list.is_of(domain.serial()) {
+        if self.permitted == Direction::FromDevice || !list.is_of(domain.serial()) {
             return false;
         }
         let Some(out) = list.spare(count) else {
@@ -363,14 +383,26 @@ impl ScatterTable {
         true
     }
 
-    /// The list and the number of its DMA entries; `None` if it is not mapped for `domain`.
+    /// Lets the memory be accessed as that of a request may be.
+    #[cfg(RNBD_KUNIT)]
+    pub(crate) fn permit(&mut self, permitted: Direction) {
+        // INVARIANT: It is the buffer's.
+        self.permitted = permitted;
+    }
+
+    /// The list, the number of its DMA entries and the direction they are mapped for; `None` if it is
+    /// not mapped for `domain`.
     #[inline]
     pub(crate) fn as_raw(
         &self,
         domain: &ProtectionDomain,
-    ) -> Option<(*mut bindings::scatterlist, u32)> {
-        (self.mapping.domain == domain.serial())
-            .then(|| (self.entries.as_ptr().cast_mut(), self.mapping.entries))
+    ) -> Option<(*mut bindings::scatterlist, u32, Direction)> {
+        (self.mapping.domain == domain.serial()).then(|| {
+            let Mapping {
+                entries, direction, ..
+            } = self.mapping;
+            (self.entries.as_ptr().cast_mut(), entries, direction)
+        })
     }
 }
 

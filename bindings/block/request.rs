@@ -23,6 +23,7 @@ use crate::{
         Atomic, //
     },
     bindings,
+    rdma::Direction,
     scatterlist::ScatterTable, //
 };
 use core::{
@@ -287,9 +288,13 @@ impl<O: Operations> OwnedRequest<O> {
     /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else in this one is mapped.
     #[inline]
     pub fn map_to(&self, table: &mut ScatterTable) -> Result {
-        // Other operations have a length, and no pages.
-        let has_data = matches!(self.op(), Op::Read | Op::Write);
-        if !has_data || u32::from(self.segments()) > table.capacity() {
+        let permitted = match self.op() {
+            Op::Read => Direction::FromDevice,
+            Op::Write => Direction::ToDevice,
+            // The others have a length, and no pages.
+            _ => return Err(EINVAL),
+        };
+        if u32::from(self.segments()) > table.capacity() {
             return Err(EINVAL);
         }
         let entries = table.as_mut_ptr().ok_or(EBUSY)?;
@@ -301,8 +306,9 @@ impl<O: Operations> OwnedRequest<O> {
         if used <= 0 {
             return Err(EINVAL);
         }
-        // SAFETY: That many entries have been filled, with pages of this request.
-        unsafe { table.set_request(used as u32, hold) };
+        // SAFETY: That many entries have been filled, with pages of this request, which is a read
+        // or a write as `permitted` says.
+        unsafe { table.set_request(used as u32, permitted, hold) };
         Ok(())
     }
 

@@ -483,6 +483,11 @@ mod cases {
             page.read(3996, &mut bytes)?;
             assert_eq!(bytes, [0x55; 100]);
             region.release();
+            // The device may still know the page, which is not the region's any more.
+            let mut chain = SendChain::<1>::new();
+            let again = chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite);
+            assert_eq!(again, Err(EINVAL));
+            assert!(region.is_empty() && region.sge().is_err());
         }
         Ok(())
     }
@@ -586,6 +591,41 @@ mod cases {
         let wrong = chain.reg_mr(REQUEST, true, &other, Access::RemoteWrite);
         assert_eq!(wrong, Err(EINVAL));
         assert_eq!(far.post(chain), Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_used_one_way() -> Result {
+        let (near, _far) = pair(PollContext::Softirq)?;
+        let domain = near.domain();
+        let chunks = MappedChunks::new(domain, &ChunkSet::new(1, 4096, -1, None)?)?;
+        let region = MemoryRegion::new(domain, 2)?;
+        for (permitted, other) in [
+            (Direction::ToDevice, Direction::FromDevice),
+            (Direction::FromDevice, Direction::ToDevice),
+        ] {
+            let is_sent = permitted == Direction::ToDevice;
+            let mut table = ScatterTable::new(2)?;
+            table.set_buffer(PageBuffer::new()?, 4096)?;
+            table.permit(permitted);
+            assert_eq!(table.copy_to_chunk(&chunks, 0).is_ok(), is_sent);
+            assert_eq!(table.copy_from_chunk(&chunks, 0).is_ok(), !is_sent);
+            assert_eq!(table.map(domain, other), Err(EINVAL));
+            assert_eq!(table.map(domain, Direction::Bidirectional), Err(EINVAL));
+            table.map(domain, permitted)?;
+            let mut sges = SgeList::<2>::new();
+            assert_eq!(table.add_sges(domain, &mut sges, 2), is_sent);
+            region.map(&table)?;
+            assert_eq!(region.len(), 4096);
+            assert_eq!(region.sge().is_ok(), is_sent);
+            let mut chain = SendChain::<3>::new();
+            let mut give = |access| chain.reg_mr(REQUEST, false, &region, access);
+            assert_eq!(give(Access::RemoteWrite).is_ok(), !is_sent);
+            assert_eq!(give(Access::RemoteRead).is_ok(), is_sent);
+            assert_eq!(give(Access::Local), Ok(()));
+            region.release();
+            table.unmap(domain)?;
+        }
         Ok(())
     }
 

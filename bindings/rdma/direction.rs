@@ -19,6 +19,14 @@ pub enum Direction {
     FromDevice = bindings::dma_data_direction::DMA_FROM_DEVICE.0,
 }
 
+impl Direction {
+    /// Whether memory that may be accessed in this way may be accessed as `other` says.
+    #[inline(always)]
+    pub(crate) fn permits(self, other: Self) -> bool {
+        self == Self::Bidirectional || self == other
+    }
+}
+
 impl From<Direction> for bindings::dma_data_direction {
     #[inline(always)]
     fn from(direction: Direction) -> Self {

@@ -4,6 +4,7 @@
 
 use super::{
     pd::Retained,
+    Direction,
     ProtectionDomain,
     Sge, //
 };
@@ -51,6 +52,16 @@ impl Access {
         };
         flags as c_int
     }
+
+    /// Whether it may be given to memory that is mapped for `direction`.
+    #[inline]
+    fn suits(self, direction: Direction) -> bool {
+        match self {
+            Self::Local => true,
+            Self::RemoteRead => direction.permits(Direction::ToDevice),
+            Self::RemoteWrite => direction.permits(Direction::FromDevice),
+        }
+    }
 }
 
 /// The page size of registrations.
@@ -68,8 +79,10 @@ pub struct MemoryRegion(Retained<Raw>);
 
 /// # Invariants
 ///
-/// `region` is valid and owned by this type. It is only changed by who set `state` to [`MAPPING`],
-/// until that sets it to something else.
+/// - `region` is valid and owned by this type. It is only changed by who set `state` to
+///   [`MAPPING`], until that sets it to something else; its keys also by [`bump_key()`].
+/// - If `state` is one of [`mapped_for()`], all that was given to the last map is in the region, and was
+///   mapped for that direction.
 struct Raw {
     region: NonNull<bindings::ib_mr>,
     state: Atomic<u32>,
@@ -79,8 +92,14 @@ struct Raw {
 const IDLE: u32 = 0;
 /// Somebody is mapping.
 const MAPPING: u32 = 1;
-/// Something is mapped, and may be registered.
+/// Something is mapped, and may be registered: from here on, one for each direction.
 const MAPPED: u32 = 2;
+
+/// Something is mapped for `direction`.
+#[inline(always)]
+const fn mapped_for(direction: Direction) -> u32 {
+    MAPPED + direction as u32
+}
 
 // SAFETY: The functions called on a region may be called from any thread.
 unsafe impl Send for Raw {}
@@ -134,15 +153,21 @@ impl MemoryRegion {
     /// until [`Self::release()`].
     #[inline]
     pub fn map(&self, scatter: &ScatterTable) -> Result {
-        let (list, entries) = scatter.as_raw(self.domain()).ok_or(EINVAL)?;
+        let (list, entries, direction) = scatter.as_raw(self.domain()).ok_or(EINVAL)?;
         // SAFETY: The list has that many mapped entries.
-        unsafe { self.map_raw(list, entries) }
+        unsafe { self.map_raw(list, entries, direction) }
     }
 
     /// # Safety
     ///
-    /// `list` must have `entries` entries that are mapped for the device of the region.
-    pub(crate) unsafe fn map_raw(&self, list: *mut bindings::scatterlist, entries: u32) -> Result {
+    /// `list` must have `entries` entries that are mapped for the device of the region, and for
+    /// `direction`.
+    pub(crate) unsafe fn map_raw(
+        &self,
+        list: *mut bindings::scatterlist,
+        entries: u32,
+        direction: Direction,
+    ) -> Result {
         let mr = self.as_raw();
         let count = c_int::try_from(entries).map_err(|_| EINVAL)?;
         let state = &self.0.state;
@@ -164,7 +189,8 @@ impl MemoryRegion {
         }
         // SAFETY: The region is valid.
         unsafe { bump_key(mr) };
-        state.store(MAPPED, ordering::Release);
+        // INVARIANT: All is in the region.
+        state.store(mapped_for(direction), ordering::Release);
         Ok(())
     }
 
@@ -174,9 +200,30 @@ impl MemoryRegion {
     #[inline]
     pub fn release(&self) {
         // Most requests map nothing. Whoever is mapping just now decides that alone.
-        if self.0.state.load(ordering::Relaxed) == MAPPED {
-            let _ = self.0.state.cmpxchg(MAPPED, IDLE, ordering::Release);
+        let state = self.0.state.load(ordering::Relaxed);
+        if state >= MAPPED {
+            let _ = self.0.state.cmpxchg(state, IDLE, ordering::Release);
         }
+    }
+
+    /// For which direction something is mapped, if anything is.
+    #[inline]
+    fn direction(&self) -> Option<Direction> {
+        let state = self.0.state.load(ordering::Acquire);
+        [
+            Direction::Bidirectional,
+            Direction::ToDevice,
+            Direction::FromDevice,
+        ]
+        .into_iter()
+        .find(|direction| state == mapped_for(*direction))
+    }
+
+    /// Whether something is mapped that `access` may be given to.
+    #[inline]
+    pub(super) fn may_give(&self, access: Access) -> bool {
+        self.direction()
+            .is_some_and(|direction| access.suits(direction))
     }
 
     /// Chooses a new key without changing what is mapped, for registering it again.
@@ -195,32 +242,42 @@ impl MemoryRegion {
         unsafe { (&raw const (*self.as_raw()).rkey).read_volatile() }
     }
 
-    /// What is mapped as one scatter entry, for a request behind the registration.
+    /// What is mapped as one scatter entry, for a request behind the registration that sends it.
     ///
-    /// `EINVAL` if nothing is mapped, or 4 GiB or more.
+    /// `EINVAL` if nothing is mapped that the device may read, or 4 GiB or more.
     #[inline]
     pub fn sge(&self) -> Result<Sge> {
+        let direction = self.direction().ok_or(EINVAL)?;
         let len = u32::try_from(self.len())?;
-        if len == 0 {
+        if len == 0 || !direction.permits(Direction::ToDevice) {
             return Err(EINVAL);
         }
-        // SAFETY: The region is valid.
-        let lkey = unsafe { (*self.as_raw()).lkey };
+        // SAFETY: The region is valid; the access is volatile, as in `bump_key()`.
+        let lkey = unsafe { (&raw const (*self.as_raw()).lkey).read_volatile() };
         Ok(Sge::new(self.iova(), len, lkey, self.domain().serial()))
     }
 
-    /// The address for the peer of the first byte.
+    /// The address for the peer of the first byte; 0 if nothing is mapped.
+    ///
+    /// Only who keeps others from releasing the region can rely on it.
     #[inline]
     pub fn iova(&self) -> u64 {
-        // SAFETY: The region is valid.
-        unsafe { (*self.as_raw()).iova }
+        if self.direction().is_none() {
+            return 0;
+        }
+        // SAFETY: The region is valid. Nobody writes to the field while something is mapped, and if
+        // it has just been released the volatile access gets either number, of a word at once.
+        unsafe { (&raw const (*self.as_raw()).iova).read_volatile() }
     }
 
-    /// The length in bytes of what is mapped.
+    /// The length in bytes of what is mapped; see [`Self::iova()`].
     #[inline]
     pub fn len(&self) -> u64 {
-        // SAFETY: The region is valid.
-        unsafe { (*self.as_raw()).length }
+        if self.direction().is_none() {
+            return 0;
+        }
+        // SAFETY: As in `iova()`.
+        unsafe { (&raw const (*self.as_raw()).length).read_volatile() }
     }
 
     /// Whether nothing is mapped.

@@ -376,7 +376,9 @@ impl<'a, const N: usize> SendChain<'a, N> {
         self.push(plain(send), 0)
     }
 
-    /// Makes what was mapped into `region` accessible under its key (`IB_WR_REG_MR`).
+    /// Makes what is mapped into `region` accessible under its key (`IB_WR_REG_MR`).
+    ///
+    /// `EINVAL` if nothing is, or if it is mapped for a direction that `access` does not suit.
     ///
     /// The region must have been invalidated since it was last registered, and its mapping must
     /// not be changed before it is invalidated. It is not borrowed, since a request that is posted
@@ -390,6 +392,10 @@ impl<'a, const N: usize> SendChain<'a, N> {
         region: &MemoryRegion,
         access: Access,
     ) -> Result {
+        // A device may remember the pages of the mapping before, which are not ours any more.
+        if !region.may_give(access) {
+            return Err(EINVAL);
+        }
         let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
         let reg = bindings::ib_reg_wr {
             wr: send_wr(opcode, id, signaled, &RawList::EMPTY),
