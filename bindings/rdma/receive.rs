@@ -20,6 +20,8 @@ use kernel::prelude::*;
 struct Entry {
     wr: bindings::ib_recv_wr,
     sge: bindings::ib_sge,
+    /// In which round it was linked last.
+    round: u64,
 }
 
 /// The receives of a queue pair.
@@ -27,12 +29,14 @@ struct Entry {
 /// # Invariants
 ///
 /// - Each work request is complete; its scatter entry, if it has one, is the one beside it.
-/// - Only who has set `busy` changes the links of the requests, and `waiting`.
-/// - `chain` is null or the first of `waiting` linked requests.
+/// - Only who has set `busy` changes the links and rounds of the requests, and the fields below.
+/// - `chain` is null or the first of `waiting` linked requests, which are those whose round is
+///   `round`. With each post begins another, which no request was ever linked in.
 pub(super) struct Receives {
     entries: KVVec<UnsafeCell<Entry>>,
     chain: Atomic<*mut bindings::ib_recv_wr>,
     waiting: Atomic<u32>,
+    round: Atomic<u64>,
     at_once: u32,
     busy: Atomic<bool>,
 }
@@ -68,6 +72,7 @@ impl Receives {
                     num_sge: c_int::from(sge.is_some()),
                 },
                 sge: sge.unwrap_or_default(),
+                round: 0,
             };
             entries.push(UnsafeCell::new(entry), GFP_KERNEL)?;
         }
@@ -85,6 +90,7 @@ impl Receives {
             entries,
             chain: Atomic::new(next),
             waiting: Atomic::new(waiting),
+            round: Atomic::new(0),
             at_once,
             busy: Atomic::new(false),
         })
@@ -101,7 +107,7 @@ impl Receives {
             return Err(EBUSY);
         }
         // INVARIANT: None are linked.
-        self.waiting.store(0, ordering::Relaxed);
+        self.next_round();
         let first = self.chain.xchg(ptr::null_mut(), ordering::Relaxed);
         let result = if first.is_null() { Ok(()) } else { post(first) };
         self.busy.store(false, ordering::Release);
@@ -110,7 +116,8 @@ impl Receives {
 
     /// Receive `index` has completed: links it, and calls `post` if there are enough. Any context.
     ///
-    /// `EINVAL` if there is no such receive, `EBUSY` if somebody else is at it.
+    /// `EINVAL` if there is no such receive or if it is linked already, `EBUSY` if somebody else is at
+    /// it.
     #[inline(always)]
     pub(super) fn again(
         &self,
@@ -121,8 +128,15 @@ impl Receives {
         if self.busy.xchg(true, ordering::Acquire) {
             return Err(EBUSY);
         }
-        // SAFETY: By the type invariant the link is ours to change.
+        let round = self.round.load(ordering::Relaxed);
+        // SAFETY: By the type invariant the entry is ours to read and change.
         let wr = unsafe {
+            if (*entry).round == round {
+                // Linked once more, the list would have no end.
+                self.busy.store(false, ordering::Release);
+                return Err(EINVAL);
+            }
+            (*entry).round = round;
             (*entry).wr.next = self.chain.load(ordering::Relaxed);
             &raw mut (*entry).wr
         };
@@ -135,10 +149,23 @@ impl Receives {
         } else {
             // INVARIANT: None are linked.
             self.chain.store(ptr::null_mut(), ordering::Relaxed);
-            self.waiting.store(0, ordering::Relaxed);
+            self.next_round();
             post(wr)
         };
         self.busy.store(false, ordering::Release);
         result
     }
+
+    /// None are linked any more. Only for who has set `busy`.
+    #[inline(always)]
+    fn next_round(&self) {
+        self.waiting.store(0, ordering::Relaxed);
+        // It would take centuries to wrap around.
+        let round = self.round.load(ordering::Relaxed).wrapping_add(1);
+        self.round.store(round, ordering::Relaxed);
+    }
 }
+
+#[cfg(RNBD_KUNIT)]
+#[path = "../kunit/receive.rs"]
+mod tests;
