@@ -21,6 +21,7 @@ use crate::{
     workqueue::QueueHandle, //
 };
 use core::{
+    mem,
     ops::Deref,
     ptr::{
         self,
@@ -144,7 +145,7 @@ impl CompletionQueue {
     /// As [`Self::new()`], for one queue pair, whose handler runs on `queue` and is told when a burst
     /// of completions begins and ends.
     ///
-    /// The device does not moderate its events by itself, which it may do for other queues.
+    /// The device does not moderate its events by itself, which it may do for other queues. Sleeps.
     /// `ESHUTDOWN` if the workqueue is being destroyed.
     pub fn in_bursts(
         device: &Device,
@@ -191,7 +192,7 @@ impl CompletionQueue {
         )?)
     }
 
-    /// Has `hook` told of bursts, if there are any. `EBUSY` if another one is.
+    /// Has `hook` told of bursts, if there are any. `EBUSY` if another one is. Sleeps.
     ///
     /// # Safety
     ///
@@ -281,7 +282,12 @@ impl CompletionQueue {
     ///
     /// `ib_free_cq()` waits for a softirq that polls, but not for one that has just stopped to do
     /// so and is still about to touch the queue (`ib_poll_handler()`, after `irq_poll_complete()`).
-    fn settle_softirq(&self) {
+    ///
+    /// # Safety
+    ///
+    /// Only for a queue of [`PollContext::Softirq`] on which nothing is in flight, before it is
+    /// destroyed.
+    unsafe fn settle_softirq(&self) {
         // SAFETY: In this context the union holds the softirq's part, and has been initialised.
         let poll = unsafe { &raw mut (*self.as_raw()).__bindgen_anon_1.iop };
         // SAFETY: As above. From here on none is scheduled; then none is running any more, since
@@ -298,13 +304,19 @@ impl CompletionQueue {
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
         if self.context == PollContext::Softirq {
-            self.settle_softirq();
+            // SAFETY: The queue is of this context, and not used any more.
+            unsafe { self.settle_softirq() };
         }
-        if let Some(poller) = &self.poller {
+        if let Some(poller) = self.poller.take() {
             poller.stop();
             // SAFETY: As below; nobody polls it any more.
-            unsafe { bindings::ib_destroy_cq_user(self.raw.as_ptr(), ptr::null_mut()) };
+            let error = unsafe { bindings::ib_destroy_cq_user(self.raw.as_ptr(), ptr::null_mut()) };
             poller.stop();
+            if error != 0 {
+                // The queue is still there, and an event would go to the poller, which keeps the
+                // workqueue.
+                mem::forget(poller);
+            }
             return;
         }
         // SAFETY: By the type invariant the queue is ours; queue pairs on it hold references to

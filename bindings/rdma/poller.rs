@@ -128,15 +128,22 @@ impl Poller {
         unsafe { bindings::cancel_work_sync(self.work.get()) };
     }
 
-    /// Has `hook` told of bursts. `EBUSY` if there is another.
+    /// Has `hook` told of all bursts that are found once this has returned. `EBUSY` if there is
+    /// another. Sleeps; not to be called by a handler.
     ///
     /// # Safety
     ///
     /// It stays until [`Self::unhook()`] has returned.
     pub(super) unsafe fn hook(&self, hook: *mut Hook) -> Result {
         // INVARIANT: By the function's requirement.
-        match self.hook.cmpxchg(ptr::null_mut(), hook, ordering::Release) {
-            Ok(_) => Ok(()),
+        match self.hook.cmpxchg(ptr::null_mut(), hook, ordering::Full) {
+            Ok(_) => {
+                // Work that has seen no hook would poll what completes now, and tell nobody. By the
+                // barrier either it is waited for here, or it sees the hook.
+                // SAFETY: The work is initialised.
+                unsafe { bindings::flush_work(self.work.get()) };
+                Ok(())
+            }
             Err(_) => Err(EBUSY),
         }
     }
