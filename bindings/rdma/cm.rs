@@ -25,7 +25,10 @@ use core::{
     },
 };
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     prelude::*,
     sync::{
         atomic::{
@@ -590,8 +593,4 @@ unsafe extern "C" fn handle<H: Handler>(
     this.handler.event(unsafe { translate(cm_id, event) });
     // SAFETY: We are in the id's event handler.
     unsafe { Scope::leave(inner.cast()) }
-}
-
-fn to_result(error: c_int) -> Result {
-    kernel::error::to_result(error)
 }
