@@ -31,8 +31,8 @@ pub struct Segment {
 /// # Safety
 ///
 /// - The segments name memory that stays valid, and may be read and written by the device, until
-///   what the object borrows from is dropped, or the object itself if it owns the memory; moving
-///   either does not matter.
+///   what the object borrows from is dropped; moving that does not matter, nor what becomes of the
+///   object, which is gone when a request has been submitted.
 /// - They are not empty and their lengths add up to `len()`, every time.
 /// - Only the first one may begin, and only the last one end, elsewhere than at a page boundary.
 /// - If there is an `only_segment()`, it is the only one.
