@@ -53,16 +53,24 @@ type Parse<T> = fn(&T, &CStr) -> Result<T>;
 ///
 /// # Invariants
 ///
-/// `value` is only written by the module loader, and not any more once `is_read` is set.
+/// `value` is only written by the module loader, by who has set `state` to [`BEING_SET`], and not any
+/// more once that is [`READ`].
 pub struct Parameter<T> {
     value: UnsafeCell<T>,
-    /// Somebody may have a reference to the value.
-    is_read: Atomic<bool>,
+    state: Atomic<u32>,
     parse: Parse<T>,
 }
 
+/// Nobody has a reference to the value.
+const UNREAD: u32 = 0;
+/// The value is being replaced.
+const BEING_SET: u32 = 1;
+/// Somebody may have a reference to the value.
+const READ: u32 = 2;
+
 // SAFETY: The value is only written while the module is loaded, before any of its code runs but for
-// that which parses parameters, and before the parameter is in sysfs; afterwards it is only read.
+// that which parses parameters, and before the parameter is in sysfs; who reads it is kept from
+// doing so at the same time by `state`.
 unsafe impl<T: ParameterValue> Sync for Parameter<T> {}
 
 impl<T: ParameterValue> Parameter<T> {
@@ -71,18 +79,43 @@ impl<T: ParameterValue> Parameter<T> {
     pub const fn new(default: T, parse: Parse<T>) -> Self {
         Self {
             value: UnsafeCell::new(default),
-            is_read: Atomic::new(false),
+            state: Atomic::new(UNREAD),
             parse,
         }
     }
 
     /// The value. A parameter cannot be set any more once it was read.
+    #[inline]
     pub fn get(&self) -> &T {
-        if !self.is_read.load(ordering::Relaxed) {
-            self.is_read.store(true, ordering::Relaxed);
+        if self.state.load(ordering::Acquire) != READ {
+            self.set_read();
         }
         // SAFETY: By the type invariant it is not written any more.
         unsafe { &*self.value.get() }
+    }
+
+    /// Has the value not written any more.
+    #[cold]
+    fn set_read(&self) {
+        while self.state.load(ordering::Acquire) != READ {
+            // INVARIANT: Nobody is writing if that was so.
+            if self.state.cmpxchg(UNREAD, READ, ordering::Acquire).is_err() {
+                // It takes no longer than to move a value.
+                core::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Replaces the value. `EBUSY` if it was read.
+    fn replace(&self, value: T) -> Result<T> {
+        let state = &self.state;
+        if state.cmpxchg(UNREAD, BEING_SET, ordering::Acquire).is_err() {
+            return Err(EBUSY);
+        }
+        // SAFETY: By the type invariant nobody else reads or writes it.
+        let old = unsafe { self.value.get().replace(value) };
+        state.store(UNREAD, ordering::Release);
+        Ok(old)
     }
 
     /// `kernel_param_ops::set`.
@@ -107,12 +140,7 @@ impl<T: ParameterValue> Parameter<T> {
             let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
             // SAFETY: The loader sets parameters one after the other, so that nobody writes.
             let value = (this.parse)(unsafe { &*this.value.get() }, text)?;
-            if this.is_read.load(ordering::Relaxed) {
-                return Err(EBUSY);
-            }
-            // SAFETY: As above; and nobody has read it, which others than the loader do by `get`.
-            let old = unsafe { this.value.get().replace(value) };
-            drop(old);
+            drop(this.replace(value)?);
             Ok(0)
         })
     }
