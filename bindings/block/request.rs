@@ -351,8 +351,14 @@ impl<O: Operations> OwnedRequest<O> {
     }
 
     /// Makes the answer of `queue_rq` for a request that it does not take. With a status that
-    /// [`Status::is_retry`] the request comes again, with any other it fails.
+    /// [`Status::is_retry`] the request comes again, with any other it fails: [`Status::OK`] is for
+    /// requests that were done, and taken as [`Status::IO_ERROR`].
     pub fn refuse(self, status: Status) -> Refusal<O> {
+        let status = match status {
+            Status::OK => Status::IO_ERROR,
+            status => status,
+        };
+        // INVARIANT: Just seen to.
         Refusal {
             request: self,
             status,
@@ -386,6 +392,10 @@ impl<O: Operations> Drop for OwnedRequest<O> {
 }
 
 /// A request that `queue_rq` does not take; see [`OwnedRequest::refuse`].
+///
+/// # Invariants
+///
+/// `status` is not [`Status::OK`].
 #[must_use = "to be returned from `queue_rq`"]
 pub struct Refusal<O: Operations> {
     request: OwnedRequest<O>,
@@ -409,8 +419,9 @@ impl<O: Operations> Refusal<O> {
     /// What to answer to the block layer, which asked about `expected`.
     pub(super) fn hand_back(self, expected: *mut bindings::request) -> Status {
         let Self { request, status } = self;
-        if request.raw.as_ptr() == expected && !request.is_held() && status != Status::OK {
+        if request.raw.as_ptr() == expected && !request.is_held() {
             let _ = request.into_raw();
+            // By the type invariant the block layer does not take it for a success.
             return status;
         }
         // Another request than the one asked about, or one that a device is still using: it can
