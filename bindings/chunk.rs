@@ -224,20 +224,22 @@ impl ChunkSet {
         Ok(())
     }
 
-    /// Copies the first `len` bytes of a chunk to chunk `to_index` of `to`. Any context.
+    /// Copies the first `len` bytes of a chunk that is not one block to chunk `to_index` of `to`. Any
+    /// context.
     ///
-    /// `EINVAL` if either has less, or if the other chunk is not contiguous.
+    /// `EINVAL` if either has less, if the chunk is one block, or if the other is not.
     #[inline]
-    pub fn copy_to(&self, index: usize, len: usize, to: &ChunkSet, to_index: usize) -> Result {
+    fn copy_to(&self, index: usize, len: usize, to: &ChunkSet, to_index: usize) -> Result {
         let range = self.range(index, 0, len)?;
         let (address, room) = to.contiguous(to_index).ok_or(EINVAL)?;
-        if len > room {
+        if len > room || self.contiguous(index).is_some() {
             return Err(EINVAL);
         }
         let mut to = address.as_ptr();
         self.for_each_piece(index, range, |_, segment, piece| {
             // SAFETY: The piece is within the segment, and the pieces add up to `len`, for which
-            // there is room. Chunks are only accessed by copying.
+            // there is room. Chunks are only accessed by copying, and these are two, as only the
+            // other one is one block; each is made of pages of its own.
             unsafe {
                 let from = segment.address().as_ptr().add(piece.start);
                 bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
@@ -270,8 +272,9 @@ impl ChunkSet {
 ///
 /// # Invariants
 ///
-/// The first `mapped` entries of `list` are the first segments of `set`, mapped for `device` for
-/// both directions. The device stays, as the protection domain has a handle of it.
+/// The segments of `set` of which there are `addresses` are mapped there for `device`, for both
+/// directions, and as many entries of `list` are these segments; after the construction that is all.
+/// The device stays, as the protection domain has a handle of it.
 struct Mappings {
     set: Arc<ChunkSet>,
     list: KVVec<bindings::scatterlist>,
