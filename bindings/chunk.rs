@@ -432,7 +432,9 @@ impl MappedChunks {
             }
             if let Some(address) = self.0.addresses.get(number) {
                 let address = address + piece.start as u64;
-                let sge = Sge::new(address, piece.len() as u32, lkey, domain);
+                // SAFETY: The piece, which is not empty, is part of what is mapped for the domain,
+                // and as long as that is there.
+                let sge = unsafe { Sge::new(address, piece.len() as u32, lkey, domain) };
                 if out.push(sge).is_ok() {
                     covered += piece.len();
                 }

@@ -226,7 +226,8 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         }
         // SAFETY: The node is valid, and the reference above is handed over.
         let node = unsafe { ARef::from_raw(NonNull::new_unchecked(node)) };
-        let added = Self::add(device, &name.name);
+        // SAFETY: Initialised above with all that; nobody else knows it.
+        let added = unsafe { Self::add(device, &name.name) };
         if let Err(error) = added {
             // SAFETY: The data are a `T`, and there are no attributes.
             unsafe { node.registration.remove::<T>(|| ()) };
@@ -249,14 +250,19 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
     }
 
     /// Gives `device` its name and adds it, without telling user space.
-    fn add(device: *mut bindings::device, name: &CStr) -> Result {
-        // SAFETY: The device is initialised; the format takes one string, which is copied.
+    ///
+    /// # Safety
+    ///
+    /// The device must be initialised with a class and a release function, and nobody else may know
+    /// it.
+    unsafe fn add(device: *mut bindings::device, name: &CStr) -> Result {
+        // SAFETY: By the function's requirement; the format takes one string, which is copied.
         to_result(unsafe {
             bindings::dev_set_name(device, c"%s".as_char_ptr(), name.as_char_ptr())
         })?;
-        // SAFETY: The device is initialised, and nobody else knows it.
+        // SAFETY: By the function's requirement.
         unsafe { bindings::rnbd_helper_dev_set_uevent_suppress(device, 1) };
-        // SAFETY: The device is initialised and has a class, a name and a release function.
+        // SAFETY: By the function's requirement; it has a name now.
         to_result(unsafe { bindings::device_add(device) })
     }
 
@@ -266,7 +272,8 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
     pub fn add_file(&self, attribute: &'static BinaryAttribute<T>) -> Result {
         let added = self.with_kobject(|kobject| {
             // The kernel would complain about two of a kind, with a backtrace.
-            if kobject.contains(attribute.name()) {
+            // SAFETY: In here the device is not removed.
+            if unsafe { kobject.contains(attribute.name()) } {
                 return Err(EEXIST);
             }
             // SAFETY: The device is there and is not being removed. The attribute is static and

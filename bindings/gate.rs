@@ -62,6 +62,7 @@ struct Inner<T> {
 /// # Invariants
 ///
 /// `inner` is valid, its value is there, and this object holds one count of `users`.
+#[must_use = "the gate is left again otherwise"]
 pub struct Entered<T: Send + Sync + 'static> {
     inner: NonNull<Inner<T>>,
 }
@@ -105,21 +106,28 @@ impl<T: Send + Sync + 'static> EnteredSlot<T> {
         let new = ManuallyDrop::new(entered).inner.as_ptr();
         // INVARIANT: The object was just forgotten.
         let old = self.inner.xchg(new, atomic::ordering::Full);
-        drop(Self::own(old));
+        // SAFETY: It was just taken out.
+        drop(unsafe { Self::own(old) });
     }
 
     /// Takes out what is there. Any context.
     #[inline]
     pub fn take(&self) -> Option<Entered<T>> {
         // INVARIANT: Null.
-        Self::own(self.inner.xchg(ptr::null_mut(), atomic::ordering::Full))
+        let old = self.inner.xchg(ptr::null_mut(), atomic::ordering::Full);
+        // SAFETY: It was just taken out.
+        unsafe { Self::own(old) }
     }
 
     /// Makes an [`Entered`] again of a pointer that was in the slot and is not any more.
+    ///
+    /// # Safety
+    ///
+    /// The exchange that took it out must be the caller's.
     #[inline]
-    fn own(inner: *mut Inner<T>) -> Option<Entered<T>> {
-        // INVARIANT: By the slot's invariant the count is that of the forgotten object, and the
-        // exchange that took the pointer out gave it to one caller.
+    unsafe fn own(inner: *mut Inner<T>) -> Option<Entered<T>> {
+        // INVARIANT: By the slot's invariant the count is that of the forgotten object, and by the
+        // function's requirement it is the caller's.
         NonNull::new(inner).map(|inner| Entered { inner })
     }
 }

@@ -56,16 +56,18 @@ impl Kobject {
         self.0.get()
     }
 
-    /// Whether there is something called `name` in the object's directory.
+    /// Whether there is something called `name` in the object's directory. Sleeps.
     ///
-    /// Callers use it under [`AsKobject::with_kobject`], so that there is a directory. Sleeps.
-    pub(crate) fn contains(&self, name: &CStr) -> bool {
+    /// # Safety
+    ///
+    /// Only under [`AsKobject::with_kobject`]: the object must not be removed from sysfs meanwhile.
+    pub(crate) unsafe fn contains(&self, name: &CStr) -> bool {
         // SAFETY: The kobject is valid.
         let directory = unsafe { (*self.as_raw()).sd };
         if directory.is_null() {
             return false;
         }
-        // SAFETY: The object is not removed at the same time, see above, and has a directory.
+        // SAFETY: By the function's requirement the object keeps its directory.
         let found = unsafe {
             bindings::kernfs_find_and_get_ns(directory, name.as_char_ptr(), core::ptr::null())
         };

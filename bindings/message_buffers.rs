@@ -272,13 +272,15 @@ impl MessageBuffer<Outgoing> {
         if len == 0 || len > self.size() {
             return Err(EINVAL);
         }
-        // The size is at most `MAX_SIZE`.
-        Ok(Sge::new(
-            self.piece.dma_address,
-            len as u32,
-            self.piece.lkey,
-            self.piece.domain,
-        ))
+        let Piece {
+            dma_address,
+            lkey,
+            domain,
+            ..
+        } = self.piece;
+        // SAFETY: By the type invariant of the piece, whose block stays as long as the domain. The
+        // size is at most `MAX_SIZE`.
+        Ok(unsafe { Sge::new(dma_address, len as u32, lkey, domain) })
     }
 }
 

@@ -110,7 +110,8 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
         // INVARIANT: The new pointer is null or from `Arc::into_raw`.
         let old = self.pointer.xchg(Self::into_raw(value), ordering::Full);
-        Self::own_after_grace_period(old)
+        // SAFETY: The pointer was just exchanged for another one.
+        unsafe { Self::own_after_grace_period(old) }
     }
 
     fn into_raw(value: Option<Arc<T>>) -> *mut T {
@@ -118,13 +119,17 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     }
 
     /// Takes over the reference behind a pointer that was exchanged for another one.
-    fn own_after_grace_period(old: *mut T) -> Option<Arc<T>> {
+    ///
+    /// # Safety
+    ///
+    /// `old` must have been in `pointer`, and the exchange that took it out must be the caller's.
+    unsafe fn own_after_grace_period(old: *mut T) -> Option<Arc<T>> {
         if old.is_null() {
             return None;
         }
         rcu::synchronize_rcu();
-        // SAFETY: The pointer came from `Arc::into_raw`, and the exchange that removed it made the
-        // caller the owner of that reference.
+        // SAFETY: By the type invariant the pointer came from `Arc::into_raw`, and by the function's
+        // requirement the caller is the owner of that reference, which no reader borrows any more.
         Some(unsafe { Arc::from_raw(old) })
     }
 }

@@ -264,14 +264,11 @@ impl ScatterTable {
         if copied != len {
             return Err(EINVAL);
         }
-        // A chunk is not as long as 4 GiB.
         let domain = chunks.domain();
-        Ok(Sge::new(
-            dma_address,
-            len as u32,
-            domain.local_dma_lkey(),
-            domain.serial(),
-        ))
+        let (lkey, serial) = (domain.local_dma_lkey(), domain.serial());
+        // SAFETY: That much is mapped there for the domain, and as long as that is there. A chunk
+        // is not as long as 4 GiB.
+        Ok(unsafe { Sge::new(dma_address, len as u32, lkey, serial) })
     }
 
     /// Maps the memory for the device of `domain`. Any context.

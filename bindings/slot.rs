@@ -60,7 +60,10 @@ impl<T> BoxSlot<T> {
     /// Takes the box out; of several concurrent callers one gets it.
     #[inline]
     pub fn take(&self) -> Option<KBox<T>> {
-        Self::own(self.pointer.xchg(ptr::null_mut(), ordering::Full))
+        // INVARIANT: Null.
+        let old = self.pointer.xchg(ptr::null_mut(), ordering::Full);
+        // SAFETY: It was just taken out.
+        unsafe { Self::own(old) }
     }
 
     /// Puts `value` in and returns what was there before.
@@ -68,7 +71,9 @@ impl<T> BoxSlot<T> {
     #[must_use = "the box that was in the slot is dropped here otherwise"]
     pub fn put(&self, value: KBox<T>) -> Option<KBox<T>> {
         // INVARIANT: The new pointer comes from `KBox::into_raw`.
-        Self::own(self.pointer.xchg(KBox::into_raw(value), ordering::Full))
+        let old = self.pointer.xchg(KBox::into_raw(value), ordering::Full);
+        // SAFETY: It was just taken out.
+        unsafe { Self::own(old) }
     }
 
     /// Whether the slot holds nothing at this moment.
@@ -78,12 +83,17 @@ impl<T> BoxSlot<T> {
     }
 
     /// Makes a box of a pointer that was in the slot and is not any more.
-    fn own(raw: *mut T) -> Option<KBox<T>> {
+    ///
+    /// # Safety
+    ///
+    /// The exchange that took it out must be the caller's.
+    #[inline]
+    unsafe fn own(raw: *mut T) -> Option<KBox<T>> {
         if raw.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant the pointer came from `KBox::into_raw`, and the exchange
-        // that took it out of the slot made the caller its only owner.
+        // SAFETY: By the type invariant the pointer came from `KBox::into_raw`, and by the
+        // function's requirement the caller is its only owner.
         Some(unsafe { KBox::from_raw(raw) })
     }
 }

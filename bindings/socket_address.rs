@@ -44,6 +44,22 @@ struct SockaddrIb {
     scope_id: u64,
 }
 
+/// What an address of a family is, at its beginning.
+///
+/// # Safety
+///
+/// A type of plain numbers: any bytes are one, and none of them is padding.
+unsafe trait Plain {}
+
+// SAFETY: It is a number.
+unsafe impl Plain for Family {}
+// SAFETY: All fields are numbers or bytes, one after the other.
+unsafe impl Plain for bindings::sockaddr_in {}
+// SAFETY: As above.
+unsafe impl Plain for bindings::sockaddr_in6 {}
+// SAFETY: As above.
+unsafe impl Plain for SockaddrIb {}
+
 impl SocketAddress {
     /// The address with a port.
     ///
@@ -187,25 +203,25 @@ impl SocketAddress {
         self.to_value()
     }
 
-    fn from_value<T>(value: T) -> Self {
+    /// The address that begins with `value`.
+    fn from_value<T: Plain>(value: T) -> Self {
         const {
             assert!(size_of::<T>() <= size_of::<Self>());
             assert!(align_of::<T>() <= align_of::<Self>());
         }
         let mut this = Self([0; size_of::<bindings::__kernel_sockaddr_storage>()]);
-        // SAFETY: It fits, as checked above. The types used have no padding.
+        // SAFETY: It fits, as checked above, and has no padding.
         unsafe { (&raw mut this.0).cast::<T>().write(value) };
         this
     }
 
-    /// What is at the beginning, as a `T`: a type of plain numbers.
-    fn to_value<T>(self) -> T {
+    /// What is at the beginning, as a `T`.
+    fn to_value<T: Plain>(self) -> T {
         const {
             assert!(size_of::<T>() <= size_of::<Self>());
             assert!(align_of::<T>() <= align_of::<Self>());
         }
-        // SAFETY: It fits, as checked above. All callers are in this file and ask for a type to
-        // which any bytes belong.
+        // SAFETY: It fits, as checked above, and any bytes are one.
         unsafe { (&raw const self.0).cast::<T>().read() }
     }
 }

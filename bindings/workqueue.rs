@@ -454,7 +454,11 @@ where
     pub fn cancel(item: &Arc<T>) -> bool {
         // SAFETY: The work is initialised.
         let was_queued = unsafe { bindings::cancel_delayed_work(Self::of(item).inner.get()) };
-        Self::give_back(item, was_queued)
+        if was_queued {
+            // SAFETY: It was taken off just now.
+            unsafe { Self::give_back(item) };
+        }
+        was_queued
     }
 
     /// Takes `item` off its timer and queue and waits until its work is not running, even if it
@@ -464,7 +468,11 @@ where
     pub fn cancel_sync(item: &Arc<T>) -> bool {
         // SAFETY: The work is initialised.
         let was_queued = unsafe { bindings::cancel_delayed_work_sync(Self::of(item).inner.get()) };
-        Self::give_back(item, was_queued)
+        if was_queued {
+            // SAFETY: It was taken off just now.
+            unsafe { Self::give_back(item) };
+        }
+        was_queued
     }
 
     /// Runs `item` at once if it is waiting, and waits until its work has run.
@@ -482,15 +490,16 @@ where
     }
 
     /// Drops what belonged to work that was cancelled.
-    fn give_back(item: &Arc<T>, was_queued: bool) -> bool {
-        if was_queued {
-            // SAFETY: By the type invariant an entry of the gate belonged to the work.
-            drop(unsafe { Self::of(item).queue.gate.reclaim() });
-            // SAFETY: By the type invariant an `Arc` of this item belonged to the work. It is not
-            // the last one: the caller has another.
-            drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
-        }
-        was_queued
+    ///
+    /// # Safety
+    ///
+    /// The caller must have taken the work off its timer or queue, and calls this once for that.
+    unsafe fn give_back(item: &Arc<T>) {
+        // SAFETY: By the type invariant an entry of the gate belonged to the work.
+        drop(unsafe { Self::of(item).queue.gate.reclaim() });
+        // SAFETY: By the type invariant an `Arc` of this item belonged to the work. It is not the
+        // last one: the caller has another.
+        drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
     }
 
     /// Runs the work.

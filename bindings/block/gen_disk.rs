@@ -142,8 +142,8 @@ impl<O: Operations> GenDisk<O> {
             Err(ENAMETOOLONG)
         };
         if let Err(error) = added {
-            // SAFETY: The disk was not added, so this is the last reference to it, and its queue
-            // is gone when this returns.
+            // SAFETY: The reference is the one of `__blk_mq_alloc_disk`. The disk was not added, or
+            // not for good: its queue, which has no requests, gets none any more.
             unsafe { bindings::put_disk(raw) };
             // SAFETY: It came from `into_raw` above, and nobody could open the disk.
             drop(unsafe { Arc::from_raw(data) });
@@ -162,7 +162,8 @@ impl<O: Operations> GenDisk<O> {
 
     /// The size in sectors of 512 bytes.
     pub fn capacity(&self) -> u64 {
-        capacity(self.raw.as_ptr())
+        // SAFETY: By the type invariant the disk is valid.
+        unsafe { capacity(self.raw.as_ptr()) }
     }
 
     /// Changes the size and tells the world (C: `set_capacity_and_notify`).
@@ -236,9 +237,14 @@ impl<O: Operations> Drop for GenDisk<O> {
     }
 }
 
-fn capacity(disk: *mut bindings::gendisk) -> u64 {
-    // SAFETY: The callers have a valid disk. A torn value cannot be on the machines we run on,
-    // which load a word of 64 bits at once.
+/// The size in sectors.
+///
+/// # Safety
+///
+/// The disk must be valid.
+unsafe fn capacity(disk: *mut bindings::gendisk) -> u64 {
+    // SAFETY: By the function's requirement. A torn value cannot be on the machines we run on, which
+    // load a word of 64 bits at once.
     unsafe { ptr::read_volatile(&raw const (*(*disk).part0).bd_nr_sectors) }
 }
 
@@ -289,8 +295,10 @@ pub(super) unsafe extern "C" fn getgeo_callback(
     let geometry = unsafe { &mut *geometry.cast::<bindings::hd_geometry>() };
     geometry.heads = 4;
     geometry.sectors = 16;
+    // SAFETY: The block layer passes a valid disk.
+    let capacity = unsafe { capacity(disk) };
     // Only the low bits fit, as everywhere with these.
-    geometry.cylinders = (capacity(disk) >> 6) as c_ushort;
+    geometry.cylinders = (capacity >> 6) as c_ushort;
     geometry.start = 0;
     0
 }

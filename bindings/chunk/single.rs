@@ -265,18 +265,16 @@ impl MappedChunk {
         if self.chunk.block.is_none() || len == 0 || len > self.chunk.size {
             return None;
         }
-        Some(Sge::new(
-            self.address,
-            len as u32,
-            self.lkey,
-            self.domain_serial,
-        ))
+        // SAFETY: By the type invariant that much is mapped there, and as long as the domain is
+        // there.
+        Some(unsafe { Sge::new(self.address, len as u32, self.lkey, self.domain_serial) })
     }
 
     /// Makes what peers wrote to the first `len` bytes visible to the CPU; `mapped` has the chunk.
     /// Any context.
     ///
-    /// `EINVAL` if there are not as many.
+    /// `EINVAL` if there are not as many, which is not looked at for a device that uses the CPU's
+    /// addresses.
     #[inline]
     pub fn sync_for_cpu(&self, mapped: &MappedChunks, len: usize) -> Result {
         if !self.synchronise {

@@ -10,6 +10,11 @@ mod cases {
         core::array::from_fn(|_| bindings::ib_cqe { done: None })
     }
 
+    fn sge(addr: u64, length: u32, lkey: u32, domain: u64) -> Sge {
+        // SAFETY: It is not posted.
+        unsafe { Sge::new(addr, length, lkey, domain) }
+    }
+
     fn remote() -> RemoteMemory {
         RemoteMemory {
             address: 0x1234,
@@ -32,14 +37,14 @@ mod cases {
     fn entries_of_one_domain() -> Result {
         let mut list = SgeList::<2>::new();
         assert!(list.is_of(7));
-        list.push(Sge::new(1, 1, 1, 7))?;
-        assert_eq!(list.push(Sge::new(1, 1, 1, 8)), Err(EINVAL));
+        list.push(sge(1, 1, 1, 7))?;
+        assert_eq!(list.push(sge(1, 1, 1, 8)), Err(EINVAL));
         assert!(list.is_of(7) && !list.is_of(8));
-        list.push(Sge::new(2, 1, 1, 7))?;
-        assert_eq!(list.push(Sge::new(3, 1, 1, 7)), Err(ENOSPC));
+        list.push(sge(2, 1, 1, 7))?;
+        assert_eq!(list.push(sge(3, 1, 1, 7)), Err(ENOSPC));
         assert_eq!(list.len(), 2);
         list.clear();
-        list.push(Sge::new(1, 1, 1, 8))?;
+        list.push(sge(1, 1, 1, 8))?;
         assert!(list.is_of(8) && !list.is_of(7));
         Ok(())
     }
@@ -47,8 +52,8 @@ mod cases {
     #[test]
     fn requests_of_one_domain() -> Result {
         let cqes = cqes();
-        let near = SgeList::from(Sge::new(1, 1, 1, 7));
-        let far = SgeList::from(Sge::new(1, 1, 1, 8));
+        let near = SgeList::from(sge(1, 1, 1, 7));
+        let far = SgeList::from(sge(1, 1, 1, 8));
         let mut chain = SendChain::<4>::new();
         chain.imm_only(WorkId(0), true, 1)?;
         chain.send(WorkId(0), true, &near)?;
@@ -82,8 +87,8 @@ mod cases {
     fn requests_in_order() -> Result {
         let cqes = cqes();
         let mut list = SgeList::<2>::new();
-        list.push(Sge::new(0x1000, 10, 7, 1))?;
-        list.push(Sge::new(0x2000, 20, 7, 1))?;
+        list.push(sge(0x1000, 10, 7, 1))?;
+        list.push(sge(0x2000, 20, 7, 1))?;
         let none = SgeList::<0>::new();
         let mut chain = SendChain::<3>::new();
         chain.rdma_write(WorkId(3), false, &list, remote())?;

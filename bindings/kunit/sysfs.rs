@@ -37,7 +37,8 @@ mod tests {
     }
 
     fn contains(object: &impl AsKobject, name: &CStr) -> Option<bool> {
-        object.with_kobject(|kobject| kobject.contains(name))
+        // SAFETY: In here the object is not removed.
+        object.with_kobject(|kobject| unsafe { kobject.contains(name) })
     }
 
     #[test]

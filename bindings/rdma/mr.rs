@@ -254,7 +254,10 @@ impl MemoryRegion {
         }
         // SAFETY: The region is valid; the access is volatile, as in `bump_key()`.
         let lkey = unsafe { (&raw const (*self.as_raw()).lkey).read_volatile() };
-        Ok(Sge::new(self.iova(), len, lkey, self.domain().serial()))
+        let (iova, domain) = (self.iova(), self.domain().serial());
+        // SAFETY: That much is in the region, whose key it is. What was mapped into it stays until
+        // it is released, which is not before the request has completed.
+        Ok(unsafe { Sge::new(iova, len, lkey, domain) })
     }
 
     /// The address for the peer of the first byte; 0 if nothing is mapped.

@@ -108,11 +108,17 @@ impl ProtectionDomain {
     }
 
     /// Puts a node on the list of what goes with the domain. Any context.
-    fn retire(&self, node: NonNull<Header>) {
+    ///
+    /// # Safety
+    ///
+    /// `node` must be the start of a leaked `KBox<Node<T>>` with the `release` of that `T`, which the
+    /// caller gives up.
+    unsafe fn retire(&self, node: NonNull<Header>) {
         let node = node.as_ptr();
         let mut head = self.retired.load(ordering::Relaxed);
         loop {
-            // SAFETY: The node is the caller's until the exchange below succeeds.
+            // SAFETY: By the function's requirement the node is ours until the exchange below
+            // succeeds.
             unsafe { (*node).next = head };
             match self.retired.cmpxchg(head, node, ordering::Full) {
                 Ok(_) => return,
@@ -220,7 +226,8 @@ impl<T: Send + 'static> Drop for Retained<T> {
         // CAST: The header is the first field of the `repr(C)` node.
         let header = KBox::into_raw(node).cast::<Header>();
         if let Some(header) = NonNull::new(header) {
-            self.domain.retire(header);
+            // SAFETY: It was just leaked, and was made with its `release`.
+            unsafe { self.domain.retire(header) };
         }
     }
 }

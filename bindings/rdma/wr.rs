@@ -35,10 +35,15 @@ pub struct Sge {
 }
 
 impl Sge {
-    /// For `length` bytes, which are not 0, mapped for the device of a domain; `lkey` is of it, and
-    /// `domain` is its serial number.
+    /// For `length` bytes that are mapped for the device of a domain.
+    ///
+    /// # Safety
+    ///
+    /// As the type says: the bytes are mapped at `addr` for whoever has `lkey`, which is of that
+    /// domain, `domain` is its serial number, and `length` is not 0. They stay mapped as long as
+    /// the domain, or are those of a region or a table.
     #[inline]
-    pub(crate) fn new(addr: u64, length: u32, lkey: u32, domain: u64) -> Self {
+    pub(crate) unsafe fn new(addr: u64, length: u32, lkey: u32, domain: u64) -> Self {
         Self {
             raw: bindings::ib_sge { addr, length, lkey },
             domain,

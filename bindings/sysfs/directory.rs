@@ -84,7 +84,8 @@ unsafe impl Send for Node {}
 // SAFETY: As above.
 unsafe impl Sync for Node {}
 
-// SAFETY: A `Node` is made by `Directory::new` only, and freed when the count of its kobject is 0.
+// SAFETY: A `Node` is made by `Node::new` only, in a box, and freed when the count of its kobject is
+// 0.
 unsafe impl AlwaysRefCounted for Node {
     fn inc_ref(&self) {
         // SAFETY: `self` is valid, so there is a reference.
@@ -122,7 +123,10 @@ impl<T: Send + Sync + 'static> Directory<T> {
         };
         let name = sysfs_name(name)?;
         parent
-            .with_kobject(|parent| this.node.add(parent, &name, attributes))
+            .with_kobject(|parent| {
+                // SAFETY: The node is new, with data of this type; in here `parent` is not removed.
+                unsafe { this.node.add(parent, &name, attributes) }
+            })
             .unwrap_or(Err(ENODEV))?;
         Ok(this)
     }
@@ -141,7 +145,8 @@ impl<T: Send + Sync + 'static> Directory<T> {
         self.with_kobject(|parent| {
             let mut groups = self.node.groups.lock();
             groups.reserve(1, GFP_KERNEL)?;
-            group.add(parent, &name, attributes)?;
+            // SAFETY: The node is new, with data of this type; in here `parent` is not removed.
+            unsafe { group.add(parent, &name, attributes) }?;
             Ok(groups.push(group.clone(), GFP_KERNEL)?)
         })
         .unwrap_or(Err(ENODEV))?;
@@ -218,17 +223,23 @@ impl Node {
         Ok(unsafe { ARef::from_raw(NonNull::new_unchecked(node)) })
     }
 
-    /// Adds the node to sysfs, with its files; to be called once, `T` being that of `new`.
+    /// Adds the node to sysfs, with its files.
     ///
     /// It may be there or not when this fails.
-    fn add<T: Send + Sync + 'static>(
+    ///
+    /// # Safety
+    ///
+    /// To be called once, `T` being that of `new`, and with a parent that is not removed from sysfs
+    /// meanwhile.
+    unsafe fn add<T: Send + Sync + 'static>(
         &self,
         parent: &Kobject,
         name: &CStr,
         attributes: &'static [Attribute<T>],
     ) -> Result {
         // The kernel would complain, with a backtrace.
-        if parent.contains(name) {
+        // SAFETY: By the function's requirement.
+        if unsafe { parent.contains(name) } {
             return Err(EEXIST);
         }
         // SAFETY: Both kobjects are initialised; the format takes one string, which is copied.
