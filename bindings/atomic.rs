@@ -82,7 +82,8 @@ fn barrier(full: bool) {
 ///
 /// # Safety
 ///
-/// The functions do what they are called, atomically.
+/// `Cell` has the layout of `Self`, may be shared by threads, and there is one of every value of
+/// `Self`. The functions do what they are called, atomically, and only put values of `Self` into it.
 pub unsafe trait Value: Copy {
     /// Rust's type of them, which has the layout of `Self`.
     #[doc(hidden)]

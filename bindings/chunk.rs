@@ -41,7 +41,8 @@ pub use single::{
 
 use allocator::Allocator;
 
-/// A number of chunks of one size, made of zeroed pages.
+/// A number of chunks of one size, made of zeroed pages. The last reference is dropped in process
+/// context.
 ///
 /// # Invariants
 ///

@@ -62,11 +62,12 @@ impl PinnedDrop for Ida {
     }
 }
 
-/// A number that nobody else has; free again when dropped.
+/// A number that nobody else has; free again when dropped, in any context.
 ///
 /// # Invariants
 ///
 /// `number` is taken from `ida` for this value.
+#[must_use = "the number is free again otherwise"]
 pub struct IdaNumber {
     number: u32,
     ida: Arc<Ida>,

@@ -17,6 +17,7 @@ use crate::bindings;
 ///
 /// `module` is the null pointer, which stands for built-in code, or a module to which this holds a
 /// reference.
+#[must_use = "the module may be unloaded otherwise"]
 pub struct ModuleReference {
     module: *mut bindings::module,
 }
@@ -87,7 +88,8 @@ impl Default for Returned {
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        // SAFETY: Modules are loaded and unloaded in process context.
+        // SAFETY: May be called wherever sleeping is allowed, as is said above. Modules are loaded and
+        // unloaded there.
         unsafe { bindings::rnbd_helper_synchronize_rcu_tasks() };
     }
 }

@@ -31,13 +31,15 @@ impl PageBuffer {
 
     /// Copies `bytes` to `offset`. `EINVAL` if they do not fit.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result {
-        // SAFETY: The source is valid; nobody else accesses the page but perhaps a device.
+        // SAFETY: The source is valid. The page is only ours: no device uses it, as a table that is
+        // mapped does not give its buffer out of its hands.
         unsafe { self.0.write_raw(bytes.as_ptr(), offset, bytes.len()) }
     }
 
     /// Copies the bytes at `offset` to `bytes`. `EINVAL` if there are not as many.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result {
-        // SAFETY: The destination is valid; nobody else accesses the page but perhaps a device.
+        // SAFETY: The destination is valid. Nobody writes to the page: others with a reference only
+        // read, and for devices see `write()`.
         unsafe { self.0.read_raw(bytes.as_mut_ptr(), offset, bytes.len()) }
     }
 }

@@ -169,6 +169,7 @@ impl Turn {
 }
 
 /// The turn of whoever has this. Dropping it works in any context.
+#[must_use = "the turn is over otherwise"]
 pub struct Taken<'a>(&'a Turn);
 
 impl Drop for Taken<'_> {

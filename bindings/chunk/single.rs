@@ -43,7 +43,7 @@ struct Block {
     page: NonNull<bindings::page>,
 }
 
-/// A chunk, which it keeps.
+/// A chunk, which it keeps, and the set with it. Dropped in process context.
 ///
 /// # Invariants
 ///

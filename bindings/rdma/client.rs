@@ -104,6 +104,7 @@ impl<C> Slot<C> {
 /// # Invariants
 ///
 /// `client` is registered and owned by this type, and the slot of `C` is set.
+#[must_use = "the client is not registered any more otherwise"]
 pub struct Registration<C: Client> {
     client: NonNull<bindings::ib_client>,
     _client: PhantomData<Arc<C>>,

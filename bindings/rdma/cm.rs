@@ -53,7 +53,8 @@ use event::{
 
 /// Receives the events of an [`Id`] and the completions of its [`QueuePair`].
 pub trait Handler: Send + Sync + Sized + 'static {
-    /// An event. Process context; serialised per id.
+    /// An event. Process context; serialised per id, but for one that listens on all addresses:
+    /// that gets requests of several devices at once.
     ///
     /// Must not wait for anything that waits for the id to be dropped, and must not drop a
     /// *listening* id while handling its [`Event::ConnectRequest`].

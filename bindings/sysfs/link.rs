@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// A link in a directory to another object; removed when dropped, in process context.
+#[must_use = "the link is removed otherwise"]
 pub struct Link {
     parent: ARef<Node>,
     name: CString,
