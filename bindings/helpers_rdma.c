@@ -102,12 +102,6 @@ void rnbd_helper_sg_mark_end(struct scatterlist *sg)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_sg_mark_end);
 
-void rnbd_helper_sg_unmark_end(struct scatterlist *sg)
-{
-	sg_unmark_end(sg);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_sg_unmark_end);
-
 /* For an entry that was mapped on its own, without the DMA API's knowledge of sg. */
 void rnbd_helper_sg_set_dma(struct scatterlist *sg, u64 addr, unsigned int len)
 {

@@ -192,10 +192,8 @@ impl ScatterTable {
         self.used = 0;
         self.bytes = 0;
         self.request = None;
-        if self.buffer.is_some() {
-            // SAFETY: There is at least one entry.
-            unsafe { bindings::rnbd_helper_sg_unmark_end(self.entries.as_mut_ptr()) };
-        }
+        // The first entry stays marked as the last, as after a request of one segment; who fills the
+        // table next moves the mark.
         self.buffer.take()
     }
 

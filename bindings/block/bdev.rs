@@ -23,9 +23,6 @@ use crate::{
     }, //
 };
 
-/// The unit of positions and sizes of block devices, in bytes.
-pub const SECTOR_SIZE: u32 = 512;
-
 /// What a block device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -37,8 +34,8 @@ pub enum Mode {
 
 /// What requests a block device takes.
 ///
-/// Block sizes, granularity and alignment are in bytes, the rest in sectors of [`SECTOR_SIZE`]
-/// bytes. A maximum of zero means that the device does not have the operation.
+/// Block sizes, granularity and alignment are in bytes, the rest in sectors of 512 bytes. A maximum of
+/// zero means that the device does not have the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The smallest unit it can be asked for.
@@ -141,7 +138,7 @@ impl BlockDevice {
     /// The name of a disk (`DISK_NAME_LEN`) and a partition's number.
     const NAME_SIZE: usize = 32 + 16;
 
-    /// The present size in sectors of [`SECTOR_SIZE`] bytes. Any context.
+    /// The present size in sectors of 512 bytes. Any context.
     #[inline]
     pub fn nr_sectors(&self) -> u64 {
         // SAFETY: The device is open by the type invariant.

@@ -25,10 +25,12 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::bdev::{
-    BlockDevice,
-    Mode,
-    SECTOR_SIZE, //
+use super::{
+    bdev::{
+        BlockDevice,
+        Mode, //
+    },
+    limits::SECTOR_SIZE, //
 };
 use crate::{
     bindings,
@@ -120,7 +122,7 @@ impl Priority {
 /// Where a request goes, and how.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
-    /// The first sector, of [`SECTOR_SIZE`] bytes.
+    /// The first sector, of 512 bytes.
     pub sector: u64,
     /// Its priority.
     pub priority: Priority,

@@ -5,7 +5,7 @@
 use crate::bindings;
 use kernel::prelude::*;
 
-/// The unit of sector counts in bytes.
+/// The unit of positions and sizes of block devices, in bytes.
 pub const SECTOR_SIZE: u32 = 512;
 
 /// The most sectors that a disk can have (C: `BLK_DEV_MAX_SECTORS`).

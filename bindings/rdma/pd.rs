@@ -10,10 +10,7 @@ use super::{
 use crate::bindings;
 use core::{
     mem::ManuallyDrop,
-    ops::{
-        Deref,
-        DerefMut, //
-    },
+    ops::Deref,
     ptr::{
         self,
         NonNull, //
@@ -209,13 +206,6 @@ impl<T: Send + 'static> Deref for Retained<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.node.value
-    }
-}
-
-impl<T: Send + 'static> DerefMut for Retained<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.node.value
     }
 }
 

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     bindings,
-    block::bdev::SECTOR_SIZE, //
+    block::{
+        limits::SECTOR_SIZE,
+        status::Status, //
+    }, //
 };
 
 /// A piece of memory for the data of a request; made by the types of this crate.
@@ -156,7 +159,7 @@ pub(super) unsafe fn submit_parts(
     });
     if failed {
         // SAFETY: The parent is not ended.
-        unsafe { (*parent).bi_status = BLK_STS_IOERR };
+        unsafe { (*parent).bi_status = Status::IO_ERROR.as_raw() };
     }
     if !part.is_null() {
         // SAFETY: The last part is complete, or ended here without having been submitted.
@@ -169,6 +172,3 @@ pub(super) unsafe fn submit_parts(
         }
     }
 }
-
-/// The status of a request that failed for no better known reason.
-const BLK_STS_IOERR: bindings::blk_status_t = 10;
