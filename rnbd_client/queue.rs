@@ -60,17 +60,11 @@ pub(crate) struct Queue;
 impl Operations for Queue {
     type SetData = IoPath;
     type DiskData = Device;
-    type RequestData = ();
-
-    fn new_request_data(_path: &IoPath) -> impl PinInit<(), Error> {
-        Ok::<_, Error>(())
-    }
 
     #[inline]
     fn queue_rq(
         queue: &HwQueue<'_, Self>,
         request: OwnedRequest<Self>,
-        _is_last: bool,
     ) -> Result<(), Refusal<Self>> {
         queue_request(queue, queue.set(), request, |permit, kind, header| {
             permit.submit(kind, queue.index(), header)

@@ -185,12 +185,6 @@ impl<O: Operations> GenDisk<O> {
         unsafe { bindings::blk_mq_run_hw_queues((*self.raw.as_ptr()).queue, true) };
     }
 
-    /// The disk's data.
-    pub fn data(&self) -> ArcBorrow<'_, O::DiskData> {
-        // SAFETY: By the type invariant this value owns an `Arc` of it.
-        unsafe { ArcBorrow::from_raw(self.data.as_ptr()) }
-    }
-
     /// The directory `/sys/block/NAME`.
     fn kobject(&self) -> &Kobject {
         // SAFETY: By the type invariant the disk is valid, and so is its first partition, the

@@ -17,7 +17,6 @@ use super::{
 use crate::bindings;
 use core::marker::PhantomData;
 use kernel::{
-    error::from_result,
     prelude::*,
     sync::ArcBorrow, //
 };
@@ -25,39 +24,28 @@ use kernel::{
 /// A driver of block devices whose requests go through a [`TagSet`].
 ///
 /// The callbacks are called concurrently and from any CPU. Those on the IO path (`queue_rq`,
-/// `commit_rqs`, `complete`, `poll`) must not sleep.
+/// `queue_rqs`, `complete`, `poll`) must not sleep.
 #[vtable]
 pub trait Operations: Sized + Send + Sync + 'static {
     /// What all disks of a tag set share; lives as long as the set.
     type SetData: Send + Sync + 'static;
     /// What belongs to one disk; lives until the disk is gone and closed by everyone.
     type DiskData: Send + Sync + 'static;
-    /// What belongs to a request whether it is in use or not; made with the tag set. Only the
-    /// owner of the request gets at it.
-    type RequestData: Send + Sync + 'static;
-
-    /// Makes the data of one request. May sleep.
-    fn new_request_data(set: &Self::SetData) -> impl PinInit<Self::RequestData, Error>;
 
     /// Takes a request, which has been started.
     ///
     /// Whoever ends up with `request` ends it; it can also be handed back at once by
-    /// [`OwnedRequest::refuse`]. `is_last` says that nothing follows immediately: what was
-    /// collected so far should go to the device. Not called for a disk that is being removed.
+    /// [`OwnedRequest::refuse`]. Nothing is to be collected: nobody tells when no more requests
+    /// follow. For a disk that is being removed it is still called with requests that were under
+    /// way; when the disk is gone it is not.
     fn queue_rq(
         queue: &HwQueue<'_, Self>,
         request: OwnedRequest<Self>,
-        is_last: bool,
     ) -> Result<(), Refusal<Self>>;
 
     /// Takes requests of one disk that come together; those that are left in the list go to
     /// [`Self::queue_rq`] one by one. Otherwise as that.
     fn queue_rqs(_requests: RequestList<'_, Self>) {
-        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
-    }
-
-    /// Sends what was collected: the request announced by `is_last == false` does not come.
-    fn commit_rqs(_queue: &HwQueue<'_, Self>) {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
@@ -203,7 +191,7 @@ impl<O: Operations> Vtable<O> {
         data: *const bindings::blk_mq_queue_data,
     ) -> bindings::blk_status_t {
         // SAFETY: The block layer passes a valid pointer.
-        let (raw, is_last) = unsafe { ((*data).rq, (*data).last) };
+        let raw = unsafe { (*data).rq };
         // SAFETY: By the safety requirement the request is ours, and it is not started.
         unsafe { bindings::blk_mq_start_request(raw) };
         // SAFETY: The request belongs to a set of `O`, so `init_request` prepared it, and by the
@@ -211,7 +199,7 @@ impl<O: Operations> Vtable<O> {
         let request = unsafe { OwnedRequest::<O>::from_raw(raw) };
         // SAFETY: The context is live during the callback.
         let queue = unsafe { Self::hw_queue(hctx) };
-        match O::queue_rq(&queue, request, is_last) {
+        match O::queue_rq(&queue, request) {
             Ok(()) => Status::OK.as_raw(),
             Err(refusal) => refusal.hand_back(raw).as_raw(),
         }
@@ -226,14 +214,6 @@ impl<O: Operations> Vtable<O> {
             list,
             _callback: PhantomData,
         });
-    }
-
-    /// # Safety
-    ///
-    /// Only for the block layer.
-    unsafe extern "C" fn commit_rqs(hctx: *mut bindings::blk_mq_hw_ctx) {
-        // SAFETY: The context is live during the callback.
-        O::commit_rqs(&unsafe { Self::hw_queue(hctx) });
     }
 
     /// # Safety
@@ -262,31 +242,15 @@ impl<O: Operations> Vtable<O> {
     ///
     /// Only for the block layer.
     unsafe extern "C" fn init_request(
-        set: *mut bindings::blk_mq_tag_set,
+        _set: *mut bindings::blk_mq_tag_set,
         raw: *mut bindings::request,
         _hctx_index: c_uint,
         _numa_node: c_int,
     ) -> c_int {
-        from_result(|| {
-            // SAFETY: Every set with these operations was made by `TagSet::new`.
-            let data = unsafe { TagSet::<O>::data_of_raw(set) };
-            // SAFETY: The set's `cmd_size` is that of the private area, and the block layer gives
-            // each request to this function once before it uses it.
-            unsafe { request::init_private::<O>(raw, data) }?;
-            Ok(0)
-        })
-    }
-
-    /// # Safety
-    ///
-    /// Only for the block layer.
-    unsafe extern "C" fn exit_request(
-        _set: *mut bindings::blk_mq_tag_set,
-        raw: *mut bindings::request,
-        _hctx_index: c_uint,
-    ) {
-        // SAFETY: `init_request` succeeded for this request, and it is not used again.
-        unsafe { request::drop_private::<O>(raw) };
+        // SAFETY: The set's `cmd_size` is that of the private area, and the block layer gives each
+        // request to this function once before it uses it.
+        unsafe { request::init_private(raw) };
+        0
     }
 
     /// # Safety
@@ -305,15 +269,9 @@ impl<O: Operations> Vtable<O> {
         } else {
             None
         },
-        commit_rqs: if O::HAS_COMMIT_RQS {
-            Some(Self::commit_rqs)
-        } else {
-            None
-        },
         complete: Some(Self::complete),
         poll: if O::HAS_POLL { Some(Self::poll) } else { None },
         init_request: Some(Self::init_request),
-        exit_request: Some(Self::exit_request),
         map_queues: Some(Self::map_queues),
         ..pin_init::zeroed()
     };

@@ -28,7 +28,10 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
-    mem::ManuallyDrop,
+    mem::{
+        needs_drop,
+        ManuallyDrop, //
+    },
     ptr::{
         self,
         NonNull, //
@@ -64,67 +67,43 @@ const ENDED: u32 = 2;
 /// Where that status is.
 const STATUS_SHIFT: u32 = 8;
 
-/// The part of a request's private area that does not depend on the driver.
+/// The private area behind each request.
 #[repr(C)]
-struct Header {
+pub(super) struct Private {
     /// `IDLE`, `HELD` or `ENDED` with a status.
     hold: Atomic<u32>,
     /// The status that [`OwnedRequest::complete`] was given.
     completion: Atomic<u32>,
 }
 
-/// The private area behind each request.
-#[repr(C)]
-pub(super) struct Private<O: Operations> {
-    header: Header,
-    data: O::RequestData,
-}
-
-/// The header of the private area.
+/// The private area of a request.
 ///
 /// # Safety
 ///
 /// `raw` must be a request of a tag set of this crate that has not been exited.
-unsafe fn header<'a>(raw: *mut bindings::request) -> &'a Header {
-    // SAFETY: The private area directly follows the request and begins with the header, which is
-    // initialized until the request is exited.
-    unsafe { &*raw.add(1).cast::<Header>() }
+unsafe fn private<'a>(raw: *mut bindings::request) -> &'a Private {
+    // SAFETY: The private area directly follows the request, and is initialized until the request
+    // is exited.
+    unsafe { &*raw.add(1).cast::<Private>() }
 }
 
 /// Prepares the private area of a request.
 ///
 /// # Safety
 ///
-/// The memory behind `raw` must have room for a `Private<O>`, and be unused.
-pub(super) unsafe fn init_private<O: Operations>(
-    raw: *mut bindings::request,
-    set: &O::SetData,
-) -> Result {
+/// The memory behind `raw` must have room for a `Private`, and be unused.
+pub(super) unsafe fn init_private(raw: *mut bindings::request) {
     const {
-        // The area begins where the request ends.
-        assert!(align_of::<Private<O>>() <= align_of::<bindings::request>());
+        // The area begins where the request ends, and nothing in it has to be dropped.
+        assert!(align_of::<Private>() <= align_of::<bindings::request>());
+        assert!(!needs_drop::<Private>());
     }
-    // SAFETY: By the safety requirement.
-    let private = unsafe { raw.add(1).cast::<Private<O>>() };
-    let header = Header {
+    let private = Private {
         hold: Atomic::new(IDLE),
         completion: Atomic::new(0),
     };
-    // SAFETY: By the safety requirement the place is valid for writing.
-    unsafe { (&raw mut (*private).header).write(header) };
-    // SAFETY: The place is valid for writing and stays where it is until `drop_private`; if this
-    // fails, the block layer does not use the request.
-    unsafe { pin_init::raw_try_init(&raw mut (*private).data, O::new_request_data(set)) }
-}
-
-/// Drops the private area of a request.
-///
-/// # Safety
-///
-/// `init_private` must have succeeded for `raw`, which is not used again.
-pub(super) unsafe fn drop_private<O: Operations>(raw: *mut bindings::request) {
     // SAFETY: By the safety requirement.
-    unsafe { raw.add(1).cast::<Private<O>>().drop_in_place() };
+    unsafe { raw.add(1).cast::<Private>().write(private) };
 }
 
 /// A request of the block layer that belongs to the driver.
@@ -141,11 +120,11 @@ pub struct OwnedRequest<O: Operations> {
     _operations: PhantomData<fn() -> O>,
 }
 
-// SAFETY: A request may be ended by any thread; the data in it is `Send`.
+// SAFETY: A request may be ended by any thread.
 unsafe impl<O: Operations> Send for OwnedRequest<O> {}
 
 // SAFETY: Through a shared reference only fields that do not change while the driver owns the
-// request are read, and the private data is `Sync`.
+// request are read, and the private area is atomic.
 unsafe impl<O: Operations> Sync for OwnedRequest<O> {}
 
 /// Reads a field of the C structure of an [`OwnedRequest`], and nothing else of it: the block layer
@@ -178,9 +157,9 @@ impl<O: Operations> OwnedRequest<O> {
         ManuallyDrop::new(self).raw.as_ptr()
     }
 
-    fn header(&self) -> &Header {
+    fn private(&self) -> &Private {
         // SAFETY: By the type invariant.
-        unsafe { header(self.raw.as_ptr()) }
+        unsafe { private(self.raw.as_ptr()) }
     }
 
     /// What the request asks for.
@@ -266,13 +245,6 @@ impl<O: Operations> OwnedRequest<O> {
         read!(self, tag) as u32
     }
 
-    /// The driver's data of this request.
-    pub fn data(&self) -> Pin<&O::RequestData> {
-        // SAFETY: By the type invariant the private area is initialized; it never moves, and it
-        // is dropped only when nobody owns the request any more.
-        unsafe { Pin::new_unchecked(&(*self.raw.as_ptr().add(1).cast::<Private<O>>()).data) }
-    }
-
     /// The disk's data.
     pub fn disk(&self) -> &O::DiskData {
         let queue = read!(self, q);
@@ -319,7 +291,7 @@ impl<O: Operations> OwnedRequest<O> {
     #[inline]
     pub fn end(self, status: Status) {
         let this = ManuallyDrop::new(self);
-        let hold = &this.header().hold;
+        let hold = &this.private().hold;
         if hold.load(ordering::Acquire) == HELD {
             let noted = ENDED | u32::from(status.as_raw()) << STATUS_SHIFT;
             if hold.cmpxchg(HELD, noted, ordering::Full).is_ok() {
@@ -336,10 +308,8 @@ impl<O: Operations> OwnedRequest<O> {
     /// near to it. Any context.
     #[inline]
     pub fn complete(self, status: Status) {
-        let header = self.header();
-        header
-            .completion
-            .store(u32::from(status.as_raw()), ordering::Relaxed);
+        let status = u32::from(status.as_raw());
+        self.private().completion.store(status, ordering::Relaxed);
         // SAFETY: By the type invariant the request is started and ours; ownership goes to the
         // callback.
         unsafe { bindings::blk_mq_complete_request(self.into_raw()) };
@@ -347,7 +317,7 @@ impl<O: Operations> OwnedRequest<O> {
 
     /// The status that [`Self::complete`] was given.
     pub(super) fn completion_status(&self) -> Status {
-        Status::from_raw(self.header().completion.load(ordering::Relaxed) as u8)
+        Status::from_raw(self.private().completion.load(ordering::Relaxed) as u8)
     }
 
     /// Makes the answer of `queue_rq` for a request that it does not take. With a status that
@@ -380,7 +350,7 @@ impl<O: Operations> OwnedRequest<O> {
     }
 
     fn is_held(&self) -> bool {
-        self.header().hold.load(ordering::Acquire) != IDLE
+        self.private().hold.load(ordering::Acquire) != IDLE
     }
 }
 
@@ -454,7 +424,7 @@ unsafe impl Sync for DataHold {}
 impl DataHold {
     /// Holds the request; `None` if it is held already.
     fn new<O: Operations>(request: &OwnedRequest<O>) -> Option<Self> {
-        let hold = &request.header().hold;
+        let hold = &request.private().hold;
         hold.cmpxchg(IDLE, HELD, ordering::Relaxed).ok()?;
         // INVARIANT: Just made `HELD`, by us.
         Some(Self { raw: request.raw })
@@ -465,7 +435,7 @@ impl Drop for DataHold {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariant the request is live.
-        let hold = unsafe { &header(self.raw.as_ptr()).hold };
+        let hold = unsafe { &private(self.raw.as_ptr()).hold };
         if let Err(noted) = hold.cmpxchg(HELD, IDLE, ordering::Full) {
             hold.store(IDLE, ordering::Relaxed);
             let status = (noted >> STATUS_SHIFT) as bindings::blk_status_t;

@@ -65,7 +65,7 @@ impl<O: Operations> TagSet<O> {
         if nr_queues == 0 {
             return Err(EINVAL);
         }
-        let cmd_size = u32::try_from(size_of::<Private<O>>())?;
+        let cmd_size = u32::try_from(size_of::<Private>())?;
         // DEFAULT and READ, which share queues, and POLL.
         let nr_maps = if params.nr_poll_queues > 0 { 3 } else { 2 };
         Arc::pin_init(
@@ -101,11 +101,6 @@ impl<O: Operations> TagSet<O> {
             }? Error),
             GFP_KERNEL,
         )
-    }
-
-    /// What the disks of the set share.
-    pub fn data(&self) -> &O::SetData {
-        &self.data
     }
 
     /// The number of requests; less than asked for if the block layer's limit (10240) or short
