@@ -119,11 +119,16 @@ class Lab:
             try:
                 self.finish_boot(node, timeout)
             except (MachineDied, CommandFailed) as error:
-                # On a busy host an emulated machine now and then stops while it looks for a clock, or
-                # stands still.
-                print("\n".join(f"# {line}" for line in f"{error}\nbooting it once more".splitlines()),
-                      flush=True)
-                self.reboot(node)
+                self._boot_once_more(node, error)
+
+    def _boot_once_more(self, node: Node, error: Exception) -> None:
+        """On a busy host an emulated machine now and then stops while it looks for a clock, or stands
+        still; and the emulator does not always see that the kernel has changed its own code."""
+        print("\n".join(f"# {line}" for line in f"{error}\nbooting it once more".splitlines()),
+              flush=True)
+        node.kill()
+        node.start()
+        self.finish_reboot(node)
 
     def finish_boot(self, node: Node, timeout: float = 60.0) -> None:
         """After ``node.start()``: wait for its agent and set up its network."""
@@ -140,7 +145,10 @@ class Lab:
         """Cut a machine's power and boot it again. Data disks keep their data."""
         node.kill()
         node.start()
-        self.finish_reboot(node)
+        try:
+            self.finish_reboot(node)
+        except MachineDied as error:
+            self._boot_once_more(node, error)
 
     def finish_reboot(self, node: Node) -> None:
         """As ``finish_boot``, for a machine that was started again in a test."""
