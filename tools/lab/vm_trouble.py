@@ -24,7 +24,7 @@ KNOWN = {
 # What the kernel says, with a stack, of each large allocation that fails, as a test has some do.
 NO_MEMORY = re.compile(r": vmalloc error: ")
 END_OF_STACK = "</TASK>"
-LONGEST_STACK = 60
+LONGEST_STACK = 200
 
 BEGIN = "[ cut here ]"
 END = "---[ end trace"

@@ -202,6 +202,9 @@ class Trouble(unittest.TestCase):
                   " vzalloc_noprof+0x7e/0x90", " </TASK>"]
         self.assertTrue(troubled(failed)[0])
         self.assertEqual(troubled(failed * 2, allocations_fail=True)[0], [])
+        # The debug kernel's stacks name what else lies on them.
+        deep = [*failed[:4], *([" ? lock_is_held_type+0x73/0xf0"] * 100), *failed[4:]]
+        self.assertEqual(troubled(deep, allocations_fail=True)[0], [])
         other = "BUG: KASAN: slab-use-after-free"
         self.assertIn(other, troubled([*failed, other], allocations_fail=True)[0])
         # An end of the stack is expected, but what comes without one is looked at.
