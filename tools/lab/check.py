@@ -65,9 +65,9 @@ def host_test() -> None:
     # The tests of all checkouts run programs from the same folder.
     with cache.lock("host-test"):
         for manifest in host_crates():
-            build.inside(["cargo", "test", "-q", "--locked", "--manifest-path", str(manifest)])
+            build.inside(["cargo", "test", "--locked", "--manifest-path", str(manifest)])
     suite = unittest.defaultTestLoader.discover(str(Path(__file__).with_name("tests")), top_level_dir=str(Path(__file__).parents[1]))
-    if not unittest.TextTestRunner(stream=sys.stderr).run(suite).wasSuccessful():
+    if not unittest.TextTestRunner(stream=sys.stderr, verbosity=2).run(suite).wasSuccessful():
         raise CommandFailed("a test of the tools failed")
 
 
