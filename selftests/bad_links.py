@@ -133,19 +133,19 @@ def totals(t, what, taken, whole, outages, result, report):
           f"{seconds(back) if back else '(none was lost)'}; all whole {whole:.1f} s after the end")
 
 
-@case(timeout=600, quick=(), module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",))
 def test_loss_1(t):
     """1 % of the packets are lost."""
-    run(t, "loss 1%")
+    run(t, "loss 1%", ("out_of_seq_request",))
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
 def test_loss_10(t):
     """10 % of the packets are lost."""
-    run(t, "loss 10%")
+    run(t, "loss 10%", ("out_of_seq_request",))
 
 
-@case(timeout=600, quick=(), module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",))
 def test_duplication(t):
     """10 % of the packets come twice."""
     run(t, "duplicate 10%", ("duplicate_request",))

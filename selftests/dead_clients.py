@@ -52,14 +52,14 @@ def lose_client(t, parameters, patience):
 def test_power_cut(t):
     """A client's machine dies while it writes: with C's timing another can write after 40 s."""
     taken = lose_client(t, "", 45.0)
-    print(f"    # closed after {taken:.1f} s")
+    t.say(f"closed after {taken:.1f} s")
 
 
 @case(module_sets=("ours",))
 def test_power_cut_fast(t):
     """The same with a heartbeat of half a second: another client can write after some seconds."""
     taken = lose_client(t, FAST, 8.0)
-    print(f"    # closed after {taken:.1f} s")
+    t.say(f"closed after {taken:.1f} s")
 
 
 @case(timeout=180)

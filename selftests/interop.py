@@ -7,6 +7,7 @@ from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 from lib.fio import fio_jobs
+from lib.fio import verified
 from lib.operations import every_operation
 
 TOPOLOGY = "two"
@@ -46,6 +47,17 @@ def exercise(t):
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
 
 
+def polled(t):
+    """A session with connections that are polled: requests of both kinds."""
+    device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=1)
+    for hipri in (0, 1):
+        report = verified(t.client, device.path, rw="randrw", bssplit="4k/70:64k/30", iodepth=8,
+                          size="2m", io_size="4m", hipri=hipri)
+        t.equal(report.errors, 0, "errors")
+    device.unmap()
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
+
 def server_ends_first(t):
     """The server unloads under the mapping; the client unmaps cleanly afterwards."""
     device = rnbd.map_device(t, disks.PLAIN)
@@ -59,6 +71,7 @@ def test_our_client_invalidating(t):
     """Our client with the C server, always_invalidate=Y."""
     use(t, "ours", "c", "Y")
     exercise(t)
+    polled(t)
     server_ends_first(t)
 
 
@@ -67,6 +80,7 @@ def test_our_client_trusting(t):
     """Our client with the C server, always_invalidate=N."""
     use(t, "ours", "c", "N")
     exercise(t)
+    polled(t)
 
 
 @case(timeout=300, module_sets=("ours",))

@@ -142,7 +142,7 @@ def test_silent_client(t):
     configure(t, reconnect_delay_ms=500, hold_io_ms=60000)
     folder = f"{rnbd.SERVER_SESSIONS}/sess"
     taken = silence(t, t.client, t.server, folder, gone=True)
-    print(f"    # client silent: forgotten after {taken:.2f} s", flush=True)
+    t.say(f"client silent: forgotten after {taken:.2f} s")
     t.check(taken < 5 * t.server.slow, f"forgetting a silent client took {taken:.2f} s")
     t.client.resume()
     # Its own heartbeats are slow, but what it sends is not answered any more.

@@ -107,10 +107,11 @@ def _wait_gone(paths, seconds):
     return left
 
 
-def map_failing(map_device, text, link, gone, nth, seconds, patience):
+def map_failing(map_device, text, link, gone, nth, step, seconds, patience):
     """Map a device over and over with one allocation failing, and unmap it if it succeeded.
 
-    Begins with allocation ``nth`` and goes on to the next until there is none or the time is over.
+    Begins with allocation ``nth`` and goes on ``step`` further until there is none or the time is
+    over.
     ``link`` is there while the device is mapped; ``gone`` are paths that must not be there after
     it. Returns what there was, and which allocation is to be ``next``: none after the last one.
     """
@@ -130,7 +131,7 @@ def map_failing(map_device, text, link, gone, nth, seconds, patience):
             odd = f"allocation {nth}: errno {error}, but {link} is there"
         if left := _wait_gone([link, *gone], patience):
             odd = f"allocation {nth}: errno {error}, left behind: {left}"
-        nth += 1
+        nth += step
     return {"outcomes": sorted(outcomes.items()), "slowest": slowest, "odd": odd,
             "next": nth if injected else 0}
 
