@@ -56,7 +56,12 @@ def fio(node: Node, filename: str, *, check: bool = True, timeout: float = 120.0
             raise CommandFailed(f"{node.name}: `{' '.join(argv)}`: {why}\n"
                                 f"{result.out[:start if start >= 0 else None][-800:]}"
                                 f"{result.err[-800:]}")
-    return _report(json.loads(result.out[start:]))
+    return report_of(result.out)
+
+
+def report_of(text: str) -> Report:
+    """The report of one fio, which may come after other lines."""
+    return _report(json.loads(text[text.index("{"):]))
 
 
 def verified(node: Node, filename: str, **options: object) -> Report:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+"""fio that offers many requests together, beside the verifying writer, while things break."""
+
+from __future__ import annotations
+
+import signal
+
+from lab.selftest_case import Test
+from lab.vm import wait_until
+from lib.fio import report_of
+from lib.rnbd import Device
+
+LONGEST = 1200.0
+
+
+class Batches:
+    """Writes and reads back in batches of 16, of which the driver posts several at once, until
+    ``stop``. Nobody else may use the device."""
+
+    def __init__(self, t: Test, device: Device) -> None:
+        self._t, self._device = t, device
+        self._job = t.client.start_job(
+            ["fio", "--name=batches", f"--filename={device.path}", "--ioengine=io_uring",
+             "--direct=1", "--thread=1", "--rw=randwrite", "--bssplit=4k/70:64k/30",
+             "--iodepth=32", "--iodepth_batch_submit=16", "--iodepth_batch_complete_min=8",
+             "--size=8m", "--loops=1000000", f"--runtime={LONGEST:.0f}", "--verify=crc32c",
+             "--verify_fatal=1", "--output-format=json"], timeout=LONGEST)
+        self.go_on()
+
+    def _done(self) -> int:
+        words = self._t.client.read(f"/sys/block/{self._device.name}/stat").split()
+        return int(words[0]) + int(words[4])
+
+    def go_on(self) -> None:
+        """Wait until there are more finished requests than can have been under way."""
+        wanted = self._done() + 100
+        wait_until(lambda: self._job.done() or self._done() >= wanted, 60.0 * self._t.client.slow,
+                   "requests in batches")
+        self._t.check(not self._job.done(), "fio has ended")
+
+    def stop(self) -> str:
+        """End; fails on errors, on wrong data, and if requests hang. Says what was done."""
+        self.go_on()
+        self._job.kill(signal.SIGINT)
+        result = self._job.wait(60.0 * self._t.client.slow)
+        report = report_of(result.out)
+        self._t.check(report.errors == 0 and "verify:" not in result.err,
+                      f"fio: exit code {result.rc}: {result.err[-500:]}")
+        inflight = self._t.client.read(f"/sys/block/{self._device.name}/inflight")
+        self._t.equal(inflight.split(), ["0", "0"], "requests in flight")
+        return f"in batches {report.write.ios} writes, {report.read.ios} reads"
