@@ -192,10 +192,24 @@ impl Path {
         Ok(self.file_name.as_ref().ok_or(EINVAL)?)
     }
 
+    /// Whether `address` is what the path was made with, or what its name in sysfs says. Sleeps.
+    pub(crate) fn is_known_as(&self, address: &PathAddress) -> bool {
+        let used = PathAddress {
+            src: self.used_source(),
+            dst: self.address.dst,
+        };
+        self.address.same_as(address) || used.same_as(address)
+    }
+
     /// The source address: the one that is in use, once there was a connection. Sleeps.
-    pub(crate) fn source_text(&self) -> Text<PATH_TEXT_LEN> {
+    fn used_source(&self) -> Option<Address> {
         let used = self.device.lock().as_ref().and_then(|device| device.source);
-        match used.or(self.address.src) {
+        used.or(self.address.src)
+    }
+
+    /// The text of the source address, empty if there is none yet. Sleeps.
+    pub(crate) fn source_text(&self) -> Text<PATH_TEXT_LEN> {
+        match self.used_source() {
             Some(source) => source.to_text(),
             None => Text::new(),
         }

@@ -239,8 +239,8 @@ impl Session {
             if control.list.len() >= MAX_PATHS_NUM {
                 return Err(ENOSPC);
             }
-            let mut known = control.list.iter().map(|(path, _)| path.address());
-            if known.any(|other| other.same_as(address)) {
+            let mut known = control.list.iter();
+            if known.any(|(path, _)| path.is_known_as(address)) {
                 pr_err!(
                     "{}: there is a path {} already\n",
                     self.name_text(),

@@ -149,6 +149,27 @@ def test_names(t):
                     node.wait_for(folder, gone=True, timeout=30)
 
 
+def duplicates_of_lost(t, device):
+    """While no path is connected the same paths are not tried either."""
+    t.client.call("guest_uevents.start")
+    t.defer(t.client.call, "guest_uevents.stop")
+    before = paths(t)
+    for name in before:
+        t.client.write(f"{SESSION}/paths/{name}/disconnect", "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+    for name in before:
+        for text in (name, name.rsplit("@", 1)[1]):
+            with t.expect_errno(errno.EEXIST):
+                t.client.write(f"{SESSION}/add_path", text)
+    t.equal((paths(t), device.attribute("state")), (before, "closed"), "paths and the device's state")
+    disk = f"/block/{device.name}"
+    events = t.client.call("guest_uevents.seen", since=0, seconds=10.0, wanted=[["offline", disk]])
+    t.equal([action for action, path in events if path.endswith(disk)], ["offline"], "uevents")
+    for name in before:
+        rnbd.reconnect(t, f"{SESSION}/paths/{name}")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+
+
 def test_duplicates(t):
     """A path that exists is EEXIST, whichever way it is written, and changes nothing."""
     device = map_on(t, *t.server.addresses)
@@ -160,6 +181,8 @@ def test_duplicates(t):
             with t.expect_errno(errno.EEXIST):
                 t.client.write(f"{SESSION}/add_path", text)
             t.equal(paths(t), before, f"paths after {text}")
+    if t.modules == "ours":  # C connects the path and is told by sysfs
+        duplicates_of_lost(t, device)
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
     device.unmap()
     t.client.wait_for(SESSION, gone=True)
