@@ -25,8 +25,13 @@ use crate::{
 };
 
 impl Path {
+    /// Begins an interval, whether or not another one goes on.
+    pub(crate) fn restart_beat(self: &Arc<Self>) {
+        let _ = DelayedWork::<Path, BEAT>::modify(self.clone(), self.heartbeat.interval());
+    }
+
     /// Waits for the end of the next interval.
-    pub(crate) fn schedule_beat(self: &Arc<Self>) {
+    fn schedule_beat(self: &Arc<Self>) {
         let _ = DelayedWork::<Path, BEAT>::queue(self.clone(), self.heartbeat.interval());
     }
 

@@ -408,7 +408,7 @@ impl Path {
         self.backoff.connected();
         control.up = true;
         self.stats.connected();
-        self.schedule_beat();
+        self.restart_beat();
         Ok(())
     }
 
@@ -523,9 +523,15 @@ impl Path {
         }
     }
 
-    /// Cancels the work that takes the connections down and the one that makes them again. Sleeps.
+    /// Cancels all work of the path. Sleeps.
     fn cancel_works(self: &Arc<Self>) {
         workqueue::cancel_sync::<_, RECOVERY>(self);
+        self.cancel_delayed_works();
+    }
+
+    /// Cancels what waits for its time. Sleeps.
+    fn cancel_delayed_works(self: &Arc<Self>) {
+        DelayedWork::<Path, BEAT>::cancel_sync(self);
         DelayedWork::<Path, RECONNECT>::cancel_sync(self);
     }
 
@@ -574,15 +580,9 @@ impl Path {
     pub(crate) fn settings_changed(self: &Arc<Self>) {
         self.heartbeat.set(self.session.settings.heartbeat());
         if self.is_connected() {
-            let _ = DelayedWork::<Path, BEAT>::modify(self.clone(), self.heartbeat.interval());
-            if !self.is_connected() {
-                // Whoever took the path down may have cancelled it before.
-                DelayedWork::<Path, BEAT>::cancel_sync(self);
-                if self.is_connected() {
-                    // Whoever connected it again meanwhile could not queue it.
-                    self.schedule_beat();
-                }
-            }
+            // It does nothing if the path has been lost meanwhile.
+            self.restart_beat();
+            self.cancel_if_dead();
         } else {
             self.requeue_attempt(|| self.schedule_reconnect());
         }
@@ -590,29 +590,28 @@ impl Path {
 
     /// Connects again now if the path waits for the time to do so: its device may be back. Sleeps.
     pub(crate) fn retry(self: &Arc<Self>) {
+        self.requeue_attempt(|| {
+            self.backoff.reset();
+            let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), 0);
+        });
+    }
+
+    /// Has `queue` queue the next attempt to reconnect, if the path waits for one. Sleeps.
+    fn requeue_attempt(self: &Arc<Self>, queue: impl FnOnce()) {
+        // While this goes on nobody else can queue one, so that it has to be done here, whether or
+        // not there was one: whoever fails to has changed the state before. One attempt too many
+        // finds by the state that there is nothing to do.
+        DelayedWork::<Path, RECONNECT>::cancel(self);
         if self.state() == ClientState::Reconnecting {
-            self.requeue_attempt(|| {
-                self.backoff.reset();
-                let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), 0);
-            });
+            queue();
+            self.cancel_if_dead();
         }
     }
 
-    /// Has `queue` queue the next attempt to reconnect again, if one waits for its time. Sleeps.
-    fn requeue_attempt(self: &Arc<Self>, queue: impl FnOnce()) {
-        if !DelayedWork::<Path, RECONNECT>::cancel(self) {
-            return;
-        }
-        queue();
-        // Whoever closed the path may have cancelled the attempt before. Only then: one that has
-        // begun by now may fail and queue the next one, which is refused while it is being
-        // cancelled, so that there would be none.
-        if self.is_closed() {
-            DelayedWork::<Path, RECONNECT>::cancel_sync(self);
-            if self.state() == ClientState::Reconnecting {
-                // Somebody has asked for it again meanwhile, and this was that attempt.
-                self.schedule_reconnect();
-            }
+    /// Cancels what the caller has queued if that came too late for whoever removed the path. Sleeps.
+    fn cancel_if_dead(self: &Arc<Self>) {
+        if self.state() == ClientState::Dead {
+            self.cancel_delayed_works();
         }
     }
 }
