@@ -112,14 +112,6 @@ pub const FEATURE_SHORT_ANSWERS: u32 = 1 << 0;
 /// and need no more than that to be said.
 pub const FEATURE_JOINT_ANSWERS: u32 = 1 << 1;
 
-/// `features` of a connection request: no path of the client is up, so it may have given up requests
-/// and use their chunks for others. A server that knows this bit takes the path when it is at work
-/// on none.
-///
-/// Not what `first_conn` says: a path that was added to a session may not make a new one, and C
-/// sets it for good once a path was up.
-pub const FEATURE_GIVEN_UP: u32 = 1 << 2;
-
 /// The size of the longest message beside the immediate of an answer, in bytes.
 pub const MAX_ANSWER_MSG_SIZE: usize = if RkeyRsp::SIZE > answers::MAX_ANSWERS_SIZE {
     RkeyRsp::SIZE

@@ -35,7 +35,6 @@ use proto::{
         ConnReq,
         InfoReq,
         InfoRsp,
-        FEATURE_GIVEN_UP,
         FEATURE_JOINT_ANSWERS,
         FEATURE_SHORT_ANSWERS,
         SERVICE_CON_QUEUE_DEPTH, //
@@ -59,7 +58,7 @@ use crate::{
         ConnectionSet,
         Incarnation, //
     },
-    link::Others,
+    link::Asked,
     path::Path,
     transfer::{
         Transfer,
@@ -72,10 +71,10 @@ use crate::{
 const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffers::MAX_SIZE);
 
 /// Establishes all connections of `path` and learns where the server's chunks are; returns them, and
-/// how the other paths were when the server was asked.
+/// what the session was like when the server was asked for the first one.
 ///
 /// The state of the path is `connecting`; the caller changes it.
-pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Others)> {
+pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Asked)> {
     let total = path.num_connections();
     let incarnation = Incarnation::new(path.clone())?;
     let mut setup = Setup {
@@ -85,7 +84,7 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Others)
         recon_cnt: path.next_reconnect_count(),
         domain: None,
         max_send_sge: 0,
-        asked: path.session.others(),
+        asked: Asked::default(),
     };
     let mut connections = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
     let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
@@ -210,8 +209,8 @@ struct Setup<'a> {
     /// Made for the device of the first connection; all others must use that device too.
     domain: Option<Arc<ProtectionDomain>>,
     max_send_sge: u32,
-    /// The other paths, as the server was told with the first connection.
-    asked: Others,
+    /// The session when the server was asked for the first connection.
+    asked: Asked,
 }
 
 impl Setup<'_> {
@@ -300,7 +299,7 @@ impl Setup<'_> {
         let session = &path.session;
         // Later connections belong to a session that exists.
         let may_be_first =
-            cid == SERVICE_CID && path.may_be_first() && session.others().let_make_session();
+            cid == SERVICE_CID && path.may_be_first() && session.ask().let_make_session();
         // A C server makes two sessions if two paths ask for one at once, as they do when it has
         // just been loaded, and frees one of them in use.
         let turn = may_be_first
@@ -312,13 +311,9 @@ impl Setup<'_> {
             })
             .flatten();
         if cid == SERVICE_CID {
-            self.asked = session.others();
+            self.asked = session.ask();
         }
         let first_conn = may_be_first && self.asked.let_make_session();
-        let mut features = FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS;
-        if self.asked.may_have_given_up() {
-            features |= FEATURE_GIVEN_UP;
-        }
         let request = ConnReq {
             cid,
             cid_num: self.total,
@@ -326,7 +321,8 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: session.uuid,
             first_conn,
-            features,
+            features: FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS,
+            given_up: self.asked.given_up,
         };
         queue_pair.connect(
             &request.to_bytes(),

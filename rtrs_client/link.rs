@@ -5,9 +5,9 @@
 //! A request whose path fails goes to another one, in the same chunk of the server's memory, and the
 //! server has the second one wait for the first. Without another path the request is given up, and
 //! its chunk is soon used for something else, although the server may still be at work on it. So a
-//! path that connects says whether requests may have been given up; then the server takes it only
-//! when all chunks are free. That must still be true when the path comes up, and not change before
-//! it takes requests.
+//! path that connects tells how many requests were given up so far, and if that has changed the server
+//! makes a new session, with other chunks, when it has ended the old one. No path that is up, or comes
+//! up, may have told less: see [`Session::giving_up`].
 
 use kernel::{
     new_mutex,
@@ -30,30 +30,22 @@ pub(crate) struct Link {
 struct State {
     /// The paths that were up and have not been taken down yet.
     up: usize,
-    /// Those of them that are being taken down.
-    going: usize,
-    /// How often a path began to be taken down.
-    losses: u64,
+    /// How many requests were given up, modulo 2^32.
+    given_up: u32,
     /// The user has the session, so that it can be told of changes.
     opened: bool,
 }
 
-/// How the other paths were when one asked the server for its first connection.
-#[derive(Clone, Copy)]
-pub(crate) struct Others {
+/// What a path is to know of its session when it asks the server for its first connection.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
     /// A path was up, or had requests that may go to this one.
     up: bool,
-    /// A path was up that was not being taken down.
-    carry_on: bool,
-    losses: u64,
+    /// How many requests the session had given up, modulo 2^32.
+    pub(crate) given_up: u32,
 }
 
-impl Others {
-    /// Whether requests may have been given up that the server is still at work on.
-    pub(crate) fn may_have_given_up(&self) -> bool {
-        !self.carry_on
-    }
-
+impl Asked {
     /// Whether the server may make a new session.
     ///
     /// Not while another path is up, as far as this side knows, or has requests that may go to
@@ -70,7 +62,7 @@ impl Link {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_mutex!(
-                State { up: 0, going: 0, losses: 0, opened: false },
+                State { up: 0, given_up: 0, opened: false },
                 "Link::state"
             ),
         })
@@ -84,14 +76,22 @@ impl Session {
         self.link.state.lock().opened = opened;
     }
 
-    /// The other paths, for one that is about to ask the server. Sleeps.
-    pub(crate) fn others(&self) -> Others {
+    /// What a path is to know that is about to ask the server. Sleeps.
+    pub(crate) fn ask(&self) -> Asked {
         let link = self.link.state.lock();
-        Others {
+        Asked {
             up: link.up != 0,
-            carry_on: link.up > link.going,
-            losses: link.losses,
+            given_up: link.given_up,
         }
+    }
+
+    /// A request is about to be given up that the server may be at work on. Process context.
+    ///
+    /// A path that asks from here on tells the server; one that has asked before and is not up yet will
+    /// not come up. Those that are up must be taken down before the request's chunk is used again.
+    pub(crate) fn giving_up(&self) {
+        let mut link = self.link.state.lock();
+        link.given_up = link.given_up.wrapping_add(1);
     }
 
     /// Whether a path is up, or was and has not been taken down yet. Sleeps.
@@ -107,13 +107,13 @@ impl Session {
 
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.
     ///
-    /// `ECONNABORTED` if it does not, or if another path was lost since `asked`: its requests may
-    /// have been given up, which the server was not told.
-    pub(crate) fn path_up(&self, asked: &Others, establish: impl FnOnce() -> bool) -> Result {
+    /// `ECONNABORTED` if it does not, or if requests were given up since `asked`, which the server was
+    /// not told.
+    pub(crate) fn path_up(&self, asked: &Asked, establish: impl FnOnce() -> bool) -> Result {
         let mut link = self.link.state.lock();
-        if link.losses != asked.losses {
+        if link.given_up != asked.given_up {
             pr_info!(
-                "{}: another path was lost while this one was connecting\n",
+                "{}: another path was lost with requests while this one was connecting\n",
                 self.name_text()
             );
             return Err(ECONNABORTED);
@@ -129,18 +129,9 @@ impl Session {
         Ok(())
     }
 
-    /// A path that was up takes no requests any more; those that it has are sent on other paths, or
-    /// given up, after this. Process context.
-    pub(crate) fn path_going(&self) {
-        let mut link = self.link.state.lock();
-        link.going = link.going.saturating_add(1);
-        link.losses = link.losses.wrapping_add(1);
-    }
-
-    /// A path that was going has no requests left. Process context.
+    /// A path that was up has no requests left and takes none. Process context.
     pub(crate) fn path_down(&self) {
         let mut link = self.link.state.lock();
-        link.going = link.going.saturating_sub(1);
         link.up = link.up.saturating_sub(1);
         if link.up != 0 {
             return;

@@ -73,7 +73,8 @@ use crate::{
     connection::ConnectionHandler,
     establish::establish,
     incarnation::ConnectionSet,
-    link::Others,
+    link::Asked,
+    permit::FAIL_OVER_PAUSES,
     session::Session,
     stats::Stats,
     transfer::Outstanding, //
@@ -391,12 +392,12 @@ impl Path {
         result
     }
 
-    /// Lets requests at the connections, if the other paths still are what the server was told.
+    /// Lets requests at the connections, if what the server was `asked` still holds.
     fn set_up(
         self: &Arc<Self>,
         control: &mut Control,
         set: Arc<ConnectionSet>,
-        asked: &Others,
+        asked: &Asked,
     ) -> Result {
         self.heartbeat.reset();
         drop(self.connections.replace(Some(set)));
@@ -418,9 +419,6 @@ impl Path {
     /// The state is not `connected`, so nobody sets them again.
     fn take_down(self: &Arc<Self>, control: &mut Control) {
         DelayedWork::<Path, BEAT>::cancel_sync(self);
-        if control.up {
-            self.session.path_going();
-        }
         let set = self.connections.replace(None);
         if let Some(set) = &set {
             for connection in set.iter() {
@@ -445,11 +443,14 @@ impl Path {
         let Some(transfer) = set.incarnation.transfer() else {
             return;
         };
+        let mut pauses = FAIL_OVER_PAUSES;
         let mut tag = 0;
         while let Some(outstanding) = transfer.take_outstanding(&mut tag) {
             match outstanding {
                 Outstanding::Answered(request) => self.session.finish(request),
-                Outstanding::Unanswered(request) => self.session.fail_over(self, request),
+                Outstanding::Unanswered(request) => {
+                    self.session.fail_over(self, request, &mut pauses)
+                }
             }
         }
     }

@@ -2,10 +2,17 @@
 
 //! How a user sends requests: it takes the permit of a tag, fills in the data, and submits.
 
-use core::mem;
+use core::{
+    mem,
+    ops::Range, //
+};
 use kernel::{
     prelude::*,
-    sync::rcu, //
+    sync::rcu,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use kernel_ext::scatterlist::ScatterTable;
 use rtrs_core::connection::SERVICE_CID;
@@ -22,6 +29,11 @@ use crate::{
 
 /// The most completions that are processed by one poll.
 const POLL_BUDGET: u32 = 64;
+
+/// How often the requests of a failed path wait, all together, for one that is up and cannot take them
+/// for the moment, and how long, in milliseconds.
+pub(crate) const FAIL_OVER_PAUSES: Range<u32> = 0..10;
+const FAIL_OVER_PAUSE_MS: i64 = 10;
 
 /// Why a request could not be submitted; its permit is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,21 +237,33 @@ impl Session {
         }
     }
 
-    /// Sends a request of a failed path on another one, or tells the user that there is none.
-    /// Process context.
-    pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>) {
-        if let Err(refused) = self.dispatch_except(request, Some(failed)) {
-            self.fail_paths();
-            let error = match self.service_tag() {
-                Some(tag) if tag == refused.request.tag() => ECONNABORTED,
-                _ => refused.error,
-            };
-            self.unposted(Refused { error, ..refused });
-        }
+    /// Sends a request of a failed path on another one, or tells the user that there is none. Sleeps.
+    ///
+    /// `pauses` says how often to wait for a path that is up and cannot take it just now.
+    pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>, pauses: &mut Range<u32>) {
+        let mut result = self.dispatch_except(request, Some(failed));
+        let refused = loop {
+            match result {
+                Ok(()) => return,
+                Err(refused) if refused.error != ECONNABORTED && pauses.next().is_some() => {
+                    fsleep(Delta::from_millis(FAIL_OVER_PAUSE_MS));
+                    result = self.dispatch_except(refused.request, Some(failed));
+                }
+                Err(refused) => break refused,
+            }
+        };
+        // In this order: a path that came up before is taken down, one that comes up later tells.
+        self.giving_up();
+        self.fail_paths();
+        let error = match self.service_tag() {
+            Some(tag) if tag == refused.request.tag() => ECONNABORTED,
+            _ => refused.error,
+        };
+        self.unposted(Refused { error, ..refused });
     }
 
     /// Takes all paths down before a request is given up that the server may be at work on: it only
-    /// learns of that by a path that connects. Process context.
+    /// learns of that by a path that connects. Sleeps.
     fn fail_paths(&self) {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.load(&guard) else {

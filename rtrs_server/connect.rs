@@ -5,6 +5,7 @@
 //! The first connection of a path makes the path, and the first one of a client its session. What
 //! is refused is refused with the errno that the C module gives.
 
+use core::cmp::Ordering;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -30,7 +31,6 @@ use proto::{
         ConnReject,
         ConnReq,
         CONNECT_TIMEOUT_MS,
-        FEATURE_GIVEN_UP,
         MAX_HDR_SIZE,
         MAX_PATHS_NUM,
         SERVICE_CON_QUEUE_DEPTH, //
@@ -146,16 +146,43 @@ fn find_or_make_session(
     request: &ConnReq,
     device: &Device,
 ) -> Result<Arc<Session>> {
-    if let Some(session) = listening.find_session(&request.paths_uuid) {
-        return Ok(session);
+    let session = match listening.find_session(&request.paths_uuid) {
+        Some(session) => session,
+        None if request.first_conn => {
+            // Without the lock, as it takes long.
+            let session = Session::new(listening, request, device.numa_node())?;
+            listening.add_session(session)?
+        }
+        None => {
+            pr_err_ratelimited!("the session of a connection request does not exist\n");
+            return Err(ENXIO);
+        }
+    };
+    if request.cid == SERVICE_CID {
+        check_given_up(&session, request)?;
     }
-    if !request.first_conn {
-        pr_err_ratelimited!("the session of a connection request does not exist\n");
-        return Err(ENXIO);
+    Ok(session)
+}
+
+/// `ECONNRESET` if the client has given up requests since `session` was made. Closes the session then.
+///
+/// They may still be at work here, or be on their way, and the client uses their chunks for others. So
+/// it needs a session with other chunks; it comes again, and finds this one gone when no request is
+/// at work any more.
+fn check_given_up(session: &Session, request: &ConnReq) -> Result {
+    match request.given_up_since(session.given_up()) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Greater => {
+            pr_err_ratelimited!(
+                "<{}>: the client has lost all paths and given up requests, closing the session\n",
+                session.name()
+            );
+            session.close();
+        }
+        // It has been overtaken by a later one of the client, which has made the session.
+        Ordering::Less => {}
     }
-    // Without the lock, as it takes long.
-    let session = Session::new(listening, &request.paths_uuid, device.numa_node())?;
-    listening.add_session(session)
+    Err(ECONNRESET)
 }
 
 /// The path that the client means; its first connection makes it.
@@ -240,15 +267,6 @@ fn make_path(
             path.close();
         }
         return Err(EEXIST);
-    }
-    if request.features & FEATURE_GIVEN_UP != 0 && session.owners().any_in_use() {
-        // Those of the old paths, which go when they are answered: the client comes again. Its old
-        // paths are not closed here, or two that come at once would close each other.
-        pr_err_ratelimited!(
-            "<{}>: the client has lost all paths, and requests of them are still at work\n",
-            session.name()
-        );
-        return Err(ECONNRESET);
     }
     paths.reserve(1, GFP_KERNEL)?;
     let path = Path::new(session, request, id)

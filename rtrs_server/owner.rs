@@ -10,9 +10,9 @@
 //!
 //! Waiting is enough only because the second request is the first one again, with the same data:
 //! the client has written that to the chunk already, under the hands of the first. A client that
-//! has lost all of its paths gives its requests up, and then uses the chunks for others. It is not
-//! let in again before every chunk is free; see [`ChunkOwners::any_in_use`]. With C clients, whose
-//! requests do not tell whether they have given up any, this danger is as with C servers.
+//! has lost all of its paths gives its requests up, and then uses the chunks for others. It gets a new
+//! session with other chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). With C clients,
+//! who do not tell whether they have given up any, this danger is as with C servers.
 
 use kernel::prelude::*;
 use kernel_ext::atomic::{
@@ -49,13 +49,6 @@ impl ChunkOwners {
     pub(crate) fn claim(&self, chunk: u32) -> bool {
         self.state(chunk)
             .is_some_and(|state| state.cmpxchg(FREE, OWNED, ordering::Full).is_ok())
-    }
-
-    /// Whether any chunk has an owner at this moment.
-    pub(crate) fn any_in_use(&self) -> bool {
-        self.states
-            .iter()
-            .any(|state| state.load(ordering::Relaxed) != FREE)
     }
 
     /// Asks for [`ChunkOwners::release`] to report that somebody waits for `chunk`.

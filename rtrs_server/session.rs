@@ -33,6 +33,7 @@ use proto::{
     path_state::ServerState,
     rtrs::{
         ChunkLayout,
+        ConnReq,
         Uuid,
         MAX_HDR_SIZE, //
     }, //
@@ -71,6 +72,8 @@ pub struct Session {
     chunks: Arc<ChunkSet>,
     private: PrivatePages,
     owners: ChunkOwners,
+    /// The requests that the client had given up when the session was made.
+    given_up: u32,
     /// The last path has gone, and the session with it. Set with `paths` locked.
     gone: Atomic<bool>,
     /// How often the last path that was up has gone. Changed with `up` locked.
@@ -91,9 +94,13 @@ impl_has_work! {
 }
 
 impl Session {
-    /// Makes a session without paths, and allocates its chunks, on NUMA node `node` if possible.
-    /// Sleeps.
-    pub(crate) fn new(listening: &Arc<Listening>, uuid: &Uuid, node: i32) -> Result<Arc<Self>> {
+    /// Makes a session without paths for the client of `request`, and allocates its chunks, on NUMA
+    /// node `node` if possible. Sleeps.
+    pub(crate) fn new(
+        listening: &Arc<Listening>,
+        request: &ConnReq,
+        node: i32,
+    ) -> Result<Arc<Self>> {
         let context = &listening.context;
         let layout = &context.settings.layout;
         let chunks = ChunkSet::new(
@@ -114,11 +121,12 @@ impl Session {
         Arc::pin_init(
             pin_init!(Self {
                 listening: listening.clone(),
-                uuid: *uuid,
+                uuid: request.paths_uuid,
                 name: SetOnce::new(),
                 chunks,
                 private,
                 owners,
+                given_up: request.given_up,
                 gone: Atomic::new(false),
                 losses: Atomic::new(0),
                 paths <- new_mutex!(KVec::new(), "rtrs_server::Session::paths"),
@@ -185,6 +193,11 @@ impl Session {
     /// Who uses which chunk.
     pub(crate) fn owners(&self) -> &ChunkOwners {
         &self.owners
+    }
+
+    /// The requests that the client had given up when the session was made.
+    pub(crate) fn given_up(&self) -> u32 {
+        self.given_up
     }
 
     /// The paths. Sleeps.

@@ -73,6 +73,7 @@ fn connection(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         paths_uuid: *b"fedcba9876543210",
         first_conn: true,
         features: 0,
+        given_up: 0,
     };
     corpus.put("conn_req", "valid", &[&req.to_bytes()])?;
     let last = ConnReq {

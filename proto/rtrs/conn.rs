@@ -2,6 +2,7 @@
 
 //! The connection messages, carried as private data of the RDMA CM.
 
+use core::cmp::Ordering;
 use zerocopy::{
     little_endian::{
         U16,
@@ -45,6 +46,9 @@ pub struct ConnReq {
     pub first_conn: bool,
     /// Extensions the client can use, a bit each; zero from a C client.
     pub features: u32,
+    /// How many requests of the session the client has given up without an answer, modulo 2^32;
+    /// zero from a C client. See [`ConnReq::given_up_since`].
+    pub given_up: u32,
 }
 
 impl ConnReq {
@@ -66,7 +70,7 @@ impl ConnReq {
             first_conn: u8::from(self.first_conn),
             reserved0: [0; 3],
             features: U32::new(self.features),
-            reserved1: [0; 4],
+            given_up: U32::new(self.given_up),
         })
     }
 
@@ -102,7 +106,16 @@ impl ConnReq {
             paths_uuid: msg.paths_uuid,
             first_conn: msg.first_conn & 1 != 0,
             features: msg.features.get(),
+            given_up: msg.given_up.get(),
         })
+    }
+
+    /// How the client's count of requests that it has given up compares with the one of when the
+    /// session was made: if it is greater, the server may be at work on such requests, while their
+    /// chunks are used for others; if it is less, this message is late.
+    pub fn given_up_since(&self, session: u32) -> Ordering {
+        // The counts wrap around.
+        (self.given_up.wrapping_sub(session) as i32).cmp(&0)
     }
 }
 

@@ -72,13 +72,14 @@ pub(crate) struct ConnReq {
     pub(crate) reserved0: [u8; 3],
     /// Reserved and zero in C.
     pub(crate) features: U32,
-    pub(crate) reserved1: [u8; 4],
+    /// Reserved and zero in C.
+    pub(crate) given_up: U32,
 }
 
 assert_layout!(
     ConnReq, 56,
     cma_version: 0, ip_version: 1, magic: 2, version: 4, cid: 6, cid_num: 8, recon_cnt: 10,
-    sess_uuid: 12, paths_uuid: 28, first_conn: 44, reserved0: 45, features: 48, reserved1: 52,
+    sess_uuid: 12, paths_uuid: 28, first_conn: 44, reserved0: 45, features: 48, given_up: 52,
 );
 
 /// `struct rtrs_msg_conn_rsp`.

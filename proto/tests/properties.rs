@@ -113,10 +113,11 @@ proptest! {
         paths_uuid: [u8; 16],
         first_conn: bool,
         features: u32,
+        given_up: u32,
     ) {
         let cid = cid.index(cid_num.into()) as u16;
         let req = ConnReq {
-            cid, cid_num, recon_cnt, sess_uuid, paths_uuid, first_conn, features,
+            cid, cid_num, recon_cnt, sess_uuid, paths_uuid, first_conn, features, given_up,
         };
         prop_assert_eq!(ConnReq::parse(&req.to_bytes()), Ok(req));
     }

@@ -2,6 +2,8 @@
 
 //! The RTRS messages, against bytes as the C modules send them.
 
+use std::cmp::Ordering;
+
 use proto::{
     name::{
         NameError,
@@ -31,6 +33,7 @@ fn conn_req() -> ConnReq {
         paths_uuid: *b"path-uuid-16-byt",
         first_conn: true,
         features: 0,
+        given_up: 0,
     }
 }
 
@@ -48,6 +51,7 @@ fn conn_req_is_what_c_sends() {
 fn conn_req_comes_back() {
     let req = ConnReq {
         features: 0x8000_0001,
+        given_up: 0x0102_0304,
         ..conn_req()
     };
     assert_eq!(ConnReq::parse(&req.to_bytes()), Ok(req));
@@ -55,6 +59,23 @@ fn conn_req_comes_back() {
     let mut longer = req.to_bytes().to_vec();
     longer.resize(92, 0xff);
     assert_eq!(ConnReq::parse(&longer), Ok(req));
+}
+
+#[test]
+fn given_up_requests_are_counted_modulo_two_to_the_32() {
+    for (now, then, order) in [
+        (0, 0, Ordering::Equal),
+        (7, 6, Ordering::Greater),
+        (6, 7, Ordering::Less),
+        (3, u32::MAX - 3, Ordering::Greater),
+        (u32::MAX - 3, 3, Ordering::Less),
+    ] {
+        let req = ConnReq {
+            given_up: now,
+            ..conn_req()
+        };
+        assert_eq!(req.given_up_since(then), order, "{now} after {then}");
+    }
 }
 
 #[test]
