@@ -57,22 +57,54 @@ const MAX_LAST_POST: usize = 4;
 /// Answers the request in `chunk` with an error or with the number of bytes that were read.
 ///
 /// Any context. If the send queue is full the answer is sent later.
+#[inline]
 pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: ChunkBox, result: Result<u32>) {
+    chunk.result = result;
+    answer(io, chunk);
+}
+
+/// Sends the answer in `chunk`, which was kept back; its chunk belongs to nobody now.
+pub(crate) fn send_withheld(io: &Entered<PathIo>, chunk: ChunkBox) {
+    answer(io, chunk);
+}
+
+/// Sends the answer in `chunk`, now or when there is room.
+fn answer(io: &Entered<PathIo>, chunk: ChunkBox) {
     let Some(connection) = io.connection(chunk.cid) else {
         io.release(chunk);
         return;
     };
-    chunk.result = result;
     if !connection.path().is_connected() {
         // Nobody is there to read it.
         io.release(chunk);
-    } else if connection.joins_answers() && says_nothing_else(&chunk) {
+        return;
+    }
+    let Some(chunk) = unless_awaited(io, chunk) else {
+        return;
+    };
+    if connection.joins_answers() && says_nothing_else(&chunk) {
         connection.join(io, chunk);
     } else if connection.take_credit() {
         send_now(io, connection, chunk);
     } else {
         connection.wait(io, chunk);
     }
+}
+
+/// Keeps the answer in `chunk` back if other requests wait for the chunk: the client must not have it
+/// before they are finished, too. Returns `chunk` if not.
+#[inline]
+pub(crate) fn unless_awaited(io: &PathIo, chunk: ChunkBox) -> Option<ChunkBox> {
+    if !chunk.withheld && io.session.owners().is_awaited(chunk.id) {
+        io.withhold(chunk);
+        return None;
+    }
+    Some(chunk)
+}
+
+/// The next answer of `chunks` that is not kept back.
+fn next_answer(io: &PathIo, chunks: &mut BoxList<PathChunk>) -> Option<ChunkBox> {
+    chunks.find_map(|chunk| unless_awaited(io, chunk))
 }
 
 /// Sends the answer in `chunk` alone, now or when there is room.
@@ -105,8 +137,8 @@ pub(crate) fn send_joint(
     connection: &Connection,
     chunks: &mut BoxList<PathChunk>,
 ) {
-    while let Some(mut first) = chunks.next() {
-        let Some(second) = chunks.next() else {
+    while let Some(mut first) = next_answer(io, chunks) {
+        let Some(second) = next_answer(io, chunks) else {
             return send_or_wait(io, connection, first);
         };
         // Buffers are there if the client takes joint answers.
@@ -139,7 +171,8 @@ fn try_send_joint(
         trace(connection, chunk);
         chunk.id as u16
     };
-    let rest = Iterator::chain(core::iter::once(second), chunks).map(|chunk: ChunkBox| {
+    let others = core::iter::from_fn(|| next_answer(io, chunks));
+    let rest = Iterator::chain(core::iter::once(second), others).map(|chunk: ChunkBox| {
         let number = number(&chunk);
         // From here on the chunk may be used again, namely as soon as the client has the answer.
         io.release(chunk);

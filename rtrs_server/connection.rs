@@ -165,6 +165,10 @@ impl Connection {
         false
     }
 
+    fn give_credit_back(&self) {
+        self.credits.fetch_add(1, ordering::Full);
+    }
+
     /// Whether the answer that is posted next shall ask for a completion.
     #[inline]
     pub(crate) fn next_is_signaled(&self) -> bool {
@@ -203,12 +207,13 @@ impl Connection {
                 Some(chunk) if chunk.is_to_be_invalidated() => {
                     crate::request::send_invalidation(io, self, chunk);
                 }
-                Some(chunk) => crate::answer::send(io, self, chunk),
+                Some(chunk) => match crate::answer::unless_awaited(io, chunk) {
+                    Some(chunk) => crate::answer::send(io, self, chunk),
+                    None => self.give_credit_back(),
+                },
                 // Somebody else was faster; look again for who was not sent for lack of this
                 // credit.
-                None => {
-                    self.credits.fetch_add(1, ordering::Full);
-                }
+                None => self.give_credit_back(),
             }
         }
     }

@@ -8,11 +8,14 @@
 //! while the first still writes from it to its old place on the disk. So a chunk has one owner at
 //! a time, whatever path it came by, and a second request waits.
 //!
-//! Waiting is enough only because the second request is the first one again, with the same data:
-//! the client has written that to the chunk already, under the hands of the first. A client that
-//! has lost all of its paths gives its requests up, and then uses the chunks for others. It gets a new
-//! session with other chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). With C clients,
-//! who do not tell whether they have given up any, this danger is as with C servers.
+//! Nobody here knows which of them the client waits for, as they may be looked at in any order. So if
+//! others wait the owner is not answered when it is finished, but after all of them: until then the
+//! client cannot reuse the chunk, and whatever is read from it again is the same request.
+//!
+//! Waiting is enough only because all of them are the same request. A client that has lost all of its
+//! paths gives its requests up, and then uses the chunks for others. It gets a new session with other
+//! chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). With C clients, who do not tell
+//! whether they have given up any, this danger is as with C servers.
 
 use kernel::prelude::*;
 use kernel_ext::atomic::{
@@ -24,6 +27,10 @@ const FREE: u32 = 0;
 const OWNED: u32 = 1;
 /// Owned, and another path's request waits for it.
 const AWAITED: u32 = 2;
+/// The owner has finished while others waited: whoever passes chunks on decides what comes next.
+const ENDED: u32 = 3;
+/// The same, and another one waits that may not have been seen.
+const ENDED_AWAITED: u32 = 4;
 
 /// The owners of a session's chunks.
 pub(crate) struct ChunkOwners {
@@ -51,23 +58,77 @@ impl ChunkOwners {
             .is_some_and(|state| state.cmpxchg(FREE, OWNED, ordering::Full).is_ok())
     }
 
-    /// Asks for [`ChunkOwners::release`] to report that somebody waits for `chunk`.
+    /// Waits for `chunk`, to which it is passed on later. The caller has put its request where it is
+    /// found then.
     ///
     /// False if it has no owner any more: then claim it.
     pub(crate) fn wait_for(&self, chunk: u32) -> bool {
-        self.state(chunk).is_some_and(
-            |state| match state.cmpxchg(OWNED, AWAITED, ordering::Full) {
-                Ok(_) => true,
-                Err(state) => state == AWAITED,
-            },
-        )
+        let Some(state) = self.state(chunk) else {
+            return false;
+        };
+        let mut now = state.load(ordering::Relaxed);
+        loop {
+            let next = match now {
+                FREE => return false,
+                OWNED => AWAITED,
+                ENDED => ENDED_AWAITED,
+                // A full barrier all the same: it is seen that the request is there.
+                same => same,
+            };
+            match state.cmpxchg(now, next, ordering::Full) {
+                Ok(_) => return true,
+                Err(changed) => now = changed,
+            }
+        }
     }
 
-    /// Gives `chunk` up. True if somebody waits for it.
+    /// Whether others wait for `chunk`, which the caller owns.
     #[inline]
-    #[must_use = "somebody may have to be woken up"]
-    pub(crate) fn release(&self, chunk: u32) -> bool {
+    pub(crate) fn is_awaited(&self, chunk: u32) -> bool {
         self.state(chunk)
-            .is_some_and(|state| state.xchg(FREE, ordering::Full) == AWAITED)
+            .is_some_and(|state| state.load(ordering::Relaxed) == AWAITED)
+    }
+
+    /// The owner of `chunk` has finished. True if others wait for it: then [`Self::is_ended`] is to be
+    /// looked at.
+    #[inline]
+    #[must_use = "somebody may wait"]
+    pub(crate) fn release(&self, chunk: u32) -> bool {
+        let Some(state) = self.state(chunk) else {
+            return false;
+        };
+        match state.cmpxchg(OWNED, FREE, ordering::Full) {
+            Ok(_) => false,
+            Err(AWAITED) => {
+                // Only the owner changes this.
+                state.store(ENDED, ordering::Release);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the owner of `chunk` has finished while others waited. From here on
+    /// [`Self::free_ended`] tells of those that come. One at a time, as the next two.
+    pub(crate) fn is_ended(&self, chunk: u32) -> bool {
+        self.state(chunk).is_some_and(|state| {
+            match state.cmpxchg(ENDED_AWAITED, ENDED, ordering::Full) {
+                Ok(_) => true,
+                Err(state) => state == ENDED,
+            }
+        })
+    }
+
+    /// Makes a request that waited the owner of `chunk`, which is ended. There may be others.
+    pub(crate) fn pass_on(&self, chunk: u32) {
+        if let Some(state) = self.state(chunk) {
+            state.store(AWAITED, ordering::Release);
+        }
+    }
+
+    /// Frees `chunk`, which is ended, since nobody waits. False if somebody does now.
+    pub(crate) fn free_ended(&self, chunk: u32) -> bool {
+        self.state(chunk)
+            .is_some_and(|state| state.cmpxchg(ENDED, FREE, ordering::Full).is_ok())
     }
 }

@@ -146,13 +146,31 @@ impl PathIo {
     /// The request in `chunk` is finished: the chunk may be used again.
     #[inline(always)]
     pub(crate) fn release(&self, mut chunk: ChunkBox) {
-        let id = chunk.id;
+        let (id, owns) = (chunk.id, !mem::replace(&mut chunk.withheld, false));
         if let Some(page) = chunk.private.take() {
             self.session.private().put(page);
         }
         if let Some(slots) = self.slots(id) {
             // The slot is empty: the chunk has only this box.
             drop(slots.idle.put(chunk));
+        }
+        if owns {
+            self.session.release(id);
+        }
+    }
+
+    /// The request in `chunk` is finished, but others wait for the chunk, which go first.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn withhold(&self, mut chunk: ChunkBox) {
+        let id = chunk.id;
+        if let Some(page) = chunk.private.take() {
+            self.session.private().put(page);
+        }
+        chunk.withheld = true;
+        if let Some(slots) = self.slots(id) {
+            // The slot is empty: the chunk has only this box.
+            drop(slots.withheld.put(chunk));
         }
         self.session.release(id);
     }

@@ -51,6 +51,8 @@ pub(crate) struct PathChunk {
     pub(crate) request: Option<Request>,
     /// What to answer.
     pub(crate) result: Result<u32>,
+    /// The answer was kept back until the chunk was free again: it is not this request's any more.
+    pub(crate) withheld: bool,
     /// Where the data of a small write was copied to.
     pub(crate) private: Option<PrivatePage>,
     /// Only with `always_invalidate`.
@@ -81,6 +83,7 @@ impl PathChunk {
                 offset: 0,
                 request: None,
                 result: Err(EIO),
+                withheld: false,
                 private: None,
                 registration,
                 message,
@@ -130,6 +133,8 @@ pub(crate) struct PathChunkSlots {
     pub(crate) invalidating: BoxSlot<Linked<PathChunk>>,
     /// The request waits for one of another path that uses the same chunk.
     pub(crate) parked: BoxSlot<Linked<PathChunk>>,
+    /// The request is finished, and answered when those that wait for the chunk are, too.
+    pub(crate) withheld: BoxSlot<Linked<PathChunk>>,
 }
 
 impl PathChunkSlots {
@@ -139,6 +144,7 @@ impl PathChunkSlots {
             idle: BoxSlot::new(chunk),
             invalidating: BoxSlot::empty(),
             parked: BoxSlot::empty(),
+            withheld: BoxSlot::empty(),
         }
     }
 }

@@ -117,35 +117,64 @@ fn park(io: &Entered<PathIo>, path: &Arc<Path>, chunk: ChunkBox) {
     }
 }
 
-/// Goes on with the requests of all paths that waited for a chunk. Process context.
+/// Goes on with requests that waited for a chunk whose owner has finished, and sends the answers that were
+/// kept back for that. One at a time; process context.
 pub(crate) fn resume_parked(session: &Session) {
-    // Without the lock, as the user of the transport may sleep: connection requests take it. Backwards,
-    // as paths that go meanwhile move others down. One that comes meanwhile is looked at next time.
-    let mut index = session.paths().lock().len();
-    while let Some(previous) = index.checked_sub(1) {
-        index = previous;
-        let path = session.paths().lock().get(index).cloned();
-        if let Some(path) = path {
-            resume_parked_of(session, &path);
+    let owners = session.owners();
+    for id in 0..session.queue_depth() {
+        while owners.is_ended(id) {
+            if let Some((io, path, chunk)) = take_parked(session, id) {
+                owners.pass_on(id);
+                begin_late(&io, &path, chunk);
+            } else if owners.free_ended(id) {
+                answer_withheld(session, id);
+            }
         }
     }
 }
 
-/// Goes on with the requests of `path` that waited for a chunk. Sleeps.
-fn resume_parked_of(session: &Session, path: &Arc<Path>) {
-    let Some(io) = path.io() else { return };
-    for slots in &io.slots {
-        if slots.parked.is_empty() {
-            continue;
+/// Takes out a request that waits for chunk `id`. Sleeps.
+fn take_parked(session: &Session, id: u32) -> Option<(Entered<PathIo>, Arc<Path>, ChunkBox)> {
+    find_on_paths(session, |io, path| {
+        let slots = io.slots(id)?;
+        let chunk = slots.parked.take()?;
+        if path.is_connected() {
+            return Some((io.clone(), path.clone(), chunk));
         }
-        if let Some(chunk) = slots.parked.take() {
-            if session.owners().claim(chunk.id) {
-                begin_late(&io, path, chunk);
-            } else {
-                park(&io, path, chunk);
-            }
+        // Nobody is there to read the answer. The slot is empty: the chunk has only this box.
+        drop(slots.idle.put(chunk));
+        None
+    })
+}
+
+/// Sends the answers of chunk `id` that were kept back. Sleeps.
+fn answer_withheld(session: &Session, id: u32) {
+    find_on_paths(session, |io, _| -> Option<()> {
+        if let Some(chunk) = io.slots(id)?.withheld.take() {
+            answer::send_withheld(io, chunk);
+        }
+        None
+    });
+}
+
+/// What `f` finds on one of the established paths. Sleeps.
+fn find_on_paths<T>(
+    session: &Session,
+    mut f: impl FnMut(&Entered<PathIo>, &Arc<Path>) -> Option<T>,
+) -> Option<T> {
+    // Backwards, as paths that go meanwhile move others down. One that comes meanwhile has nothing
+    // here that was there when this was called.
+    let mut index = session.paths().lock().len();
+    while let Some(previous) = index.checked_sub(1) {
+        index = previous;
+        let path = session.paths().lock().get(index).cloned();
+        let Some(path) = path else { continue };
+        let Some(io) = path.io() else { continue };
+        if let Some(found) = f(&io, &path) {
+            return Some(found);
         }
     }
+    None
 }
 
 /// Begins with a request whose chunk belongs to it, and which had to wait for that.

@@ -41,10 +41,10 @@ class Closed(Exception):
 
 
 def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn=True,
-             magic=MAGIC, version=VERSION):
+             magic=MAGIC, version=VERSION, given_up=0):
     """The private data of a connection request."""
-    return struct.pack("<BBHHHHH16s16sB11x", 0, 0, magic, version, cid, cid_num, recon_cnt,
-                       sess_uuid, paths_uuid, int(first_conn))
+    return struct.pack("<BBHHHHH16s16sB3xII", 0, 0, magic, version, cid, cid_num, recon_cnt,
+                       sess_uuid, paths_uuid, int(first_conn), 0, given_up)
 
 
 class Connection(guest_verbs.QueuePair):
@@ -135,7 +135,8 @@ class Peer:
     """A path of a client, with its connections."""
 
     def __init__(self, address, *, connections=2, port=1234, paths_uuid=None, first_conn=True,
-                 receives=64):
+                 receives=64, source=None, given_up=0):
+        self.source, self.given_up = source, given_up
         self.paths_uuid = paths_uuid or os.urandom(16)
         self.sess_uuid = os.urandom(16)
         self.address, self.port, self.count, self.receives = address, port, connections, receives
@@ -152,13 +153,13 @@ class Peer:
 
     def connect_one(self, cid=None, *, source=None, **fields):
         """Make the next connection, or the one given, with these fields in its request; from
-        ``source`` or any address."""
+        ``source``, the path's address, or any."""
         values = {"cid": len(self.connections) if cid is None else cid, "cid_num": self.count,
                   "sess_uuid": self.sess_uuid, "paths_uuid": self.paths_uuid,
-                  "first_conn": self.first_conn, **fields}
+                  "first_conn": self.first_conn, "given_up": self.given_up, **fields}
         connection = Connection(self.address, conn_req(**values), port=self.port, pd=self.pd,
                                 receives=0 if values["cid"] == 0 else self.receives,
-                                source=source)
+                                source=source or self.source)
         self.pd = connection.pd
         self.connections.append(connection)
         answer = struct.unpack_from("<HHHHIII", connection.answer)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Requests that a client sends again by other paths, or has given up, and what the server makes of it."""
+
+import errno
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+
+TOPOLOGY = "one"
+
+ONLY_OURS = ("ours",)
+
+
+def client(t, scenario, **arguments):
+    """Run a scenario of guest_paths.py from three addresses; nothing of it stays behind."""
+    network = t.server.address.rsplit(".", 1)[0]
+    sources = [f"{network}.{host}" for host in (77, 78, 79)]
+    for source in sources:
+        t.client.run(f"ip address add {source}/24 dev dummy0")
+        t.defer(t.client.run, f"ip address del {source}/24 dev dummy0")
+    t.client.run("modprobe rdma_ucm")
+    result = t.client.call(f"guest_paths.{scenario}", address=t.server.address, sources=sources,
+                           timeout=100, **arguments)
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
+    return result
+
+
+@case(module_sets=ONLY_OURS)
+def test_copies(t):
+    """A request that came by three paths is not answered before all its copies are carried out: the
+    client would use its buffer for another one."""
+    seconds = round(2 * t.server.slow)
+    disk = disks.null_blk(t, irqmode=2, completion_nsec=seconds * 10**9)
+    rnbd.load(t, client=False)
+    answers = client(t, "copies", device=disk)
+    t.say(f"path, chunk, errno, writes of the disk: {answers}")
+    t.equal(sorted(answer[:3] for answer in answers), [[number, 1, 0] for number in range(3)],
+            "paths, chunks and errnos of the answers")
+    t.equal([answer[3] for answer in answers], [3, 3, 3], "writes of the disk at each answer")
+
+
+@case(module_sets=ONLY_OURS)
+def test_given_up(t):
+    """A client that has given up requests gets a new session, when the old one is gone."""
+    rnbd.load(t, client=False)
+    result = client(t, "given_up")
+    t.equal(result, {"first": -errno.ECONNRESET, "old path closed": True,
+                     "late": -errno.ECONNRESET, "same": True, "new path closed": False},
+            "what the server did")
