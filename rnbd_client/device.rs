@@ -37,6 +37,7 @@ use kernel_ext::{
         Uevent, //
     },
     module::ModuleReference,
+    once::SetOnce,
     reclaim::without_io,
     sysfs::{
         Directory,
@@ -68,6 +69,7 @@ use crate::{
     queue::Queue,
     remote,
     session::Session,
+    shape::Shape,
     sysfs,
     RnbdClient, //
 };
@@ -101,6 +103,10 @@ pub(crate) struct Device {
     device_id: Atomic<u32>,
     /// How often the session had been lost when it gave that number.
     losses: Atomic<u32>,
+    /// The size in sectors that it told with that number.
+    nsectors: Atomic<u64>,
+    /// What the disk was made with; set when the server opens the device for the first time.
+    shape: SetOnce<Shape>,
     /// A [`DeviceState`]; changed under the lock of `users`.
     state: Atomic<u32>,
     /// How often the disk is open.
@@ -150,6 +156,8 @@ impl Device {
                 index,
                 device_id: Atomic::new(0),
                 losses: Atomic::new(0),
+                nsectors: Atomic::new(0),
+                shape: SetOnce::new(),
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 users <- new_mutex!(0, "Device::users"),
                 opening <- Turn::new(),
@@ -194,6 +202,7 @@ impl Device {
             }
         };
 
+        self.shape.populate(Shape::of(&answer));
         let failed = |what: &'static str| {
             move |error: &Error| {
                 device_log!(
@@ -212,6 +221,9 @@ impl Device {
         // for this.
         let mut parts = self.parts.lock();
         let disk = parts.disk.insert(disk);
+        // If the device was opened again meanwhile there was no disk to tell the new size.
+        let nsectors = self.nsectors.load(ordering::Relaxed);
+        without_io(|| self.change_capacity(disk, nsectors)).inspect_err(failed("size"))?;
         let name = c_str!("rnbd");
         let make = || Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone());
         // Whoever opens the device again waits for the lock, and requests wait for that.
@@ -370,6 +382,7 @@ impl Device {
             }
             self.device_id.store(answer.device_id, ordering::Relaxed);
             self.losses.store(losses, ordering::Relaxed);
+            self.nsectors.store(answer.nsectors, ordering::Relaxed);
             self.change_state_locked(DeviceEvent::Opened)
         };
         changed.inspect_err(|_| {
@@ -508,15 +521,22 @@ impl Device {
                     error.to_errno()
                 ));
             })?;
+        if let Some(Err(error)) = self.shape.as_ref().map(|shape| shape.check(self, &answer)) {
+            // The error that was found is the one to tell.
+            let _ = remote::close(&self.session, answer.device_id, losses);
+            return Err(error);
+        }
         let before = self.opened_by_server(&answer, losses)?;
         drop(opening);
         if before == DeviceState::Disconnected {
-            self.with_disk(|disk| {
+            let told = self.with_disk(|disk| {
                 disk.run_queues();
                 self.change_capacity(disk, answer.nsectors)?;
                 let _ = uevent(disk, Uevent::Online);
                 Ok(())
-            })?;
+            });
+            // While the disk is being made there is none: whoever makes it looks at the size then.
+            told.or_else(|error| if error == ENOENT { Ok(()) } else { Err(error) })?;
             kernel_ext::ratelimited!(device_log!(
                 pr_info,
                 self,

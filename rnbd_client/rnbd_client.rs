@@ -38,6 +38,7 @@ mod map;
 mod queue;
 mod remote;
 mod session;
+mod shape;
 mod sysfs;
 
 module! {

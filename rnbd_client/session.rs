@@ -77,6 +77,10 @@ use crate::{
 const FIRST_DELAY_MS: u32 = 250;
 const ATTEMPTS: u32 = 10;
 
+/// As long as requests are held for it there are more attempts, and the wait is doubled so often at
+/// most, up to four seconds.
+const DOUBLINGS_WHILE_HELD: u32 = 4;
+
 /// An open session.
 pub(crate) struct Session {
     pub(crate) name: SessName,
@@ -315,14 +319,19 @@ impl Session {
 impl Link {
     /// Opens the devices again that the server had to close; some time later those that failed for
     /// want of memory, as their disk could not be read, or as the path failed that carried the
-    /// request. Others that fail wait for the administrator. Process context; sleeps.
+    /// request, and while requests are held those whose disk the server does not have yet. Others
+    /// that fail wait for the administrator. Process context; sleeps.
     fn remap<'a>(self: &Arc<Self>, devices: impl Iterator<Item = &'a Arc<Device>>) {
         let Some(transport) = self.transport.lock().clone() else {
             return;
         };
         // The session need not be lost with a path: another one may have come up, and there is no
         // event then.
-        let may_pass = |error| [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error);
+        let held = transport.holds_io();
+        let may_pass = |error| {
+            [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error)
+                || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error)
+        };
         let mut again = false;
         match remote::session_info(&transport) {
             Ok(_) => {
@@ -346,8 +355,9 @@ impl Link {
             }
         }
         let attempt = self.attempts.fetch_add(1, ordering::Relaxed);
-        if again && attempt < ATTEMPTS {
-            let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt);
+        if again && (attempt < ATTEMPTS || held) {
+            let most = if held { DOUBLINGS_WHILE_HELD } else { ATTEMPTS };
+            let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt.min(most));
             // It may still wait for an attempt after an earlier loss, and longer.
             let _ = DelayedWork::modify(self.clone(), delay);
         }

@@ -80,6 +80,65 @@ def test_new_size(t):
             None, "first wrong byte of what was there before")
 
 
+@case(module_sets=("ours",))
+def test_other_disk(t):
+    """A disk with other blocks is not taken for the one of before; of a write cache the log tells."""
+    rnbd.load(t)
+    disk = disks.null_blk(t, blocksize=512)
+    folder = f"/sys/kernel/config/nullb/{disk[5:]}"
+    device = rnbd.map_device(t, disk)
+    t.equal(device.queue("write_cache"), "write through", "write_cache")
+
+    def changed(state, log, **attributes):
+        lose(t, device, disk[5:])
+        t.server.write(f"{folder}/power", "0")
+        for name, value in attributes.items():
+            t.server.write(f"{folder}/{name}", str(value))
+        t.server.write(f"{folder}/power", "1")
+        mark = t.client.log_mark()
+        reconnect(t)
+        t.client.wait_log(log, mark)
+        t.client.wait_for(f"{device.sysfs}/state", matches=state)
+
+    changed("closed", "has blocks of 4096 bytes now, this one of 512", blocksize=4096)
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    with t.expect_errno(errno.EINVAL):
+        t.client.write(f"{device.sysfs}/remap_device", "1")
+    t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
+    t.server.write(f"{folder}/power", "0")
+    t.server.write(f"{folder}/blocksize", "512")
+    t.server.write(f"{folder}/power", "1")
+    reconnect(t)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    changed("open", "has a write cache now", cache_size=1)
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+
+
+@case(module_sets=("ours",))
+def test_disk_comes_later(t):
+    """While requests are held, a disk that the server has later than the path is waited for."""
+    rnbd.load(t)
+    name = "/dev/late"
+    t.server.run(f"ln -s {disks.PLAIN} {name}")
+    t.defer(t.server.run, f"rm -f {name}")
+    device = rnbd.map_device(t, name)
+    t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/hold_io_ms", "120000")
+    lose(t, device, disks.PLAIN[5:])
+    t.server.run(f"rm {name}")
+    write = t.client.start_job(["dd", "if=/dev/zero", f"of={device.path}", "bs=4k", "count=1",
+                                "oflag=direct"], timeout=60)
+    mark = t.client.log_mark()
+    reconnect(t)
+    t.client.wait_log("server responded: -2", mark)
+    t.equal(device.attribute("state"), "closed", "state without a disk")
+    t.check(not write.done(), "a request was not held")
+    t.server.run(f"ln -s {disks.PLAIN} {name}")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=20)
+    t.equal(write.wait().rc, 0, "exit code of the writer")
+
+
 def test_shrunk_under_a_mapping(t):
     """Beyond the new end of a disk that has shrunk a request fails, and only that."""
     rnbd.load(t)
