@@ -8,6 +8,9 @@ use kernel::{
     sync::Arc, //
 };
 
+/// The most bytes of a name (C: `struct blk_major_name`, with its end).
+const MAX_NAME: usize = 15;
+
 /// A major number of block devices, ours while this lives.
 ///
 /// # Invariants
@@ -19,8 +22,13 @@ pub struct Major {
 }
 
 impl Major {
-    /// Registers a free number under a name for `/proc/devices`. Sleeps.
+    /// Registers a free number under a name for `/proc/devices`. Sleeps. `EINVAL` for a name of more
+    /// than 15 bytes.
     pub fn register(name: &'static CStr) -> Result<Arc<Self>> {
+        // The kernel keeps no more, and then does not know whose number is given back.
+        if name.to_bytes().len() > MAX_NAME {
+            return Err(EINVAL);
+        }
         // SAFETY: The name is a string.
         let number = unsafe { bindings::__register_blkdev(0, name.as_char_ptr(), None) };
         if number < 0 {

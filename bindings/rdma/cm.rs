@@ -57,7 +57,9 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// that gets requests of several devices at once.
     ///
     /// Must not wait for anything that waits for the id to be dropped, and must not drop a
-    /// *listening* id while handling its [`Event::ConnectRequest`].
+    /// *listening* id while handling its [`Event::ConnectRequest`], or ask for its addresses. A
+    /// queue pair must not be dropped in here once it was accepted, or connects: an iWARP device waits
+    /// for an event that comes after this one.
     fn event(&self, event: Event<'_>);
 
     /// A completion. Called in the context of the completion queue, of which it depends whether
@@ -386,7 +388,8 @@ impl<H: Handler> Id<H> {
     fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
         let inside = self.inner().scope.is_inside();
         if !inside {
-            // SAFETY: The id is valid, and this task does not hold the mutex.
+            // SAFETY: The id is valid, and this task does not hold the mutex: not for an event of the
+            // id, see `scope`, nor for one of the listening id, see `Handler::event()`.
             unsafe { bindings::rdma_lock_handler(self.as_raw()) };
         }
         let result = f();
