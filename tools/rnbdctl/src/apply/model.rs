@@ -37,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) down: BTreeSet<String>,
     /// Disks that no server has.
     pub(crate) missing: BTreeSet<String>,
+    /// Destinations and disks that fail in another way.
+    pub(crate) refused: BTreeMap<String, Kind>,
     /// Device nodes in use.
     pub(crate) busy: BTreeSet<String>,
     /// Whether sessions have only what the C module has.
@@ -83,9 +85,17 @@ impl Inner {
     }
 
     fn reach(&self, path: &PathAddress) -> Result {
-        match self.down.contains(path.dst.to_text().as_str()) {
+        let destination = path.dst.to_text();
+        match self.down.contains(destination.as_str()) {
             true => Err(fail(Kind::Unreachable, "the server does not answer")),
-            false => Ok(()),
+            false => self.accept(destination.as_str()),
+        }
+    }
+
+    fn accept(&self, name: &str) -> Result {
+        match self.refused.get(name) {
+            Some(kind) => Err(fail(*kind, "refused")),
+            None => Ok(()),
         }
     }
 
@@ -166,7 +176,7 @@ impl Machine for Model {
             {
                 Err(fail(Kind::Busy, "mapped already"))
             } else {
-                Ok(())
+                inner.accept(&device.path)
             };
             if let Err(error) = result {
                 inner.end_unused();

@@ -110,10 +110,11 @@ struct Work<'w> {
 
 impl Work<'_> {
     /// Makes a session: by the first path that can be connected and the first device that can be
-    /// mapped. One link that is down or one disk that is not there does not keep the others away.
+    /// mapped. One link that is down or one bad disk does not keep the others away.
     fn make(&mut self, session: &Session) {
         let mut unreachable = Vec::new();
         'devices: for device in &session.devices {
+            let mut unclear = None;
             for path in &session.paths {
                 if self.observer.stop() {
                     return;
@@ -123,22 +124,25 @@ impl Work<'_> {
                 }
                 match self.map_first(session, path, device) {
                     Ok(()) => return,
-                    Err(error) if is_about_device(&error) => {
-                        self.failed(Change::Map(device.clone()), &error);
-                        continue 'devices;
-                    }
-                    Err(error) => {
-                        unreachable.push(*path);
-                        let error = about_path(session, path, &error);
-                        self.failed(Change::AddPath(*path), &error);
-                    }
+                    Err(error) => match Subject::of(&error) {
+                        Subject::Device => {
+                            self.failed(Change::Map(device.clone()), &error);
+                            continue 'devices;
+                        }
+                        Subject::Path => {
+                            unreachable.push(*path);
+                            let error = path_error(session, path, &error);
+                            self.failed(Change::AddPath(*path), &error);
+                        }
+                        Subject::Unclear => unclear = unclear.or(Some(error)),
+                    },
                 }
             }
-            let error = Error::new(
-                Kind::Unreachable,
-                format!("mapping {} on session {}", device.path, session.name),
-                "none of its paths can be connected",
-            );
+            let error = unclear.unwrap_or_else(|| {
+                let what = format!("mapping {} on session {}", device.path, session.name);
+                let why = "none of its paths can be connected";
+                Error::new(Kind::Unreachable, what, why)
+            });
             self.failed(Change::Map(device.clone()), &error);
         }
     }
@@ -194,17 +198,22 @@ impl Work<'_> {
 
     /// Maps a device of a session that may have to be made.
     fn map_by_any(&self, session: &Session, device: &Device) -> Result<String> {
-        let mut result = self
-            .machine
-            .map(session, session.paths.get(..1).unwrap_or(&[]), device);
-        for path in session.paths.iter().skip(1) {
-            match &result {
-                Err(error) if !is_about_device(error) => (),
-                _ => break,
+        let (mut unclear, mut last) = (None, None);
+        for path in &session.paths {
+            match self.machine.map(session, &[*path], device) {
+                Ok(node) => return Ok(node),
+                Err(error) => match Subject::of(&error) {
+                    Subject::Device => return Err(error),
+                    Subject::Path => last = Some(error),
+                    Subject::Unclear => unclear = unclear.or(Some(error)),
+                },
             }
-            result = self.machine.map(session, &[*path], device);
         }
-        result
+        match unclear.or(last) {
+            Some(error) => Err(error),
+            // A session of a file has a path.
+            None => self.machine.map(session, &[], device),
+        }
     }
 
     /// Removes a path unless devices would be left without any.
@@ -242,16 +251,30 @@ impl Work<'_> {
     }
 }
 
-/// Whether the server answered, and had something against the device.
-fn is_about_device(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        Kind::NotFound | Kind::NotPermitted | Kind::Busy
-    )
+/// What failed when a device was to be mapped by a path.
+enum Subject {
+    /// The server answered, and had something against the device.
+    Device,
+    /// The server was not reached.
+    Path,
+    /// Either: the kernel gives the error of the server's disk as it is (EIO, EINVAL, ENOMEDIUM),
+    /// and some of these can come from connecting, too. So the other paths are worth a try, and
+    /// this one is, for other devices.
+    Unclear,
+}
+
+impl Subject {
+    fn of(error: &Error) -> Self {
+        match error.kind() {
+            Kind::NotFound | Kind::NotPermitted | Kind::Busy => Self::Device,
+            Kind::Unreachable | Kind::Unsupported => Self::Path,
+            Kind::Failed | Kind::Usage | Kind::CheckFailed | Kind::BadConfig => Self::Unclear,
+        }
+    }
 }
 
 /// The error of mapping a device as that of the path by which it was tried.
-fn about_path(session: &Session, path: &PathAddress, error: &Error) -> Error {
+fn path_error(session: &Session, path: &PathAddress, error: &Error) -> Error {
     let what = format!(
         "connecting path {} of session {}",
         path_text(path),

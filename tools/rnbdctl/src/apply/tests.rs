@@ -292,6 +292,49 @@ fn one_failure_does_not_keep_the_rest_away() {
     );
 }
 
+/// EIO and ENOMEDIUM of a server's disk are `Failed`, its EINVAL is `Usage`.
+#[test]
+fn a_bad_disk_does_not_keep_its_session_away() {
+    for kind in [Kind::Failed, Kind::Usage] {
+        let (model, config) = (Arc::new(Model::new()), read(TWO));
+        model.with(|inner| inner.refused.insert("a".into(), kind));
+        let summary = once(&model, &config);
+        assert_eq!(failures(&summary), ["storage: device a (rw): refused"]);
+        let client = model.state().unwrap().client;
+        let has = |path: &str| client.devices.iter().any(|have| have.device_path == path);
+        assert!(has("b") && has("c"), "{client:?}");
+        assert_eq!(list(&model, &config, false).lines().count(), 3);
+    }
+}
+
+#[test]
+fn a_path_that_fails_for_no_clear_reason_does_not_keep_the_devices_away() {
+    let (model, config) = (Arc::new(Model::new()), read(TWO));
+    model.with(|inner| inner.refused.insert("ip:10.0.0.2".into(), Kind::Usage));
+    let summary = once(&model, &config);
+    assert_eq!(failures(&summary), ["storage: path ip:10.0.0.2: refused"]);
+    assert_eq!(model.state().unwrap().client.devices.len(), 3);
+}
+
+#[test]
+fn a_disk_that_is_mapped_in_another_way_and_goes_bad_is_told_as_such() {
+    let (model, config) = (Arc::new(Model::new()), read(TWO));
+    once(&model, &config);
+    let other = TWO
+        .replace("nr_poll_queues = -1", "nr_poll_queues = 2")
+        .replace("\"10.0.2.2\"", "\"10.0.2.2\", \"10.0.3.2\"");
+    model.with(|inner| {
+        inner.refused.insert("c".into(), Kind::Failed);
+        inner.down.insert("ip:10.0.3.2".into());
+    });
+    let summary = once(&model, &read(&other));
+    let failed = failures(&summary);
+    assert!(
+        failed.iter().any(|line| line.ends_with("instead of 4: refused")),
+        "{failed:?}"
+    );
+}
+
 #[test]
 fn what_the_module_does_not_have_is_told() {
     let (model, config) = (Arc::new(Model::new()), read(TWO));
