@@ -5,6 +5,7 @@
 //! - [`model`]: what there is (devices, sessions, paths), as plain data.
 //! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
 //! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
+//! - [`address`]: addresses as users write them.
 //! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
 //! - [`live`], [`top`]: what devices and paths are doing now.
 //! - [`exporter`]: metrics for monitoring systems.
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod apply;
 pub mod cli;
 pub mod commands;

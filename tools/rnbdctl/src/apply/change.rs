@@ -8,6 +8,7 @@ use proto::addr::PathAddress;
 use proto::setting::Setting;
 use serde::Serialize;
 
+use crate::address::path_text;
 use crate::config::Device;
 use crate::model::ClientDevice;
 use crate::model::Policy;
@@ -136,11 +137,6 @@ impl Change {
             Self::AddPath(_) | Self::Unmap(_) | Self::RemovePath(_) => None,
         }
     }
-}
-
-/// A path as users write it.
-pub(crate) fn path_text(path: &PathAddress) -> String {
-    path.to_text().as_str().to_owned()
 }
 
 impl fmt::Display for Change {

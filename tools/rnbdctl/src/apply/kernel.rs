@@ -8,7 +8,6 @@ use std::time::Duration;
 use proto::addr::PathAddress;
 use proto::setting::Setting;
 
-use super::change::path_text;
 use super::Machine;
 use super::State;
 use crate::config::Device;
@@ -71,7 +70,7 @@ impl Machine for Kernel {
         let request = MapRequest {
             session: session.name.clone(),
             device_path: device.path.clone(),
-            paths: paths.iter().map(path_text).collect(),
+            paths: paths.to_vec(),
             port: session.dest_port,
             access_mode: Some(device.access_mode),
             poll_queues: session.nr_poll_queues,
@@ -89,7 +88,7 @@ impl Machine for Kernel {
 
     fn add_path(&self, session: &str, path: &PathAddress) -> Result {
         let session = self.system.find_session(session)?;
-        control::session::add_path(&session, &path_text(path))
+        control::session::add_path(&session, path)
     }
 
     fn reconnect(&self, session: &str, path: &str) -> Result {

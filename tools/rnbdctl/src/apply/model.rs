@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use proto::addr::PathAddress;
 use proto::setting::Setting;
 
-use super::change::path_text;
 use super::Machine;
 use super::State;
+use crate::address::path_text;
 use crate::config::Device;
 use crate::config::Session;
 use crate::model::Client;

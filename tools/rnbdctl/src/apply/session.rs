@@ -4,11 +4,11 @@
 
 use proto::addr::PathAddress;
 
-use super::change::path_text;
 use super::plan::SessionPlan;
 use super::Change;
 use super::Machine;
 use super::State;
+use crate::address::path_text;
 use crate::config::Device;
 use crate::config::Session;
 use crate::Error;

@@ -330,7 +330,9 @@ fn a_disk_that_is_mapped_in_another_way_and_goes_bad_is_told_as_such() {
     let summary = once(&model, &read(&other));
     let failed = failures(&summary);
     assert!(
-        failed.iter().any(|line| line.ends_with("instead of 4: refused")),
+        failed
+            .iter()
+            .any(|line| line.ends_with("instead of 4: refused")),
         "{failed:?}"
     );
 }

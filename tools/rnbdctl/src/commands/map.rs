@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use proto::addr::PathAddress;
 use serde::Serialize;
 
 use super::each;
+use crate::address::parse_path;
 use crate::cli::Context;
 use crate::control;
 use crate::control::MapRequest;
@@ -30,10 +32,10 @@ pub struct Args {
     #[arg(short, long)]
     pub session: String,
 
-    /// The server's address, if the session does not exist yet: an IP address, or gid:GID; perhaps
-    /// after a source address and an @. Up to six times for several paths
-    #[arg(short, long = "path", value_name = "[SOURCE@]ADDRESS", value_parser = control::map::parse_path)]
-    pub paths: Vec<String>,
+    /// The server's address, if the session does not exist yet: an IP address, or gid:GID;
+    /// optionally preceded by SOURCE@. Up to six times for several paths
+    #[arg(short, long = "path", value_name = "[SOURCE@]ADDRESS", value_parser = parse_path)]
+    pub paths: Vec<PathAddress>,
 
     /// The server's port [default: 1234]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]

@@ -2,9 +2,12 @@
 
 //! `rnbdctl path`: the paths of this client's sessions.
 
+use proto::addr::PathAddress;
 use serde::Serialize;
 
 use super::each;
+use crate::address::parse_path;
+use crate::address::path_text;
 use crate::cli::Context;
 use crate::control;
 use crate::model::Path;
@@ -46,9 +49,9 @@ pub struct AddArgs {
     /// The session
     pub session: String,
 
-    /// The server's address: an IP address, or gid:GID; perhaps after a source address and an @
-    #[arg(required = true, value_name = "[SOURCE@]ADDRESS", value_parser = control::map::parse_path)]
-    pub paths: Vec<String>,
+    /// The server's address: an IP address, or gid:GID; optionally preceded by SOURCE@
+    #[arg(required = true, value_name = "[SOURCE@]ADDRESS", value_parser = parse_path)]
+    pub paths: Vec<PathAddress>,
 }
 
 /// The arguments that name paths.
@@ -98,12 +101,12 @@ pub fn run(args: &Args, context: &Context) -> Result {
 
 fn add(args: &AddArgs, context: &Context) -> Result {
     let session = context.system.find_session(&args.session)?;
-    let name = |path: &String| format!("connecting {path}");
+    let name = |path: &PathAddress| format!("connecting {}", path_text(path));
     let done = each(args.paths.clone(), name, |path| {
         control::session::add_path(&session, path)
     });
     done.finish(context, |path| {
-        format!("added {path} to session {}", session.name)
+        format!("added {} to session {}", path_text(path), session.name)
     })
 }
 

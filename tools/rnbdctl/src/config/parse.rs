@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use clap::ValueEnum;
-use proto::addr::Address;
 use proto::addr::PathAddress;
 use proto::name::Name;
 use proto::name::SessName;
@@ -25,6 +24,7 @@ use super::ConfigErrors;
 use super::Device;
 use super::Session;
 use super::MAX_PATHS;
+use crate::address;
 use crate::model::AccessMode;
 use crate::model::Policy;
 use crate::model::Settings;
@@ -245,18 +245,7 @@ impl<'i> Reader<'i> {
     }
 
     fn path_text(&mut self, at: &At, text: &str) -> Option<PathAddress> {
-        let (src, dst) = match text.split_once(['@', ',']) {
-            Some((src, dst)) => (Some(src), dst),
-            None => (None, text),
-        };
-        let src = match src {
-            Some(src) => Some(self.address(at, src)?),
-            None => None,
-        };
-        Some(PathAddress {
-            src,
-            dst: self.address(at, dst)?,
-        })
+        self.understood(at, address::parse_path(text))
     }
 
     fn path_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<PathAddress> {
@@ -268,7 +257,7 @@ impl<'i> Reader<'i> {
                 span: value.span(),
             };
             let text = self.string(&at, value)?;
-            Some(self.address(&at, &text))
+            Some(self.understood(&at, address::parse(&text)))
         };
         let src = end("src");
         let dst = end("dst");
@@ -282,20 +271,8 @@ impl<'i> Reader<'i> {
         Some(PathAddress { src, dst: dst?? })
     }
 
-    /// An address with or without `ip:` or `gid:` in front.
-    fn address(&mut self, at: &At, text: &str) -> Option<Address> {
-        let prefixed = text.starts_with("ip:") || text.starts_with("gid:");
-        let text = match prefixed {
-            true => text.to_owned(),
-            false => format!("ip:{text}"),
-        };
-        match Address::parse(text.as_bytes()) {
-            Ok(address) => Some(address),
-            Err(error) => {
-                self.fail(at, error.to_string());
-                None
-            }
-        }
+    fn understood<T>(&mut self, at: &At, parsed: Result<T, String>) -> Option<T> {
+        parsed.map_err(|error| self.fail(at, error)).ok()
     }
 
     fn devices(&mut self, at: &At, value: &Value<'i>) -> Vec<Device> {

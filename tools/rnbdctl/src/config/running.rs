@@ -10,6 +10,7 @@ use super::to_toml;
 use super::Config;
 use super::Device;
 use super::Session;
+use crate::address::lacks_interface;
 use crate::model::AccessMode;
 use crate::model::Client;
 use crate::model::ClientSession;
@@ -71,8 +72,19 @@ fn path(path: &Path) -> Option<PathAddress> {
 
 /// That configuration as a file, with a head that says where it comes from.
 pub fn file_text(client: &Client) -> String {
-    let head =
+    let config = from_client(client);
+    let mut head = String::from(
         "# What was mapped when `rnbdctl config' wrote this; configuration.md has all keys.\n\
-                # A server's port cannot be read back: give dest_port if it is not 1234.\n\n";
-    format!("{head}{}", to_toml(&from_client(client)))
+         # A server's port cannot be read back: give dest_port if it is not 1234.\n",
+    );
+    let mut paths = config.sessions.iter().flat_map(|session| &session.paths);
+    let lacks = |path: &PathAddress| {
+        lacks_interface(&path.dst) || path.src.as_ref().is_some_and(lacks_interface)
+    };
+    if paths.any(lacks) {
+        head.push_str(
+            "# Nor can the interface of a link-local address: write it behind fe80:..., as %eth0.\n",
+        );
+    }
+    format!("{head}\n{}", to_toml(&config))
 }

@@ -4,11 +4,11 @@
 
 use std::fmt::Write;
 
-use proto::addr::Address;
 use proto::addr::PathAddress;
 
 use super::Config;
 use super::Session;
+use crate::address;
 use crate::model::AccessMode;
 
 /// A file that says this; [`super::parse()`] understands it as the same.
@@ -60,23 +60,11 @@ fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {
 }
 
 fn path_value(path: &PathAddress) -> String {
-    let dst = quoted(&address(&path.dst));
+    let dst = quoted(&address::text(&path.dst));
     match &path.src {
         None => dst,
-        Some(src) => format!("{{ src = {}, dst = {dst} }}", quoted(&address(src))),
+        Some(src) => format!("{{ src = {}, dst = {dst} }}", quoted(&address::text(src))),
     }
-}
-
-/// The address with its scope, which `to_text` leaves out.
-fn address(address: &Address) -> String {
-    let mut text = address.to_text().as_str().to_owned();
-    if let Address::V6 { scope, .. } = address {
-        if !scope.is_none() {
-            text.push('%');
-            text.push_str(&String::from_utf8_lossy(scope.as_bytes()));
-        }
-    }
-    text
 }
 
 fn quoted(text: &str) -> String {

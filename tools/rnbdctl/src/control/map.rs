@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::write;
 use super::write::meaning;
 use super::write::Meaning;
+use crate::address::path_text;
 use crate::model::AccessMode;
 use crate::Error;
 use crate::Kind;
@@ -26,8 +27,8 @@ pub struct MapRequest {
     pub session: String,
     /// The disk's path at the server.
     pub device_path: String,
-    /// Where the server is: `[source@]destination`; none if there is such a session.
-    pub paths: Vec<String>,
+    /// Where the server is; none if there is such a session.
+    pub paths: Vec<PathAddress>,
     /// The server's port, 1234 if not given.
     pub port: Option<u16>,
     /// How to map it, for reading and writing if not given.
@@ -123,10 +124,7 @@ impl MapRequest {
             line.push_str(&format!(" dest_port={port}"));
         }
         for path in &self.paths {
-            line.push_str(&format!(
-                " path={}",
-                parse_path(path).map_err(|why| self.wrong(why))?
-            ));
+            line.push_str(&format!(" path={}", path_text(path)));
         }
         if let Some(mode) = self.access_mode {
             line.push_str(&format!(" access_mode={}", mode.as_str()));
@@ -147,29 +145,6 @@ impl MapRequest {
 
     fn wrong(&self, why: impl Into<String>) -> Error {
         Error::new(Kind::Usage, self.what(), why)
-    }
-}
-
-/// The path that a user means: an address without `ip:` or `gid:` is an IP address.
-///
-/// The error is in words.
-pub fn parse_path(text: &str) -> std::result::Result<String, String> {
-    let with_prefix = |address: &str| match address {
-        _ if address.starts_with("ip:") || address.starts_with("gid:") => address.to_owned(),
-        _ => format!(
-            "ip:{}",
-            address.trim_start_matches('[').trim_end_matches(']')
-        ),
-    };
-    let full = match text.split_once([',', '@']) {
-        Some((source, destination)) => {
-            format!("{}@{}", with_prefix(source), with_prefix(destination))
-        }
-        None => with_prefix(text),
-    };
-    match PathAddress::parse(full.as_bytes()) {
-        Ok(_) => Ok(full),
-        Err(error) => Err(error.message().as_str().to_owned()),
     }
 }
 

@@ -2,12 +2,13 @@
 
 //! What can be done with a session of this client.
 
+use proto::addr::PathAddress;
 use rustix::io::Errno;
 
-use super::map::parse_path;
 use super::write;
 use super::write::meaning;
 use super::write::Meaning;
+use crate::address::path_text;
 use crate::model::ClientSession;
 use crate::model::Policy;
 use crate::model::Settings;
@@ -43,10 +44,10 @@ const SET: &[Meaning] = &[meaning(
     "",
 )];
 
-/// Adds a path, `[source@]destination`, and connects it. Blocks while it does.
-pub fn add_path(session: &ClientSession, path: &str) -> Result {
+/// Adds a path and connects it. Blocks while it does.
+pub fn add_path(session: &ClientSession, path: &PathAddress) -> Result {
+    let path = path_text(path);
     let what = format!("adding path {path} to session {}", session.name);
-    let path = parse_path(path).map_err(|why| Error::new(Kind::Usage, &what, why))?;
     let file = session.folder.join("add_path");
     write::write(&what, &file, &path, &[ADD_PATH, write::CONNECT])
 }

@@ -35,7 +35,7 @@ fn map_writes_all_options() {
     assert_eq!(
         fake.read(MAP_DEVICE),
         "sessname=backup device_path=/dev/sdb dest_port=99 path=ip:10.0.0.2 \
-         path=ip:10.0.1.1@ip:10.0.1.2 path=gid:fe80::1 access_mode=migration nr_poll_queues=-1"
+         path=ip:10.0.1.1@ip:10.0.1.2 path=gid:fe80:0000:0000:0000:0000:0000:0000:0001 access_mode=migration nr_poll_queues=-1"
     );
     assert_eq!(
         said,
@@ -172,6 +172,35 @@ fn policy_is_shown_and_set() {
             "round-robin"
         );
     }
+}
+
+#[test]
+fn link_local_addresses_keep_their_interface() {
+    let fake = Fake::typical();
+    fake.write(
+        "etc/rnbd/rnbd.toml",
+        "[[session]]\nname = \"backup\"\npaths = [\"10.0.0.2\", \"[fe80::1%eth0]\"]\n\
+         devices = [\"/dev/sdb\"]\n\
+         [[session]]\nname = \"new\"\npaths = [\"fe80::9%eth1@fe80::2%eth1\"]\ndevices = [\"x\"]\n",
+    );
+    // Nothing happens after what is written.
+    assert_eq!(fake.run(&["apply"]).code, 3);
+    let written = fake.read("sys/class/rtrs-client/backup/add_path");
+    assert!(written.starts_with("ip:fe80::1%eth0"), "{written}");
+    let written = fake.read(MAP_DEVICE);
+    let path = " path=ip:fe80::9%eth1@ip:fe80::2%eth1 ";
+    assert!(written.contains(path), "{written}");
+}
+
+#[test]
+fn interfaces_that_cannot_be_saved_are_asked_for() {
+    let fake = Fake::typical();
+    let note = "# Nor can the interface of a link-local address";
+    assert!(!fake.ok(&["config", "show"]).contains(note));
+    fake.session("near", Modules::Rust, &["ip:fe80::9@ip:fe80::2"]);
+    fake.device("rnbd3", "near", "x", 512);
+    let shown = fake.ok(&["config", "show"]);
+    assert!(shown.contains(note), "{shown}");
 }
 
 #[test]
