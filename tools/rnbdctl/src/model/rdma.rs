@@ -31,13 +31,16 @@ pub struct RdmaPort {
     pub physical_state: String,
     /// `Ethernet` or `InfiniBand`.
     pub link_layer: String,
+    /// Whether it speaks RoCE; Ethernet can also be iWARP.
+    #[serde(skip)]
+    pub is_roce: bool,
     /// How fast it is, in words.
     pub rate: String,
     /// The network interface of an Ethernet port.
     pub netdev: Option<String>,
     /// The MTU of that in bytes.
     pub netdev_mtu: Option<u32>,
-    /// The RDMA MTU in bytes that follows from it.
+    /// The RDMA MTU in bytes that follows from it, with RoCE.
     pub rdma_mtu: Option<u32>,
     /// Its addresses.
     pub gids: Vec<Gid>,
@@ -62,12 +65,12 @@ pub struct Gid {
     pub kind: Option<String>,
     /// The network interface that it belongs to.
     pub netdev: Option<String>,
-    /// The IP address that it stands for, on Ethernet.
+    /// The IP address that it stands for, with RoCE.
     pub ip: Option<IpAddr>,
 }
 
 impl Gid {
-    /// The IP address that a GID of an Ethernet port stands for.
+    /// The IP address that a GID of RoCE stands for.
     pub fn ip_of(gid: &str) -> Option<IpAddr> {
         let address: Ipv6Addr = gid.parse().ok()?;
         Some(match address.to_ipv4_mapped() {

@@ -81,7 +81,7 @@ pub fn check(system: &System, server: Option<&Server>) -> Result<Vec<Finding>> {
     let devices = system.rdma_devices()?;
     findings.extend(rdma::check(&devices));
     if let Some(server) = server {
-        findings.extend(server::check(server, &devices));
+        findings.extend(server::check(system, server, &devices));
     }
     Ok(findings)
 }

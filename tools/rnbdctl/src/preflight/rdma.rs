@@ -31,7 +31,7 @@ pub(super) fn check(devices: &[RdmaDevice]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (device, port) in ports {
         findings.push(state(device, port, any_active));
-        if port.is_active() && port.link_layer == "Ethernet" {
+        if port.is_active() && port.is_roce {
             findings.extend(addresses(device, port));
             findings.extend(mtu(device, port));
         }

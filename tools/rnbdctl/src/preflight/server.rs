@@ -18,6 +18,8 @@ use rustix::io::Errno;
 
 use super::Finding;
 use crate::model::RdmaDevice;
+use crate::model::RdmaPort;
+use crate::System;
 
 /// Longer than it takes to find out that nobody has an address in the local network.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -31,7 +33,7 @@ pub struct Server {
     pub port: u16,
 }
 
-pub(super) fn check(server: &Server, devices: &[RdmaDevice]) -> Vec<Finding> {
+pub(super) fn check(system: &System, server: &Server, devices: &[RdmaDevice]) -> Vec<Finding> {
     let name = server.name.rsplit(['@', ',']).next().unwrap_or_default();
     if name.starts_with("gid:") {
         return vec![Finding::warning(
@@ -55,12 +57,12 @@ pub(super) fn check(server: &Server, devices: &[RdmaDevice]) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for address in addresses {
-        findings.extend(one(address, devices));
+        findings.extend(one(system, address, devices));
     }
     findings
 }
 
-fn one(address: SocketAddr, devices: &[RdmaDevice]) -> Vec<Finding> {
+fn one(system: &System, address: SocketAddr, devices: &[RdmaDevice]) -> Vec<Finding> {
     let ip = address.ip();
     let socket = match connected(address) {
         Ok(socket) => socket,
@@ -73,7 +75,7 @@ fn one(address: SocketAddr, devices: &[RdmaDevice]) -> Vec<Finding> {
     let source = socket
         .local_addr()
         .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip());
-    vec![route(ip, source, devices), answer(ip, &socket)]
+    vec![route(system, ip, source, devices), answer(ip, &socket)]
 }
 
 /// A socket that sends to `address` from where the route says; nothing is sent yet.
@@ -87,24 +89,54 @@ fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn route(ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) -> Finding {
-    for device in devices {
-        for port in &device.ports {
-            if port.gids.iter().any(|gid| gid.ip == Some(source)) {
-                let message = format!(
-                    "to {ip} from {source}, which is of {} port {}",
-                    device.name, port.number
-                );
-                return match port.is_active() {
-                    true => Finding::ok("route", message),
-                    false => Finding::failed(
-                        "route",
-                        format!("{message}, which is {}", port.state),
-                        "see above",
-                    ),
-                };
-            }
-        }
+fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) -> Finding {
+    let ports = || {
+        devices
+            .iter()
+            .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+    };
+    // RoCE has an address for each of its interface, VLANs and bonds included.
+    let by_address = ports().find(|(_, port)| port.gids.iter().any(|gid| gid.ip == Some(source)));
+    // InfiniBand and iWARP are told by the interface; soft-iWARP only has the interface's name.
+    let others: Vec<_> = ports().filter(|(_, port)| !port.is_roce).collect();
+    let interface = match others.is_empty() {
+        true => None,
+        false => system.interface_to(ip, source),
+    };
+    let by_interface = || {
+        let interface = interface.as_deref()?;
+        let (name, number) = match system.rdma_of_interface(interface) {
+            Some((name, number)) => (name, Some(number)),
+            None => (String::new(), None),
+        };
+        let is_of_it = |(device, port): &&(&RdmaDevice, &RdmaPort)| {
+            device.name == name || port.netdev.as_deref() == Some(interface)
+        };
+        let of_it = others.iter().filter(is_of_it);
+        of_it
+            .copied()
+            .min_by_key(|(_, port)| Some(port.number) != number)
+    };
+    if let Some((device, port)) = by_address.or_else(by_interface) {
+        let message = format!(
+            "to {ip} from {source}, which is of {} port {}",
+            device.name, port.number
+        );
+        return match port.is_active() {
+            true => Finding::ok("route", message),
+            false => Finding::failed(
+                "route",
+                format!("{message}, which is {}", port.state),
+                "see above",
+            ),
+        };
+    }
+    if !others.is_empty() && interface.is_none() {
+        return Finding::warning(
+            "route",
+            format!("the way to {ip} is from {source}; of which interface that is is not known"),
+            "see with ip address and rdma link whether it is of an RDMA device",
+        );
     }
     Finding::failed(
         "route",

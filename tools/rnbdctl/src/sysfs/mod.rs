@@ -8,6 +8,7 @@
 
 mod client;
 mod find;
+mod net;
 mod rdma;
 mod read;
 mod server;

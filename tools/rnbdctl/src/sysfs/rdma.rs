@@ -17,10 +17,11 @@ impl System {
     pub fn rdma_devices(&self) -> Result<Vec<RdmaDevice>> {
         let mut devices = Vec::new();
         for (name, folder) in read::entries(&self.sys("class/infiniband"))? {
+            let node_type = read::text(&folder.join("node_type"))?.unwrap_or_default();
             let mut ports = Vec::new();
             for (number, folder) in read::entries(&folder.join("ports"))? {
                 if let Ok(number) = number.parse() {
-                    ports.extend(self.rdma_port(number, &folder)?);
+                    ports.extend(self.rdma_port(number, &folder, word(&node_type))?);
                 }
             }
             devices.push(RdmaDevice {
@@ -33,14 +34,15 @@ impl System {
         Ok(devices)
     }
 
-    fn rdma_port(&self, number: u32, folder: &Path) -> Result<Option<RdmaPort>> {
+    fn rdma_port(&self, number: u32, folder: &Path, node_type: &str) -> Result<Option<RdmaPort>> {
         let Some(state) = read::text(&folder.join("state"))? else {
             return Ok(None);
         };
         let text = |name: &str| read::text(&folder.join(name)).map(Option::unwrap_or_default);
         let link_layer = text("link_layer")?;
-        let ethernet = link_layer == "Ethernet";
-        let gids = gids(folder, ethernet)?;
+        // The GID of iWARP, which is an RNIC, is made of its MAC address.
+        let is_roce = link_layer == "Ethernet" && node_type != "RNIC";
+        let gids = gids(folder, is_roce)?;
         let netdev = gids.iter().find_map(|gid| gid.netdev.clone());
         let netdev_mtu = match &netdev {
             Some(netdev) => read::number(&self.sys("class/net").join(netdev).join("mtu"))?,
@@ -52,8 +54,9 @@ impl System {
             physical_state: word(&text("phys_state")?).to_owned(),
             rate: text("rate")?,
             netdev_mtu,
-            rdma_mtu: netdev_mtu.filter(|_| ethernet).and_then(rdma_mtu),
+            rdma_mtu: netdev_mtu.filter(|_| is_roce).and_then(rdma_mtu),
             link_layer,
+            is_roce,
             netdev,
             gids,
         }))
@@ -65,7 +68,7 @@ fn word(text: &str) -> &str {
     text.split_once(": ").map_or(text, |(_, word)| word)
 }
 
-fn gids(port: &Path, ethernet: bool) -> Result<Vec<Gid>> {
+fn gids(port: &Path, is_roce: bool) -> Result<Vec<Gid>> {
     let mut gids = Vec::new();
     for (index, file) in read::entries(&port.join("gids"))? {
         // Tables have hundreds of places, most of them empty; those are zero.
@@ -85,7 +88,7 @@ fn gids(port: &Path, ethernet: bool) -> Result<Vec<Gid>> {
             index,
             kind: attribute("types"),
             netdev: attribute("ndevs"),
-            ip: ethernet.then(|| Gid::ip_of(&gid)).flatten(),
+            ip: is_roce.then(|| Gid::ip_of(&gid)).flatten(),
             gid,
         });
     }

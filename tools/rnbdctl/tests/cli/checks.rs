@@ -76,6 +76,81 @@ fn a_server_that_is_there() {
     }
 }
 
+/// A machine whose only RDMA device, not of RoCE, belongs to the interface to 127.0.0.0.
+fn with_interface(link_layer: &str, node_type: &str) -> Fake {
+    let fake = Fake::new();
+    fake.load_client();
+    fake.write("proc/sys/kernel/osrelease", "7.3.4\n");
+    fake.write("lib/modules/7.3.4/modules.dep", "");
+    fake.rdma("ib7", "x", "10.0.0.1", 1500);
+    let device = "sys/class/infiniband/ib7";
+    std::fs::remove_dir_all(fake.path(&format!("{device}/ports/1/gid_attrs"))).unwrap();
+    fake.write(
+        &format!("{device}/ports/1/link_layer"),
+        &format!("{link_layer}\n"),
+    );
+    fake.write(&format!("{device}/node_type"), &format!("{node_type}\n"));
+    fake.write(
+        "proc/net/route",
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n\
+         net7 0000007F 00000000 0001 0 0 0 000000FF 0 0 0\n",
+    );
+    fake
+}
+
+const TO_MYSELF: [&str; 6] = ["check", "127.0.0.1", "--port", "1", "-o", "csv"];
+
+#[test]
+#[cfg(target_endian = "little")]
+fn infiniband_and_iwarp_are_told_by_their_interface() {
+    for (link_layer, node_type) in [("InfiniBand", "1: CA"), ("Ethernet", "4: RNIC")] {
+        let fake = with_interface(link_layer, node_type);
+        let found = finding(&fake, &TO_MYSELF, "route");
+        assert!(
+            found[0].starts_with("failed,") && found[0].contains("no RDMA device"),
+            "{found:?}"
+        );
+        fake.write("sys/class/net/net7/device/infiniband/ib7/uevent", "");
+        fake.write("sys/class/net/net7/dev_port", "0\n");
+        let said = fake.run(&TO_MYSELF);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.stdout.contains("which is of ib7 port 1"), "{said:?}");
+        assert!(!said.stdout.contains("has no IP address"), "{said:?}");
+    }
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn a_bond_of_infiniband_is_told_by_what_is_below() {
+    let fake = with_interface("InfiniBand", "1: CA");
+    fake.write(
+        "sys/class/net/net7/lower_ib0/device/infiniband/ib7/uevent",
+        "",
+    );
+    let found = finding(&fake, &TO_MYSELF, "route");
+    assert!(found[0].starts_with("ok,"), "{found:?}");
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn soft_iwarp_is_told_by_its_interface() {
+    let fake = with_interface("Ethernet", "4: RNIC");
+    fake.write(
+        "sys/class/infiniband/ib7/ports/1/gid_attrs/ndevs/0",
+        "net7\n",
+    );
+    let found = finding(&fake, &TO_MYSELF, "route");
+    assert!(found[0].starts_with("ok,"), "{found:?}");
+}
+
+#[test]
+fn an_interface_that_is_not_known_is_no_failure_with_infiniband() {
+    let fake = with_interface("InfiniBand", "1: CA");
+    fake.write("proc/net/route", "Iface\n");
+    let found = finding(&fake, &TO_MYSELF, "route");
+    assert!(found[0].starts_with("warning,"), "{found:?}");
+}
+
 #[test]
 fn a_server_that_no_rdma_device_leads_to() {
     let fake = Fake::typical();
