@@ -38,8 +38,9 @@ const REMAP: &[Meaning] = &[
     meaning(
         Errno::ALREADY,
         Kind::Busy,
-        "it is connected, there is nothing to do",
-        "",
+        "as far as this client knows, it is open",
+        "if its requests fail with EIO the server has closed it (force-close), of which the client \
+         is not told: rnbdctl unmap --force, then map it again",
     ),
     meaning(Errno::NODEV, Kind::NotFound, "it is being unmapped", ""),
     meaning(
@@ -130,4 +131,26 @@ pub fn resize(device: &ClientDevice, bytes: u64) -> Result {
     let sectors = bytes.checked_div(SECTOR_SIZE).unwrap_or(0);
     let file = device.folder.join("resize");
     write::write(&what, &file, &sectors.to_string(), &[RESIZE])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_open_device_may_have_been_closed_by_the_server() {
+        let error = io::Error::from_raw_os_error(Errno::ALREADY.raw_os_error());
+        let error = write::explain("remapping x", &error, &[REMAP, write::CONNECT]);
+        assert_eq!(
+            error.to_string(),
+            "remapping x: as far as this client knows, it is open (EALREADY)"
+        );
+        let hint = error.remedy().unwrap_or_default();
+        assert!(
+            hint.contains("EIO") && hint.contains("unmap --force"),
+            "{hint}"
+        );
+    }
 }
