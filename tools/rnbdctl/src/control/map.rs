@@ -50,6 +50,14 @@ pub struct Mapped {
     pub path: String,
 }
 
+/// Where there is neither a session nor a path; else it comes from the server, as below.
+const NO_SESSION: &[Meaning] = &[meaning(
+    Errno::NXIO,
+    Kind::NotFound,
+    "there is no such session, and no path to make one with",
+    "say where the server is with --path ADDRESS",
+)];
+
 const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::EXIST,
@@ -66,8 +74,8 @@ const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::NXIO,
         Kind::NotFound,
-        "there is no such session, and no path to make one with",
-        "say where the server is with --path ADDRESS",
+        "the server has no disk behind that device node",
+        "",
     ),
     meaning(
         Errno::ACCESS,
@@ -148,6 +156,14 @@ impl MapRequest {
     }
 }
 
+/// What the answers mean; `without_path` if there was neither a session nor a path.
+fn meanings(without_path: bool) -> &'static [&'static [Meaning]] {
+    match without_path {
+        true => &[NO_SESSION, MEANINGS, write::CONNECT],
+        false => &[MEANINGS, write::CONNECT],
+    }
+}
+
 /// Maps a disk and waits for its device node, no longer than `patience`.
 ///
 /// Blocks while a session is being connected, which takes as long as its `connect_timeout_ms`
@@ -161,12 +177,8 @@ pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<
             Error::new(Kind::Unsupported, what, why).hint("load it with: modprobe rnbd_client")
         );
     }
-    write::write(
-        &what,
-        &system.map_device_file(),
-        &line,
-        &[MEANINGS, write::CONNECT],
-    )?;
+    let is_new = request.paths.is_empty() && system.client_session(&request.session)?.is_none();
+    write::write(&what, &system.map_device_file(), &line, meanings(is_new))?;
     let Some(name) = system.client_device_name(&request.session, &request.device_path)? else {
         // Somebody unmapped it at once.
         return Err(Error::new(
@@ -192,4 +204,24 @@ pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<
         path: format!("/dev/{name}"),
         name,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_the_session_or_the_disk() {
+        let why = |without_path| {
+            let error = io::Error::from_raw_os_error(Errno::NXIO.raw_os_error());
+            write::explain("mapping x", &error, meanings(without_path))
+        };
+        assert!(why(true).why().starts_with("there is no such session"));
+        assert!(why(false).why().starts_with("the server has no disk"));
+        assert!(why(true)
+            .remedy()
+            .is_some_and(|hint| hint.contains("--path")));
+    }
 }

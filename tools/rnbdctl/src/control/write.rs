@@ -116,6 +116,11 @@ const REFUSED: &str = "nobody listens at that address and port, or the server re
 const REFUSED_HINT: &str = "load rnbd_server on the server, and give --port if its port_nr is not \
     1234; the kernel logs of both ends may say more: dmesg | tail";
 
+const RESET_HINT: &str = "load rnbd_server on the server, and give --port if its port_nr is not \
+    1234; or the session's name is in use by another client; or this client restarted and the \
+    server has not noticed yet, then try again after 35 s; the kernel logs of both ends say more: \
+    dmesg | tail";
+
 /// What it means that a server cannot be connected to.
 pub(super) const CONNECT: &[Meaning] = &[
     meaning(
@@ -130,12 +135,12 @@ pub(super) const CONNECT: &[Meaning] = &[
         REFUSED,
         REFUSED_HINT,
     ),
-    // What both modules give for it.
+    // What both modules give for it, and for what else the server refuses.
     meaning(
         Errno::CONNRESET,
         Kind::Unreachable,
         REFUSED,
-        REFUSED_HINT,
+        RESET_HINT,
     ),
     meaning(
         Errno::CONNABORTED,
@@ -207,6 +212,16 @@ mod tests {
             "mapping x: the server does not answer (ETIMEDOUT)"
         );
         assert!(error.remedy().is_some());
+    }
+
+    #[test]
+    fn a_refused_session_has_several_reasons() {
+        let error = io::Error::from_raw_os_error(Errno::CONNRESET.raw_os_error());
+        let error = explain("mapping x", &error, &[CONNECT]);
+        let hint = error.remedy().unwrap_or_default();
+        for part in ["--port", "another client", "restarted"] {
+            assert!(hint.contains(part), "{hint}");
+        }
     }
 
     #[test]
