@@ -102,6 +102,18 @@ pub fn run(args: &Args, context: &Context) -> Result {
 
 impl Report for Listing {
     fn tables(&self) -> Vec<Table> {
+        // A machine that is no server shows that only if asked.
+        let is_server = |server: &&Part<_, _>| server.loaded || self.client.is_none();
+        self.tables_with(self.server.as_ref().filter(is_server))
+    }
+
+    fn csv_tables(&self) -> Vec<Table> {
+        self.tables_with(self.server.as_ref())
+    }
+}
+
+impl Listing {
+    fn tables_with(&self, server: Option<&Part<ServerDevice, ServerSession>>) -> Vec<Table> {
         let mut tables = Vec::new();
         let wanted = |what| self.what.is_none() || self.what == Some(what);
         if let Some(client) = &self.client {
@@ -118,12 +130,7 @@ impl Report for Listing {
                 tables.push(self::paths(Side::Client, paths, empty("no path")));
             }
         }
-        // A machine that is no server shows that only if asked.
-        if let Some(server) = self
-            .server
-            .as_ref()
-            .filter(|server| server.loaded || self.client.is_none())
-        {
+        if let Some(server) = server {
             let empty = |text: &str| not_there(server.loaded, "rnbd_server", text);
             if let Some(devices) = &server.devices {
                 tables.push(server_devices(devices, empty("no device is exported")));

@@ -38,6 +38,30 @@ fn csv_of_everything_and_of_one_kind() {
 }
 
 #[test]
+fn csv_has_the_same_columns_whichever_modules_are_loaded() {
+    for args in [
+        &["list", "-o", "csv"] as &[&str],
+        &["list", "devices", "-o", "csv"],
+    ] {
+        let both = Fake::typical().ok(args);
+        let header = both.lines().next().unwrap();
+        assert!(header.starts_with("kind,"), "{header}");
+        let client = Fake::new();
+        client.load_client();
+        client.session("s", Modules::Rust, &["ip:10.0.0.1@ip:10.0.0.2"]);
+        client.device("rnbd0", "s", "x", 512);
+        let text = client.ok(args);
+        assert_eq!(text.lines().next(), Some(header), "{args:?}");
+        assert!(text.contains("\nclient-device,rnbd0,"), "{text}");
+        assert_eq!(Fake::new().ok(args), format!("{header}\n"), "{args:?}");
+    }
+    assert_snapshot!(
+        "csv_devices_of_both_ends",
+        Fake::typical().ok(&["list", "devices", "-o", "csv"])
+    );
+}
+
+#[test]
 fn everything_about_one_thing() {
     let fake = Fake::typical();
     assert_snapshot!("show_device", fake.ok(&["show", "/dev/rnbd0"]));
