@@ -61,7 +61,7 @@ impl Kind {
 
 /// A failure, ready to be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {why}")]
+#[error("{what}{}{why}", if why.is_empty() { "" } else { ": " })]
 pub struct Error {
     kind: Kind,
     what: String,
@@ -80,6 +80,11 @@ impl Error {
             why: why.into(),
             hint: None,
         }
+    }
+
+    /// Only that `what` is so; the reason was told before.
+    pub fn summary(kind: Kind, what: impl Into<String>) -> Self {
+        Self::new(kind, what, "")
     }
 
     /// With what to do about it.

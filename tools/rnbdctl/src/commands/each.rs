@@ -5,38 +5,42 @@
 use crate::cli::Context;
 use crate::output::Progress;
 use crate::Error;
+use crate::Kind;
 use crate::Result;
 
 /// What came of it.
-pub(crate) struct Done<T> {
-    /// The things to which it was done.
-    pub(crate) done: Vec<T>,
+pub(crate) struct Done<R> {
+    /// What each success gave.
+    pub(crate) done: Vec<R>,
     wanted: usize,
-    failed: Option<Error>,
+    failed: Option<Kind>,
+    only: Option<Error>,
 }
 
 /// Does `run` to each of `things`, with progress on a terminal (`name` says what is being done to
-/// one). One that fails does not keep the others from it.
-pub(crate) fn each<T>(
-    things: Vec<T>,
+/// one). One that fails, or is not there, does not keep the others from it.
+pub(crate) fn each<T, R>(
+    things: &[T],
     name: impl Fn(&T) -> String,
-    mut run: impl FnMut(&T) -> Result,
-) -> Done<T> {
+    mut run: impl FnMut(&T) -> Result<R>,
+) -> Done<R> {
     let mut result = Done {
         done: Vec::new(),
         wanted: things.len(),
         failed: None,
+        only: None,
     };
     let progress = Progress::new(things.len());
     for thing in things {
-        progress.begin(&name(&thing));
-        match run(&thing) {
-            Ok(()) => result.done.push(thing),
+        progress.begin(&name(thing));
+        match run(thing) {
+            Ok(done) => result.done.push(done),
             Err(error) => {
-                if result.wanted > 1 {
-                    progress.suspend(|| error.print());
+                result.failed.get_or_insert(error.kind());
+                match things.len() {
+                    1 => result.only = Some(error),
+                    _ => progress.suspend(|| error.print()),
                 }
-                result.failed.get_or_insert(error);
             }
         }
         progress.end();
@@ -44,9 +48,9 @@ pub(crate) fn each<T>(
     result
 }
 
-impl<T> Done<T> {
+impl<R> Done<R> {
     /// Says what was done, a line for each thing, and ends.
-    pub(crate) fn finish(self, context: &Context, said: impl Fn(&T) -> String) -> Result {
+    pub(crate) fn finish(self, context: &Context, said: impl Fn(&R) -> String) -> Result {
         for thing in &self.done {
             context.output.say(&said(thing))?;
         }
@@ -56,16 +60,13 @@ impl<T> Done<T> {
     /// The end of the command: of several failures, which have been printed, the first decides
     /// about the exit code.
     pub(crate) fn end(self) -> Result {
-        match self.failed {
-            None => Ok(()),
-            Some(error) if self.wanted == 1 => Err(error),
-            Some(first) => {
-                let what = format!("{} of {} done", self.done.len(), self.wanted);
-                Err(Error::new(
-                    first.kind(),
-                    what,
-                    format!("the first failure was: {first}"),
-                ))
+        match (self.failed, self.only) {
+            (None, _) => Ok(()),
+            (_, Some(error)) => Err(error),
+            (Some(kind), None) => {
+                let failed = self.wanted.saturating_sub(self.done.len());
+                let what = format!("{failed} of {} failed", self.wanted);
+                Err(Error::summary(kind, what))
             }
         }
     }

@@ -56,9 +56,9 @@ pub struct Args {
 
 /// What was mapped.
 #[derive(Debug, Serialize)]
-struct Done {
+struct Done<'a> {
     version: u32,
-    mapped: Vec<Mapped>,
+    mapped: &'a [Mapped],
 }
 
 const COLUMNS: &[Column] = &[
@@ -68,7 +68,7 @@ const COLUMNS: &[Column] = &[
     Column::text("device_path", "REMOTE PATH"),
 ];
 
-impl Report for Done {
+impl Report for Done<'_> {
     fn tables(&self) -> Vec<Table> {
         let row = |mapped: &Mapped| {
             vec![
@@ -96,16 +96,14 @@ pub fn run(args: &Args, context: &Context) -> Result {
         request.line()?;
     }
     let patience = Duration::from_secs(args.timeout.into());
-    let mut mapped = Vec::new();
     let name = |request: &MapRequest| format!("mapping {}", request.device_path);
-    let done = each(requests, name, |request| {
-        mapped.push(control::map(&context.system, request, patience)?);
-        Ok(())
+    let done = each(&requests, name, |request| {
+        control::map(&context.system, request, patience)
     });
-    if !mapped.is_empty() {
+    if !done.done.is_empty() {
         context.output.print(&Done {
             version: JSON_VERSION,
-            mapped,
+            mapped: &done.done,
         })?;
     }
     done.end()

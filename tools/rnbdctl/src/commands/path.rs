@@ -102,11 +102,12 @@ pub fn run(args: &Args, context: &Context) -> Result {
 fn add(args: &AddArgs, context: &Context) -> Result {
     let session = context.system.find_session(&args.session)?;
     let name = |path: &PathAddress| format!("connecting {}", path_text(path));
-    let done = each(args.paths.clone(), name, |path| {
-        control::session::add_path(&session, path)
+    let done = each(&args.paths, name, |path| {
+        control::session::add_path(&session, path)?;
+        Ok(path_text(path))
     });
     done.finish(context, |path| {
-        format!("added {} to session {}", path_text(path), session.name)
+        format!("added {path} to session {}", session.name)
     })
 }
 
@@ -116,12 +117,12 @@ fn change(
     (doing, done): (&str, &str),
     run: fn(&Path) -> Result,
 ) -> Result {
-    let mut paths = Vec::new();
-    for name in &args.paths {
-        paths.push(context.system.find_path(name, args.session.as_deref())?);
-    }
-    let name = |path: &Path| format!("{doing} {}", path.name);
-    let result = each(paths, name, run);
+    let name = |name: &String| format!("{doing} {name}");
+    let result = each(&args.paths, name, |name| {
+        let path = context.system.find_path(name, args.session.as_deref())?;
+        run(&path)?;
+        Ok(path)
+    });
     result.finish(context, |path| {
         format!("{done} {} of session {}", path.name, path.session)
     })

@@ -6,6 +6,8 @@ use super::each;
 use crate::cli::Context;
 use crate::control;
 use crate::model::DeviceState;
+use crate::Error;
+use crate::Kind;
 use crate::Result;
 
 /// The arguments.
@@ -22,15 +24,27 @@ pub struct Args {
 
 /// Remaps.
 pub fn run(args: &Args, context: &Context) -> Result {
-    let mut devices = Vec::new();
-    for name in &args.devices {
-        devices.push(context.system.find_device(name)?);
-    }
-    if args.all {
-        devices = context.system.client_devices()?;
-        devices.retain(|device| device.state == DeviceState::Closed);
-    }
-    let name = |device: &crate::model::ClientDevice| format!("remapping {}", device.path);
-    let done = each(devices, name, control::device::remap);
+    let names = match args.all {
+        true => closed(context)?,
+        false => args.devices.clone(),
+    };
+    let name = |name: &String| format!("remapping {name}");
+    let done = each(&names, name, |name| {
+        let device = context.system.find_device(name)?;
+        control::device::remap(&device)?;
+        Ok(device)
+    });
     done.finish(context, |device| format!("remapped {}", device.path))
+}
+
+/// The names of all closed devices.
+fn closed(context: &Context) -> Result<Vec<String>> {
+    if !context.system.client_loaded() {
+        let why = "the module rnbd_client is not loaded";
+        let error = Error::new(Kind::Unsupported, "remapping all closed devices", why);
+        return Err(error.hint("load it with: modprobe rnbd_client"));
+    }
+    let mut devices = context.system.client_devices()?;
+    devices.retain(|device| device.state == DeviceState::Closed);
+    Ok(devices.into_iter().map(|device| device.name).collect())
 }

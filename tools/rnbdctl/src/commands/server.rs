@@ -107,7 +107,10 @@ fn disconnect(args: &DisconnectArgs, context: &Context) -> Result {
         }
     };
     let name = |path: &Path| format!("disconnecting {}", path.name);
-    let done = each(paths, name, control::path::disconnect);
+    let done = each(&paths, name, |path| {
+        control::path::disconnect(path)?;
+        Ok(path.clone())
+    });
     done.finish(context, |path| {
         format!("disconnected {} of session {}", path.name, path.session)
     })

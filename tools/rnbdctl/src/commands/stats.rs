@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::each;
 use crate::cli::Context;
 use crate::control;
 use crate::model::BlockStat;
@@ -164,10 +165,10 @@ impl Report for Stats {
 
 /// Shows the counters, or sets them back.
 pub fn run(args: &Args, context: &Context) -> Result {
-    let (devices, paths) = chosen(args, context)?;
     if args.reset {
-        return reset(args, &paths, context);
+        return reset(&args.names, context);
     }
+    let (devices, paths) = chosen(&args.names, context)?;
     let mut stats = Stats {
         version: JSON_VERSION,
         devices: Vec::new(),
@@ -200,7 +201,7 @@ fn counters(path: Path) -> PathCounters {
     }
 }
 
-fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path>)> {
+fn chosen(names: &[String], context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path>)> {
     let system = &context.system;
     let all_paths = || -> Result<Vec<Path>> {
         let client = system
@@ -213,11 +214,11 @@ fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path
             .flat_map(|session| session.paths);
         Ok(client.chain(server).collect())
     };
-    if args.names.is_empty() {
+    if names.is_empty() {
         return Ok((system.client_devices()?, all_paths()?));
     }
     let (mut devices, mut paths) = (Vec::new(), Vec::new());
-    for name in &args.names {
+    for name in names {
         match system.find(name)? {
             Found::Device(device) => devices.push(device),
             Found::Session(session) => {
@@ -240,24 +241,31 @@ fn chosen(args: &Args, context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path
     Ok((devices, paths))
 }
 
-fn reset(args: &Args, paths: &[Path], context: &Context) -> Result {
-    if paths.is_empty() && !args.names.is_empty() {
+fn reset(names: &[String], context: &Context) -> Result {
+    // What is not found is a failure like others.
+    let mut paths: Vec<Result<Path>> = Vec::new();
+    let mut find = |names: &[String]| match chosen(names, context) {
+        Ok((_, found)) => paths.extend(found.into_iter().map(Ok)),
+        Err(error) => paths.push(Err(error)),
+    };
+    match names.is_empty() {
+        true => find(names),
+        false => names.chunks(1).for_each(find),
+    }
+    if paths.is_empty() && !names.is_empty() {
         let why = "the counters of a device are the block layer's, which cannot be set back";
         return Err(
             Error::new(Kind::Usage, "setting counters back", why).hint("name a session or a path")
         );
     }
-    let mut first = None;
-    for path in paths {
-        if let Err(error) = control::stats::reset(path) {
-            error.print();
-            first.get_or_insert(error);
-        }
-    }
-    match first {
-        Some(error) => Err(error),
-        None => context
-            .output
-            .say(&format!("counters set back of paths: {}", paths.len())),
-    }
+    let done = each(
+        &paths,
+        |_| "setting counters back".to_owned(),
+        |path| control::stats::reset(path.as_ref().map_err(Clone::clone)?),
+    );
+    let count = done.done.len();
+    done.end()?;
+    context
+        .output
+        .say(&format!("counters set back of paths: {count}"))
 }

@@ -52,10 +52,15 @@ impl Report for Unmapped<'_> {
 
 /// Unmaps.
 pub fn run(args: &Args, context: &Context) -> Result {
-    let devices = chosen(args, context)?;
-    let name = |device: &ClientDevice| format!("unmapping {}", device.path);
-    let done = each(devices, name, |device| {
-        control::device::unmap(device, args.force)
+    let names = match args.all {
+        true => all(args, context)?,
+        false => args.devices.clone(),
+    };
+    let name = |name: &String| format!("unmapping {name}");
+    let done = each(&names, name, |name| {
+        let device = context.system.find_device(name)?;
+        control::device::unmap(&device, args.force)?;
+        Ok(device)
     });
     if !done.done.is_empty() || args.all {
         context.output.print(&Unmapped {
@@ -66,19 +71,13 @@ pub fn run(args: &Args, context: &Context) -> Result {
     done.end()
 }
 
-fn chosen(args: &Args, context: &Context) -> Result<Vec<ClientDevice>> {
+/// The names of all devices, or of those of one session.
+fn all(args: &Args, context: &Context) -> Result<Vec<String>> {
     let system = &context.system;
-    if !args.all {
-        return args
-            .devices
-            .iter()
-            .map(|name| system.find_device(name))
-            .collect();
-    }
     let mut devices = system.client_devices()?;
     if let Some(session) = &args.session {
         system.find_session(session)?;
         devices.retain(|device| device.session == *session);
     }
-    Ok(devices)
+    Ok(devices.into_iter().map(|device| device.name).collect())
 }

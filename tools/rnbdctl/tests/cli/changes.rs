@@ -62,8 +62,7 @@ fn map_of_several_goes_on_after_a_failure() {
         said.stderr
     );
     assert!(
-        said.stderr
-            .contains("rnbdctl: 2 of 3 done: the first failure was: "),
+        said.stderr.ends_with("rnbdctl: 1 of 3 failed\n"),
         "{}",
         said.stderr
     );
@@ -104,6 +103,43 @@ fn remap_all_are_those_that_are_disconnected() {
     assert_eq!(fake.read("sys/block/rnbd0/rnbd/remap_device"), "");
     fake.ok(&["remap", "rnbd0"]);
     assert_eq!(fake.read("sys/block/rnbd0/rnbd/remap_device"), "1");
+}
+
+#[test]
+fn a_name_of_nothing_does_not_keep_the_others_from_it() {
+    let fake = Fake::typical();
+    let state = |name: &str| fake.read(name);
+    let fails_once = |args: &[&str], what: &str| {
+        let said = fake.run(args);
+        assert_eq!(said.code, 3, "{said:?}");
+        assert!(
+            said.stderr.ends_with("rnbdctl: 1 of 2 failed\n"),
+            "{said:?}"
+        );
+        assert_eq!(said.stderr.matches(what).count(), 1, "{said:?}");
+    };
+    fails_once(&["remap", "rnbd7", "rnbd2"], "no such device");
+    assert_eq!(state("sys/block/rnbd2/rnbd/remap_device"), "1");
+    fails_once(&["path", "disconnect", "10.9.9.9", UP], "no such path");
+    assert!(state(&client_path("backup", UP, "disconnect")).starts_with('1'));
+    fails_once(&["unmap", "rnbd7", "rnbd0"], "no such device");
+    assert_eq!(state("sys/block/rnbd0/rnbd/unmap_device"), "normal");
+    let reset = client_path("backup", UP, "stats/reset_all");
+    fake.write(&reset, "");
+    fails_once(&["stats", "--reset", "nothing", UP], "nothing");
+    assert_eq!(state(&reset), "1");
+}
+
+#[test]
+fn each_failure_is_told_once() {
+    let fake = Fake::typical();
+    let said = fake.run(&["stats", "--reset", UP]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(
+        said.stderr.matches("stats/reset_all").count(),
+        1,
+        "{said:?}"
+    );
 }
 
 #[test]

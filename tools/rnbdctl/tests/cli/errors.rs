@@ -132,6 +132,12 @@ fn modules_that_are_not_loaded() {
     );
     fails(
         &fake,
+        &["remap", "--all"],
+        7,
+        &["rnbd_client is not loaded", hint],
+    );
+    fails(
+        &fake,
         &["path", "policy", "s"],
         7,
         &["rtrs_client is not loaded", hint],
