@@ -27,7 +27,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
         "rnbdctl",
         &mut text,
     );
-    context.output.print_text(&String::from_utf8_lossy(&text))
+    let text = String::from_utf8_lossy(&text);
+    context.output.print_only("printing completions", &text)
 }
 
 /// The command without what is hidden, which not all of the generators leave out.

@@ -57,9 +57,12 @@ pub enum Command {
 pub fn run(args: &Args, context: &Context) -> Result {
     match &args.command {
         Command::Check { file } => check(file.as_deref(), context),
-        Command::Show => context
-            .output
-            .print_text(&running::file_text(&context.system.client()?)),
+        Command::Show => {
+            let text = running::file_text(&context.system.client()?);
+            context
+                .output
+                .print_only("printing a configuration file", &text)
+        }
         Command::Save { file, force } => {
             save(&file_or_default(file.as_deref(), context), *force, context)
         }

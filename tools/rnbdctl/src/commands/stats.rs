@@ -189,15 +189,12 @@ pub fn run(args: &Args, context: &Context) -> Result {
 }
 
 fn counters(path: Path) -> PathCounters {
-    let mut stats = path.stats;
-    // The C module begins with -1.
-    stats.reconnects = stats.reconnects.map(|count| count.max(0));
     PathCounters {
         name: path.name,
         session: path.session,
         side: path.side,
         latency_ns: path.latency_ns,
-        stats,
+        stats: path.stats,
     }
 }
 

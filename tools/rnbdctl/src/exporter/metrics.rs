@@ -458,16 +458,11 @@ fn client_paths(out: &mut Writer<'_>, paths: &[&Path]) -> fmt::Result {
     out.counter(
         "rnbd_path_reconnects",
         "How often the path was connected again",
-        each(|stats| stats.reconnects.map(positive)),
+        each(|stats| stats.reconnects),
     )?;
     out.counter(
         "rnbd_path_reconnect_failures",
         "How often connecting the path again failed",
-        each(|stats| stats.failed_reconnects.map(positive)),
+        each(|stats| stats.failed_reconnects),
     )
-}
-
-/// The C module begins to count with -1.
-fn positive(count: i64) -> u64 {
-    u64::try_from(count).unwrap_or(0)
 }

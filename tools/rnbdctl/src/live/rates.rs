@@ -84,9 +84,9 @@ pub struct PathRates {
     /// The round trip of the last heartbeats, in ns.
     pub latency_ns: Option<u64>,
     /// How often it was connected again, since it was made.
-    pub reconnects: Option<i64>,
+    pub reconnects: Option<u64>,
     /// How often that failed.
-    pub failed_reconnects: Option<i64>,
+    pub failed_reconnects: Option<u64>,
     /// How many requests came from a path that failed.
     pub failovers: Option<u64>,
 }
@@ -239,9 +239,8 @@ fn path(key: &PathKey, before: Option<&PathSample>, now: &PathSample, time: Dura
         flow: grown.map_or_else(Flow::default, |grown| grown.flow(time)),
         inflight: after.inflight,
         latency_ns: now.latency_ns,
-        // The C module begins with -1.
-        reconnects: after.reconnects.map(|count| count.max(0)),
-        failed_reconnects: after.failed_reconnects.map(|count| count.max(0)),
+        reconnects: after.reconnects,
+        failed_reconnects: after.failed_reconnects,
         failovers: after.failovers,
     }
 }

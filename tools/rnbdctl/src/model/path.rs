@@ -106,10 +106,10 @@ pub struct PathStats {
     pub inflight: Option<u64>,
     /// Requests that came from another path that failed.
     pub failovers: Option<u64>,
-    /// How often it was connected again.
-    pub reconnects: Option<i64>,
+    /// How often it was connected again; the C module begins with -1, which is 0 here.
+    pub reconnects: Option<u64>,
     /// How often that failed.
-    pub failed_reconnects: Option<i64>,
+    pub failed_reconnects: Option<u64>,
 }
 
 impl PathStats {
@@ -117,7 +117,10 @@ impl PathStats {
     pub fn parse(rdma: &str, reconnects: &str) -> Self {
         let mut numbers = rdma.split_whitespace().map(|word| word.parse().ok());
         let mut next = || numbers.next().flatten();
-        let mut counts = reconnects.split_whitespace().map(|word| word.parse().ok());
+        let count = |word: &str| word.parse::<i64>().ok();
+        let mut counts = reconnects
+            .split_whitespace()
+            .map(|word| Some(u64::try_from(count(word)?).unwrap_or(0)));
         Self {
             reads: next().unwrap_or(0),
             read_bytes: next().unwrap_or(0),
@@ -142,7 +145,7 @@ mod tests {
         assert_eq!((client.inflight, client.failovers), (Some(3), Some(4)));
         assert_eq!(
             (client.reconnects, client.failed_reconnects),
-            (Some(-1), Some(5))
+            (Some(0), Some(5))
         );
         let server = PathStats::parse("1 4096 2 8192", "");
         assert_eq!(

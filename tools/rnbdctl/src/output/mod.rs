@@ -103,6 +103,17 @@ impl Output {
         }
     }
 
+    /// Prints text whose form is not for the user to choose, as that of a configuration file.
+    pub fn print_only(&self, what: &str, text: &str) -> Result {
+        match self.format {
+            Format::Table => self.print_text(text),
+            Format::Json | Format::Csv => {
+                let why = "that has a form of its own, neither JSON nor CSV";
+                Err(Error::new(Kind::Usage, what, why).hint("leave --output out"))
+            }
+        }
+    }
+
     /// Prints a line for people: not with JSON or CSV.
     pub fn say(&self, line: &str) -> Result {
         match self.format {

@@ -217,7 +217,7 @@ fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
         PathState::Disconnected => Color::Red,
     };
     let count =
-        |number: Option<i64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let side = match path.side {
         Side::Client => "",
         Side::Server => " (server)",

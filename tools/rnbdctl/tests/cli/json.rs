@@ -115,6 +115,13 @@ fn values_are_those_of_the_files() {
 }
 
 #[test]
+fn c_modules_count_from_zero_too() {
+    let list = json(&old_modules(), &["list", "paths", "--client"]);
+    let stats = &list["client"]["sessions"][0]["paths"][0]["stats"];
+    assert_eq!(stats["reconnects"], 0, "{list}");
+}
+
+#[test]
 fn parts_that_were_not_asked_for_are_absent() {
     let list = json(&Fake::typical(), &["list", "devices", "--client"]);
     assert!(list.get("server").is_none(), "{list}");
@@ -125,4 +132,15 @@ fn parts_that_were_not_asked_for_are_absent() {
 fn a_change_prints_no_document() {
     let said = Fake::typical().run(&["remap", "rnbd2", "-o", "json"]);
     assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn what_has_a_form_of_its_own_takes_no_other() {
+    for args in [&["config", "show"] as &[&str], &["completions", "bash"]] {
+        for format in ["json", "csv"] {
+            let said = Fake::typical().run(&[args, &["-o", format]].concat());
+            assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{said:?}");
+            assert!(said.stderr.contains("form of its own"), "{said:?}");
+        }
+    }
 }
