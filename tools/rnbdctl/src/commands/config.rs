@@ -82,10 +82,21 @@ pub fn file_or_default(file: Option<&Path>, context: &Context) -> PathBuf {
 /// Reads the file; the error has all that is wrong with it.
 pub fn load(file: Option<&Path>, context: &Context) -> Result<Config> {
     let file = file_or_default(file, context);
-    Config::load(&file).map_err(|errors| wrong(&file, &errors))
+    Config::load(&file).map_err(|errors| match unreadable(&file, &errors) {
+        Some(error) => error,
+        None => wrong(&file, &errors, ", nothing was changed")
+            .hint("rnbdctl config check FILE checks a file without changing anything"),
+    })
 }
 
-fn wrong(file: &Path, errors: &ConfigErrors) -> Error {
+/// The error of a file that could not be read at all.
+fn unreadable(file: &Path, errors: &ConfigErrors) -> Option<Error> {
+    let error = errors.0.first().filter(|error| error.position.is_none())?;
+    let name = file.display().to_string();
+    Some(Error::new(Kind::BadConfig, name, error.message.as_str()))
+}
+
+fn wrong(file: &Path, errors: &ConfigErrors, more: &str) -> Error {
     let lines: Vec<_> = errors
         .0
         .iter()
@@ -95,9 +106,8 @@ fn wrong(file: &Path, errors: &ConfigErrors) -> Error {
         1 => "1 mistake".to_owned(),
         count => format!("{count} mistakes"),
     };
-    let why = format!("{count}, nothing was changed:{}", lines.concat());
+    let why = format!("{count}{more}:{}", lines.concat());
     Error::new(Kind::BadConfig, file.display().to_string(), why)
-        .hint("rnbdctl config check FILE checks a file without changing anything")
 }
 
 /// What a file says, or what is wrong with it.
@@ -177,7 +187,9 @@ fn check(file: Option<&Path>, context: &Context) -> Result {
     if result.is_ok() || !is_for_people {
         context.output.print(&report)?;
     }
-    result.map(drop).map_err(|errors| wrong(&file, &errors))
+    result
+        .map(drop)
+        .map_err(|errors| unreadable(&file, &errors).unwrap_or_else(|| wrong(&file, &errors, "")))
 }
 
 fn save(file: &Path, force: bool, context: &Context) -> Result {

@@ -115,6 +115,25 @@ fn names_of_nothing() {
 }
 
 #[test]
+fn configuration_files() {
+    let fake = Fake::typical();
+    for args in [&["config", "check"] as &[&str], &["apply"]] {
+        let said = fake.run(args);
+        assert_eq!(said.code, 9, "{said:?}");
+        let file = fake.path("etc/rnbd/rnbd.toml").display().to_string();
+        let wanted = format!("rnbdctl: {file}: there is no such file\n");
+        assert_eq!(said.stderr, wanted);
+    }
+    fake.write("etc/rnbd/rnbd.toml", "speed = 5\n");
+    fails(&fake, &["config", "check"], 9, &["rnbd.toml: 1 mistake:\n"]);
+    let parts = [
+        "1 mistake, nothing was changed:\n",
+        "hint: rnbdctl config check",
+    ];
+    fails(&fake, &["apply"], 9, &parts);
+}
+
+#[test]
 fn modules_that_are_not_loaded() {
     let fake = Fake::new();
     let hint = "modprobe rnbd_client";
