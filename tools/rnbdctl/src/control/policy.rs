@@ -52,8 +52,10 @@ pub fn check(name: &Path, text: &[u8]) -> Result<usize> {
         let mut why = String::new();
         // Writing to a string does not fail.
         let _ = error.kind.write_to(&mut why);
-        Error::new(Kind::BadConfig, place, why)
-            .hint("the old policy, if there is one, stays in force; rnbdctl(1) has the rules")
+        Error::new(Kind::BadConfig, place, why).hint(
+            "the old policy, if there is one, stays in force; server.md, which the package has \
+                 in /usr/share/doc/rnbdctl, explains the rules",
+        )
     })
 }
 

@@ -134,6 +134,21 @@ fn configuration_files() {
 }
 
 #[test]
+fn a_policy_that_is_wrong() {
+    let fake = Fake::typical();
+    fake.write("wrong.policy", "frobnicate\n");
+    let policy = fake.path("wrong.policy").display().to_string();
+    // A name that begins with a slash is below the root of the test.
+    fake.write(&policy[1..], "frobnicate\n");
+    fails(
+        &fake,
+        &["server", "policy", "check", &policy],
+        9,
+        &["server.md", "/usr/share/doc/rnbdctl"],
+    );
+}
+
+#[test]
 fn modules_that_are_not_loaded() {
     let fake = Fake::new();
     let hint = "modprobe rnbd_client";
