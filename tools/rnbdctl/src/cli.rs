@@ -66,7 +66,7 @@ pub enum Command {
     Map(commands::map::Args),
     /// Unmap devices
     Unmap(commands::unmap::Args),
-    /// Have the server open the disks of disconnected devices again
+    /// Have the server open the disks of closed devices again
     Remap(commands::remap::Args),
     /// Tell this machine that a disk was resized at the server
     Resize(commands::resize::Args),
@@ -97,7 +97,7 @@ pub enum Command {
     Stats(commands::stats::Args),
     /// Show what devices and paths are doing now, on the whole screen
     Top(commands::top::Args),
-    /// Give metrics to Prometheus
+    /// Serve Prometheus metrics
     Exporter(commands::exporter::Args),
 }
 

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(required = true, value_name = "DISK")]
     pub disks: Vec<String>,
 
-    /// The session: any name that both ends shall know it by
+    /// The name of the session, unique per server
     #[arg(short, long)]
     pub session: String,
 

@@ -37,9 +37,9 @@ pub enum Command {
     Remove(PathArgs),
     /// Disconnect paths; they stay so until reconnected by hand
     Disconnect(PathArgs),
-    /// Connect paths again, and now
+    /// Reconnect paths immediately
     Reconnect(PathArgs),
-    /// Say or set how the path of a request is chosen
+    /// Show or set how the path of a request is chosen
     Policy(PolicyArgs),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl remap`: disconnected devices are opened at the server again.
+//! `rnbdctl remap`: closed devices are opened at the server again.
 
 use super::each;
 use crate::cli::Context;
@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(required_unless_present = "all", value_name = "DEVICE")]
     pub devices: Vec<String>,
 
-    /// All that are disconnected
+    /// All that are closed
     #[arg(long, conflicts_with = "devices")]
     pub all: bool,
 }

@@ -113,7 +113,7 @@ pub fn unmap(device: &ClientDevice, force: bool) -> Result {
     write::write(&what, &file, word, &[UNMAP])
 }
 
-/// Has the server open the disk of a disconnected device again.
+/// Has the server open the disk of a closed device again.
 pub fn remap(device: &ClientDevice) -> Result {
     let what = format!("remapping {}", device.path);
     let file = device.folder.join("remap_device");

@@ -96,7 +96,7 @@ fn unmap_one_and_all() {
 }
 
 #[test]
-fn remap_all_are_those_that_are_disconnected() {
+fn remap_all_are_those_that_are_closed() {
     let fake = Fake::typical();
     assert_eq!(fake.ok(&["remap", "--all"]), "remapped /dev/rnbd2\n");
     assert_eq!(fake.read("sys/block/rnbd2/rnbd/remap_device"), "1");
