@@ -323,7 +323,7 @@ class Story:
         self.configure(FSTAB.format(options=PATIENT))
         self.start_pair(with_server=False)
         self.wait_client("systemctl is-active -q multi-user.target", "the boot waits for the server", 240)
-        expect(self.sh_client("systemctl is-active rnbd.service || true") == "activating", "rnbd.service does not wait")
+        expect(self.sh_client("systemctl show -P SubState rnbd.service") == "running", "rnbd.service does not wait")
         self.start_server()
         self.wait_client(f"test -e {MOUNT}/greeting", "the disk is not mounted when the server is there", 120)
 
