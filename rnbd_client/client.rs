@@ -51,7 +51,10 @@ const MAX_INDEX: u32 = (1 << (MINOR_BITS - PART_BITS)) - 1;
 /// What all devices share.
 #[pin_data]
 pub(crate) struct Client {
+    /// Of what requests may wait for.
     pub(crate) queue: QueueHandle,
+    /// Of what tells user space something.
+    pub(crate) news_queue: QueueHandle,
     pub(crate) major: Arc<Major>,
     indices: Arc<Ida>,
     /// `/sys/class/rnbd-client/ctl/devices`.
@@ -78,7 +81,7 @@ struct Entry {
 
 impl Client {
     /// Registers the driver. Sleeps. `EBUSY` if there is no major number, as C says.
-    pub(crate) fn new(queue: QueueHandle) -> Result<Arc<Self>> {
+    pub(crate) fn new(queue: QueueHandle, news_queue: QueueHandle) -> Result<Arc<Self>> {
         let major = Major::register(c"rnbd").map_err(|error| {
             pr_err!("no major number for block devices: {}\n", error.to_errno());
             EBUSY
@@ -86,6 +89,7 @@ impl Client {
         Arc::pin_init(
             try_pin_init!(Self {
                 queue,
+                news_queue,
                 major,
                 indices: Ida::new()?,
                 devices_directory: SetOnce::new(),
@@ -139,7 +143,7 @@ impl Client {
         let mut place = entry.session.lock();
         if place.is_none() {
             // An error drops the lock, and then the user.
-            *place = Some(Session::open(&self.queue, options)?);
+            *place = Some(Session::open(self, options)?);
             user.is_first = true;
         }
         user.session = place.clone();

@@ -105,6 +105,9 @@ pub(crate) struct Device {
     losses: Atomic<u32>,
     /// The size in sectors that it told with that number.
     nsectors: Atomic<u64>,
+    /// What user space is to be told: that the device is closed, and that it is open again.
+    is_offline: Atomic<bool>,
+    is_online: Atomic<bool>,
     /// What the disk was made with; set when the server opens the device for the first time.
     shape: SetOnce<Shape>,
     /// A [`DeviceState`]; changed under the lock of `users`.
@@ -157,6 +160,8 @@ impl Device {
                 device_id: Atomic::new(0),
                 losses: Atomic::new(0),
                 nsectors: Atomic::new(0),
+                is_offline: Atomic::new(false),
+                is_online: Atomic::new(false),
                 shape: SetOnce::new(),
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 users <- new_mutex!(0, "Device::users"),
@@ -214,8 +219,7 @@ impl Device {
                 );
             }
         };
-        // Partitions are read now. If those requests have to wait for a path, `parts` must not be
-        // locked, or the session's devices would not be opened again.
+        // Partitions are read now.
         let disk = self.add_disk(client, &answer).inspect_err(failed("disk"))?;
         // Nobody reaches the device before the directory is made; whoever unmaps it then waits
         // for this.
@@ -223,18 +227,15 @@ impl Device {
         let disk = parts.disk.insert(disk);
         // If the device was opened again meanwhile there was no disk to tell the new size.
         let nsectors = self.nsectors.load(ordering::Relaxed);
-        without_io(|| self.change_capacity(disk, nsectors)).inspect_err(failed("size"))?;
+        self.change_capacity(disk, nsectors)
+            .inspect_err(failed("size"))?;
         let name = c_str!("rnbd");
-        let make = || Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone());
-        // Whoever opens the device again waits for the lock, and requests wait for that.
-        let directory = without_io(make).inspect_err(failed("sysfs directory"))?;
-        parts.directory = Some(directory);
+        let directory = Directory::new(disk, name, sysfs::DEVICE_ATTRIBUTES, self.clone());
+        parts.directory = Some(directory.inspect_err(failed("sysfs directory"))?);
         if let Some(disk) = &parts.disk {
-            let make = || {
-                let _ = uevent(disk, Uevent::Online);
-                client.link_device(self, disk)
-            };
-            parts.link = Some(without_io(make).inspect_err(failed("sysfs link"))?);
+            let _ = uevent(disk, Uevent::Online);
+            let link = client.link_device(self, disk);
+            parts.link = Some(link.inspect_err(failed("sysfs link"))?);
         }
         Ok(())
     }
@@ -317,6 +318,11 @@ impl Device {
             write_cache: answer.cache_policy.writeback,
             fua: answer.cache_policy.writeback && answer.cache_policy.fua,
         }
+    }
+
+    /// The number of the disk.
+    pub(crate) fn index(&self) -> u32 {
+        self.index.get()
     }
 
     /// The state.
@@ -457,10 +463,6 @@ impl Device {
         let (user, module) = {
             // If the device is still being set up this waits for it.
             let parts = mem::take(&mut *self.parts.lock());
-            if let Some(disk) = &parts.disk {
-                // Requests that were held fail now.
-                disk.run_queues();
-            }
             drop(parts.link);
             drop(parts.directory);
             drop(parts.disk);
@@ -504,9 +506,13 @@ impl Device {
         device_log!(pr_info, self, "Remapping device.");
         without_io(|| self.reopen()).inspect_err(|error| {
             device_log!(pr_err, self, "remap_device: {}", error.to_errno());
-        })
+        })?;
+        self.tell_news()
     }
 
+    /// Has the server open the device again; [`Self::tell_news`] is to follow. Sleeps.
+    ///
+    /// Requests may wait for it.
     fn reopen(&self) -> Result {
         let opening = self.opening.take_killable()?;
         if self.state() == DeviceState::Unmapped {
@@ -529,14 +535,7 @@ impl Device {
         let before = self.opened_by_server(&answer, losses)?;
         drop(opening);
         if before == DeviceState::Disconnected {
-            let told = self.with_disk(|disk| {
-                disk.run_queues();
-                self.change_capacity(disk, answer.nsectors)?;
-                let _ = uevent(disk, Uevent::Online);
-                Ok(())
-            });
-            // While the disk is being made there is none: whoever makes it looks at the size then.
-            told.or_else(|error| if error == ENOENT { Ok(()) } else { Err(error) })?;
+            self.is_online.store(true, ordering::Release);
             kernel_ext::ratelimited!(device_log!(
                 pr_info,
                 self,
@@ -570,12 +569,30 @@ impl Device {
         }
     }
 
-    /// Tells user space of [`Self::link_lost`]. Process context of the module's own; sleeps.
-    pub(crate) fn tell_link_lost(&self) {
+    /// Has user space told of [`Self::link_lost`] by [`Self::tell_news`]. Any context.
+    pub(crate) fn note_link_lost(&self) {
         if self.state() == DeviceState::Disconnected {
-            // There is nobody to tell if the device is being removed.
-            let _ = self.with_disk(|disk| uevent(disk, Uevent::Offline));
+            // That it was open meanwhile is no news any more.
+            self.is_online.store(false, ordering::Release);
+            self.is_offline.store(true, ordering::Release);
         }
+    }
+
+    /// Tells user space what has become of the device, with its size. Sleeps.
+    ///
+    /// Nobody else may wait for it, least of all requests: it waits for others who tell something, and
+    /// those for memory. `ENOENT` if there is no disk; whoever makes one tells that.
+    pub(crate) fn tell_news(&self) -> Result {
+        self.with_disk(|disk| {
+            if self.is_offline.xchg(false, ordering::Full) {
+                let _ = uevent(disk, Uevent::Offline);
+            }
+            if self.is_online.xchg(false, ordering::Full) {
+                self.change_capacity(disk, self.nsectors.load(ordering::Relaxed))?;
+                let _ = uevent(disk, Uevent::Online);
+            }
+            Ok(())
+        })
     }
 
     /// Sets the disk's size in sectors. `ENOENT` if the device is not mapped, `EINVAL` for more
@@ -609,11 +626,7 @@ impl Device {
     }
 
     /// Does something with the disk, which is not removed meanwhile; `ENOENT` if it has been. Sleeps.
-    ///
-    /// Whoever opens the device again waits for the lock, and requests wait for that.
     fn with_disk<R>(&self, run: impl FnOnce(&GenDisk<Queue>) -> Result<R>) -> Result<R> {
-        let parts = self.parts.lock();
-        let disk = parts.disk.as_ref().ok_or(ENOENT)?;
-        without_io(|| run(disk))
+        run(self.parts.lock().disk.as_ref().ok_or(ENOENT)?)
     }
 }

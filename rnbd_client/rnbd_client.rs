@@ -55,8 +55,8 @@ pub(crate) struct RnbdClient {
     ctl: ClassDevice<Client>,
     client: Arc<Client>,
     _class: Class,
-    /// Dropped last: it waits for all work.
-    _queue: OwnedQueue,
+    /// Dropped last: they wait for all work.
+    _queues: [OwnedQueue; 2],
 }
 
 impl kernel::Module for RnbdClient {
@@ -64,7 +64,8 @@ impl kernel::Module for RnbdClient {
         // Memory may be freed by what waits for a device to be opened again.
         let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
         let queue = OwnedQueue::new(c"rnbd_client", flags)?;
-        let client = Client::new(queue.handle())?;
+        let news = OwnedQueue::new(c"rnbd_client_news", QueueFlags::UNBOUND)?;
+        let client = Client::new(queue.handle(), news.handle())?;
         let class = Class::new(c"rnbd-client")?;
         let ctl = class.device(c"ctl", sysfs::CTL_ATTRIBUTES, client.clone())?;
         client.set_devices_directory(&ctl)?;
@@ -73,7 +74,7 @@ impl kernel::Module for RnbdClient {
             ctl,
             client,
             _class: class,
-            _queue: queue,
+            _queues: [queue, news],
         })
     }
 }

@@ -2,8 +2,6 @@
 
 //! A session: the transport to one server, and the devices that use it.
 
-use core::mem;
-
 use kernel::{
     impl_has_work,
     new_mutex,
@@ -63,6 +61,7 @@ use rtrs_client::{
 };
 
 use crate::{
+    client::Client,
     device::Device,
     queue::{
         IoPath,
@@ -81,6 +80,11 @@ const ATTEMPTS: u32 = 10;
 /// most, up to four seconds.
 const DOUBLINGS_WHILE_HELD: u32 = 4;
 
+/// The work item that handles link events.
+const EVENTS: u64 = 0;
+/// The work item that tells user space of them.
+const TELL: u64 = 1;
+
 /// An open session.
 pub(crate) struct Session {
     pub(crate) name: SessName,
@@ -90,57 +94,17 @@ pub(crate) struct Session {
     link: Arc<Link>,
 }
 
-/// The devices of a session.
-struct Devices {
-    list: KVec<Arc<Device>>,
-    /// Room for a copy of the list, made when a device is added: what happens to a link must reach
-    /// all devices, however short memory is then.
-    room: KVec<Arc<Device>>,
-}
-
-impl Devices {
-    const fn new() -> Self {
-        Self {
-            list: KVec::new(),
-            room: KVec::new(),
-        }
-    }
-
-    fn add(&mut self, device: Arc<Device>) -> Result {
-        let len = self.list.len().saturating_add(1);
-        self.room.reserve(len, GFP_KERNEL)?;
-        Ok(self.list.push(device, GFP_KERNEL)?)
-    }
-
-    /// A copy of the list, in the room that is there for one.
-    fn copied(&mut self) -> KVec<Arc<Device>> {
-        let mut copy = mem::take(&mut self.room);
-        for device in &self.list {
-            if copy.push_within_capacity(device.clone()).is_err() {
-                pr_err!("no room for a list of devices\n");
-                break;
-            }
-        }
-        copy
-    }
-
-    /// Takes the empty room back, unless another one was made meanwhile.
-    fn give_back(&mut self, room: KVec<Arc<Device>>) {
-        if self.room.capacity() < room.capacity() {
-            self.room = room;
-        }
-    }
-}
-
 /// The half of a session that the transport calls.
 #[pin_data]
 pub(crate) struct Link {
     name: SessName,
     queue: QueueHandle,
+    /// That of `tell`, for which nobody waits.
+    news_queue: QueueHandle,
     /// The requests that the transport has, by their tags; set before there is one.
     pub(crate) in_flight: SetOnce<RequestTable<Queue>>,
     #[pin]
-    devices: Mutex<Devices>,
+    devices: Mutex<KVec<Arc<Device>>>,
     /// The transport, while the session is open; the two know each other.
     #[pin]
     transport: Mutex<Option<Arc<rtrs_client::Session>>>,
@@ -152,6 +116,9 @@ pub(crate) struct Link {
     again: Atomic<bool>,
     #[pin]
     work: Work<Self>,
+    /// Tells user space what has become of the devices.
+    #[pin]
+    tell: Work<Self, TELL>,
     /// How often devices were opened again since the session is back.
     attempts: Atomic<u32>,
     /// Has `work` open those that are left.
@@ -161,6 +128,7 @@ pub(crate) struct Link {
 
 impl_has_work! {
     impl HasWork<Self> for Link { self.work }
+    impl HasWork<Self, TELL> for Link { self.tell }
 }
 
 impl_has_delayed_work! {
@@ -172,7 +140,7 @@ impl Session {
     ///
     /// `ENXIO` if no path is given; the errors of [`rtrs_client::Session::open`], of the server,
     /// and `ENOMEM`.
-    pub(crate) fn open(queue: &QueueHandle, options: &MapOptions) -> Result<Arc<Self>> {
+    pub(crate) fn open(client: &Client, options: &MapOptions) -> Result<Arc<Self>> {
         let name = options.sessname;
         let mut paths: KVec<PathAddress> = KVec::new();
         for path in options.paths() {
@@ -188,17 +156,19 @@ impl Session {
         let link = Arc::pin_init(
             pin_init!(Link {
                 name,
-                queue: queue.clone(),
+                queue: client.queue.clone(),
+                news_queue: client.news_queue.clone(),
                 in_flight: SetOnce::new(),
-                devices <- new_mutex!(Devices::new(), "Link::devices"),
+                devices <- new_mutex!(KVec::new(), "Link::devices"),
                 transport <- new_mutex!(None, "Link::transport"),
                 losses: Atomic::new(0),
                 lost: Atomic::new(false),
                 is_back: Atomic::new(false),
                 again: Atomic::new(false),
                 work <- new_work!("Link::work"),
+                tell <- new_work!("Link::tell"),
                 attempts: Atomic::new(0),
-                retry <- new_delayed_work!(queue, "Link::retry"),
+                retry <- new_delayed_work!(&client.queue, "Link::retry"),
             }),
             GFP_KERNEL,
         )?;
@@ -276,9 +246,10 @@ impl Session {
         // No link event comes any more.
         drop(self.link.transport.lock().take());
         // Without the transport there is no further attempt.
-        workqueue::flush(&self.link);
+        workqueue::flush::<_, EVENTS>(&self.link);
         DelayedWork::cancel_sync(&self.link);
-        workqueue::flush(&self.link);
+        workqueue::flush::<_, EVENTS>(&self.link);
+        workqueue::flush::<_, TELL>(&self.link);
     }
 
     /// How often the last path was lost so far. Any context.
@@ -289,11 +260,11 @@ impl Session {
     /// Adds a device. `EEXIST` if the session has one of this path. Sleeps.
     pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
         let mut devices = self.link.devices.lock();
-        if devices.list.iter().any(|other| other.path == device.path) {
+        if devices.iter().any(|other| other.path == device.path) {
             return Err(EEXIST);
         }
         // Who tells of a lost link waits for the lock.
-        without_io(|| devices.add(device.clone()))
+        Ok(without_io(|| devices.push(device.clone(), GFP_KERNEL))?)
     }
 
     /// Forgets a device. Sleeps.
@@ -301,10 +272,9 @@ impl Session {
         let removed = {
             let mut devices = self.link.devices.lock();
             let index = devices
-                .list
                 .iter()
                 .position(|other| core::ptr::eq(&**other, device));
-            index.and_then(|index| devices.list.remove(index).ok())
+            index.and_then(|index| devices.remove(index).ok())
         };
         drop(removed);
     }
@@ -312,7 +282,7 @@ impl Session {
     /// Whether there is a device of this path. Sleeps.
     pub(crate) fn has_device(&self, path: &Name) -> bool {
         let devices = self.link.devices.lock();
-        devices.list.iter().any(|device| device.path == *path)
+        devices.iter().any(|device| device.path == *path)
     }
 }
 
@@ -321,7 +291,7 @@ impl Link {
     /// want of memory, as their disk could not be read, or as the path failed that carried the
     /// request, and while requests are held those whose disk the server does not have yet. Others
     /// that fail wait for the administrator. Process context; sleeps.
-    fn remap<'a>(self: &Arc<Self>, devices: impl Iterator<Item = &'a Arc<Device>>) {
+    fn remap(self: &Arc<Self>, devices: impl Iterator<Item = Arc<Device>>) {
         let Some(transport) = self.transport.lock().clone() else {
             return;
         };
@@ -363,31 +333,43 @@ impl Link {
         }
     }
 
-    /// Does what is left to do about link events. Requests may wait for it, so [`without_io`].
+    /// The devices, in the order of their numbers; without memory for a list of them. Sleeps.
+    fn each_device(&self) -> impl Iterator<Item = Arc<Device>> + '_ {
+        let mut last = None;
+        core::iter::from_fn(move || {
+            let devices = self.devices.lock();
+            let later = devices.iter().filter(|device| Some(device.index()) > last);
+            let next = later.min_by_key(|device| device.index())?.clone();
+            last = Some(next.index());
+            Some(next)
+        })
+    }
+
+    /// Does what is left to do about link events. Requests may wait for it, so [`without_io`], and
+    /// what user space is told is left to `tell`, which may wait for others that allocate with IO.
     fn handle_events(self: &Arc<Self>) {
         // What an event concerns is in the list before it is noted.
         let lost = self.lost.xchg(false, ordering::Full);
         let again = self.again.xchg(false, ordering::Full);
         let is_back = self.is_back.xchg(false, ordering::Full);
-        let mut devices = self.devices.lock().copied();
         if lost {
-            for device in &devices {
-                device.tell_link_lost();
+            for device in self.each_device() {
+                device.note_link_lost();
             }
         }
         if is_back {
             self.attempts.store(0, ordering::Relaxed);
-            self.remap(devices.iter());
+            self.remap(self.each_device());
         } else if again {
-            let is_left = |device: &&Arc<Device>| device.state() == DeviceState::Disconnected;
-            self.remap(devices.iter().filter(is_left));
+            let is_left = |device: &Arc<Device>| device.state() == DeviceState::Disconnected;
+            self.remap(self.each_device().filter(is_left));
         }
-        devices.clear();
-        self.devices.lock().give_back(devices);
+        // If it is queued already, it will see what was noted.
+        let _ = self.news_queue.enqueue::<Self, TELL>(self.clone());
     }
 }
 
-impl WorkItem for Link {
+impl WorkItem<EVENTS> for Link {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -395,11 +377,22 @@ impl WorkItem for Link {
     }
 }
 
+impl WorkItem<TELL> for Link {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for device in this.each_device() {
+            // There is nobody to tell if the device is being made or removed.
+            let _ = device.tell_news();
+        }
+    }
+}
+
 impl DelayedWorkItem for Link {
     fn run(this: Arc<Self>) {
-        // In `work` as well, so that there is one list of devices at a time.
+        // In `work` as well, so that devices are opened by one at a time.
         this.again.store(true, ordering::Release);
-        let _ = this.queue.enqueue(this.clone());
+        let _ = this.queue.enqueue::<Self, EVENTS>(this.clone());
     }
 }
 
@@ -444,7 +437,7 @@ impl SessionEvents for Events {
             LinkEvent::Disconnected => {
                 // Before any device's state changes; see `Device::opened_by_server`.
                 self.0.losses.fetch_add(1, ordering::Full);
-                for device in self.0.devices.lock().list.iter() {
+                for device in self.0.devices.lock().iter() {
                     device.link_lost();
                 }
                 // Whoever sends a request reads its device's number and finds a path under one RCU
@@ -455,7 +448,7 @@ impl SessionEvents for Events {
             LinkEvent::Reconnected => self.0.is_back.store(true, ordering::Release),
         }
         // If the work is queued already, it will see what was noted.
-        let _ = self.0.queue.enqueue(self.0.clone());
+        let _ = self.0.queue.enqueue::<Link, EVENTS>(self.0.clone());
     }
 
     fn module(&self) -> Result<ModuleReference> {

@@ -178,13 +178,6 @@ impl<O: Operations> GenDisk<O> {
         Ok(())
     }
 
-    /// Has the block layer offer all requests that wait, without the delay of those that were
-    /// refused with [`Status::RESOURCE`](super::status::Status::RESOURCE). Any context.
-    pub fn run_queues(&self) {
-        // SAFETY: By the type invariant the disk is valid, and so is its queue.
-        unsafe { bindings::blk_mq_run_hw_queues((*self.raw.as_ptr()).queue, true) };
-    }
-
     /// The directory `/sys/block/NAME`.
     fn kobject(&self) -> &Kobject {
         // SAFETY: By the type invariant the disk is valid, and so is its first partition, the
