@@ -109,7 +109,7 @@ impl ChunkOwners {
     }
 
     /// Whether the owner of `chunk` has finished while others waited. From here on
-    /// [`Self::free_ended`] tells of those that come. One at a time, as the next two.
+    /// [`Self::claim_ended`] tells of those that come. One at a time, as the next two.
     pub(crate) fn is_ended(&self, chunk: u32) -> bool {
         self.state(chunk).is_some_and(|state| {
             match state.cmpxchg(ENDED_AWAITED, ENDED, ordering::Full) {
@@ -126,9 +126,10 @@ impl ChunkOwners {
         }
     }
 
-    /// Frees `chunk`, which is ended, since nobody waits. False if somebody does now.
-    pub(crate) fn free_ended(&self, chunk: u32) -> bool {
+    /// Makes the caller the owner of `chunk`, which is ended, since nobody waits. False if somebody does
+    /// now.
+    pub(crate) fn claim_ended(&self, chunk: u32) -> bool {
         self.state(chunk)
-            .is_some_and(|state| state.cmpxchg(ENDED, FREE, ordering::Full).is_ok())
+            .is_some_and(|state| state.cmpxchg(ENDED, OWNED, ordering::Full).is_ok())
     }
 }

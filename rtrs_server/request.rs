@@ -126,8 +126,11 @@ pub(crate) fn resume_parked(session: &Session) {
             if let Some((io, path, chunk)) = take_parked(session, id) {
                 owners.pass_on(id);
                 begin_late(&io, &path, chunk);
-            } else if owners.free_ended(id) {
+            } else if owners.claim_ended(id) {
+                // As its owner, so that none of the answers is one of a later round.
                 answer_withheld(session, id);
+                // Somebody may wait by now, which the loop sees.
+                let _ = owners.release(id);
             }
         }
     }
