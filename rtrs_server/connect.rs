@@ -52,6 +52,7 @@ use crate::{
     },
     info,
     listener::Listening,
+    origin::Origin,
     path::{
         Path,
         Setup, //
@@ -115,7 +116,7 @@ fn connect_to_session<'a>(
     request: &ConnReq,
     id: NewId<'a>,
 ) -> Result<(), NewId<'a>> {
-    let session = match find_or_make_session(listening, request, id.device()) {
+    let session = match find_or_make_session(listening, request, &id) {
         Ok(session) => session,
         Err(error) => {
             pr_err_ratelimited!("{}: no session: {:?}\n", id.peer_address(), error);
@@ -144,13 +145,13 @@ fn connect_to_session<'a>(
 fn find_or_make_session(
     listening: &Arc<Listening>,
     request: &ConnReq,
-    device: &Device,
+    id: &NewId<'_>,
 ) -> Result<Arc<Session>> {
     let session = match listening.find_session(&request.paths_uuid) {
         Some(session) => session,
         None if request.first_conn => {
             // Without the lock, as it takes long.
-            let session = Session::new(listening, request, device.numa_node())?;
+            let session = Session::new(listening, request, id.device().numa_node())?;
             listening.add_session(session)?
         }
         None => {
@@ -159,7 +160,7 @@ fn find_or_make_session(
         }
     };
     if request.cid == SERVICE_CID {
-        check_given_up(&session, request)?;
+        check_given_up(&session, request, id)?;
     }
     Ok(session)
 }
@@ -169,18 +170,19 @@ fn find_or_make_session(
 /// They may still be at work here, or be on their way, and the client uses their chunks for others. So
 /// it needs a session with other chunks; it comes again, and finds this one gone when no request is
 /// at work any more.
-fn check_given_up(session: &Session, request: &ConnReq) -> Result {
+fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Result {
     match request.given_up_since(session.given_up()) {
         Ordering::Equal => return Ok(()),
-        Ordering::Greater => {
+        // Nobody may close it who comes from where the client never came from.
+        Ordering::Greater if session.had_path_from(&Origin::of_request(id)) => {
             pr_err_ratelimited!(
                 "<{}>: the client has lost all paths and given up requests, closing the session\n",
                 session.name()
             );
             session.close();
         }
-        // It has been overtaken by a later one of the client, which has made the session.
-        Ordering::Less => {}
+        // Less: it has been overtaken by a later one of the client, which has made the session.
+        _ => {}
     }
     Err(ECONNRESET)
 }
@@ -202,7 +204,7 @@ fn find_or_make_path(
 /// `ECONNRESET` unless `path`, which the client names, is one that still gets connections, and this
 /// one belongs to it. Closes a path that the client has given up.
 fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
-    if !path.peer().same_address(&id.peer_address()) || path.client() != id.client() {
+    if Origin::of_path(path) != Origin::of_request(id) {
         // Whoever decides by the path's address has to know that all of it comes from there. Nor
         // may anybody else close it.
         pr_err_ratelimited!(

@@ -31,6 +31,7 @@ mod info;
 mod listener;
 mod memory;
 mod operation;
+mod origin;
 mod owner;
 mod params;
 mod path;

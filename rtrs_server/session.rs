@@ -35,7 +35,8 @@ use proto::{
         ChunkLayout,
         ConnReq,
         Uuid,
-        MAX_HDR_SIZE, //
+        MAX_HDR_SIZE,
+        MAX_PATHS_NUM, //
     }, //
 };
 
@@ -45,6 +46,7 @@ use crate::{
         Listening,
         SessionHandler, //
     },
+    origin::Origin,
     owner::ChunkOwners,
     path::Path,
     private::PrivatePages,
@@ -61,6 +63,8 @@ const NAME_WAIT_MS: u32 = 100;
 struct Up {
     paths: usize,
     handler: Option<Arc<dyn SessionHandler>>,
+    /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`].
+    origins: KVec<Origin>,
 }
 
 /// A client, with the chunks that it writes its requests to and the paths it comes by.
@@ -134,6 +138,7 @@ impl Session {
                     Up {
                         paths: 0,
                         handler: None,
+                        origins: KVec::new(),
                     },
                     "rtrs_server::Session::up"
                 ),
@@ -198,6 +203,11 @@ impl Session {
     /// The requests that the client had given up when the session was made.
     pub(crate) fn given_up(&self) -> u32 {
         self.given_up
+    }
+
+    /// Whether a path from there was up. Sleeps.
+    pub(crate) fn had_path_from(&self, origin: &Origin) -> bool {
+        self.up.lock().origins.contains(origin)
     }
 
     /// The paths. Sleeps.
@@ -288,6 +298,7 @@ impl Session {
             );
             return Err(ECONNRESET);
         }
+        up.origins.reserve(1, GFP_KERNEL)?;
         let handler = match &up.handler {
             Some(handler) => handler.clone(),
             None => self.listening.server()?.session_up(self)?,
@@ -297,6 +308,11 @@ impl Session {
                 handler.session_down();
             }
             return Err(error);
+        }
+        let origin = Origin::of_path(path);
+        if !up.origins.contains(&origin) && up.origins.len() < MAX_PATHS_NUM {
+            // There is room.
+            let _ = up.origins.push_within_capacity(origin);
         }
         up.handler = Some(handler.clone());
         up.paths = up.paths.saturating_add(1);

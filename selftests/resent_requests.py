@@ -42,9 +42,11 @@ def test_copies(t):
 
 @case(module_sets=ONLY_OURS)
 def test_given_up(t):
-    """A client that has given up requests gets a new session, when the old one is gone."""
+    """A client that has given up requests gets a new session, when the old one is gone. Who comes from
+    where it never came from does not end its session."""
     rnbd.load(t, client=False)
     result = client(t, "given_up")
-    t.equal(result, {"first": -errno.ECONNRESET, "old path closed": True,
+    t.equal(result, {"stranger": -errno.ECONNRESET, "closed for a stranger": False,
+                     "first": -errno.ECONNRESET, "closed": True,
                      "late": -errno.ECONNRESET, "same": True, "new path closed": False},
             "what the server did")

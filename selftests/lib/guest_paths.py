@@ -74,8 +74,10 @@ def given_up(address, sources):
         old = stack.enter_context(rtrs.Peer(address, source=sources[0], given_up=2**32 - 1))
         old.establish()
         session = {"address": address, "paths_uuid": old.paths_uuid}
-        result = {"first": attempt(stack, **session, source=sources[1], given_up=1)}
-        result["old path closed"] = old.wait_closed()
+        result = {"stranger": attempt(stack, **session, source=sources[1], given_up=1),
+                  "closed for a stranger": old.connections[0].is_closed(),
+                  "first": attempt(stack, **session, source=sources[0], given_up=1),
+                  "closed": old.wait_closed()}
         deadline = time.monotonic() + rtrs.TIMEOUT
         while isinstance(new := attempt(stack, **session, source=sources[1], given_up=1), int):
             if time.monotonic() > deadline:

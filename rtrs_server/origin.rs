@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a path comes from.
+
+use kernel_ext::rdma::cm::NewId;
+use proto::addr::Address;
+
+use crate::path::Path;
+
+/// The addresses by which one end of a path is told from others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The address that the connection comes from.
+    peer: Option<Address>,
+    /// The client's address; `None` if it is nothing but the client's word. See [`NewId::client`].
+    client: Option<Address>,
+}
+
+impl Origin {
+    /// That of a connection that is asked for.
+    pub(crate) fn of_request(id: &NewId<'_>) -> Self {
+        Self {
+            peer: id.peer_address().address(),
+            client: id.client(),
+        }
+    }
+
+    /// That of a path.
+    pub(crate) fn of_path(path: &Path) -> Self {
+        Self {
+            peer: path.peer().address(),
+            client: path.client(),
+        }
+    }
+}
