@@ -193,13 +193,43 @@ impl Path {
         Ok(self.file_name.as_ref().ok_or(EINVAL)?)
     }
 
-    /// Whether `address` is what the path was made with, or what its name in sysfs says. Sleeps.
+    /// Whether `address` is what the path was made with, or the ends that it had last. Sleeps.
     pub(crate) fn is_known_as(&self, address: &PathAddress) -> bool {
-        let used = PathAddress {
+        self.address.same_as(address) || self.used_ends().same_as(address)
+    }
+
+    /// The ends: those that are in use, once there was a connection. Sleeps.
+    fn used_ends(&self) -> PathAddress {
+        PathAddress {
             src: self.used_source(),
             dst: self.address.dst,
+        }
+    }
+
+    /// `EEXIST` if this path, which is connected for the first time, has turned out to be one that the
+    /// session has already. Sleeps.
+    pub(crate) fn check_new(&self) -> Result {
+        let Some(paths) = self
+            .session
+            .paths
+            .get()
+            .filter(|_| self.file_name.as_ref().is_none())
+        else {
+            return Ok(());
         };
-        self.address.same_as(address) || used.same_as(address)
+        let ends = self.used_ends();
+        let is_same = |other: &&Arc<Self>| {
+            !core::ptr::eq(&raw const ***other, self) && other.is_known_as(&ends)
+        };
+        if let Some(other) = paths.iter().find(is_same) {
+            pr_err!(
+                "{}: it is the path {}\n",
+                self.name_text(),
+                other.name_text()
+            );
+            return Err(EEXIST);
+        }
+        Ok(())
     }
 
     /// The source address: the one that is in use, once there was a connection. Sleeps.

@@ -186,6 +186,16 @@ def test_duplicates(t):
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
     device.unmap()
     t.client.wait_for(SESSION, gone=True)
+    # The other way round: by both its addresses first, then without the one of this machine.
+    pairs = [f"ip:{mine}@ip:{other}" for mine, other in zip(t.client.addresses, t.server.addresses)]
+    device = rnbd.map_device(t, disks.PLAIN, paths=pairs)
+    t.client.write(f"{SESSION}/paths/{pairs[0]}/disconnect", "1")
+    with t.expect_errno(errno.EEXIST):
+        t.client.write(f"{SESSION}/add_path", f"ip:{t.server.addresses[0]}")
+    t.equal(sorted(paths(t)), sorted(pairs), "paths after a duplicate of one that is down")
+    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=2)
+    device.unmap()
+    t.client.wait_for(SESSION, gone=True)
     with t.expect_errno(errno.EEXIST):
         rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{t.server.address}"] * 2)
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions after a duplicate")
