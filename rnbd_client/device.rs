@@ -528,8 +528,11 @@ impl Device {
                 ));
             })?;
         if let Some(Err(error)) = self.shape.as_ref().map(|shape| shape.check(self, &answer)) {
-            // The error that was found is the one to tell.
-            let _ = remote::close(&self.session, answer.device_id, losses);
+            // If it is open already requests use that number.
+            if self.state() != DeviceState::Mapped {
+                // The error that was found is the one to tell.
+                let _ = remote::close(&self.session, answer.device_id, losses);
+            }
             return Err(error);
         }
         let before = self.opened_by_server(&answer, losses)?;
@@ -545,19 +548,22 @@ impl Device {
         Ok(())
     }
 
-    /// The session has a path again. Process context of the module's own; sleeps.
+    /// The session has a path again, which is news or not. Process context of the module's own;
+    /// sleeps.
     ///
     /// The server's error, which has been logged, or `ENOMEM`.
-    pub(crate) fn link_is_back(&self) -> Result {
+    pub(crate) fn link_is_back(&self, is_news: bool) -> Result {
         if matches!(self.state(), DeviceState::Init | DeviceState::Unmapped) {
             // Whoever is mapping it gets an error.
             return Ok(());
         }
-        kernel_ext::ratelimited!(device_log!(
-            pr_info,
-            self,
-            "session reconnected, remapping device"
-        ));
+        if is_news {
+            kernel_ext::ratelimited!(device_log!(
+                pr_info,
+                self,
+                "session reconnected, remapping device"
+            ));
+        }
         self.reopen()
     }
 

@@ -76,8 +76,8 @@ use crate::{
 const FIRST_DELAY_MS: u32 = 250;
 const ATTEMPTS: u32 = 10;
 
-/// As long as requests are held for it there are more attempts, and the wait is doubled so often at
-/// most, up to four seconds.
+/// As long as requests are held the wait is doubled no more than so often, up to four seconds, and
+/// attempts after that do not count.
 const DOUBLINGS_WHILE_HELD: u32 = 4;
 
 /// The work item that handles link events.
@@ -302,11 +302,13 @@ impl Link {
             [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error)
                 || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error)
         };
+        // Only changed here, one at a time.
+        let attempt = self.attempts.load(ordering::Relaxed);
         let mut again = false;
         match remote::session_info(&transport) {
             Ok(_) => {
                 for device in devices {
-                    let result = device.link_is_back();
+                    let result = device.link_is_back(attempt == 0);
                     again |= result.is_err_and(may_pass);
                     if result.is_err() && !transport.is_connected() {
                         // The others would fail as well.
@@ -324,10 +326,12 @@ impl Link {
                 again = may_pass(error);
             }
         }
-        let attempt = self.attempts.fetch_add(1, ordering::Relaxed);
-        if again && (attempt < ATTEMPTS || held) {
-            let most = if held { DOUBLINGS_WHILE_HELD } else { ATTEMPTS };
-            let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt.min(most));
+        if !held || attempt < DOUBLINGS_WHILE_HELD {
+            let next = attempt.saturating_add(1);
+            self.attempts.store(next, ordering::Relaxed);
+        }
+        if again && attempt < ATTEMPTS {
+            let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt);
             // It may still wait for an attempt after an earlier loss, and longer.
             let _ = DelayedWork::modify(self.clone(), delay);
         }
