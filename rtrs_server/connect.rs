@@ -173,7 +173,6 @@ fn find_or_make_session(
 fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Result {
     match request.given_up_since(session.given_up()) {
         Ordering::Equal => return Ok(()),
-        // Nobody may close it who comes from where the client never came from.
         Ordering::Greater if session.had_path_from(&Origin::of_request(id)) => {
             pr_err_ratelimited!(
                 "<{}>: the client has lost all paths and given up requests, closing the session\n",
@@ -181,8 +180,15 @@ fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Resul
             );
             session.close();
         }
-        // Less: it has been overtaken by a later one of the client, which has made the session.
-        _ => {}
+        // Nobody may close it who comes from where no path of it came from.
+        Ordering::Greater => pr_err_ratelimited!(
+            "<{}>: {} is another address than the client's, or one that is new after it has lost all \
+             paths: the session is in use until these are closed\n",
+            session.name(),
+            id.peer_address()
+        ),
+        // It has been overtaken by a later one of the client, which has made the session.
+        Ordering::Less => {}
     }
     Err(ECONNRESET)
 }
