@@ -71,10 +71,11 @@ def slabs(node: Node) -> dict[str, int]:
 def grown_slabs(node: Node, before: dict[str, int], rounds: int) -> dict[str, int]:
     """Slabs that have an object more for each round since ``before``, and keep them.
 
-    Of kmalloc's one for every other round: those of processes and files come and go by dozens.
+    Of kmalloc's one for every other round, and a hundred in all: those of processes and files come
+    and go by dozens.
     """
     def allowed(name: str) -> int:
-        return rounds // 2 if name.startswith("kmalloc") else rounds + 100
+        return max(rounds // 2, 100) if name.startswith("kmalloc") else rounds + 100
 
     grown: dict[str, int] = {}
 
