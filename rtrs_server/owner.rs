@@ -99,13 +99,19 @@ impl ChunkOwners {
         };
         match state.cmpxchg(OWNED, FREE, ordering::Full) {
             Ok(_) => false,
-            Err(AWAITED) => {
-                // Only the owner changes this.
-                state.store(ENDED, ordering::Release);
-                true
-            }
-            Err(_) => false,
+            Err(now) => Self::end(state, now),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end(state: &Atomic<u32>, now: u32) -> bool {
+        if now != AWAITED {
+            return false;
+        }
+        // Only the owner changes this.
+        state.store(ENDED, ordering::Release);
+        true
     }
 
     /// Whether the owner of `chunk` has finished while others waited. From here on

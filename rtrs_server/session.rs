@@ -233,12 +233,19 @@ impl Session {
     }
 
     /// The owner of chunk `id` has finished. Any context.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(self: &Arc<Self>, id: u32) {
         if self.owners.release(id) {
-            // It may be queued already, and will then see this chunk, too.
-            let _ = self.context().queue.enqueue::<Self, 0>(self.clone());
+            self.resume();
         }
+    }
+
+    /// Has those go on that wait for a chunk.
+    #[cold]
+    #[inline(never)]
+    fn resume(self: &Arc<Self>) {
+        // It may be queued already, and will then see this chunk, too.
+        let _ = self.context().queue.enqueue::<Self, 0>(self.clone());
     }
 
     /// Takes the name that the client gives on one of its paths. Sleeps.
