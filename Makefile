@@ -16,7 +16,10 @@
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
 #   make deb-test     install, boot, upgrade and remove them on a fresh machine
-#   make fmt clippy   format, lint
+#   make fmt clippy   format, lint; `fmt-check' changes nothing, `lint' is clippy and more
+#   make host-test    the tests that need no kernel
+#   make setup        all that the others set up when they need it
+#   make clean        delete what was built here; not the cache
 #
 # Kbuild reads the file Kbuild beside this one instead.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
+from lab.paths import CHECKOUT
+
 PLACES = ("client", "server", "here", "install")
 OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "python")
 

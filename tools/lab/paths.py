@@ -27,19 +27,6 @@ class Artifacts:
     c_modules_dir: Path
     qemu: list[str]
 
-    # The virtual machine runner's names.
-    @property
-    def kernel(self) -> Path:
-        return self.vmlinuz
-
-    @property
-    def initrd(self) -> Path | None:
-        return self.initramfs
-
-    @property
-    def modules_c(self) -> Path:
-        return self.c_modules_dir
-
     def missing(self) -> list[str]:
         """The names of the artefacts that have not been made yet."""
         fields = {name: getattr(self, name) for name in ("vmlinuz", "initramfs", "root_image", "kdir")}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import fnmatch
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,7 +91,3 @@ def main(options: argparse.Namespace) -> int:
     good = selftest_pool.run(vm_platform.platform(options.kernel, modules), options.modules, chosen,
                              options.jobs, options.quick)
     return 0 if good else 1
-
-
-# Tests that import the project's own packages find them by this.
-os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")

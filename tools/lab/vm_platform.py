@@ -16,7 +16,7 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
     missing = made.missing()
     if missing:
         raise RuntimeError(f"not set up yet (no {', '.join(missing)}); run `make setup'")
-    return Platform(qemu=made.qemu, kernel=quick_to_boot(made.kernel), initrd=made.initrd,
+    return Platform(qemu=made.qemu, kernel=quick_to_boot(made.vmlinuz), initrd=made.initramfs,
                     root_image=made.root_image, selftests=paths.CHECKOUT / "selftests",
                     modules=modules, flavour=kernel)
 
@@ -24,4 +24,4 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
 def module_folders(kernel: str, ours: Path | None = None) -> dict[str, Path]:
     """The folders of the module sets ``ours`` and ``c`` for a kernel."""
     made = paths.artifacts(kernel)
-    return {"ours": ours or made.modules_ours, "c": made.modules_c}
+    return {"ours": ours or made.modules_ours, "c": made.c_modules_dir}
