@@ -63,7 +63,7 @@ pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: ChunkBox, result: Result<
     answer(io, chunk);
 }
 
-/// Sends the answer in `chunk`, which was kept back; its chunk belongs to nobody now.
+/// Sends the answer in `chunk`, which was kept back. The chunk belongs to the caller, who keeps it.
 pub(crate) fn send_withheld(io: &Entered<PathIo>, chunk: ChunkBox) {
     answer(io, chunk);
 }

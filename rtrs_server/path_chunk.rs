@@ -51,7 +51,7 @@ pub(crate) struct PathChunk {
     pub(crate) request: Option<Request>,
     /// What to answer.
     pub(crate) result: Result<u32>,
-    /// The answer was kept back until the chunk was free again: it is not this request's any more.
+    /// The answer was kept back: the chunk is not this request's any more, and not released with it.
     pub(crate) withheld: bool,
     /// Where the data of a small write was copied to.
     pub(crate) private: Option<PrivatePage>,
