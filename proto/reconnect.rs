@@ -5,6 +5,9 @@
 /// The first wait is this part of the longest one.
 const FIRST_PART: u32 = 64;
 
+/// The attempts that come before the wait is the longest: it doubles from the first one to that.
+const EARLY_ATTEMPTS: u32 = FIRST_PART.ilog2();
+
 /// The part of a wait that is random.
 const RANDOM_PART: u32 = 4;
 
@@ -49,6 +52,18 @@ pub const fn short_lived(before: u32, up_ms: i64, longest_ms: u32) -> u32 {
 /// may be back at once.
 pub const fn failures(failed_attempts: u32, short_lived: u32) -> u32 {
     failed_attempts.saturating_add(short_lived.saturating_sub(1))
+}
+
+/// Whether to give up when `failed` attempts have failed in a row and `max` of them may; negative:
+/// never.
+///
+/// The early ones do not count, unless there is to be none at all: whoever allows some expects them
+/// to be as far apart as those of the C module, which waits the longest time before each.
+pub const fn gives_up(failed: u32, max: i32) -> bool {
+    if max <= 0 {
+        return max == 0;
+    }
+    failed >= EARLY_ATTEMPTS.saturating_add(max.unsigned_abs())
 }
 
 const fn at_least_1(value: u32) -> u32 {

@@ -10,7 +10,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::rdma::cm::ConnectionParameters;
-use proto::setting::Setting;
+use proto::{
+    reconnect,
+    setting::Setting, //
+};
 use rtrs_core::{
     error::from_errno,
     heartbeat,
@@ -112,10 +115,6 @@ impl Settings {
 
     /// Whether a path is given up when `failed` attempts to reconnect have failed in a row.
     pub(crate) fn gives_up_after(&self, failed: u32) -> bool {
-        // Negative: never.
-        match u32::try_from(self.max_reconnect_attempts.get()) {
-            Ok(max) => failed >= max,
-            Err(_) => false,
-        }
+        reconnect::gives_up(failed, self.max_reconnect_attempts.get())
     }
 }

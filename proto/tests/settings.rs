@@ -7,6 +7,7 @@ use proto::{
     reconnect::{
         delay_ms,
         failures,
+        gives_up,
         short_lived, //
     },
     setting::{
@@ -110,6 +111,22 @@ fn waits_double_up_to_the_longest() {
     );
     for failed in [10, 31, 32, 33, u32::MAX] {
         assert_eq!(delay_ms(failed, 30_000, 0), 30_000);
+    }
+}
+
+#[test]
+fn only_attempts_after_the_longest_wait_count() {
+    for max in [1, 2, 9999] {
+        let waits = (0..).map(|failed| delay_ms(failed, 64_000, 0));
+        let attempts = waits.zip(0..).take_while(|&(_, failed)| !gives_up(failed, max));
+        let counted = attempts.filter(|&(wait, _)| wait == 64_000).count();
+        assert_eq!(counted, usize::try_from(max).unwrap());
+    }
+    assert!(gives_up(u32::MAX, i32::MAX));
+    assert!(gives_up(0, 0), "none at all");
+    for failed in [0, 1, 10_000, u32::MAX] {
+        assert!(!gives_up(failed, -1), "any number");
+        assert!(!gives_up(failed, i32::MIN), "any number");
     }
 }
 
