@@ -34,6 +34,7 @@ use crate::client::Client;
 
 mod client;
 mod device;
+mod disk;
 mod map;
 mod queue;
 mod remote;
