@@ -225,6 +225,9 @@ impl Device {
             let link = client.link_device(self, disk);
             parts.link = Some(link.inspect_err(failed("sysfs link"))?);
         }
+        drop(parts);
+        // What has become of it since the server opened it. Not if it is unmapped already.
+        let _ = self.tell_news();
         Ok(())
     }
 
@@ -297,7 +300,12 @@ impl Device {
             self.device_id.store(answer.device_id, ordering::Relaxed);
             self.losses.store(losses, ordering::Relaxed);
             self.nsectors.store(answer.nsectors, ordering::Relaxed);
-            self.change_state_locked(DeviceEvent::Opened)
+            let changed = self.change_state_locked(DeviceEvent::Opened);
+            if let Ok(DeviceState::Disconnected) = changed {
+                // Under the lock, so that it is over when the session is lost after this.
+                self.is_online.store(true, ordering::Release);
+            }
+            changed
         };
         changed.inspect_err(|_| {
             device_log!(
@@ -306,6 +314,23 @@ impl Device {
                 "Ignoring Open-Response message from server for unmapped device"
             );
         })
+    }
+
+    /// The server has opened a disk that cannot stand for this one; whether to close it now. Sleeps.
+    fn refused_by_shape(&self, answer: &OpenRsp, losses: u32) -> bool {
+        let _users = self.users.lock();
+        match self.state() {
+            // Whoever unmaps it does that, and may be waiting for this; if it was killed another device
+            // may have the number by now.
+            DeviceState::Unmapped => {
+                self.device_id.store(answer.device_id, ordering::Relaxed);
+                self.losses.store(losses, ordering::Relaxed);
+                false
+            }
+            // Requests use that number.
+            DeviceState::Mapped => false,
+            _ => true,
+        }
     }
 
     /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped. Sleeps.
@@ -436,8 +461,7 @@ impl Device {
                 ));
             })?;
         if let Some(Err(error)) = self.shape.as_ref().map(|shape| shape.check(self, &answer)) {
-            // If it is open already requests use that number.
-            if self.state() != DeviceState::Mapped {
+            if self.refused_by_shape(&answer, losses) {
                 // The error that was found is the one to tell.
                 let _ = remote::close(&self.session, answer.device_id, losses);
             }
@@ -446,7 +470,6 @@ impl Device {
         let before = self.opened_by_server(&answer, losses)?;
         drop(opening);
         if before == DeviceState::Disconnected {
-            self.is_online.store(true, ordering::Release);
             kernel_ext::ratelimited!(device_log!(
                 pr_info,
                 self,
@@ -495,7 +518,7 @@ impl Device {
     /// Tells user space what has become of the device, with its size. Sleeps.
     ///
     /// Nobody else may wait for it, least of all requests: it waits for others who tell something, and
-    /// those for memory. `ENOENT` if there is no disk; whoever makes one tells that.
+    /// those for memory. `ENOENT` if there is no disk yet, of which nothing is forgotten, or any more.
     pub(crate) fn tell_news(&self) -> Result {
         self.with_disk(|disk| {
             if self.is_offline.xchg(false, ordering::Full) {

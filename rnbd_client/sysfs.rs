@@ -55,9 +55,11 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
     Attribute::read_write(
         c"resize",
         |_, out| out.print(fmt!("Usage: echo <new size in sectors> > resize\n")),
-        |device, _, bytes| {
+        |device, context, bytes| {
             let sectors = number::parse_u64(bytes, Base::ByPrefix)
                 .map_err(|error| from_errno(error.errno()))?;
+            // This waits for whoever makes the disk, who removes this file if the next one fails.
+            context.release_protection()?;
             device.resize(sectors)
         },
     ),
