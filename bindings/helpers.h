@@ -72,6 +72,7 @@ enum {
 	RNBD_BLK_STS_OK = (__force int)BLK_STS_OK,
 	RNBD_BLK_STS_NOTSUPP = (__force int)BLK_STS_NOTSUPP,
 	RNBD_BLK_STS_RESOURCE = (__force int)BLK_STS_RESOURCE,
+	RNBD_BLK_STS_DEV_RESOURCE = (__force int)BLK_STS_DEV_RESOURCE,
 	RNBD_BLK_STS_IOERR = (__force int)BLK_STS_IOERR,
 	RNBD_REQ_OP_MASK = (__force int)REQ_OP_MASK,
 	RNBD_REQ_SYNC = (__force int)REQ_SYNC,

@@ -322,10 +322,13 @@ impl<O: Operations> OwnedRequest<O> {
 
     /// Makes the answer of `queue_rq` for a request that it does not take. With a status that
     /// [`Status::is_retry`] the request comes again, with any other it fails: [`Status::OK`] is for
-    /// requests that were done, and taken as [`Status::IO_ERROR`].
+    /// requests that were done, and taken as [`Status::IO_ERROR`]. One that stands for `EBUSY` is
+    /// taken as [`Status::RESOURCE`].
     pub fn refuse(self, status: Status) -> Refusal<O> {
         let status = match status {
             Status::OK => Status::IO_ERROR,
+            // With this the request only comes again when another one ends, if there is one.
+            Status::DEV_RESOURCE => Status::RESOURCE,
             status => status,
         };
         // INVARIANT: Just seen to.

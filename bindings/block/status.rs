@@ -21,6 +21,10 @@ impl Status {
     /// Only to refuse a request with.
     pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
 
+    /// What `EBUSY` is to the block layer. Only a disk that has requests under way and ends them may
+    /// refuse one with it.
+    pub(super) const DEV_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
+
     /// The status that stands for a result (C: `errno_to_blk_status`).
     pub fn from_result(result: Result) -> Self {
         match result {
