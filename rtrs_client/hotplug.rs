@@ -8,12 +8,15 @@ use kernel::{
     str::CStr,
     sync::Arc, //
 };
-use kernel_ext::rdma::{
-    client::{
-        Client,
-        Registration, //
+use kernel_ext::{
+    rdma::{
+        client::{
+            Client,
+            Registration, //
+        },
+        Device, //
     },
-    Device, //
+    reclaim::without_io, //
 };
 
 use crate::session::Session;
@@ -65,7 +68,8 @@ impl Sessions {
 
     /// Adds one. Sleeps.
     pub(crate) fn add(&self, session: &Arc<Session>) -> Result {
-        Ok(self.list.lock().push(session.clone(), GFP_KERNEL)?)
+        // `retry` waits for the lock, in the place of work that requests may wait for.
+        without_io(|| Ok(self.list.lock().push(session.clone(), GFP_KERNEL)?))
     }
 
     /// Forgets one, if it is there. Sleeps.

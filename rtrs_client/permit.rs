@@ -215,7 +215,10 @@ impl Session {
                 }
                 Err(refused) => {
                     request = refused.request;
-                    error = refused.error;
+                    // Of a path that is up, if any of them is.
+                    if refused.error != ECONNABORTED {
+                        error = refused.error;
+                    }
                 }
             }
         }
