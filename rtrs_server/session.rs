@@ -63,8 +63,6 @@ const NAME_WAIT_MS: u32 = 100;
 struct Up {
     paths: usize,
     handler: Option<Arc<dyn SessionHandler>>,
-    /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`].
-    origins: KVec<Origin>,
 }
 
 /// A client, with the chunks that it writes its requests to and the paths it comes by.
@@ -86,6 +84,10 @@ pub struct Session {
     paths: Mutex<KVec<Arc<Path>>>,
     #[pin]
     up: Mutex<Up>,
+    /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`]. With a lock of
+    /// their own: who asks for them must not wait for the user, which closes disks with `up` locked.
+    #[pin]
+    origins: Mutex<KVec<Origin>>,
     #[pin]
     directory: Mutex<Option<SessionDirectory>>,
     /// Goes on with requests that waited for their chunk.
@@ -138,10 +140,10 @@ impl Session {
                     Up {
                         paths: 0,
                         handler: None,
-                        origins: KVec::new(),
                     },
                     "rtrs_server::Session::up"
                 ),
+                origins <- new_mutex!(KVec::new(), "rtrs_server::Session::origins"),
                 directory <- new_mutex!(None, "rtrs_server::Session::directory"),
                 resume_work <- new_work!("rtrs_server::Session::resume_work"),
             }),
@@ -205,9 +207,9 @@ impl Session {
         self.given_up
     }
 
-    /// Whether a path from there was up. Sleeps.
+    /// Whether a path from there was up. Sleeps, but waits for nobody else's work.
     pub(crate) fn had_path_from(&self, origin: &Origin) -> bool {
-        self.up.lock().origins.contains(origin)
+        self.origins.lock().contains(origin)
     }
 
     /// The paths. Sleeps.
@@ -305,7 +307,7 @@ impl Session {
             );
             return Err(ECONNRESET);
         }
-        up.origins.reserve(1, GFP_KERNEL)?;
+        self.origins.lock().reserve(1, GFP_KERNEL)?;
         let handler = match &up.handler {
             Some(handler) => handler.clone(),
             None => self.listening.server()?.session_up(self)?,
@@ -316,11 +318,12 @@ impl Session {
             }
             return Err(error);
         }
-        let origin = Origin::of_path(path);
-        if !up.origins.contains(&origin) && up.origins.len() < MAX_PATHS_NUM {
-            // There is room.
-            let _ = up.origins.push_within_capacity(origin);
+        let (origin, mut origins) = (Origin::of_path(path), self.origins.lock());
+        if !origins.contains(&origin) && origins.len() < MAX_PATHS_NUM {
+            // There is room: nobody else adds one while `up` is locked.
+            let _ = origins.push_within_capacity(origin);
         }
+        drop(origins);
         up.handler = Some(handler.clone());
         up.paths = up.paths.saturating_add(1);
         Ok(handler)
