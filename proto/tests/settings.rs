@@ -118,7 +118,9 @@ fn waits_double_up_to_the_longest() {
 fn only_attempts_after_the_longest_wait_count() {
     for max in [1, 2, 9999] {
         let waits = (0..).map(|failed| delay_ms(failed, 64_000, 0));
-        let attempts = waits.zip(0..).take_while(|&(_, failed)| !gives_up(failed, max));
+        let attempts = waits
+            .zip(0..)
+            .take_while(|&(_, failed)| !gives_up(failed, max));
         let counted = attempts.filter(|&(wait, _)| wait == 64_000).count();
         assert_eq!(counted, usize::try_from(max).unwrap());
     }
