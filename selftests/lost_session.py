@@ -4,8 +4,10 @@
 import errno
 
 from lab.selftest_case import case
+from lib import cable
 from lib import disks
 from lib import rnbd
+from lib.stream import Stream
 
 TOPOLOGY = "two"
 MIB = 1 << 20
@@ -50,5 +52,35 @@ def test_forgotten(t):
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
         t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=10 + index)
     for index, device in enumerate(devices):
-        t.equal(t.server.call("guest_io.compare", path=device.device_path, offset=0, length=4096,
-                              seed=10 + index), None, f"first wrong byte of {device.device_path}")
+        t.intact(t.server.call("guest_io.compare", path=device.device_path, offset=0, length=4096,
+                               seed=10 + index), None, f"first wrong byte of {device.device_path}")
+
+
+@case(timeout=240, module_sets=("ours",))
+def test_slow_close(t):
+    """While a disk of a lost session cannot be closed, other clients are served, and the client waits."""
+    held = disks.holdable(t, 8, disks.WITHOUT_DISCARD)
+    cable.prepare(t)
+    rnbd.load(t, rtrs_client="hb_interval_ms=200 hb_missed_max=3 reconnect_delay_ms=1000 "
+              "connect_timeout_ms=10000", rtrs_server="hb_interval_ms=200 hb_missed_max=3")
+    devices = [rnbd.map_device(t, disk) for disk in (disks.PLAIN, held)]
+    stream = Stream(t, devices[0])
+    # Whoever closes a disk last writes what is in the page cache.
+    t.server.call("guest_io.write", path=held, offset=0, length=MIB, seed=1, direct=False)
+    disks.hold(t, held)
+    mark = t.server.log_mark()
+    cable.cut(t)
+    t.client.wait_for(f"{devices[0].sysfs}/state", matches="closed", timeout=30)
+    # Requests that the client has given up: the server is to make a new session.
+    t.equal(stream.stop(check=False)["errnos"], [errno.EIO], "errors of requests without a path")
+    cable.mend(t)
+    t.server.wait_log("given up requests, closing the session", mark, timeout=30)
+    other = rnbd.map_device(t, disks.LARGE_BLOCKS, session="other")
+    t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=2)
+    t.equal(devices[0].attribute("state"), "closed", "state while the old session is there")
+    disks.let_go(t, held)
+    for device in devices:
+        t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
+        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=3)
+    t.intact(t.server.call("guest_io.compare", path=held, offset=0, length=4096, seed=3), None,
+             "first wrong byte of the disk")
