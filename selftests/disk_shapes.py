@@ -6,6 +6,7 @@ import errno
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
+from lib import uevents
 from lib.fio import verified
 
 TOPOLOGY = "one"
@@ -29,8 +30,8 @@ def write_everywhere(t, device, disk, block):
                            (size - 4 * block, 4 * block), (MIB, 256 * KIB)):
         t.client.call("guest_io.write", path=device.path, offset=offset, length=length, seed=SEED)
         for path in (device.path, disk):
-            t.equal(t.client.call("guest_io.compare", path=path, offset=offset, length=length,
-                                  seed=SEED), None, f"first wrong byte of {path} at {offset}")
+            t.intact(t.client.call("guest_io.compare", path=path, offset=offset, length=length,
+                                   seed=SEED), None, f"first wrong byte of {path} at {offset}")
     if block > 512:
         with t.expect_errno(errno.EINVAL):
             t.client.call("guest_io.write", path=device.path, offset=block // 2, length=block,
@@ -93,8 +94,8 @@ def test_request_sizes(t):
             t.client.call("guest_io.write", path=device.path, offset=offset, length=length,
                           seed=length)
             for path in (device.path, disks.PLAIN):
-                t.equal(t.client.call("guest_io.compare", path=path, offset=offset, length=length,
-                                      seed=length), None, f"first wrong byte of {path}, {chunk}")
+                t.intact(t.client.call("guest_io.compare", path=path, offset=offset, length=length,
+                                       seed=length), None, f"first wrong byte of {path}, {chunk}")
         device.unmap()
 
 
@@ -156,8 +157,8 @@ def test_large_disk(t):
                       seed=place)
     for place in places:
         for path in (device.path, disk):
-            t.equal(t.client.call("guest_io.compare", path=path, offset=place, length=128 * KIB,
-                                  seed=place), None, f"first wrong byte of {path} at {place}")
+            t.intact(t.client.call("guest_io.compare", path=path, offset=place, length=128 * KIB,
+                                   seed=place), None, f"first wrong byte of {path} at {place}")
     report = verified(t.client, device.path, rw="randwrite", bs="4k", iodepth=8,
                       offset=2 * TIB - MIB, size=2 * MIB, io_size=t.scaled(2 * MIB, 128 * KIB))
     t.equal(report.errors, 0, "errors around 2 TiB")
@@ -168,8 +169,8 @@ def test_large_disk(t):
         t.check(t.client.call("guest_io.all_zero", path=disk, offset=place, length=64 * KIB),
                 f"not cleared at {place}")
     for place in (0, MIB):
-        t.equal(t.client.call("guest_io.compare", path=disk, offset=place, length=128 * KIB,
-                              seed=place), None, f"first wrong byte at {place}, after that")
+        t.intact(t.client.call("guest_io.compare", path=disk, offset=place, length=128 * KIB,
+                               seed=place), None, f"first wrong byte at {place}, after that")
 
 
 def test_small_disk(t):
@@ -184,8 +185,8 @@ def test_small_disk(t):
     t.client.call("guest_io.fsync", path=device.path)
     t.equal(t.client.sh(f"blockdev --flushbufs {device.path}; cat {device.path} | wc -c"), "3584",
             "bytes that can be read")
-    t.equal(t.server.call("guest_io.compare", path=disk, offset=0, length=3584, seed=SEED), None,
-            "first wrong byte")
+    t.intact(t.server.call("guest_io.compare", path=disk, offset=0, length=3584, seed=SEED), None,
+             "first wrong byte")
 
 
 def test_partitions(t):
@@ -207,9 +208,9 @@ def test_partitions(t):
                 f"{major} {first + number}", f"numbers of partition {number}")
         t.client.call("guest_io.write", path=f"{device.path}p{number}", offset=0, length=8192,
                       seed=number)
-        t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=number * MIB,
-                              length=8192, seed=number), None,
-                f"first wrong byte of partition {number} on the server's disk")
+        t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=number * MIB,
+                               length=8192, seed=number), None,
+                 f"first wrong byte of partition {number} on the server's disk")
     with t.expect_errno(errno.ENOSPC):
         t.client.call("guest_io.write", path=f"{device.path}p1", offset=MIB, length=4096, seed=1)
     t.check(int(t.client.sh(f"stat -c %Lr {beside.path}")) not in range(first, first + 64),
@@ -237,15 +238,15 @@ def test_partition_of_the_server(t):
     t.equal(device.size(), 4 * MIB, "size")
     t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [f"{disks.PLAIN[5:]}1"], "exported devices")
     t.client.call("guest_io.write", path=device.path, offset=4 * MIB - 8192, length=8192, seed=2)
-    t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=5 * MIB - 8192, length=8192,
-                          seed=2), None, "first wrong byte of the partition")
+    t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=5 * MIB - 8192, length=8192,
+                           seed=2), None, "first wrong byte of the partition")
     with t.expect_errno(errno.ENOSPC):
         t.client.call("guest_io.write", path=device.path, offset=4 * MIB, length=4096, seed=2)
     t.client.write(f"{device.sysfs}/resize", str(5 * MIB // 512))
     with t.expect_errno(errno.EIO):
         t.client.call("guest_io.write", path=device.path, offset=4 * MIB, length=4096, seed=2)
-    t.equal(t.server.call("guest_io.compare", path=disks.PLAIN, offset=5 * MIB, length=4096,
-                          seed=1), None, "first wrong byte behind the partition")
+    t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=5 * MIB, length=4096,
+                           seed=1), None, "first wrong byte behind the partition")
 
 
 @case(timeout=180)
@@ -253,16 +254,13 @@ def test_resize(t):
     """resize takes what C takes, and says so to user space; the rest is EINVAL or ERANGE."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_uevents.start")
-    t.defer(t.client.call, "guest_uevents.stop")
+    uevents.record(t)
     for word, sectors in (("8192", 8192), ("0x4000\n", 0x4000), ("0XaB", 0xab),
                           ("010", 8), ("0", 0), ("+16", 16), ("1048576", 1 << 20)):
         t.client.write(f"{device.sysfs}/resize", word)
         t.equal(device.size(), sectors * 512, f"size after {word!r}")
-    events = t.client.call("guest_uevents.seen", since=0, seconds=10.0,
-                           wanted=[["change", f"/block/{device.name}"]])
-    t.check(any(action == "change" and path.endswith(f"/block/{device.name}")
-                for action, path in events), f"no change event: {events}")
+    seen = uevents.actions(t, device, ["change"])
+    t.check("change" in seen, f"uevents: {seen}")
     for word in ("many", "-1", "8192 ", " 8192", "12x", "1 2", "0x", "08", "0b1", "0o17", "\n"):
         with t.expect_errno(errno.EINVAL):
             t.client.write(f"{device.sysfs}/resize", word)

@@ -6,6 +6,7 @@ import errno
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
+from lib import uevents
 
 TOPOLOGY = "one"
 MIB = 1 << 20
@@ -25,30 +26,21 @@ def reconnect(t):
     t.client.wait_for(f"{path}/state", matches="connected")
 
 
-def actions(t, device, wanted):
-    """The uevents of the disk so far, when the wanted ones have come."""
-    path = f"/block/{device.name}"
-    events = t.client.call("guest_uevents.seen", since=0, seconds=10.0,
-                           wanted=[[action, path] for action in wanted])
-    return [action for action, place in events if place.endswith(path)]
-
-
 def test_states_and_uevents(t):
     """open, closed, open; each change is announced, and IO fails at once meanwhile."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     t.equal(device.attribute("state"), "open", "state")
-    t.client.call("guest_uevents.start")
-    t.defer(t.client.call, "guest_uevents.stop")
+    uevents.record(t)
     lose(t, device, "vdb")
-    t.equal(actions(t, device, ["offline"]), ["offline"], "uevents after the path went")
+    t.equal(uevents.actions(t, device, ["offline"]), ["offline"], "uevents after the path went")
     with t.expect_errno(errno.EIO):
         t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
     with t.expect_errno(errno.ENOENT):
         t.client.write(f"{device.sysfs}/resize", "8192")
     reconnect(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
-    t.equal(actions(t, device, ["online"]), ["offline", "online"], "uevents")
+    t.equal(uevents.actions(t, device, ["online"]), ["offline", "online"], "uevents")
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
 
 
@@ -62,22 +54,21 @@ def test_new_size(t):
         before = device.size()
         disks.resize_loop(t, disk, mib)
         t.equal(device.size(), before, "size before the remapping")
-        t.client.call("guest_uevents.start")
+        uevents.record(t)
         lose(t, device, disk[5:])
         reconnect(t)
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
         t.client.wait_for(f"/sys/block/{device.name}/size", matches=f"^{mib * 2048}$")
-        seen = actions(t, device, ["change", "online"])
-        t.client.call("guest_uevents.stop")
+        seen = uevents.actions(t, device, ["change", "online"])
         t.check("change" in seen and "online" in seen, f"uevents for the new size: {seen}")
         t.client.call("guest_io.write", path=device.path, offset=mib * MIB - 4096, length=4096,
                       seed=mib)
-        t.equal(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
-                              seed=mib), None, "first wrong byte at the new end")
+        t.intact(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
+                               seed=mib), None, "first wrong byte at the new end")
     with t.expect_errno(errno.ENOSPC):
         t.client.call("guest_io.write", path=device.path, offset=48 * MIB, length=4096, seed=1)
-    t.equal(t.client.call("guest_io.compare", path=device.path, offset=MIB, length=4096, seed=1),
-            None, "first wrong byte of what was there before")
+    t.intact(t.client.call("guest_io.compare", path=device.path, offset=MIB, length=4096, seed=1),
+             None, "first wrong byte of what was there before")
 
 
 @case(module_sets=("ours",))
@@ -183,14 +174,16 @@ def test_remap_device(t):
     for word in ("0", "", "11", "yes"):
         with t.expect_errno(errno.EINVAL):
             t.client.write(remap, word or "\n")
+    uevents.record(t)
     t.client.write(remap, "1\n")
     t.equal(device.attribute("state"), "open", "state")
+    t.equal(uevents.actions(t, device, ["online"])[-1], "online", "last uevent")
     t.equal(device.size(), 96 * MIB, "size")
     with t.expect_errno(errno.EALREADY):
         t.client.write(remap, "1")
     t.client.call("guest_io.write", path=device.path, offset=95 * MIB, length=4096, seed=2)
-    t.equal(t.server.call("guest_io.compare", path=disk, offset=95 * MIB, length=4096, seed=2),
-            None, "first wrong byte")
+    t.intact(t.server.call("guest_io.compare", path=disk, offset=95 * MIB, length=4096, seed=2),
+             None, "first wrong byte")
 
 
 def test_map_without_path(t):
@@ -235,8 +228,8 @@ def test_last_path_removed(t):
                               seed=1), None, "first byte that differs")
         t.client.call("guest_io.write", path=device.path, offset=mib * MIB - 4096, length=4096,
                       seed=mib)
-        t.equal(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
-                              seed=mib), None, "first wrong byte at the new end")
+        t.intact(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
+                               seed=mib), None, "first wrong byte at the new end")
 
 
 def test_connected_path_reconnected(t):
@@ -244,14 +237,13 @@ def test_connected_path_reconnected(t):
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.client_path(t, "sess")
-    t.client.call("guest_uevents.start")
-    t.defer(t.client.call, "guest_uevents.stop")
+    uevents.record(t)
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=7)
     # Refused as long as the server closes the old connections.
     rnbd.reconnect(t, path)
     t.equal(t.client.read(f"{path}/state"), "connected", "state of the path")
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
-    t.equal(actions(t, device, ["offline", "online"]), ["offline", "online"], "uevents")
+    t.equal(uevents.actions(t, device, ["offline", "online"]), ["offline", "online"], "uevents")
     t.equal(t.client.read(f"{path}/stats/reconnects").split()[0], "1", "successful attempts")
     t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=7),
             None, "first byte that differs")
@@ -282,11 +274,10 @@ def test_unmap_while_away(t):
     """A device whose session is away can be unmapped; its disk is announced as removed."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_uevents.start")
-    t.defer(t.client.call, "guest_uevents.stop")
+    uevents.record(t)
     lose(t, device, "vdb")
     device.unmap()
-    seen = actions(t, device, ["offline", "remove"])
+    seen = uevents.actions(t, device, ["offline", "remove"])
     t.equal((seen[0], seen[-1]), ("offline", "remove"), "first and last uevent")
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
     rnbd.map_device(t, disks.PLAIN)
