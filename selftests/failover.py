@@ -10,6 +10,8 @@ from lab.vm import wait_until
 from lib import cable
 from lib import disks
 from lib import rnbd
+from lib import uevents
+from lib.batches import Batches
 from lib.stream import Stream
 from lib.stream import seconds
 from lib.stream import verified
@@ -32,6 +34,12 @@ def map_on_both(t, **settings):
     for name, value in {**FAST, **settings}.items():
         t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/{name}", str(value))
     return device
+
+
+def in_batches(t):
+    """fio that writes and verifies in batches on another disk of the session."""
+    paths = [f"ip:{address}" for address in t.server.addresses]
+    return Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD, paths=paths))
 
 
 def path_of(t, link):
@@ -79,7 +87,7 @@ def test_link_down(t):
     """A link dies under verified IO: a gap under 1.2 s, no error, and the path returns."""
     # Only a busy host loses both paths, and that is not what this is about.
     device = map_on_both(t, hold_io_ms=60000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     gaps, backs, failed_over = [], [], 0
     for number in range(t.rounds(2)):
         lost, other = number % 2, 1 - number % 2
@@ -87,12 +95,13 @@ def test_link_down(t):
         gap, back = lose_and_find(t, stream, lost)
         gaps.append(gap)
         backs.append(back)
+        batches.go_on()
         after = taken_over(t)
         t.equal(after[lost], before[lost], "requests that the path without a link has taken over")
         failed_over += after[other] - before[other]
-    result = stream.stop()
+    result, done = stream.stop(), batches.stop()
     t.say(f"failover gaps {seconds(gaps)}; path back after {seconds(backs)}; "
-          f"{failed_over} requests failed over; {verified(result)}")
+          f"{failed_over} requests failed over; {verified(result)}; {done}")
     t.check(failed_over > 0, "no request was in flight when a link was cut")
     # 0.8 to 1 s of silence and the failover; a host that is busy with other work adds to any one.
     t.check(min(gaps) < 1.2 * t.client.slow, f"failover gaps: {gaps}")
@@ -106,7 +115,7 @@ def test_link_down(t):
 def test_both_links_down(t):
     """Both links die one after the other; requests wait and go on by the first that is back."""
     device = map_on_both(t, hold_io_ms=60000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     taken = []
     for number in range(t.rounds(2)):
         first = number % 2
@@ -118,7 +127,8 @@ def test_both_links_down(t):
         cable.mend(t, 1 - first)
         t.client.wait_for(f"{path_of(t, 1 - first)}/state", matches="^connected", timeout=40)
         stream.go_on()
-    t.say(f"goes on after {seconds(taken)}; {verified(stream.stop())}")
+        batches.go_on()
+    t.say(f"goes on after {seconds(taken)}; {verified(stream.stop())}; {batches.stop()}")
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
@@ -127,7 +137,7 @@ def test_device_removed(t):
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     # Only a busy host loses both paths, and that is not what this is about.
     device = map_on_both(t, hold_io_ms=60000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     gaps, backs = [], []
     for number in range(t.rounds(3)):
         link = number % 2
@@ -144,17 +154,48 @@ def test_device_removed(t):
         t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
         backs.append(connected(t, path))
         stream.go_on()
-    t.say(f"gaps {seconds(gaps)}; path back after {seconds(backs)}; {verified(stream.stop())}")
+        batches.go_on()
+    t.say(f"gaps {seconds(gaps)}; path back after {seconds(backs)}; {verified(stream.stop())}; "
+          f"{batches.stop()}")
+    t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
+
+
+@case(timeout=900, quick=(), module_sets=("ours",))
+def test_carrier_lost(t):
+    """The carrier of a link goes: IO goes on by the other path, and the path comes back."""
+    device = map_on_both(t, hold_io_ms=60000)
+    stream, batches = Stream(t, device), in_batches(t)
+    gaps, backs = [], []
+    for number in range(t.rounds(2)):
+        link = number % 2
+        path = path_of(t, link)
+        stream.longest()
+        t.client.set_link(link, False)
+        t.defer(t.client.set_link, link, True)
+        t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
+        stream.go_on()
+        gaps.append(stream.longest())
+        t.client.set_link(link, True)
+        t.client.wait_for(f"/sys/class/net/eth{link}/carrier", matches="1")
+        # lib/cable.py says what becomes of soft-RoCE's connection manager.
+        t.client.run(f"rdma link delete rxe{link}; rdma link add rxe{link} type rxe netdev eth{link}")
+        backs.append(connected(t, path))
+        stream.go_on()
+        batches.go_on()
+    t.say(f"gaps {seconds(gaps)}; path back after {seconds(backs)}; {verified(stream.stop())}; "
+          f"{batches.stop()}")
+    t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
 def test_disconnects(t):
     """Paths are disconnected and connected again by hand, one after the other and both at once."""
     device = map_on_both(t, hold_io_ms=60000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     gaps, backs, both = [], [], []
     for number in range(t.rounds(4)):
         folders = [path_of(t, link) for link in (0, 1)]
+        uevents.record(t)
         for path in folders[::1 - number % 2 * 2]:
             stream.longest()
             t.client.write(f"{path}/disconnect", "1")
@@ -167,13 +208,16 @@ def test_disconnects(t):
         for path in folders:
             t.client.write(f"{path}/disconnect", "1")
         t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+        # None while there was the other path.
+        t.equal(uevents.actions(t, device, ["offline"]), ["offline"], "uevents")
         started = time.monotonic()
         for path in folders:
             rnbd.reconnect(t, path)
         stream.go_on()
         both.append(time.monotonic() - started)
+        batches.go_on()
     t.say(f"gaps {seconds(gaps)}; connecting took {seconds(backs)}; "
-          f"both paths and going on {seconds(both)}; {verified(stream.stop())}")
+          f"both paths and going on {seconds(both)}; {verified(stream.stop())}; {batches.stop()}")
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
@@ -192,7 +236,7 @@ def is_back(t, stream):
 def test_server_reloaded(t):
     """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
     device = map_on_both(t, hold_io_ms=200000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     taken, both = [], []
     for _ in range(t.rounds(2)):
         t.server.modules_unload_all()
@@ -202,15 +246,17 @@ def test_server_reloaded(t):
         taken.append(one)
         both.append(two)
         t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "server's paths")
+        batches.go_on()
     t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
-          + verified(stream.stop()))
+          f"{verified(stream.stop())}; {batches.stop()}")
+    t.check(max(both) < 20 * t.client.slow, f"both paths took {both} s")
 
 
 @case(timeout=1500, quick=(), module_sets=("ours",))
 def test_server_reboots(t):
     """The server loses power and boots again: IO goes on, by both paths."""
     device = map_on_both(t, hold_io_ms=200000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     taken, both = [], []
     for _ in range(t.rounds(1)):
         t.lab.reboot(t.server)
@@ -218,8 +264,10 @@ def test_server_reboots(t):
         one, two = is_back(t, stream)
         taken.append(one)
         both.append(two)
+        batches.go_on()
     t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
-          + verified(stream.stop()))
+          f"{verified(stream.stop())}; {batches.stop()}")
+    t.check(max(both) < 20 * t.client.slow, f"both paths took {both} s")
 
 
 def queue_pairs(node, link):

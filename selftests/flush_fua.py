@@ -78,8 +78,8 @@ def test_fua(t):
               if "block_rq_issue" in line and f" {number} " in line]
     t.check(any(f"{number} WF" in line for line in issued),
             f"no FUA write was issued to the server's disk: {issued}")
-    t.equal(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=3),
-            None, "first wrong byte")
+    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=3),
+             None, "first wrong byte")
 
 
 def test_server_disk_loses_power(t):
@@ -89,5 +89,5 @@ def test_server_disk_loses_power(t):
     device = rnbd.map_device(t, disk)
     t.client.call("guest_io.write", path=device.path, offset=0, length=65536, seed=4)
     t.client.call("guest_io.fsync", path=device.path)
-    t.equal(t.server.call("guest_io.compare", path=disk, offset=0, length=65536, seed=4), None,
-            "first wrong byte after fsync")
+    t.intact(t.server.call("guest_io.compare", path=disk, offset=0, length=65536, seed=4), None,
+             "first wrong byte after fsync")

@@ -30,8 +30,8 @@ def test_two_sessions_eight_devices(t):
                  timeout=120)
     t.equal(report.errors, 0, "errors")
     for seed, (disk, _device) in enumerate(devices):
-        t.equal(t.server.call("guest_io.compare", path=disk, offset=8 << 20, length=65536,
-                              seed=seed), None, f"first wrong byte of {disk}")
+        t.intact(t.server.call("guest_io.compare", path=disk, offset=8 << 20, length=65536,
+                               seed=seed), None, f"first wrong byte of {disk}")
         t.check(rnbd.disk_stats(t.server, disk[5:])["writes"] > 1, f"{disk} got no writes")
 
 

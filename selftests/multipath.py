@@ -10,6 +10,8 @@ from lib import cable
 from lib import disks
 from lib import fio
 from lib import rnbd
+from lib import uevents
+from lib.batches import Batches
 from lib.stream import Stream
 from lib.stream import seconds
 from lib.stream import verified
@@ -84,6 +86,7 @@ def test_add_and_remove(t):
     """Paths are added and removed under verified IO, over IPv4 and IPv6."""
     device = map_on(t, t.server.addresses[0])
     stream = Stream(t, device)
+    batches = Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD))
     first = name_of(t, t.server.addresses[0])
     texts = (f"ip:{t.server.addresses[1]}",
              f"ip:{t.client.addresses[1]}@ip:{t.server.addresses[1]}",
@@ -111,20 +114,25 @@ def test_add_and_remove(t):
         t.client.write(f"{SESSION}/paths/{second}/remove_path", "1")
         t.equal(paths(t), [first], "paths after removal")
         stream.go_on()
+        batches.go_on()
     result = stream.stop()
     t.say(f"adding took {seconds(added)}; {verified(result)}; "
-          f"longest request {result['longest']:.2f} s")
+          f"longest request {result['longest']:.2f} s; {batches.stop()}")
+    t.check(result["longest"] < 8.0 * t.client.slow, f"a request took {result['longest']:.2f} s")
 
 
 def test_policy_changes(t):
     """The policy is changed over and over under verified IO."""
     device = map_on(t, *t.server.addresses)
     stream = Stream(t, device)
+    batches = Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD))
     for number in range(20):
         t.client.write(f"{SESSION}/mpath_policy", ("rr", "mi", "ml")[number % 3])
         stream.go_on(requests=1)
     result = stream.stop()
-    t.say(f"20 changes; {verified(result)}; longest request {result['longest']:.2f} s")
+    t.say(f"20 changes; {verified(result)}; longest request {result['longest']:.2f} s; "
+          f"{batches.stop()}")
+    t.check(result["longest"] < 8.0 * t.client.slow, f"a request took {result['longest']:.2f} s")
 
 
 def test_names(t):
@@ -151,8 +159,7 @@ def test_names(t):
 
 def duplicates_of_lost(t, device):
     """While no path is connected the same paths are not tried either."""
-    t.client.call("guest_uevents.start")
-    t.defer(t.client.call, "guest_uevents.stop")
+    uevents.record(t)
     before = paths(t)
     for name in before:
         t.client.write(f"{SESSION}/paths/{name}/disconnect", "1")
@@ -162,9 +169,7 @@ def duplicates_of_lost(t, device):
             with t.expect_errno(errno.EEXIST):
                 t.client.write(f"{SESSION}/add_path", text)
     t.equal((paths(t), device.attribute("state")), (before, "closed"), "paths and the device's state")
-    disk = f"/block/{device.name}"
-    events = t.client.call("guest_uevents.seen", since=0, seconds=10.0, wanted=[["offline", disk]])
-    t.equal([action for action, path in events if path.endswith(disk)], ["offline"], "uevents")
+    t.equal(uevents.actions(t, device, ["offline"]), ["offline"], "uevents")
     for name in before:
         rnbd.reconnect(t, f"{SESSION}/paths/{name}")
     t.client.wait_for(f"{device.sysfs}/state", matches="open")

@@ -92,8 +92,8 @@ def test_longest_discard(t):
             t.check(t.client.call("guest_io.all_zero", path=disk, offset=place, length=4096),
                     f"not discarded at {place}")
     for place in (0, 9 * GIB - 4096):
-        t.equal(t.client.call("guest_io.compare", path=disk, offset=place, length=4096,
-                              seed=SEED), None, f"first changed byte outside the range at {place}")
+        t.intact(t.client.call("guest_io.compare", path=disk, offset=place, length=4096,
+                               seed=SEED), None, f"first changed byte outside the range at {place}")
 
 
 def test_write_zeroes(t):

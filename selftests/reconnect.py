@@ -212,7 +212,7 @@ def test_other_queue_depth(t):
 @case(timeout=300, module_sets=("ours",))
 def test_no_more_attempts(t):
     """After max_reconnect_attempts a path stays disconnected until reconnect is written."""
-    device = map_calmly(t, max_reconnect_attempts=2)
+    device = map_calmly(t, max_reconnect_attempts=2, reconnect_delay_ms=1000)
     # Six attempts come after shorter waits than reconnect_delay_ms, and do not count.
     attempts = "0 8"
     path = rnbd.client_path(t, "sess")
@@ -221,7 +221,7 @@ def test_no_more_attempts(t):
     t.client.wait_log("no more attempts", mark, timeout=60)
     t.equal(t.client.read(f"{path}/stats/reconnects"), attempts, "successful and failed attempts")
     load(t, "")
-    # Attempts come 2 s apart at most, so this one would have made some meanwhile.
+    # Attempts come 1 s apart at most, so this one would have made some meanwhile.
     other = rnbd.map_device(t, disks.WITHOUT_DISCARD, session="other")
     Stream(t, other).stop()
     t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), ["other"], "sessions of the server")
@@ -354,7 +354,7 @@ def test_two_hundred_times(t):
 def test_server_reboots(t):
     """The server loses power and boots again; IO goes on by itself and nothing is lost."""
     device = map_with(t, hold_io_ms=200000)
-    stream = Stream(t, device)
+    stream, batches = Stream(t, device), in_batches(t)
     away, taken = [], []
     for _ in range(t.rounds(1)):
         started = time.monotonic()
@@ -363,8 +363,9 @@ def test_server_reboots(t):
         away.append(time.monotonic() - started)
         taken.append(stream.go_on())
         t.equal(device.attribute("state"), "open", "state")
+        batches.go_on()
     t.say(f"server away for {seconds(away)}, IO goes on {seconds(taken)} later; "
-          f"{verified(stream.stop())}")
+          f"{verified(stream.stop())}; {batches.stop()}")
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 

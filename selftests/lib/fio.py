@@ -6,8 +6,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from lab.selftest_case import DataError
 from lab.vm_node import CommandFailed
+from lab.vm_node import Job
 from lab.vm_node import Node
+
+# What fio says of data that is not what it has written.
+VERIFY = "verify:"
 
 
 @dataclass
@@ -36,11 +41,30 @@ class Report:
         return self.read.iops + self.write.iops + self.trim.iops
 
 
-def fio(node: Node, filename: str, *, check: bool = True, timeout: float = 120.0,
-        **options: object) -> Report:
-    """Run fio on a device or file. Options as fio names them, without dashes;
-    direct io_uring unless told otherwise. ``check`` raises on any IO or
-    verification error."""
+@dataclass
+class Run:
+    """A fio that runs."""
+
+    node: Node
+    argv: list[str]
+    job: Job
+
+    def wait(self, check: bool = True) -> Report:
+        """What it reports at its end. ``check`` raises on any IO or verification error."""
+        result = self.job.wait()
+        start_of_json = result.out.find("{")
+        if start_of_json < 0 or check and result.rc != 0:
+            why = "timed out" if result.timed_out else f"exit code {result.rc}"
+            text = result.out[:start_of_json if start_of_json >= 0 else None]
+            error = DataError if VERIFY in result.err else CommandFailed
+            raise error(f"{self.node.name}: `{' '.join(self.argv)}`: {why}\n"
+                                f"{text[-800:]}{result.err[-800:]}")
+        return report_of(result.out)
+
+
+def start(node: Node, filename: str, *, timeout: float = 120.0, **options: object) -> Run:
+    """Start fio on a device or file. Options as fio names them, without dashes;
+    direct io_uring unless told otherwise."""
     settings: dict[str, object] = {
         "name": "selftest", "filename": filename, "ioengine": "io_uring", "direct": 1,
         "thread": 1, "group_reporting": 1, "randrepeat": 1, "verify_fatal": 1,
@@ -48,15 +72,13 @@ def fio(node: Node, filename: str, *, check: bool = True, timeout: float = 120.0
     settings.update(options)
     argv = ["fio"] + [f"--{key}" if value is True else f"--{key}={value}"
                       for key, value in settings.items()]
-    result = node.run(argv, check=False, timeout=timeout)
-    start = result.out.find("{")
-    if result.rc != 0 or start < 0:
-        if check or start < 0:
-            why = "timed out" if result.timed_out else f"exit code {result.rc}"
-            raise CommandFailed(f"{node.name}: `{' '.join(argv)}`: {why}\n"
-                                f"{result.out[:start if start >= 0 else None][-800:]}"
-                                f"{result.err[-800:]}")
-    return report_of(result.out)
+    return Run(node, argv, node.start_job(argv, timeout=timeout))
+
+
+def fio(node: Node, filename: str, *, check: bool = True, timeout: float = 120.0,
+        **options: object) -> Report:
+    """Run fio to its end, as ``start`` and ``Run.wait`` do."""
+    return start(node, filename, timeout=timeout, **options).wait(check)
 
 
 def report_of(text: str) -> Report:

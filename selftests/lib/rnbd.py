@@ -178,5 +178,5 @@ def disk_stats(node: Node, disk: str) -> dict[str, int]:
     """Counters of a disk: reads, writes, discards, flushes and their sectors."""
     words = [int(word) for word in node.read(f"/sys/block/{disk}/stat").split()]
     return {"reads": words[0], "read_sectors": words[2], "writes": words[4],
-            "write_sectors": words[6], "discards": words[11], "discard_sectors": words[13],
+            "write_merges": words[5], "write_sectors": words[6], "discards": words[11], "discard_sectors": words[13],
             "flushes": words[15]}

@@ -27,6 +27,10 @@ TEST_SECONDS = 120.0
 KERNELS = ("stock", "debug")
 
 
+class DataError(AssertionError):
+    """Data is not what was written, or requests ended twice or not at all: never a matter of time."""
+
+
 class SkipTest(Exception):
     """The test cannot run here; the text says why."""
 
@@ -141,8 +145,8 @@ class Test:
         return max(amount // 16, least) if self.debug else amount
 
     def rounds(self, quick: int, long: int = 20) -> int:
-        """How often to repeat a fault: ``long`` in the long form on the stock kernel."""
-        return quick if self.quick or self.debug else long
+        """How often to repeat a fault: ``long`` in the long form."""
+        return quick if self.quick else long
 
     def defer(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
         """Call a function when the test is over, last deferred first."""
@@ -183,6 +187,12 @@ class Test:
         """Fail unless two values are equal, showing both."""
         if got != wanted:
             raise AssertionError(f"{what}: got {got!r}, expected {wanted!r}")
+
+    @staticmethod
+    def intact(got: Any, wanted: Any, what: str) -> None:
+        """As ``equal``, for data and counts of finished requests: the case is not tried again."""
+        if got != wanted:
+            raise DataError(f"{what}: got {got!r}, expected {wanted!r}")
 
     @staticmethod
     def check(condition: Any, what: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .selftest_case import Case
+from .selftest_case import DataError
 from .selftest_case import SkipTest
 from .selftest_case import Subject
 from .selftest_case import Test
@@ -41,11 +42,11 @@ class Outcome:
 
 @dataclass
 class Attempt:
-    """One run of a case: what failed, why it was skipped, and if a kernel reported something."""
+    """One run of a case: what failed, why it was skipped, and if time cannot be the reason."""
 
     notes: list[str]
     skipped: str | None = None
-    reported: bool = False
+    final: bool = False
 
 
 class Watchdog:
@@ -181,7 +182,7 @@ class Runner:
         attempt = self._attempt(subject, case)
         if attempt.notes and self.modules == "c" and case.c_known_failure:
             return Outcome("skip", attempt.notes[:1], f"SKIP known failure of C: {case.c_known_failure}")
-        if attempt.notes and not attempt.reported and self.quick and len(self.second_tries) < SECOND_TRIES:
+        if attempt.notes and not attempt.final and self.quick and len(self.second_tries) < SECOND_TRIES:
             attempt = self._second_try(subject, case, attempt)
         if attempt.notes:
             return Outcome("not ok", attempt.notes)
@@ -194,7 +195,8 @@ class Runner:
 
         In `make test` the emulated machines share two processors with a kernel's
         build. One that stands still for seconds breaks limits of time that are part
-        of what is tested. What a kernel reported is never tried again.
+        of what is tested. What a kernel reported is never tried again, nor are wrong data
+        and requests that did not end once.
         """
         self.close()
         why = _indented(f"{subject.name}.{case.name}:", first.notes)
@@ -229,7 +231,7 @@ class Runner:
         except MachineDied as error:
             self.close()
             return Attempt([f"before the test: {error}"])
-        troubled = reported = False
+        troubled = reported = wrong = False
         slow = max(node.slow for node in lab.nodes)
         with Watchdog(lab, case.timeout * slow) as watchdog:
             try:
@@ -238,6 +240,7 @@ class Runner:
                 skipped = str(why)
             except Exception as error:  # pylint: disable=broad-except
                 notes.append(describe(error))
+                wrong = isinstance(error, DataError)
             notes += test.run_deferred()
             try:
                 for program in (program for node in lab.nodes for program in node.end_jobs()):
@@ -252,7 +255,7 @@ class Runner:
             notes.insert(0, f"took longer than {case.timeout * slow:.0f} s; machines killed")
         if notes:
             self._after_failure(lab, notes, marks, troubled or watchdog.fired)
-        return Attempt(notes, skipped, reported)
+        return Attempt(notes, skipped, reported or wrong)
 
     def _leftovers(self, lab: Lab) -> list[str]:
         """Tidy every machine; what a test left behind is its failure."""

@@ -141,8 +141,20 @@ class Machines(unittest.TestCase):
         self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
 
     def test_what_a_kernel_reported_is_not_tried_again(self) -> None:
-        outcome, runner = self.try_case(Attempt(["BUG"], reported=True))
+        outcome, runner = self.try_case(Attempt(["BUG"], final=True))
         self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
+
+    def test_wrong_data_is_no_matter_of_time(self) -> None:
+        for check, final in ((Test.equal, False), (Test.intact, True)):
+            node = mock.Mock(slow=1.0, known_reports=[])
+            node.end_jobs.return_value = node.call.return_value = []
+            node.dmesg_check.return_value = []
+            node.log_since.return_value = []
+            runner = Runner(mock.Mock(flavour="stock"), "ours", lambda text: None)
+            found = Case("one", lambda test: check(1, None, "first wrong byte"), "")
+            with mock.patch.object(Runner, "lab", return_value=mock.Mock(nodes=[node])):
+                attempt = runner._attempt(subject("map", "one"), found)
+            self.assertEqual((len(attempt.notes), attempt.final), (2, final))
 
 
 class Expectations(unittest.TestCase):
