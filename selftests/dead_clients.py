@@ -132,6 +132,7 @@ def test_force_close(t):
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     start_writer(t, device)
+    mark = t.client.log_mark()
     t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
     t.check(not t.server.exists(f"{rnbd.SERVER_DEVICES}/vdb"), "the device is still exported")
     end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
@@ -143,6 +144,7 @@ def test_force_close(t):
     for _ in range(3):
         with t.expect_errno(errno.EIO):
             t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=8)
+    t.client.wait_log(f"I/O failed with err: -{errno.ENOTCONN}", mark)
     # The client is not told: to it the device is open, and there is nothing to map again.
     t.equal(device.attribute("state"), "open", "state of a device that the server has closed")
     with t.expect_errno(errno.EALREADY):

@@ -5,6 +5,7 @@ import errno
 import json
 import time
 
+from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lab.vm import wait_until
 from lib import cable
@@ -132,7 +133,7 @@ def test_both_links_down(t):
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-@case(timeout=900, module_sets=("ours",))
+@case(timeout=900, quick=KERNELS, module_sets=("ours",))
 def test_device_removed(t):
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     # Only a busy host loses both paths, and that is not what this is about.
@@ -311,7 +312,7 @@ def test_lost_again(t):
     stream = Stream(t, device)
     folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
     slowest = 0.0
-    for _round in range(t.rounds(5, 40)):
+    for _round in range(t.rounds(5, t.scaled(40, 5))):
         # By one program of the server, which is faster than the client.
         t.server.run(f"cd {folder} && for path in *; do echo 1 >$path/disconnect; done; "
                      f"cd /; until [ -n \"$(ls {folder} 2>/dev/null)\" ]; do sleep 0.02; done; "

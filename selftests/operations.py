@@ -183,12 +183,31 @@ def test_disk_errors(t):
     t.equal(device.attribute("state"), "open", "state after disk errors")
 
 
+def test_without_length(t):
+    """Requests of no bytes are what they are on the server's disk, and nothing is sent for them."""
+    rnbd.load(t)
+    disk = disks.null_blk(t, discard=1, size=64)
+    device = rnbd.map_device(t, disk)
+    t.client.run("udevadm settle", timeout=60)
+    wanted = t.server.call("guest_io.without_length", path=disk)
+    before = rnbd.disk_stats(t.client, device.name)
+    t.equal(t.client.call("guest_io.without_length", path=device.path), wanted, "results")
+    after = rnbd.disk_stats(t.client, device.name)
+    for name in ("writes", "discards"):
+        t.equal(after[name], before[name], f"{name} of the disk")
+    fill(t, device)
+    unchanged(t, device)
+
+
+@case(c_known_failure="the cylinders are those of the size that the disk had when it was mapped")
 def test_geometry(t):
-    """The disk reports 4 heads and 16 sectors, as fdisk and friends ask."""
+    """The disk reports 4 heads, 16 sectors and the cylinders of its size, as fdisk and friends ask."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    heads, sectors = t.client.call("guest_io.geometry", path=device.path)
-    t.equal((heads, sectors), (4, 16), "heads and sectors")
+    for sectors in (device.size() // 512, 8192):
+        t.client.write(f"{device.sysfs}/resize", str(sectors))
+        t.equal(t.client.call("guest_io.geometry", path=device.path),
+                [4, 16, sectors // 64], "heads, sectors of a track and cylinders")
 
 
 def test_resize(t):

@@ -197,6 +197,24 @@ def zero_out(path, offset, length):
     _clear(path, "zero_out", offset, length)
 
 
+def without_length(path):
+    """What requests of no bytes give, by name: a number of bytes or an errno."""
+    results = {}
+    fd = _open(path, os.O_RDWR)
+    try:
+        for name, function in (
+                ("write", lambda: os.pwrite(fd, memoryview(_buffer(0))[:0], PAGE)),
+                ("read", lambda: os.preadv(fd, [memoryview(_buffer(0))[:0]], PAGE)),
+                *((name, lambda name=name: clear(fd, name, PAGE, 0)) for name in CLEARS)):
+            try:
+                results[name] = function()
+            except OSError as error:
+                results[name] = -error.errno
+    finally:
+        os.close(fd)
+    return results
+
+
 def fsync(path):
     """Flush a device's cache."""
     fd = os.open(path, os.O_RDWR)
@@ -260,11 +278,11 @@ def writer_stop(name, wait=10.0, stop=True):
 
 
 def geometry(path):
-    """Heads and sectors by HDIO_GETGEO."""
+    """Heads, sectors and cylinders by HDIO_GETGEO."""
     fd = os.open(path, os.O_RDONLY)
     try:
         data = fcntl.ioctl(fd, 0x0301, bytes(16))
-        return list(struct.unpack_from("BB", data))
+        return list(struct.unpack_from("BBH", data))
     finally:
         os.close(fd)
 
