@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0
+"""CPUs that go offline and come back, on a machine that is client and server."""
+
+from lab.selftest_case import case
+from lib import disks
+from lib import rnbd
+from lib.batches import Batches
+from lib.stream import Stream
+from lib.stream import verified
+
+TOPOLOGY = "one"
+CPU = "/sys/devices/system/cpu/cpu1/online"
+
+
+@case(timeout=300)
+def test_under_io(t):
+    """IO goes on while a CPU is away, and a device can be mapped, reached and unmapped then."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    stream = Stream(t, device)
+    batches = Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD))
+    t.defer(t.client.write, CPU, "1")
+    for number in range(t.rounds(2)):
+        t.client.write(CPU, "0")
+        stream.go_on()
+        batches.go_on()
+        for session in ("sess", f"other{number}"):
+            other = rnbd.map_device(t, disks.LARGE_BLOCKS, session=session)
+            t.client.call("guest_io.write", path=other.path, offset=0, length=65536, seed=number)
+            t.client.write(CPU, "1")
+            t.intact(t.client.call("guest_io.compare", path=other.path, offset=0, length=65536,
+                                   seed=number), None, f"first wrong byte in session {session}")
+            # By all connections: they were made for the CPU that was away, too.
+            t.client.run(["taskset", "-c", "1", "dd", f"if={other.path}", "of=/dev/null", "bs=64k",
+                          "count=4", "iflag=direct"])
+            t.client.write(CPU, "0")
+            other.unmap()
+        t.client.write(CPU, "1")
+        stream.go_on()
+        batches.go_on()
+    t.say(f"{verified(stream.stop())}; {batches.stop()}")
