@@ -16,11 +16,6 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::{
-        delay::fsleep,
-        msecs_to_jiffies,
-        Delta, //
-    },
     workqueue::{
         impl_has_work,
         new_work,
@@ -50,7 +45,6 @@ use kernel_ext::{
     workqueue::{
         self,
         DelayedWork,
-        DelayedWorkItem,
         QueueHandle, //
     }, //
 };
@@ -80,6 +74,9 @@ use crate::{
     transfer::Outstanding, //
 };
 
+mod io;
+mod reconnect;
+
 /// The RDMA device that a path uses, for sysfs and log lines.
 pub(crate) struct DevicePort {
     pub(crate) name: CString,
@@ -93,9 +90,6 @@ const RECOVERY: u64 = 0;
 const RECONNECT: u64 = 1;
 /// The work item that sends heartbeats.
 pub(crate) const BEAT: u64 = 2;
-
-/// The pauses of a `reconnect` by hand after a server has refused it, in milliseconds.
-const REFUSED_PAUSES_MS: [i64; 4] = [50, 100, 200, 400];
 
 /// What only the one who connects or tears down uses.
 struct Control {
@@ -485,34 +479,6 @@ impl Path {
         }
     }
 
-    /// Disconnects now and connects again, as the `reconnect` file asks for. Sleeps.
-    pub(crate) fn reconnect_now(self: &Arc<Self>) -> Result {
-        if self.change_state(ClientEvent::Reconnect).is_none()
-            && self.state() != ClientState::Reconnecting
-        {
-            return Err(EBUSY);
-        }
-        let mut pauses = REFUSED_PAUSES_MS.into_iter();
-        loop {
-            DelayedWork::<Path, RECONNECT>::cancel_sync(self);
-            // What has failed before does not count.
-            self.backoff.reset();
-            if self.try_reconnect() != Err(ECONNRESET) {
-                break;
-            }
-            // A server refuses that has not seen yet that the old connections are gone.
-            let Some(pause) = pauses.next() else {
-                break;
-            };
-            fsleep(Delta::from_millis(pause));
-        }
-        if self.is_connected() {
-            Ok(())
-        } else {
-            Err(ENOTCONN)
-        }
-    }
-
     /// Closes the path; it can be connected again by [`Path::reconnect_now`] only. Sleeps.
     pub(crate) fn close(self: &Arc<Self>) {
         trace::clt_close_conns(|| self.trace());
@@ -565,86 +531,6 @@ impl Path {
         DelayedWork::<Path, BEAT>::cancel_sync(self);
         DelayedWork::<Path, RECONNECT>::cancel_sync(self);
     }
-
-    /// One attempt to reconnect, if the path still wants that. Sleeps.
-    ///
-    /// Requests may wait for it, and others may wait for `control`, which is why all that takes that
-    /// lock and allocates does so [`without_io`].
-    fn try_reconnect(self: &Arc<Self>) -> Result {
-        without_io(|| self.try_reconnect_without_io())
-    }
-
-    fn try_reconnect_without_io(self: &Arc<Self>) -> Result {
-        trace::clt_reconnect_work(|| self.trace());
-        let mut control = self.control.lock();
-        if self.state() != ClientState::Reconnecting {
-            return Err(ECANCELED);
-        }
-        // The work that does this when a path fails may not have come to it yet.
-        self.take_down(&mut control);
-        let failed = self.backoff.failed_attempts();
-        if self.session.settings.gives_up_after(failed) {
-            pr_info!("{}: no more attempts to reconnect\n", self.name_text());
-            self.give_up();
-            return Err(ECANCELED);
-        }
-        if self.change_state(ClientEvent::Connect).is_none() {
-            return Err(ECANCELED);
-        }
-        let result = self.connect_locked(&mut control);
-        if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
-            self.stats.reconnect_failed();
-            self.backoff.failed();
-            self.schedule_reconnect();
-        }
-        result
-    }
-
-    fn schedule_reconnect(self: &Arc<Self>) {
-        let longest = self.session.settings.reconnect_delay_ms();
-        let delay = self.backoff.delay_ms(longest);
-        // An error means that it is waiting already, that the path is closed, or that the module goes.
-        let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), msecs_to_jiffies(delay));
-    }
-
-    /// The settings of the session have changed: what waits for its time gets a new one. Sleeps.
-    pub(crate) fn settings_changed(self: &Arc<Self>) {
-        self.heartbeat.set(self.session.settings.heartbeat());
-        if self.is_connected() {
-            // It does nothing if the path has been lost meanwhile.
-            self.restart_beat();
-            self.cancel_if_dead();
-        } else {
-            self.requeue_attempt(|| self.schedule_reconnect());
-        }
-    }
-
-    /// Connects again now if the path waits for the time to do so: its device may be back. Sleeps.
-    pub(crate) fn retry(self: &Arc<Self>) {
-        self.requeue_attempt(|| {
-            self.backoff.reset();
-            let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), 0);
-        });
-    }
-
-    /// Has `queue` queue the next attempt to reconnect, if the path waits for one. Sleeps.
-    fn requeue_attempt(self: &Arc<Self>, queue: impl FnOnce()) {
-        // While this goes on nobody else can queue one, so that it has to be done here, whether or
-        // not there was one: whoever fails to has changed the state before. One attempt too many
-        // finds by the state that there is nothing to do.
-        DelayedWork::<Path, RECONNECT>::cancel(self);
-        if self.state() == ClientState::Reconnecting {
-            queue();
-            self.cancel_if_dead();
-        }
-    }
-
-    /// Cancels what the caller has queued if that came too late for whoever removed the path. Sleeps.
-    fn cancel_if_dead(self: &Arc<Self>) {
-        if self.state() == ClientState::Dead {
-            self.cancel_delayed_works();
-        }
-    }
 }
 
 /// Tears down a path that failed, or that lost its device.
@@ -667,13 +553,5 @@ impl WorkItem<RECOVERY> for Path {
             }
             _ => {}
         }
-    }
-}
-
-/// Connects a path again.
-impl DelayedWorkItem<RECONNECT> for Path {
-    fn run(this: Arc<Self>) {
-        // It says by itself what went wrong.
-        let _ = this.try_reconnect();
     }
 }

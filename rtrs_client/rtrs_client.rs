@@ -51,7 +51,6 @@ mod link;
 mod outage;
 mod params;
 mod path;
-mod path_io;
 mod permit;
 mod policy;
 mod request;

@@ -11,8 +11,8 @@ use kernel::{
     }, //
 };
 
+use super::Path;
 use crate::{
-    path::Path,
     request::Request,
     transfer::{
         Refused,
