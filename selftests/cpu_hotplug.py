@@ -20,7 +20,7 @@ def test_under_io(t):
     stream = Stream(t, device)
     batches = Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD))
     t.defer(t.client.write, CPU, "1")
-    for number in range(t.rounds(2)):
+    for number in range(t.rounds(1, t.scaled(20, 2))):
         t.client.write(CPU, "0")
         stream.go_on()
         batches.go_on()
