@@ -162,7 +162,7 @@ def write(out: Path, found: list[Measured]) -> str:
     text = bench_report.table(found)
     out.mkdir(parents=True, exist_ok=True)
     facts = {"date": time.strftime("%Y-%m-%d"), "host": host_platform.machine(),
-             "clock": "instructions", "kernel": str(paths.artifacts("stock").kernel.name)}
+             "clock": "instructions", "kernel": str(paths.artifacts("stock").vmlinuz.name)}
     (out / "bench.json").write_text(json.dumps(
         {"about": facts, "measured": [asdict(one) for one in found]}, indent=1) + "\n")
     (out / "bench.txt").write_text(text)

@@ -2,13 +2,18 @@
 """The benchmark's arithmetic, its job files, table and chart."""
 
 import argparse
+import json
+import tempfile
 import unittest
+from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
 from lab import bench
 from lab import bench_report
 from lab.bench_systems import Configuration
 from lab.bench_systems import Job
+from lab.paths import Artifacts
 
 
 def record(system: str, iops: float, packets: int = 7) -> bench_report.Measured:
@@ -48,6 +53,16 @@ class Report(unittest.TestCase):
         root = ElementTree.fromstring(bench_report.chart([record("ours", 2.0), record("c", 1.0)]))
         titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(titles, ["ours: 2", "c: 1"])
+
+    def test_all_that_was_measured_is_written(self) -> None:
+        made = Artifacts(*["-"] * 2, *[Path("vmlinuz")] * 6, [])
+        with tempfile.TemporaryDirectory() as folder, mock.patch("lab.paths.artifacts", return_value=made):
+            out = Path(folder) / "bench"
+            text = bench.write(out, [record("ours", 2.0)])
+            self.assertEqual((out / "bench.txt").read_text(), text)
+            written = json.loads((out / "bench.json").read_text())
+        self.assertEqual(written["about"]["kernel"], "vmlinuz")
+        self.assertEqual([one["system"] for one in written["measured"]], ["ours"])
 
 
 class Plan(unittest.TestCase):
