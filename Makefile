@@ -10,8 +10,8 @@
 #   make shell        the same two machines, with prompts
 #   make test         all tests in their quick form, on the stock kernel and on a
 #                     debug kernel; `make selftest T=NAME' runs one subject
-#   make test-long    all tests in full on both kernels, each fault 20 times; takes
-#                     most of a day
+#   make test-long    all tests in full on both kernels; takes hours. Faults come 20
+#                     times on the stock kernel, a few times on the other one
 #   make bench        IOPS and messages per IO in instruction time, against the
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb

@@ -19,7 +19,7 @@ def test_under_io(t):
     # One CPU has to connect beside this, in 30 s, also on the debug kernel.
     stream = Stream(t, device, workers=1 if t.debug else 4)
     t.defer(t.client.write, CPU, "1")
-    for number in range(t.rounds(1, t.scaled(20, 2))):
+    for number in range(t.rounds(1)):
         t.client.write(CPU, "0")
         stream.go_on()
         for session in ("sess", f"other{number}"):

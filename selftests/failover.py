@@ -335,7 +335,7 @@ def test_lost_again(t):
     stream = Stream(t, device)
     folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
     slowest = 0.0
-    for _round in range(t.rounds(5, t.scaled(40, 5))):
+    for _round in range(t.rounds(5, 40)):
         # By one program of the server, which is faster than the client.
         t.server.run(f"cd {folder} && for path in *; do echo 1 >$path/disconnect; done; "
                      f"cd /; until [ -n \"$(ls {folder} 2>/dev/null)\" ]; do sleep 0.02; done; "
