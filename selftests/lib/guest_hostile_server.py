@@ -249,8 +249,9 @@ def key_elsewhere(server, _normal, request):
     which might come too late."""
     other = next(connection for connection in server.connections.values()
                  if connection.cid not in (0, request.connection.cid))
-    other.send(verbs.SEND_WITH_INV, invalidate=request.target[1])
-    server.answer(request, invalidate=False, claim=False)
+    # The client would invalidate it first if it had the answer before.
+    server.invalidate(other, request.target[1],
+                      lambda: server.answer(request, invalidate=False, claim=False))
 
 
 # Heartbeats.

@@ -104,6 +104,7 @@ class Server:
         self.log = []  # what came: connection requests, messages of the user
         self.requests = []  # all requests of the disk, in order
         self.done = {}  # status of what somebody waits for, by work request
+        self.then = {}  # what is to be done when a work request has ended
         self.changed = threading.Condition()
         self.place = 0
         self.error = ""
@@ -183,6 +184,12 @@ class Server:
             connection.send(verbs.SEND_WITH_IMM, message, imm=kind << 28 | payload)
         else:
             connection.immediate(kind, payload)
+
+    def invalidate(self, connection, key, then):
+        """Invalidate a key by a connection, and do ``then`` when the client's device has done that."""
+        wr_id = 3 << 62 | len(self.requests)
+        self.then[wr_id] = then
+        connection.post_send(verbs.SEND_WITH_INV, [], signaled=True, wr_id=wr_id, invalidate=key)
 
     def write_to(self, request, data, *, connection=None, wr_id=None):
         """Write to where a request wants its data."""
@@ -294,7 +301,9 @@ class Server:
         ib.ibv_ack_cq_events(queue, 1)
         verbs.call(self.context, verbs.REQ_NOTIFY_CQ, self.queue, 0)
         while (wc := verbs.poll(self.context, self.queue)) is not None:
-            if wc.wr_id >> 63:
+            if wc.wr_id in self.then:
+                self.then.pop(wc.wr_id)()
+            elif wc.wr_id >> 63:
                 self.done[wc.wr_id] = wc.status
             elif wc.status == 0 and wc.opcode in (verbs.WC_RECV, verbs.WC_RECV_RDMA_WITH_IMM):
                 connection = self.connections.get(wc.wr_id >> 32)
