@@ -5,7 +5,6 @@ import errno
 import json
 import time
 
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lab.vm import wait_until
 from lib import cable
@@ -156,7 +155,7 @@ def test_both_links_down(t):
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-@case(timeout=900, quick=KERNELS, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",))
 def test_device_removed(t):
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     # Only a busy host loses both paths, and that is not what this is about.
