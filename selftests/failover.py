@@ -155,23 +155,17 @@ def test_both_links_down(t):
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-@case(timeout=900, module_sets=("ours",))
-def test_device_removed(t):
-    """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
+def devices_in_turn(t, count, lose):
+    """One path and then the other is lost by ``lose(link, path)`` and gets its RDMA device anew."""
     # Only a busy host loses both paths, and that is not what this is about.
     device = map_on_both(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)
     gaps, backs = [], []
-    for number in range(t.rounds(3)):
+    for number in range(count):
         link = number % 2
         path = path_of(t, link)
-        started = time.monotonic()
-        t.client.run(f"rdma link delete rxe{link}", timeout=30)
-        taken = time.monotonic() - started
-        t.defer(t.client.run, f"rdma link show rxe{link}/1 || "
-                f"rdma link add rxe{link} type rxe netdev eth{link}", check=False)
-        t.check(taken < 10 * t.client.slow, f"deleting the device took {taken:.1f} s")
-        t.equal(t.client.read(f"{path}/state"), "disconnected", "path without a device")
+        stream.longest()
+        lose(link, path)
         stream.go_on()
         gaps.append(stream.longest())
         t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
@@ -183,31 +177,39 @@ def test_device_removed(t):
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
+def delete_device(t, link):
+    """Remove the RDMA device of a link; when the test is over there is one again."""
+    started = time.monotonic()
+    t.client.run(f"rdma link delete rxe{link}", timeout=30)
+    taken = time.monotonic() - started
+    t.defer(t.client.run, f"rdma link show rxe{link}/1 || "
+            f"rdma link add rxe{link} type rxe netdev eth{link}", check=False)
+    t.check(taken < 10 * t.client.slow, f"deleting the device took {taken:.1f} s")
+
+
+@case(timeout=900, module_sets=("ours",))
+def test_device_removed(t):
+    """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
+    def lose(link, path):
+        delete_device(t, link)
+        t.equal(t.client.read(f"{path}/state"), "disconnected", "path without a device")
+
+    devices_in_turn(t, t.rounds(3), lose)
+
+
 @case(timeout=900, quick=(), module_sets=("ours",))
 def test_carrier_lost(t):
     """The carrier of a link goes: IO goes on by the other path, and the path comes back."""
-    device = map_on_both(t, hold_io_ms=60000)
-    stream, batches = Stream(t, device), in_batches(t)
-    gaps, backs = [], []
-    for number in range(t.rounds(2)):
-        link = number % 2
-        path = path_of(t, link)
-        stream.longest()
+    def lose(link, path):
         t.client.set_link(link, False)
         t.defer(t.client.set_link, link, True)
         t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
-        stream.go_on()
-        gaps.append(stream.longest())
         t.client.set_link(link, True)
         t.client.wait_for(f"/sys/class/net/eth{link}/carrier", matches="1")
         # lib/cable.py says what becomes of soft-RoCE's connection manager.
-        t.client.run(f"rdma link delete rxe{link}; rdma link add rxe{link} type rxe netdev eth{link}")
-        backs.append(connected(t, path))
-        stream.go_on()
-        batches.go_on()
-    t.say(f"gaps {seconds(gaps)}; path back after {seconds(backs)}; {verified(stream.stop())}; "
-          f"{batches.stop()}")
-    t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
+        delete_device(t, link)
+
+    devices_in_turn(t, t.rounds(2), lose)
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
@@ -244,30 +246,19 @@ def test_disconnects(t):
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
-def is_back(t, stream):
-    """How long it takes until IO goes on, and until both paths are connected."""
-    started = time.monotonic()
-    taken = stream.go_on()
-    for link in (0, 1):
-        connected(t, path_of(t, link))
-    both = time.monotonic() - started
-    stream.go_on()
-    return taken, both
-
-
-@case(timeout=900, quick=("stock",), module_sets=("ours",))
-def test_server_reloaded(t):
-    """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
+def server_comes_again(t, count, restart):
+    """The server goes and comes ``count`` times, by ``restart(device)``: IO goes on, by both paths."""
     device = map_on_both(t, hold_io_ms=200000)
     stream, batches = Stream(t, device), in_batches(t)
     taken, both = [], []
-    for _ in range(t.rounds(2)):
-        t.server.modules_unload_all()
-        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
-        t.server.modules_load("rnbd_server", rtrs_server=fast_server(t))
-        one, two = is_back(t, stream)
-        taken.append(one)
-        both.append(two)
+    for _ in range(count):
+        restart(device)
+        started = time.monotonic()
+        taken.append(stream.go_on())
+        for link in (0, 1):
+            connected(t, path_of(t, link))
+        both.append(time.monotonic() - started)
+        stream.go_on()
         t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "server's paths")
         batches.go_on()
     t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
@@ -275,22 +266,25 @@ def test_server_reloaded(t):
     t.check(max(both) < 20 * t.client.slow, f"both paths took {both} s")
 
 
+@case(timeout=900, quick=("stock",), module_sets=("ours",))
+def test_server_reloaded(t):
+    """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
+    def restart(device):
+        t.server.modules_unload_all()
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
+        t.server.modules_load("rnbd_server", rtrs_server=fast_server(t))
+
+    server_comes_again(t, t.rounds(2), restart)
+
+
 @case(timeout=1500, quick=(), module_sets=("ours",))
 def test_server_reboots(t):
     """The server loses power and boots again: IO goes on, by both paths."""
-    device = map_on_both(t, hold_io_ms=200000)
-    stream, batches = Stream(t, device), in_batches(t)
-    taken, both = [], []
-    for _ in range(t.rounds(1)):
+    def restart(_device):
         t.lab.reboot(t.server)
         rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=fast_server(t))
-        one, two = is_back(t, stream)
-        taken.append(one)
-        both.append(two)
-        batches.go_on()
-    t.say(f"goes on after {seconds(taken)}, both paths after {seconds(both)}; "
-          f"{verified(stream.stop())}; {batches.stop()}")
-    t.check(max(both) < 20 * t.client.slow, f"both paths took {both} s")
+
+    server_comes_again(t, t.rounds(1), restart)
 
 
 def queue_pairs(node, link):
