@@ -93,7 +93,7 @@ def run(t, what, must_count=()):
     """Verified IO over links that do this for a while; then none of it, and everything must be
     whole; over and over. Returns what fio says, of each time."""
     small, large = map_on_both(t)
-    length = t.scaled(3 if t.rounds(1) > 1 else 6, 6)
+    length = 3 if t.rounds(1) > 1 else 6
     before, began = counters(t), finished(t, small)
     # As large ones do not get through where many packets are lost.
     stream = Stream(t, small, sizes=(4096,))

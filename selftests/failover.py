@@ -155,8 +155,9 @@ def test_both_links_down(t):
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-def devices_in_turn(t, count, lose):
-    """One path and then the other is lost by ``lose(link, path)`` and gets its RDMA device anew."""
+def devices_in_turn(t, count, lose, find):
+    """One path and then the other is lost by ``lose(link, path)``, which IO survives, and comes back
+    after ``find(link)``."""
     # Only a busy host loses both paths, and that is not what this is about.
     device = map_on_both(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -168,7 +169,7 @@ def devices_in_turn(t, count, lose):
         lose(link, path)
         stream.go_on()
         gaps.append(stream.longest())
-        t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
+        find(link)
         backs.append(connected(t, path))
         stream.go_on()
         batches.go_on()
@@ -187,6 +188,11 @@ def delete_device(t, link):
     t.check(taken < 10 * t.client.slow, f"deleting the device took {taken:.1f} s")
 
 
+def add_device(t, link):
+    """Make the RDMA device of a link."""
+    t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
+
+
 @case(timeout=900, module_sets=("ours",))
 def test_device_removed(t):
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
@@ -194,7 +200,7 @@ def test_device_removed(t):
         delete_device(t, link)
         t.equal(t.client.read(f"{path}/state"), "disconnected", "path without a device")
 
-    devices_in_turn(t, t.rounds(3), lose)
+    devices_in_turn(t, t.rounds(3), lose, lambda link: add_device(t, link))
 
 
 @case(timeout=900, quick=(), module_sets=("ours",))
@@ -204,12 +210,15 @@ def test_carrier_lost(t):
         t.client.set_link(link, False)
         t.defer(t.client.set_link, link, True)
         t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
+
+    def find(link):
         t.client.set_link(link, True)
         t.client.wait_for(f"/sys/class/net/eth{link}/carrier", matches="1")
         # lib/cable.py says what becomes of soft-RoCE's connection manager.
         delete_device(t, link)
+        add_device(t, link)
 
-    devices_in_turn(t, t.rounds(2), lose)
+    devices_in_turn(t, t.rounds(2), lose, find)
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))

@@ -199,7 +199,7 @@ def test_without_length(t):
     unchanged(t, device)
 
 
-@case(c_known_failure="the cylinders are those of the size that the disk had when it was mapped")
+@case(c_known_failure="the cylinders are counted from the bytes of the size when mapped, and cut to 16 bits")
 def test_geometry(t):
     """The disk reports 4 heads, 16 sectors and the cylinders of its size, as fdisk and friends ask."""
     rnbd.load(t)

@@ -17,8 +17,8 @@ LONGEST = 1800.0
 
 
 class Batches:
-    """Writes and reads back in batches of 16 (of 2, and slowly, on the debug kernel), of which the driver posts several
-    at once, until ``stop``. Nobody else may use the device."""
+    """Writes and reads back in batches of 16 (of 2, and slowly, on the debug kernel), of which the
+    driver posts several at once, until ``stop``. Nobody else may use the device."""
 
     def __init__(self, t: Test, device: Device) -> None:
         self._t, self._device = t, device

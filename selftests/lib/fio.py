@@ -58,7 +58,7 @@ class Run:
             text = result.out[:start_of_json if start_of_json >= 0 else None]
             error = DataError if VERIFY in result.err else CommandFailed
             raise error(f"{self.node.name}: `{' '.join(self.argv)}`: {why}\n"
-                                f"{text[-800:]}{result.err[-800:]}")
+                        f"{text[-800:]}{result.err[-800:]}")
         return report_of(result.out)
 
 
