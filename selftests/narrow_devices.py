@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """RDMA devices that take less than soft-RoCE does: it refuses what they would refuse."""
 
+import errno
+
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
@@ -55,3 +57,19 @@ def test_long_queues(t):
     t.check(refused > 0, "nothing was refused")
     # It is asked for what it has, after the first connection.
     t.check(refused < 4, f"{refused} queue pairs were refused")
+
+
+@case(module_sets=("ours",))
+def test_no_registration(t):
+    """A device that cannot register memory is refused with a reason, and nothing stays behind."""
+    rnbd.load(t)
+    narrow(t, "no_registration=1")
+    mark = t.client.log_mark()
+    for _ in range(2):
+        with t.expect_errno(errno.EOPNOTSUPP):
+            rnbd.map_device(t, disks.PLAIN)
+    t.client.wait_log("the RDMA device cannot register memory", mark)
+    for folder in (rnbd.CLIENT_SESSIONS, rnbd.SERVER_SESSIONS, rnbd.CLIENT_DEVICES):
+        t.equal(t.client.listdir(folder), [], f"entries of {folder}")
+    t.client.module_unload("narrow_device")
+    works(t)

@@ -2,7 +2,8 @@
 /*
  * Makes soft-RoCE refuse queue pairs that some adapters refuse, although the
  * device says that it takes them: with more than so many scatter entries for a
- * receive, or for all sends of a queue together.
+ * receive, or for all sends of a queue together. Or makes it an old adapter,
+ * that cannot register memory by a work request, while the module is there.
  */
 
 #include <linux/kprobes.h>
@@ -20,6 +21,10 @@ MODULE_PARM_DESC(max_queue_sge, "scatter entries of a send queue");
 static unsigned int refused;
 module_param(refused, uint, 0444);
 MODULE_PARM_DESC(refused, "queue pairs refused so far");
+
+static bool no_registration;
+module_param(no_registration, bool, 0444);
+MODULE_PARM_DESC(no_registration, "devices say that they have no fast registration");
 
 static int note_attributes(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
@@ -52,14 +57,40 @@ static struct kretprobe probe = {
 	.data_size	= sizeof(struct ib_qp_init_attr *),
 };
 
+static int add_device(struct ib_device *device)
+{
+	device->attrs.device_cap_flags &= ~IB_DEVICE_MEM_MGT_EXTENSIONS;
+	return 0;
+}
+
+static void remove_device(struct ib_device *device, void *data)
+{
+	device->attrs.device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
+}
+
+static struct ib_client client = {
+	.name	= KBUILD_MODNAME,
+	.add	= add_device,
+	.remove	= remove_device,
+};
+
 static int __init narrow_device_init(void)
 {
-	return register_kretprobe(&probe);
+	int err = register_kretprobe(&probe);
+
+	if (err || !no_registration)
+		return err;
+	err = ib_register_client(&client);
+	if (err)
+		unregister_kretprobe(&probe);
+	return err;
 }
 module_init(narrow_device_init);
 
 static void __exit narrow_device_exit(void)
 {
+	if (no_registration)
+		ib_unregister_client(&client);
 	unregister_kretprobe(&probe);
 }
 module_exit(narrow_device_exit);
