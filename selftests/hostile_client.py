@@ -9,6 +9,8 @@ from lib import disks
 from lib import rnbd
 
 ONLY_OURS = ("ours",)
+# Of a session (RTRS's MAX_PATHS_NUM).
+MAX_PATHS = 128
 
 
 def hostile(t, scenario, **arguments):
@@ -135,6 +137,20 @@ def test_many_paths(t):
     """Paths that come and go leave nothing behind."""
     rnbd.load(t, client=False)
     hostile(t, "many_paths", rounds=30)
+    still_serves(t)
+
+
+@case(module_sets=ONLY_OURS, timeout=300)
+def test_too_many_paths(t):
+    """A session has 128 paths; one more is refused, and gets in when another one has gone."""
+    base = t.server.address.rsplit(".", 1)[0]
+    sources = [f"{base}.{number}" for number in range(100, 100 + MAX_PATHS + 1)]
+    for source in sources:
+        t.client.run(f"ip address add {source}/24 dev dummy0")
+        t.defer(t.client.run, f"ip address del {source}/24 dev dummy0")
+    rnbd.load(t, client=False, rtrs_server="sess_queue_depth=8 max_chunk_size=8192")
+    t.equal(tuple(hostile(t, "too_many_paths", sources=sources)), (MAX_PATHS, -errno.ECONNRESET, 0),
+            "paths, errno of another one, and of one in another one's place")
     still_serves(t)
 
 

@@ -255,6 +255,45 @@ def many_paths(address, rounds):
             connection.close()
 
 
+def too_many_paths(address, sources):
+    """A session with a path from each of these addresses: how many there are when the server refuses
+    one, the errno, and that of one in the place of one that is gone (0 if it is accepted)."""
+    session = rtrs.Peer(address, source=sources[0])
+    peers = [session]
+    try:
+        session.establish()
+        refused = 0
+        for source in sources[1:]:
+            peer = rtrs.Peer(address, source=source, paths_uuid=session.paths_uuid, first_conn=False)
+            refused = refusal(peer)
+            if refused:
+                break
+            peers.append(peer)
+        count = len(peers)
+        gone = peers.pop()
+        gone.connections[0].close()
+        # The server closes it by and by.
+        deadline = time.monotonic() + rtrs.TIMEOUT
+        while (again := refusal(peer)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not again:
+            peers.append(peer)
+        return count, refused, again
+    finally:
+        for peer in reversed(peers):
+            for connection in peer.connections:
+                connection.close()
+
+
+def refusal(peer):
+    """Make a path's first connection; the errno if it is refused, or 0."""
+    try:
+        peer.connect_one()
+    except rtrs.Refused as refused:
+        return refused.args[0]
+    return 0
+
+
 def stale_key(address):
     """A chunk's old key after its data was used; whether the server's memory is safe from it.
 
