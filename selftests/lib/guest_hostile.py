@@ -258,13 +258,15 @@ def many_paths(address, rounds):
 def too_many_paths(address, sources):
     """A session with a path from each of these addresses: how many there are when the server refuses
     one, the errno, and that of one in the place of one that is gone (0 if it is accepted)."""
-    session = rtrs.Peer(address, source=sources[0])
+    # Queues of the usual length would take half of the machine's memory.
+    session = rtrs.Peer(address, source=sources[0], depth=64)
     peers = [session]
     try:
         session.establish()
         refused = 0
         for source in sources[1:]:
-            peer = rtrs.Peer(address, source=source, paths_uuid=session.paths_uuid, first_conn=False)
+            peer = rtrs.Peer(address, source=source, paths_uuid=session.paths_uuid,
+                             first_conn=False, depth=64)
             refused = refusal(peer)
             if refused:
                 break

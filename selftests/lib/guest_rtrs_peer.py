@@ -50,23 +50,31 @@ def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn
 class Connection(guest_verbs.QueuePair):
     """One connection; made with any private data."""
 
-    def __init__(self, address, private_data, *, port=1234, pd=None, receives=64, source=None):
+    def __init__(self, address, private_data, *, port=1234, pd=None, receives=64, source=None,
+                 depth=2048):
         self.keep = []
         self.events = guest_verbs.EventChannel()
         self.id = self.events.new_id()
-        target = guest_verbs.socket_address(address, port)
+        try:
+            self.answer = self._connect(guest_verbs.socket_address(address, port), private_data, pd,
+                                        receives, source, depth)
+        except BaseException:
+            self._free()
+            raise
+
+    def _connect(self, target, private_data, pd, receives, source, depth):
         near = source and guest_verbs.socket_address(source, 0)
         check(cm.rdma_resolve_addr(self.id, near, target, 5000), "rdma_resolve_addr")
         self._expect(ADDR_RESOLVED)
         check(cm.rdma_resolve_route(self.id, 5000), "rdma_resolve_route")
         self._expect(ROUTE_RESOLVED)
-        super().__init__(self.id, pd=pd)
+        super().__init__(self.id, pd=pd, depth=depth)
         self.recv_memory = Memory(self.pd, 64 * max(receives, 1))
         for index in range(receives):
             self.post_recv(self.recv_memory.sge(64 * index, 64), index)
         param = guest_verbs.ConnParam(private_data, len(private_data), 0, 0, 0, 7, 7, 0, 0)
         check(cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
-        self.answer = self._expect(ESTABLISHED)
+        return self._expect(ESTABLISHED)
 
     def next_event(self, timeout=TIMEOUT):
         """The next event's number, private data and status; None if there is none in time."""
@@ -92,7 +100,8 @@ class Connection(guest_verbs.QueuePair):
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             got = self.next_event(left)
-            if got and got[0] == DISCONNECTED:
+            # Rejected if the server has not yet seen that the connection is established.
+            if got and got[0] in (DISCONNECTED, REJECTED):
                 return True
         return False
 
@@ -126,7 +135,11 @@ class Connection(guest_verbs.QueuePair):
     def close(self):
         """Disconnect and free what the kernel would keep."""
         cm.rdma_disconnect(self.id)
-        cm.rdma_destroy_qp(self.id)
+        self._free()
+
+    def _free(self):
+        if self.id.contents.qp:
+            self.destroy()
         cm.rdma_destroy_id(self.id)
         self.events.close()
 
@@ -135,8 +148,8 @@ class Peer:
     """A path of a client, with its connections."""
 
     def __init__(self, address, *, connections=2, port=1234, paths_uuid=None, first_conn=True,
-                 receives=64, source=None, given_up=0):
-        self.source, self.given_up = source, given_up
+                 receives=64, source=None, given_up=0, depth=2048):
+        self.source, self.given_up, self.depth = source, given_up, depth
         self.paths_uuid = paths_uuid or os.urandom(16)
         self.sess_uuid = os.urandom(16)
         self.address, self.port, self.count, self.receives = address, port, connections, receives
@@ -159,7 +172,7 @@ class Peer:
                   "first_conn": self.first_conn, "given_up": self.given_up, **fields}
         connection = Connection(self.address, conn_req(**values), port=self.port, pd=self.pd,
                                 receives=0 if values["cid"] == 0 else self.receives,
-                                source=source or self.source)
+                                source=source or self.source, depth=self.depth)
         self.pd = connection.pd
         self.connections.append(connection)
         answer = struct.unpack_from("<HHHHIII", connection.answer)

@@ -84,7 +84,7 @@ class Connection(verbs.QueuePair):
 
     def free(self):
         """Free all of it."""
-        cm.rdma_destroy_qp(self.id)
+        self.destroy()
         cm.rdma_destroy_id(self.id)
         self.receives.free()
         self.slots.free()

@@ -216,12 +216,13 @@ class EventChannel:
 class QueuePair:
     """The queue pair of an id. Without ``pd`` and ``cq`` it has its own."""
 
-    def __init__(self, cm_id, *, pd=None, cq=None):
+    def __init__(self, cm_id, *, pd=None, cq=None, depth=2048):
         self.id = cm_id
         self.verbs = cm_id.contents.verbs
         self.pd = pd or ib.ibv_alloc_pd(ctypes.c_void_p(self.verbs))
-        self.cq = cq or ib.ibv_create_cq(ctypes.c_void_p(self.verbs), 8192, None, None, 0)
-        attributes = InitAttr(None, self.cq, self.cq, None, 2048, 4096, 4, 1, 0, QPT_RC, 0)
+        self.own_cq = not cq
+        self.cq = cq or ib.ibv_create_cq(ctypes.c_void_p(self.verbs), 4 * depth, None, None, 0)
+        attributes = InitAttr(None, self.cq, self.cq, None, depth, 2 * depth, 4, 1, 0, QPT_RC, 0)
         check(cm.rdma_create_qp(self.id, ctypes.c_void_p(self.pd), ctypes.byref(attributes)),
               "rdma_create_qp")
 
@@ -246,3 +247,9 @@ class QueuePair:
     def poll(self):
         """One completion, or None."""
         return poll(self.verbs, self.cq)
+
+    def destroy(self):
+        """Free it and its own completion queue, which take megabytes of the kernel's memory."""
+        cm.rdma_destroy_qp(self.id)
+        if self.own_cq:
+            check(ib.ibv_destroy_cq(ctypes.c_void_p(self.cq)), "ibv_destroy_cq")
