@@ -15,6 +15,7 @@ from .vm import MachineDied
 from .vm import Node
 from .vm import Options
 from .vm import sparse_disk
+from .vm_platform import module_folders
 from .vm_platform import platform
 
 PRELUDE = """
@@ -29,8 +30,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         description="The script sees $SERVER (address), the functions of "
                     "selftests/lib/try.sh (load, unload, map, unmap, sessions) and a 256 MiB "
                     "scratch disk /dev/vdb.")
-    parser.add_argument("--modules-dir", type=Path, required=True,
-                        help="folder with .ko files, at any depth")
+    parser.add_argument("--modules-dir", type=Path,
+                        help="folder with .ko files, at any depth (default: what `lab build` made)")
     parser.add_argument("--server-modules-dir", type=Path,
                         help="another set for the server machine (implies --two)")
     parser.add_argument("--two", action="store_true",
@@ -62,7 +63,7 @@ def run_script(node: Node, server: Node, script: str, timeout: float) -> int:
 
 def main(options: argparse.Namespace) -> int:
     """Boot, run, report. The script's exit code, or 1 after trouble."""
-    sets = {"ours": options.modules_dir}
+    sets = {"ours": module_folders(options.kernel, options.modules_dir)["ours"]}
     two = options.two or options.server_modules_dir is not None
     module_sets = {}
     if options.server_modules_dir:
