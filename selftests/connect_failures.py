@@ -162,7 +162,7 @@ def test_unmapped_meanwhile(t):
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.client_path(t, "sess")
     t.client.write(f"{path}/disconnect", "1")
-    cable.cut(t)
+    cable.cut(t, 0)
     t.client.run("ip neigh flush all")
     job = t.client.start_job(f"echo 1 > {path}/reconnect")
     # It asks for the server's address again.

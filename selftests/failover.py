@@ -29,7 +29,7 @@ def heartbeat_ms(t):
 
 def fast_server(t):
     """Parameters of the server's transport."""
-    return f"hb_interval_ms={heartbeat_ms(t)} hb_missed_max=3"
+    return f"{rnbd.fewer_buffers(t)}hb_interval_ms={heartbeat_ms(t)} hb_missed_max=3"
 
 
 def map_on_both(t, **settings):
@@ -142,8 +142,7 @@ def test_both_links_down(t):
     taken = []
     for number in range(t.rounds(2)):
         first = number % 2
-        cable.cut(t, 0)
-        cable.cut(t, 1)
+        cable.cut(t, 0, 1)
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
         cable.mend(t, first)
         taken.append(stream.go_on())
@@ -183,8 +182,8 @@ def delete_device(t, link):
     started = time.monotonic()
     t.client.run(f"rdma link delete rxe{link}", timeout=30)
     taken = time.monotonic() - started
-    t.defer(t.client.run, f"rdma link show rxe{link}/1 || "
-            f"rdma link add rxe{link} type rxe netdev eth{link}", check=False)
+    t.defer_once(t.client.run, f"rdma link show rxe{link}/1 || "
+                 f"rdma link add rxe{link} type rxe netdev eth{link}")
     t.check(taken < 10 * t.client.slow, f"deleting the device took {taken:.1f} s")
 
 
@@ -208,7 +207,7 @@ def test_carrier_lost(t):
     """The carrier of a link goes: IO goes on by the other path, and the path comes back."""
     def lose(link, path):
         t.client.set_link(link, False)
-        t.defer(t.client.set_link, link, True)
+        t.defer_once(t.client.set_link, link, True)
         t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
 
     def find(link):
@@ -312,17 +311,16 @@ def test_lost_on_the_server(t):
                      for name in t.server.listdir(folder) if address in name)
     # So that connecting takes more than a second.
     for node in t.nodes:
-        cable.change(t, node, 1, "delay 150ms", "delay 0ms")
+        cable.change(t, node, [1], "delay 150ms", "delay 0ms")
     before = queue_pairs(t.server, 1)
     t.server.write(f"{again}/disconnect", "1")
     wait_until(lambda: queue_pairs(t.server, 1) - before, 30 * t.server.slow, "a new connection")
-    cable.change(t, t.server, 0, "loss 100%", "loss 0%")
+    cable.change(t, t.server, [0], "loss 100%", "loss 0%")
     t.server.write(f"{silent}/disconnect", "1")
     t.server.wait_for(silent, gone=True)
     t.equal(t.client.read(f"{path_of(t, 0)}/state"), "connected", "the path that is silent")
     taken = stream.go_on()
-    cable.mend(t, 0)
-    cable.mend(t, 1)
+    cable.mend(t, 0, 1)
     connected(t, path_of(t, 0))
     connected(t, path_of(t, 1))
     stream.go_on()

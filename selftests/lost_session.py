@@ -69,11 +69,11 @@ def test_slow_close(t):
     t.server.call("guest_io.write", path=held, offset=0, length=MIB, seed=1, direct=False)
     disks.hold(t, held)
     mark = t.server.log_mark()
-    cable.cut(t)
+    cable.cut(t, 0)
     t.client.wait_for(f"{devices[0].sysfs}/state", matches="closed", timeout=30)
     # Requests that the client has given up: the server is to make a new session.
     t.equal(stream.stop(check=False)["errnos"], [errno.EIO], "errors of requests without a path")
-    cable.mend(t)
+    cable.mend(t, 0)
     t.server.wait_log("given up requests, closing the session", mark, timeout=30)
     other = rnbd.map_device(t, disks.LARGE_BLOCKS, session="other")
     t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=2)

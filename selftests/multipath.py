@@ -26,7 +26,7 @@ SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 def map_on(t, *paths):
     """A device with these paths."""
     cable.prepare(t)
-    rnbd.load(t)
+    rnbd.load(t, rtrs_server=rnbd.fewer_buffers(t).rstrip())
     return rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{path}" for path in paths])
 
 
@@ -67,12 +67,12 @@ def test_policies(t):
     # Far more than a slow machine takes by itself.
     delay = f"delay {round(300 * t.client.slow)}ms"
     for slow in (0, 1):
-        cable.change(t, t.server, slow, delay, "delay 0ms")
+        cable.change(t, t.server, [slow], delay, "delay 0ms")
         path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
         t.client.wait_for(f"{path}/cur_latency", matches=r"^[1-9]\d{8,} ns", timeout=20)
         got = counts(t, device, "min-latency")
         by_requests = counts(t, device, "min-inflight")
-        cable.change(t, t.server, slow, "delay 0ms", "delay 0ms")
+        cable.have(t.server, [slow], "delay 0ms")
         # The debug kernel answers heartbeats late by itself, now and then.
         most = 200 if t.debug else 300
         t.check(got[1 - slow] > most, f"min-latency with path {slow} slow: {got}")

@@ -18,12 +18,18 @@ TOPOLOGY = "two"
 
 RETRIES = {"reconnect_delay_ms": 2000, "connect_timeout_ms": 10000}
 FAST = {"hb_interval_ms": 200, "hb_missed_max": 3, **RETRIES}
-FAST_SERVER = "hb_interval_ms=200 hb_missed_max=3"
 KIB = 1 << 10
 
 
-def load(t, server_parameters=FAST_SERVER, server=True):
+def fast_server(t):
+    """Parameters of the server's transport."""
+    return f"{rnbd.fewer_buffers(t)}hb_interval_ms=200 hb_missed_max=3"
+
+
+def load(t, server_parameters=None, server=True):
     """Have the server's modules with these parameters, or none, while the client's stay."""
+    if server_parameters is None:
+        server_parameters = fast_server(t)
     # The first connection of a machine that has just booted takes long if the host is busy.
     rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=server_parameters,
               server=server)
@@ -59,7 +65,7 @@ def in_batches(t):
 
 def lose(t, device):
     """Cut the link and wait until the client has noticed."""
-    cable.cut(t)
+    cable.cut(t, 0)
     t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
 
 
@@ -74,7 +80,7 @@ def test_hold_over_a_lost_link(t):
         before = stream.progress()["requests"]
         time.sleep(1)
         t.equal(stream.progress()["requests"], before, "requests without a path")
-        cable.mend(t)
+        cable.mend(t, 0)
         taken.append(stream.go_on())
         batches.go_on()
     t.say(f"goes on after {seconds(taken)}; {verified(stream.stop())}; {batches.stop()}")
@@ -100,7 +106,7 @@ def test_hold_ends(t):
     with t.expect_errno(errno.EIO):
         t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
     t.check(time.monotonic() - started < 3.5 * t.client.slow, "a new request waited")
-    cable.mend(t)
+    cable.mend(t, 0)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=40)
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
 
@@ -113,7 +119,7 @@ def test_without_hold(t):
     device = rnbd.map_device(t, disks.PLAIN)
     stream = Stream(t, device)
     configure(t, **FAST)
-    cable.cut(t)
+    cable.cut(t, 0)
     deadline = time.monotonic() + 10 * t.client.slow
     while stream.progress()["running"] and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -175,7 +181,7 @@ def test_server_modules_reloaded(t):
         t.server.modules_unload_all()
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
         time.sleep(2)
-        t.server.modules_load("rnbd_server", rtrs_server=FAST_SERVER)
+        t.server.modules_load("rnbd_server", rtrs_server=fast_server(t))
         taken.append(stream.go_on())
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
         batches.go_on()

@@ -217,7 +217,7 @@ class Agent:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return {"held": False}, []
-                uevents.wait(min(left, 0.05))
+                uevents.wait(min(left, header["interval"]))
         finally:
             uevents.close()
         return {"held": True}, []

@@ -22,26 +22,34 @@ class Batches:
 
     def __init__(self, t: Test, device: Device) -> None:
         self._t, self._device = t, device
-        # The debug kernel does some 50 requests a second, of which the writer needs many.
-        self._depth = 8 if t.debug else 32
+        # For the debug kernel as lib/stream.py.
+        self._depth = 4 if t.debug else 32
+        pauses = ["--thinktime=1s", f"--thinktime_blocks={self._depth}"] if t.debug else []
         self._job = t.client.start_job(
             ["fio", "--name=batches", f"--filename={device.path}", "--ioengine=io_uring",
-             "--direct=1", "--thread=1", "--rw=randwrite", "--bssplit=4k/70:64k/30",
+             "--direct=1", "--thread=1", "--rw=randwrite",
+             f"--bssplit=4k/70:{16 if t.debug else 64}k/30",
              f"--iodepth={self._depth}", f"--iodepth_batch_submit={self._depth // 2}",
              f"--iodepth_batch_complete_min={self._depth // 4}",
-             f"--size={1 if t.debug else 8}m", "--loops=1000000", f"--runtime={LONGEST * t.client.slow:.0f}",
-             "--verify=crc32c", "--verify_fatal=1", "--output-format=json"], timeout=LONGEST)
+             f"--size={1 if t.debug else 8}m", "--loops=1000000",
+             f"--runtime={LONGEST * t.client.slow:.0f}", "--verify=crc32c", "--verify_fatal=1",
+             "--output-format=json", *pauses], timeout=LONGEST)
         self.go_on()
 
     def _done(self) -> int:
         words = self._t.client.read(f"/sys/block/{self._device.name}/stat").split()
         return int(words[0]) + int(words[4])
 
+    def _finished(self, wanted: int) -> bool:
+        """Whether so many requests are finished within a second."""
+        return self._t.client.call("guest_io.wait_finished", disk=self._device.name, count=wanted,
+                                   seconds=1.0)
+
     def go_on(self) -> None:
         """Wait until there are more finished requests than can have been under way."""
         wanted = self._done() + 3 * self._depth
-        wait_until(lambda: self._job.done() or self._done() >= wanted, 60.0 * self._t.client.slow,
-                   "requests in batches")
+        wait_until(lambda: self._job.done() or self._finished(wanted),
+                   60.0 * self._t.client.slow, "requests in batches")
         if self._job.done():
             raise AssertionError(f"fio has ended: {self._report()}")
 

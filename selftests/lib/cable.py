@@ -9,6 +9,8 @@ connection manager no connection can be made on that device any more.
 
 from __future__ import annotations
 
+from typing import Sequence
+
 from lab.selftest_case import Test
 from lab.vm_node import Node
 
@@ -21,20 +23,26 @@ def prepare(t: Test) -> None:
             t.defer(node.run, f"tc qdisc del dev eth{link} root", check=False)
 
 
-def change(t: Test, node: Node, link: int, what: str, back: str) -> None:
-    """Change what a machine's end of a link does, until the test is over."""
-    node.run(f"tc qdisc change dev eth{link} root netem limit 10000 {what}")
-    t.defer(node.run, f"tc qdisc change dev eth{link} root netem limit 10000 {back}", check=False)
+def have(node: Node, links: Sequence[int], what: str) -> None:
+    """Have a machine's end of these links do this."""
+    node.call("guest_links.tc", commands=[
+        f"qdisc change dev eth{link} root netem limit 10000 {what}" for link in links])
 
 
-def cut(t: Test, link: int = 0) -> None:
-    """Drop everything on a link."""
+def change(t: Test, node: Node, links: Sequence[int], what: str, back: str) -> None:
+    """The same until the test is over."""
+    have(node, links, what)
+    t.defer_once(have, node, links, back)
+
+
+def cut(t: Test, *links: int) -> None:
+    """Drop everything on these links."""
     # The server first: from then on the client hears nothing.
     for node in reversed(t.nodes):
-        change(t, node, link, "loss 100%", "loss 0%")
+        change(t, node, links, "loss 100%", "loss 0%")
 
 
-def mend(t: Test, link: int = 0) -> None:
-    """Let a link carry again."""
+def mend(t: Test, *links: int) -> None:
+    """Let these links carry again."""
     for node in t.nodes:
-        change(t, node, link, "loss 0%", "loss 0%")
+        have(node, links, "loss 0%")

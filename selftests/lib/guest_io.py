@@ -9,6 +9,7 @@ import os
 import random
 import struct
 import threading
+import time
 
 BLKROGET = 0x125E
 BLKFLSBUF = 0x1261
@@ -141,6 +142,40 @@ def write_beside_reads(path, other, reads):
     for thread in [writer, *readers]:
         thread.join()
     return result[0]
+
+
+def wait_finished(disk, count, seconds):
+    """Whether a disk has finished so many reads and writes since it was made, within a time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with open(f"/sys/block/{disk}/stat", encoding="ascii") as stat:
+            words = stat.read().split()
+        if int(words[0]) + int(words[4]) >= count:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+
+
+def read_on_cpus(path, cpus, readers=4, count=8):
+    """Read a page so often by each of some readers on each of these CPUs, and so on their queues."""
+    failed = []
+
+    def read(cpu):
+        os.sched_setaffinity(0, {cpu})
+        try:
+            for number in range(count):
+                _read(path, number * PAGE, PAGE, True)
+        except OSError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=read, args=(cpu,)) for cpu in cpus for _ in range(readers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def scattered(path, offset, pieces, seed, write_it):

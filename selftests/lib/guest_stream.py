@@ -23,10 +23,10 @@ _streams = {}
 class Worker(threading.Thread):
     """Writes and reads one range."""
 
-    def __init__(self, path, offset, blocks, size, operations):
+    def __init__(self, path, offset, blocks, size, operations, pause):
         super().__init__(daemon=True)
         self.path, self.first, self.blocks = path, offset // size, blocks
-        self.size, self.operations = size, operations
+        self.size, self.operations, self.pause = size, operations, pause
         self.stop = False
         self.writes = self.reads = 0
         self.errno = 0
@@ -51,6 +51,8 @@ class Worker(threading.Thread):
             self.errno, self.error_after = error.errno, time.monotonic() - started
             raise
         self.longest = max(self.longest, time.monotonic() - started)
+        if self.pause and not self.stop:
+            time.sleep(self.pause)
         if done not in (None, self.size):
             self.wrong = self.wrong or f"short transfer of {done} bytes"
 
@@ -107,13 +109,14 @@ class Worker(threading.Thread):
 
 
 def start(path, name="stream", workers=4, blocks=64, offset=0, sizes=(BLOCK,),
-          operations=("write",)):
-    """Begin with so many requests at once, of ``sizes`` bytes, each worker of one of them; the
-    operations in turn, of "write", "sync_write", "flush" (a write, and a flush after it) and those
-    of CLEARED."""
+          operations=("write",), pause=0.0):
+    """Begin with so many requests at once, of ``sizes`` bytes, each worker of one of them and with so
+    many seconds between two; the operations in turn, of "write", "sync_write", "flush" (a write, and
+    a flush after it) and those of CLEARED."""
     # A block between the ranges: requests of two workers are never merged.
     room = (blocks + 1) * max(sizes)
-    _streams[name] = [Worker(path, offset + index * room, blocks, sizes[index % len(sizes)], operations)
+    _streams[name] = [Worker(path, offset + index * room, blocks, sizes[index % len(sizes)], operations,
+                             pause)
                       for index in range(workers)]
     for worker in _streams[name]:
         worker.start()
@@ -126,6 +129,19 @@ def progress(name="stream"):
             "workers": len(workers),
             "running": sum(worker.is_alive() for worker in workers),
             "least": min(worker.writes + worker.reads for worker in workers)}
+
+
+def go_on(requests, seconds, name="stream"):
+    """Wait until every worker has done so many requests more: in how many seconds (None if not, as a
+    worker has ended or the time is over), and the progress before and now."""
+    started, begin = time.monotonic(), progress(name)
+    while True:
+        now, taken = progress(name), time.monotonic() - started
+        if now["least"] >= begin["least"] + requests:
+            return {"taken": taken, "begin": begin, "now": now}
+        if now["running"] < now["workers"] or taken > seconds:
+            return {"taken": None, "begin": begin, "now": now}
+        time.sleep(0.02)
 
 
 def longest(name="stream"):

@@ -37,8 +37,8 @@ class Watch(threading.Thread):
             self.look()
 
 
-def start(name, paths, text, interval=0.02):
-    """Begin to look."""
+def start(name, paths, text, interval):
+    """Begin to look, every ``interval`` seconds."""
     _watches[name] = Watch(paths, text, interval)
     _watches[name].start()
 

@@ -23,6 +23,12 @@ SERVER_SESSIONS = "/sys/class/rtrs-server"
 ACK_TIMEOUT_MS = 8000
 
 
+def fewer_buffers(t: Test) -> str:
+    """A parameter of rtrs_server for tests that connect often: a path registers each buffer, and
+    512 take the debug kernel seconds."""
+    return "sess_queue_depth=64 " if t.debug else ""
+
+
 def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: str = "",
          client: bool = True, server: bool = True, ack_timeout_ms: int = ACK_TIMEOUT_MS,
          connect_timeout_ms: int = 0) -> None:

@@ -3,28 +3,31 @@
 
 from __future__ import annotations
 
-import time
-
 from lab.selftest_case import Test
 from lib.rnbd import Device
 from lib.rnbd import disk_stats
 
 # Of a page, which is copied, and of more, which is registered.
 SIZES = (4 << 10, 64 << 10)
+# The debug kernel does some 50 requests a second, fewer large ones. With pauses it has time for
+# what is about to break, and so have other machines.
+DEBUG_SIZES = (4 << 10, 16 << 10)
+DEBUG_PAUSE = 0.25
 
 
 class Stream:
     """Writes, reads and compares on a device until ``stop``."""
 
     def __init__(self, t: Test, device: Device, *, name: str = "", workers: int = 4,
-                 blocks: int = 64, sizes: tuple[int, ...] = SIZES, **options: object) -> None:
+                 blocks: int = 64, sizes: tuple[int, ...] = (), **options: object) -> None:
         """``options`` are those of guest_stream.start(). Without them nobody else may write."""
         self._t, self._name, self._device = t, name or device.name, device
         self._stopped = False
         # If it does not say what it writes.
         self._written = None if options else self._writes()
+        sizes = sizes or (DEBUG_SIZES if t.debug else SIZES)
         t.client.call("guest_stream.start", path=device.path, name=self._name, workers=workers,
-                      blocks=blocks, sizes=sizes, **options)
+                      blocks=blocks, sizes=sizes, pause=DEBUG_PAUSE if t.debug else 0.0, **options)
         t.defer(self._abandon)
         self.go_on()
 
@@ -44,20 +47,17 @@ class Stream:
         """The longest time a request took since the last call, in s."""
         return self._t.client.call("guest_stream.longest", name=self._name)
 
-    def go_on(self, requests: int = 8, timeout: float = 60.0) -> float:
+    def go_on(self, requests: int = 4, timeout: float = 60.0) -> float:
         """Wait until every worker has done so many requests more; the seconds it took."""
-        begin = self.progress()
-        started = time.monotonic()
-        while True:
-            now = self.progress()
-            if now["least"] >= begin["least"] + requests:
-                return time.monotonic() - started
-            # Some may have ended before this was called.
-            if now["running"] < now["workers"]:
-                raise AssertionError(f"IO failed: {self.stop(check=False)}")
-            if time.monotonic() - started > timeout * self._t.client.slow:
-                raise AssertionError(f"IO stands still: {now} after {begin}")
-            time.sleep(0.02)
+        answer = self._t.client.call("guest_stream.go_on", name=self._name, requests=requests,
+                                     seconds=timeout * self._t.client.slow, timeout=timeout + 30)
+        if answer["taken"] is not None:
+            return answer["taken"]
+        now = answer["now"]
+        # Some may have ended before this was called.
+        if now["running"] < now["workers"]:
+            raise AssertionError(f"IO failed: {self.stop(check=False)}")
+        raise AssertionError(f"IO stands still: {now} after {answer['begin']}")
 
     def stop(self, *, check: bool = True, wait: float = 30.0) -> dict:
         """End, verify all that was confirmed; ``check`` fails on errors, on hung requests, and on

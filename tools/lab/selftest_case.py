@@ -152,6 +152,11 @@ class Test:
         """Call a function when the test is over, last deferred first."""
         self._cleanups.append((function, args, options))
 
+    def defer_once(self, function: Callable[..., Any], *args: Any) -> None:
+        """The same, unless just that is deferred already."""
+        if (function, args, {}) not in self._cleanups:
+            self.defer(function, *args)
+
     def run_deferred(self) -> list[str]:
         """Run what was deferred; returns what went wrong."""
         problems = []

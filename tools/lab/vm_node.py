@@ -213,8 +213,9 @@ class Node(Machine):
         cond: dict[str, Any] = {"path": path, "want": "gone" if gone else "exists"}
         if matches is not None:
             cond["matches"] = matches
+        # A look costs the debug kernel some 10 ms of a processor.
         answer = self.request("wait", f"wait for {path}", timeout, cond=cond,
-                              seconds=timeout * self.slow)
+                              seconds=timeout * self.slow, interval=min(0.05 * self.slow, 0.2))
         if not answer.header["held"]:
             what = f"match {matches!r}" if matches is not None else cond["want"]
             now = ""

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Changes to queueing disciplines, by one tc that goes on running.
+
+Starting a program takes the debug kernel a second, and tests change links all the time.
+"""
+
+import subprocess
+
+# A command with one line of an answer, by which the ones before it are known to be done.
+LAST, ANSWER = "qdisc show dev lo", "qdisc "
+
+_running = []
+
+
+def tc(commands):
+    """Run these commands of tc; RuntimeError with what it says if one fails."""
+    if not _running:
+        _running.append(subprocess.Popen(["tc", "-batch", "-"], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                         text=True))
+    process = _running[0]
+    for command in (*commands, LAST):
+        process.stdin.write(command + "\n")
+    process.stdin.flush()
+    said = []
+    for line in process.stdout:
+        if line.startswith(ANSWER):
+            return
+        said.append(line)
+    # It ends when a command has failed.
+    process.wait()
+    _running.clear()
+    raise RuntimeError("".join(said))
