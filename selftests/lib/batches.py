@@ -17,7 +17,7 @@ LONGEST = 1800.0
 
 
 class Batches:
-    """Writes and reads back in batches of 16 (of 4 on the debug kernel), of which the driver posts
+    """Writes and reads back in batches of 16 (of 2 on the debug kernel), of which the driver posts
     several at once, until ``stop``. Nobody else may use the device."""
 
     def __init__(self, t: Test, device: Device) -> None:
