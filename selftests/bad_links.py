@@ -220,6 +220,7 @@ def test_corruption(t):
 def test_delay(t):
     """Each packet takes 30 ms longer."""
     reports = run(t, "delay 30ms")
-    if reports:
+    # On the debug kernel reads take longer than that by themselves.
+    if not t.debug:
         latency = max(one.read.mean_latency_us for one in reports)
         t.check(latency > 30000, f"reads of fio took {latency} us at most, on an average")

@@ -47,8 +47,10 @@ class Stream:
         """The longest time a request took since the last call, in s."""
         return self._t.client.call("guest_stream.longest", name=self._name)
 
-    def go_on(self, requests: int = 4, timeout: float = 60.0) -> float:
-        """Wait until every worker has done so many requests more; the seconds it took."""
+    def go_on(self, requests: int = 0, timeout: float = 60.0) -> float:
+        """Wait until every worker has done so many requests more, by default 8 (4 on the debug
+        kernel); the seconds it took."""
+        requests = requests or (4 if self._t.debug else 8)
         answer = self._t.client.call("guest_stream.go_on", name=self._name, requests=requests,
                                      seconds=timeout * self._t.client.slow, timeout=timeout + 30)
         if answer["taken"] is not None:
