@@ -11,6 +11,7 @@ from lib.fio import VERIFY
 from lib.fio import Report
 from lib.fio import report_of
 from lib.rnbd import Device
+from lib.rnbd import disk_stats
 
 # Longer than any test, in seconds on the stock kernel.
 LONGEST = 1800.0
@@ -24,6 +25,7 @@ class Batches:
         self._t, self._device = t, device
         # For the debug kernel as lib/stream.py.
         self._depth = 4 if t.debug else 32
+        self._before = self._writes()
         pauses = ["--thinktime=1s", f"--thinktime_blocks={self._depth}"] if t.debug else []
         self._job = t.client.start_job(
             ["fio", "--name=batches", f"--filename={device.path}", "--ioengine=io_uring",
@@ -37,8 +39,13 @@ class Batches:
         self.go_on()
 
     def _done(self) -> int:
-        words = self._t.client.read(f"/sys/block/{self._device.name}/stat").split()
-        return int(words[0]) + int(words[4])
+        stats = disk_stats(self._t.client, self._device.name)
+        return stats["reads"] + stats["writes"]
+
+    def _writes(self) -> int:
+        """Writes that the disk has seen the end of, merged ones each."""
+        stats = disk_stats(self._t.client, self._device.name)
+        return stats["writes"] + stats["write_merges"]
 
     def _finished(self, wanted: int) -> bool:
         """Whether so many requests are finished within a second."""
@@ -61,10 +68,13 @@ class Batches:
         return report
 
     def stop(self) -> str:
-        """End; fails on errors, on wrong data, and if requests hang. Says what was done."""
+        """End; fails on errors, on wrong data, and if requests hang or did not end exactly once.
+        Says what was done."""
         self.go_on()
         self._job.kill(signal.SIGINT)
         report = self._report()
         inflight = self._t.client.read(f"/sys/block/{self._device.name}/inflight")
         self._t.equal(inflight.split(), ["0", "0"], "requests in flight")
+        self._t.intact(self._writes() - self._before, report.write.ios,
+                       "writes of fio that the disk has finished")
         return f"in batches {report.write.ios} writes, {report.read.ios} reads"
