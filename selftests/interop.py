@@ -102,7 +102,8 @@ def test_our_server_trusting(t):
     exercise(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+# A refused mapping leaks an object of the C client, and sometimes crashes its unloading.
+@case(timeout=300, kernels=("stock",), module_sets=("ours",))
 def test_our_server_with_a_policy(t):
     """The C client is let in and refused by an export policy, with EACCES."""
     use(t, "c", "ours", "Y")

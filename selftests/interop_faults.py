@@ -198,7 +198,7 @@ def faults(t, client, server, mode):
         rnbd.use_set(node, name)
         t.defer(rnbd.use_set, node, t.modules)
     cable.prepare(t)
-    parameters = f"always_invalidate={mode}"
+    parameters = f"{rnbd.fewer_buffers(t)}always_invalidate={mode}"
     rnbd.load(t, rtrs_server=parameters)
     paths = [f"ip:{address}" for address in t.server.addresses]
     exported = [*PLACES] if client == "c" else [*PLACES, disks.erasable(t)]
