@@ -23,6 +23,14 @@ def polite(address):
         return peer.answer()[0]
 
 
+def retries(address):
+    """How often the server asks, on each connection, that messages that find no receive be sent
+    again."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        return [connection.retries[1] for connection in peer.connections]
+
+
 def refusals(address):
     """Connection requests that are refused; the errno of each."""
     results = {}

@@ -72,6 +72,12 @@ def count(what, cid_or_message):
     return _running[-1].log.count((what, cid_or_message))
 
 
+def retries():
+    """How often each connection's request asked that packets, and messages that find no receive,
+    be sent again."""
+    return [what for kind, what in _running[-1].log if kind == "retries"]
+
+
 # Connection requests and the information request.
 
 

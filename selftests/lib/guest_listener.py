@@ -25,8 +25,8 @@ class _Listener:
     def _serve(self):
         while not self.stopping:
             got = self.events.next(0.1)
-            if got and got[0] == guest_verbs.CONNECT_REQUEST:
-                new_id = ctypes.c_void_p(got[3])
+            if got and got.event == guest_verbs.CONNECT_REQUEST:
+                new_id = ctypes.c_void_p(got.id)
                 self.requests += 1
                 self.ids.append(new_id)
                 self._answer(new_id)

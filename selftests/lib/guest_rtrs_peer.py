@@ -56,8 +56,9 @@ class Connection(guest_verbs.QueuePair):
         self.events = guest_verbs.EventChannel()
         self.id = self.events.new_id()
         try:
-            self.answer = self._connect(guest_verbs.socket_address(address, port), private_data, pd,
-                                        receives, source, depth)
+            accepted = self._connect(guest_verbs.socket_address(address, port), private_data, pd,
+                                     receives, source, depth)
+            self.answer, self.retries = accepted.data, accepted.retries
         except BaseException:
             self._free()
             raise
@@ -76,32 +77,26 @@ class Connection(guest_verbs.QueuePair):
         check(cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
         return self._expect(ESTABLISHED)
 
-    def next_event(self, timeout=TIMEOUT):
-        """The next event's number, private data and status; None if there is none in time."""
-        got = self.events.next(timeout)
-        return got and got[:3]
-
     def _expect(self, wanted):
-        got = self.next_event()
+        got = self.events.next(TIMEOUT)
         if got is None:
             raise TimeoutError(f"no event, wanted {wanted}")
-        event, data, status = got
-        if event == wanted:
-            return data
-        if event == REJECTED:
-            number = struct.unpack_from("<h", data, 4)[0] if len(data) >= 56 else None
+        if got.event == wanted:
+            return got
+        if got.event == REJECTED:
+            number = struct.unpack_from("<h", got.data, 4)[0] if len(got.data) >= 56 else None
             raise Refused(number)
-        if event == DISCONNECTED:
+        if got.event == DISCONNECTED:
             raise Closed()
-        raise OSError(-status if status < 0 else 0, f"event {event}, wanted {wanted}")
+        raise OSError(max(-got.status, 0), f"event {got.event}, wanted {wanted}")
 
     def wait_closed(self, timeout=TIMEOUT):
         """Wait until the server has closed the connection."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
-            got = self.next_event(left)
+            got = self.events.next(left)
             # Rejected if the server has not yet seen that the connection is established.
-            if got and got[0] in (DISCONNECTED, REJECTED):
+            if got and got.event in (DISCONNECTED, REJECTED):
                 return True
         return False
 

@@ -238,7 +238,7 @@ class Server:
                 return
             if self.events.fd in ready:
                 had = self.channel
-                self._event(*self.events.next(0))
+                self._event(self.events.next(0))
                 if self.channel and not had:
                     poll.register(self.channel.contents.fd, select.POLLIN)
             if self.channel and self.channel.contents.fd in ready:
@@ -246,15 +246,16 @@ class Server:
             with self.changed:
                 self.changed.notify_all()
 
-    def _event(self, event, data, _status, cm_id):
-        if event == verbs.CONNECT_REQUEST:
-            self._connect(ctypes.cast(cm_id, ctypes.POINTER(verbs.CmId)), data)
+    def _event(self, got):
+        if got.event == verbs.CONNECT_REQUEST:
+            self.log.append(("retries", got.retries))
+            self._connect(ctypes.cast(got.id, ctypes.POINTER(verbs.CmId)), got.data)
         for number, connection in list(self.connections.items()):
-            if ctypes.cast(connection.id, ctypes.c_void_p).value != cm_id:
+            if ctypes.cast(connection.id, ctypes.c_void_p).value != got.id:
                 continue
-            if event == verbs.ESTABLISHED:
+            if got.event == verbs.ESTABLISHED:
                 self.established(connection)
-            elif event == verbs.DISCONNECTED:
+            elif got.event == verbs.DISCONNECTED:
                 connection.disconnect()
                 self._forget(number)
 

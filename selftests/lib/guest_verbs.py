@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import struct
+from typing import NamedTuple
 
 ADDR_RESOLVED, ROUTE_RESOLVED, CONNECT_REQUEST, ESTABLISHED = 0, 2, 4, 9
 REJECTED, DISCONNECTED = 8, 10
@@ -32,11 +33,25 @@ class CmId(ctypes.Structure):
 
 
 class Event(ctypes.Structure):
-    """struct rdma_cm_event."""
+    """struct rdma_cm_event, with the parameters of a connection."""
 
     _fields_ = [("id", ctypes.c_void_p), ("listen_id", ctypes.c_void_p),
                 ("event", ctypes.c_int), ("status", ctypes.c_int),
-                ("private_data", ctypes.POINTER(ctypes.c_uint8)), ("len", ctypes.c_uint8)]
+                ("private_data", ctypes.POINTER(ctypes.c_uint8)), ("len", ctypes.c_uint8),
+                ("responder_resources", ctypes.c_uint8), ("initiator_depth", ctypes.c_uint8),
+                ("flow_control", ctypes.c_uint8), ("retry_count", ctypes.c_uint8),
+                ("rnr_retry_count", ctypes.c_uint8)]
+
+
+class CmEvent(NamedTuple):
+    """What an event says: its number, private data, status, the address of its id, and how often
+    the other end asks that packets, and messages that find no receive, be sent again."""
+
+    event: int
+    data: bytes
+    status: int
+    id: int
+    retries: tuple[int, int]
 
 
 class _Channel(ctypes.Structure):
@@ -196,15 +211,15 @@ class EventChannel:
         return cm_id
 
     def next(self, timeout):
-        """The next event: its number, private data, status and the address of its id; None if there
-        is none in time."""
+        """The next event; None if there is none in time."""
         if not select.select([self.fd], [], [], timeout)[0]:
             return None
         event = ctypes.POINTER(Event)()
         check(cm.rdma_get_cm_event(self.channel, ctypes.byref(event)), "rdma_get_cm_event")
         found = event.contents
         data = bytes(found.private_data[:found.len]) if found.private_data else b""
-        result = found.event, data, found.status, found.id
+        result = CmEvent(found.event, data, found.status, found.id,
+                         (found.retry_count, found.rnr_retry_count))
         cm.rdma_ack_cm_event(event)
         return result
 
