@@ -4,6 +4,7 @@
 import os
 import re
 
+from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
@@ -35,7 +36,6 @@ EVENTS = {
 OWN_FIELDS = {"rtrs_clt": ["session"], "rtrs_srv": ["session"], "rnbd_srv": []}
 # Of what the message of a request asks for.
 WRITE_ZEROES, NOUNMAP = 5, 1 << 11
-STOCK = ("stock",)  # the debug kernel has no tracing
 
 
 def listen(t, *systems):
@@ -71,7 +71,7 @@ def fields(t, system, event):
     return [name for name in names if not name.startswith("common_")]
 
 
-@case(kernels=STOCK)
+@case()
 def test_events_exist(t):
     """Every system has its events with C's fields; with the modules they go."""
     rnbd.load(t)
@@ -88,7 +88,7 @@ def test_events_exist(t):
     rnbd.load(t)
 
 
-@case(kernels=STOCK)
+@case()
 def test_session(t):
     """A session's life on the server: its versions, its devices, its end."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
@@ -108,7 +108,7 @@ def test_session(t):
     t.equal(len(told(t, "destroy_sess")), 1, "destroy_sess of a session with a device")
 
 
-@case(kernels=STOCK)
+@case(quick=KERNELS)
 def test_requests(t):
     """Each request on the server, with what it asks for, and its answer."""
     rnbd.load(t)
@@ -138,7 +138,7 @@ def test_requests(t):
                 "answers, against requests")
 
 
-@case(kernels=STOCK)
+@case()
 def test_zeroes(t):
     """Zeroes that are to stay allocated are asked for as such: all but those of a punched hole."""
     rnbd.load(t)
@@ -161,7 +161,7 @@ def test_zeroes(t):
                               length=8192), f"{how} left something")
 
 
-@case(kernels=STOCK)
+@case()
 def test_errors(t):
     """The answer to a request that failed has its errno."""
     rnbd.load(t)
@@ -173,7 +173,7 @@ def test_errors(t):
     matches(t, "send_io_resp_imm", "dir=WRITE err='-5'")
 
 
-@case(kernels=STOCK)
+@case()
 def test_path_names(t):
     """Events of both ends name a path as its folder in sysfs is named."""
     rnbd.load(t)
@@ -196,7 +196,7 @@ def test_path_names(t):
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
 
 
-@case(kernels=STOCK)
+@case(quick=KERNELS)
 def test_paths(t):
     """A path that is closed, one that fails, and its way back."""
     rnbd.load(t)
