@@ -21,6 +21,7 @@ from pathlib import Path
 from . import bench_mixed
 from . import bench_report
 from . import paths
+from . import vm_plugin
 from .bench_report import Measured
 from .bench_systems import MIXED
 from .bench_systems import SYSTEMS
@@ -31,7 +32,6 @@ from .vm_count import Instructions
 from .vm_count import Place
 from .vm_count import Spent
 from .vm_count import Symbols
-from .vm_count import plugin
 from .vm_count import symbols
 from .vm import Lab
 from .vm import MachineDied
@@ -126,7 +126,7 @@ def measure(configuration: Configuration, names: list[str], work: list[Job],
     lab = Lab(platform("stock", modules), "one",
               Options(cpus=configuration.cpus, mtu=ETHERNET[configuration.rdma_mtu], icount=True,
                       # khugepaged copies megabytes in the middle of some job or other.
-                      kernel_args=["transparent_hugepage=never"], plugin=plugin()))
+                      kernel_args=["transparent_hugepage=never"], plugin=vm_plugin.compiled("vm_count")))
     found = []
     try:
         lab.start(timeout=120)

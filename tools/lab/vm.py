@@ -46,6 +46,8 @@ class Platform:
     selftests: Path
     modules: dict[str, Path]
     flavour: str = "stock"
+    # A plugin of the emulator that lets other threads go first while a processor spins.
+    yield_plugin: Path | None = None
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Lab:
                 root_image=platform.root_image, share=share, cpus=self.options.cpus,
                 memory_mib=self.options.memory_mib * (2 if platform.flavour == "debug" else 1),
                 accel=accel, icount=self.options.icount,
-                plugin=self.options.plugin,
+                plugin=self.options.plugin, yield_plugin=platform.yield_plugin,
                 disks=self.options.disks.get(name, []), shell=self.options.shell,
                 kernel_args=list(self.options.kernel_args))
             if topology == "two":

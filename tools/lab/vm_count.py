@@ -14,30 +14,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cache
-from . import debian
-from . import run
 from .vm_node import Node
 
-SOURCE = Path(__file__).with_name("vm_count.c")
 _BLOCK = struct.Struct("<QQQ")
 USER = "user space"
 KERNEL = "kernel"
-
-
-def plugin() -> Path:
-    """The plugin, compiled at first use."""
-    source = SOURCE.read_text()
-    target = cache.artifact("vm-count", source=source, buildroot=debian.buildroot().key)
-    with cache.lock("vm-count"):
-        if not target.is_complete():
-            with cache.building(target) as (folder, _facts):
-                (folder / SOURCE.name).write_text(source)
-                run.chroot(debian.buildroot().path / "root",
-                           ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
-                            "-o", "vm_count.so", SOURCE.name],
-                           [run.Bind(folder, "/mnt")], cwd="/mnt")
-    return target.path / "vm_count.so"
 
 
 @dataclass

@@ -74,6 +74,8 @@ class Spec:
     icount: bool = False
     # A plugin of the emulator that counts instructions, see vm_count.py.
     plugin: Path | None = None
+    # One that yields where the machine spins, see vm_yield.c; for emulated processors side by side.
+    yield_plugin: Path | None = None
     disks: list[Disk] = field(default_factory=list)
     ethernet: list[Ethernet] = field(default_factory=list)
     kernel_args: list[str] = field(default_factory=list)
@@ -114,6 +116,8 @@ class Machine:
             args += ["-accel", "kvm", "-cpu", "host"]
         else:
             args += ["-accel", "tcg,thread=multi", "-cpu", "max"]
+            if spec.yield_plugin:
+                args += ["-plugin", str(spec.yield_plugin)]
         args += ["-kernel", str(spec.kernel)]
         kernel_args = [*KERNEL_ARGS, *spec.kernel_args]
         if spec.initrd:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import paths
+from . import vm_plugin
 from .vm import Platform
 from .vm_kernel import quick_to_boot
 
@@ -18,7 +19,8 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
         raise RuntimeError(f"not set up yet (no {', '.join(missing)}); run `make setup'")
     return Platform(qemu=made.qemu, kernel=quick_to_boot(made.vmlinuz), initrd=made.initramfs,
                     root_image=made.root_image, selftests=paths.CHECKOUT / "selftests",
-                    modules=modules, flavour=kernel)
+                    modules=modules, flavour=kernel,
+                    yield_plugin=vm_plugin.compiled("vm_yield"))
 
 
 def module_folders(kernel: str, ours: Path | None = None) -> dict[str, Path]:
