@@ -5,6 +5,7 @@ import errno
 import json
 import time
 
+from lab.selftest_case import KERNELS
 from lab.selftest_case import case
 from lab.vm import wait_until
 from lib import cable
@@ -192,7 +193,7 @@ def add_device(t, link):
     t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
 
 
-@case(timeout=900, module_sets=("ours",))
+@case(timeout=900, quick=KERNELS, module_sets=("ours",))
 def test_device_removed(t):
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     def lose(link, path):
