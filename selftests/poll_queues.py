@@ -9,6 +9,8 @@ from lib import rnbd
 from lib.fio import verified
 
 TOPOLOGY = "two"
+# Requests in flight.
+DEPTH = 4
 KIB = 1 << 10
 MIB = 1 << 20
 
@@ -31,7 +33,7 @@ def requests(path, node):
 def polled_fio(t, device, **options):
     """Writes and verifies with polled requests; how many, and the softirqs meanwhile."""
     before = interrupts(t)
-    report = verified(t.client, device.path, **{"rw": "randwrite", "bs": "4k", "iodepth": 4,
+    report = verified(t.client, device.path, **{"rw": "randwrite", "bs": "4k", "iodepth": DEPTH,
                                                 "hipri": 1, "size": t.scaled(MIB // 2, 128 * KIB),
                                                 **options})
     t.equal(report.errors, 0, "errors")
@@ -94,7 +96,8 @@ def test_migrations(t):
         if cpu == 0:
             t.check(sum(moved["from"]) < count // 16, f"{count} requests from CPU 0: {moved}")
         else:
-            t.check(min(moved["from"][0], moved["to"][1]) > count // 16 * 15,
+            # A message answers up to all of them that are in flight.
+            t.check(min(moved["from"][0], moved["to"][1]) >= count // DEPTH,
                     f"{count} requests from CPU 1: {moved}")
 
 
