@@ -382,7 +382,7 @@ impl Setup<'_> {
         let domain = self.domain.clone().ok_or(EINVAL)?;
         let queue_depth = path.session.negotiated(path, &accept, domain.device())?;
         path.set_device(queue_pair)?;
-        path.check_new()?;
+        path.settle_name()?;
         let max_segments = path.session.limit_segments(domain.device());
         self.incarnation.set_transfer(Transfer::new(
             domain,

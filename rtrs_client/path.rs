@@ -178,12 +178,9 @@ impl Path {
         )
     }
 
-    /// The name of the directory in sysfs: `source@destination`, as they are at the first call.
-    /// Sleeps.
+    /// The name of the directory in sysfs: `source@destination`, as they were when the path was
+    /// connected for the first time. `EINVAL` before that. Any context.
     pub(crate) fn file_name(&self) -> Result<&CStr> {
-        let (source, destination) = (self.source_text(), self.address.dst.to_text());
-        let name = CString::try_from_fmt(fmt!("{}@{}", source.as_str(), destination.as_str()))?;
-        self.file_name.populate(name);
         Ok(self.file_name.as_ref().ok_or(EINVAL)?)
     }
 
@@ -200,22 +197,19 @@ impl Path {
         }
     }
 
-    /// `EEXIST` if this path, which is connected for the first time, has turned out to be one that the
-    /// session has already. Sleeps.
-    pub(crate) fn check_new(&self) -> Result {
-        let Some(paths) = self
-            .session
-            .paths
-            .get()
-            .filter(|_| self.file_name.as_ref().is_none())
-        else {
+    /// Gives this path its name, now that its ends are known, if it has none yet. `EEXIST` if it has
+    /// turned out to be one that the session has already. Sleeps.
+    pub(crate) fn settle_name(&self) -> Result {
+        // Of paths with the same ends that are connected at the same time one has to stay.
+        let _naming = self.session.naming.lock();
+        if self.file_name.as_ref().is_some() {
             return Ok(());
-        };
+        }
         let ends = self.used_ends();
-        let is_same = |other: &&Arc<Self>| {
-            !core::ptr::eq(&raw const ***other, self) && other.is_known_as(&ends)
-        };
-        if let Some(other) = paths.iter().find(is_same) {
+        let is_same =
+            |other: &&Arc<Self>| other.file_name.as_ref().is_some() && other.is_known_as(&ends);
+        let paths = self.session.paths.get();
+        if let Some(other) = paths.iter().find_map(|paths| paths.iter().find(is_same)) {
             pr_err!(
                 "{}: it is the path {}\n",
                 self.name_text(),
@@ -223,6 +217,12 @@ impl Path {
             );
             return Err(EEXIST);
         }
+        let name = CString::try_from_fmt(fmt!(
+            "{}@{}",
+            self.source_text().as_str(),
+            self.address.dst.to_text().as_str()
+        ))?;
+        self.file_name.populate(name);
         Ok(())
     }
 

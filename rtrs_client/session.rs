@@ -140,6 +140,9 @@ pub struct Session {
     pub(crate) paths: RcuArc<KVec<Arc<Path>>>,
     #[pin]
     control: Mutex<Paths>,
+    /// Held while a path learns its name.
+    #[pin]
+    pub(crate) naming: Mutex<()>,
     #[pin]
     pub(crate) link: Link,
     pub(crate) outage: Outage,
@@ -192,6 +195,7 @@ impl Session {
                 tags: SetOnce::new(),
                 paths: RcuArc::new(None),
                 control <- new_mutex!(Paths { list: KVec::new(), closing: false }),
+                naming <- new_mutex!(()),
                 link <- Link::new(),
                 outage: Outage::new(),
                 turn <- Turn::new(),

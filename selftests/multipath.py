@@ -218,6 +218,23 @@ def more_addresses(t, count):
             for link in range(LINKS) for mine in range(count) for other in range(count)]
 
 
+def test_same_ends_at_once(t):
+    """A path that is added twice at the same time, with and without its source, is there once."""
+    map_on(t, t.server.addresses[0])
+    # A server refuses a path while it takes one of the same ends down: each round has its own.
+    others = sorted({other for _, other in more_addresses(t, t.rounds(10))})
+    for number, other in enumerate(others):
+        link = number * LINKS // len(others)
+        full = f"ip:{t.client.addresses[link]}@ip:{other}"
+        texts = (f"ip:{other}", full) if number % 2 else (full, f"ip:{other}")
+        expected = sorted([*paths(t), full])
+        jobs = [t.client.start_job(f"echo {text} > {SESSION}/add_path") for text in texts]
+        codes = [job.wait().rc for job in jobs]
+        t.equal(sorted(paths(t)), expected, f"paths in round {number} ({codes})")
+        t.equal(codes.count(0), 1, f"writes that succeeded in round {number}")
+        t.client.write(f"{SESSION}/paths/{full}/remove_path", "1")
+
+
 def test_six_at_once(t):
     """As many paths as map_device takes; all are connected and carry requests."""
     rnbd.load(t)
