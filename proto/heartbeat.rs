@@ -63,3 +63,19 @@ pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
     };
     (action, missed.saturating_add(1))
 }
+
+/// The longest that [`disconnect_timeout_ms`] is, in ms.
+const DISCONNECT_TIMEOUT_MAX_MS: u32 = 1000;
+
+/// How long to wait for a peer to confirm that it has ended a path, in ms: as long as it may take to
+/// answer a heartbeat, a second at most, and not at all if it was given up for its silence.
+pub const fn disconnect_timeout_ms(missed: u32, settings: &Settings) -> u32 {
+    if missed > settings.missed_max {
+        return 0;
+    }
+    if settings.interval_ms < DISCONNECT_TIMEOUT_MAX_MS {
+        settings.interval_ms
+    } else {
+        DISCONNECT_TIMEOUT_MAX_MS
+    }
+}

@@ -176,6 +176,12 @@ impl ConnectionHandler {
         core::mem::replace(&mut *self.progress.lock(), Progress::Waiting)
     }
 
+    /// Whether the server, or the CM in its place, has ended the connection, which was established.
+    /// May sleep.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.progress.lock(), Progress::Failed(_))
+    }
+
     /// The length of the server's information, once it is there.
     pub(crate) fn info_len(&self) -> Option<u32> {
         match self.info_len.load(ordering::Acquire) {

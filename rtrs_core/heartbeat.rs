@@ -118,6 +118,11 @@ impl Heartbeat {
         self.latency.load(ordering::Relaxed).unsigned_abs()
     }
 
+    /// How long to wait for the peer to confirm that it has ended the path, in ms.
+    pub fn disconnect_timeout_ms(&self) -> u32 {
+        heartbeat::disconnect_timeout_ms(self.missed.load(ordering::Relaxed), &self.settings())
+    }
+
     /// Forgets what was missed; for a path that is connected again.
     pub fn reset(&self) {
         self.missed.store(0, ordering::Relaxed);

@@ -121,6 +121,34 @@ def test_add_and_remove(t):
     t.check(result["longest"] < 8.0 * t.client.slow, f"a request took {result['longest']:.2f} s")
 
 
+@case(module_sets=("ours",))
+def test_late_requests(t):
+    """What a path had sent when it was taken down does not overwrite what was written after that."""
+    device = map_on(t, *t.server.addresses)
+    t.client.write(f"{SESSION}/mpath_policy", "round-robin")
+    blocks, taken = 16, []
+    for number in range(t.rounds(4)):
+        length = (4 << 10, 64 << 10)[number % 2]
+        slow = name_of(t, t.server.addresses[1])
+        cable.change(t, t.client, [1], "delay 300ms", "delay 0ms")
+        seeds = (1 + number * 2 * blocks, 1 + (number * 2 + 1) * blocks)
+        started = time.monotonic()
+        done = t.client.call("guest_io.overwrite_beside", path=device.path, length=length,
+                             blocks=blocks, seeds=seeds, timeout=60,
+                             meanwhile=f"{SESSION}/paths/{slow}/disconnect")
+        taken.append(time.monotonic() - started)
+        t.check(done < blocks, f"no request was on the slow path, {done} of {blocks} done")
+        # All that was on the way is there before the end of the connection.
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess/paths/{slow}", gone=True)
+        for block in range(blocks):
+            t.intact(t.client.call("guest_io.compare", path=device.path, offset=block * length,
+                                   length=length, seed=seeds[1] + block), None,
+                     f"difference in block {block} of {length} bytes, round {number}")
+        cable.have(t.client, [1], "delay 0ms")
+        rnbd.reconnect(t, f"{SESSION}/paths/{slow}")
+    t.say(f"both writes of {blocks} blocks, the path taken down in between: {seconds(taken)}")
+
+
 def test_policy_changes(t):
     """The policy is changed over and over under verified IO."""
     device = map_on(t, *t.server.addresses)

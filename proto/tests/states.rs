@@ -5,6 +5,7 @@
 use proto::{
     access::Writers,
     heartbeat::{
+        disconnect_timeout_ms,
         tick,
         Action,
         Settings, //
@@ -219,6 +220,22 @@ fn detection_can_be_faster_than_a_second() {
     let (intervals, _) = until_failure(&settings);
     assert_eq!(u64::from(intervals) * 100, settings.detection_ms());
     assert!(settings.detection_ms() < 1000);
+}
+
+#[test]
+fn a_disconnection_is_confirmed_within_a_heartbeat_and_a_second() {
+    let settings = |interval_ms| Settings {
+        interval_ms,
+        missed_max: 3,
+    };
+    for missed in 0..=3 {
+        assert_eq!(disconnect_timeout_ms(missed, &settings(200)), 200);
+        assert_eq!(disconnect_timeout_ms(missed, &settings(5000)), 1000);
+    }
+    let fails = (0..)
+        .find(|&missed| tick(missed, &settings(200)).0 == Action::Fail)
+        .unwrap();
+    assert_eq!(disconnect_timeout_ms(fails, &settings(200)), 0);
 }
 
 #[test]

@@ -144,6 +144,43 @@ def write_beside_reads(path, other, reads):
     return result[0]
 
 
+def overwrite_beside(path, length, blocks, seeds, meanwhile):
+    """Write blocks with the first seed, all at once; when half of them are done write "1" to the file
+    ``meanwhile``; when all are done write them with the second seed. How many were done by then."""
+    finished = threading.Semaphore(0)
+    failed = []
+
+    def change(action, *arguments):
+        try:
+            action(*arguments)
+        except OSError as error:
+            failed.append(error)
+        finished.release()
+
+    def begin(seed):
+        return [threading.Thread(target=change,
+                                 args=(write, path, number * length, length, seed + number))
+                for number in range(blocks)]
+
+    first, second = begin(seeds[0]), begin(seeds[1])
+    for thread in first:
+        thread.start()
+    for _ in range(blocks // 2):
+        finished.acquire()
+    done = blocks - sum(thread.is_alive() for thread in first)
+    with open(meanwhile, "w", encoding="ascii") as file:
+        file.write("1")
+    for thread in first:
+        thread.join()
+    for thread in second:
+        thread.start()
+    for thread in second:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return done
+
+
 def wait_finished(disk, count, seconds):
     """Whether a disk has finished so many reads and writes since it was made, within a time."""
     deadline = time.monotonic() + seconds
