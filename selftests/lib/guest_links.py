@@ -4,6 +4,7 @@
 Starting a program takes the debug kernel a second, and tests change links all the time.
 """
 
+import socket
 import subprocess
 
 # A command with one line of an answer, by which the ones before it are known to be done.
@@ -31,3 +32,12 @@ def tc(commands):
     process.wait()
     _running.clear()
     raise RuntimeError("".join(said))
+
+
+def pass_behind(address, timeout=60.0):
+    """Wait until a packet to this address, and so all those before it, have come there."""
+    try:
+        # Nobody listens; whoever refuses has got it.
+        socket.create_connection((address, 9), timeout=timeout).close()
+    except ConnectionRefusedError:
+        return
