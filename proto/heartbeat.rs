@@ -53,7 +53,7 @@ pub enum Action {
 /// The end of an interval (C: `hb_work`): what to do, and the new count of
 /// missed intervals.
 pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
-    if missed > settings.missed_max {
+    if is_silent(missed, settings) {
         return (Action::Fail, missed);
     }
     let action = if missed == 0 {
@@ -64,18 +64,20 @@ pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
     (action, missed.saturating_add(1))
 }
 
-/// The longest that [`disconnect_timeout_ms`] is, in ms.
-const DISCONNECT_TIMEOUT_MAX_MS: u32 = 1000;
+/// The longest that [`confirmation_timeout_ms`] is, in ms.
+const CONFIRMATION_TIMEOUT_MAX_MS: u32 = 1000;
 
 /// How long to wait for a peer to confirm that it has ended a path, in ms: as long as it may take to
-/// answer a heartbeat, a second at most, and not at all if it was given up for its silence.
-pub const fn disconnect_timeout_ms(missed: u32, settings: &Settings) -> u32 {
-    if missed > settings.missed_max {
-        return 0;
-    }
-    if settings.interval_ms < DISCONNECT_TIMEOUT_MAX_MS {
+/// answer a heartbeat, a second at most.
+pub const fn confirmation_timeout_ms(settings: &Settings) -> u32 {
+    if settings.interval_ms < CONFIRMATION_TIMEOUT_MAX_MS {
         settings.interval_ms
     } else {
-        DISCONNECT_TIMEOUT_MAX_MS
+        CONFIRMATION_TIMEOUT_MAX_MS
     }
+}
+
+/// Whether a peer has been silent for so long that the path is given up.
+pub const fn is_silent(missed: u32, settings: &Settings) -> bool {
+    missed > settings.missed_max
 }

@@ -38,7 +38,10 @@ pub use conn::{
     ConnReject,
     ConnReq, //
 };
-pub use imm::Imm;
+pub use imm::{
+    path_number,
+    Imm, //
+};
 pub use info::{
     InfoReq,
     InfoRsp,
@@ -111,6 +114,10 @@ pub const FEATURE_SHORT_ANSWERS: u32 = 1 << 0;
 /// that have room for them. A server that sets it may send them for requests that were carried out
 /// and need no more than that to be said.
 pub const FEATURE_JOINT_ANSWERS: u32 = 1 << 1;
+
+/// `features`: the client may have a path ended by a message on another one, see
+/// [`Imm::PathEnd`].
+pub const FEATURE_PATH_END: u32 = 1 << 2;
 
 /// The size of the longest message beside the immediate of an answer, in bytes.
 pub const MAX_ANSWER_MSG_SIZE: usize = if RkeyRsp::SIZE > answers::MAX_ANSWERS_SIZE {

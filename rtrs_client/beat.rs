@@ -17,7 +17,7 @@ use proto::rtrs::Imm;
 use rtrs_core::heartbeat::Action;
 
 use crate::{
-    connection::post_heartbeat,
+    connection::post_immediate,
     path::{
         Path,
         BEAT, //
@@ -46,7 +46,7 @@ impl Path {
                 let guard = rcu::read_lock();
                 let set = self.connections(&guard);
                 let sent = match set.as_ref().and_then(|set| Some((set, set.get(0)?))) {
-                    Some((set, connection)) => post_heartbeat(
+                    Some((set, connection)) => post_immediate(
                         connection.queue_pair(),
                         Imm::HbMsg,
                         &set.incarnation.service_signals,

@@ -495,22 +495,27 @@ impl ConnectionHandler {
         let path = &self.incarnation.path;
         match immediate {
             Imm::HbMsg => {
-                if post_heartbeat(queue_pair, Imm::HbAck, &self.incarnation.service_signals)
+                if post_immediate(queue_pair, Imm::HbAck, &self.incarnation.service_signals)
                     .is_err()
                 {
                     self.fail("a heartbeat could not be answered");
                 }
             }
             Imm::HbAck => path.heartbeat.acknowledged(),
-            Imm::IoReq { .. } | Imm::IoRsp { .. } | Imm::IoRsps { .. } | Imm::Unknown { .. } => {
+            Imm::PathEnded { path: number } => path.session.path_ended(number),
+            Imm::IoReq { .. }
+            | Imm::IoRsp { .. }
+            | Imm::IoRsps { .. }
+            | Imm::PathEnd { .. }
+            | Imm::Unknown { .. } => {
                 pr_warn_ratelimited!("{}: unknown immediate of the server\n", path.name_text());
             }
         }
     }
 }
 
-/// Sends a heartbeat or its acknowledgement. Any context.
-pub(crate) fn post_heartbeat(
+/// Sends an immediate that is no request on the service connection. Any context.
+pub(crate) fn post_immediate(
     queue_pair: &QueuePairRef<ConnectionHandler>,
     immediate: Imm,
     signals: &SignalInterval,

@@ -31,11 +31,13 @@ use kernel_ext::{
 use proto::{
     path_state::ClientState,
     rtrs::{
+        path_number,
         ConnAccept,
         ConnReq,
         InfoReq,
         InfoRsp,
         FEATURE_JOINT_ANSWERS,
+        FEATURE_PATH_END,
         FEATURE_SHORT_ANSWERS,
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
@@ -76,12 +78,14 @@ const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffers::MAX_SIZE);
 /// The state of the path is `connecting`; the caller changes it.
 pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Asked)> {
     let total = path.num_connections();
-    let incarnation = Incarnation::new(path.clone())?;
+    let recon_cnt = path.next_reconnect_count();
+    let number = path_number(&path.uuid, recon_cnt);
+    let incarnation = Incarnation::new(path.clone(), number)?;
     let mut setup = Setup {
         path,
         incarnation: &incarnation,
         total,
-        recon_cnt: path.next_reconnect_count(),
+        recon_cnt,
         domain: None,
         max_send_sge: 0,
         asked: Asked::default(),
@@ -321,7 +325,7 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: session.uuid,
             first_conn,
-            features: FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS,
+            features: FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS | FEATURE_PATH_END,
             given_up: self.asked.given_up,
         };
         queue_pair.connect(

@@ -20,17 +20,20 @@ use crate::{
 /// What the handlers of all connections of one establishment share.
 pub(crate) struct Incarnation {
     pub(crate) path: Arc<Path>,
+    /// The number that it has in messages on other paths.
+    pub(crate) number: u32,
     transfer: SetOnce<Transfer>,
     /// Counts what is sent on the service connection besides requests.
     pub(crate) service_signals: SignalInterval,
 }
 
 impl Incarnation {
-    /// Begins a new establishment.
-    pub(crate) fn new(path: Arc<Path>) -> Result<Arc<Self>> {
+    /// Begins a new establishment, `number` for other paths.
+    pub(crate) fn new(path: Arc<Path>, number: u32) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
                 path,
+                number,
                 transfer: SetOnce::new(),
                 service_signals: SignalInterval::for_queue_depth(SERVICE_CON_QUEUE_DEPTH / 2),
             },

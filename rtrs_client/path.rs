@@ -76,6 +76,8 @@ mod io;
 mod reconnect;
 mod teardown;
 
+use teardown::Ending;
+
 /// The RDMA device that a path uses, for sysfs and log lines.
 pub(crate) struct DevicePort {
     pub(crate) name: CString,
@@ -116,6 +118,7 @@ pub(crate) struct Path {
     wake: Completion,
     #[pin]
     pub(crate) device: Mutex<Option<DevicePort>>,
+    ending: Ending,
     reconnect_count: Atomic<u32>,
     backoff: Backoff,
     /// Whether the server may make a new session for this path.
@@ -163,6 +166,7 @@ impl Path {
                 control <- new_mutex!(Control { up: false }),
                 wake <- Completion::new(),
                 device <- new_mutex!(None),
+                ending: Ending::new(),
                 reconnect_count: Atomic::new(0),
                 backoff: Backoff::new(),
                 first: Atomic::new(first),

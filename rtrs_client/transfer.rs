@@ -35,7 +35,8 @@ use proto::rtrs::{
     ReadMsg,
     SgDesc,
     WriteMsg,
-    FEATURE_JOINT_ANSWERS, //
+    FEATURE_JOINT_ANSWERS,
+    FEATURE_PATH_END, //
 };
 
 use rtrs_core::connection::SERVICE_CID;
@@ -191,6 +192,11 @@ impl Transfer {
     /// Whether the server may answer several requests in one message.
     pub(crate) fn takes_joint_answers(&self) -> bool {
         self.accept.features & FEATURE_JOINT_ANSWERS != 0
+    }
+
+    /// Whether the server ends another path if it is asked on this one.
+    pub(crate) fn ends_other_paths(&self) -> bool {
+        self.accept.features & FEATURE_PATH_END != 0
     }
 
     /// The requests in flight on `connection`.

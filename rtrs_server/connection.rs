@@ -38,6 +38,7 @@ use kernel_ext::{
 use proto::rtrs::{
     Imm,
     FEATURE_JOINT_ANSWERS,
+    FEATURE_PATH_END,
     FEATURE_SHORT_ANSWERS, //
 };
 use rtrs_core::connection::SignalInterval;
@@ -373,6 +374,9 @@ impl Connection {
                 }
             }
             Imm::HbAck => self.path.heartbeat().acknowledged(),
+            Imm::PathEnd { path } if self.path.features() & FEATURE_PATH_END != 0 => {
+                crate::path_end::asked(&self.path, path);
+            }
             _ => pr_err_ratelimited!("<{}>: unknown immediate received\n", self.path),
         }
     }

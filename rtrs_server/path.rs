@@ -65,12 +65,14 @@ use proto::{
         ServerState, //
     },
     rtrs::{
+        path_number,
         ChunkLayout,
         ConnReq,
         Imm,
         Uuid,
         CONNECT_TIMEOUT_MS,
         FEATURE_JOINT_ANSWERS,
+        FEATURE_PATH_END,
         FEATURE_SHORT_ANSWERS, //
     }, //
 };
@@ -90,6 +92,10 @@ use crate::{
     path_chunk::{
         ChunkBox,
         PathChunkSlots, //
+    },
+    path_end::{
+        self,
+        PathEnd, //
     },
     session::Session,
     stats::PathStats,
@@ -215,7 +221,7 @@ fn used_features(offered: u32) -> u32 {
         // Without it each answer has a message of its own.
         return 0;
     }
-    offered & (FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS)
+    offered & (FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS | FEATURE_PATH_END)
 }
 
 /// A path of a session.
@@ -248,6 +254,8 @@ pub(crate) struct Path {
     heartbeat: Heartbeat,
     stats: PathStats,
     io: SetOnce<Gate<PathIo>>,
+    #[pin]
+    end: PathEnd,
     #[pin]
     setup: Mutex<Setup>,
     #[pin]
@@ -306,6 +314,7 @@ impl Path {
             up: false,
         };
         let stats = PathStats::new()?;
+        let end = PathEnd::new()?;
         let name = CString::try_from_fmt(fmt!("{}@{}", peer, local))?;
         let path = Arc::pin_init(
             pin_init!(Self {
@@ -329,6 +338,7 @@ impl Path {
                 heartbeat: Heartbeat::new(context.settings.heartbeat),
                 stats,
                 io: SetOnce::new(),
+                end <- end,
                 setup <- new_mutex!(setup, "rtrs_server::Path::setup"),
                 close_work <- new_work!("rtrs_server::Path::close_work"),
                 establish_work <- new_work!("rtrs_server::Path::establish_work"),
@@ -360,6 +370,16 @@ impl Path {
     /// Which of the client's attempts to connect made it.
     pub(crate) fn recon_cnt(&self) -> u16 {
         self.recon_cnt
+    }
+
+    /// Its number in messages on other paths.
+    pub(crate) fn number(&self) -> u32 {
+        path_number(&self.uuid, self.recon_cnt)
+    }
+
+    /// Who is to be told of its end.
+    pub(crate) fn end(&self) -> &PathEnd {
+        &self.end
     }
 
     /// How many connections the client makes.
@@ -570,6 +590,9 @@ impl Path {
             for queue_pair in &io.queue_pairs {
                 queue_pair.disconnect();
             }
+        }
+        path_end::ended(self);
+        if let Some(io) = self.io() {
             for queue_pair in &io.queue_pairs {
                 queue_pair.drain();
             }

@@ -36,6 +36,7 @@ mod owner;
 mod params;
 mod path;
 mod path_chunk;
+mod path_end;
 mod pool;
 mod private;
 mod request;

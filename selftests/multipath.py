@@ -121,32 +121,60 @@ def test_add_and_remove(t):
     t.check(result["longest"] < 8.0 * t.client.slow, f"a request took {result['longest']:.2f} s")
 
 
+def written_twice(t, device, number, delay, meanwhile=""):
+    """Blocks are written, some on the second path, whose packets come late; when it is taken down and
+    all are written, once more. What has to be found, and the seconds until the first were written."""
+    length, blocks = (4 << 10, 64 << 10)[number % 2], 16
+    cable.change(t, t.client, [1], f"delay {delay}", "delay 0ms")
+    seeds = [1 + 2 * number * blocks, 1 + (2 * number + 1) * blocks]
+    done, taken = t.client.call("guest_io.overwrite_beside", path=device.path, length=length,
+                                blocks=blocks, seeds=seeds, meanwhile=meanwhile, timeout=60)
+    t.check(done < blocks, f"no request was on the slow path, {done} of {blocks} done")
+    return [(block * length, length, seeds[1] + block) for block in range(blocks)], taken
+
+
+def compare(t, device, wanted, number):
+    """Fail if the disk has something else."""
+    for offset, length, seed in wanted:
+        t.intact(t.client.call("guest_io.compare", path=device.path, offset=offset, length=length,
+                               seed=seed), None, f"difference at {offset}, round {number}")
+
+
 @case(module_sets=("ours",))
 def test_late_requests(t):
     """What a path had sent when it was taken down does not overwrite what was written after that."""
     device = map_on(t, *t.server.addresses)
     t.client.write(f"{SESSION}/mpath_policy", "round-robin")
-    blocks, taken = 16, []
+    slow, gaps = name_of(t, t.server.addresses[1]), []
     for number in range(t.rounds(4)):
-        length = (4 << 10, 64 << 10)[number % 2]
-        slow = name_of(t, t.server.addresses[1])
-        cable.change(t, t.client, [1], "delay 300ms", "delay 0ms")
-        seeds = (1 + number * 2 * blocks, 1 + (number * 2 + 1) * blocks)
-        started = time.monotonic()
-        done = t.client.call("guest_io.overwrite_beside", path=device.path, length=length,
-                             blocks=blocks, seeds=seeds, timeout=60,
-                             meanwhile=f"{SESSION}/paths/{slow}/disconnect")
-        taken.append(time.monotonic() - started)
-        t.check(done < blocks, f"no request was on the slow path, {done} of {blocks} done")
-        # All that was on the way is there before the end of the connection.
+        wanted, taken = written_twice(t, device, number, "300ms",
+                                      f"{SESSION}/paths/{slow}/disconnect")
+        gaps.append(taken)
+        # All that was on the way has come before the end of the connection.
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess/paths/{slow}", gone=True)
-        for block in range(blocks):
-            t.intact(t.client.call("guest_io.compare", path=device.path, offset=block * length,
-                                   length=length, seed=seeds[1] + block), None,
-                     f"difference in block {block} of {length} bytes, round {number}")
+        compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
         rnbd.reconnect(t, f"{SESSION}/paths/{slow}")
-    t.say(f"both writes of {blocks} blocks, the path taken down in between: {seconds(taken)}")
+    t.say(f"until what was on the slow path was written: {seconds(gaps)}")
+
+
+@case(timeout=240, module_sets=("ours",))
+def test_late_requests_of_silent(t):
+    """The same of a path that was given up since its heartbeats took too long."""
+    device = map_on(t, *t.server.addresses)
+    t.client.write(f"{SESSION}/mpath_policy", "round-robin")
+    slow, gaps = name_of(t, t.server.addresses[1]), []
+    for name, value in {"hb_interval_ms": 200, "hb_missed_max": 3, "reconnect_delay_ms": 60000}.items():
+        t.client.write(f"{SESSION}/{name}", str(value))
+    for number in range(t.rounds(1, 10)):
+        wanted, taken = written_twice(t, device, number, "4s")
+        gaps.append(taken)
+        # It comes behind all that was on the way.
+        t.client.call("guest_links.pass_behind", address=t.server.addresses[1])
+        compare(t, device, wanted, number)
+        cable.have(t.client, [1], "delay 0ms")
+        rnbd.reconnect(t, f"{SESSION}/paths/{slow}")
+    t.say(f"until what was on the slow path was written: {seconds(gaps)}")
 
 
 def test_policy_changes(t):

@@ -50,3 +50,17 @@ def test_given_up(t):
                      "first": -errno.ECONNRESET, "closed": True,
                      "late": -errno.ECONNRESET, "same": True, "new path closed": False},
             "what the server did")
+
+
+@case(module_sets=ONLY_OURS)
+def test_path_ends(t):
+    """A client has a path ended by a message on another one and is told at once, though a disk still
+    has a request of it; nobody can end the path that he asks on, or any without the extension."""
+    disk = disks.null_blk(t, irqmode=2, completion_nsec=(8 if t.debug else 4) * 10**9)
+    rnbd.load(t, client=False)
+    result = client(t, "path_ends", device=disk)
+    numbers = {name: result.pop(name) for name in ("ended", "again", "itself")}
+    t.equal([kind for kind, _ in numbers.values()], [5, 5, 5], f"types of answers: {numbers}")
+    t.equal(numbers["ended"], numbers["again"], "answers when it had ended already")
+    t.equal(result, {"writes by then": 0, "closed": True, "without": [9, 0], "alive": [9, 0],
+                     "open": [False, False]}, "what the server did")

@@ -3,7 +3,10 @@
 //! The 32-bit immediate of an RDMA write or send: 4 bits of type, 28 bits of
 //! payload.
 
-use super::ChunkLayout;
+use super::{
+    ChunkLayout,
+    Uuid, //
+};
 
 /// The bits of the type.
 pub const MAX_IMM_TYPE_BITS: u32 = 4;
@@ -26,8 +29,20 @@ const IO_REQ: u32 = 0;
 const IO_RSP: u32 = 1;
 const IO_RSP_W_INV: u32 = 2;
 const IO_RSPS: u32 = 3;
+const PATH_END: u32 = 4;
+const PATH_ENDED: u32 = 5;
 const HB_MSG: u32 = 8;
 const HB_ACK: u32 = 9;
+
+/// The number by which an immediate names a path, below 2^28: of its identity and of how often it was
+/// connected, as its connection requests say both.
+///
+/// Paths of one session have different numbers unless chance wants it otherwise; to mistake one for
+/// another costs no more than that it is connected again.
+pub const fn path_number(sess_uuid: &Uuid, recon_cnt: u16) -> u32 {
+    let [a, b, c, d, ..] = *sess_uuid;
+    u32::from_le_bytes([a, b, c, d]).wrapping_add(recon_cnt as u32) & MAX_IMM_PAYL_MASK
+}
 
 /// A decoded immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +67,18 @@ pub enum Imm {
     IoRsps {
         /// How many, below 2^28.
         count: u32,
+    },
+    /// The client has given another path of the session up, and the server shall end it (client to
+    /// server); only with [`FEATURE_PATH_END`](super::FEATURE_PATH_END).
+    PathEnd {
+        /// Its [`path_number`].
+        path: u32,
+    },
+    /// The server has ended the path (server to client): it begins with none of that path's requests
+    /// any more, and nothing that comes by it changes a chunk.
+    PathEnded {
+        /// Its [`path_number`].
+        path: u32,
     },
     /// A heartbeat, to be acknowledged.
     HbMsg,
@@ -97,6 +124,8 @@ impl Imm {
                 (imm_type, (errno << MSG_ID_BITS) | (msg_id & MSG_ID_MASK))
             }
             Self::IoRsps { count } => (IO_RSPS, count),
+            Self::PathEnd { path } => (PATH_END, path),
+            Self::PathEnded { path } => (PATH_ENDED, path),
             Self::HbMsg => (HB_MSG, 0),
             Self::HbAck => (HB_ACK, 0),
             Self::Unknown { imm_type, payload } => (imm_type as u32, payload),
@@ -117,6 +146,8 @@ impl Imm {
                 invalidated: imm_type == IO_RSP_W_INV,
             },
             IO_RSPS => Self::IoRsps { count: payload },
+            PATH_END => Self::PathEnd { path: payload },
+            PATH_ENDED => Self::PathEnded { path: payload },
             HB_MSG => Self::HbMsg,
             HB_ACK => Self::HbAck,
             imm_type => Self::Unknown {

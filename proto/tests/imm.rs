@@ -5,6 +5,7 @@
 use proto::{
     rtrs::{
         answers,
+        path_number,
         ChunkLayout,
         Imm,
         LayoutError, //
@@ -33,6 +34,24 @@ fn answers_are_what_c_sends() {
         (rsp(0x7ffff, 0, false), 0x1007_ffff),
         (rsp(1, -5, false), 0x1000_0000 | (5 << 19) | 1),
         (rsp(2, -511, true), 0x2000_0000 | (511 << 19) | 2),
+    ];
+    for (imm, wire) in cases {
+        assert_eq!(imm.encode(), wire, "{imm:?}");
+        assert_eq!(Imm::decode(wire), imm, "{wire:#x}");
+    }
+}
+
+#[test]
+fn the_end_of_a_path_names_it() {
+    let mut uuid = [0xffu8; 16];
+    uuid[..4].copy_from_slice(&[0x03, 0x02, 0x01, 0xf0]);
+    assert_eq!(path_number(&uuid, 0), 0x0001_0203);
+    assert_eq!(path_number(&uuid, 2), 0x0001_0205);
+    assert!(path_number(&[0xff; 16], u16::MAX) < 1 << 28);
+    let path = path_number(&uuid, 2);
+    let cases = [
+        (Imm::PathEnd { path }, 0x4001_0205),
+        (Imm::PathEnded { path }, 0x5001_0205),
     ];
     for (imm, wire) in cases {
         assert_eq!(imm.encode(), wire, "{imm:?}");
@@ -86,7 +105,7 @@ fn an_error_never_becomes_a_success() {
 
 #[test]
 fn unknown_types_are_kept() {
-    for imm_type in [4u8, 7, 10, 15] {
+    for imm_type in [6u8, 7, 10, 15] {
         let imm = Imm::Unknown {
             imm_type,
             payload: 0x0abc_def0,

@@ -5,7 +5,8 @@
 use proto::{
     access::Writers,
     heartbeat::{
-        disconnect_timeout_ms,
+        confirmation_timeout_ms,
+        is_silent,
         tick,
         Action,
         Settings, //
@@ -224,18 +225,22 @@ fn detection_can_be_faster_than_a_second() {
 
 #[test]
 fn a_disconnection_is_confirmed_within_a_heartbeat_and_a_second() {
-    let settings = |interval_ms| Settings {
-        interval_ms,
-        missed_max: 3,
-    };
-    for missed in 0..=3 {
-        assert_eq!(disconnect_timeout_ms(missed, &settings(200)), 200);
-        assert_eq!(disconnect_timeout_ms(missed, &settings(5000)), 1000);
+    for (interval_ms, timeout_ms) in [(100, 100), (1000, 1000), (5000, 1000)] {
+        let settings = Settings {
+            interval_ms,
+            missed_max: 3,
+        };
+        assert_eq!(confirmation_timeout_ms(&settings), timeout_ms);
     }
-    let fails = (0..)
-        .find(|&missed| tick(missed, &settings(200)).0 == Action::Fail)
-        .unwrap();
-    assert_eq!(disconnect_timeout_ms(fails, &settings(200)), 0);
+}
+
+#[test]
+fn whoever_fails_is_silent() {
+    let settings = Settings::DEFAULT;
+    for missed in 0..20 {
+        let fails = tick(missed, &settings).0 == Action::Fail;
+        assert_eq!(is_silent(missed, &settings), fails, "{missed}");
+    }
 }
 
 #[test]

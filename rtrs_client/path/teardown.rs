@@ -4,13 +4,23 @@
 
 use kernel::{
     pr_info,
-    sync::Arc,
+    sync::{
+        rcu,
+        Arc, //
+    },
     time::{
         Instant,
         Monotonic, //
     }, //
 };
-use kernel_ext::workqueue::DelayedWork;
+use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    workqueue::DelayedWork, //
+};
+use proto::rtrs::Imm;
 
 use super::{
     Control,
@@ -18,10 +28,64 @@ use super::{
     BEAT, //
 };
 use crate::{
+    connection::post_immediate,
     incarnation::ConnectionSet,
     permit::FAIL_OVER_PAUSES,
+    session::Session,
     transfer::Outstanding, //
 };
+
+/// What a path that is being taken down is to hear from the server by another path.
+pub(super) struct Ending(Atomic<u32>);
+
+impl Ending {
+    /// Nothing is awaited. Neither this nor the next is the number of a path.
+    const NONE: u32 = u32::MAX;
+    /// The server has ended the path.
+    const CONFIRMED: u32 = u32::MAX - 1;
+
+    /// Nothing is awaited.
+    pub(super) fn new() -> Self {
+        Self(Atomic::new(Self::NONE))
+    }
+
+    /// From here on the end of path `number` is awaited.
+    fn begin(&self, number: u32) {
+        self.0.store(number, ordering::Relaxed);
+    }
+
+    /// Nothing is awaited any more.
+    fn end(&self) {
+        self.0.store(Self::NONE, ordering::Relaxed);
+    }
+
+    /// Whether what was awaited has come.
+    fn is_confirmed(&self) -> bool {
+        self.0.load(ordering::Acquire) == Self::CONFIRMED
+    }
+
+    /// The server has ended path `number`; whether that was awaited here. Any context.
+    fn confirm(&self, number: u32) -> bool {
+        number < Self::CONFIRMED
+            && self
+                .0
+                .cmpxchg(number, Self::CONFIRMED, ordering::Full)
+                .is_ok()
+    }
+}
+
+impl Session {
+    /// The server says, by whichever path, that it has ended path `number`. Any context.
+    pub(crate) fn path_ended(&self, number: u32) {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.load(&guard) else {
+            return;
+        };
+        for path in paths.iter().filter(|path| path.ending.confirm(number)) {
+            path.wake();
+        }
+    }
+}
 
 impl Path {
     /// Takes the connections away from the IO path, ends them, and sends what was in flight on
@@ -50,38 +114,70 @@ impl Path {
         drop(set);
     }
 
-    /// Waits until the server has ended the connections, too, if there are requests that it has not
+    /// Waits until the server has ended the path, too, if there are requests that it has not
     /// answered: from then on it begins with none of them any more. Otherwise one that is still on its
     /// way could be carried out after its copy on another path, and after what was written since.
+    ///
+    /// It says so by this path, or by another one if that can be asked.
     fn wait_for_server(&self, set: &ConnectionSet) {
         let transfer = set.incarnation.transfer();
         if transfer.is_none_or(|transfer| transfer.in_flight() == 0) {
             return;
         }
-        let timeout = i64::from(self.heartbeat.disconnect_timeout_ms());
+        self.ending.begin(set.incarnation.number);
+        let others = self.ask_others(set.incarnation.number);
+        if others || !self.heartbeat.is_silent() {
+            self.wait_for_end(set, self.heartbeat.confirmation_timeout_ms());
+        }
+        self.ending.end();
+    }
+
+    /// As [`Path::wait_for_server`], who has asked, for `timeout` milliseconds at most.
+    fn wait_for_end(&self, set: &ConnectionSet, timeout: u32) {
         let began = Instant::<Monotonic>::now();
-        for connection in set.iter() {
-            while !connection.queue_pair().handler().has_ended() {
-                let left = timeout.saturating_sub(began.elapsed().as_millis());
-                let left = u32::try_from(left).unwrap_or(0);
-                if left == 0 || self.wake.wait_timeout(left).is_err() {
-                    self.server_unheard(timeout);
-                    return;
-                }
+        let all_ended = || {
+            set.iter()
+                .all(|connection| connection.queue_pair().handler().has_ended())
+        };
+        while !self.ending.is_confirmed() && !all_ended() {
+            let left = i64::from(timeout).saturating_sub(began.elapsed().as_millis());
+            let left = u32::try_from(left).unwrap_or(0);
+            if left == 0 || self.wake.wait_timeout(left).is_err() {
+                pr_info!(
+                    "{}: the server has not confirmed the disconnection within {} ms\n",
+                    self.name_text(),
+                    timeout
+                );
+                return;
             }
         }
     }
 
-    /// The server has not confirmed the end of the connections within `timeout` ms.
-    fn server_unheard(&self, timeout: i64) {
-        // One that was given up for its silence was not waited for.
-        if timeout != 0 {
-            pr_info!(
-                "{}: the server has not confirmed the disconnection within {} ms\n",
-                self.name_text(),
-                timeout
-            );
+    /// Asks the server by the other paths to end this one, which is `number` for it; says whether one
+    /// of them took the message.
+    fn ask_others(&self, number: u32) -> bool {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.session.paths.load(&guard) else {
+            return false;
+        };
+        let mut asked = false;
+        for path in paths.iter().filter(|path| path.is_connected()) {
+            let Some(set) = path.connections(&guard) else {
+                continue;
+            };
+            let (Some(transfer), Some(service)) = (set.incarnation.transfer(), set.get(0)) else {
+                continue;
+            };
+            if transfer.ends_other_paths() {
+                let posted = post_immediate(
+                    service.queue_pair(),
+                    Imm::PathEnd { path: number },
+                    &set.incarnation.service_signals,
+                );
+                asked |= posted.is_ok();
+            }
         }
+        asked
     }
 
     /// Finishes all requests that the failed connections leave behind.

@@ -146,7 +146,8 @@ def write_beside_reads(path, other, reads):
 
 def overwrite_beside(path, length, blocks, seeds, meanwhile):
     """Write blocks with the first seed, all at once; when half of them are done write "1" to the file
-    ``meanwhile``; when all are done write them with the second seed. How many were done by then."""
+    ``meanwhile``, if there is one; when all are done write them with the second seed. How many were
+    done by then, and the seconds that the others took."""
     finished = threading.Semaphore(0)
     failed = []
 
@@ -168,17 +169,20 @@ def overwrite_beside(path, length, blocks, seeds, meanwhile):
     for _ in range(blocks // 2):
         finished.acquire()
     done = blocks - sum(thread.is_alive() for thread in first)
-    with open(meanwhile, "w", encoding="ascii") as file:
-        file.write("1")
+    started = time.monotonic()
+    if meanwhile:
+        with open(meanwhile, "w", encoding="ascii") as file:
+            file.write("1")
     for thread in first:
         thread.join()
+    taken = time.monotonic() - started
     for thread in second:
         thread.start()
     for thread in second:
         thread.join()
     if failed:
         raise failed[0]
-    return done
+    return done, taken
 
 
 def wait_finished(disk, count, seconds):

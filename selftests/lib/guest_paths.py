@@ -89,3 +89,31 @@ def given_up(address, sources):
                                     rtrs.Peer)
         result["new path closed"] = new.connections[0].is_closed()
         return result
+
+
+def path_ends(address, sources, device):
+    """Have a path ended by a message on another one, while a slow disk has a request of it."""
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(rtrs.Peer(address, source=sources[0], features=7))
+        rnbd = Rnbd(first, device)
+        others = [stack.enter_context(rtrs.Peer(address, source=source, features=features,
+                                                paths_uuid=first.paths_uuid, first_conn=False))
+                  for source, features in ((sources[1], 7), (sources[2], 0))]
+        for path in others:
+            path.establish()
+        ended, without = others
+        before = writes(device)
+        send_write(ended, rnbd.device_id)
+        result = {"ended": first.service(rtrs.PATH_END, ended.number()),
+                  "writes by then": writes(device) - before,
+                  "closed": ended.wait_closed(),
+                  "again": first.service(rtrs.PATH_END, ended.number()),
+                  "itself": first.service(rtrs.PATH_END, first.number())}
+        # Nothing but the heartbeat is answered to who has not offered it.
+        without.connections[0].post_send(rtrs.RDMA_WRITE_WITH_IMM,
+                                         imm=rtrs.PATH_END << 28 | first.number())
+        result["without"] = without.service(rtrs.HB_MSG)
+        # By now the server has looked at it.
+        result["alive"] = first.service(rtrs.HB_MSG)
+        result["open"] = [path.connections[0].is_closed() for path in (first, without)]
+        return result

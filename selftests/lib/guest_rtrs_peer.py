@@ -28,7 +28,7 @@ from guest_verbs import check
 from guest_verbs import cm
 
 MAGIC, VERSION = 0x1BBD, 0x0200
-IO_REQ, IO_RSP, IO_RSP_W_INV, HB_MSG, HB_ACK = 0, 1, 2, 8, 9
+IO_REQ, IO_RSP, IO_RSP_W_INV, PATH_END, PATH_ENDED, HB_MSG, HB_ACK = 0, 1, 2, 4, 5, 8, 9
 TIMEOUT = 20.0
 
 
@@ -41,10 +41,10 @@ class Closed(Exception):
 
 
 def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn=True,
-             magic=MAGIC, version=VERSION, given_up=0):
+             magic=MAGIC, version=VERSION, features=0, given_up=0):
     """The private data of a connection request."""
     return struct.pack("<BBHHHHH16s16sB3xII", 0, 0, magic, version, cid, cid_num, recon_cnt,
-                       sess_uuid, paths_uuid, int(first_conn), 0, given_up)
+                       sess_uuid, paths_uuid, int(first_conn), features, given_up)
 
 
 class Connection(guest_verbs.QueuePair):
@@ -143,8 +143,9 @@ class Peer:
     """A path of a client, with its connections."""
 
     def __init__(self, address, *, connections=2, port=1234, paths_uuid=None, first_conn=True,
-                 receives=64, source=None, given_up=0, depth=2048):
-        self.source, self.given_up, self.depth = source, given_up, depth
+                 receives=64, source=None, features=0, given_up=0, depth=2048):
+        self.source, self.depth = source, depth
+        self.features, self.given_up = features, given_up
         self.paths_uuid = paths_uuid or os.urandom(16)
         self.sess_uuid = os.urandom(16)
         self.address, self.port, self.count, self.receives = address, port, connections, receives
@@ -164,7 +165,8 @@ class Peer:
         ``source``, the path's address, or any."""
         values = {"cid": len(self.connections) if cid is None else cid, "cid_num": self.count,
                   "sess_uuid": self.sess_uuid, "paths_uuid": self.paths_uuid,
-                  "first_conn": self.first_conn, "given_up": self.given_up, **fields}
+                  "first_conn": self.first_conn, "features": self.features,
+                  "given_up": self.given_up, **fields}
         connection = Connection(self.address, conn_req(**values), port=self.port, pd=self.pd,
                                 receives=0 if values["cid"] == 0 else self.receives,
                                 source=source or self.source, depth=self.depth)
@@ -261,6 +263,19 @@ class Peer:
                 return chunk, payload >> 19
             if kind == HB_MSG:
                 self.connections[cid].post_send(RDMA_WRITE_WITH_IMM, imm=HB_ACK << 28)
+
+    def number(self):
+        """The number of the path in messages on others, before it is connected again."""
+        return struct.unpack_from("<I", self.sess_uuid)[0] & 0x0FFFFFFF
+
+    def service(self, kind, payload=0):
+        """Send an immediate on the service connection; the type and payload of the next one that
+        comes, but for heartbeats."""
+        service = self.connections[0]
+        service.post_send(RDMA_WRITE_WITH_IMM, imm=kind << 28 | payload)
+        while (imm := service.next_receive()[0]) >> 28 == HB_MSG:
+            pass
+        return imm >> 28, imm & 0x0FFFFFFF
 
     def wait_closed(self):
         """Wait until the server has closed all connections."""

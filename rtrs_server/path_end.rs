@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a path that the client asks for on another one.
+//!
+//! A client whose path fails sends its requests again by another one. What the first path had sent
+//! must not be carried out after that, see [`Imm::PathEnd`]; so the client is told when this path has
+//! ended.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    pr_err_ratelimited,
+    pr_info_ratelimited, //
+};
+use proto::rtrs::{
+    Imm,
+    MAX_PATHS_NUM, //
+};
+use rtrs_core::connection::SERVICE_CID;
+
+use crate::path::Path;
+
+/// The end of a path, and who is to be told.
+#[pin_data]
+pub(crate) struct PathEnd {
+    #[pin]
+    state: Mutex<State>,
+}
+
+struct State {
+    /// No queue pair of the path takes anything any more.
+    ended: bool,
+    /// The paths by which the client has asked for it, each once; there is room for all.
+    asked_on: KVec<Arc<Path>>,
+}
+
+impl PathEnd {
+    /// Of a path that has not ended. Sleeps.
+    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+        let asked_on = KVec::with_capacity(MAX_PATHS_NUM, GFP_KERNEL)?;
+        Ok(pin_init!(Self {
+            state <- new_mutex!(State { ended: false, asked_on }, "rtrs_server::PathEnd::state"),
+        }))
+    }
+
+    /// Whether the path has ended; `carrier` is told later if not. Sleeps.
+    fn has_ended(&self, carrier: &Arc<Path>) -> bool {
+        let mut state = self.state.lock();
+        if !state.ended && !state.asked_on.iter().any(|path| Arc::ptr_eq(path, carrier)) {
+            // There are not more paths.
+            let _ = state.asked_on.push_within_capacity(carrier.clone());
+        }
+        state.ended
+    }
+
+    /// The path has ended; returns who is to be told. Sleeps.
+    fn set_ended(&self) -> KVec<Arc<Path>> {
+        let mut state = self.state.lock();
+        state.ended = true;
+        core::mem::take(&mut state.asked_on)
+    }
+}
+
+/// The client asks on `carrier` for the end of the path that has this number. Sleeps.
+pub(crate) fn asked(carrier: &Arc<Path>, number: u32) {
+    let mut ended = true;
+    for path in carrier.session().paths().lock().iter() {
+        if path.number() != number || Arc::ptr_eq(path, carrier) {
+            continue;
+        }
+        if path.close() {
+            pr_info_ratelimited!("<{}>: closing, the client has given it up\n", path);
+        }
+        ended &= path.end().has_ended(carrier);
+    }
+    if ended {
+        tell(carrier, number);
+    }
+}
+
+/// The queue pairs of `path`, which is closed, take nothing any more. Sleeps.
+pub(crate) fn ended(path: &Path) {
+    for carrier in path.end().set_ended() {
+        tell(&carrier, path.number());
+    }
+}
+
+/// Tells the client on `carrier`.
+fn tell(carrier: &Arc<Path>, number: u32) {
+    let Some(io) = carrier.io() else { return };
+    let Some(queue_pair) = io.queue_pair(SERVICE_CID) else {
+        return;
+    };
+    let immediate = Imm::PathEnded { path: number };
+    if let Err(error) = queue_pair.handler().send_immediate(queue_pair, immediate) {
+        pr_err_ratelimited!(
+            "<{}>: sending the end of a path failed: {:?}\n",
+            carrier,
+            error
+        );
+        carrier.close();
+    }
+}
