@@ -161,13 +161,15 @@ def test_late_requests(t):
 @case(timeout=240, module_sets=("ours",))
 def test_late_requests_of_silent(t):
     """The same of a path that was given up since its heartbeats took too long."""
+    interval, delay = (1000, "12s") if t.debug else (200, "4s")
     device = map_on(t, *t.server.addresses)
     t.client.write(f"{SESSION}/mpath_policy", "round-robin")
     slow, gaps = name_of(t, t.server.addresses[1]), []
-    for name, value in {"hb_interval_ms": 200, "hb_missed_max": 3, "reconnect_delay_ms": 60000}.items():
+    for name, value in {"hb_interval_ms": interval, "hb_missed_max": 3,
+                        "reconnect_delay_ms": 60000}.items():
         t.client.write(f"{SESSION}/{name}", str(value))
     for number in range(t.rounds(1, 10)):
-        wanted, taken = written_twice(t, device, number, "4s")
+        wanted, taken = written_twice(t, device, number, delay)
         gaps.append(taken)
         # It comes behind all that was on the way.
         t.client.call("guest_links.pass_behind", address=t.server.addresses[1])
