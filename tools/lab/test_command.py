@@ -143,10 +143,7 @@ def run(options: argparse.Namespace) -> int:
             run_stage(selftests("stock", options.long), report)
             if options.long:
                 run_stage(ONLY_C, report)
-            # One more machine, that waits a lot, beside those of the debug kernel, or beside the making of that.
-            packages = Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))
-            beside = threading.Thread(target=run_stage, args=(packages, report, False))
-            beside.start()
+            run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
             if debug.is_alive():
                 print(f"== waiting for the debug kernel (see {debug.log})", flush=True)
             debug.join()
@@ -154,7 +151,6 @@ def run(options: argparse.Namespace) -> int:
                 report.failed("debug kernel", debug.error)
             else:
                 run_stage(selftests("debug", options.long), report)
-            beside.join()
     finally:
         debug.stop()
     print()
