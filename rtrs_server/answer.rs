@@ -40,11 +40,11 @@ use proto::rtrs::{
 
 use crate::{
     connection::Connection,
-    path::PathIo,
     path_chunk::{
         ChunkBox,
         PathChunk, //
     },
+    path_io::PathIo,
     work::WorkKind, //
 };
 

@@ -44,14 +44,12 @@ use proto::rtrs::{
 use rtrs_core::connection::SignalInterval;
 
 use crate::{
-    path::{
-        Path,
-        PathIo, //
-    },
+    path::Path,
     path_chunk::{
         ChunkBox,
         PathChunk, //
     },
+    path_io::PathIo,
     waiting::Waiting,
     work::WorkKind, //
 };

@@ -39,10 +39,10 @@ use crate::{
     memory::PathMemory,
     path::{
         Path,
-        PathIo,
         Setup, //
     },
     path_chunk::PathChunkSlots,
+    path_io::PathIo,
     sysfs::PathDirectory,
     work::WorkKind, //
 };

@@ -10,11 +10,11 @@ use kernel_ext::{
 
 use crate::{
     answer,
-    path::PathIo,
     path_chunk::{
         ChunkBox,
         PathChunk, //
-    }, //
+    },
+    path_io::PathIo, //
 };
 
 /// Where the data of a request goes.

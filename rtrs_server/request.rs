@@ -30,15 +30,13 @@ use crate::{
     answer,
     connection::Connection,
     operation::Operation,
-    path::{
-        Path,
-        PathIo, //
-    },
+    path::Path,
     path_chunk::{
         ChunkBox,
         ChunkRegistration,
         PathChunk, //
     },
+    path_io::PathIo,
     session::Session,
     work::WorkKind, //
 };

@@ -37,6 +37,7 @@ mod params;
 mod path;
 mod path_chunk;
 mod path_end;
+mod path_io;
 mod pool;
 mod private;
 mod request;
