@@ -9,20 +9,91 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::workqueue::{
-    DelayedWork,
-    DelayedWorkItem, //
+use kernel_ext::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    rdma::QueuePairRef,
+    workqueue::{
+        DelayedWork,
+        DelayedWorkItem, //
+    }, //
 };
 use proto::rtrs::Imm;
 use rtrs_core::heartbeat::Action;
 
 use crate::{
-    connection::post_immediate,
+    connection::{
+        post_immediate,
+        ConnectionHandler, //
+    },
     path::{
         Path,
         BEAT, //
-    }, //
+    },
+    work::WorkKind, //
 };
+
+/// One of the messages that make a heartbeat, of which one at a time is in the send queue.
+pub(crate) struct Beat {
+    in_queue: Atomic<bool>,
+}
+
+impl Beat {
+    /// Sends `immediate`, unless the last one has not been sent yet. Any context.
+    fn post(
+        &self,
+        queue_pair: &QueuePairRef<ConnectionHandler>,
+        kind: WorkKind,
+        immediate: Imm,
+    ) -> Result {
+        if self.in_queue.xchg(true, ordering::Full) {
+            return Ok(());
+        }
+        post_immediate(queue_pair, kind, immediate)
+    }
+
+    /// The peer's device has the last one. Completion context.
+    pub(crate) fn sent(&self) {
+        self.in_queue.store(false, ordering::Release);
+    }
+}
+
+/// The messages that make the heartbeat of a path.
+///
+/// If the device waits, because something before them was lost, more of them would not get through
+/// either. soft-RoCE would even wait for ever: it repeats what is not acknowledged when nothing was
+/// posted for a while.
+pub(crate) struct Beats {
+    pub(crate) heartbeat: Beat,
+    pub(crate) ack: Beat,
+}
+
+impl Beats {
+    /// Nothing was sent yet.
+    pub(crate) fn new() -> Self {
+        let beat = || Beat {
+            in_queue: Atomic::new(false),
+        };
+        Self {
+            heartbeat: beat(),
+            ack: beat(),
+        }
+    }
+
+    /// Sends a heartbeat on the service connection. Any context.
+    fn beat(&self, queue_pair: &QueuePairRef<ConnectionHandler>) -> Result {
+        self.heartbeat
+            .post(queue_pair, WorkKind::Heartbeat, Imm::HbMsg)
+    }
+
+    /// Answers the server's heartbeat. Any context.
+    pub(crate) fn answer(&self, queue_pair: &QueuePairRef<ConnectionHandler>) -> Result {
+        self.ack
+            .post(queue_pair, WorkKind::HeartbeatAck, Imm::HbAck)
+    }
+}
 
 impl Path {
     /// Begins an interval, whether or not another one goes on.
@@ -46,11 +117,7 @@ impl Path {
                 let guard = rcu::read_lock();
                 let set = self.connections(&guard);
                 let sent = match set.as_ref().and_then(|set| Some((set, set.get(0)?))) {
-                    Some((set, connection)) => post_immediate(
-                        connection.queue_pair(),
-                        Imm::HbMsg,
-                        &set.incarnation.service_signals,
-                    ),
+                    Some((set, connection)) => set.incarnation.beats.beat(connection.queue_pair()),
                     None => return,
                 };
                 drop(guard);

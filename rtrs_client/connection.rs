@@ -295,15 +295,11 @@ impl ConnectionHandler {
 /// Sends an immediate that is no request on the service connection. Any context.
 pub(crate) fn post_immediate(
     queue_pair: &QueuePairRef<ConnectionHandler>,
+    kind: WorkKind,
     immediate: Imm,
-    signals: &SignalInterval,
 ) -> Result {
     let mut chain = SendChain::<1>::new();
-    chain.imm_only(
-        WorkKind::Send.id(),
-        signals.next_is_signaled(),
-        immediate.encode(),
-    )?;
+    chain.imm_only(kind.id(), true, immediate.encode())?;
     queue_pair.post(chain)
 }
 
@@ -384,6 +380,8 @@ impl ConnectionHandler {
                     .store(completion.byte_len(), ordering::Release);
                 self.incarnation.path.wake();
             }
+            WorkKind::Heartbeat => self.incarnation.beats.heartbeat.sent(),
+            WorkKind::HeartbeatAck => self.incarnation.beats.ack.sent(),
             WorkKind::LastUse(tag) => self.used(tag),
             WorkKind::LastUseOfService => {
                 if let Some(tag) = self.incarnation.path.session.service_tag() {

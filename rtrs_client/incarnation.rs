@@ -7,10 +7,9 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::once::SetOnce;
-use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
-use rtrs_core::connection::SignalInterval;
 
 use crate::{
+    beat::Beats,
     connection::Connection,
     path::Path,
     request::Request,
@@ -23,8 +22,7 @@ pub(crate) struct Incarnation {
     /// The number that it has in messages on other paths.
     pub(crate) number: u32,
     transfer: SetOnce<Transfer>,
-    /// Counts what is sent on the service connection besides requests.
-    pub(crate) service_signals: SignalInterval,
+    pub(crate) beats: Beats,
 }
 
 impl Incarnation {
@@ -35,7 +33,7 @@ impl Incarnation {
                 path,
                 number,
                 transfer: SetOnce::new(),
-                service_signals: SignalInterval::for_queue_depth(SERVICE_CON_QUEUE_DEPTH / 2),
+                beats: Beats::new(),
             },
             GFP_KERNEL,
         )?)

@@ -7,7 +7,7 @@ use kernel_ext::rdma::WorkId;
 /// What a completion is for; encoded in the work request's id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkKind {
-    /// A request, a heartbeat or another write whose completion only frees the send queue.
+    /// A request or another write whose completion only frees the send queue.
     Send,
     /// The registration of a request's data.
     Registration,
@@ -17,6 +17,10 @@ pub(crate) enum WorkKind {
     InfoReceive,
     /// As [`WorkKind::LastUse`], of the service request.
     LastUseOfService,
+    /// A heartbeat.
+    Heartbeat,
+    /// The answer to one.
+    HeartbeatAck,
     /// The device's last use of a request's data, by tag: the invalidation of its registration, or
     /// the write itself if it was sent from there.
     LastUse(u32),
@@ -25,7 +29,7 @@ pub(crate) enum WorkKind {
 }
 
 /// The ids that are neither of a tag nor of a receive; those of the two follow alternately.
-const FIXED_IDS: u32 = 5;
+const FIXED_IDS: u32 = 7;
 
 impl WorkKind {
     /// How many ids a connection needs that carries so many tags and receives.
@@ -52,6 +56,8 @@ impl WorkKind {
             WorkKind::InfoSend => 2,
             WorkKind::InfoReceive => 3,
             WorkKind::LastUseOfService => 4,
+            WorkKind::Heartbeat => 5,
+            WorkKind::HeartbeatAck => 6,
             WorkKind::Receive(index) => above(index, 0),
             WorkKind::LastUse(tag) => above(tag, 1),
         })
@@ -72,7 +78,9 @@ impl WorkKind {
             1 => WorkKind::Registration,
             2 => WorkKind::InfoSend,
             3 => WorkKind::InfoReceive,
-            _ => WorkKind::LastUseOfService,
+            4 => WorkKind::LastUseOfService,
+            5 => WorkKind::Heartbeat,
+            _ => WorkKind::HeartbeatAck,
         }
     }
 }

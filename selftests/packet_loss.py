@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """A link that loses packets."""
 
+import json
+import time
+
 from lab.selftest_case import case
 from lab.vm import wait_until
 from lab.vm_node import CommandFailed
@@ -8,6 +11,7 @@ from lib import disks
 from lib import rnbd
 from lib.fio import fio
 from lib.fio import verified
+from lib.stream import Stream
 
 TOPOLOGY = "two"
 
@@ -54,3 +58,62 @@ def sound(t, device):
     except CommandFailed:
         return False
     return True
+
+
+def prepare_to_filter(t):
+    """Let packets that come to the client be dropped; to be called before there are connections."""
+    t.client.run("tc qdisc add dev eth0 clsact")
+    t.defer(t.client.run, "tc qdisc del dev eth0 clsact")
+
+
+def drop_acknowledgements(node, queue_pair):
+    """Have a machine not see that what it sends on this queue pair is received, from now on."""
+    # RoCE is UDP; what is looked at is the opcode, an acknowledgement, and the queue pair.
+    node.run("tc filter add dev eth0 ingress protocol ip u32 match u8 17 0xff at 9 "
+             "match u16 4791 0xffff at 22 match u8 0x11 0xff at 28 "
+             f"match u32 {queue_pair:#x} 0xffffff at 32 action drop")
+
+
+def see_acknowledgements(node):
+    """Have it see them again."""
+    node.run("tc filter del dev eth0 ingress")
+
+
+def service_queue_pair(node):
+    """The number of the queue pair of the client's service connection, which is made first."""
+    pairs = json.loads(node.sh("rdma -j resource show qp link rxe0"))
+    return min(pair["lqpn"] for pair in pairs if pair["type"] == "RC")
+
+
+@case(module_sets=("ours",), kernels=("stock",))
+def test_heartbeats_let_the_device_repeat(t):
+    """A request for a device goes on after its acknowledgement was lost, however often heartbeats come.
+
+    soft-RoCE waits for longer each time that something is posted, and sends none of it while it
+    waits.
+    """
+    prepare_to_filter(t)
+    # No heartbeat before the request is stuck: it would be repeated with the request's registration,
+    # which breaks the connection.
+    rnbd.load(t, rtrs_client="hb_interval_ms=60000 ack_timeout_ms=2000",
+              rtrs_server="hb_interval_ms=60000 ack_timeout_ms=8000", ack_timeout_ms=0)
+    device = rnbd.map_device(t, disks.PLAIN)
+    # The path is in use all the while, by other connections.
+    stream = Stream(t, device, sizes=(4 * KIB,))
+    drop_acknowledgements(t.client, service_queue_pair(t.client))
+    opened = t.server.log_mark()
+    text = rnbd.map_text(session="sess", device_path=disks.WITHOUT_DISCARD, paths=[])
+    mapping = t.client.start_job(f"echo '{text}' > {rnbd.MAP_DEVICE}", timeout=50)
+    t.server.wait_log("opened device", opened)
+    t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/hb_interval_ms", "100")
+    stream.go_on(requests=50)
+    t.equal(mapping.done(), False, "mapped without an acknowledgement")
+    see_acknowledgements(t.client)
+    began = time.monotonic()
+    result = mapping.wait()
+    t.equal(result.rc, 0, f"mapping, {result.err}")
+    t.say(f"mapped {time.monotonic() - began:.1f} s after acknowledgements were seen again")
+    rnbd.find_device(t.client, disks.WITHOUT_DISCARD, "sess").unmap()
+    stream.stop()
+    reconnects = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects")
+    t.equal(reconnects, "0 0", "reconnects")

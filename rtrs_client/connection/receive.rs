@@ -22,10 +22,7 @@ use proto::rtrs::{
     RkeyRsp, //
 };
 
-use super::{
-    post_immediate,
-    ConnectionHandler, //
-};
+use super::ConnectionHandler;
 use crate::transfer::{
     Answered,
     Transfer, //
@@ -227,9 +224,7 @@ impl ConnectionHandler {
         let path = &self.incarnation.path;
         match immediate {
             Imm::HbMsg => {
-                if post_immediate(queue_pair, Imm::HbAck, &self.incarnation.service_signals)
-                    .is_err()
-                {
+                if self.incarnation.beats.answer(queue_pair).is_err() {
                     self.fail("a heartbeat could not be answered");
                 }
             }

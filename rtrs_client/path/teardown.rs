@@ -32,7 +32,8 @@ use crate::{
     incarnation::ConnectionSet,
     permit::FAIL_OVER_PAUSES,
     session::Session,
-    transfer::Outstanding, //
+    transfer::Outstanding,
+    work::WorkKind, //
 };
 
 /// What a path that is being taken down is to hear from the server by another path.
@@ -171,8 +172,8 @@ impl Path {
             if transfer.ends_other_paths() {
                 let posted = post_immediate(
                     service.queue_pair(),
+                    WorkKind::Send,
                     Imm::PathEnd { path: number },
-                    &set.incarnation.service_signals,
                 );
                 asked |= posted.is_ok();
             }

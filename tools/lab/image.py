@@ -23,7 +23,8 @@ GUEST_MODULES = (
     "kernel/drivers/scsi/sd_mod.*", "kernel/drivers/scsi/scsi_debug.*", "kernel/drivers/scsi/virtio_scsi.*",
     "kernel/drivers/net/virtio_net.*", "kernel/drivers/net/dummy.*", "kernel/drivers/net/veth.*",
     "kernel/drivers/net/bonding/*", "kernel/drivers/char/hw_random/virtio-rng.*", "kernel/net/9p/*", "kernel/fs/9p/*",
-    "kernel/net/sched/sch_netem.*", "kernel/net/sched/sch_tbf.*", "kernel/net/netfilter/*", "kernel/net/ipv4/*",
+    "kernel/net/sched/sch_netem.*", "kernel/net/sched/sch_tbf.*", "kernel/net/sched/sch_ingress.*",
+    "kernel/net/sched/cls_u32.*", "kernel/net/sched/act_gact.*", "kernel/net/netfilter/*", "kernel/net/ipv4/*",
     "kernel/net/ipv6/*", "kernel/fs/ext4/*", "kernel/fs/xfs/*", "kernel/fs/btrfs/*", "kernel/fs/configfs/*",
     "kernel/fs/overlayfs/*", "kernel/crypto/*", "kernel/lib/*", "kernel/arch/x86/crypto/*",
 )  # fmt: skip
