@@ -99,6 +99,8 @@ use crate::{
 const CLOSE: u64 = 0;
 /// The work item that establishes a path.
 const ESTABLISH: u64 = 1;
+/// The work item that ends other paths.
+pub(crate) const ASKED: u64 = 2;
 
 /// What only process context uses, one at a time: while connections are made, when the path is
 /// established, and when it is closed. Who does the latter two takes it out of its place.
@@ -163,6 +165,8 @@ pub(crate) struct Path {
     close_work: Work<Self, CLOSE>,
     #[pin]
     establish_work: Work<Self, ESTABLISH>,
+    #[pin]
+    asked_work: Work<Self, ASKED>,
     /// Closes the path if it is not established in time; then drives the heartbeat.
     #[pin]
     timer: DelayedWork<Self>,
@@ -171,6 +175,7 @@ pub(crate) struct Path {
 impl_has_work! {
     impl HasWork<Self, CLOSE> for Path { self.close_work }
     impl HasWork<Self, ESTABLISH> for Path { self.establish_work }
+    impl HasWork<Self, ASKED> for Path { self.asked_work }
 }
 
 impl_has_delayed_work! {
@@ -243,6 +248,7 @@ impl Path {
                 setup <- new_mutex!(setup, "rtrs_server::Path::setup"),
                 close_work <- new_work!("rtrs_server::Path::close_work"),
                 establish_work <- new_work!("rtrs_server::Path::establish_work"),
+                asked_work <- new_work!("rtrs_server::Path::asked_work"),
                 timer <- new_delayed_work!(&context.queue, "rtrs_server::Path::timer"),
             }),
             GFP_KERNEL,
@@ -281,6 +287,16 @@ impl Path {
     /// Who is to be told of its end.
     pub(crate) fn end(&self) -> &PathEnd {
         &self.end
+    }
+
+    /// Has the ends of other paths seen to that the client has asked for. Any context.
+    pub(crate) fn queue_asked(self: &Arc<Self>) {
+        // If it is queued already, it will see all that was noted.
+        let _ = self
+            .session
+            .context()
+            .queue
+            .enqueue::<Self, ASKED>(self.clone());
     }
 
     /// How many connections the client makes.
@@ -500,6 +516,8 @@ impl Path {
             // No completion comes any more, so nobody goes on with these.
             io.release_leftovers();
         }
+        // Nor is this queued again.
+        workqueue::cancel_sync::<Self, ASKED>(self);
         // Waits for the operations.
         let io = self.io.as_ref().and_then(Gate::close);
         if let Some(io) = &io {

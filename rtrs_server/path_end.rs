@@ -8,11 +8,14 @@
 
 use kernel::{
     new_mutex,
+    new_spinlock_irq,
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
-    }, //
+        Mutex,
+        SpinLockIrq, //
+    },
+    workqueue::WorkItem, //
 };
 use kernel_ext::{
     pr_err_ratelimited,
@@ -24,13 +27,19 @@ use proto::rtrs::{
 };
 use rtrs_core::connection::SERVICE_CID;
 
-use crate::path::Path;
+use crate::path::{
+    Path,
+    ASKED, //
+};
 
-/// The end of a path, and who is to be told.
+/// The end of a path, and who is to be told; and of which others the client asks on this path.
 #[pin_data]
 pub(crate) struct PathEnd {
     #[pin]
     state: Mutex<State>,
+    /// Their numbers, each once; there is room for all paths.
+    #[pin]
+    others: SpinLockIrq<KVec<u32>>,
 }
 
 struct State {
@@ -44,9 +53,25 @@ impl PathEnd {
     /// Of a path that has not ended. Sleeps.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let asked_on = KVec::with_capacity(MAX_PATHS_NUM, GFP_KERNEL)?;
+        let others = KVec::with_capacity(MAX_PATHS_NUM, GFP_KERNEL)?;
         Ok(pin_init!(Self {
             state <- new_mutex!(State { ended: false, asked_on }, "rtrs_server::PathEnd::state"),
+            others <- new_spinlock_irq!(others, "rtrs_server::PathEnd::others"),
         }))
+    }
+
+    /// Notes that the client asks for the end of path `number`. Any context.
+    fn note(&self, number: u32) {
+        let mut others = self.others.lock();
+        if !others.contains(&number) {
+            // Of more than there can be paths nobody waits for an answer.
+            let _ = others.push_within_capacity(number);
+        }
+    }
+
+    /// Takes out one of those that were noted. Any context.
+    fn take_noted(&self) -> Option<u32> {
+        self.others.lock().pop()
     }
 
     /// Whether the path has ended; `carrier` is told later if not. Sleeps.
@@ -67,8 +92,25 @@ impl PathEnd {
     }
 }
 
-/// The client asks on `carrier` for the end of the path that has this number. Sleeps.
+/// The client asks on `carrier` for the end of the path that has this number. Any context: who handles
+/// completions does not wait for those who make paths.
 pub(crate) fn asked(carrier: &Arc<Path>, number: u32) {
+    carrier.end().note(number);
+    carrier.queue_asked();
+}
+
+impl WorkItem<ASKED> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        while let Some(number) = this.end().take_noted() {
+            end(&this, number);
+        }
+    }
+}
+
+/// Ends the path that has this number, and tells the client on `carrier` when that is done. Sleeps.
+fn end(carrier: &Arc<Path>, number: u32) {
     let mut ended = true;
     for path in carrier.session().paths().lock().iter() {
         if path.number() != number || Arc::ptr_eq(path, carrier) {
