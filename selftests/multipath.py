@@ -140,7 +140,7 @@ def compare(t, device, wanted, number):
                                seed=seed), None, f"difference at {offset}, round {number}")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), quick=("stock", "debug"))
 def test_late_requests(t):
     """What a path had sent when it was taken down does not overwrite what was written after that."""
     device = map_on(t, *t.server.addresses)
