@@ -41,7 +41,8 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// Sends `immediate`, unless the last one has not been sent yet. Any context.
+    /// Sends `immediate`, unless the last one has not been sent yet. The caller gives the connection up
+    /// if that fails. Any context.
     fn post(
         &self,
         queue_pair: &QueuePairRef<ConnectionHandler>,
@@ -63,8 +64,8 @@ impl Beat {
 /// The messages that make the heartbeat of a path.
 ///
 /// If the device waits, because something before them was lost, more of them would not get through
-/// either. soft-RoCE would even wait for ever: it repeats what is not acknowledged when nothing was
-/// posted for a while.
+/// either. soft-RoCE would even wait for ever: it only repeats what is not acknowledged when nothing
+/// has been posted for a while.
 pub(crate) struct Beats {
     pub(crate) heartbeat: Beat,
     pub(crate) ack: Beat,

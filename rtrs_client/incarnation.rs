@@ -22,6 +22,7 @@ pub(crate) struct Incarnation {
     /// The number that it has in messages on other paths.
     pub(crate) number: u32,
     transfer: SetOnce<Transfer>,
+    /// What of the heartbeat is in the send queue of the service connection.
     pub(crate) beats: Beats,
 }
 
