@@ -8,11 +8,6 @@
 
 pub mod bdev;
 pub mod bio;
-pub mod gen_disk;
-pub mod limits;
 pub mod major;
-pub mod operations;
-pub mod request;
-pub mod request_table;
+pub mod mq;
 pub mod status;
-pub mod tag_set;

@@ -8,33 +8,25 @@ mod bindings;
 #[cfg(RNBD_KUNIT)]
 mod kunit;
 
-pub mod atomic;
 pub mod block;
-pub mod chunk;
-pub mod class;
 pub mod cpu;
-pub mod gate;
+pub mod device;
 pub mod ida;
-pub mod jiffies;
 pub mod kobject;
-pub mod log;
-pub mod message_buffers;
+pub mod mm;
 pub mod module;
-pub mod once;
-pub mod page_buffer;
-mod pages;
-pub mod params;
+pub mod module_param;
+pub mod net;
+pub mod page;
 pub mod percpu;
+pub mod print;
 pub mod random;
-pub mod rcu;
 pub mod rdma;
-pub mod reclaim;
 pub mod scatterlist;
-pub mod slot;
-pub mod socket_address;
+pub mod sync;
 pub mod sysfs;
-pub mod trace;
-pub mod wait;
+pub mod time;
+pub mod tracepoint;
 pub mod workqueue;
 
 /// The prefix of this crate's log lines.

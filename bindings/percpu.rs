@@ -12,12 +12,12 @@ use core::{
 use kernel::prelude::*;
 
 use crate::{
-    atomic::{
+    bindings,
+    cpu,
+    sync::atomic::{
         ordering,
         Atomic, //
-    },
-    bindings,
-    cpu, //
+    }, //
 };
 
 /// One `T` for each possible CPU.

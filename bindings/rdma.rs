@@ -13,12 +13,14 @@
 //! any time, and only does when no request names it any more.
 
 pub mod batch;
+pub mod chunk;
 pub mod client;
 pub mod cm;
 pub mod cq;
 pub mod device;
 mod direction;
 mod drain;
+pub mod message_buffers;
 pub mod mr;
 pub mod pd;
 mod poller;
@@ -67,7 +69,7 @@ pub use wr::{
     SendChain,
     Sge,
     SgeList,
-    WorkId, //
+    WrId, //
 };
 
 /// The name under which the RDMA core lists what this crate creates (`rdma resource show`).

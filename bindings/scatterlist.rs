@@ -6,10 +6,10 @@
 
 use crate::{
     bindings,
-    block::request::DataHold,
-    chunk::MappedChunks,
-    page_buffer::PageBuffer,
+    block::mq::request::DataHold,
+    page::buffer::PageBuffer,
     rdma::{
+        chunk::MappedChunks,
         verbs,
         Direction,
         ProtectionDomain,

@@ -38,7 +38,7 @@ use kernel::{
 
 use crate::{
     bindings,
-    gate::{
+    sync::gate::{
         Entered,
         Gate, //
     }, //

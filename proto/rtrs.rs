@@ -16,8 +16,8 @@ use zerocopy::{
     IntoBytes as _, //
 };
 
-pub mod answers;
 mod chunk;
+pub mod coalesced_responses;
 mod conn;
 pub mod imm;
 mod info;
@@ -106,24 +106,25 @@ pub const MSG_NEW_RKEY_F: u32 = 1 << 1;
 /// A client that sets it takes an answer without a message as one that leaves the chunk's key as
 /// it is, even if the server invalidates always. A server that sets it sends the last of a read's
 /// data with the immediate if the request does not ask for an invalidation.
-pub const FEATURE_SHORT_ANSWERS: u32 = 1 << 0;
+pub const FEATURE_SHORT_RESPONSES: u32 = 1 << 0;
 
 /// `features`: answers may come together.
 ///
-/// A client that sets it takes messages with several answers, see [`answers`], and posts receives
+/// A client that sets it takes messages with several answers, see [`coalesced_responses`], and posts receives
 /// that have room for them. A server that sets it may send them for requests that were carried out
 /// and need no more than that to be said.
-pub const FEATURE_JOINT_ANSWERS: u32 = 1 << 1;
+pub const FEATURE_COALESCED_RESPONSES: u32 = 1 << 1;
 
 /// `features`: the client may have a path ended by a message on another one, see
 /// [`Imm::PathEnd`].
 pub const FEATURE_PATH_END: u32 = 1 << 2;
 
 /// The size of the longest message beside the immediate of an answer, in bytes.
-pub const MAX_ANSWER_MSG_SIZE: usize = if RkeyRsp::SIZE > answers::MAX_ANSWERS_SIZE {
+pub const MAX_RESPONSE_MSG_SIZE: usize = if RkeyRsp::SIZE > coalesced_responses::MAX_COALESCED_SIZE
+{
     RkeyRsp::SIZE
 } else {
-    answers::MAX_ANSWERS_SIZE
+    coalesced_responses::MAX_COALESCED_SIZE
 };
 
 /// A 128-bit identifier, opaque here.

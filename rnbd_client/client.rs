@@ -13,19 +13,19 @@ use kernel::{
 };
 use kernel_ext::{
     block::{
-        gen_disk::GenDisk,
-        major::Major, //
+        major::Major,
+        mq::gen_disk::GenDisk, //
     },
-    class::ClassDevice,
+    device::class::ClassDevice,
     ida::{
         Ida,
         IdaNumber, //
     },
+    sync::completion::Turn,
     sysfs::{
         Directory,
         Link, //
     },
-    wait::Turn,
     workqueue::QueueHandle, //
 };
 use proto::{

@@ -13,14 +13,12 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     block::{
-        gen_disk::GenDisk,
-        operations::OpenMode,
-        request::Op,
+        mq::{
+            gen_disk::GenDisk,
+            operations::OpenMode,
+            request::Op, //
+        },
         status::Status, //
     },
     ida::IdaNumber,
@@ -28,14 +26,20 @@ use kernel_ext::{
         uevent,
         Uevent, //
     },
+    mm::without_io,
     module::ModuleReference,
-    once::SetOnce,
-    reclaim::without_io,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::Turn,
+        set_once::SetOnce, //
+    },
     sysfs::{
         Directory,
         Link, //
-    },
-    wait::Turn, //
+    }, //
 };
 use proto::{
     device_state::{

@@ -7,7 +7,7 @@ use kernel::{
     str::CString,
     sync::Arc, //
 };
-use kernel_ext::block::{
+use kernel_ext::block::mq::{
     gen_disk::{
         DiskParams,
         GenDisk, //

@@ -15,18 +15,20 @@ use kernel::{
     }, //
 };
 use kernel_ext::block::{
-    operations::{
-        HwQueue,
-        OpenMode,
-        Operations,
-        RequestList, //
+    mq::{
+        operations::{
+            HwQueue,
+            OpenMode,
+            Operations,
+            RequestList, //
+        },
+        request::{
+            Op,
+            OwnedRequest,
+            Refusal, //
+        },
+        request_table::RequestTable, //
     },
-    request::{
-        Op,
-        OwnedRequest,
-        Refusal, //
-    },
-    request_table::RequestTable,
     status::Status, //
 };
 use proto::rnbd::{

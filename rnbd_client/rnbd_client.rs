@@ -20,7 +20,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    class::{
+    device::class::{
         Class,
         ClassDevice, //
     },

@@ -19,24 +19,28 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     block::{
-        request_table::RequestTable,
-        status::Status,
-        tag_set::{
-            TagSet,
-            TagSetParams, //
-        }, //
+        mq::{
+            request_table::RequestTable,
+            tag_set::{
+                TagSet,
+                TagSetParams, //
+            }, //
+        },
+        status::Status, //
     },
     cpu,
     impl_has_delayed_work,
+    mm::without_io,
     module::ModuleReference,
     new_delayed_work,
-    once::SetOnce,
-    reclaim::without_io,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
+    },
     workqueue::{
         self,
         DelayedWork,

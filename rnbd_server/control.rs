@@ -11,7 +11,7 @@ use kernel_ext::{
     block::bdev::BlockDevice,
     pr_err_ratelimited,
     pr_info_ratelimited,
-    trace, //
+    tracepoint, //
 };
 use proto::{
     addr::Address,
@@ -60,7 +60,7 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
     let ControlMessage { op, request } = message;
     match request {
         ControlRequest::Open(request) => {
-            trace::process_msg_open(|| trace::Open {
+            tracepoint::process_msg_open(|| tracepoint::Open {
                 session: session.name().as_cstr(),
                 dev_name: request.dev_name.as_cstr(),
                 access_mode: request.access_mode.to_wire(),
@@ -69,7 +69,7 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
             op.respond(result.map(|()| OpenRsp::SIZE as u32));
         }
         ControlRequest::Close(request) => {
-            trace::process_msg_close(|| trace::Close {
+            tracepoint::process_msg_close(|| tracepoint::Close {
                 session: session.name().as_cstr(),
                 device_id: request.device_id,
             });

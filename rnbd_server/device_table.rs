@@ -9,11 +9,11 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::atomic::{
+use kernel_ext::sync::atomic::{
     ordering,
     Atomic, //
 };
-use kernel_ext::rcu::RcuArc;
+use kernel_ext::sync::rcu::RcuArc;
 use proto::{
     device_number,
     name::Name, //

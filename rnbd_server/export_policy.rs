@@ -17,11 +17,13 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::ordering,
     pr_err_ratelimited,
     pr_info_ratelimited,
     pr_warn_ratelimited,
-    rcu::RcuArc,
+    sync::{
+        atomic::ordering,
+        rcu::RcuArc, //
+    },
     sysfs::{
         BinaryOutput,
         OpenFile, //

@@ -12,9 +12,9 @@ use kernel_ext::{
         Refused,
         WriteFlags, //
     },
-    chunk::ChunkData,
     pr_err_ratelimited,
-    trace, //
+    rdma::chunk::ChunkData,
+    tracepoint, //
 };
 use proto::rnbd::{
     BlockOp,
@@ -58,7 +58,7 @@ impl Completion for IoCompletion {
 /// Lets a block request be traced; `len` is that of its message.
 #[inline]
 pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
-    trace::process_rdma(|| trace::BlockRequest {
+    tracepoint::process_rdma(|| tracepoint::BlockRequest {
         session: session.name().as_cstr(),
         sector: io.sector,
         device_id: io.device_id,

@@ -4,11 +4,11 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    module_parameter,
-    params::{
+    module_param::{
         ParameterString,
         ParameterValue, //
-    }, //
+    },
+    module_parameter, //
 };
 use proto::{
     search_path,

@@ -19,7 +19,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    class::{
+    device::class::{
         Class,
         ClassDevice, //
     },

@@ -9,7 +9,7 @@ use kernel::{
 use kernel_ext::{
     block::bio::BioSet,
     sysfs::Directory,
-    trace,
+    tracepoint,
     workqueue::QueueHandle, //
 };
 use proto::name::SessName;
@@ -82,7 +82,7 @@ impl rtrs_server::Server for Sessions {
             .map_err(|_| EINVAL)?;
         let session = Session::new(self.0.clone(), name, session.queue_depth())?;
         let handler = Arc::new(Handler::new(session.clone()), GFP_KERNEL)?;
-        trace::create_sess(|| session.trace());
+        tracepoint::create_sess(|| session.trace());
         Ok(handler)
     }
 }

@@ -17,12 +17,12 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
+    pr_err_ratelimited,
+    sync::atomic::{
         ordering,
         Atomic, //
     },
-    pr_err_ratelimited,
-    trace,
+    tracepoint,
     workqueue, //
 };
 use proto::{
@@ -138,8 +138,8 @@ impl Session {
     }
 
     /// What events say of it.
-    pub(crate) fn trace(&self) -> trace::ServerSession<'_> {
-        trace::ServerSession {
+    pub(crate) fn trace(&self) -> tracepoint::ServerSession<'_> {
+        tracepoint::ServerSession {
             session: self.name.as_cstr(),
             queue_depth: self.queue_depth,
         }
@@ -175,7 +175,7 @@ impl Session {
     /// Answers the first message of a client.
     fn negotiate(&self, op: Operation, info: SessInfo) {
         let ver = info.negotiate();
-        trace::process_msg_sess_info(|| trace::SessionInfo {
+        tracepoint::process_msg_sess_info(|| tracepoint::SessionInfo {
             session: self.name.as_cstr(),
             proto_ver: ver,
             client_ver: info.ver,
@@ -261,7 +261,7 @@ impl SessionHandler for Handler {
         // end.
         workqueue::cancel_sync::<Session, 0>(&self.session);
         if !self.session.devices.is_empty() {
-            trace::destroy_sess(|| self.session.trace());
+            tracepoint::destroy_sess(|| self.session.trace());
         }
         control::close_all(&self.session);
     }

@@ -7,11 +7,11 @@ use kernel::time::{
     Monotonic, //
 };
 use kernel_ext::{
-    atomic::{
+    random,
+    sync::atomic::{
         ordering,
         Atomic, //
-    },
-    random, //
+    }, //
 };
 use proto::reconnect;
 

@@ -10,11 +10,11 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
+    rdma::QueuePairRef,
+    sync::atomic::{
         ordering,
         Atomic, //
     },
-    rdma::QueuePairRef,
     workqueue::{
         DelayedWork,
         DelayedWorkItem, //

@@ -16,11 +16,11 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    chunk::{
-        ChunkSet,
-        MappedChunks, //
-    },
     rdma::{
+        chunk::{
+            ChunkSet,
+            MappedChunks, //
+        },
         Access,
         MemoryRegion,
         ProtectionDomain,

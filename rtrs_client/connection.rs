@@ -12,26 +12,28 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     cpu,
-    message_buffers::{
-        Incoming,
-        MessageBuffer,
-        Outgoing, //
-    },
-    once::SetOnce,
     pr_info_ratelimited,
     rdma::{
         cm,
+        message_buffers::{
+            Incoming,
+            MessageBuffer,
+            Outgoing, //
+        },
         QueuePair,
         QueuePairRef,
         Receive,
         SendChain,
         Status,
         WorkCompletion, //
+    },
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
     }, //
 };
 use proto::rtrs::{
@@ -52,7 +54,7 @@ use crate::{
 mod receive;
 
 /// Room for each message of the server beside an immediate, in bytes.
-pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_ANSWER_MSG_SIZE;
+pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_RESPONSE_MSG_SIZE;
 
 /// How far the establishment of a connection has come.
 #[derive(Clone, Copy)]
@@ -349,7 +351,7 @@ impl cm::Handler for ConnectionHandler {
         if !completion.is_success() {
             return self.failed_completion(completion);
         }
-        match WorkKind::of(completion.work_id()) {
+        match WorkKind::of(completion.wr_id()) {
             WorkKind::Receive(index) => self.received(queue_pair, index, completion),
             WorkKind::Send => {}
             other => self.other_completion(other, completion),

@@ -10,23 +10,21 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
+use kernel_ext::rdma::{
+    cm,
     message_buffers::{
         MessageBuffer,
         MessageBuffers,
         Outgoing, //
     },
-    rdma::{
-        cm,
-        Capabilities,
-        CompletionQueue,
-        Device,
-        PollContext,
-        ProtectionDomain,
-        QueuePair,
-        SendChain,
-        SgeList, //
-    }, //
+    Capabilities,
+    CompletionQueue,
+    Device,
+    PollContext,
+    ProtectionDomain,
+    QueuePair,
+    SendChain,
+    SgeList, //
 };
 use proto::{
     path_state::ClientState,
@@ -36,9 +34,9 @@ use proto::{
         ConnReq,
         InfoReq,
         InfoRsp,
-        FEATURE_JOINT_ANSWERS,
+        FEATURE_COALESCED_RESPONSES,
         FEATURE_PATH_END,
-        FEATURE_SHORT_ANSWERS,
+        FEATURE_SHORT_RESPONSES,
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
 };
@@ -325,7 +323,7 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: session.uuid,
             first_conn,
-            features: FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS | FEATURE_PATH_END,
+            features: FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END,
             given_up: self.asked.given_up,
         };
         queue_pair.connect(
@@ -358,7 +356,7 @@ impl Setup<'_> {
         cid: u16,
         sizes: &QueueSizes,
     ) -> Result<QueuePair<ConnectionHandler>> {
-        let work_ids = WorkKind::count(self.queue_depth(cid), sizes.receive);
+        let wr_ids = WorkKind::count(self.queue_depth(cid), sizes.receive);
         loop {
             let capabilities = Capabilities {
                 max_send_wr: sizes.send,
@@ -366,7 +364,7 @@ impl Setup<'_> {
                 max_send_sge: self.max_send_sge,
                 max_recv_sge: 1,
             };
-            match id.create_queue_pair(domain, queue, &capabilities, work_ids) {
+            match id.create_queue_pair(domain, queue, &capabilities, wr_ids) {
                 Ok(queue_pair) => return Ok(queue_pair),
                 Err((unused, error))
                     if self.max_send_sge > MIN_SEND_SGE && (error == ENOMEM || error == EINVAL) =>

@@ -9,14 +9,14 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
+    mm::without_io,
     rdma::{
         client::{
             Client,
             Registration, //
         },
         Device, //
-    },
-    reclaim::without_io, //
+    }, //
 };
 
 use crate::session::Session;

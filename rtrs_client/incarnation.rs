@@ -6,7 +6,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::once::SetOnce;
+use kernel_ext::sync::set_once::SetOnce;
 
 use crate::{
     beat::Beats,

@@ -24,24 +24,26 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     cpu,
     impl_has_delayed_work,
+    mm::without_io,
+    net::socket_address::SocketAddress,
     new_delayed_work,
-    once::SetOnce,
     random,
-    rcu::RcuArc,
     rdma::{
         cm::PortSpace,
         QueuePair, //
     },
-    reclaim::without_io,
-    socket_address::SocketAddress,
-    trace,
-    wait::Completion,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::Completion,
+        rcu::RcuArc,
+        set_once::SetOnce, //
+    },
+    tracepoint,
     workqueue::{
         self,
         DelayedWork,
@@ -257,10 +259,10 @@ impl Path {
     }
 
     /// What events say of it. Any context.
-    fn trace(&self) -> trace::ClientPath<'_> {
+    fn trace(&self) -> tracepoint::ClientPath<'_> {
         let (succeeded, failed) = self.stats.reconnects();
         let attempts = self.backoff.failed_attempts();
-        trace::ClientPath {
+        tracepoint::ClientPath {
             session: self.session.name(),
             path: self.file_name.as_ref().unwrap_or(&self.name),
             state: self.state().to_u32(),
@@ -378,7 +380,7 @@ impl Path {
     /// was connected is torn down and connected again. Says whether it was used until
     /// now. Any context.
     pub(crate) fn connection_failed(self: &Arc<Self>) -> bool {
-        trace::rdma_error_recovery(|| self.trace());
+        tracepoint::rdma_error_recovery(|| self.trace());
         let old = self.change_state(ClientEvent::Error);
         if old == Some(ClientState::Connected) {
             self.queue_recovery();
@@ -388,7 +390,7 @@ impl Path {
 
     /// The path is not connected again, unless somebody asks for it. Any context.
     fn give_up(self: &Arc<Self>) {
-        trace::clt_close_conns(|| self.trace());
+        tracepoint::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
             self.queue_recovery();
         }
@@ -442,7 +444,7 @@ impl Path {
 
     /// Closes the path; it can be connected again by [`Path::reconnect_now`] only. Sleeps.
     pub(crate) fn close(self: &Arc<Self>) {
-        trace::clt_close_conns(|| self.trace());
+        tracepoint::clt_close_conns(|| self.trace());
         loop {
             self.change_state(ClientEvent::Close);
             self.cancel_works();

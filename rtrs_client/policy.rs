@@ -9,7 +9,7 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::atomic::{
+use kernel_ext::sync::atomic::{
     ordering,
     Atomic, //
 };

@@ -8,18 +8,20 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    atomic::Atomic,
-    message_buffers::{
-        MessageBuffer,
-        Outgoing, //
-    },
     rdma::{
+        message_buffers::{
+            MessageBuffer,
+            Outgoing, //
+        },
         Direction,
         MemoryRegion,
         ProtectionDomain, //
     },
     scatterlist::ScatterTable,
-    slot::BoxSlot, //
+    sync::{
+        atomic::Atomic,
+        box_slot::BoxSlot, //
+    }, //
 };
 
 /// The longest header of the user, in bytes; an RNBD open message has 264.

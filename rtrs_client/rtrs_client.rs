@@ -30,9 +30,9 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    class::Class,
-    rcu::RcuArc,
+    device::class::Class,
     rdma::client::Registration,
+    sync::rcu::RcuArc,
     workqueue::{
         OwnedQueue,
         QueueFlags,

@@ -10,12 +10,14 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    page_buffer::PageBuffer,
-    wait::Completion, //
+    page::buffer::PageBuffer,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::Completion, //
+    }, //
 };
 use rtrs_core::connection::SERVICE_CID;
 

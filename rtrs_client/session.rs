@@ -12,19 +12,21 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     cpu,
     module::ModuleReference,
-    once::SetOnce,
     random,
-    rcu::RcuArc,
     rdma::Device,
-    slot::BoxSlot,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        box_slot::BoxSlot,
+        completion::Turn,
+        rcu::RcuArc,
+        set_once::SetOnce, //
+    },
     sysfs::Directory,
-    wait::Turn,
     workqueue::QueueHandle, //
 };
 use proto::{

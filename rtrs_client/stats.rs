@@ -6,7 +6,7 @@
 //! requests the connection carries writes to.
 
 use kernel::prelude::*;
-use kernel_ext::atomic::{
+use kernel_ext::sync::atomic::{
     ordering,
     Atomic, //
 };

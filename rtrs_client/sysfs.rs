@@ -10,7 +10,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    class::ClassDevice,
+    device::class::ClassDevice,
     sysfs::{
         Attribute,
         Directory,

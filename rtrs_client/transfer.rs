@@ -13,12 +13,8 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    message_buffers::MessageBuffers,
     rdma::{
+        message_buffers::MessageBuffers,
         MemoryRegion,
         ProtectionDomain,
         QueuePairRef,
@@ -26,6 +22,10 @@ use kernel_ext::{
         Sge,
         Unposted,
         WriteBatch, //
+    },
+    sync::atomic::{
+        ordering,
+        Atomic, //
     }, //
 };
 use proto::rtrs::{
@@ -35,7 +35,7 @@ use proto::rtrs::{
     ReadMsg,
     SgDesc,
     WriteMsg,
-    FEATURE_JOINT_ANSWERS,
+    FEATURE_COALESCED_RESPONSES,
     FEATURE_PATH_END, //
 };
 
@@ -191,7 +191,7 @@ impl Transfer {
 
     /// Whether the server may answer several requests in one message.
     pub(crate) fn takes_joint_answers(&self) -> bool {
-        self.accept.features & FEATURE_JOINT_ANSWERS != 0
+        self.accept.features & FEATURE_COALESCED_RESPONSES != 0
     }
 
     /// Whether the server ends another path if it is asked on this one.

@@ -2,7 +2,7 @@
 
 //! What the work requests of a connection are for.
 
-use kernel_ext::rdma::WorkId;
+use kernel_ext::rdma::WrId;
 
 /// What a completion is for; encoded in the work request's id.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl WorkKind {
 
     /// Its id.
     #[inline]
-    pub(crate) fn id(self) -> WorkId {
+    pub(crate) fn id(self) -> WrId {
         // An index that is too large names nothing that could be posted, or something else of the
         // same connection.
         let above = |index: u32, odd| {
@@ -50,7 +50,7 @@ impl WorkKind {
                 .wrapping_add(odd)
                 .wrapping_add(FIXED_IDS)
         };
-        WorkId(match self {
+        WrId(match self {
             WorkKind::Send => 0,
             WorkKind::Registration => 1,
             WorkKind::InfoSend => 2,
@@ -65,7 +65,7 @@ impl WorkKind {
 
     /// The kind that `id` was made of.
     #[inline]
-    pub(crate) fn of(id: WorkId) -> Self {
+    pub(crate) fn of(id: WrId) -> Self {
         if let Some(above) = id.0.checked_sub(FIXED_IDS) {
             return if above & 1 == 0 {
                 WorkKind::Receive(above >> 1)

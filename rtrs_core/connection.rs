@@ -9,11 +9,11 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    atomic::{
+    rdma::Device,
+    sync::atomic::{
         ordering,
         Atomic, //
-    },
-    rdma::Device, //
+    }, //
 };
 use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
 

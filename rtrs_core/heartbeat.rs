@@ -15,7 +15,7 @@ use kernel::{
         Monotonic, //
     }, //
 };
-use kernel_ext::atomic::{
+use kernel_ext::sync::atomic::{
     ordering,
     Atomic, //
 };

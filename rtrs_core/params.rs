@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    params::ParameterValue,
+    module_param::ParameterValue,
     sysfs::SysfsOutput, //
 };
 use proto::setting::Setting;

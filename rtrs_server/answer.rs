@@ -8,29 +8,31 @@
 //! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
 //! which is a new one if the chunk had to be registered again. A client that can do without the
 //! message is only sent new keys; see
-//! [`FEATURE_SHORT_ANSWERS`](proto::rtrs::FEATURE_SHORT_ANSWERS). Answers to writes that are there at
-//! the same time go in one message, if the client takes that; see [`answers`].
+//! [`FEATURE_SHORT_RESPONSES`](proto::rtrs::FEATURE_SHORT_RESPONSES). Answers to writes that are there at
+//! the same time go in one message, if the client takes that; see [`coalesced_responses`].
 
 use kernel::prelude::*;
 use kernel_ext::{
-    gate::Entered,
-    message_buffers::{
-        MessageBuffer,
-        Outgoing, //
-    },
     pr_err_ratelimited,
     rdma::{
+        message_buffers::{
+            MessageBuffer,
+            Outgoing, //
+        },
         Access,
         MemoryRegion,
         RemoteMemory,
         SendChain,
         SgeList, //
     },
-    slot::BoxList,
-    trace, //
+    sync::{
+        box_slot::BoxList,
+        gate::Entered, //
+    },
+    tracepoint, //
 };
 use proto::rtrs::{
-    answers,
+    coalesced_responses,
     request::Direction,
     Imm,
     Request,
@@ -179,8 +181,8 @@ fn try_send_joint(
         number
     });
     let numbers = Iterator::chain(core::iter::once(number(&first)), rest);
-    let count = message.write(|bytes| answers::write(bytes, numbers));
-    let sge = message.sge(answers::size(count));
+    let count = message.write(|bytes| coalesced_responses::write(bytes, numbers));
+    let sge = message.sge(coalesced_responses::size(count));
     first.message = Some(message);
     io.release(first);
     let sge = SgeList::from(sge?);
@@ -190,7 +192,7 @@ fn try_send_joint(
         WorkKind::Answer.id(),
         connection.next_is_signaled(),
         &sge,
-        answers::immediate(count).encode(),
+        coalesced_responses::immediate(count).encode(),
     )?;
     queue_pair.post_mut(&mut chain)
 }
@@ -350,9 +352,9 @@ fn try_send_in_steps(io: &PathIo, connection: &Connection, mut chunk: ChunkBox) 
 /// Lets an answer be traced.
 #[inline]
 fn trace(connection: &Connection, chunk: &PathChunk) {
-    trace::send_io_resp_imm(|| {
+    tracepoint::send_io_resp_imm(|| {
         let path = connection.path();
-        trace::Answer {
+        tracepoint::Answer {
             session: path.session().name(),
             path: path.name(),
             state: path.state().to_u32(),

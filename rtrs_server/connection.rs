@@ -11,15 +11,6 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    gate::{
-        Entered,
-        EnteredSlot, //
-    },
-    jiffies,
     pr_err_ratelimited,
     pr_info_ratelimited,
     rdma::{
@@ -30,16 +21,27 @@ use kernel_ext::{
         Status,
         WorkCompletion, //
     },
-    slot::{
-        BoxList,
-        BoxStack, //
-    }, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        box_slot::{
+            BoxList,
+            BoxStack, //
+        },
+        gate::{
+            Entered,
+            EnteredSlot, //
+        }, //
+    },
+    time, //
 };
 use proto::rtrs::{
     Imm,
-    FEATURE_JOINT_ANSWERS,
+    FEATURE_COALESCED_RESPONSES,
     FEATURE_PATH_END,
-    FEATURE_SHORT_ANSWERS, //
+    FEATURE_SHORT_RESPONSES, //
 };
 use rtrs_core::connection::SignalInterval;
 
@@ -105,8 +107,8 @@ impl Connection {
         let waiting = Waiting::new(queue_depth as usize)?;
         // At least two completions are under way when the queue is full.
         let signals = SignalInterval::for_queue_depth(queue_depth.min(answers / 2));
-        let joins = path.features() & FEATURE_JOINT_ANSWERS != 0;
-        let tells_keys = path.features() & FEATURE_SHORT_ANSWERS == 0;
+        let joins = path.features() & FEATURE_COALESCED_RESPONSES != 0;
+        let tells_keys = path.features() & FEATURE_SHORT_RESPONSES == 0;
         Arc::pin_init(
             pin_init!(Self {
                 path,
@@ -237,7 +239,7 @@ impl Connection {
         // A full barrier, as is the end of the burst: if it is not seen here, it sees the answer.
         // A burst that has stood still since the last tick may be one that sleeps.
         if !self.in_burst.load(ordering::Relaxed)
-            || self.handed_over.load(ordering::Relaxed) != jiffies::now()
+            || self.handed_over.load(ordering::Relaxed) != time::now()
         {
             self.send_collected(io);
         }
@@ -345,7 +347,7 @@ impl Connection {
         }
         match Imm::decode(wc.imm().unwrap_or(u32::MAX)) {
             Imm::IoReq { payload } => {
-                self.handed_over.store(jiffies::now(), ordering::Relaxed);
+                self.handed_over.store(time::now(), ordering::Relaxed);
                 crate::request::received(&io, self, payload);
             }
             other => self.other_immediate(queue_pair, other),
@@ -448,7 +450,7 @@ impl cm::Handler for Connection {
 
     #[inline]
     fn completion(&self, queue_pair: &QueuePairRef<Self>, wc: &WorkCompletion<'_>) {
-        let kind = WorkKind::of(wc.work_id());
+        let kind = WorkKind::of(wc.wr_id());
         if !wc.is_success() {
             return self.failed(kind, wc.status());
         }

@@ -7,8 +7,8 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    class::Class,
-    rcu::RcuArc,
+    device::class::Class,
+    sync::rcu::RcuArc,
     sysfs::Directory,
     workqueue::{
         OwnedQueue,

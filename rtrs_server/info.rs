@@ -8,18 +8,16 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
+use kernel_ext::rdma::{
     message_buffers::{
         MessageBuffer,
         Outgoing, //
     },
-    rdma::{
-        Access,
-        ProtectionDomain,
-        QueuePair,
-        SendChain,
-        SgeList, //
-    }, //
+    Access,
+    ProtectionDomain,
+    QueuePair,
+    SendChain,
+    SgeList, //
 };
 use proto::{
     path_state::{

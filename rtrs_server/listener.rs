@@ -14,6 +14,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    net::socket_address::SocketAddress,
     rdma::{
         client::{
             Client,
@@ -21,8 +22,7 @@ use kernel_ext::{
         },
         cm,
         Device, //
-    },
-    socket_address::SocketAddress, //
+    }, //
 };
 use proto::{
     addr::Address,

@@ -10,22 +10,20 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
+use kernel_ext::rdma::{
     chunk::{
         ChunkSet,
         MappedChunk,
         MappedChunks, //
     },
     message_buffers::MessageBuffers,
-    rdma::{
-        MemoryRegion,
-        ProtectionDomain, //
-    }, //
+    MemoryRegion,
+    ProtectionDomain, //
 };
 use proto::rtrs::{
     ChunkLayout,
     SgDesc,
-    MAX_ANSWER_MSG_SIZE, //
+    MAX_RESPONSE_MSG_SIZE, //
 };
 
 use crate::path_chunk::{
@@ -70,7 +68,7 @@ impl PathMemory {
         }
 
         let messages = (always_invalidate || joint_answers)
-            .then(|| MessageBuffers::allocate(domain, count as usize, MAX_ANSWER_MSG_SIZE))
+            .then(|| MessageBuffers::allocate(domain, count as usize, MAX_RESPONSE_MSG_SIZE))
             .transpose()?;
         let mut messages = messages.into_iter().flatten();
         let mut boxes = KVVec::with_capacity(count as usize, GFP_KERNEL)?;

@@ -4,8 +4,8 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    chunk::ChunkData,
-    gate::Entered, //
+    rdma::chunk::ChunkData,
+    sync::gate::Entered, //
 };
 
 use crate::{

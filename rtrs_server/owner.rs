@@ -18,7 +18,7 @@
 //! whether they have given up any, this danger is as with C servers.
 
 use kernel::prelude::*;
-use kernel_ext::atomic::{
+use kernel_ext::sync::atomic::{
     ordering,
     Atomic, //
 };

@@ -29,27 +29,29 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    gate::{
-        Entered,
-        Gate, //
-    },
     impl_has_delayed_work,
-    message_buffers::{
-        Incoming,
-        MessageBuffer, //
-    },
+    net::socket_address::SocketAddress,
     new_delayed_work,
-    once::SetOnce,
     rdma::{
         cm::NewId,
+        message_buffers::{
+            Incoming,
+            MessageBuffer, //
+        },
         ProtectionDomain,
         QueuePair, //
     },
-    socket_address::SocketAddress,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        gate::{
+            Entered,
+            Gate, //
+        },
+        set_once::SetOnce, //
+    },
     workqueue::{
         self,
         DelayedWork,
@@ -68,9 +70,9 @@ use proto::{
         Imm,
         Uuid,
         CONNECT_TIMEOUT_MS,
-        FEATURE_JOINT_ANSWERS,
+        FEATURE_COALESCED_RESPONSES,
         FEATURE_PATH_END,
-        FEATURE_SHORT_ANSWERS, //
+        FEATURE_SHORT_RESPONSES, //
     }, //
 };
 use rtrs_core::{
@@ -120,11 +122,11 @@ pub(crate) struct Setup {
 
 /// Which of the extensions that a client offers are used.
 fn used_features(offered: u32) -> u32 {
-    if offered & FEATURE_SHORT_ANSWERS == 0 {
+    if offered & FEATURE_SHORT_RESPONSES == 0 {
         // Without it each answer has a message of its own.
         return 0;
     }
-    offered & (FEATURE_SHORT_ANSWERS | FEATURE_JOINT_ANSWERS | FEATURE_PATH_END)
+    offered & (FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END)
 }
 
 /// A path of a session.
@@ -198,7 +200,7 @@ impl Path {
             session.chunks(),
             session.layout(),
             context.settings.always_invalidate,
-            features & FEATURE_JOINT_ANSWERS != 0,
+            features & FEATURE_COALESCED_RESPONSES != 0,
         )?;
         let max_send_sge = memory
             .chunks

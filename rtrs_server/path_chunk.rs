@@ -9,15 +9,17 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    chunk::{
-        ChunkData,
-        MappedChunk, //
+    rdma::{
+        chunk::{
+            ChunkData,
+            MappedChunk, //
+        },
+        message_buffers::{
+            MessageBuffer,
+            Outgoing, //
+        }, //
     },
-    message_buffers::{
-        MessageBuffer,
-        Outgoing, //
-    },
-    slot::{
+    sync::box_slot::{
         BoxSlot,
         Linked, //
     }, //

@@ -7,12 +7,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
+use kernel_ext::rdma::{
     chunk::MappedChunks,
-    rdma::{
-        MemoryRegion,
-        QueuePair, //
-    }, //
+    MemoryRegion,
+    QueuePair, //
 };
 use proto::rtrs::ChunkLayout;
 

@@ -10,8 +10,8 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    chunk::ChunkPool,
     kobject::ModuleDirectory,
+    rdma::chunk::ChunkPool,
     sysfs::{
         Attribute,
         Directory,

@@ -13,11 +13,11 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    chunk::{
+    rdma::chunk::{
         Chunk,
         ChunkSet, //
     },
-    slot::BoxSlot, //
+    sync::box_slot::BoxSlot, //
 };
 use proto::rtrs::ChunkLayout;
 

@@ -10,9 +10,9 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    gate::Entered,
     pr_err_ratelimited,
-    rdma::SendChain, //
+    rdma::SendChain,
+    sync::gate::Entered, //
 };
 use proto::{
     rtrs::{

@@ -27,7 +27,7 @@ use kernel::{
         WorkItem, //
     }, //
 };
-use kernel_ext::chunk::ChunkSet;
+use kernel_ext::rdma::chunk::ChunkSet;
 use proto::{
     name::SessName,
     path_state::ServerState,

@@ -8,7 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    class::ClassDevice,
+    device::class::ClassDevice,
     rdma::QueuePair,
     sysfs::{
         Attribute,

@@ -2,7 +2,7 @@
 
 //! What the work requests of a connection are for.
 
-use kernel_ext::rdma::WorkId;
+use kernel_ext::rdma::WrId;
 
 /// What a completion is for; encoded in the work request's id.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl WorkKind {
     }
 
     /// The id of this kind.
-    pub(crate) fn id(self) -> WorkId {
-        WorkId(match self {
+    pub(crate) fn id(self) -> WrId {
+        WrId(match self {
             WorkKind::Receive => 0,
             WorkKind::Answer => 1,
             WorkKind::Unsignaled => 2,
@@ -44,7 +44,7 @@ impl WorkKind {
     }
 
     /// The kind that `id` was made of.
-    pub(crate) fn of(id: WorkId) -> Self {
+    pub(crate) fn of(id: WrId) -> Self {
         match id.0 {
             0 => WorkKind::Receive,
             1 => WorkKind::Answer,

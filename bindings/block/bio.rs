@@ -25,16 +25,14 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::{
-    bdev::{
-        BlockDevice,
-        Mode, //
-    },
-    limits::SECTOR_SIZE, //
+use super::bdev::{
+    BlockDevice,
+    Mode, //
 };
 use crate::{
     bindings,
-    gate::{
+    block::mq::limits::SECTOR_SIZE,
+    sync::gate::{
         Entered,
         Gate, //
     }, //

@@ -4,7 +4,7 @@ use kernel::prelude::*;
 
 #[kunit_tests(rnbd_log)]
 mod tests {
-    use crate::log::RateLimit;
+    use crate::print::RateLimit;
 
     #[test]
     fn a_burst_is_cut() {

@@ -7,7 +7,7 @@ mod tests {
     use super::*;
     use crate::{
         bindings,
-        params::{
+        module_param::{
             Parameter,
             ParameterString,
             ParameterValue, //

@@ -5,7 +5,7 @@ use kernel::prelude::*;
 #[kunit_tests(rnbd_rcu)]
 mod tests {
     use super::*;
-    use crate::rcu::RcuArc;
+    use crate::sync::rcu::RcuArc;
     use kernel::sync::{
         rcu,
         Arc, //

@@ -16,15 +16,17 @@ use super::{
 };
 use crate::{
     bindings,
-    chunk::{
-        ChunkSet,
-        MappedChunks, //
+    net::socket_address::SocketAddress,
+    page::buffer::PageBuffer,
+    rdma::{
+        chunk::{
+            ChunkSet,
+            MappedChunks, //
+        },
+        message_buffers::MessageBuffers, //
     },
-    message_buffers::MessageBuffers,
-    page_buffer::PageBuffer,
     scatterlist::ScatterTable,
-    socket_address::SocketAddress,
-    wait::Completion, //
+    sync::completion::Completion, //
 };
 use kernel::{
     new_mutex,
@@ -62,8 +64,8 @@ const CAPABILITIES: Capabilities = Capabilities {
 const COMPLETIONS: u32 = CAPABILITIES.max_send_wr + CAPABILITIES.max_recv_wr;
 
 const WORK_IDS: u32 = 64;
-const RECEIVE: WorkId = WorkId(63);
-const REQUEST: WorkId = WorkId(62);
+const RECEIVE: WrId = WrId(63);
+const REQUEST: WrId = WrId(62);
 
 /// One end of a connection: counts what happens and keeps the last of it.
 #[pin_data]
@@ -153,7 +155,7 @@ impl Handler for Peer {
     }
 
     fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
-        self.last.store(completion.work_id().0, ordering::Relaxed);
+        self.last.store(completion.wr_id().0, ordering::Relaxed);
         let is_receive = match completion.status() {
             Status::Success => matches!(
                 completion.opcode(),
@@ -444,8 +446,8 @@ mod cases {
             assert_eq!(region.map(&table), Err(EBUSY));
             let receives = MessageBuffers::allocate(near.domain(), 2, 100)?;
             for (i, buffer) in receives.iter().enumerate() {
-                near.post_recv(WorkId(i as u32), buffer)?;
-                assert_eq!(far.post_recv(WorkId(i as u32), buffer), Err(EINVAL));
+                near.post_recv(WrId(i as u32), buffer)?;
+                assert_eq!(far.post_recv(WrId(i as u32), buffer), Err(EINVAL));
             }
             let mut chain = SendChain::<1>::new();
             chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;

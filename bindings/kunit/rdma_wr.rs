@@ -26,9 +26,9 @@ mod cases {
     fn no_more_than_its_length() -> Result {
         let mut chain = SendChain::<2>::new();
         assert!(chain.is_empty());
-        chain.imm_only(WorkId(0), false, 1)?;
-        chain.local_invalidate(WorkId(0), false, 5)?;
-        assert_eq!(chain.imm_only(WorkId(0), false, 1), Err(ENOSPC));
+        chain.imm_only(WrId(0), false, 1)?;
+        chain.local_invalidate(WrId(0), false, 5)?;
+        assert_eq!(chain.imm_only(WrId(0), false, 1), Err(ENOSPC));
         assert_eq!(chain.len(), 2);
         Ok(())
     }
@@ -55,19 +55,16 @@ mod cases {
         let near = SgeList::from(sge(1, 1, 1, 7));
         let far = SgeList::from(sge(1, 1, 1, 8));
         let mut chain = SendChain::<4>::new();
-        chain.imm_only(WorkId(0), true, 1)?;
-        chain.send(WorkId(0), true, &near)?;
-        assert_eq!(chain.send(WorkId(0), true, &far), Err(EINVAL));
-        assert_eq!(
-            chain.rdma_write(WorkId(0), true, &far, remote()),
-            Err(EINVAL)
-        );
-        chain.rdma_write(WorkId(0), true, &near, remote())?;
+        chain.imm_only(WrId(0), true, 1)?;
+        chain.send(WrId(0), true, &near)?;
+        assert_eq!(chain.send(WrId(0), true, &far), Err(EINVAL));
+        assert_eq!(chain.rdma_write(WrId(0), true, &far, remote()), Err(EINVAL));
+        chain.rdma_write(WrId(0), true, &near, remote())?;
         assert_eq!(chain.len(), 3);
         assert!(matches!(chain.link(&cqes, 8), Err(error) if error == EINVAL));
         assert!(chain.link(&cqes, 7).is_ok());
         // It is empty again.
-        chain.send(WorkId(0), true, &far)?;
+        chain.send(WrId(0), true, &far)?;
         assert!(chain.link(&cqes, 8).is_ok());
         Ok(())
     }
@@ -77,8 +74,8 @@ mod cases {
         let cqes = cqes();
         assert!(SendChain::<1>::new().link_to(&cqes).is_err());
         let mut chain = SendChain::<2>::new();
-        chain.imm_only(WorkId(0), false, 1)?;
-        chain.imm_only(WorkId(4), false, 1)?;
+        chain.imm_only(WrId(0), false, 1)?;
+        chain.imm_only(WrId(4), false, 1)?;
         assert!(chain.link_to(&cqes).is_err());
         Ok(())
     }
@@ -91,9 +88,9 @@ mod cases {
         list.push(sge(0x2000, 20, 7, 1))?;
         let none = SgeList::<0>::new();
         let mut chain = SendChain::<3>::new();
-        chain.rdma_write(WorkId(3), false, &list, remote())?;
-        chain.send_with_invalidate(WorkId(1), false, 0x77)?;
-        chain.send_with_imm(WorkId(2), true, &none, 0x0102_0304)?;
+        chain.rdma_write(WrId(3), false, &list, remote())?;
+        chain.send_with_invalidate(WrId(1), false, 0x77)?;
+        chain.send_with_imm(WrId(2), true, &none, 0x0102_0304)?;
         let first = chain.link_to(&cqes)?;
 
         // SAFETY: The chain is linked, and each request is of the type that its opcode says.

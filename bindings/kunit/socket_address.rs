@@ -5,7 +5,7 @@ use kernel::prelude::*;
 #[kunit_tests(rnbd_socket_address)]
 mod tests {
     use super::*;
-    use crate::socket_address::SocketAddress;
+    use crate::net::socket_address::SocketAddress;
     use kernel::str::CString;
     use proto::addr::Address;
 

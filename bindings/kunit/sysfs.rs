@@ -6,7 +6,7 @@ use kernel::prelude::*;
 mod tests {
     use super::*;
     use crate::{
-        class::Class,
+        device::class::Class,
         kobject::{
             sysfs_name,
             uevent,

@@ -5,7 +5,7 @@ use kernel::prelude::*;
 #[kunit_tests(rnbd_wait)]
 mod tests {
     use super::*;
-    use crate::wait::{
+    use crate::sync::completion::{
         Completion,
         Timeout,
         Turn, //

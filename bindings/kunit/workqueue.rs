@@ -6,7 +6,7 @@ use kernel::prelude::*;
 mod tests {
     use super::*;
     use crate::{
-        wait::Completion,
+        sync::completion::Completion,
         workqueue::{
             self,
             DelayedWork,

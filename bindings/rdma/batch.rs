@@ -7,7 +7,7 @@ use super::{
     RemoteMemory,
     Sge,
     SgeList,
-    WorkId, //
+    WrId, //
 };
 use crate::{
     bindings,
@@ -133,7 +133,7 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
     pub fn write_with_imm(
         &mut self,
         key: u32,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         remote: RemoteMemory,
         imm: u32,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     bindings,
-    socket_address::SocketAddress, //
+    net::socket_address::SocketAddress, //
 };
 use core::{
     cell::Cell,
@@ -369,7 +369,7 @@ impl<H: Handler> Id<H> {
         })
     }
 
-    /// Makes the queue pair. `work_ids` is the number of [`WorkId`](super::WorkId)s. Sleeps.
+    /// Makes the queue pair. `wr_ids` is the number of [`WrId`](super::WrId)s. Sleeps.
     ///
     /// Gives the id back if it fails: with `ENODEV` if the id has no device, `EINVAL` if the
     /// completion queue has not enough entries left or a capability is beyond the device's, and
@@ -379,9 +379,9 @@ impl<H: Handler> Id<H> {
         domain: &Arc<ProtectionDomain>,
         completions: &Arc<CompletionQueue>,
         capabilities: &Capabilities,
-        work_ids: u32,
+        wr_ids: u32,
     ) -> Result<QueuePair<H>, (Self, Error)> {
-        QueuePair::new(self, domain, completions, capabilities, work_ids)
+        QueuePair::new(self, domain, completions, capabilities, wr_ids)
     }
 
     /// Runs `f` with the id's handler mutex held; it is, in the event handler.

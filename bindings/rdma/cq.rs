@@ -12,12 +12,14 @@ use super::{
     CALLER, //
 };
 use crate::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     bindings,
-    wait::Completion,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::Completion, //
+    },
     workqueue::QueueHandle, //
 };
 use core::{

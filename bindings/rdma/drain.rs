@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     bindings,
-    wait::Completion, //
+    sync::completion::Completion, //
 };
 use core::{
     mem::ManuallyDrop,

@@ -9,12 +9,12 @@ use super::{
     Sge, //
 };
 use crate::{
-    atomic::{
+    bindings,
+    scatterlist::ScatterTable,
+    sync::atomic::{
         ordering,
         Atomic, //
-    },
-    bindings,
-    scatterlist::ScatterTable, //
+    }, //
 };
 use core::ptr::{
     self,

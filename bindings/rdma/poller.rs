@@ -10,12 +10,14 @@
 
 use super::verbs;
 use crate::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     bindings,
-    gate::Entered,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        gate::Entered, //
+    },
     workqueue::{
         QueueHandle,
         RawQueue, //

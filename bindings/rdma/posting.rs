@@ -13,16 +13,16 @@ use super::{
     SendChain,
     SgeList,
     Unposted,
-    WorkId,
+    WrId,
     WriteBatch, //
 };
 use crate::{
-    atomic::ordering,
     bindings,
-    message_buffers::{
+    rdma::message_buffers::{
         Incoming,
         MessageBuffer, //
-    }, //
+    },
+    sync::atomic::ordering, //
 };
 use core::{
     mem::{
@@ -39,7 +39,7 @@ const RECVS_PER_POST: usize = 16;
 impl<H: Handler> QueuePairRef<H> {
     /// Posts the requests of `chain`, in order. Any context.
     ///
-    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range and for memory of another protection
+    /// `EINVAL` for an empty chain, for a [`WrId`] out of range and for memory of another protection
     /// domain: nothing was posted then.
     /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
     /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
@@ -108,7 +108,7 @@ impl<H: Handler> QueuePairRef<H> {
     #[inline]
     pub fn post_write_with_imm<const N: usize>(
         &self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         sges: &SgeList<N>,
         remote: RemoteMemory,
@@ -150,7 +150,7 @@ impl<H: Handler> QueuePairRef<H> {
     }
 
     /// Posts a receive into `buffer`. Any context. Errors as [`Self::post()`].
-    pub fn post_recv(&self, id: WorkId, buffer: &MessageBuffer<Incoming>) -> Result {
+    pub fn post_recv(&self, id: WrId, buffer: &MessageBuffer<Incoming>) -> Result {
         let mut sge = buffer.for_receive(self.inner().domain_serial)?;
         let wr = self.recv_wr(id, ptr::null_mut(), &mut sge, 1)?;
         // SAFETY: The request and its list are valid during the call.
@@ -201,7 +201,7 @@ impl<H: Handler> QueuePairRef<H> {
     /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
     /// Any context. Errors as [`Self::post()`].
     #[inline]
-    pub fn post_empty_recvs(&self, id: WorkId, count: u32) -> Result {
+    pub fn post_empty_recvs(&self, id: WrId, count: u32) -> Result {
         let mut wrs = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECVS_PER_POST];
         let mut left = count as usize;
         while left > 0 {
@@ -219,7 +219,7 @@ impl<H: Handler> QueuePairRef<H> {
     #[inline]
     fn recv_wr(
         &self,
-        id: WorkId,
+        id: WrId,
         next: *mut bindings::ib_recv_wr,
         list: *mut bindings::ib_sge,
         count: c_int,

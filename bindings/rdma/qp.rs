@@ -15,19 +15,21 @@ use super::{
     CompletionQueue,
     ProtectionDomain,
     WorkCompletion,
-    WorkId, //
+    WrId, //
 };
 use crate::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
     bindings,
-    message_buffers::{
+    rdma::message_buffers::{
         Incoming,
         MessageBuffer, //
     },
-    once::SetOnce, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
+    }, //
 };
 use core::{
     mem::{
@@ -63,7 +65,7 @@ pub struct Capabilities {
 }
 
 /// A receive: its name, and its buffer if it has one.
-pub type Receive<'a> = (WorkId, Option<&'a MessageBuffer<Incoming>>);
+pub type Receive<'a> = (WrId, Option<&'a MessageBuffer<Incoming>>);
 
 /// A reliable-connected queue pair, with the CM id that it belongs to.
 ///
@@ -169,10 +171,10 @@ impl<H: Handler> QueuePair<H> {
         domain: &Arc<ProtectionDomain>,
         completions: &Arc<CompletionQueue>,
         capabilities: &Capabilities,
-        work_ids: u32,
+        wr_ids: u32,
     ) -> Result<Self, (Id<H>, Error)> {
         let (domain, cm_id) = (domain.clone(), id.as_raw());
-        let prepared = match Self::prepare(&domain, completions, capabilities, work_ids) {
+        let prepared = match Self::prepare(&domain, completions, capabilities, wr_ids) {
             Ok(prepared) => prepared,
             Err(error) => return Err((id, error)),
         };
@@ -243,7 +245,7 @@ impl<H: Handler> QueuePair<H> {
         domain: &ProtectionDomain,
         completions: &Arc<CompletionQueue>,
         capabilities: &Capabilities,
-        work_ids: u32,
+        wr_ids: u32,
     ) -> Result<Prepared<H>> {
         let max_send_wr = capabilities.max_send_wr.checked_add(1).ok_or(EINVAL)?;
         let max_recv_wr = capabilities.max_recv_wr.checked_add(1).ok_or(EINVAL)?;
@@ -257,8 +259,8 @@ impl<H: Handler> QueuePair<H> {
             return Err(EINVAL);
         }
         let completions = completions.reserve(entries.ok_or(EINVAL)?)?;
-        let mut cqes = KVVec::with_capacity(usize::try_from(work_ids)?, GFP_KERNEL)?;
-        for _ in 0..work_ids {
+        let mut cqes = KVVec::with_capacity(usize::try_from(wr_ids)?, GFP_KERNEL)?;
+        for _ in 0..wr_ids {
             let cqe = bindings::ib_cqe {
                 done: Some(complete::<H>),
             };
@@ -394,7 +396,7 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     let Ok(index) = u32::try_from(index) else {
         return;
     };
-    let completion = WorkCompletion::new(WorkId(index), wc);
+    let completion = WorkCompletion::new(WrId(index), wc);
     lent.handler().completion(&lent, &completion);
 }
 

@@ -3,11 +3,11 @@
 //! Receives that are posted again whenever they have completed, several at a time.
 
 use crate::{
-    atomic::{
+    bindings,
+    sync::atomic::{
         ordering,
         Atomic, //
-    },
-    bindings, //
+    }, //
 };
 use core::{
     cell::UnsafeCell,

@@ -2,7 +2,7 @@
 
 //! Work completions.
 
-use super::WorkId;
+use super::WrId;
 use crate::bindings;
 use kernel::{
     prelude::*,
@@ -53,19 +53,19 @@ pub enum Opcode {
 
 /// The completion of a work request, as a handler sees it (`ib_wc`).
 pub struct WorkCompletion<'a> {
-    id: WorkId,
+    id: WrId,
     wc: &'a bindings::ib_wc,
 }
 
 impl<'a> WorkCompletion<'a> {
     #[inline]
-    pub(super) fn new(id: WorkId, wc: &'a bindings::ib_wc) -> Self {
+    pub(super) fn new(id: WrId, wc: &'a bindings::ib_wc) -> Self {
         Self { id, wc }
     }
 
     /// The request's name.
     #[inline]
-    pub fn work_id(&self) -> WorkId {
+    pub fn wr_id(&self) -> WrId {
         self.id
     }
 

@@ -17,11 +17,11 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// The name of a work request: an index below the `work_ids` of its queue pair.
+/// The name of a work request: an index below the `wr_ids` of its queue pair.
 ///
 /// Several requests may be in flight under one name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct WorkId(pub u32);
+pub struct WrId(pub u32);
 
 /// A piece of DMA-mapped memory, for a work request on a queue pair of the same protection domain
 /// (`ib_sge`).
@@ -236,7 +236,7 @@ union Request {
 /// # Invariants
 ///
 /// - The first `len` of `requests` are initialised as requests of the type that their opcode names,
-///   with `wr_id` holding a [`WorkId`], and the lists they point to are borrowed for `'a`.
+///   with `wr_id` holding a [`WrId`], and the lists they point to are borrowed for `'a`.
 /// - The scatter entries and the regions that they name are of the domain with the serial number
 ///   `domain`; if that is 0 there are none.
 pub struct SendChain<'a, const N: usize> {
@@ -290,7 +290,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     pub fn rdma_write<const S: usize>(
         &mut self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         sges: &'a SgeList<S>,
         remote: RemoteMemory,
@@ -308,7 +308,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     pub fn rdma_write_with_imm<const S: usize>(
         &mut self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         sges: &'a SgeList<S>,
         remote: RemoteMemory,
@@ -319,7 +319,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// RDMA write without data, only to give the peer `imm`.
     #[inline]
-    pub fn imm_only(&mut self, id: WorkId, signaled: bool, imm: u32) -> Result {
+    pub fn imm_only(&mut self, id: WrId, signaled: bool, imm: u32) -> Result {
         let nowhere = RemoteMemory {
             address: 0,
             rkey: 0,
@@ -330,7 +330,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     fn write_with_imm(
         &mut self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         list: &RawList,
         remote: RemoteMemory,
@@ -346,7 +346,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     pub fn send<const S: usize>(
         &mut self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         sges: &'a SgeList<S>,
     ) -> Result {
@@ -359,7 +359,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     pub fn send_with_imm<const S: usize>(
         &mut self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         sges: &'a SgeList<S>,
         imm: u32,
@@ -374,7 +374,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     /// Send without data that invalidates a registration of the peer, named by its `rkey`
     /// (`IB_WR_SEND_WITH_INV`).
     #[inline]
-    pub fn send_with_invalidate(&mut self, id: WorkId, signaled: bool, rkey: u32) -> Result {
+    pub fn send_with_invalidate(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
         let mut send = send_wr(opcode, id, signaled, &RawList::EMPTY);
         send.ex.invalidate_rkey = ManuallyDrop::new(rkey);
@@ -392,7 +392,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     #[inline]
     pub fn reg_mr(
         &mut self,
-        id: WorkId,
+        id: WrId,
         signaled: bool,
         region: &MemoryRegion,
         access: Access,
@@ -416,7 +416,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// Takes away the access that [`Self::reg_mr()`] gave (`IB_WR_LOCAL_INV`).
     #[inline]
-    pub fn local_invalidate(&mut self, id: WorkId, signaled: bool, rkey: u32) -> Result {
+    pub fn local_invalidate(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
         let mut send = send_wr(opcode, id, signaled, &RawList::EMPTY);
         send.ex.invalidate_rkey = ManuallyDrop::new(rkey);
@@ -425,7 +425,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// Links the requests and names their completions; returns the first.
     ///
-    /// `EINVAL` for an empty chain, for a [`WorkId`] out of range, and if what is named is of another
+    /// `EINVAL` for an empty chain, for a [`WrId`] out of range, and if what is named is of another
     /// domain than that with the serial number `domain`, which would not keep it for as long as the
     /// queue pair needs it.
     #[inline]
@@ -470,7 +470,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
 ///
 /// # Safety
 ///
-/// `wr` is initialised and holds a [`WorkId`].
+/// `wr` is initialised and holds a [`WrId`].
 #[inline(always)]
 unsafe fn link_one(
     wr: *mut bindings::ib_send_wr,
@@ -498,7 +498,7 @@ impl<const N: usize> Default for SendChain<'_, N> {
 #[inline]
 fn send_wr(
     opcode: bindings::ib_wr_opcode,
-    id: WorkId,
+    id: WrId,
     signaled: bool,
     list: &RawList,
 ) -> bindings::ib_send_wr {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     bindings,
-    class,
+    device::class,
     module::ModuleReference, //
 };
 

@@ -14,7 +14,7 @@ use kernel::{
     }, //
 };
 
-use crate::wait::Completion;
+use crate::sync::completion::Completion;
 
 // `Registration::new` is generic, so it is compiled into several modules, and lockdep compares the
 // names of a lock class by address: a static is the same in all of them, a literal is not.

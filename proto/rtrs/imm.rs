@@ -63,7 +63,7 @@ pub enum Imm {
         invalidated: bool,
     },
     /// The answers to several requests, which are in the message; only with
-    /// [`FEATURE_JOINT_ANSWERS`](super::FEATURE_JOINT_ANSWERS).
+    /// [`FEATURE_COALESCED_RESPONSES`](super::FEATURE_COALESCED_RESPONSES).
     IoRsps {
         /// How many, below 2^28.
         count: u32,

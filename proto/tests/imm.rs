@@ -4,7 +4,7 @@
 
 use proto::{
     rtrs::{
-        answers,
+        coalesced_responses,
         path_number,
         ChunkLayout,
         Imm,
@@ -63,29 +63,44 @@ fn the_end_of_a_path_names_it() {
 fn joint_answers_come_back() {
     let mut message = [0xffu8; 200];
     let chunks = [0u16, 511, 65534];
-    let count = answers::write(&mut message, chunks);
+    let count = coalesced_responses::write(&mut message, chunks);
     assert_eq!(count, 3);
-    assert_eq!(answers::immediate(count).encode(), 0x3000_0003);
+    assert_eq!(coalesced_responses::immediate(count).encode(), 0x3000_0003);
     assert_eq!(Imm::decode(0x3000_0003), Imm::IoRsps { count: 3 });
-    let message = &message[..answers::size(count)];
+    let message = &message[..coalesced_responses::size(count)];
     assert_eq!(message, [0, 0, 0xff, 0x01, 0xfe, 0xff]);
-    let parsed: Vec<u16> = answers::parse(message, 3).unwrap().collect();
+    let parsed: Vec<u16> = coalesced_responses::parse(message, 3).unwrap().collect();
     assert_eq!(parsed, chunks);
 }
 
 #[test]
 fn joint_answers_of_another_length_are_refused() {
-    let message = [0u8; 2 * answers::MAX_ANSWERS_SIZE];
-    assert!(answers::parse(&message[..6], 2).is_none());
-    assert!(answers::parse(&message[..6], 4).is_none());
-    assert!(answers::parse(&message[..5], 2).is_none());
-    assert!(answers::parse(&message[..0], 0).is_some());
-    let most = answers::MAX_ANSWERS;
-    assert!(answers::parse(&message[..answers::size(most)], most as u32).is_some());
-    assert!(answers::parse(&message[..answers::size(most + 1)], most as u32 + 1).is_none());
+    let message = [0u8; 2 * coalesced_responses::MAX_COALESCED_SIZE];
+    assert!(coalesced_responses::parse(&message[..6], 2).is_none());
+    assert!(coalesced_responses::parse(&message[..6], 4).is_none());
+    assert!(coalesced_responses::parse(&message[..5], 2).is_none());
+    assert!(coalesced_responses::parse(&message[..0], 0).is_some());
+    let most = coalesced_responses::MAX_COALESCED;
+    assert!(
+        coalesced_responses::parse(&message[..coalesced_responses::size(most)], most as u32)
+            .is_some()
+    );
+    assert!(coalesced_responses::parse(
+        &message[..coalesced_responses::size(most + 1)],
+        most as u32 + 1
+    )
+    .is_none());
     let mut out = message;
-    assert_eq!(answers::write(&mut out, 0..=u16::MAX), most, "the most");
-    assert_eq!(answers::write(&mut out[..5], 0..9), 2, "what fits");
+    assert_eq!(
+        coalesced_responses::write(&mut out, 0..=u16::MAX),
+        most,
+        "the most"
+    );
+    assert_eq!(
+        coalesced_responses::write(&mut out[..5], 0..9),
+        2,
+        "what fits"
+    );
 }
 
 #[test]

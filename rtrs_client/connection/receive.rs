@@ -4,19 +4,19 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    atomic::ordering,
     cpu,
     pr_warn_ratelimited,
     rdma::{
         Opcode,
         QueuePairRef,
         WorkCompletion, //
-    }, //
+    },
+    sync::atomic::ordering, //
 };
 use proto::rtrs::{
-    answers::{
+    coalesced_responses::{
         self,
-        MAX_ANSWERS_SIZE, //
+        MAX_COALESCED_SIZE, //
     },
     Imm,
     RkeyRsp, //
@@ -81,7 +81,7 @@ impl ConnectionHandler {
         Ok(())
     }
 
-    /// Finishes the requests that a message answers; says whether it made sense.
+    /// Finishes the requests that a message coalesced_responses; says whether it made sense.
     fn joint_answers(
         &self,
         queue_pair: &QueuePairRef<Self>,
@@ -94,7 +94,7 @@ impl ConnectionHandler {
         else {
             return false;
         };
-        let mut bytes = [0; MAX_ANSWERS_SIZE];
+        let mut bytes = [0; MAX_COALESCED_SIZE];
         let (Some(buffer), Some(bytes)) = (
             buffers.get(index as usize),
             bytes.get_mut(..completion.byte_len() as usize),
@@ -104,7 +104,7 @@ impl ConnectionHandler {
         if !transfer.takes_joint_answers() || buffer.copy_out(bytes).is_err() {
             return false;
         }
-        let Some(tags) = answers::parse(bytes, count) else {
+        let Some(tags) = coalesced_responses::parse(bytes, count) else {
             return false;
         };
         for tag in tags {

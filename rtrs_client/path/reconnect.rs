@@ -12,8 +12,8 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    reclaim::without_io,
-    trace,
+    mm::without_io,
+    tracepoint,
     workqueue::{
         DelayedWork,
         DelayedWorkItem, //
@@ -70,7 +70,7 @@ impl Path {
     }
 
     fn try_reconnect_without_io(self: &Arc<Self>) -> Result {
-        trace::clt_reconnect_work(|| self.trace());
+        tracepoint::clt_reconnect_work(|| self.trace());
         let mut control = self.control.lock();
         if self.state() != ClientState::Reconnecting {
             return Err(ECANCELED);

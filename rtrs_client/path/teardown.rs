@@ -14,7 +14,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    atomic::{
+    sync::atomic::{
         ordering,
         Atomic, //
     },

@@ -4,18 +4,18 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    atomic::ordering,
     rdma::{
         Access,
         QueuePairRef,
         RemoteMemory,
         SendChain,
         SgeList, //
-    }, //
+    },
+    sync::atomic::ordering, //
 };
 use proto::rtrs::{
     SgDesc,
-    FEATURE_SHORT_ANSWERS, //
+    FEATURE_SHORT_RESPONSES, //
 };
 
 use super::{
@@ -121,7 +121,7 @@ impl Transfer {
         };
         // A server that is as short as it can be leaves the invalidation to the client, which does
         // it for less than a message.
-        let need_inval = self.accept.features & FEATURE_SHORT_ANSWERS == 0;
+        let need_inval = self.accept.features & FEATURE_SHORT_RESPONSES == 0;
         entries.push(self.write_message(request, need_inval, desc)?)?;
         let (remote, immediate) = self.place(tag, request, data_len)?;
         Ok((access, remote, immediate))

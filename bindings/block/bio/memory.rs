@@ -14,7 +14,7 @@ use super::{
 use crate::{
     bindings,
     block::{
-        limits::SECTOR_SIZE,
+        mq::limits::SECTOR_SIZE,
         status::Status, //
     }, //
 };

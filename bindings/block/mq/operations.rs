@@ -11,10 +11,12 @@ use super::{
         OwnedRequest,
         Refusal, //
     },
-    status::Status,
     tag_set::TagSet, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    block::status::Status, //
+};
 use core::marker::PhantomData;
 use kernel::{
     prelude::*,

@@ -4,7 +4,7 @@
 
 use crate::{
     bindings,
-    pages::Pages, //
+    page::Pages, //
 };
 use kernel::{
     page::{

@@ -7,7 +7,6 @@ use super::{
         Limits,
         MAX_CAPACITY, //
     },
-    major::Major,
     operations::{
         OpenMode,
         Operations,
@@ -17,6 +16,7 @@ use super::{
 };
 use crate::{
     bindings,
+    block::major::Major,
     kobject::{
         AsKobject,
         Kobject,

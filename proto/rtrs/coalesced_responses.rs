@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several answers in one message; see
-//! [`FEATURE_JOINT_ANSWERS`](super::FEATURE_JOINT_ANSWERS).
+//! Several responses in one message; see
+//! [`FEATURE_COALESCED_RESPONSES`](super::FEATURE_COALESCED_RESPONSES).
 //!
 //! The message is the numbers of the chunks, two bytes each; the immediate says
 //! how many they are. All of the requests were carried out.
 
 use super::Imm;
 
-/// The most answers in one message.
-pub const MAX_ANSWERS: usize = 64;
+/// The most responses in one message.
+pub const MAX_COALESCED: usize = 64;
 
 /// The size of the longest message in bytes.
-pub const MAX_ANSWERS_SIZE: usize = MAX_ANSWERS * ANSWER_SIZE;
+pub const MAX_COALESCED_SIZE: usize = MAX_COALESCED * NUMBER_SIZE;
 
 /// The size of a chunk's number in bytes.
-const ANSWER_SIZE: usize = size_of::<u16>();
+const NUMBER_SIZE: usize = size_of::<u16>();
 
-/// Writes the answers to the requests in `chunks` to the front of `out`, as many
+/// Writes the responses to the requests in `chunks` to the front of `out`, as many
 /// as it has room for and a message can have; returns how many.
 #[inline]
 pub fn write(out: &mut [u8], chunks: impl IntoIterator<Item = u16>) -> usize {
     let mut count = 0usize;
     for (to, chunk) in out
-        .chunks_exact_mut(ANSWER_SIZE)
-        .take(MAX_ANSWERS)
+        .chunks_exact_mut(NUMBER_SIZE)
+        .take(MAX_COALESCED)
         .zip(chunks)
     {
         to.copy_from_slice(&chunk.to_le_bytes());
@@ -33,16 +33,16 @@ pub fn write(out: &mut [u8], chunks: impl IntoIterator<Item = u16>) -> usize {
     count
 }
 
-/// The size of a message with `count` answers in bytes.
+/// The size of a message with `count` responses in bytes.
 #[inline]
 pub const fn size(count: usize) -> usize {
-    count.saturating_mul(ANSWER_SIZE)
+    count.saturating_mul(NUMBER_SIZE)
 }
 
-/// The immediate of a message with `count` answers.
+/// The immediate of a message with `count` responses.
 #[inline]
 pub const fn immediate(count: usize) -> Imm {
-    // At most MAX_ANSWERS.
+    // At most MAX_COALESCED.
     Imm::IoRsps {
         count: count as u32,
     }
@@ -53,12 +53,12 @@ pub const fn immediate(count: usize) -> Imm {
 #[inline]
 pub fn parse(message: &[u8], count: u32) -> Option<impl Iterator<Item = u16> + '_> {
     let count = count as usize;
-    if count > MAX_ANSWERS || message.len() != size(count) {
+    if count > MAX_COALESCED || message.len() != size(count) {
         return None;
     }
     Some(
         message
-            .chunks_exact(ANSWER_SIZE)
+            .chunks_exact(NUMBER_SIZE)
             .filter_map(|chunk| Some(u16::from_le_bytes(*chunk.first_chunk()?))),
     )
 }

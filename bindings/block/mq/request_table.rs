@@ -6,11 +6,11 @@ use super::{
     operations::Operations,
     request::OwnedRequest, //
 };
-use crate::atomic::{
+use crate::bindings;
+use crate::sync::atomic::{
     ordering,
     Atomic, //
 };
-use crate::bindings;
 use core::{
     marker::PhantomData,
     ptr, //

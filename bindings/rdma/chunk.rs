@@ -7,7 +7,7 @@
 
 use crate::{
     bindings,
-    pages::Pages,
+    page::Pages,
     rdma::{
         pd::Retained,
         verbs,
@@ -15,8 +15,8 @@ use crate::{
         MemoryRegion,
         ProtectionDomain,
         Sge,
-        SgeList,
-        REGION_PAGE_SIZE, //
+        SgeList, //
+        REGION_PAGE_SIZE,
     }, //
 };
 use core::{
@@ -530,5 +530,5 @@ impl MappedChunks {
 }
 
 #[cfg(RNBD_KUNIT)]
-#[path = "kunit/chunk.rs"]
+#[path = "../kunit/chunk.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 
 //! A reference that many read without a lock while one replaces it.
 
-use crate::atomic::{
+use crate::sync::atomic::{
     ordering,
     Atomic, //
 };

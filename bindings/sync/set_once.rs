@@ -2,7 +2,7 @@
 
 //! A value that is set once and read from then on.
 
-use crate::atomic::{
+use crate::sync::atomic::{
     ordering,
     Atomic, //
 };

@@ -10,7 +10,7 @@ use kernel::{
     time::msecs_to_jiffies, //
 };
 
-use crate::jiffies;
+use crate::time;
 
 /// Limits how often a line is logged: ten times in five seconds, as the kernel's
 /// `printk_ratelimit` does, but silent about what it leaves out.
@@ -40,7 +40,7 @@ impl RateLimit {
     ///
     /// Callers that find the interval over at the same time may let a few lines more through.
     pub fn allow(&self) -> bool {
-        let now = jiffies::now() as usize;
+        let now = time::now() as usize;
         let begin = self.begin.load(ordering::Relaxed);
         if begin == 0 || now.wrapping_sub(begin) >= msecs_to_jiffies(Self::INTERVAL_MS) {
             self.begin.store(now.max(1), ordering::Relaxed);
@@ -60,18 +60,18 @@ impl Default for RateLimit {
 }
 
 /// Does something, a `pr_` macro say, unless this place has done so too often; see
-/// [`RateLimit`](crate::log::RateLimit).
+/// [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! ratelimited {
     ($do:expr) => {{
-        static LIMIT: $crate::log::RateLimit = $crate::log::RateLimit::new();
+        static LIMIT: $crate::print::RateLimit = $crate::print::RateLimit::new();
         if LIMIT.allow() {
             $do;
         }
     }};
 }
 
-/// `pr_err!` for what somebody outside can cause; see [`RateLimit`](crate::log::RateLimit).
+/// `pr_err!` for what somebody outside can cause; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_err_ratelimited {
     ($($arg:tt)*) => {
@@ -79,7 +79,7 @@ macro_rules! pr_err_ratelimited {
     };
 }
 
-/// `pr_warn!` for what somebody outside can cause; see [`RateLimit`](crate::log::RateLimit).
+/// `pr_warn!` for what somebody outside can cause; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_warn_ratelimited {
     ($($arg:tt)*) => {
@@ -87,7 +87,7 @@ macro_rules! pr_warn_ratelimited {
     };
 }
 
-/// `pr_info!` for what somebody outside can cause; see [`RateLimit`](crate::log::RateLimit).
+/// `pr_info!` for what somebody outside can cause; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_info_ratelimited {
     ($($arg:tt)*) => {

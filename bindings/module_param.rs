@@ -22,11 +22,11 @@ use kernel::{
 };
 
 use crate::{
-    atomic::{
+    bindings,
+    sync::atomic::{
         ordering,
         Atomic, //
     },
-    bindings,
     sysfs::SysfsOutput, //
 };
 
@@ -291,7 +291,7 @@ impl ParameterValue for ParameterString {
 /// Declares module parameters.
 ///
 /// `parse` is optional; it makes the value of what the user wrote, and the module is not loaded if it
-/// fails. [`Parameter::get`](crate::params::Parameter::get) is the value.
+/// fails. [`Parameter::get`](crate::module_param::Parameter::get) is the value.
 ///
 /// # Examples
 ///
@@ -328,7 +328,7 @@ macro_rules! module_parameter {
             $vis static $static: $type = $default;
             name: $name,
             description: $description,
-            parse: <$type as $crate::params::ParameterValue>::parse,
+            parse: <$type as $crate::module_param::ParameterValue>::parse,
         }
     };
     (
@@ -339,8 +339,8 @@ macro_rules! module_parameter {
         parse: $parse:expr $(,)?
     ) => {
         $(#[$meta])*
-        $vis static $static: $crate::params::Parameter<$type> =
-            $crate::params::Parameter::new($default, $parse);
+        $vis static $static: $crate::module_param::Parameter<$type> =
+            $crate::module_param::Parameter::new($default, $parse);
 
         const _: () = {
             const PARM: &[&str] = &["parm=", $name, ":", $description, "\0"];
@@ -348,30 +348,30 @@ macro_rules! module_parameter {
                 "parmtype=",
                 $name,
                 ":",
-                <$type as $crate::params::ParameterValue>::TYPE_NAME,
+                <$type as $crate::module_param::ParameterValue>::TYPE_NAME,
                 "\0",
             ];
 
             #[link_section = ".modinfo"]
             #[used]
-            static MODINFO_PARM: [u8; $crate::params::concat_len(PARM)] =
-                $crate::params::concat(PARM);
+            static MODINFO_PARM: [u8; $crate::module_param::concat_len(PARM)] =
+                $crate::module_param::concat(PARM);
 
             #[link_section = ".modinfo"]
             #[used]
-            static MODINFO_PARMTYPE: [u8; $crate::params::concat_len(PARMTYPE)] =
-                $crate::params::concat(PARMTYPE);
+            static MODINFO_PARMTYPE: [u8; $crate::module_param::concat_len(PARMTYPE)] =
+                $crate::module_param::concat(PARMTYPE);
 
             static OPS: ::kernel::bindings::kernel_param_ops =
                 ::kernel::bindings::kernel_param_ops {
-                    flags: if <$type as $crate::params::ParameterValue>::IMPLIED.is_some() {
+                    flags: if <$type as $crate::module_param::ParameterValue>::IMPLIED.is_some() {
                         ::kernel::bindings::KERNEL_PARAM_OPS_FL_NOARG
                     } else {
                         0
                     },
-                    set: Some($crate::params::Parameter::<$type>::set_raw),
-                    get: Some($crate::params::Parameter::<$type>::get_raw),
-                    free: $crate::params::Parameter::<$type>::FREE_RAW,
+                    set: Some($crate::module_param::Parameter::<$type>::set_raw),
+                    get: Some($crate::module_param::Parameter::<$type>::get_raw),
+                    free: $crate::module_param::Parameter::<$type>::FREE_RAW,
                 };
 
             #[link_section = "__param"]

@@ -2,6 +2,8 @@
 
 //! Contiguous pages, for what devices and peers write to.
 
+pub mod buffer;
+
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{

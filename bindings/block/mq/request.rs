@@ -13,18 +13,16 @@
 //!    one, ending only notes the status; the request is ended when the hold is dropped. So no
 //!    order of calls lets a device work on pages that have been given away.
 
-use super::{
-    operations::Operations,
-    status::Status, //
-};
+use super::operations::Operations;
 use crate::{
-    atomic::{
+    bindings,
+    block::status::Status,
+    rdma::Direction,
+    scatterlist::ScatterTable,
+    sync::atomic::{
         ordering,
         Atomic, //
-    },
-    bindings,
-    rdma::Direction,
-    scatterlist::ScatterTable, //
+    }, //
 };
 use core::{
     marker::PhantomData,

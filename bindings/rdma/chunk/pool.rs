@@ -3,7 +3,7 @@
 //! Chunks that are kept for whoever comes.
 
 use super::allocator::Allocator;
-use crate::pages::Pages;
+use crate::page::Pages;
 use kernel::{
     new_spinlock_irq,
     prelude::*,

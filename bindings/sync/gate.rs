@@ -26,8 +26,8 @@ use kernel::{
 };
 
 use crate::{
-    atomic,
-    bindings, //
+    bindings,
+    sync::atomic, //
 };
 
 /// Lets users at a value until it is closed, and then gives the value back.

@@ -4,7 +4,7 @@
 
 use crate::{
     bindings,
-    pages::Pages,
+    page::Pages,
     rdma::{
         pd::Retained,
         verbs,

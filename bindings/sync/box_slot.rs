@@ -2,7 +2,7 @@
 
 //! Places that hold a box, or any number of them, and hand each to exactly one taker.
 
-use crate::atomic::{
+use crate::sync::atomic::{
     ordering,
     Atomic, //
 };

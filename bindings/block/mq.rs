@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Disks that this machine offers, by blk-mq; would extend `kernel::block::mq`.
+
+pub mod gen_disk;
+pub mod limits;
+pub mod operations;
+pub mod request;
+pub mod request_table;
+pub mod tag_set;

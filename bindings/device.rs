@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device model; would extend `kernel::device`.
+
+pub mod class;

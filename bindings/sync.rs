@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronisation; would extend `kernel::sync`.
+
+pub mod atomic;
+pub mod box_slot;
+pub mod completion;
+pub mod gate;
+pub mod rcu;
+pub mod set_once;
