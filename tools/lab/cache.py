@@ -54,7 +54,8 @@ class Artifact:
 
     def stamp(self) -> dict[str, object]:
         """What was recorded when the artefact was finished."""
-        return json.loads((self.path / STAMP).read_text())
+        facts: dict[str, object] = json.loads((self.path / STAMP).read_text())
+        return facts
 
     def touch(self) -> None:
         """Note the use, for a later clean-up by age."""

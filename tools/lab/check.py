@@ -9,7 +9,9 @@ from pathlib import Path
 from . import build
 from . import cache
 from . import kernel
+from . import layers
 from . import paths
+from . import rust_source
 from .run import CommandFailed
 
 _NOT_OURS = ("build", "target", ".git")
@@ -50,11 +52,14 @@ def fmt(check: bool) -> None:
 
 
 def lint() -> None:
-    """Clippy over modules and host crates, shellcheck over scripts; warnings are errors."""
+    """The house rules, clippy over modules and host crates, shellcheck; warnings are errors."""
+    problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
+    if problems:
+        raise CommandFailed("\n".join(["imports do not keep to the layers:", *problems]))
     build.modules("stock", clippy=True)
     for manifest in host_crates():
-        argv = ["cargo", "clippy", "-q", "--locked", "--all-targets", "--manifest-path", str(manifest), "--", "-Dwarnings"]
-        build.inside(argv)
+        argv = ["cargo", "clippy", "-q", "--locked", "--all-targets", "--manifest-path", str(manifest)]
+        build.inside([*argv, "--", "-Dwarnings"])
     scripts = shell_scripts()
     if scripts:
         build.inside(["shellcheck", *scripts])
@@ -66,16 +71,33 @@ def host_test() -> None:
     with cache.lock("host-test"):
         for manifest in host_crates():
             build.inside(["cargo", "test", "--locked", "--manifest-path", str(manifest)])
-    suite = unittest.defaultTestLoader.discover(str(Path(__file__).with_name("tests")), top_level_dir=str(Path(__file__).parents[1]))
+    suite = unittest.defaultTestLoader.discover(str(Path(__file__).with_name("tests")),
+                                                top_level_dir=str(Path(__file__).parents[1]))
     if not unittest.TextTestRunner(stream=sys.stderr, verbosity=2).run(suite).wasSuccessful():
         raise CommandFailed("a test of the tools failed")
 
 
+def _fmt(options: argparse.Namespace) -> int:
+    fmt(options.check)
+    return 0
+
+
+def _lint(_options: argparse.Namespace) -> int:
+    lint()
+    return 0
+
+
+def _host_test(_options: argparse.Namespace) -> int:
+    host_test()
+    return 0
+
+
 def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands `lab fmt`, `lab lint` and `lab host-test`."""
     command = commands.add_parser("fmt", help="format the Rust sources")
     command.add_argument("--check", action="store_true", help="change nothing, fail if something is not formatted")
-    command.set_defaults(run=lambda options: fmt(options.check) or 0)
-    command = commands.add_parser("lint", help="clippy and shellcheck")
-    command.set_defaults(run=lambda options: lint() or 0)
+    command.set_defaults(run=_fmt)
+    command = commands.add_parser("lint", help="layers of imports, clippy, shellcheck")
+    command.set_defaults(run=_lint)
     command = commands.add_parser("host-test", help="run the tests that need no kernel")
-    command.set_defaults(run=lambda options: host_test() or 0)
+    command.set_defaults(run=_host_test)
