@@ -14,6 +14,7 @@ from . import check
 from . import deb
 from . import deb_test
 from . import demo
+from . import house
 from . import layers
 from . import paths
 from . import rnbdctl
@@ -94,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     deb.add_parser(commands)
     deb_test.add_parser(commands)
     demo.add_parser(commands)
+    house.add_parser(commands)
     layers.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import build
 from . import cache
+from . import house
 from . import kernel
 from . import layers
 from . import paths
@@ -56,6 +57,9 @@ def lint() -> None:
     problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
     if problems:
         raise CommandFailed("\n".join(["imports do not keep to the layers:", *problems]))
+    problems = house.check(paths.CHECKOUT)
+    if problems:
+        raise CommandFailed("\n".join(["sources do not keep to the limits:", *problems]))
     build.modules("stock", clippy=True)
     for manifest in host_crates():
         argv = ["cargo", "clippy", "-q", "--locked", "--all-targets", "--manifest-path", str(manifest)]
@@ -97,7 +101,7 @@ def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command = commands.add_parser("fmt", help="format the Rust sources")
     command.add_argument("--check", action="store_true", help="change nothing, fail if something is not formatted")
     command.set_defaults(run=_fmt)
-    command = commands.add_parser("lint", help="layers of imports, clippy, shellcheck")
+    command = commands.add_parser("lint", help="layers, limits, clippy, shellcheck")
     command.set_defaults(run=_lint)
     command = commands.add_parser("host-test", help="run the tests that need no kernel")
     command.set_defaults(run=_host_test)

@@ -182,10 +182,11 @@ def check(checkout: Path, wanted: list[str], verbose: bool, lower: bool) -> list
         if verbose:
             for line in verdict.upward + verdict.circles:
                 print(line)
-        errors += allowed.compare("upward imports", {name: verdict.upward}, lower, [name])
+        upward = ratchet.Found(len(verdict.upward), verdict.upward)
+        errors += allowed.compare("upward imports", {name: upward}, lower, [name])
         # One is tolerated as well as several: a knot that is cut in two is no worse.
-        circles_found = ["\n  ".join(verdict.circles)] if verdict.circles else []
-        errors += allowed.compare("knots of files", {name: circles_found}, lower, [name])
+        knots = ratchet.Found(bool(verdict.circles), verdict.circles)
+        errors += allowed.compare("knots of files", {name: knots}, lower, [name])
     if lower:
         allowed.write()
     return errors

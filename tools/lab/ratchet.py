@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from collections.abc import Sized
+from dataclasses import dataclass
 from pathlib import Path
 
 FILE = Path("tools/lab/ratchet.toml")
@@ -22,6 +22,17 @@ HEAD = """# SPDX-License-Identifier: GPL-2.0
 """
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a check found about one offender: the figure, and where it is."""
+
+    figure: int
+    where: list[str]
+
+
+NOTHING = Found(0, [])
+
+
 class Ratchet:
     """The figures."""
 
@@ -31,7 +42,7 @@ class Ratchet:
         if self._path.exists():
             self._tables = tomllib.loads(self._path.read_text())
 
-    def compare(self, rule: str, found: Mapping[str, Sized], lower: bool, keys: list[str] | None = None) -> list[str]:
+    def compare(self, rule: str, found: Mapping[str, Found], lower: bool, keys: list[str] | None = None) -> list[str]:
         """Errors, if offenders have other figures than these; `keys` limits the comparison.
 
         With `lower`, figures that are too high are lowered instead.
@@ -39,23 +50,24 @@ class Ratchet:
         table = self._tables.get(rule, {})
         errors = []
         for key in sorted({*found, *table} if keys is None else keys):
-            offences = found.get(key, ())
-            count, allowed = len(offences), table.get(key, 0)
-            if count > allowed:
-                errors.append(f"{key}: {count} {rule}, {allowed} allowed by {FILE}:")
-                errors += [f"  {line}" for line in offences] if isinstance(offences, list) else []
-            elif count < allowed and lower:
-                table[key] = count
-                if not count:
+            now, allowed = found.get(key, NOTHING), table.get(key, 0)
+            if now.figure > allowed:
+                errors.append(f"{key}: {now.figure} {rule}, {allowed} allowed by {FILE}")
+                errors += [f"  {line}" for line in now.where]
+            elif now.figure < allowed and lower:
+                table[key] = now.figure
+                if not now.figure:
                     del table[key]
-            elif count < allowed:
-                errors.append(f"{key}: {count} {rule}, fewer than the {allowed} of {FILE}: lower it there")
+            elif now.figure < allowed:
+                errors.append(f"{key}: {now.figure} {rule}, fewer than the {allowed} of {FILE}: lower it there")
         return errors
 
     def write(self) -> None:
         """Writes the figures."""
         lines = [HEAD]
         for rule, table in sorted(self._tables.items()):
+            if not table:
+                continue
             lines.append(f'["{rule}"]')
             lines += [f'"{key}" = {count}' for key, count in sorted(table.items())]
             lines.append("")

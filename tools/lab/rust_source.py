@@ -36,6 +36,8 @@ _RAW_START = re.compile(r'(?:b|c)?r(#*)"')
 _STRING_START = re.compile(r'[bc]?"')
 _STRING_REST = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)
 _BLOCK_MARK = re.compile(r"/\*|\*/")
+_TEST_MODULE = re.compile(r"#\[(?:cfg\((?:test|RNBD_KUNIT)\)|kunit_tests\([^)]*\))\]\s*"
+                          r"(?:#\[[^\]]*\]\s*)*(?:pub )?mod \w+ \{")
 _TOKEN = re.compile(r"\$?[A-Za-z_]\w*|'[A-Za-z_]\w*|\d[\w.]*|::|->|=>|[^\s]")
 
 
@@ -108,9 +110,37 @@ def code(text: str) -> str:
     return "".join([*parts, text[last:]])
 
 
-def tokens(text: str) -> list[Token]:
-    """The words and signs of a source, without comments and strings."""
+def words(text: str) -> list[Token]:
+    """The words and signs of what `code` gave."""
     found = []
-    for number, line in enumerate(code(text).split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         found += [Token(token, number) for token in _TOKEN.findall(line) if token != '"']
     return found
+
+
+def tokens(text: str) -> list[Token]:
+    """The words and signs of a source, without comments and strings."""
+    return words(code(text))
+
+
+def is_test(path: Path) -> bool:
+    """Whether a file (its path inside the checkout) is only there to test others."""
+    return bool({*OUTSIDE, "tests.rs", "kunit", "kunit.rs"} & set(path.parts))
+
+
+def without_tests(text: str) -> str:
+    """What `code` gave, without the modules of tests that are inside of a file; lines stay."""
+    while True:
+        found = _TEST_MODULE.search(text)
+        if not found:
+            return text
+        end, depth = found.end(), 1
+        while end < len(text) and depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        text = text[: found.start()] + _blank(text[found.start() : end]) + text[end:]
+
+
+def count_lines(text: str) -> int:
+    """The lines of a source that have code: no tests, comments or blank lines."""
+    return sum(bool(line.strip()) for line in without_tests(code(text)).split("\n"))

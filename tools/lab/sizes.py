@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How large the modules are in the kernel's memory, beside the C modules."""
+"""How large the modules are in the kernel's memory, beside the C modules, and their source.
+
+What a module takes loaded is the sum of the sections of its .ko file that are allocated
+and stay: without those that are only used while it is loaded, and without the rounding up
+to pages that the kernel adds. Of the source, lines with code are counted: no tests,
+comments or blank lines.
+"""
+
+from __future__ import annotations
 
 import argparse
 import struct
@@ -8,6 +16,8 @@ from pathlib import Path
 
 from . import build
 from . import c_modules
+from . import paths
+from . import rust_source
 
 ALLOC, WRITE, EXEC = 2, 1, 4
 NOBITS = 8
@@ -28,7 +38,7 @@ class Size:
         """All of them."""
         return self.code + self.constants + self.data
 
-    def __add__(self, other: "Size") -> "Size":
+    def __add__(self, other: Size) -> Size:
         return Size(self.code + other.code, self.constants + other.constants, self.data + other.data)
 
 
@@ -74,14 +84,33 @@ def _row(name: str, sizes: list[Size]) -> str:
     return f"| {name} | " + " | ".join(f"{figure:,}" for figure in figures) + " |"
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def lines(checkout: Path = paths.CHECKOUT) -> dict[str, int]:
+    """The Rust lines of each crate's folder."""
+    return {folder: sum(rust_source.count_lines(file.read_text()) for file in rust_source.files(crate, checkout)
+                        if not rust_source.is_test(file.relative_to(checkout)))
+            for crate, folder in rust_source.CRATES.items()}
+
+
+def lines_table(counted: dict[str, int]) -> str:
+    """A table in Markdown of them."""
+    rows = [f"| `{folder}/` | {count:,} |" for folder, count in counted.items()]
+    return "\n".join(["| crate | lines |", "|---|---|", *rows, f"| all | {sum(counted.values()):,} |"])
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command `lab sizes`."""
-    command = commands.add_parser("sizes", help="print the modules' sizes, beside those of C")
+    command = commands.add_parser("sizes", help="print the sizes of source and modules",
+                                  description=__doc__)
     command.add_argument("--modules-dir", metavar="DIR", help="built modules (default: build them)")
+    command.add_argument("--lines", action="store_true", help="only count the lines of the Rust source")
     command.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    print(lines_table(lines()))
+    if options.lines:
+        return 0
+    print()
     ours = Path(options.modules_dir) if options.modules_dir else build.modules("stock")
     print(table(ours, c_modules.folder("stock")))
     return 0
