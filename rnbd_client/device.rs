@@ -97,6 +97,8 @@ pub(crate) struct Device {
     losses: Atomic<u32>,
     /// The size in sectors that it told with that number.
     nsectors: Atomic<u64>,
+    /// Whether the disk with that number has a volatile write cache; as valid as the number.
+    write_cache: Atomic<bool>,
     /// What user space is to be told: that the device is closed, and that it is open again.
     is_offline: Atomic<bool>,
     is_online: Atomic<bool>,
@@ -152,6 +154,7 @@ impl Device {
                 device_id: Atomic::new(0),
                 losses: Atomic::new(0),
                 nsectors: Atomic::new(0),
+                write_cache: Atomic::new(true),
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
                 shape: SetOnce::new(),
@@ -266,6 +269,16 @@ impl Device {
         (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
     }
 
+    /// Whether flushes must go to the server. Valid after [`Self::mapped_id`] has returned a number,
+    /// under the same RCU read lock.
+    ///
+    /// Whoever flushes has seen its writes end. A write that ended on this disk was sent with the number
+    /// that came with this value, so that the value is at least as new as the write.
+    #[inline]
+    pub(crate) fn has_write_cache(&self) -> bool {
+        self.write_cache.load(ordering::Relaxed)
+    }
+
     /// What becomes of a request now that the device is not mapped: it comes again if the
     /// transport wants requests to wait for a path.
     #[cold]
@@ -304,6 +317,8 @@ impl Device {
             self.device_id.store(answer.device_id, ordering::Relaxed);
             self.losses.store(losses, ordering::Relaxed);
             self.nsectors.store(answer.nsectors, ordering::Relaxed);
+            self.write_cache
+                .store(answer.cache_policy.writeback, ordering::Relaxed);
             let changed = self.change_state_locked(DeviceEvent::Opened);
             if let Ok(DeviceState::Disconnected) = changed {
                 // Under the lock, so that it is over when the session is lost after this.

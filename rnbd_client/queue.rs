@@ -122,7 +122,7 @@ fn queue_request<'a>(
     };
     let message = match message(device, &request) {
         Ok(message) => message,
-        Err(status) => return Err(request.refuse(status)),
+        Err(status) => return end_unsent(request, status),
     };
     let Some(permit) = path.transport.permit(request.tag()) else {
         return Err(request.refuse(Status::RESOURCE));
@@ -130,6 +130,17 @@ fn queue_request<'a>(
     match send(permit, &message, in_flight, request, submit) {
         Ok(()) => Ok(()),
         Err((request, error)) => Err(refuse(device, request, error)),
+    }
+}
+
+/// Ends a request of which the server is told nothing.
+#[cold]
+fn end_unsent(request: OwnedRequest<Queue>, status: Status) -> Result<(), Refusal<Queue>> {
+    if status == Status::OK {
+        request.end(status);
+        Ok(())
+    } else {
+        Err(request.refuse(status))
     }
 }
 
@@ -145,7 +156,8 @@ fn refuse(device: &Device, request: OwnedRequest<Queue>, error: SubmitError) -> 
     }
 }
 
-/// The message that tells the server what to do; or why the request cannot be sent.
+/// The message that tells the server what to do; or the status of a request that ends without one:
+/// [`Status::OK`] for a flush of a disk without a volatile write cache.
 #[inline]
 fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status> {
     let device_id = device
@@ -154,6 +166,9 @@ fn message(device: &Device, request: &OwnedRequest<Queue>) -> Result<Io, Status>
     let op = match request.op() {
         Op::Read => rnbd::Op::Read,
         Op::Write => rnbd::Op::Write,
+        // Disks always offer a write cache to the block layer, since a stacked driver (dm, md) asks
+        // for it only once: when it is set up. A server may come back with a cache later.
+        Op::Flush if !device.has_write_cache() => return Err(Status::OK),
         Op::Flush => rnbd::Op::Flush,
         Op::Discard => rnbd::Op::Discard,
         Op::SecureErase => rnbd::Op::SecureErase,

@@ -13,7 +13,6 @@ use crate::device::{
 /// The part of what the server says of its disk that users of ours rely on.
 pub(crate) struct Shape {
     logical_block_size: u32,
-    write_cache: bool,
 }
 
 impl Shape {
@@ -21,12 +20,11 @@ impl Shape {
     pub(crate) fn of(answer: &OpenRsp) -> Self {
         Self {
             logical_block_size: answer.logical_block_size,
-            write_cache: answer.cache_policy.writeback,
         }
     }
 
     /// `EINVAL` if `device`, which was made with this, cannot stand for what the server has opened
-    /// now. Says so, and if it has a write cache of which users do not know.
+    /// now. Says so.
     pub(crate) fn check(&self, device: &Device, now: &OpenRsp) -> Result {
         let now = Self::of(now);
         if now.logical_block_size != self.logical_block_size {
@@ -38,13 +36,6 @@ impl Shape {
                 self.logical_block_size
             ));
             return Err(EINVAL);
-        }
-        if now.write_cache && !self.write_cache {
-            kernel_ext::ratelimited!(device_log!(
-                pr_err,
-                device,
-                "the server's disk has a write cache now, which is not flushed: unmap it and map it again"
-            ));
         }
         Ok(())
     }

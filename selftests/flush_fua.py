@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Flush and FUA reach the server's disk, by that disk's own statistics."""
 
+import errno
+
 from lab.selftest_case import case
 from lib import disks
 from lib import rnbd
 
 TOPOLOGY = "one"
+REQUEST = 4096
 
 
 def flushes(t, disk):
@@ -39,22 +42,92 @@ def test_flush_reaches_the_machine(t):
     t.check(after > before, "no flush reached the host's disk")
 
 
-def test_write_through(t):
-    """A disk without a write cache has none on the client, and gets no flush."""
+def messages(t):
+    """Requests that the session's path has sent, in both directions."""
+    words = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/rdma").split()
+    return int(words[0]) + int(words[2])
+
+
+@case(module_sets=("ours",))
+def test_no_cache(t):
+    """The client offers a cache for a disk that has none, and answers its flushes without a message."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.WITHOUT_DISCARD)
-    t.equal(device.queue("write_cache"), "write through", "write_cache")
-    before = flushes(t, disks.WITHOUT_DISCARD)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-    t.client.call("guest_io.fsync", path=device.path)
-    t.equal(flushes(t, disks.WITHOUT_DISCARD) - before, 0, "flushes of the server's disk")
+    t.equal(device.queue("write_cache"), "write back", "write_cache")
+    t.equal(device.queue("fua"), "1", "fua")
+    for options, wanted in (({}, 1), ({"sync": True}, 1)):
+        before, sent = flushes(t, disks.WITHOUT_DISCARD), messages(t)
+        t.client.call("guest_io.write", path=device.path, offset=0, length=REQUEST, seed=1, **options)
+        for _ in range(3):
+            t.client.call("guest_io.fsync", path=device.path)
+        t.equal(messages(t) - sent, wanted, f"messages of a write {options} and three fsync")
+        t.equal(flushes(t, disks.WITHOUT_DISCARD) - before, 0, "flushes of the server's disk")
+
+
+def come_back(t, device, disk, **attributes):
+    """Lose the session, and have the server's null_blk disk come back with other attributes."""
+    folder = f"/sys/kernel/config/nullb/{disk[5:]}"
+    path = rnbd.client_path(t, "sess")
+    t.client.write(f"{path}/disconnect", "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
+    with t.expect_errno(errno.EIO):
+        t.client.call("guest_io.fsync", path=device.path)
+    t.server.write(f"{folder}/power", "0")
+    for name, value in attributes.items():
+        t.server.write(f"{folder}/{name}", str(value))
+    t.server.write(f"{folder}/power", "1")
+    rnbd.reconnect(t, path)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+
+
+def cache_comes(t, target):
+    """What is above the device since the disk had no cache has its flushes carried out once it has one.
+
+    ``target`` is the dm target above it, with what comes before the device in its table."""
+    rnbd.load(t)
+    disk = disks.null_blk(t, size=16)
+    device = rnbd.map_device(t, disk)
+    above = "above"
+    t.client.run(f"modprobe dm-mod; modprobe -q dm-{target.split()[0]}; "
+                 f"dmsetup create --noudevsync {above} --table "
+                 f"'0 8192 {target} {device.path} 0' && dmsetup mknodes {above}")
+    t.defer(t.client.run, f"dmsetup remove --noudevsync --retry {above}")
+
+    def flushed(**options):
+        before = flushes(t, disk)
+        t.client.call("guest_io.write", path=f"/dev/mapper/{above}", offset=0, length=REQUEST,
+                      seed=1, **options)
+        if not options:
+            t.client.call("guest_io.fsync", path=f"/dev/mapper/{above}")
+        return flushes(t, disk) - before
+
+    for times, cache_mib in enumerate((0, 1, 0)):
+        if times > 0:
+            come_back(t, device, disk, cache_size=cache_mib)
+        for options in ({}, {"sync": True}):
+            seen = flushed(**options)
+            t.check((seen > 0) == (cache_mib > 0),
+                    f"{seen} flushes of a disk with a cache of {cache_mib} MiB, {options}")
+
+
+@case(module_sets=("ours",))
+def test_cache_comes(t):
+    """A disk that comes back with a write cache is flushed, also for a stacked driver of before."""
+    cache_comes(t, "linear")
+
+
+@case(kernels=("stock",), module_sets=("ours",))  # the debug kernel has no dm-crypt
+def test_cache_comes_below_luks(t):
+    """The same below dm-crypt, which is what LUKS uses."""
+    cache_comes(t, f"crypt aes-xts-plain64 {'0123456789abcdef' * 4} 0")
 
 
 def test_synchronous_write_without_fua(t):
-    """A synchronous write becomes a write and a flush where the disk has no FUA."""
+    """A synchronous write ends with a flush where the disk has no FUA."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.equal(device.queue("fua"), "0", "fua")
+    t.equal(t.server.read("/sys/block/vdb/queue/fua").strip(), "0", "fua of the server's disk")
     before = flushes(t, disks.PLAIN)
     t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=2, sync=True)
     t.check(flushes(t, disks.PLAIN) > before, "no flush followed the synchronous write")
