@@ -93,8 +93,8 @@ pub(crate) struct Device {
     index: IdaNumber,
     /// The server's number; valid while the device is mapped.
     device_id: Atomic<u32>,
-    /// How often the session had been lost when it gave that number.
-    losses: Atomic<u32>,
+    /// The session's epoch in which it gave that number.
+    epoch: Atomic<u32>,
     /// The size in sectors that it told with that number.
     nsectors: Atomic<u64>,
     /// Whether the disk with that number has a volatile write cache; as valid as the number.
@@ -152,7 +152,7 @@ impl Device {
                 nr_poll_queues: options.nr_poll_queues,
                 index,
                 device_id: Atomic::new(0),
-                losses: Atomic::new(0),
+                epoch: Atomic::new(0),
                 nsectors: Atomic::new(0),
                 write_cache: Atomic::new(true),
                 is_offline: Atomic::new(false),
@@ -191,9 +191,9 @@ impl Device {
             );
         };
         let answer = loop {
-            let (answer, losses) =
+            let (answer, epoch) =
                 remote::open(&self.session, &self.path, self.access_mode).inspect_err(failed)?;
-            match self.opened_by_server(&answer, losses) {
+            match self.opened_by_server(&answer, epoch) {
                 Ok(_) => break answer,
                 // The server may have opened it in the session that it has now, which nobody would
                 // close. To be asked again makes no difference to it; without a path it ends here.
@@ -269,11 +269,11 @@ impl Device {
         (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
     }
 
-    /// Whether flushes must go to the server. Valid after [`Self::mapped_id`] has returned a number,
-    /// under the same RCU read lock.
+    /// Whether flushes must go to the server. Valid after [`Self::mapped_id`] has returned a
+    /// number, under the same RCU read lock.
     ///
-    /// Whoever flushes has seen its writes end. A write that ended on this disk was sent with the number
-    /// that came with this value, so that the value is at least as new as the write.
+    /// Whoever flushes has seen its writes end. A write that ended on this disk was sent with the
+    /// number that came with this value, so that the value is at least as new as the write.
     #[inline]
     pub(crate) fn has_write_cache(&self) -> bool {
         self.write_cache.load(ordering::Relaxed)
@@ -301,21 +301,20 @@ impl Device {
         }
     }
 
-    /// The server has opened the device, which was asked for when the session had lost its last
-    /// path `losses` times; returns the state before.
+    /// The server has opened the device, in that epoch of the session; returns the state before.
     ///
     /// `ENOENT` if it has been unmapped meanwhile; who did that tells the server to close it.
     /// `ECONNABORTED` if the session was lost meanwhile: the server's next one has other numbers,
     /// and a request with this number would go to another disk.
-    fn opened_by_server(&self, answer: &OpenRsp, losses: u32) -> Result<DeviceState> {
+    fn opened_by_server(&self, answer: &OpenRsp, epoch: u32) -> Result<DeviceState> {
         let changed = {
             let _users = self.users.lock();
             // If the session is lost after this, `link_lost` waits for the lock.
-            if self.session.losses() != losses {
+            if self.session.epoch() != epoch {
                 return Err(ECONNABORTED);
             }
             self.device_id.store(answer.device_id, ordering::Relaxed);
-            self.losses.store(losses, ordering::Relaxed);
+            self.epoch.store(epoch, ordering::Relaxed);
             self.nsectors.store(answer.nsectors, ordering::Relaxed);
             self.write_cache
                 .store(answer.cache_policy.writeback, ordering::Relaxed);
@@ -335,15 +334,16 @@ impl Device {
         })
     }
 
-    /// The server has opened a disk that cannot stand for this one; whether to close it now. Sleeps.
-    fn refused_by_shape(&self, answer: &OpenRsp, losses: u32) -> bool {
+    /// The server has opened a disk that cannot stand for this one; whether to close it now.
+    /// Sleeps.
+    fn refused_by_shape(&self, answer: &OpenRsp, epoch: u32) -> bool {
         let _users = self.users.lock();
         match self.state() {
-            // Whoever unmaps it does that, and may be waiting for this; if it was killed another device
-            // may have the number by now.
+            // Whoever unmaps it does that, and may be waiting for this; if it was killed another
+            // device may have the number by now.
             DeviceState::Unmapped => {
                 self.device_id.store(answer.device_id, ordering::Relaxed);
-                self.losses.store(losses, ordering::Relaxed);
+                self.epoch.store(epoch, ordering::Relaxed);
                 false
             }
             // Requests use that number.
@@ -352,7 +352,8 @@ impl Device {
         }
     }
 
-    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped. Sleeps.
+    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped.
+    /// Sleeps.
     pub(crate) fn opened_by_user(&self, mode: OpenMode) -> Result {
         let read_only = mode.disk_is_read_only || self.access_mode.is_read_only();
         if mode.write && read_only {
@@ -423,10 +424,10 @@ impl Device {
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
         let settled = self.opening.take_killable().is_ok();
-        let losses = self.losses.load(ordering::Relaxed);
-        if settled && was != DeviceState::Init && self.session.losses() == losses {
+        let epoch = self.epoch.load(ordering::Relaxed);
+        if settled && was != DeviceState::Init && self.session.epoch() == epoch {
             let device_id = self.device_id.load(ordering::Relaxed);
-            if let Err(error) = remote::close(&self.session, device_id, losses) {
+            if let Err(error) = remote::close(&self.session, device_id, epoch) {
                 // The server closes it with the session.
                 device_log!(
                     pr_info,
@@ -470,7 +471,7 @@ impl Device {
         if self.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }
-        let (answer, losses) = remote::open(&self.session, &self.path, self.access_mode)
+        let (answer, epoch) = remote::open(&self.session, &self.path, self.access_mode)
             .inspect_err(|error| {
                 kernel_ext::ratelimited!(device_log!(
                     pr_err,
@@ -480,13 +481,13 @@ impl Device {
                 ));
             })?;
         if let Some(Err(error)) = self.shape.as_ref().map(|shape| shape.check(self, &answer)) {
-            if self.refused_by_shape(&answer, losses) {
+            if self.refused_by_shape(&answer, epoch) {
                 // The error that was found is the one to tell.
-                let _ = remote::close(&self.session, answer.device_id, losses);
+                let _ = remote::close(&self.session, answer.device_id, epoch);
             }
             return Err(error);
         }
-        let before = self.opened_by_server(&answer, losses)?;
+        let before = self.opened_by_server(&answer, epoch)?;
         drop(opening);
         if before == DeviceState::Disconnected {
             kernel_ext::ratelimited!(device_log!(
@@ -536,8 +537,9 @@ impl Device {
 
     /// Tells user space what has become of the device, with its size. Sleeps.
     ///
-    /// Nobody else may wait for it, least of all requests: it waits for others who tell something, and
-    /// those for memory. `ENOENT` if there is no disk yet, of which nothing is forgotten, or any more.
+    /// Nobody else may wait for it, least of all requests: it waits for others who tell something,
+    /// and those for memory. `ENOENT` if there is no disk yet, of which nothing is forgotten, or
+    /// any more.
     pub(crate) fn tell_news(&self) -> Result {
         self.with_disk(|disk| {
             if self.is_offline.xchg(false, ordering::Full) {
@@ -581,7 +583,8 @@ impl Device {
         Ok(())
     }
 
-    /// Does something with the disk, which is not removed meanwhile; `ENOENT` if it has been. Sleeps.
+    /// Does something with the disk, which is not removed meanwhile; `ENOENT` if it has been.
+    /// Sleeps.
     fn with_disk<R>(&self, run: impl FnOnce(&GenDisk<Queue>) -> Result<R>) -> Result<R> {
         run(self.parts.lock().disk.as_ref().ok_or(ENOENT)?)
     }

@@ -110,8 +110,9 @@ impl Device {
                 0
             },
             max_write_zeroes_sectors: answer.max_write_zeroes_sectors,
-            // Whatever the disk has today: see `queue::message` for flushes. A FUA write is right on
-            // any disk, as the server's block layer writes through, flushes, or has nothing to do.
+            // Whatever the disk has today: see `queue::message` for flushes. A FUA write is right
+            // on any disk, as the server's block layer writes through, flushes, or has nothing to
+            // do.
             write_cache: true,
             fua: true,
         }

@@ -75,8 +75,8 @@ use crate::{
     RnbdClient, //
 };
 
-/// How long a device that could not be opened again waits for the next attempt, in ms; twice as long
-/// after each, [`ATTEMPTS`] times, so for four minutes.
+/// How long a device that could not be opened again waits for the next attempt, in ms; twice as
+/// long after each, [`ATTEMPTS`] times, so for four minutes.
 const FIRST_DELAY_MS: u32 = 250;
 const ATTEMPTS: u32 = 10;
 
@@ -109,11 +109,11 @@ pub(crate) struct Link {
     pub(crate) in_flight: SetOnce<RequestTable<Queue>>,
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
-    /// The transport, while the session is open; the two know each other.
-    #[pin]
-    transport: Mutex<Option<Arc<rtrs_client::Session>>>,
-    /// How often the last path was lost. What the server said of a device before that is void.
-    losses: Atomic<u32>,
+    /// The number of the session that the server has: one more each time that the last path is
+    /// lost, from 1. What the server said of a device in an earlier one is void.
+    epoch: Atomic<u32>,
+    /// The last epoch in which the server was sent the session information; 0 for none.
+    greeted: Atomic<u32>,
     /// What is left to do about link events, in `work`.
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
@@ -164,8 +164,8 @@ impl Session {
                 news_queue: client.news_queue.clone(),
                 in_flight: SetOnce::new(),
                 devices <- new_mutex!(KVec::new(), "Link::devices"),
-                transport <- new_mutex!(None, "Link::transport"),
-                losses: Atomic::new(0),
+                epoch: Atomic::new(1),
+                greeted: Atomic::new(0),
                 lost: Atomic::new(false),
                 is_back: Atomic::new(false),
                 again: Atomic::new(false),
@@ -229,10 +229,10 @@ impl Session {
             },
             GFP_KERNEL,
         )?;
-        remote::session_info(transport)?;
-        *link.transport.lock() = Some(transport.clone());
+        remote::greet(&session)?;
         pr_info!(
-            "session {}: {} requests of at most {} bytes, {} queues and {} polled ones for {} CPUs\n",
+            "session {}: {} requests of at most {} bytes, {} queues and {} polled ones for \
+             {} CPUs\n",
             name.as_cstr(),
             session.tag_set.queue_depth(),
             transport.max_io_size(),
@@ -247,18 +247,27 @@ impl Session {
     /// devices must be gone. Sleeps.
     pub(crate) fn close(&self) {
         self.transport.close();
-        // No link event comes any more.
-        drop(self.link.transport.lock().take());
-        // Without the transport there is no further attempt.
+        // No link event comes any more, and without devices there is no further attempt.
         workqueue::flush::<_, EVENTS>(&self.link);
         DelayedWork::cancel_sync(&self.link);
         workqueue::flush::<_, EVENTS>(&self.link);
         workqueue::flush::<_, TELL>(&self.link);
     }
 
-    /// How often the last path was lost so far. Any context.
-    pub(crate) fn losses(&self) -> u32 {
-        self.link.losses.load(ordering::Acquire)
+    /// The number of the session that the server has now; another one after the last path was lost.
+    /// Any context.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.link.epoch.load(ordering::Acquire)
+    }
+
+    /// Whether the server has been sent the session information in this epoch. Any context.
+    pub(crate) fn is_greeted(&self, epoch: u32) -> bool {
+        self.link.greeted.load(ordering::Relaxed) == epoch
+    }
+
+    /// Notes that the server has been sent the session information in this epoch. Any context.
+    pub(crate) fn note_greeted(&self, epoch: u32) {
+        self.link.greeted.store(epoch, ordering::Relaxed);
     }
 
     /// Adds a device. `EEXIST` if the session has one of this path. Sleeps.
@@ -296,38 +305,24 @@ impl Link {
     /// request, and while requests are held those whose disk the server does not have yet. Others
     /// that fail wait for the administrator. Process context; sleeps.
     fn remap(self: &Arc<Self>, devices: impl Iterator<Item = Arc<Device>>) {
-        let Some(transport) = self.transport.lock().clone() else {
-            return;
-        };
-        // The session need not be lost with a path: another one may have come up, and there is no
-        // event then.
-        let held = transport.holds_io();
-        let may_pass = |error| {
-            [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error)
-                || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error)
-        };
         // Only changed here, one at a time.
         let attempt = self.attempts.load(ordering::Relaxed);
+        let mut held = false;
         let mut again = false;
-        match remote::session_info(&transport) {
-            Ok(_) => {
-                for device in devices {
-                    let result = device.link_is_back(attempt == 0);
-                    again |= result.is_err_and(may_pass);
-                    if result.is_err() && !transport.is_connected() {
-                        // The others would fail as well.
-                        again = true;
-                        break;
-                    }
-                }
-            }
-            Err(error) => {
-                pr_err!(
-                    "session {}: the server does not answer, err: {}\n",
-                    self.name.as_cstr(),
-                    error.to_errno()
-                );
-                again = may_pass(error);
+        for device in devices {
+            let transport = &device.session.transport;
+            held = transport.holds_io();
+            let Err(error) = device.link_is_back(attempt == 0) else {
+                continue;
+            };
+            again |= [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error)
+                || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error);
+            // The session need not be lost with a path: another one may have come up, and there is
+            // no event then.
+            if !transport.is_connected() {
+                // The others would fail as well.
+                again = true;
+                break;
             }
         }
         if !held || attempt < DOUBLINGS_WHILE_HELD {
@@ -444,7 +439,7 @@ impl SessionEvents for Events {
         match event {
             LinkEvent::Disconnected => {
                 // Before any device's state changes; see `Device::opened_by_server`.
-                self.0.losses.fetch_add(1, ordering::Full);
+                self.0.epoch.fetch_add(1, ordering::Full);
                 for device in self.0.devices.lock().iter() {
                     device.link_lost();
                 }

@@ -31,7 +31,8 @@ impl Shape {
             kernel_ext::ratelimited!(device_log!(
                 pr_err,
                 device,
-                "the server's disk has blocks of {} bytes now, this one of {}: unmap it and map it again",
+                "the server's disk has blocks of {} bytes now, this one of {}: \
+                 unmap it and map it again",
                 now.logical_block_size,
                 self.logical_block_size
             ));

@@ -70,8 +70,8 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
             if bytes.trim_ascii() != b"1" {
                 return Err(invalid_value(device, "remap_device", bytes));
             }
-            // This waits for the server. Who unmaps the device meanwhile is not to wait for this file,
-            // but for its turn, where it can be killed.
+            // This waits for the server. Who unmaps the device meanwhile is not to wait for this
+            // file, but for its turn, where it can be killed.
             context.release_protection()?;
             device.remap()
         },

@@ -30,7 +30,7 @@ def priorities(t, disk, operation, sector):
 
 @case(kernels=("stock",))  # the debug kernel has no tracing
 def test_carried(t):
-    """Class and level of a read and of a write reach the server's disk."""
+    """Class and level of a read and of a write reach the server's disk, also in the server's next session."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     t.server.run("echo mq-deadline >/sys/block/vdb/queue/scheduler")
@@ -38,6 +38,12 @@ def test_carried(t):
     watch(t)
     for index, (ionice, wanted) in enumerate((("-c 1 -n 2", ("rt", 2)), ("-c 2 -n 6", ("be", 6)),
                                               ("-c 3", ("idle", 7)), ("-c 1 -n 0", ("rt", 0)))):
+        if index == 2:
+            path = rnbd.client_path(t, "sess")
+            t.client.write(f"{path}/disconnect", "1")
+            t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
+            rnbd.reconnect(t, path)
+            t.client.wait_for(f"{device.sysfs}/state", matches="open")
         for operation, words in (("R", f"if={device.path} iflag=direct of=/dev/null skip="),
                                  ("W", f"of={device.path} oflag=direct if=/dev/zero seek=")):
             place = 16 + index
