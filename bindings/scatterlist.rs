@@ -273,8 +273,8 @@ impl ScatterTable {
     ///
     /// Until [`Self::unmap()`] the table cannot be changed, and keeps the memory. `EBUSY` if it is
     /// mapped, `EINVAL` if it is empty or for anything but [`Direction::FromDevice`] with a read
-    /// request and [`Direction::ToDevice`] with a write request, `EIO` if the device cannot reach
-    /// the memory.
+    /// request and [`Direction::ToDevice`] with a write request. `ENOMEM` if the device cannot
+    /// reach the memory, mostly for lack of bounce buffers or addresses: it may work later.
     #[inline]
     pub fn map(&mut self, domain: &ProtectionDomain, direction: Direction) -> Result {
         if self.is_mapped() {
@@ -293,7 +293,7 @@ impl ScatterTable {
             )
         };
         if mapped <= 0 {
-            return Err(EIO);
+            return Err(ENOMEM);
         }
         // INVARIANT: Just mapped.
         self.mapping = Mapping {

@@ -12,7 +12,8 @@ use crate::number::{
 pub enum PolicyKind {
     /// One after the other.
     RoundRobin = 0,
-    /// The one with the fewest requests in flight on the connection in question.
+    /// The one with the fewest requests in flight on the connection in question; paths that have as
+    /// few take turns.
     MinInflight = 1,
     /// The one whose last heartbeat came back first.
     MinLatency = 2,
@@ -71,7 +72,7 @@ pub trait Candidate {
 
 /// The index of the path that comes first for a request; 0 if none is connected.
 ///
-/// `turn` gives the number of this request, counted by connection; it is asked only if it matters.
+/// `turn` gives the number of this request, counted by connection; it is asked at most once.
 #[inline]
 pub fn choose<P: Candidate>(
     kind: PolicyKind,
@@ -81,13 +82,29 @@ pub fn choose<P: Candidate>(
     let mut connected = paths.enumerate().filter(|(_, path)| path.is_connected());
     let chosen = match kind {
         PolicyKind::RoundRobin => {
-            // Among those that are up, so that none gets the turns of one that is not.
-            let up = connected.clone().count();
-            let turn = (turn() as usize).checked_rem(up).unwrap_or(0);
+            let turn = turn_among(&connected, turn);
             connected.nth(turn)
         }
-        PolicyKind::MinInflight => connected.min_by_key(|(_, path)| path.in_flight()),
+        PolicyKind::MinInflight => {
+            // The search begins with another path each time and the first of the minima counts.
+            // Else a CPU with one request at a time would only ever use the first path.
+            let turn = turn_among(&connected, turn);
+            let from_turn = connected.clone().skip(turn).chain(connected.take(turn));
+            from_turn.min_by_key(|(_, path)| path.in_flight())
+        }
         PolicyKind::MinLatency => connected.min_by_key(|(_, path)| path.latency_ns()),
     };
     chosen.map_or(0, |(index, _)| index)
+}
+
+/// The number of the request modulo the number of paths that are connected: a path that is not
+/// connected has no turn that would fall to its neighbour. 0 if there is none.
+#[inline]
+fn turn_among<T>(
+    connected: &(impl Iterator<Item = T> + Clone),
+    turn: impl FnOnce() -> u32,
+) -> usize {
+    let up = connected.clone().count();
+    // No path is up: there is no turn to take.
+    (turn() as usize).checked_rem(up).unwrap_or(0)
 }

@@ -27,6 +27,8 @@ pub(crate) struct Backoff {
     failed_attempts: Atomic<u32>,
     /// The times in a row that it was up for no longer than the longest delay.
     short_lived: Atomic<u32>,
+    /// The server offers what the session cannot use; another attempt would find the same.
+    hopeless: Atomic<bool>,
 }
 
 impl Backoff {
@@ -36,7 +38,18 @@ impl Backoff {
             up_since: Atomic::new(0),
             failed_attempts: Atomic::new(0),
             short_lived: Atomic::new(0),
+            hopeless: Atomic::new(false),
         }
+    }
+
+    /// The server offers what the session cannot use: no attempt follows until [`Backoff::reset`].
+    pub(crate) fn give_up(&self) {
+        self.hopeless.store(true, ordering::Relaxed);
+    }
+
+    /// Whether no attempt is to follow.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.hopeless.load(ordering::Relaxed)
     }
 
     /// The attempts to connect that failed since the path was up the last time.
@@ -70,6 +83,7 @@ impl Backoff {
     pub(crate) fn reset(&self) {
         self.failed_attempts.store(0, ordering::Relaxed);
         self.short_lived.store(0, ordering::Relaxed);
+        self.hopeless.store(false, ordering::Relaxed);
     }
 
     /// How long to wait, in ms, if the longest delay is `longest_ms`.

@@ -10,6 +10,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    pr_err_ratelimited,
     rdma::QueuePairRef,
     sync::atomic::{
         ordering,
@@ -41,17 +42,19 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
-    /// Sends `immediate`, unless the last one has not been sent yet. The caller gives the connection up
-    /// if that fails. Any context.
+    /// Sends `immediate`, unless the last one has not been sent yet; calls `posting` before that.
+    /// The caller gives the connection up if it fails. Any context.
     fn post(
         &self,
         queue_pair: &QueuePairRef<ConnectionHandler>,
         kind: WorkKind,
         immediate: Imm,
+        posting: impl FnOnce(),
     ) -> Result {
         if self.in_queue.xchg(true, ordering::Full) {
             return Ok(());
         }
+        posting();
         post_immediate(queue_pair, kind, immediate)
     }
 
@@ -83,16 +86,23 @@ impl Beats {
         }
     }
 
-    /// Sends a heartbeat on the service connection. Any context.
-    fn beat(&self, queue_pair: &QueuePairRef<ConnectionHandler>) -> Result {
+    /// Sends a heartbeat on the service connection, unless one still waits in its send queue: then
+    /// the round trip goes on that began when that one was posted. Any context.
+    fn beat(
+        &self,
+        queue_pair: &QueuePairRef<ConnectionHandler>,
+        state: &rtrs_core::heartbeat::Heartbeat,
+    ) -> Result {
         self.heartbeat
-            .post(queue_pair, WorkKind::Heartbeat, Imm::HbMsg)
+            .post(queue_pair, WorkKind::Heartbeat, Imm::HbMsg, || {
+                state.posting()
+            })
     }
 
     /// Answers the server's heartbeat. Any context.
     pub(crate) fn answer(&self, queue_pair: &QueuePairRef<ConnectionHandler>) -> Result {
         self.ack
-            .post(queue_pair, WorkKind::HeartbeatAck, Imm::HbAck)
+            .post(queue_pair, WorkKind::HeartbeatAck, Imm::HbAck, || {})
     }
 }
 
@@ -118,7 +128,10 @@ impl Path {
                 let guard = rcu::read_lock();
                 let set = self.connections(&guard);
                 let sent = match set.as_ref().and_then(|set| Some((set, set.get(0)?))) {
-                    Some((set, connection)) => set.incarnation.beats.beat(connection.queue_pair()),
+                    Some((set, connection)) => set
+                        .incarnation
+                        .beats
+                        .beat(connection.queue_pair(), &self.heartbeat),
                     None => return,
                 };
                 drop(guard);
@@ -128,7 +141,7 @@ impl Path {
                 }
             }
             Action::Fail => {
-                pr_err!(
+                pr_err_ratelimited!(
                     "{}: the server does not answer heartbeats\n",
                     self.name_text()
                 );

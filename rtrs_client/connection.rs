@@ -13,6 +13,7 @@ use kernel::{
 };
 use kernel_ext::{
     cpu,
+    pr_err_ratelimited,
     pr_info_ratelimited,
     rdma::{
         cm,
@@ -219,12 +220,12 @@ impl ConnectionHandler {
             Err(_) => ECONNRESET,
         };
         if error == EBUSY {
-            pr_err!(
+            pr_err_ratelimited!(
                 "{}: the previous session still exists on the server, please reconnect later\n",
                 path.name_text()
             );
         } else {
-            pr_err!(
+            pr_err_ratelimited!(
                 "{}: the server refused connection {}: status {}, {:?}\n",
                 path.name_text(),
                 self.cid,
@@ -324,7 +325,7 @@ impl cm::Handler for ConnectionHandler {
                 self.report(Progress::Failed(ETIMEDOUT));
             }
             cm::Event::AddressError { status } | cm::Event::RouteError { status } => {
-                pr_err!(
+                pr_err_ratelimited!(
                     "{}: no way to the server for connection {}: status {}\n",
                     path.name_text(),
                     self.cid,

@@ -10,6 +10,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::pr_err_ratelimited;
 use kernel_ext::rdma::{
     cm,
     message_buffers::{
@@ -132,7 +133,7 @@ fn wait_for_progress(path: &Path, handler: &ConnectionHandler, what: &str) -> Re
 fn wait(path: &Path, handler: &ConnectionHandler, what: &str) -> Result {
     let timeout = path.session.settings.connect_timeout_ms();
     path.wait_for_wake(timeout).inspect_err(|_| {
-        pr_err!(
+        pr_err_ratelimited!(
             "{}: connection {}: {} took more than {} ms or was interrupted\n",
             path.name_text(),
             handler.cid,
@@ -187,7 +188,7 @@ fn resolve_address(
         match wait_for_progress(path, handler, "resolving the address") {
             Err(error) if error == ETIMEDOUT && step < left => left = left.saturating_sub(step),
             Err(error) if error == ETIMEDOUT => {
-                pr_err!(
+                pr_err_ratelimited!(
                     "{}: no way to the server: nobody answers there\n",
                     path.name_text()
                 );
@@ -341,7 +342,7 @@ impl Setup<'_> {
             return Err(ECONNRESET);
         }
         ConnAccept::parse(answer.as_bytes()).map_err(|error| {
-            pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
+            pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
             ECONNRESET
         })
     }
@@ -382,7 +383,10 @@ impl Setup<'_> {
         let path = self.path;
         let layout = accept.layout().map_err(|_| ECONNRESET)?;
         let domain = self.domain.clone().ok_or(EINVAL)?;
-        let queue_depth = path.session.negotiated(path, &accept, domain.device())?;
+        let queue_depth = path
+            .session
+            .negotiated(path, &accept, domain.device())
+            .inspect_err(|_| path.backoff.give_up())?;
         path.set_device(queue_pair)?;
         path.settle_name()?;
         let max_segments = path.session.limit_segments(domain.device());
@@ -441,7 +445,7 @@ impl Setup<'_> {
         bytes.resize(wait_for_info(path, handler)?.min(size), 0, GFP_KERNEL)?;
         buffers.answer.copy_out(&mut bytes)?;
         let info = InfoRsp::parse(&bytes, &transfer.layout).map_err(|error| {
-            pr_err!("{}: {}\n", path.name_text(), error.message().as_str());
+            pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
             EINVAL
         })?;
         let used = transfer.queue_depth() as usize;

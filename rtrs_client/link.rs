@@ -112,7 +112,7 @@ impl Session {
     pub(crate) fn path_up(&self, asked: &Asked, establish: impl FnOnce() -> bool) -> Result {
         let mut link = self.link.state.lock();
         if link.given_up != asked.given_up {
-            pr_info!(
+            kernel_ext::pr_info_ratelimited!(
                 "{}: another path was lost with requests while this one was connecting\n",
                 self.name_text()
             );

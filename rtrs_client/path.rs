@@ -29,6 +29,7 @@ use kernel_ext::{
     mm::without_io,
     net::socket_address::SocketAddress,
     new_delayed_work,
+    pr_err_ratelimited,
     random,
     rdma::{
         cm::PortSpace,
@@ -122,7 +123,7 @@ pub(crate) struct Path {
     pub(crate) device: Mutex<Option<DevicePort>>,
     ending: Ending,
     reconnect_count: Atomic<u32>,
-    backoff: Backoff,
+    pub(crate) backoff: Backoff,
     /// Whether the server may make a new session for this path.
     first: Atomic<bool>,
     pub(crate) heartbeat: Heartbeat,
@@ -411,7 +412,7 @@ impl Path {
     fn connect_locked(self: &Arc<Self>, control: &mut Control) -> Result {
         let result = establish(self).and_then(|(set, asked)| self.set_up(control, set, &asked));
         if let Err(error) = result {
-            pr_err!(
+            pr_err_ratelimited!(
                 "{}: connecting to the server failed: {:?}\n",
                 self.name_text(),
                 error

@@ -2,10 +2,7 @@
 
 //! How a user sends requests: it takes the permit of a tag, fills in the data, and submits.
 
-use core::{
-    mem,
-    ops::Range, //
-};
+use core::mem;
 use kernel::{
     prelude::*,
     sync::rcu,
@@ -30,9 +27,8 @@ use crate::{
 /// The most completions that are processed by one poll.
 const POLL_BUDGET: u32 = 64;
 
-/// How often the requests of a failed path wait, all together, for one that is up and cannot take them
-/// for the moment, and how long, in milliseconds.
-pub(crate) const FAIL_OVER_PAUSES: Range<u32> = 0..10;
+/// How long a request of a failed path waits before it is offered again to paths that are up and
+/// cannot take it for the moment, in milliseconds.
 const FAIL_OVER_PAUSE_MS: i64 = 10;
 
 /// Why a request could not be submitted; its permit is given back.
@@ -240,15 +236,18 @@ impl Session {
         }
     }
 
-    /// Sends a request of a failed path on another one, or tells the user that there is none. Sleeps.
+    /// Sends a request of a failed path on another one, or tells the user that there is none.
+    /// Sleeps.
     ///
-    /// `pauses` says how often to wait for a path that is up and cannot take it just now.
-    pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>, pauses: &mut Range<u32>) {
+    /// A path that is up and short of memory is asked again until it takes the request, or is lost
+    /// itself: giving the request up instead would cost every path that is up, see
+    /// [`Self::fail_paths`].
+    pub(crate) fn fail_over(&self, failed: &Path, request: KBox<Request>) {
         let mut result = self.dispatch_except(request, Some(failed));
         let refused = loop {
             match result {
                 Ok(()) => return,
-                Err(refused) if refused.error != ECONNABORTED && pauses.next().is_some() => {
+                Err(refused) if SubmitError::new(refused.error) == SubmitError::Busy => {
                     fsleep(Delta::from_millis(FAIL_OVER_PAUSE_MS));
                     result = self.dispatch_except(refused.request, Some(failed));
                 }
@@ -274,7 +273,7 @@ impl Session {
         };
         let mut any = false;
         for path in paths.iter().filter(|path| path.is_connected()) {
-            // It did not take the request, for lack of memory or the like.
+            // It cannot carry this request at all: its limits are lower than those of the lost path.
             any |= path.connection_failed();
         }
         drop(guard);

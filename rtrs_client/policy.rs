@@ -35,6 +35,17 @@ pub(crate) struct Policy {
 #[repr(align(64))]
 struct RoundRobin(Atomic<u32>);
 
+impl RoundRobin {
+    /// The number of the next request. Two tasks that ask at the same time, because one was moved
+    /// to another CPU, may get the same.
+    #[inline]
+    fn next(&self) -> u32 {
+        let number = self.0.load(ordering::Relaxed);
+        self.0.store(number.wrapping_add(1), ordering::Relaxed);
+        number
+    }
+}
+
 impl Policy {
     /// The default, as in C. May sleep.
     pub(crate) fn new(num_connections: u16) -> Result<Self> {
@@ -87,7 +98,7 @@ impl Policy {
         });
         choose(self.kind(), seen, || {
             let turn = self.turns.get(connection);
-            turn.map_or(0, |turn| turn.0.fetch_add(1, ordering::Relaxed))
+            turn.map_or(0, RoundRobin::next)
         })
     }
 }

@@ -14,6 +14,7 @@ use kernel::{
 use kernel_ext::{
     cpu,
     module::ModuleReference,
+    pr_err_ratelimited,
     random,
     rdma::Device,
     sync::{
@@ -433,7 +434,7 @@ impl Session {
         device: &Device,
     ) -> Result<u16> {
         if accept.queue_depth < 2 {
-            pr_err!(
+            pr_err_ratelimited!(
                 "{}: the server's queue depth of {} leaves no room for requests\n",
                 path.name_text(),
                 accept.queue_depth
@@ -442,7 +443,7 @@ impl Session {
         }
         // Users may rely on requests of a page, as service requests do.
         if accept.max_io_size < SEGMENT_SIZE {
-            pr_err!(
+            pr_err_ratelimited!(
                 "{}: the server's largest request of {} bytes is less than a page\n",
                 path.name_text(),
                 accept.max_io_size
@@ -462,7 +463,7 @@ impl Session {
         }
         match self.limits.as_ref() {
             Some(known) if known.num_chunks != accept.queue_depth => {
-                pr_err!(
+                pr_err_ratelimited!(
                     "{}: the server's queue depth changed from {} to {}\n",
                     path.name_text(),
                     known.num_chunks,
@@ -471,7 +472,7 @@ impl Session {
                 Err(ECONNRESET)
             }
             Some(known) if known.max_io_size > accept.max_io_size => {
-                pr_err!(
+                pr_err_ratelimited!(
                     "{}: the server's largest request shrank from {} to {} bytes\n",
                     path.name_text(),
                     known.max_io_size,

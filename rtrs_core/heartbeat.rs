@@ -33,7 +33,7 @@ pub struct Heartbeat {
     missed: Atomic<u32>,
     /// Times are kept relative to this one, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
-    /// When the last heartbeat was sent, in ns after `origin`.
+    /// When the last heartbeat was posted, in ns after `origin`.
     sent: Atomic<i64>,
     /// The round-trip time of the last heartbeat, in ns.
     latency: Atomic<i64>,
@@ -80,19 +80,20 @@ impl Heartbeat {
     pub fn tick(&self) -> Action {
         let settings = self.settings();
         let mut missed = self.missed.load(ordering::Relaxed);
-        let action = loop {
+        loop {
             let (action, now) = heartbeat::tick(missed, &settings);
             // What came meanwhile counts.
             match self.missed.cmpxchg(missed, now, ordering::Relaxed) {
-                Ok(_) => break action,
+                Ok(_) => return action,
                 Err(received) => missed = received,
             }
-        };
-        if matches!(action, Action::Send) {
-            self.sent
-                .store(self.origin.elapsed().as_nanos(), ordering::Relaxed);
         }
-        action
+    }
+
+    /// A heartbeat is about to be posted, and its round trip begins.
+    pub fn posting(&self) {
+        self.sent
+            .store(self.origin.elapsed().as_nanos(), ordering::Relaxed);
     }
 
     /// Something came from the peer, be it a heartbeat, an acknowledgement or a request.

@@ -227,6 +227,9 @@ def test_another_layout(t):
         t.client.wait_for(f"{device.sysfs}/state", matches="closed")
         with t.expect_errno(errno.EIO):
             call(t, "read", path=device.path, length=PAGE)
+        t.client.wait_log("no more attempts to reconnect", mark)
+        call(t, "behave")
+        t.client.write(f"{rnbd.client_path(t, 'sess')}/reconnect", "1")
         recovers(t, device, log)
     device.unmap()
     still_maps(t)

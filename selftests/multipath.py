@@ -42,13 +42,13 @@ def name_of(t, address):
     return found[0]
 
 
-def counts(t, device, policy):
+def counts(t, device, policy, iodepth=8):
     """How many reads each path gets of 400 under a policy."""
     t.client.write(f"{SESSION}/mpath_policy", policy)
     names = [name_of(t, address) for address in t.server.addresses]
     for name in names:
         t.client.write(f"{SESSION}/paths/{name}/stats/reset_all", "1")
-    fio.fio(t.client, device.path, rw="randread", bs="4k", iodepth=8, number_ios=400,
+    fio.fio(t.client, device.path, rw="randread", bs="4k", iodepth=iodepth, number_ios=400,
             size="64M")
     return [int(t.client.read(f"{SESSION}/paths/{name}/stats/rdma").split()[0]) for name in names]
 
@@ -62,6 +62,8 @@ def test_policies(t):
     t.check(sum(got) >= 400 and min(got) > 40, f"min-inflight: {got}")
     if t.modules != "ours":
         return
+    got = counts(t, device, "min-inflight", iodepth=1)
+    t.check(min(got) > 100, f"min-inflight with one request at a time: {got}")
     t.client.write(f"{SESSION}/hb_interval_ms", "50")
     t.client.write(f"{SESSION}/hb_missed_max", "100")
     # Far more than a slow machine takes by itself.

@@ -199,7 +199,7 @@ def works(t, device, seed):
 
 @case(timeout=300, module_sets=("ours",))
 def test_other_queue_depth(t):
-    """A server that comes back with another queue depth is refused, until it has the old one."""
+    """A server that comes back with another queue depth is refused once, and asked no more."""
     device = map_calmly(t)
     load(t, server=False)
     t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
@@ -210,7 +210,17 @@ def test_other_queue_depth(t):
     t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "disconnected", "path")
     with t.expect_errno(errno.EIO):
         works(t, device, 1)
+    path = rnbd.client_path(t, "sess")
+    t.client.wait_log("no more attempts to reconnect", mark, timeout=60)
+    failed = t.client.read(f"{path}/stats/reconnects")
     load(t, "")
+    # Attempts come 1 s apart at most, so this one would have made some meanwhile.
+    other = rnbd.map_device(t, disks.WITHOUT_DISCARD, session="other")
+    Stream(t, other).stop()
+    t.equal(t.client.read(f"{path}/stats/reconnects"), failed, "attempts meanwhile")
+    lines = [line for line in t.client.log_since(mark) if "queue depth changed" in line]
+    t.equal(len(lines), 1, "lines in the log")
+    t.client.write(f"{path}/reconnect", "1")
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
     works(t, device, 2)
 

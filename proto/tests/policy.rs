@@ -124,16 +124,31 @@ fn round_robin_gives_every_path_that_is_up_as_many_turns() {
 #[test]
 fn the_least_busy_and_the_quickest() {
     let paths = [up(3, 10), up(2, 30), DOWN, up(2, 20), up(7, 5)];
-    // Of two that are alike the first.
-    assert_eq!(chosen(PolicyKind::MinInflight, &paths, 9), 1);
-    assert_eq!(chosen(PolicyKind::MinLatency, &paths, 9), 4);
+    for turn in 0..9 {
+        let least_busy = chosen(PolicyKind::MinInflight, &paths, turn);
+        assert!([1, 3].contains(&least_busy), "turn {turn}: {least_busy}");
+        assert_eq!(chosen(PolicyKind::MinLatency, &paths, turn), 4);
+    }
 }
 
 #[test]
-fn only_round_robin_takes_turns() {
-    for kind in [PolicyKind::MinInflight, PolicyKind::MinLatency] {
-        choose(kind, [up(0, 0), up(1, 1)].into_iter(), || {
-            panic!("asked for a turn")
-        });
+fn paths_that_are_equally_busy_take_turns() {
+    for in_flight in [0, 3] {
+        let paths = [DOWN, up(in_flight, 10), up(9, 1), up(in_flight, 30)];
+        let mut turns = [0; 4];
+        for number in 0..300 {
+            turns[chosen(PolicyKind::MinInflight, &paths, number)] += 1;
+        }
+        assert!(turns[1] >= 100 && turns[3] >= 100, "{turns:?}");
+        assert_eq!(turns[1] + turns[3], 300, "{turns:?}");
     }
+}
+
+#[test]
+fn the_quickest_takes_no_turns() {
+    choose(
+        PolicyKind::MinLatency,
+        [up(0, 0), up(1, 1)].into_iter(),
+        || panic!("asked for a turn"),
+    );
 }

@@ -80,7 +80,10 @@ impl Path {
     #[cold]
     pub(crate) fn submission_failed(self: &Arc<Self>) {
         if self.connection_failed() {
-            pr_info!("{}: a request could not be posted\n", self.name_text());
+            kernel_ext::pr_info_ratelimited!(
+                "{}: a request could not be posted\n",
+                self.name_text()
+            );
         }
     }
 }

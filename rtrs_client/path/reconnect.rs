@@ -13,6 +13,7 @@ use kernel::{
 };
 use kernel_ext::{
     mm::without_io,
+    pr_err_ratelimited,
     tracepoint,
     workqueue::{
         DelayedWork,
@@ -90,6 +91,15 @@ impl Path {
         if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
             self.stats.reconnect_failed();
             self.backoff.failed();
+            if self.backoff.is_hopeless() {
+                pr_err_ratelimited!(
+                    "{}: no more attempts to reconnect; write 1 to reconnect when the server \
+                     offers again what it did\n",
+                    self.name_text()
+                );
+                self.give_up();
+                return Err(ECANCELED);
+            }
             self.schedule_reconnect();
         }
         result

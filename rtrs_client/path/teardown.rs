@@ -3,7 +3,6 @@
 //! Taking a path's connections down, and what becomes of the requests in flight.
 
 use kernel::{
-    pr_info,
     sync::{
         rcu,
         Arc, //
@@ -14,6 +13,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    pr_info_ratelimited,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -30,7 +30,6 @@ use super::{
 use crate::{
     connection::post_immediate,
     incarnation::ConnectionSet,
-    permit::FAIL_OVER_PAUSES,
     session::Session,
     transfer::Outstanding,
     work::WorkKind, //
@@ -144,7 +143,7 @@ impl Path {
             let left = i64::from(timeout).saturating_sub(began.elapsed().as_millis());
             let left = u32::try_from(left).unwrap_or(0);
             if left == 0 || self.wake.wait_timeout(left).is_err() {
-                pr_info!(
+                pr_info_ratelimited!(
                     "{}: the server has not confirmed the disconnection within {} ms\n",
                     self.name_text(),
                     timeout
@@ -186,14 +185,11 @@ impl Path {
         let Some(transfer) = set.incarnation.transfer() else {
             return;
         };
-        let mut pauses = FAIL_OVER_PAUSES;
         let mut tag = 0;
         while let Some(outstanding) = transfer.take_outstanding(&mut tag) {
             match outstanding {
                 Outstanding::Answered(request) => self.session.finish(request),
-                Outstanding::Unanswered(request) => {
-                    self.session.fail_over(self, request, &mut pauses)
-                }
+                Outstanding::Unanswered(request) => self.session.fail_over(self, request),
             }
         }
     }
