@@ -25,6 +25,7 @@ from . import sizes
 from . import test_command
 from . import try_command
 from . import vm_shell
+from . import walk
 from .run import CommandFailed
 
 
@@ -102,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     test_command.add_parser(commands)
     try_command.add_parser(commands)
     vm_shell.add_parser(commands)
+    walk.add_parser(commands)
     return top
 
 

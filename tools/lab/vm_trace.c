@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Writes down in which order an emulated machine executes some of its code.
+ *
+ * A plugin of QEMU's (-plugin vm_trace.so,socket=PATH). It listens on a Unix
+ * socket, where a byte 'w', a 64-bit number and as many pairs of addresses
+ * (first, behind the last) begin a trace of the blocks of instructions in these
+ * ranges, and a byte 's' ends it and asks for it: a struct step for each block
+ * that was executed, ended by one of zeros. If there was no room for all of it,
+ * the connection is closed instead.
+ *
+ * Of a block it says how many of its instructions lock the bus (those with a
+ * lock prefix, and exchanges with memory, which need none), and how its last
+ * one leaves it.
+ *
+ * The machine is to run with one thread for all processors (-icount). Blocks are
+ * then shared by the processors, and QEMU tells a block's callback the processor
+ * that first met it. So the one that executes it is told by its register GS,
+ * which leads Linux to the processor's own data.
+ *
+ * Debian packages no header for plugins, so what is used of the interface, of
+ * version 4, and of GLib is declared here; https://www.qemu.org/docs/ describes it.
+ */
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+
+typedef uint64_t plugin_id;
+typedef void (*tb_trans_cb)(plugin_id id, struct qemu_plugin_tb *tb);
+typedef void (*exec_cb)(unsigned int vcpu, void *data);
+typedef void (*vcpu_cb)(plugin_id id, unsigned int vcpu);
+
+/* GArray and GByteArray. */
+struct array {
+	char *data;
+	unsigned int len;
+};
+
+struct register_descriptor {
+	void *handle;
+	const char *name;
+	const char *feature;
+};
+
+enum { READS_REGISTERS = 1 };
+
+struct array *g_byte_array_new(void);
+struct array *g_byte_array_set_size(struct array *array, unsigned int len);
+struct array *qemu_plugin_get_registers(void);
+int qemu_plugin_read_register(void *handle, struct array *to);
+void qemu_plugin_register_vcpu_init_cb(plugin_id id, vcpu_cb cb);
+
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t len);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, tb_trans_cb cb);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, exec_cb cb,
+					  int registers, void *data);
+
+API int qemu_plugin_version = 4;
+int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv);
+
+#define MAX_BLOCKS (1u << 21)
+#define MAX_STEPS (1u << 22)
+#define MAX_RANGES 256
+#define MAX_CPUS 64
+
+enum leaving { GOES_ON, CALLS, JUMPS, RETURNS };
+
+struct block {
+	uint64_t address;
+	uint32_t bytes;
+	uint8_t locked;
+	uint8_t leaving;
+	uint8_t watched;
+};
+
+struct step {
+	uint64_t address;
+	uint32_t bytes;
+	uint8_t locked;
+	uint8_t leaving;
+	uint8_t cpu;
+	uint8_t unused;
+	/* Blocks of the kernel outside of the ranges since the last step, of any processor. */
+	uint64_t others;
+};
+
+static struct block blocks[MAX_BLOCKS];
+static uint32_t num_blocks;
+static struct step *steps;
+static uint32_t num_steps;
+static uint64_t others;
+static void *gs_base;
+static struct array *value;
+static uint64_t cpus[MAX_CPUS];
+static unsigned int num_cpus;
+static uint64_t ranges[MAX_RANGES][2];
+static uint64_t num_ranges;
+static int tracing;
+static int is_full;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int listener;
+
+static int is_watched(uint64_t address)
+{
+	for (uint64_t index = 0; index < num_ranges; index++)
+		if (address >= ranges[index][0] && address < ranges[index][1])
+			return 1;
+	return 0;
+}
+
+/* What an instruction is by its bytes: whether it locks, and how it leaves. */
+static void look_at(const uint8_t *byte, size_t len, struct block *block)
+{
+	int locks = 0;
+	size_t at = 0;
+
+	while (at + 1 < len && (byte[at] == 0x66 || byte[at] == 0x67 || byte[at] == 0x2e ||
+				byte[at] == 0x36 || byte[at] == 0x3e || byte[at] == 0x26 ||
+				byte[at] == 0x64 || byte[at] == 0x65 || byte[at] == 0xf2 ||
+				byte[at] == 0xf3 || byte[at] == 0xf0))
+		locks |= byte[at++] == 0xf0;
+	if (at + 1 < len && (byte[at] & 0xf0) == 0x40)
+		at++;
+	block->leaving = GOES_ON;
+	if (byte[at] == 0xc3 || byte[at] == 0xc2) {
+		block->leaving = RETURNS;
+	} else if (byte[at] == 0xe8) {
+		block->leaving = CALLS;
+	} else if (byte[at] == 0xe9 || byte[at] == 0xeb) {
+		block->leaving = JUMPS;
+	} else if (at + 1 < len && byte[at] == 0xff) {
+		unsigned int operation = byte[at + 1] >> 3 & 7;
+
+		if (operation == 2 || operation == 3)
+			block->leaving = CALLS;
+		else if (operation == 4 || operation == 5)
+			block->leaving = JUMPS;
+	} else if (at + 1 < len && (byte[at] == 0x86 || byte[at] == 0x87)) {
+		locks |= byte[at + 1] >> 6 != 3;
+	}
+	block->locked += locks;
+}
+
+/* A number for the processor that runs. */
+static unsigned int this_cpu(void)
+{
+	uint64_t base = 0;
+	unsigned int cpu = 0;
+
+	g_byte_array_set_size(value, 0);
+	if (qemu_plugin_read_register(gs_base, value) == sizeof(base))
+		memcpy(&base, value->data, sizeof(base));
+	while (cpu < num_cpus && cpus[cpu] != base)
+		cpu++;
+	if (cpu == num_cpus && num_cpus < MAX_CPUS)
+		cpus[num_cpus++] = base;
+	return cpu;
+}
+
+static void executed(unsigned int vcpu, void *data)
+{
+	const struct block *block = data;
+
+	(void)vcpu;
+	if (!tracing)
+		return;
+	if (!block->watched) {
+		others++;
+	} else if (num_steps < MAX_STEPS) {
+		steps[num_steps++] = (struct step){
+			.address = block->address, .bytes = block->bytes, .locked = block->locked,
+			.leaving = block->leaving, .cpu = this_cpu(), .others = others,
+		};
+		others = 0;
+	} else {
+		is_full = 1;
+	}
+}
+
+static void processor(plugin_id id, unsigned int vcpu)
+{
+	const struct array *found;
+	const struct register_descriptor *one;
+
+	(void)id;
+	if (vcpu)
+		return;
+	found = qemu_plugin_get_registers();
+	one = (const struct register_descriptor *)found->data;
+	for (unsigned int index = 0; index < found->len; index++)
+		if (!strcmp(one[index].name, "gs_base"))
+			gs_base = one[index].handle;
+	if (!gs_base)
+		abort();
+}
+
+static void translated(plugin_id id, struct qemu_plugin_tb *tb)
+{
+	struct block found = { .address = qemu_plugin_tb_vaddr(tb) };
+	size_t count = qemu_plugin_tb_n_insns(tb);
+	uint8_t bytes[16];
+
+	(void)id;
+	if (!(found.address >> 63))
+		return;
+	for (size_t index = 0; index < count; index++) {
+		const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, index);
+		size_t len = qemu_plugin_insn_data(insn, bytes, sizeof(bytes));
+
+		if (len)
+			look_at(bytes, len, &found);
+		found.bytes += qemu_plugin_insn_size(insn);
+	}
+	pthread_mutex_lock(&lock);
+	found.watched = is_watched(found.address);
+	if (num_blocks < MAX_BLOCKS) {
+		blocks[num_blocks] = found;
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, READS_REGISTERS,
+						     &blocks[num_blocks++]);
+	} else {
+		is_full = 1;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static int all(int file, void *data, size_t len, int out)
+{
+	while (len) {
+		ssize_t done = out ? write(file, data, len) : read(file, data, len);
+
+		if (done <= 0)
+			return -1;
+		data = (char *)data + done;
+		len -= done;
+	}
+	return 0;
+}
+
+static int begin(int client)
+{
+	if (all(client, &num_ranges, sizeof(num_ranges), 0) || num_ranges > MAX_RANGES ||
+	    all(client, ranges, num_ranges * sizeof(*ranges), 0)) {
+		num_ranges = 0;
+		return -1;
+	}
+	for (uint32_t number = 0; number < num_blocks; number++)
+		blocks[number].watched = is_watched(blocks[number].address);
+	num_steps = 0;
+	others = 0;
+	tracing = 1;
+	return all(client, &(char){ 'w' }, 1, 1);
+}
+
+static void *serve(void *unused)
+{
+	for (;;) {
+		int client = accept(listener, NULL, NULL);
+		char command;
+
+		while (client >= 0 && read(client, &command, 1) == 1) {
+			int error = 0;
+
+			pthread_mutex_lock(&lock);
+			if (command == 'w') {
+				error = begin(client);
+			} else if (command == 's') {
+				tracing = 0;
+				memset(&steps[num_steps], 0, sizeof(*steps));
+				error = is_full || all(client, steps, (num_steps + 1) * sizeof(*steps), 1);
+			}
+			pthread_mutex_unlock(&lock);
+			if (error)
+				break;
+		}
+		if (client >= 0)
+			close(client);
+	}
+	return unused;
+}
+
+API int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	pthread_t thread;
+
+	(void)info;
+	if (argc != 1 || strncmp(argv[0], "socket=", 7) ||
+	    strlen(argv[0] + 7) >= sizeof(address.sun_path))
+		return -1;
+	strcpy(address.sun_path, argv[0] + 7);
+	steps = calloc(MAX_STEPS + 1, sizeof(*steps));
+	value = g_byte_array_new();
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (!steps || listener < 0 ||
+	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 1))
+		return -1;
+	if (pthread_create(&thread, NULL, serve, NULL))
+		return -1;
+	qemu_plugin_register_vcpu_init_cb(id, processor);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+	return 0;
+}
