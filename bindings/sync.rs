@@ -6,5 +6,6 @@ pub mod atomic;
 pub mod box_slot;
 pub mod completion;
 pub mod gate;
+pub mod noted_slot;
 pub mod rcu;
 pub mod set_once;

@@ -192,7 +192,7 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
 /// Writes the answer to a message that opens `device`.
 fn answer_open(op: &Operation, device: &SessionDevice) -> Result {
     let device_use = device.enter().ok_or(ENODEV)?;
-    op.write_answer(&open_rsp(device.id(), device_use.device())?)
+    op.write_response(&open_rsp(device.id(), device_use.device())?)
 }
 
 /// The answer to an open message.

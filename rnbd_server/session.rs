@@ -181,7 +181,7 @@ impl Session {
             client_ver: info.ver,
             server_ver: PROTO_VER_MAJOR,
         });
-        let result = op.write_answer(&SessInfo { ver }.to_rsp_bytes());
+        let result = op.write_response(&SessInfo { ver }.to_rsp_bytes());
         if result.is_ok() {
             self.version.store(u32::from(ver), ordering::Relaxed);
         }

@@ -307,6 +307,8 @@ pub(crate) fn post_immediate(
 }
 
 impl cm::Handler for ConnectionHandler {
+    type Burst = ();
+
     fn event(&self, event: cm::Event<'_>) {
         let path = &self.incarnation.path;
         match event {
@@ -348,7 +350,12 @@ impl cm::Handler for ConnectionHandler {
     }
 
     #[inline]
-    fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
+    fn completion(
+        &self,
+        queue_pair: &QueuePairRef<Self>,
+        completion: &WorkCompletion<'_>,
+        _burst: &mut (),
+    ) {
         if !completion.is_success() {
             return self.failed_completion(completion);
         }

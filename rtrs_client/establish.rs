@@ -161,12 +161,8 @@ fn filled_buffer(
     domain: &Arc<ProtectionDomain>,
     message: &[u8],
 ) -> Result<MessageBuffer<Outgoing>> {
-    let mut buffer = MessageBuffer::new(domain, message.len())?;
-    buffer.write(|bytes| {
-        if let Some(bytes) = bytes.get_mut(..message.len()) {
-            bytes.copy_from_slice(message);
-        }
-    });
+    let buffer = MessageBuffer::new(domain, message.len())?;
+    buffer.copy_in(0, message)?;
     Ok(buffer)
 }
 

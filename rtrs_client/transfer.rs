@@ -48,7 +48,6 @@ use crate::{
         ConnectionHandler, //
     },
     request::{
-        copy_header,
         Kind,
         Request,
         Resources,
@@ -367,22 +366,23 @@ impl Transfer {
     ) -> Result<Sge> {
         let (kind, usr_len) = (request.kind, request.header_len());
         let (_, resources, header) = request.parts();
-        let message = &mut resources.ok_or(EBUSY)?.message;
-        let written = message.write(|buffer| {
-            let rest = copy_header(buffer, header)?;
-            if kind != Kind::Read {
-                let bytes = WriteMsg { usr_len }.to_bytes();
-                *rest.first_chunk_mut()? = bytes;
-                return Some(WriteMsg::SIZE);
-            }
-            let message = ReadMsg {
+        let message = &resources.ok_or(EBUSY)?.message;
+        message.copy_in(0, header)?;
+        let len = if kind == Kind::Read {
+            let mut bytes = [0; ReadMsg::MAX_SIZE];
+            let size = ReadMsg {
                 usr_len,
                 need_inval,
                 desc,
-            };
-            message.write_to(rest)
-        });
-        let len = usize::from(usr_len).wrapping_add(written.ok_or(EMSGSIZE)?);
+            }
+            .write_to(&mut bytes)
+            .ok_or(EMSGSIZE)?;
+            message.copy_in(header.len(), bytes.get(..size).ok_or(EMSGSIZE)?)?;
+            header.len().wrapping_add(size)
+        } else {
+            message.copy_in(header.len(), &WriteMsg { usr_len }.to_bytes())?;
+            header.len().wrapping_add(WriteMsg::SIZE)
+        };
         if len > self.accept.max_hdr_size as usize {
             return Err(EMSGSIZE);
         }

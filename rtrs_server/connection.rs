@@ -3,304 +3,170 @@
 //! One connection of a path: what its events and completions mean.
 
 use kernel::{
-    new_spinlock_irq,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLockIrq, //
-    }, //
+    sync::Arc, //
 };
 use kernel_ext::{
     pr_err_ratelimited,
     pr_info_ratelimited,
     rdma::{
         cm,
-        Opcode,
         QueuePairRef,
         SendChain,
         Status,
         WorkCompletion, //
     },
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
         box_slot::{
             BoxList,
-            BoxStack, //
+            Linked, //
         },
-        gate::{
-            Entered,
-            EnteredSlot, //
-        }, //
-    },
-    time, //
+        gate::Entered, //
+    }, //
 };
 use proto::rtrs::{
     Imm,
     FEATURE_COALESCED_RESPONSES,
-    FEATURE_PATH_END,
-    FEATURE_SHORT_RESPONSES, //
+    FEATURE_PATH_END, //
 };
-use rtrs_core::connection::SignalInterval;
 
 use crate::{
-    path::Path,
-    path_chunk::{
-        ChunkBox,
-        PathChunk, //
+    path_core::{
+        PathCore,
+        PathEvents, //
     },
-    path_io::PathIo,
-    waiting::Waiting,
-    work::WorkKind, //
+    send_queue::SendQueue,
+    wr_kind::WrKind, //
 };
+
+/// After how many requests responses are sent and receives are posted, even if there are more to be
+/// worked off.
+pub(crate) const MAX_BURST: u32 = 16;
+
+/// What a connection hands on to the requests of its path. Any context, but for
+/// [`Self::received()`], which is only called where completions are handled; none may sleep.
+pub(crate) trait PathRequests: Sized + Send + Sync + 'static {
+    /// A request in flight.
+    type Chunk: Send;
+
+    /// A request came; `payload` is that of its immediate.
+    fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32);
+
+    /// The client has no access to chunk `id` any more.
+    fn invalidated(io: &Entered<Self>, id: u32);
+
+    /// There is room to send what `chunk` has waited for, for which a credit was taken.
+    fn send(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, chunk: KBox<Linked<Self::Chunk>>);
+
+    /// Sends the responses to `chunks`, each of which says no more than that the request was
+    /// carried out.
+    fn send_collected(
+        io: &Entered<Self>,
+        queue_pair: &ConnectionRef<Self>,
+        chunks: BoxList<Self::Chunk>,
+    );
+}
+
+/// The queue pair of a connection, as handlers have it.
+pub(crate) type ConnectionRef<R> = QueuePairRef<Connection<R>>;
+
+/// What lasts from the first completion of a burst to its end.
+pub(crate) struct Burst<R: Send + Sync + 'static> {
+    /// What requests need, from the first request on.
+    entered: Option<Entered<R>>,
+    /// Receives that have completed and are to be posted again.
+    used_receives: u32,
+}
+
+impl<R: Send + Sync + 'static> Default for Burst<R> {
+    fn default() -> Self {
+        Self {
+            entered: None,
+            used_receives: 0,
+        }
+    }
+}
 
 /// What the queue pair of a connection reports to.
 ///
 /// It holds the path, and the path holds the queue pair, which holds this: the path breaks the
-/// cycle when it is closed.
+/// cycle when it is taken down.
 #[pin_data]
-pub(crate) struct Connection {
-    path: Arc<Path>,
+pub(crate) struct Connection<R: PathRequests> {
+    path: Arc<PathCore<R>>,
+    events: Arc<dyn PathEvents>,
+    /// The number of the connection.
     cid: u16,
-    signals: SignalInterval,
-    /// How many receives are posted, some of them for those of a burst, which are posted again when
-    /// answers may have gone out already.
+    /// Receives posted. Those used in a burst are posted again only at its end, so `MAX_BURST`
+    /// extra are posted.
     receives: u32,
-    /// How many answers or invalidations the send queue still has room for.
-    credits: Atomic<i32>,
-    /// How many requests wait for room. Changed with `waiting` locked.
-    num_waiting: Atomic<u32>,
-    /// Requests whose answer or invalidation found no room in the send queue; there is room for
-    /// all chunks.
     #[pin]
-    waiting: SpinLockIrq<Waiting>,
-    /// Whether the client takes joint answers.
-    joins: bool,
-    /// Whether the client is told a chunk's key by each answer, if the chunk has one.
-    tells_keys: bool,
-    /// Completions are being handled: answers are collected until all of them are.
-    in_burst: Atomic<bool>,
-    /// What requests need, from the first one of a burst until its end; it would have to be entered
-    /// for each otherwise.
-    burst_io: EnteredSlot<PathIo>,
-    /// The answers that were collected.
-    joint: BoxStack<PathChunk>,
-    /// When the last request was handed over, in jiffies. Its user may sleep, in the middle of a
-    /// burst.
-    handed_over: Atomic<u64>,
-    /// The receives that were used and are to be posted again. Only used where completions are
-    /// handled, one at a time.
-    used_receives: Atomic<u32>,
+    send_queue: SendQueue<R::Chunk>,
 }
 
-/// After how many requests answers are sent and receives are posted, even if there are more to be
-/// worked off.
-pub(crate) const MAX_BURST: u32 = 16;
-
-impl Connection {
-    /// The connection `cid` of `path`, with room for `answers` in its send queue, and for `receives`.
-    /// Sleeps.
-    pub(crate) fn new(path: Arc<Path>, cid: u16, answers: u32, receives: u32) -> Result<Arc<Self>> {
-        let queue_depth = path.session().queue_depth();
-        let waiting = Waiting::new(queue_depth as usize)?;
-        // At least two completions are under way when the queue is full.
-        let signals = SignalInterval::for_queue_depth(queue_depth.min(answers / 2));
-        let joins = path.features() & FEATURE_COALESCED_RESPONSES != 0;
-        let tells_keys = path.features() & FEATURE_SHORT_RESPONSES == 0;
+impl<R: PathRequests> Connection<R> {
+    /// Connection `cid` of a path, whose queue pair has room for `credits` responses and `receives`
+    /// receives. Sleeps.
+    pub(crate) fn new(
+        path: &Arc<PathCore<R>>,
+        events: Arc<dyn PathEvents>,
+        cid: u16,
+        credits: u32,
+        receives: u32,
+        queue_depth: u32,
+    ) -> Result<Arc<Self>> {
+        let coalesces = path.features() & FEATURE_COALESCED_RESPONSES != 0;
         Arc::pin_init(
             pin_init!(Self {
-                path,
+                path: path.clone(),
+                events,
                 cid,
-                signals,
                 receives,
-                credits: Atomic::new(i32::try_from(answers).unwrap_or(i32::MAX)),
-                num_waiting: Atomic::new(0),
-                waiting <- new_spinlock_irq!(waiting, "rtrs_server::Connection::waiting"),
-                joins,
-                tells_keys,
-                in_burst: Atomic::new(false),
-                burst_io: EnteredSlot::empty(),
-                joint: BoxStack::new(),
-                handed_over: Atomic::new(0),
-                used_receives: Atomic::new(0),
+                send_queue <- SendQueue::new(credits, queue_depth, coalesces),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// How many receives are posted.
+    /// Receives posted.
     pub(crate) fn receives(&self) -> u32 {
         self.receives
     }
 
-    /// The path it belongs to.
-    pub(crate) fn path(&self) -> &Arc<Path> {
+    /// The path.
+    #[inline]
+    pub(crate) fn path(&self) -> &PathCore<R> {
         &self.path
     }
 
-    /// Whether each answer tells the key of its chunk, not only those with a new one.
+    /// The number of the connection.
     #[inline]
-    pub(crate) fn tells_keys(&self) -> bool {
-        self.tells_keys
-    }
-
-    /// Its number.
     pub(crate) fn cid(&self) -> u16 {
         self.cid
     }
 
-    /// Takes room for an answer or an invalidation.
+    /// The send queue.
     #[inline]
-    pub(crate) fn take_credit(&self) -> bool {
-        let mut credits = self.credits.load(ordering::Relaxed);
-        while credits > 0 {
-            let less = credits.saturating_sub(1);
-            // Never less than there are, not even for a moment: somebody else would give up.
-            match self.credits.cmpxchg(credits, less, ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => credits = now,
-            }
-        }
-        false
+    pub(crate) fn send_queue(&self) -> &SendQueue<R::Chunk> {
+        &self.send_queue
     }
 
-    fn give_credit_back(&self) {
-        self.credits.fetch_add(1, ordering::Full);
+    /// Closes the path, in the background; false if it was being closed already. Any context.
+    pub(crate) fn close(&self) -> bool {
+        self.events.clone().close_path()
     }
 
-    /// Whether the answer that is posted next shall ask for a completion.
-    #[inline]
-    pub(crate) fn next_is_signaled(&self) -> bool {
-        self.signals.next_is_signaled()
-    }
-
-    /// How answers are signaled.
-    pub(crate) fn signals(&self) -> &SignalInterval {
-        &self.signals
-    }
-
-    /// Keeps a chunk that is answered, or to be invalidated, until the send queue has room. Any
-    /// context.
-    pub(crate) fn wait(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
-        let mut waiting = self.waiting.lock();
-        let pushed = waiting.push(chunk);
-        if pushed.is_ok() {
-            // Before the look for credits below: either that finds those of the completion that
-            // comes now, or the completion finds this.
-            self.num_waiting.fetch_add(1, ordering::Full);
-        }
-        drop(waiting);
-        if let Err(refused) = pushed {
-            // There is room for all chunks, and each is there once.
-            io.release(refused);
-            self.path.close();
-            return;
-        }
-        self.send_waiting(io);
-    }
-
-    /// Sends what waits, as far as there is room.
-    fn send_waiting(&self, io: &Entered<PathIo>) {
-        while self.num_waiting.load(ordering::Relaxed) != 0 && self.take_credit() {
-            match self.take_waiting() {
-                Some(chunk) if chunk.is_to_be_invalidated() => {
-                    crate::request::send_invalidation(io, self, chunk);
-                }
-                Some(chunk) => match crate::answer::unless_awaited(io, chunk) {
-                    Some(chunk) => crate::answer::send(io, self, chunk),
-                    None => self.give_credit_back(),
-                },
-                // Somebody else was faster; look again for who was not sent for lack of this
-                // credit.
-                None => self.give_credit_back(),
-            }
-        }
-    }
-
-    /// Takes out the one that has waited longest. Any context.
-    pub(crate) fn take_waiting(&self) -> Option<ChunkBox> {
-        let mut waiting = self.waiting.lock();
-        let chunk = waiting.pop()?;
-        self.num_waiting.fetch_sub(1, ordering::Relaxed);
-        Some(chunk)
-    }
-
-    /// Whether answers are being collected.
-    #[inline]
-    pub(crate) fn joins_answers(&self) -> bool {
-        self.joins && self.in_burst.load(ordering::Relaxed)
-    }
-
-    /// Collects an answer, if that still goes on.
-    pub(crate) fn join(&self, io: &Entered<PathIo>, chunk: ChunkBox) {
-        self.joint.push(chunk);
-        // A full barrier, as is the end of the burst: if it is not seen here, it sees the answer.
-        // A burst that has stood still since the last tick may be one that sleeps.
-        if !self.in_burst.load(ordering::Relaxed)
-            || self.handed_over.load(ordering::Relaxed) != time::now()
-        {
-            self.send_collected(io);
-        }
-    }
-
-    /// Sends what was collected, if that is anything.
-    pub(crate) fn send_collected(&self, io: &Entered<PathIo>) {
-        if !self.joint.is_empty() {
-            crate::answer::send_joint(io, self, &mut self.joint.take_all());
-        }
-    }
-
-    /// Takes out what was collected, when the path is closed.
-    pub(crate) fn take_joint(&self) -> BoxList<PathChunk> {
-        self.joint.take_all()
-    }
-
-    /// Posts the receives again that were used, and sends what was collected.
-    #[inline(never)]
-    fn catch_up(&self, io: &Entered<PathIo>, queue_pair: &QueuePairRef<Connection>) {
-        let used = self.used_receives.load(ordering::Relaxed);
-        self.used_receives.store(0, ordering::Relaxed);
-        if let Err(error) = queue_pair.post_empty_recvs(WorkKind::Receive.id(), used) {
-            pr_err_ratelimited!("<{}>: posting receives failed: {:?}\n", self.path, error);
-            self.path.close();
-        }
-        self.send_collected(io);
-    }
-
-    /// A work request failed.
+    /// Closes the path since sending `what` failed.
     #[cold]
     #[inline(never)]
-    fn failed(&self, kind: WorkKind, status: Status) {
-        match status {
-            Status::Success => {}
-            // Closing flushes the queues; but a device may also stop a queue pair without another
-            // error than this.
-            Status::Flushed => self.close("the queue pair has failed"),
-            Status::Error(error) => {
-                pr_err_ratelimited!(
-                    "<{}>: {} failed: {}\n",
-                    self.path,
-                    kind.as_str(),
-                    error.text()
-                );
-                self.path.close();
-            }
-        }
-    }
-
-    /// Something came that no client sends.
-    #[cold]
-    #[inline(never)]
-    fn unexpected(&self, what: &str) {
-        pr_err_ratelimited!("<{}>: unexpected {} received\n", self.path, what);
-        self.path.close();
+    pub(crate) fn send_failed(&self, what: &str, error: Error) {
+        pr_err_ratelimited!("<{}>: sending {} failed: {:?}\n", self.path, what, error);
+        self.close();
     }
 
     /// Closes the path for something that is no error, and says so once.
-    fn close(&self, why: &str) {
-        if self.path.close() {
+    fn close_because(&self, why: &str) {
+        if self.close() {
             pr_info_ratelimited!(
                 "<{}>: closing, connection {}: {}\n",
                 self.path,
@@ -310,112 +176,129 @@ impl Connection {
         }
     }
 
-    /// Sends an immediate that is no answer, if there is room.
+    /// Sends what waits for room, as far as there is room. Any context.
+    pub(crate) fn send_waiting(&self, io: &Entered<R>, queue_pair: &ConnectionRef<R>) {
+        while let Some(chunk) = self.send_queue.next_waiting() {
+            R::send(io, queue_pair, chunk);
+        }
+    }
+
+    /// Sends an immediate that is no response, if there is room. Any context.
     ///
-    /// If there is none, the peer does not take what we send; then it can do without heartbeats,
-    /// too, and notices.
-    pub(crate) fn send_immediate(
-        &self,
-        queue_pair: &QueuePairRef<Connection>,
-        immediate: Imm,
-    ) -> Result {
-        if !self.take_credit() {
-            return Ok(());
+    /// If there is none the peer does not take what is sent to it; then it can do without
+    /// heartbeats, too, and notices.
+    pub(crate) fn send_immediate(&self, queue_pair: &ConnectionRef<R>, immediate: Imm) {
+        if !self.send_queue.take_credit() {
+            return;
         }
         let mut chain = SendChain::<1>::new();
-        chain.imm_only(
-            WorkKind::Answer.id(),
-            self.next_is_signaled(),
-            immediate.encode(),
-        )?;
-        queue_pair.post(chain)
+        let signaled = self.send_queue.next_is_signaled();
+        let sent = chain
+            .imm_only(WrKind::Response.id(), signaled, immediate.encode())
+            .and_then(|()| queue_pair.post(chain));
+        if let Err(error) = sent {
+            self.send_failed("an immediate", error);
+        }
+    }
+
+    /// Posts the receives again that were used in `burst`, and sends what was collected.
+    #[inline(never)]
+    fn catch_up(&self, queue_pair: &ConnectionRef<R>, io: &Entered<R>, used_receives: u32) {
+        if let Err(error) = queue_pair.post_empty_recvs(WrKind::Receive.id(), used_receives) {
+            pr_err_ratelimited!("<{}>: posting receives failed: {:?}\n", self.path, error);
+            self.close();
+        }
+        if self.send_queue.has_collected() {
+            R::send_collected(io, queue_pair, self.send_queue.take_collected());
+        }
     }
 
     /// An immediate came.
     #[inline]
-    fn immediate(&self, queue_pair: &QueuePairRef<Connection>, wc: &WorkCompletion<'_>) {
+    fn immediate(&self, queue_pair: &ConnectionRef<R>, immediate: u32, burst: &mut Burst<R>) {
         self.path.heartbeat().received();
-        let Some(io) = self.burst_io.take().or_else(|| self.path.io()) else {
-            // Nobody was told where to write yet.
-            self.path.close();
+        if burst.entered.is_none() {
+            burst.entered = self.path.enter();
+        }
+        let Some(io) = &burst.entered else {
+            // The client was not told yet where to write, or the path is being taken down.
+            self.close();
             return;
         };
-        let used = self.used_receives.load(ordering::Relaxed).saturating_add(1);
-        self.used_receives.store(used, ordering::Relaxed);
-        if used >= MAX_BURST {
-            self.catch_up(&io, queue_pair);
+        burst.used_receives = burst.used_receives.wrapping_add(1);
+        if burst.used_receives >= MAX_BURST {
+            self.catch_up(queue_pair, io, burst.used_receives);
+            burst.used_receives = 0;
         }
-        match Imm::decode(wc.imm().unwrap_or(u32::MAX)) {
-            Imm::IoReq { payload } => {
-                self.handed_over.store(time::now(), ordering::Relaxed);
-                crate::request::received(&io, self, payload);
-            }
+        match Imm::decode(immediate) {
+            Imm::IoReq { payload } => R::received(io, queue_pair, payload),
             other => self.other_immediate(queue_pair, other),
-        }
-        if self.in_burst.load(ordering::Relaxed) {
-            // There may be more.
-            self.burst_io.put(io);
         }
     }
 
     /// An immediate came that is no request.
     #[cold]
     #[inline(never)]
-    fn other_immediate(&self, queue_pair: &QueuePairRef<Connection>, immediate: Imm) {
+    fn other_immediate(&self, queue_pair: &ConnectionRef<R>, immediate: Imm) {
         match immediate {
-            Imm::HbMsg => {
-                if let Err(error) = self.send_immediate(queue_pair, Imm::HbAck) {
-                    pr_err_ratelimited!(
-                        "<{}>: sending a heartbeat acknowledgement failed: {:?}\n",
-                        self.path,
-                        error
-                    );
-                    self.path.close();
-                }
-            }
+            Imm::HbMsg => self.send_immediate(queue_pair, Imm::HbAck),
             Imm::HbAck => self.path.heartbeat().acknowledged(),
             Imm::PathEnd { path } if self.path.features() & FEATURE_PATH_END != 0 => {
-                crate::path_end::asked(&self.path, path);
+                self.events.clone().end_of_path(path);
             }
             _ => pr_err_ratelimited!("<{}>: unknown immediate received\n", self.path),
         }
     }
 
-    /// A signaled answer was sent, and so were those before it.
-    fn answers_sent(&self) {
-        self.give_credits(i32::try_from(self.signals.interval()).unwrap_or(i32::MAX));
-    }
-
     /// The send queue has room again.
-    fn give_credits(&self, count: i32) {
-        // Before the look for requests that wait; see `wait()`.
-        self.credits.fetch_add(count, ordering::Full);
-        if self.num_waiting.load(ordering::Relaxed) != 0 {
-            if let Some(io) = self.path.io() {
-                self.send_waiting(&io);
+    fn send_with_new_credits(&self, queue_pair: &ConnectionRef<R>) {
+        if self.send_queue.has_waiting() {
+            if let Some(io) = self.path.enter() {
+                self.send_waiting(&io, queue_pair);
             }
         }
     }
+
+    /// A work request failed.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, kind: WrKind, status: Status) {
+        match status {
+            Status::Success => {}
+            // Closing flushes the queues; but a device may also stop a queue pair without another
+            // error than this.
+            Status::Flushed => self.close_because("the queue pair has failed"),
+            Status::Error(error) => {
+                pr_err_ratelimited!(
+                    "<{}>: {} failed: {}\n",
+                    self.path,
+                    kind.as_str(),
+                    error.text()
+                );
+                self.close();
+            }
+        }
+    }
+
+    /// A message came that no client sends.
+    #[cold]
+    #[inline(never)]
+    fn unexpected_message(&self) {
+        pr_err_ratelimited!("<{}>: unexpected message received\n", self.path);
+        self.close();
+    }
 }
 
-impl cm::Handler for Connection {
+impl<R: PathRequests> cm::Handler for Connection<R> {
+    type Burst = Burst<R>;
+
     fn event(&self, event: cm::Event<'_>) {
         let (what, status) = match event {
-            cm::Event::Disconnected => {
-                self.close("disconnected");
-                return;
-            }
-            cm::Event::AddressChange => {
-                self.close("the address changed");
-                return;
-            }
-            cm::Event::TimewaitExit => {
-                self.close("the connection has ended");
-                return;
-            }
+            cm::Event::Disconnected => return self.close_because("disconnected"),
+            cm::Event::AddressChange => return self.close_because("the address changed"),
+            cm::Event::TimewaitExit => return self.close_because("the connection has ended"),
             cm::Event::DeviceRemoval => {
-                self.close("the RDMA device is being removed");
-                return;
+                return self.close_because("the RDMA device is being removed");
             }
             cm::Event::Rejected { status, .. } => ("rejected", status),
             cm::Event::ConnectError { status } => ("connect error", status),
@@ -429,45 +312,55 @@ impl cm::Handler for Connection {
             what,
             status
         );
-        self.path.close();
-    }
-
-    fn burst_begins(&self, _queue_pair: &QueuePairRef<Self>) {
-        self.in_burst.store(true, ordering::Relaxed);
-    }
-
-    fn burst_ends(&self, queue_pair: &QueuePairRef<Self>) {
-        self.in_burst.xchg(false, ordering::Full);
-        let entered = self.burst_io.take();
-        if self.used_receives.load(ordering::Relaxed) == 0 && self.joint.is_empty() {
-            return;
-        }
-        // If the path is being closed, nobody waits for either.
-        if let Some(io) = entered.or_else(|| self.path.io()) {
-            self.catch_up(&io, queue_pair);
-        }
+        self.close();
     }
 
     #[inline]
-    fn completion(&self, queue_pair: &QueuePairRef<Self>, wc: &WorkCompletion<'_>) {
-        let kind = WorkKind::of(wc.wr_id());
+    fn burst_begins(&self) {
+        self.send_queue.begin_burst();
+    }
+
+    #[inline]
+    fn completion(
+        &self,
+        queue_pair: &QueuePairRef<Self>,
+        wc: &WorkCompletion<'_>,
+        burst: &mut Burst<R>,
+    ) {
+        let kind = WrKind::of(wc.wr_id());
         if !wc.is_success() {
             return self.failed(kind, wc.status());
         }
         match kind {
-            WorkKind::Receive => match wc.opcode() {
-                Some(Opcode::ReceiveRdmaWithImm) => self.immediate(queue_pair, wc),
-                _ => self.unexpected("message"),
+            WrKind::Receive => match wc.written_imm() {
+                Some(immediate) => self.immediate(queue_pair, immediate, burst),
+                None => self.unexpected_message(),
             },
-            WorkKind::InfoRequest => self.path.info_received(wc.byte_len()),
-            WorkKind::Answer => self.answers_sent(),
-            WorkKind::Invalidate(chunk) => {
-                self.give_credits(1);
-                if let Some(io) = self.path.io() {
-                    crate::request::invalidated(&io, self, chunk);
+            WrKind::InfoRequest => self.events.clone().info_received(wc.byte_len()),
+            WrKind::Response => {
+                self.send_queue.responses_sent();
+                self.send_with_new_credits(queue_pair);
+            }
+            WrKind::Invalidate(chunk) => {
+                self.send_queue.give_credits(1);
+                self.send_with_new_credits(queue_pair);
+                if let Some(io) = self.path.enter() {
+                    R::invalidated(&io, chunk);
                 }
             }
-            WorkKind::InfoResponse | WorkKind::Unsignaled => {}
+            WrKind::InfoResponse | WrKind::Unsignaled => {}
+        }
+    }
+
+    #[inline]
+    fn burst_ends(&self, queue_pair: &QueuePairRef<Self>, burst: Burst<R>) {
+        self.send_queue.end_burst();
+        if burst.used_receives == 0 && !self.send_queue.has_collected() {
+            return;
+        }
+        // If the path is being taken down, no client waits for either.
+        if let Some(io) = burst.entered.or_else(|| self.path.enter()) {
+            self.catch_up(queue_pair, &io, burst.used_receives);
         }
     }
 }

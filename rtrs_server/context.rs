@@ -32,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) queue: QueueHandle,
     /// Where completions are handled.
     pub(crate) completions: QueueHandle,
+    /// The workers of sessions: what may sleep.
+    pub(crate) workers: QueueHandle,
 }
 
 /// Set while the module is loaded.
@@ -47,9 +49,10 @@ impl Context {
 /// Keeps the context while the module is loaded.
 pub(crate) struct ContextOwner {
     _pool: Directory<Pool>,
-    // Destroyed last, in this order: what runs on the first uses the context, and paths that it closes
-    // wait for completions, which are handled on the second.
+    // Destroyed last, in this order: what runs on the first uses the context, and paths that it
+    // closes wait for the other two.
     _queue: OwnedQueue,
+    _workers: OwnedQueue,
     _completions: OwnedQueue,
 }
 
@@ -65,17 +68,24 @@ impl ContextOwner {
             c"rtrs_server_cq",
             QueueFlags::PER_CPU | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
         )?;
+        // Clients may write to free memory.
+        let workers = OwnedQueue::new(
+            c"rtrs_server_io",
+            QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM,
+        )?;
         let context = Context {
             settings,
             class,
             pool,
             queue: queue.handle(),
             completions: completions.handle(),
+            workers: workers.handle(),
         };
         drop(CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?)));
         Ok(Self {
             _pool: shown,
             _queue: queue,
+            _workers: workers,
             _completions: completions,
         })
     }

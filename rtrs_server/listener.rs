@@ -2,14 +2,18 @@
 
 //! Where clients come in.
 
+use crate::{
+    connect::Acceptor,
+    context::Context,
+    session::Server,
+    sessions::Sessions, //
+};
 use kernel::{
-    new_condvar,
     new_mutex,
     prelude::*,
     str::CStr,
     sync::{
         Arc,
-        CondVar,
         Mutex, //
     }, //
 };
@@ -24,60 +28,9 @@ use kernel_ext::{
         Device, //
     }, //
 };
-use proto::{
-    addr::Address,
-    rtrs::Uuid, //
-};
-
-use crate::{
-    connect::Acceptor,
-    context::Context,
-    operation::Operation,
-    session::Session, //
-};
 
 /// Connection requests that may wait to be looked at.
 const BACKLOG: u32 = 64;
-
-/// The user of the transport: what a listener's sessions are for.
-pub trait Server: Send + Sync + 'static {
-    /// The first path of a client is up.
-    ///
-    /// Process context; may sleep. An error refuses the client and closes its path.
-    fn session_up(&self, session: &Arc<Session>) -> Result<Arc<dyn SessionHandler>>;
-}
-
-/// What the user keeps for a session.
-pub trait SessionHandler: Send + Sync + 'static {
-    /// A path of the client is up: requests may come by it. The first one, too.
-    ///
-    /// `client` is the address that it comes from; `None` if there is nothing but the client's
-    /// word for it. Process context; may sleep. An error closes the path.
-    fn path_up(&self, client: Option<Address>) -> Result {
-        let _ = client;
-        Ok(())
-    }
-
-    /// A path for which [`SessionHandler::path_up`] was called is gone; all operations of it have
-    /// been answered or dropped.
-    ///
-    /// Process context; may sleep.
-    fn path_down(&self, client: Option<Address>) {
-        let _ = client;
-    }
-
-    /// A request of the client.
-    ///
-    /// Process context, on the workqueue of the completion queues: it may submit IO, but what
-    /// takes long (opening a device) belongs on a workqueue of the implementer. `header` was
-    /// copied out of the chunk once; `op` is answered whenever the answer is known.
-    fn request(&self, op: Operation, header: &[u8]);
-
-    /// The last path of the session is gone; all operations have been answered or dropped.
-    ///
-    /// Process context; may sleep. Called once.
-    fn session_down(&self);
-}
 
 /// What listens.
 #[derive(Default)]
@@ -88,57 +41,28 @@ struct Ids {
     ids: Option<(cm::Id<Acceptor>, cm::Id<Acceptor>)>,
 }
 
-/// What a listener's sessions and connection requests refer to.
+/// What listens on a port, and the sessions of those who come.
 #[pin_data]
-pub(crate) struct Listening {
-    pub(crate) context: Arc<Context>,
+struct Listening {
+    sessions: Arc<Sessions>,
     port: u16,
-    /// `None` once the listener is closed: nothing of its user is kept then.
-    #[pin]
-    server: Mutex<Option<Arc<dyn Server>>>,
     #[pin]
     ids: Mutex<Ids>,
-    #[pin]
-    pub(crate) sessions: Mutex<KVec<Arc<Session>>>,
-    /// Told of each session that is no longer in the list.
-    #[pin]
-    pub(crate) session_gone: CondVar,
 }
 
 impl Listening {
-    /// The user of the transport; `ESHUTDOWN` once the listener is closed. Sleeps.
-    pub(crate) fn server(&self) -> Result<Arc<dyn Server>> {
-        self.server.lock().clone().ok_or(ESHUTDOWN)
-    }
-
-    /// The session of the client `uuid`. Sleeps.
-    pub(crate) fn find_session(&self, uuid: &Uuid) -> Option<Arc<Session>> {
-        find(&self.sessions.lock(), uuid)
-    }
-
-    /// Adds `session`, unless the client got one in the meantime; returns the one that counts.
-    /// Sleeps.
-    pub(crate) fn add_session(&self, session: Arc<Session>) -> Result<Arc<Session>> {
-        let mut sessions = self.sessions.lock();
-        if let Some(other) = find(&sessions, session.uuid()) {
-            return Ok(other);
-        }
-        sessions.push(session.clone(), GFP_KERNEL)?;
-        Ok(session)
-    }
-
-    fn listen(self: &Arc<Self>) -> Result<(cm::Id<Acceptor>, cm::Id<Acceptor>)> {
+    fn listen(&self) -> Result<(cm::Id<Acceptor>, cm::Id<Acceptor>)> {
         let ip = self.listen_on(cm::PortSpace::Tcp, &SocketAddress::any_ip(self.port)?)?;
         let ib = self.listen_on(cm::PortSpace::Ib, &SocketAddress::any_ib(self.port)?)?;
         Ok((ip, ib))
     }
 
     fn listen_on(
-        self: &Arc<Self>,
+        &self,
         port_space: cm::PortSpace,
         address: &SocketAddress,
     ) -> Result<cm::Id<Acceptor>> {
-        let mut id = cm::Id::new(Acceptor::new(self.clone())?, port_space)?;
+        let mut id = cm::Id::new(Acceptor::new(self.sessions.clone())?, port_space)?;
         id.bind(address)
             .inspect_err(|error| pr_err!("binding port {} failed: {:?}\n", self.port, error))?;
         id.listen(BACKLOG).inspect_err(|error| {
@@ -146,14 +70,6 @@ impl Listening {
         })?;
         Ok(id)
     }
-}
-
-/// The session of the client `uuid`, unless it is gone and only not yet taken out of the list.
-fn find(sessions: &[Arc<Session>], uuid: &Uuid) -> Option<Arc<Session>> {
-    sessions
-        .iter()
-        .find(|session| session.uuid() == uuid && !session.is_gone())
-        .cloned()
 }
 
 /// Is told of RDMA devices.
@@ -204,15 +120,12 @@ impl Listener {
     ///
     /// Process context; may sleep.
     pub fn open(server: Arc<dyn Server>, port: u16) -> Result<Self> {
-        let context = Context::get()?;
+        let sessions = Sessions::new(Context::get()?, server)?;
         let listening = Arc::pin_init(
             pin_init!(Listening {
-                context,
+                sessions,
                 port,
-                server <- new_mutex!(Some(server), "rtrs_server::Listening::server"),
                 ids <- new_mutex!(Ids::default(), "rtrs_server::Listening::ids"),
-                sessions <- new_mutex!(KVec::new(), "rtrs_server::Listening::sessions"),
-                session_gone <- new_condvar!("rtrs_server::Listening::session_gone"),
             }),
             GFP_KERNEL,
         )?;
@@ -232,18 +145,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // No connection request comes after this.
         drop(self.client.take());
-        let mut sessions = self.listening.sessions.lock();
-        for session in sessions.iter() {
-            session.close();
-        }
-        // A path that somebody else began to close may not be on the queue yet.
-        while !sessions.is_empty() {
-            self.listening.session_gone.wait(&mut sessions);
-        }
-        drop(sessions);
-        // What is left of closing them runs on this queue; nothing refers to the user of the
-        // transport afterwards.
-        self.listening.context.queue.flush();
-        drop(self.listening.server.lock().take());
+        self.listening.sessions.close();
     }
 }

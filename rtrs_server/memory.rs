@@ -26,9 +26,9 @@ use proto::rtrs::{
     MAX_RESPONSE_MSG_SIZE, //
 };
 
-use crate::path_chunk::{
+use crate::chunk::{
     ChunkBox,
-    ChunkRegistration,
+    ChunkKey,
     PathChunk, //
 };
 
@@ -48,7 +48,7 @@ impl PathMemory {
         set: &Arc<ChunkSet>,
         layout: &ChunkLayout,
         always_invalidate: bool,
-        joint_answers: bool,
+        coalesces: bool,
     ) -> Result<Self> {
         let count = layout.queue_depth();
         let chunks = MappedChunks::new(domain, set)?;
@@ -67,19 +67,20 @@ impl PathMemory {
             regions.push(chunks.region(first, per_region)?, GFP_KERNEL)?;
         }
 
-        let messages = (always_invalidate || joint_answers)
+        let messages = (always_invalidate || coalesces)
             .then(|| MessageBuffers::allocate(domain, count as usize, MAX_RESPONSE_MSG_SIZE))
             .transpose()?;
         let mut messages = messages.into_iter().flatten();
         let mut boxes = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         for id in 0..count {
             let memory = MappedChunk::new(&chunks, id as usize)?;
-            let registration = always_invalidate.then_some(ChunkRegistration {
-                registered: false,
-                to_invalidate: false,
-            });
+            let key = if always_invalidate {
+                ChunkKey::Registered(None)
+            } else {
+                ChunkKey::Shared
+            };
             boxes.push(
-                PathChunk::new(id, memory, registration, messages.next())?,
+                PathChunk::new(id, memory, key, messages.next())?,
                 GFP_KERNEL,
             )?;
         }
@@ -98,15 +99,6 @@ impl PathMemory {
             // The chunks of a session have less than 2^28 bytes together.
             len: region.len() as u32,
         })
-    }
-
-    /// Notes that all chunks have been registered.
-    pub(crate) fn set_registered(&mut self) {
-        for chunk in &mut self.boxes {
-            if let Some(registration) = &mut chunk.registration {
-                registration.registered = true;
-            }
-        }
     }
 }
 

@@ -1,21 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A request in the hands of the user of the transport.
+//! A request in the hands of the user of the transport, and what the user does for a session.
 
 use kernel::prelude::*;
 use kernel_ext::{
     rdma::chunk::ChunkData,
     sync::gate::Entered, //
 };
+use proto::addr::Address;
 
 use crate::{
-    answer,
-    path_chunk::{
+    chunk::{
         ChunkBox,
-        PathChunk, //
+        PathChunk,
+        Task, //
     },
-    path_io::PathIo, //
+    path_io::PathIo,
+    response, //
 };
+
+/// What the user of the transport keeps for a session.
+pub trait SessionHandler: Send + Sync + 'static {
+    /// A path of the client is up: requests may come by it. The first one, too.
+    ///
+    /// `client` is the address that it comes from; `None` if there is nothing but the client's
+    /// word for it. Process context; may sleep. An error closes the path.
+    fn path_up(&self, client: Option<Address>) -> Result {
+        let _ = client;
+        Ok(())
+    }
+
+    /// A path for which [`SessionHandler::path_up`] was called is gone; all operations of it have
+    /// been responded to or dropped.
+    ///
+    /// Process context; may sleep.
+    fn path_down(&self, client: Option<Address>) {
+        let _ = client;
+    }
+
+    /// A request of the client, where completions are handled: must not sleep, nor allocate in a
+    /// way that does. What cannot be done so is [deferred](Operation::defer).
+    ///
+    /// `header` was copied out of the chunk once, and has at most
+    /// [`MAX_INLINE_HEADER`](crate::MAX_INLINE_HEADER) bytes; `op` is responded to whenever the
+    /// result is known.
+    fn request(&self, op: Operation, header: &[u8]);
+
+    /// A request that was deferred, or whose header is longer than those that [`Self::request()`]
+    /// gets.
+    ///
+    /// Process context, on the session's worker, one at a time; may sleep. What takes long (opening
+    /// a device) belongs on a workqueue of the implementer, since it holds the others up.
+    fn deferred(&self, op: Operation, header: &[u8]) {
+        self.request(op, header);
+    }
+
+    /// The last path of the session is gone; all operations have been responded to or dropped.
+    ///
+    /// Process context; may sleep. Called once.
+    fn session_down(&self);
+}
 
 /// Where the data of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +70,13 @@ pub enum Direction {
     Write,
 }
 
-/// A request that has to be answered.
+/// A request that gets a response.
 ///
-/// It owns its chunk until it is answered, which can be done in any context. One that is dropped
-/// is answered with `EIO`. A path is not taken down before all of its operations are answered.
+/// It owns its chunk until then, which can be in any context. An operation that is dropped
+/// is responded to with `EIO`. A path is not taken down before all of its operations have been
+/// responded to.
 pub struct Operation {
-    /// `None` once it is answered.
+    /// `None` once the response was sent or the operation deferred.
     request: Option<(Entered<PathIo>, ChunkBox)>,
 }
 
@@ -64,17 +109,17 @@ impl Operation {
 
     /// The data: what came from the client, or where to put what goes to it. Any context.
     ///
-    /// It lies in memory of the session, so nothing may be done with it once the operation is
-    /// answered.
+    /// It lies in memory of the session, so nothing may be done with it once the operation was
+    /// responded to.
     #[inline]
     pub fn data(&self) -> Option<ChunkData<'_>> {
         self.chunk().and_then(PathChunk::data)
     }
 
-    /// Copies `bytes` to the start of the data, as the answer to a read of few bytes.
+    /// Copies `bytes` to the start of the data, as the response to a read of few bytes.
     ///
     /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. Any context.
-    pub fn write_answer(&self, bytes: &[u8]) -> Result {
+    pub fn write_response(&self, bytes: &[u8]) -> Result {
         if self.direction() != Direction::Read {
             return Err(EINVAL);
         }
@@ -84,17 +129,30 @@ impl Operation {
         self.data().ok_or(EINVAL)?.copy_in(bytes)
     }
 
-    /// Answers the request: with an error, or with the number of bytes that a read has put at the
-    /// start of the data (not looked at for a write). Any context.
-    #[inline]
-    pub fn respond(mut self, result: Result<u32>) {
-        self.answer(result);
+    /// Hands the request to [`SessionHandler::deferred()`], with the same `header`. Any context.
+    ///
+    /// Operations are deferred in order, and take no memory for it. The path's end waits for them.
+    /// If the path is being closed when its turn comes, the operation is dropped.
+    pub fn defer(mut self, header: &[u8]) {
+        let Some((io, mut chunk)) = self.request.take() else {
+            return;
+        };
+        match chunk.header.get_mut(..header.len()) {
+            Some(to) => {
+                to.copy_from_slice(header);
+                io.session.run_later(&io, chunk, Task::Deferred);
+            }
+            // Such a header came by `deferred()`, which may sleep.
+            None => response::respond(&io, chunk, Err(EMSGSIZE)),
+        }
     }
 
+    /// Responds to the request: with an error, or with the number of bytes that a read has put at
+    /// the start of the data (not looked at for a write). Any context.
     #[inline]
-    fn answer(&mut self, result: Result<u32>) {
+    pub fn respond(mut self, result: Result<u32>) {
         if let Some((io, chunk)) = self.request.take() {
-            answer::respond(&io, chunk, result);
+            response::respond(&io, chunk, result);
         }
     }
 }
@@ -102,6 +160,8 @@ impl Operation {
 impl Drop for Operation {
     #[inline]
     fn drop(&mut self) {
-        self.answer(Err(EIO));
+        if let Some((io, chunk)) = self.request.take() {
+            response::respond(&io, chunk, Err(EIO));
+        }
     }
 }

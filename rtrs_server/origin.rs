@@ -28,7 +28,7 @@ impl Origin {
     /// That of a path.
     pub(crate) fn of_path(path: &Path) -> Self {
         Self {
-            peer: path.peer().address(),
+            peer: path.core().peer().address(),
             client: path.client(),
         }
     }

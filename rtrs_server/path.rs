@@ -3,15 +3,15 @@
 //! Paths: the connections between one address of the client and one of the server.
 //!
 //! A path is made when its first connection is requested, established when the client has all of
-//! its connections and has named its session, and closed once, by its own work item. What
-//! requests need is behind a gate: they enter it, and the close waits until they have left.
+//! its connections and has named its session, and taken down once, by its own work item. What
+//! requests need is behind a gate: they enter it, and taking the path down waits until they have
+//! left.
 
 use core::mem;
 use kernel::{
     fmt,
     new_mutex,
     prelude::*,
-    str::CString,
     sync::{
         Arc,
         Mutex, //
@@ -30,8 +30,8 @@ use kernel::{
 };
 use kernel_ext::{
     impl_has_delayed_work,
-    net::socket_address::SocketAddress,
     new_delayed_work,
+    pr_err_ratelimited,
     rdma::{
         cm::NewId,
         message_buffers::{
@@ -41,16 +41,9 @@ use kernel_ext::{
         ProtectionDomain,
         QueuePair, //
     },
-    sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
-        gate::{
-            Entered,
-            Gate, //
-        },
-        set_once::SetOnce, //
+    sync::atomic::{
+        ordering,
+        Atomic, //
     },
     workqueue::{
         self,
@@ -60,6 +53,7 @@ use kernel_ext::{
 };
 use proto::{
     addr::Address,
+    name::SessName,
     path_state::{
         ServerEvent,
         ServerState, //
@@ -85,90 +79,127 @@ use rtrs_core::{
 
 use crate::{
     connection::Connection,
-    info,
+    context::Context,
+    establish,
     memory::PathMemory,
+    operation::SessionHandler,
+    path_core::{
+        PathCore,
+        PathEvents,
+        SharedName, //
+    },
     path_end::{
         self,
         PathEnd, //
     },
     path_io::PathIo,
-    session::Session,
-    stats::PathStats,
-    sysfs::PathDirectory, //
+    response::MAX_SEND_SGE,
+    session_io::SessionIo, //
 };
 
-/// The work item that closes a path.
+/// The work item that takes a path down.
 const CLOSE: u64 = 0;
 /// The work item that establishes a path.
 const ESTABLISH: u64 = 1;
 /// The work item that ends other paths.
-pub(crate) const ASKED: u64 = 2;
+const END_OTHERS: u64 = 2;
 
-/// What only process context uses, one at a time: while connections are made, when the path is
-/// established, and when it is closed. Who does the latter two takes it out of its place.
-#[derive(Default)]
+/// What a path tells the session that it belongs to. Sleeps.
+pub(crate) trait PathOwner: Send + Sync + 'static {
+    /// The client gives the session this name on `path`. `EPERM` if another session has the name,
+    /// `EINVAL` if this session has another.
+    fn set_name(&self, name: &SessName, path: &Path) -> Result;
+
+    /// The path is up; `service` is its service connection. Returns what its requests are handed
+    /// to.
+    fn path_up(
+        self: Arc<Self>,
+        path: &Arc<Path>,
+        service: &QueuePair<Connection<PathIo>>,
+    ) -> Result<Arc<dyn SessionHandler>>;
+
+    /// A path that was up is down: none of its requests is left.
+    fn path_down(&self, path: &Arc<Path>);
+
+    /// The path is closed.
+    fn path_closed(self: Arc<Self>, path: &Arc<Path>);
+
+    /// Calls `f` with each path of the session.
+    fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>));
+}
+
+/// What there is of a path that is being connected.
 pub(crate) struct Setup {
-    /// By number; empty once the path is being established or closed.
-    pub(crate) queue_pairs: KVec<Option<QueuePair<Connection>>>,
-    /// `None` when the path is established or closed.
-    pub(crate) memory: Option<PathMemory>,
-    pub(crate) domain: Option<Arc<ProtectionDomain>>,
+    /// By number.
+    pub(crate) queue_pairs: KVec<Option<QueuePair<Connection<PathIo>>>>,
+    pub(crate) memory: PathMemory,
+    pub(crate) domain: Arc<ProtectionDomain>,
     /// Where the client's information request goes.
     pub(crate) info: Option<MessageBuffer<Incoming>>,
-    pub(crate) directory: Option<PathDirectory>,
-    /// The session counts this path as up.
-    pub(crate) up: bool,
+}
+
+/// How far a path has come, for process context.
+pub(crate) enum PathState {
+    /// Its connections are being made.
+    Connecting(Setup),
+    /// Establishing it has begun, and has not told the session yet.
+    Establishing,
+    /// The session was told that the path is up.
+    Up,
+    /// It is being taken down.
+    Closing,
 }
 
 /// Which of the extensions that a client offers are used.
 fn used_features(offered: u32) -> u32 {
     if offered & FEATURE_SHORT_RESPONSES == 0 {
-        // Without it each answer has a message of its own.
+        // Without it each response has a message of its own.
         return 0;
     }
     offered & (FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END)
 }
 
 /// A path of a session.
+///
+/// # Invariants
+///
+/// - `close_work` is queued by the change of `core`'s state to closing, which happens once.
+/// - `state` is only locked for moments: its lock is taken by handlers that make connections, and
+///   ending a
+///   connection waits for handlers.
 #[pin_data]
 pub(crate) struct Path {
-    session: Arc<Session>,
+    core: Arc<PathCore<PathIo>>,
+    owner: Arc<dyn PathOwner>,
+    session: Arc<SessionIo>,
+    context: Arc<Context>,
     uuid: Uuid,
     recon_cnt: u16,
     /// The client knew of no other path that is up.
     first: bool,
-    /// How often the session had lost its last path when the client asked for this one.
-    losses: u32,
+    /// The session's epoch when the client asked for this path.
+    epoch: u32,
     num_connections: u16,
-    /// The extensions that both ends use.
-    features: u32,
-    local: SocketAddress,
-    peer: SocketAddress,
     /// See [`Path::client`].
     client: Option<Address>,
-    name: CString,
     max_send_sge: usize,
-    writes_per_answer: u32,
-    state: Atomic<u32>,
+    writes_per_response: u32,
     /// Times are kept relative to this one, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
     /// When the last connection was requested, in ms after `origin`.
     last_request: Atomic<i64>,
     /// The length of the client's information request, in bytes.
     info_len: Atomic<u32>,
-    heartbeat: Heartbeat,
-    stats: PathStats,
-    io: SetOnce<Gate<PathIo>>,
     #[pin]
     end: PathEnd,
     #[pin]
-    setup: Mutex<Setup>,
+    state: Mutex<PathState>,
     #[pin]
     close_work: Work<Self, CLOSE>,
     #[pin]
     establish_work: Work<Self, ESTABLISH>,
     #[pin]
-    asked_work: Work<Self, ASKED>,
+    end_others_work: Work<Self, END_OTHERS>,
     /// Closes the path if it is not established in time; then drives the heartbeat.
     #[pin]
     timer: DelayedWork<Self>,
@@ -177,7 +208,7 @@ pub(crate) struct Path {
 impl_has_work! {
     impl HasWork<Self, CLOSE> for Path { self.close_work }
     impl HasWork<Self, ESTABLISH> for Path { self.establish_work }
-    impl HasWork<Self, ASKED> for Path { self.asked_work }
+    impl HasWork<Self, END_OTHERS> for Path { self.end_others_work }
 }
 
 impl_has_delayed_work! {
@@ -187,70 +218,70 @@ impl_has_delayed_work! {
 impl Path {
     /// Makes a path for the connections of `request`, without any yet. Sleeps.
     pub(crate) fn new(
-        session: &Arc<Session>,
+        owner: Arc<dyn PathOwner>,
+        session: &Arc<SessionIo>,
+        name: &SharedName,
+        context: &Arc<Context>,
+        epoch: u32,
         request: &ConnReq,
         id: &NewId<'_>,
     ) -> Result<Arc<Self>> {
-        let (device, local, peer) = (id.device(), id.local_address(), id.peer_address());
-        let context = session.context();
+        let device = id.device();
         let domain = ProtectionDomain::new(device)?;
         let features = used_features(request.features);
+        let settings = &context.settings;
         let memory = PathMemory::new(
             &domain,
             session.chunks(),
             session.layout(),
-            context.settings.always_invalidate,
+            settings.always_invalidate,
             features & FEATURE_COALESCED_RESPONSES != 0,
         )?;
-        let max_send_sge = memory
-            .chunks
-            .max_sges()
+        let max_sges = memory.chunks.max_sges();
+        let max_send_sge = max_sges
             .min(device.max_send_sge() as usize)
-            .clamp(1, crate::answer::MAX_SEND_SGE);
-        let writes_per_answer =
-            u32::try_from(memory.chunks.max_sges().div_ceil(max_send_sge))?.max(1);
+            .clamp(1, MAX_SEND_SGE);
+        let writes_per_response = u32::try_from(max_sges.div_ceil(max_send_sge))?.max(1);
         let mut queue_pairs = KVec::with_capacity(usize::from(request.cid_num), GFP_KERNEL)?;
         for _ in 0..request.cid_num {
             queue_pairs.push(None, GFP_KERNEL)?;
         }
         let setup = Setup {
             queue_pairs,
-            memory: Some(memory),
-            domain: Some(domain),
+            memory,
+            domain,
             info: None,
-            directory: None,
-            up: false,
         };
-        let stats = PathStats::new()?;
+        let core = PathCore::new(
+            name,
+            id.local_address(),
+            id.peer_address(),
+            features,
+            Heartbeat::new(settings.heartbeat),
+        )?;
         let end = PathEnd::new()?;
-        let name = CString::try_from_fmt(fmt!("{}@{}", peer, local))?;
         let path = Arc::pin_init(
             pin_init!(Self {
+                core,
+                owner,
                 session: session.clone(),
+                context: context.clone(),
                 uuid: request.sess_uuid,
                 recon_cnt: request.recon_cnt,
                 first: request.first_conn,
-                losses: session.losses(),
+                epoch,
                 num_connections: request.cid_num,
-                features,
-                local,
-                peer,
                 client: id.client(),
-                name,
                 max_send_sge,
-                writes_per_answer,
-                state: Atomic::new(ServerState::Connecting.to_u32()),
+                writes_per_response,
                 origin: Instant::now(),
                 last_request: Atomic::new(0),
                 info_len: Atomic::new(0),
-                heartbeat: Heartbeat::new(context.settings.heartbeat),
-                stats,
-                io: SetOnce::new(),
                 end <- end,
-                setup <- new_mutex!(setup, "rtrs_server::Path::setup"),
+                state <- new_mutex!(PathState::Connecting(setup), "rtrs_server::Path::state"),
                 close_work <- new_work!("rtrs_server::Path::close_work"),
                 establish_work <- new_work!("rtrs_server::Path::establish_work"),
-                asked_work <- new_work!("rtrs_server::Path::asked_work"),
+                end_others_work <- new_work!("rtrs_server::Path::end_others_work"),
                 timer <- new_delayed_work!(&context.queue, "rtrs_server::Path::timer"),
             }),
             GFP_KERNEL,
@@ -260,15 +291,29 @@ impl Path {
         Ok(path)
     }
 
-    /// Whether the client takes the path for the first one of a session that has lost its last path
-    /// `losses` times.
-    pub(crate) fn may_begin_anew(&self, losses: u32) -> bool {
-        self.first && self.losses == losses
+    /// What all layers of the path share.
+    pub(crate) fn core(&self) -> &Arc<PathCore<PathIo>> {
+        &self.core
     }
 
     /// The session.
-    pub(crate) fn session(&self) -> &Arc<Session> {
+    pub(crate) fn owner(&self) -> &Arc<dyn PathOwner> {
+        &self.owner
+    }
+
+    /// What requests need of the session.
+    pub(crate) fn session(&self) -> &Arc<SessionIo> {
         &self.session
+    }
+
+    /// What there is once per module.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Whether the client takes the path for the first one of a session in this epoch.
+    pub(crate) fn may_begin_anew(&self, epoch: u32) -> bool {
+        self.first && self.epoch == epoch
     }
 
     /// The path's identity, as the client chose it.
@@ -286,19 +331,9 @@ impl Path {
         path_number(&self.uuid, self.recon_cnt)
     }
 
-    /// Who is to be told of its end.
+    /// Its end, and the ends that the client asks for on it.
     pub(crate) fn end(&self) -> &PathEnd {
         &self.end
-    }
-
-    /// Has the ends of other paths seen to that the client has asked for. Any context.
-    pub(crate) fn queue_asked(self: &Arc<Self>) {
-        // If it is queued already, it will see all that was noted.
-        let _ = self
-            .session
-            .context()
-            .queue
-            .enqueue::<Self, ASKED>(self.clone());
     }
 
     /// How many connections the client makes.
@@ -306,29 +341,9 @@ impl Path {
         self.num_connections
     }
 
-    /// The extensions that both ends use, as the client's first connection request offered them.
-    pub(crate) fn features(&self) -> u32 {
-        self.features
-    }
-
-    /// The server's address.
-    pub(crate) fn local(&self) -> &SocketAddress {
-        &self.local
-    }
-
-    /// The client's address.
-    pub(crate) fn peer(&self) -> &SocketAddress {
-        &self.peer
-    }
-
     /// The client's address; `None` if it is nothing but the client's word. See [`NewId::client`].
     pub(crate) fn client(&self) -> Option<Address> {
         self.client
-    }
-
-    /// The name of the directory in sysfs, and in events: `client@server`.
-    pub(crate) fn name(&self) -> &CStr {
-        &self.name
     }
 
     /// The most scatter entries of an RDMA write.
@@ -336,65 +351,14 @@ impl Path {
         self.max_send_sge
     }
 
-    /// The most RDMA writes that the data of an answer takes.
-    pub(crate) fn writes_per_answer(&self) -> u32 {
-        self.writes_per_answer
+    /// The most RDMA writes that the data of a response takes.
+    pub(crate) fn writes_per_response(&self) -> u32 {
+        self.writes_per_response
     }
 
-    /// Signs of life of the client.
-    pub(crate) fn heartbeat(&self) -> &Heartbeat {
-        &self.heartbeat
-    }
-
-    /// Counts requests.
-    pub(crate) fn stats(&self) -> &PathStats {
-        &self.stats
-    }
-
-    /// What is used one at a time. Sleeps.
-    pub(crate) fn setup(&self) -> &Mutex<Setup> {
-        &self.setup
-    }
-
-    /// What requests need, unless the path is not established or is being closed. Any context.
-    #[inline]
-    pub(crate) fn io(&self) -> Option<Entered<PathIo>> {
-        self.io.as_ref()?.enter()
-    }
-
-    /// Lets requests in. `EEXIST` if they are already.
-    pub(crate) fn set_io(&self, io: PathIo) -> Result {
-        if self.io.populate(Gate::new(io)?) {
-            Ok(())
-        } else {
-            Err(EEXIST)
-        }
-    }
-
-    /// The state.
-    #[inline]
-    pub(crate) fn state(&self) -> ServerState {
-        ServerState::try_from(self.state.load(ordering::Relaxed)).unwrap_or(ServerState::Closed)
-    }
-
-    /// Whether the path carries requests.
-    #[inline]
-    pub(crate) fn is_connected(&self) -> bool {
-        self.state.load(ordering::Relaxed) == ServerState::Connected.to_u32()
-    }
-
-    /// Does what `event` does to the state; false if that is nothing. Any context.
-    pub(crate) fn change_state(&self, event: ServerEvent) -> bool {
-        loop {
-            let old = self.state();
-            let Some(new) = old.next(event) else {
-                return false;
-            };
-            let (old, new) = (old.to_u32(), new.to_u32());
-            if self.state.cmpxchg(old, new, ordering::Full).is_ok() {
-                return true;
-            }
-        }
+    /// How far it has come. Sleeps.
+    pub(crate) fn state(&self) -> &Mutex<PathState> {
+        &self.state
     }
 
     /// Notes that a connection was requested: the path has more time to be established.
@@ -405,35 +369,21 @@ impl Path {
 
     /// How long ago the last connection was requested, in ms.
     pub(crate) fn idle_ms(&self) -> i64 {
+        // Both are less than the age of the universe in ms.
         self.origin
             .elapsed()
             .as_millis()
-            .saturating_sub(self.last_request.load(ordering::Relaxed))
+            .wrapping_sub(self.last_request.load(ordering::Relaxed))
     }
 
     /// Closes the path, in the background; false if it was being closed already. Any context.
     pub(crate) fn close(self: &Arc<Self>) -> bool {
-        let first = self.change_state(ServerEvent::Close);
+        let first = self.core.change_state(ServerEvent::Close);
         if first {
             // Cannot fail: it is queued once, and the queue outlives the listener, which waits.
-            let _ = self
-                .session
-                .context()
-                .queue
-                .enqueue::<Self, CLOSE>(self.clone());
+            let _ = self.context.queue.enqueue::<Self, CLOSE>(self.clone());
         }
         first
-    }
-
-    /// The information request came. Any context.
-    pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
-        self.info_len.store(len, ordering::Relaxed);
-        // Cannot be queued yet: there is only one receive for it.
-        let _ = self
-            .session
-            .context()
-            .queue
-            .enqueue::<Self, ESTABLISH>(self.clone());
     }
 
     /// The length of the information request, in bytes.
@@ -443,7 +393,7 @@ impl Path {
 
     /// Begins with heartbeats, or comes back for the next one.
     pub(crate) fn start_heartbeat(self: &Arc<Self>) {
-        let _ = DelayedWork::modify(self.clone(), self.heartbeat.interval());
+        let _ = DelayedWork::modify(self.clone(), self.core.heartbeat().interval());
     }
 
     /// Ends the time within which the path has to be established; nothing but
@@ -452,90 +402,93 @@ impl Path {
         DelayedWork::cancel_sync(self);
     }
 
-    /// Sends answers that were left over by a burst that sleeps, after which no other one came.
-    fn send_collected(&self) {
-        let Some(io) = self.io() else { return };
-        for queue_pair in &io.queue_pairs {
-            queue_pair.handler().send_collected(&io);
+    /// Sends an immediate on the service connection, if the path carries requests and there is
+    /// room. Any context.
+    pub(crate) fn send_immediate(&self, immediate: Imm) {
+        let Some(io) = self.core.enter() else { return };
+        if let Some(service) = io.queue_pair(SERVICE_CID) {
+            service.handler().send_immediate(service, immediate);
         }
     }
 
     /// An interval of the heartbeat has passed.
-    fn beat(self: &Arc<Self>) {
-        self.send_collected();
-        match self.heartbeat.tick() {
-            Action::Send => {
-                let Some(io) = self.io() else { return };
-                let Some(queue_pair) = io.queue_pair(SERVICE_CID) else {
-                    return;
-                };
-                if let Err(error) = queue_pair.handler().send_immediate(queue_pair, Imm::HbMsg) {
-                    kernel_ext::pr_err_ratelimited!(
-                        "<{}>: sending a heartbeat failed: {:?}\n",
-                        self,
-                        error
-                    );
-                    self.close();
-                    return;
-                }
-            }
+    fn heartbeat_tick(self: &Arc<Self>) {
+        match self.core.heartbeat().tick() {
+            Action::Send => self.send_immediate(Imm::HbMsg),
             Action::Wait => {}
             Action::Fail => {
-                kernel_ext::pr_err_ratelimited!(
+                pr_err_ratelimited!(
                     "<{}>: no heartbeat from the client, closing the path\n",
                     self
                 );
                 self.close();
-                return;
             }
         }
-        let _ = DelayedWork::queue(self.clone(), self.heartbeat.interval());
+        if self.core.is_connected() {
+            let _ = DelayedWork::queue(self.clone(), self.core.heartbeat().interval());
+        }
     }
 
     /// Takes the path down. Called once, in its own work.
-    fn teardown(self: &Arc<Self>) {
+    fn take_down(self: &Arc<Self>) {
         // The state says that neither is queued again, or does nothing if it is.
         workqueue::cancel_sync::<Self, ESTABLISH>(self);
         DelayedWork::cancel_sync(self);
 
-        // Ending a connection waits for its event handler, and a handler that makes a connection
-        // waits for this lock, so it is only held to take everything out.
-        let mut setup = mem::take(&mut *self.setup.lock());
-        for queue_pair in setup.queue_pairs.iter().flatten() {
-            queue_pair.disconnect();
-        }
-        if let Some(io) = self.io() {
-            // All at once, so that the waits for the peer's answers overlap.
-            for queue_pair in &io.queue_pairs {
+        let state = mem::replace(&mut *self.state.lock(), PathState::Closing);
+        if let PathState::Connecting(setup) = &state {
+            for queue_pair in setup.queue_pairs.iter().flatten() {
                 queue_pair.disconnect();
             }
         }
-        path_end::ended(self);
-        if let Some(io) = self.io() {
+        if let Some(io) = self.core.enter() {
+            // All at once, so that the waits for the peer overlap.
+            for queue_pair in &io.queue_pairs {
+                queue_pair.disconnect();
+            }
             for queue_pair in &io.queue_pairs {
                 queue_pair.drain();
             }
-            // No completion comes any more, so nobody goes on with these.
+            // No completion comes any more that these wait for.
             io.release_leftovers();
         }
+        path_end::ended(self);
         // Nor is this queued again.
-        workqueue::cancel_sync::<Self, ASKED>(self);
-        // Waits for the operations.
-        let io = self.io.as_ref().and_then(Gate::close);
+        workqueue::cancel_sync::<Self, END_OTHERS>(self);
+        // Waits for the operations, with the user of the transport or with the session's worker.
+        let io = self.core.expel_requests();
         if let Some(io) = &io {
             // An operation may have been put to wait since.
             io.release_leftovers();
         }
-        drop(setup.directory.take());
-        if mem::replace(&mut setup.up, false) {
-            self.session.path_down(self);
+        if let PathState::Up = state {
+            self.owner.path_down(self);
         }
-        setup.queue_pairs.clear();
+        drop(state);
         drop(io);
-        drop(setup);
 
-        self.change_state(ServerEvent::Closed);
-        self.session.remove_path(self);
+        self.core.change_state(ServerEvent::Closed);
+        self.owner.clone().path_closed(self);
+    }
+}
+
+impl PathEvents for Path {
+    fn close_path(self: Arc<Self>) -> bool {
+        self.close()
+    }
+
+    fn info_received(self: Arc<Self>, len: u32) {
+        self.info_len.store(len, ordering::Relaxed);
+        let context = self.context.clone();
+        // Cannot be queued yet: there is only one receive for it.
+        let _ = context.queue.enqueue::<Self, ESTABLISH>(self);
+    }
+
+    fn end_of_path(self: Arc<Self>, number: u32) {
+        self.end.note(number);
+        let context = self.context.clone();
+        // If it is queued already, it will see all that was noted.
+        let _ = context.queue.enqueue::<Self, END_OTHERS>(self);
     }
 }
 
@@ -543,7 +496,7 @@ impl WorkItem<CLOSE> for Path {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.teardown();
+        this.take_down();
     }
 }
 
@@ -551,28 +504,37 @@ impl WorkItem<ESTABLISH> for Path {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if let Err(error) = info::establish(&this) {
-            kernel_ext::pr_err_ratelimited!("<{}>: path was not established: {:?}\n", this, error);
+        if let Err(error) = establish::establish(&this) {
+            pr_err_ratelimited!("<{}>: path was not established: {:?}\n", this, error);
             this.close();
         }
     }
 }
 
+impl WorkItem<END_OTHERS> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        path_end::end_noted(&this);
+    }
+}
+
 impl DelayedWorkItem for Path {
     fn run(this: Arc<Self>) {
-        match this.state() {
+        match this.core.state() {
             ServerState::Connecting => {
-                let left = i64::from(CONNECT_TIMEOUT_MS).saturating_sub(this.idle_ms());
+                let left = i64::from(CONNECT_TIMEOUT_MS).wrapping_sub(this.idle_ms());
                 match u32::try_from(left) {
                     Ok(left) if left > 0 => {
                         let _ = DelayedWork::queue(this.clone(), msecs_to_jiffies(left));
-                        if this.state() == ServerState::Connected {
-                            // Whoever began with heartbeats meanwhile could not queue it.
+                        if this.core.is_connected() {
+                            // Establishing the path, which has happened meanwhile, could not queue
+                            // it.
                             this.start_heartbeat();
                         }
                     }
                     _ => {
-                        kernel_ext::pr_err_ratelimited!(
+                        pr_err_ratelimited!(
                             "<{}>: closing a path that was never established\n",
                             this
                         );
@@ -580,19 +542,14 @@ impl DelayedWorkItem for Path {
                     }
                 }
             }
-            ServerState::Connected => this.beat(),
+            ServerState::Connected => this.heartbeat_tick(),
             ServerState::Closing | ServerState::Closed => {}
         }
     }
 }
 
 impl fmt::Display for Path {
-    /// The session's name, once it has one, and the addresses in the order of the name in sysfs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = self.session.sessname() {
-            name.write_to(f)?;
-            f.write_str(" ")?;
-        }
-        f.write_fmt(fmt!("{}@{}", self.peer, self.local))
+        self.core.fmt(f)
     }
 }

@@ -2,10 +2,15 @@
 
 //! The end of a path that the client asks for on another one.
 //!
-//! A client whose path fails sends its requests again by another one. What the first path had sent
-//! must not be carried out after that, see [`Imm::PathEnd`]; so the client is told when this path has
-//! ended.
+//! A client whose path fails sends its requests again by another path. What the first path had sent
+//! must not be carried out after that, see [`Imm::PathEnd`]; so the client is told when this path
+//! has ended: none of its requests begins any more, and its queue pairs are in error and drained.
+//!
+//! A request that had begun may go on. It owns its chunk (`claims.rs`), so a copy of it that comes
+//! by another path waits for it, and the client does not get the chunk back before both have
+//! finished. So one disk that hangs does not hold up the requests of all disks.
 
+use core::mem;
 use kernel::{
     new_mutex,
     new_spinlock_irq,
@@ -14,36 +19,29 @@ use kernel::{
         Arc,
         Mutex,
         SpinLockIrq, //
-    },
-    workqueue::WorkItem, //
+    }, //
 };
-use kernel_ext::{
-    pr_err_ratelimited,
-    pr_info_ratelimited, //
-};
+use kernel_ext::pr_info_ratelimited;
 use proto::rtrs::{
     Imm,
     MAX_PATHS_NUM, //
 };
-use rtrs_core::connection::SERVICE_CID;
 
-use crate::path::{
-    Path,
-    ASKED, //
-};
+use crate::path::Path;
 
-/// The end of a path, and who is to be told; and of which others the client asks on this path.
+/// The end of a path, the paths on which the client is told of it, and the ends of other paths for
+/// which the client asks on this one.
 #[pin_data]
 pub(crate) struct PathEnd {
     #[pin]
     state: Mutex<State>,
-    /// Their numbers, each once; there is room for all paths.
+    /// The numbers of the other paths, each once; there is room for all paths.
     #[pin]
     others: SpinLockIrq<KVec<u32>>,
 }
 
 struct State {
-    /// No queue pair of the path takes anything any more.
+    /// See [`ended()`].
     ended: bool,
     /// The paths by which the client has asked for it, each once; there is room for all.
     asked_on: KVec<Arc<Path>>,
@@ -61,17 +59,13 @@ impl PathEnd {
     }
 
     /// Notes that the client asks for the end of path `number`. Any context.
-    fn note(&self, number: u32) {
+    pub(crate) fn note(&self, number: u32) {
         let mut others = self.others.lock();
         if !others.contains(&number) {
-            // Of more than there can be paths nobody waits for an answer.
+            // A session has no more paths than there is room for, so a client that asks for more
+            // gets no word of them.
             let _ = others.push_within_capacity(number);
         }
-    }
-
-    /// Takes out one of those that were noted. Any context.
-    fn take_noted(&self) -> Option<u32> {
-        self.others.lock().pop()
     }
 
     /// Whether the path has ended; `carrier` is told later if not. Sleeps.
@@ -83,69 +77,46 @@ impl PathEnd {
         }
         state.ended
     }
-
-    /// The path has ended; returns who is to be told. Sleeps.
-    fn set_ended(&self) -> KVec<Arc<Path>> {
-        let mut state = self.state.lock();
-        state.ended = true;
-        core::mem::take(&mut state.asked_on)
-    }
 }
 
-/// The client asks on `carrier` for the end of the path that has this number. Any context: who handles
-/// completions does not wait for those who make paths.
-pub(crate) fn asked(carrier: &Arc<Path>, number: u32) {
-    carrier.end().note(number);
-    carrier.queue_asked();
-}
-
-impl WorkItem<ASKED> for Path {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        while let Some(number) = this.end().take_noted() {
-            end(&this, number);
-        }
+/// Ends the paths for whose ends the client has asked on `carrier`. Sleeps.
+pub(crate) fn end_noted(carrier: &Arc<Path>) {
+    loop {
+        let number = carrier.end().others.lock().pop();
+        let Some(number) = number else { return };
+        end(carrier, number);
     }
 }
 
 /// Ends the path that has this number, and tells the client on `carrier` when that is done. Sleeps.
 fn end(carrier: &Arc<Path>, number: u32) {
     let mut ended = true;
-    for path in carrier.session().paths().lock().iter() {
+    carrier.owner().for_each_path(&mut |path| {
         if path.number() != number || Arc::ptr_eq(path, carrier) {
-            continue;
+            return;
         }
         if path.close() {
             pr_info_ratelimited!("<{}>: closing, the client has given it up\n", path);
         }
         ended &= path.end().has_ended(carrier);
-    }
+    });
     if ended {
-        tell(carrier, number);
+        carrier.send_immediate(Imm::PathEnded { path: number });
     }
 }
 
-/// The queue pairs of `path`, which is closed, take nothing any more. Sleeps.
+/// `path` has ended: it is being closed, so that none of its requests begins; its queue pairs are
+/// drained in error, so that nothing that still comes by it gets into a chunk, and no handler of it
+/// runs. Sleeps.
 pub(crate) fn ended(path: &Path) {
-    for carrier in path.end().set_ended() {
-        tell(&carrier, path.number());
-    }
-}
-
-/// Tells the client on `carrier`.
-fn tell(carrier: &Arc<Path>, number: u32) {
-    let Some(io) = carrier.io() else { return };
-    let Some(queue_pair) = io.queue_pair(SERVICE_CID) else {
-        return;
+    let asked_on = {
+        let mut state = path.end().state.lock();
+        state.ended = true;
+        mem::take(&mut state.asked_on)
     };
-    let immediate = Imm::PathEnded { path: number };
-    if let Err(error) = queue_pair.handler().send_immediate(queue_pair, immediate) {
-        pr_err_ratelimited!(
-            "<{}>: sending the end of a path failed: {:?}\n",
-            carrier,
-            error
-        );
-        carrier.close();
+    for carrier in asked_on {
+        carrier.send_immediate(Imm::PathEnded {
+            path: path.number(),
+        });
     }
 }

@@ -7,36 +7,58 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::rdma::{
-    chunk::MappedChunks,
-    MemoryRegion,
-    QueuePair, //
+use kernel_ext::{
+    rdma::{
+        chunk::MappedChunks,
+        MemoryRegion,
+        QueuePair, //
+    },
+    sync::{
+        box_slot::BoxList,
+        gate::Entered, //
+    }, //
 };
-use proto::rtrs::ChunkLayout;
 
 use crate::{
-    connection::Connection,
-    listener::SessionHandler,
-    path_chunk::{
+    chunk::{
         ChunkBox,
-        PathChunkSlots, //
+        ChunkSlot,
+        PathChunk,
+        Task, //
     },
-    session::Session, //
+    connection::{
+        Connection,
+        ConnectionRef,
+        PathRequests, //
+    },
+    operation::SessionHandler,
+    path_core::{
+        PathCore,
+        PathEvents, //
+    },
+    request,
+    response,
+    session_io::SessionIo, //
 };
 
 /// What requests need of an established path.
+///
+/// # Invariants
+///
+/// `slots` has one element for each chunk of `session`; so has `regions`, with `always_invalidate`.
+/// Each chunk has one box, which is in its slot or with a request.
 pub(crate) struct PathIo {
-    pub(crate) session: Arc<Session>,
-    /// How the session's chunks are numbered.
-    pub(crate) layout: ChunkLayout,
+    pub(crate) session: Arc<SessionIo>,
+    pub(crate) path: Arc<PathCore<Self>>,
+    pub(crate) events: Arc<dyn PathEvents>,
     pub(crate) handler: Arc<dyn SessionHandler>,
     /// By number.
-    pub(crate) queue_pairs: KVec<QueuePair<Connection>>,
+    pub(crate) queue_pairs: KVec<QueuePair<Connection<Self>>>,
     pub(crate) chunks: MappedChunks,
     /// With `always_invalidate` by number of the chunk, else each for several of them.
     pub(crate) regions: KVVec<MemoryRegion>,
     /// By number of the chunk.
-    pub(crate) slots: KVVec<PathChunkSlots>,
+    pub(crate) slots: KVVec<ChunkSlot>,
     /// The most scatter entries of an RDMA write.
     pub(crate) max_send_sge: usize,
 }
@@ -44,19 +66,13 @@ pub(crate) struct PathIo {
 impl PathIo {
     /// The queue pair of connection `cid`.
     #[inline]
-    pub(crate) fn queue_pair(&self, cid: u16) -> Option<&QueuePair<Connection>> {
+    pub(crate) fn queue_pair(&self, cid: u16) -> Option<&QueuePair<Connection<Self>>> {
         self.queue_pairs.get(usize::from(cid))
     }
 
-    /// Connection `cid`.
+    /// The slot of chunk `id`.
     #[inline]
-    pub(crate) fn connection(&self, cid: u16) -> Option<&Connection> {
-        Some(self.queue_pair(cid)?.handler())
-    }
-
-    /// The places of chunk `id`.
-    #[inline]
-    pub(crate) fn slots(&self, id: u32) -> Option<&PathChunkSlots> {
+    pub(crate) fn slot(&self, id: u32) -> Option<&ChunkSlot> {
         self.slots.get(id as usize)
     }
 
@@ -66,52 +82,98 @@ impl PathIo {
         self.regions.get(id as usize)
     }
 
-    /// The request in `chunk` is finished: the chunk may be used again.
+    /// Closes the path, in the background. Any context.
+    pub(crate) fn close(&self) {
+        self.events.clone().close_path();
+    }
+
+    /// The request in `chunk` is finished, and its response has been posted if it gets one: the
+    /// chunk may be used again. Any context.
     #[inline(always)]
     pub(crate) fn release(&self, mut chunk: ChunkBox) {
-        let (id, owns) = (chunk.id, !mem::replace(&mut chunk.withheld, false));
+        let (id, owned) = (chunk.id, mem::replace(&mut chunk.owns, false));
         if let Some(page) = chunk.private.take() {
             self.session.private().put(page);
         }
-        if let Some(slots) = self.slots(id) {
-            // The slot is empty: the chunk has only this box.
-            drop(slots.idle.put(chunk));
+        if let Some(slot) = self.slot(id) {
+            if let Err((chunk, noted)) = slot.put(chunk) {
+                self.take_early(slot, chunk, noted);
+            }
         }
-        if owns {
+        if owned {
             self.session.release(id);
         }
     }
 
-    /// The request in `chunk` is finished, but others wait for the chunk, which go first.
+    /// Begins with a request that came before the response to the one before it had been posted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn withhold(&self, mut chunk: ChunkBox) {
-        let id = chunk.id;
-        if let Some(page) = chunk.private.take() {
-            self.session.private().put(page);
+    fn take_early(&self, slot: &ChunkSlot, chunk: ChunkBox, noted: u64) {
+        let (mut chunk, mut noted) = (chunk, noted);
+        loop {
+            if let Some(io) = self.path.enter() {
+                request::place(&mut chunk, noted);
+                return self.session.run_later(&io, chunk, Task::Admit);
+            }
+            // The path is being taken down, and begins with no request any more.
+            match slot.put(chunk) {
+                Ok(()) => return,
+                Err(again) => (chunk, noted) = again,
+            }
         }
-        chunk.withheld = true;
-        if let Some(slots) = self.slots(id) {
-            // The slot is empty: the chunk has only this box.
-            drop(slots.withheld.put(chunk));
-        }
-        self.session.release(id);
     }
 
     /// Gives up the requests that nobody works on any more, after the last completion.
     pub(crate) fn release_leftovers(&self) {
-        for slots in &self.slots {
-            if let Some(chunk) = slots.invalidating.take() {
+        for (id, slot) in (0..).zip(&self.slots) {
+            if let Some(chunk) = slot.take_aside() {
                 self.release(chunk);
             }
+            self.release_all(self.session.claims().take_of_path(id, self));
         }
         for queue_pair in &self.queue_pairs {
-            while let Some(chunk) = queue_pair.handler().take_waiting() {
+            let queue = queue_pair.handler().send_queue();
+            while let Some(chunk) = queue.take_waiting() {
                 self.release(chunk);
             }
-            for chunk in queue_pair.handler().take_joint() {
-                self.release(chunk);
-            }
+            self.release_all(queue.take_collected());
         }
+    }
+
+    fn release_all(&self, chunks: BoxList<PathChunk>) {
+        for mut chunk in chunks {
+            let entered = chunk.entered.take();
+            self.release(chunk);
+            drop(entered);
+        }
+    }
+}
+
+impl PathRequests for PathIo {
+    type Chunk = PathChunk;
+
+    #[inline(always)]
+    fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32) {
+        request::received(io, queue_pair.handler(), payload);
+    }
+
+    fn invalidated(io: &Entered<Self>, id: u32) {
+        request::invalidated(io, id);
+    }
+
+    fn send(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, chunk: ChunkBox) {
+        if chunk.task == Task::Invalidate {
+            request::send_invalidation(io, queue_pair, chunk);
+        } else {
+            response::send_waited(io, queue_pair, chunk);
+        }
+    }
+
+    fn send_collected(
+        io: &Entered<Self>,
+        queue_pair: &ConnectionRef<Self>,
+        chunks: BoxList<PathChunk>,
+    ) {
+        response::send_coalesced(io, queue_pair, chunks);
     }
 }

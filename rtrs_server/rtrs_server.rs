@@ -5,7 +5,7 @@
 //! A [`Listener`] accepts the connections of clients. Each client is a [`Session`]: a number of
 //! chunks of memory that it writes its requests to, and one or more paths that it comes by, each
 //! with a connection per CPU of the client. A request becomes an [`Operation`], which the
-//! listener's user gets through its [`SessionHandler`] and answers when it is done.
+//! listener's user gets through its [`SessionHandler`] and responds to when it is done.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -23,40 +23,45 @@ use proto::rtrs::{
     PROTO_VER_MINOR, //
 };
 
-mod answer;
+mod accept;
+mod chunk;
+mod claims;
 mod connect;
 mod connection;
 mod context;
-mod info;
+mod establish;
 mod listener;
 mod memory;
 mod operation;
 mod origin;
-mod owner;
 mod params;
 mod path;
-mod path_chunk;
+mod path_core;
 mod path_end;
 mod path_io;
 mod pool;
 mod private;
 mod request;
+mod response;
+mod send_queue;
 mod session;
+mod session_io;
+mod sessions;
 mod stats;
 mod sysfs;
-mod waiting;
-mod work;
+mod wr_kind;
 
-pub use listener::{
-    Listener,
-    Server,
-    SessionHandler, //
-};
+pub use chunk::MAX_INLINE_HEADER;
+pub use listener::Listener;
 pub use operation::{
     Direction,
-    Operation, //
+    Operation,
+    SessionHandler, //
 };
-pub use session::Session;
+pub use session::{
+    Server,
+    Session, //
+};
 
 module! {
     type: RtrsServer,

@@ -3,9 +3,13 @@
 //! Sessions and paths in sysfs: `/sys/class/rtrs-server/<session>/paths/<client@server>/`.
 
 use kernel::{
+    new_mutex,
     prelude::*,
     str::CString,
-    sync::Arc, //
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
 };
 use kernel_ext::{
     device::class::ClassDevice,
@@ -21,18 +25,12 @@ use rtrs_core::sysfs::is_text;
 
 use crate::{
     connection::Connection,
+    context::Context,
     path::Path,
-    session::Session, //
+    path_core::SharedName,
+    path_io::PathIo,
+    session_io::SessionIo, //
 };
-
-/// The directory of a session, as long as one of its paths has one.
-pub(crate) struct SessionDirectory {
-    // In the order of removal.
-    paths: Directory<()>,
-    _device: ClassDevice<SessionFiles>,
-    /// How many paths have a directory.
-    users: usize,
-}
 
 /// What a session's files show.
 struct SessionFiles {
@@ -47,17 +45,38 @@ struct PathFiles {
     hca_port: u32,
 }
 
-/// The directory of a path; removed when dropped, with that of the session after the last one.
-pub(crate) struct PathDirectory {
-    // Before the parent.
-    directory: Option<Directory<PathFiles>>,
-    session: Arc<Session>,
+/// The directory of a session.
+struct SessionDirectory {
+    // In the order of removal.
+    paths: KVec<(Arc<Path>, Directory<PathFiles>)>,
+    parent: Directory<()>,
+    _device: ClassDevice<SessionFiles>,
 }
 
-impl PathDirectory {
+/// The directories of a session and its paths; that of the session is there while a path has one.
+#[pin_data]
+pub(crate) struct SessionSysfs {
+    #[pin]
+    directory: Mutex<Option<SessionDirectory>>,
+}
+
+impl SessionSysfs {
+    /// No directories.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            directory <- new_mutex!(None, "rtrs_server::SessionSysfs::directory"),
+        })
+    }
+
     /// Makes the directory of `path`, whose service connection is `service`. Sleeps.
-    pub(crate) fn new(path: &Arc<Path>, service: &QueuePair<Connection>) -> Result<Self> {
-        let session = path.session();
+    pub(crate) fn add(
+        &self,
+        path: &Arc<Path>,
+        service: &QueuePair<Connection<PathIo>>,
+        name: &SharedName,
+        session: &SessionIo,
+        context: &Context,
+    ) -> Result {
         let device = service.id().device().ok_or(ENODEV)?;
         let files = Arc::new(
             PathFiles {
@@ -67,53 +86,41 @@ impl PathDirectory {
             },
             GFP_KERNEL,
         )?;
-
-        let mut directory = session.directory().lock();
-        if directory.is_none() {
-            *directory = Some(SessionDirectory::new(session)?);
-        }
-        let parent = (*directory).as_mut().ok_or(ENOENT)?;
-        parent.users = parent.users.saturating_add(1);
-        // Whatever fails below, dropping this removes the session's directory if need be; the
-        // lock must be free then.
-        let mut this = Self {
-            directory: None,
-            session: session.clone(),
+        let mut place = self.directory.lock();
+        let mut directory = match place.take() {
+            Some(directory) => directory,
+            None => SessionDirectory::new(name, session, context)?,
         };
-        let made = Directory::new(&parent.paths, path.name(), PATH_ATTRIBUTES, files).and_then(
-            |directory| {
-                directory.add_group(c"stats", STATS_ATTRIBUTES)?;
-                Ok(directory)
-            },
-        );
-        drop(directory);
-        this.directory = Some(made.inspect_err(|error| {
+        let added = directory.add(path, files).inspect_err(|error| {
             kernel_ext::pr_err_ratelimited!(
                 "<{}>: making the path's directory failed: {:?}\n",
                 path,
                 error
             );
-        })?);
-        Ok(this)
+        });
+        if !directory.paths.is_empty() {
+            *place = Some(directory);
+        }
+        added
     }
-}
 
-impl Drop for PathDirectory {
-    fn drop(&mut self) {
-        drop(self.directory.take());
-        let mut directory = self.session.directory().lock();
-        if let Some(parent) = (*directory).as_mut() {
-            parent.users = parent.users.saturating_sub(1);
-            if parent.users == 0 {
-                *directory = None;
-            }
+    /// Removes the directory of `path`, if there is one, and with the last one that of the session.
+    /// Sleeps.
+    pub(crate) fn remove(&self, path: &Arc<Path>) {
+        let mut place = self.directory.lock();
+        let Some(directory) = &mut *place else { return };
+        directory
+            .paths
+            .retain(|(other, _)| !Arc::ptr_eq(other, path));
+        if directory.paths.is_empty() {
+            *place = None;
         }
     }
 }
 
 impl SessionDirectory {
-    fn new(session: &Session) -> Result<Self> {
-        let class = &session.context().class;
+    fn new(name: &SharedName, session: &SessionIo, context: &Context) -> Result<Self> {
+        let name = name.as_cstr();
         let chunks = session.chunks();
         let files = Arc::new(
             SessionFiles {
@@ -122,22 +129,33 @@ impl SessionDirectory {
             },
             GFP_KERNEL,
         )?;
-        let device = class
-            .device(session.name(), SESSION_ATTRIBUTES, files)
+        let device = context
+            .class
+            .device(name, SESSION_ATTRIBUTES, files)
             .inspect_err(|error| {
                 kernel_ext::pr_err_ratelimited!(
                     "<{}>: making the session's directory failed: {:?}\n",
-                    session.name(),
+                    name,
                     error
                 );
             })?;
-        let paths = Directory::empty(&device, c"paths")?;
+        let parent = Directory::empty(&device, c"paths")?;
         device.announce();
         Ok(Self {
-            paths,
+            paths: KVec::new(),
+            parent,
             _device: device,
-            users: 0,
         })
+    }
+
+    fn add(&mut self, path: &Arc<Path>, files: Arc<PathFiles>) -> Result {
+        self.paths.reserve(1, GFP_KERNEL)?;
+        let name = path.core().name();
+        let directory = Directory::new(&self.parent, name, PATH_ATTRIBUTES, files)?;
+        directory.add_group(c"stats", STATS_ATTRIBUTES)?;
+        // There is room.
+        let _ = self.paths.push_within_capacity((path.clone(), directory));
+        Ok(())
     }
 }
 
@@ -159,10 +177,10 @@ const PATH_ATTRIBUTES: &[Attribute<PathFiles>] = &[
     }),
     // From the client's point of view, as the directory's name.
     Attribute::read_only(c"src_addr", |files, out| {
-        out.print(fmt!("{}\n", files.path.peer()))
+        out.print(fmt!("{}\n", files.path.core().peer()))
     }),
     Attribute::read_only(c"dst_addr", |files, out| {
-        out.print(fmt!("{}\n", files.path.local()))
+        out.print(fmt!("{}\n", files.path.core().local()))
     }),
     Attribute::read_write(c"disconnect", show_disconnect, store_disconnect),
 ];
@@ -187,7 +205,7 @@ fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written
 }
 
 fn show_rdma(files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result {
-    let totals = files.path.stats().totals();
+    let totals = files.path.core().stats().totals();
     out.print(fmt!(
         "{} {} {} {}\n",
         totals.reads,
@@ -201,6 +219,6 @@ fn store_rdma(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8
     if !is_text(written, "1") {
         return Err(EINVAL);
     }
-    files.path.stats().reset();
+    files.path.core().stats().reset();
     Ok(())
 }

@@ -161,15 +161,36 @@ def test_stale_key(t):
     t.equal(hostile(t, "stale_key"), "refused", "a write with the old key")
 
 
-@case(module_sets=ONLY_OURS)
-def test_rewritten_data(t):
-    """Data that is changed after the request does not reach the disk, however long it is."""
+def freezable_disk(t):
+    """Make a loop disk of the server on a file system that can be frozen; the disk and the folder."""
     folder = "/mnt/frozen"
     t.server.run(f"set -e; mkfs.ext4 -q {disks.PLAIN}; mkdir -p {folder}\n"
                  f"mount {disks.PLAIN} {folder}; truncate -s 8M {folder}/disk", timeout=60)
     t.defer(t.server.run, f"umount {folder}")
     device = t.server.sh(f"modprobe loop; losetup --find --show {folder}/disk")
     t.defer(t.server.run, f"losetup -d {device}")
+    return device, folder
+
+
+@case(module_sets=ONLY_OURS, quick=KERNELS)
+def test_early_requests(t):
+    """A request that comes before its chunk's response is worked off after it; two are too many."""
+    device, folder = freezable_disk(t)
+    for setting in ("always_invalidate=Y", "always_invalidate=N"):
+        rnbd.load(t, client=False, rtrs_server=setting)
+        answers, disk = hostile(t, "early", device=device, folder=folder, requests=2)
+        t.equal(answers, [[0, 0], [0, 0]], f"{setting}: answers")
+        # With N the data of the first is changed by the second on its way.
+        t.equal(disk[1], ord("b"), f"{setting}: what the second one wrote")
+        answers, _ = hostile(t, "early", device=device, folder=folder, requests=3)
+        t.equal(answers, [], f"{setting}: answers to three at a time")
+        still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_rewritten_data(t):
+    """Data that is changed after the request does not reach the disk, however long it is."""
+    device, folder = freezable_disk(t)
     submitted, changed = [ord("x")], [ord("y")]
     # Data of up to a page is copied, and the chunk stays the client's; more is taken from it.
     for length, second in ((512, "accepted"), (4096, "accepted"), (8192, "refused"),

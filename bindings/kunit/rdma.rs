@@ -132,6 +132,8 @@ impl Peer {
 }
 
 impl Handler for Peer {
+    type Burst = ();
+
     fn event(&self, event: Event<'_>) {
         match event {
             Event::AddressResolved | Event::RouteResolved => self.progress.complete(),
@@ -154,7 +156,12 @@ impl Handler for Peer {
         }
     }
 
-    fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
+    fn completion(
+        &self,
+        queue_pair: &QueuePairRef<Self>,
+        completion: &WorkCompletion<'_>,
+        _burst: &mut (),
+    ) {
         self.last.store(completion.wr_id().0, ordering::Relaxed);
         let is_receive = match completion.status() {
             Status::Success => matches!(
@@ -249,6 +256,8 @@ impl Listener {
 }
 
 impl Handler for Listener {
+    type Burst = ();
+
     fn event(&self, event: Event<'_>) {
         if let Event::ConnectRequest { id, .. } = event {
             if let Err(error) = self.request(id) {
@@ -453,8 +462,10 @@ mod cases {
             chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
             run(&near, chain)?;
 
-            let mut messages = MessageBuffers::allocate(far.domain(), 2, 100)?;
-            messages[1].write(|bytes| bytes.fill(0x55));
+            let messages = MessageBuffers::allocate(far.domain(), 2, 100)?;
+            messages[1].copy_in(0, &[0x55; 100])?;
+            assert_eq!(messages[1].copy_in(8, &[0; 93]), Err(EINVAL));
+            assert_eq!(messages[1].copy_in(usize::MAX, &[0; 2]), Err(EINVAL));
             assert_eq!(messages[1].sge(101).map(|_| ()), Err(EINVAL));
             let data = SgeList::from(messages[1].sge(100)?);
             let text = SgeList::from(messages[1].sge(10)?);

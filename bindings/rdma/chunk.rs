@@ -3,13 +3,14 @@
 //! The server's memory: chunks that clients write requests to and read answers from.
 //!
 //! A peer may write to a chunk at any time, so no reference to its bytes is ever made: they are
-//! copied in and out, or handed to a device.
+//! copied in and out by the module `shared_memory`, or handed to a device.
 
 use crate::{
     bindings,
     page::Pages,
     rdma::{
         pd::Retained,
+        shared_memory,
         verbs,
         Direction,
         MemoryRegion,
@@ -200,7 +201,7 @@ impl ChunkSet {
             // `bytes`.
             unsafe {
                 let from = segment.address().as_ptr().add(piece.start);
-                bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
+                shared_memory::copy(to, from, piece.len());
                 to = to.add(piece.len());
             }
         });
@@ -218,7 +219,7 @@ impl ChunkSet {
             // `bytes`. Chunks are only accessed by copying, so that no reference is affected.
             unsafe {
                 let to = segment.address().as_ptr().add(piece.start);
-                bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
+                shared_memory::copy(to, from, piece.len());
                 from = from.add(piece.len());
             }
         });
@@ -243,7 +244,7 @@ impl ChunkSet {
             // other one is one block; each is made of pages of its own.
             unsafe {
                 let from = segment.address().as_ptr().add(piece.start);
-                bindings::rnbd_helper_memcpy(to.cast(), from.cast(), piece.len());
+                shared_memory::copy(to, from, piece.len());
                 to = to.add(piece.len());
             }
         });

@@ -58,26 +58,23 @@ pub trait Handler: Send + Sync + Sized + 'static {
     ///
     /// Must not wait for anything that waits for the id to be dropped, and must not drop a
     /// *listening* id while handling its [`Event::ConnectRequest`], or ask for its addresses. A
-    /// queue pair must not be dropped in here once it was accepted, or connects: an iWARP device waits
-    /// for an event that comes after this one.
+    /// queue pair must not be dropped in here once it was accepted, or connects: an iWARP device
+    /// waits for an event that comes after this one.
     fn event(&self, event: Event<'_>);
+
+    /// What the handler keeps for a burst of completions: all that one look at a queue of
+    /// [`CompletionQueue::in_bursts()`] finds. With other queues each completion is a burst.
+    type Burst: Default;
+
+    /// A burst begins. As [`Self::completion()`].
+    fn burst_begins(&self) {}
 
     /// A completion. Called in the context of the completion queue, of which it depends whether
     /// sleeping is allowed; serialised per completion queue.
-    fn completion(&self, queue_pair: &QueuePairRef<Self>, completion: &WorkCompletion<'_>) {
-        let _ = (queue_pair, completion);
-    }
+    fn completion(&self, _: &QueuePairRef<Self>, _: &WorkCompletion<'_>, _: &mut Self::Burst) {}
 
-    /// Completions follow, and then [`Self::burst_ends()`]; only with
-    /// [`CompletionQueue::in_bursts()`]. As [`Self::completion()`].
-    fn burst_begins(&self, queue_pair: &QueuePairRef<Self>) {
-        let _ = queue_pair;
-    }
-
-    /// All completions that there were have been handled. As [`Self::completion()`].
-    fn burst_ends(&self, queue_pair: &QueuePairRef<Self>) {
-        let _ = queue_pair;
-    }
+    /// The burst has ended. As [`Self::completion()`].
+    fn burst_ends(&self, _: &QueuePairRef<Self>, _: Self::Burst) {}
 }
 
 /// Where ports are counted.
@@ -388,8 +385,8 @@ impl<H: Handler> Id<H> {
     fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
         let inside = self.inner().scope.is_inside();
         if !inside {
-            // SAFETY: The id is valid, and this task does not hold the mutex: not for an event of the
-            // id, see `scope`, nor for one of the listening id, see `Handler::event()`.
+            // SAFETY: The id is valid, and this task does not hold the mutex: not for an event of
+            // the id, see `scope`, nor for one of the listening id, see `Handler::event()`.
             unsafe { bindings::rdma_lock_handler(self.as_raw()) };
         }
         let result = f();
@@ -413,8 +410,8 @@ impl<H: Handler> Id<H> {
 
     /// # Safety
     ///
-    /// Nobody else connects, disconnects, accepts or refuses meanwhile: when this fails the CM frees
-    /// what they use.
+    /// Nobody else connects, disconnects, accepts or refuses meanwhile: when this fails the CM
+    /// frees what they use.
     pub(super) unsafe fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
         self.set_ack_timeout(parameters)?;

@@ -7,6 +7,7 @@ use crate::{
     page::Pages,
     rdma::{
         pd::Retained,
+        shared_memory,
         verbs,
         Direction,
         ProtectionDomain,
@@ -15,8 +16,7 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
-    ptr::NonNull,
-    slice, //
+    ptr::NonNull, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -192,7 +192,7 @@ struct Piece {
 // SAFETY: Owns its part of the block.
 unsafe impl Send for Piece {}
 
-// SAFETY: Through a shared reference the bytes are only copied out.
+// SAFETY: Through a shared reference the bytes are only copied in or out, by `shared_memory`.
 unsafe impl Sync for Piece {}
 
 impl Piece {
@@ -246,24 +246,30 @@ impl<D: MessageDirection> MessageBuffer<D> {
 }
 
 impl MessageBuffer<Outgoing> {
-    /// Lets `f` write the buffer and hands it to the device. Any context.
+    /// Copies `bytes` to `offset` and hands them to the device. Any context.
     ///
-    /// The bytes are as they were last written, zero at first.
-    #[inline]
-    pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        // SAFETY: By the type invariant the bytes are ours alone, and the device only reads them.
-        let bytes = unsafe { slice::from_raw_parts_mut(self.piece.address.as_ptr(), self.size()) };
-        let result = f(bytes);
-        // SAFETY: The range is part of what is mapped for the device.
+    /// A device that still sends what was there before may send any mixture of both, as bytes are
+    /// only copied in; see the module `shared_memory`. Bytes that were never written are zero.
+    /// `EINVAL` if they do not fit.
+    #[inline(always)]
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
+        let piece = &self.piece;
+        let end = offset.checked_add(bytes.len()).ok_or(EINVAL)?;
+        if end > self.size() {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the invariant of the piece its bytes are this buffer's alone, and are only
+        // accessed by copying; the range was checked. It is part of what is mapped.
         unsafe {
+            shared_memory::store(piece.address.as_ptr().add(offset), bytes);
             verbs::sync_for_device(
-                self.piece.device,
-                self.piece.dma_address,
-                self.size(),
+                piece.device,
+                piece.dma_address + offset as u64,
+                bytes.len(),
                 Outgoing::DIRECTION.into(),
-            )
-        };
-        result
+            );
+        }
+        Ok(())
     }
 
     /// The first `len` bytes as a scatter entry. `EINVAL` if `len` is 0 or more than the size.
@@ -302,17 +308,13 @@ impl MessageBuffer<Incoming> {
                 bytes.len(),
                 Incoming::DIRECTION.into(),
             );
-            bindings::rnbd_helper_memcpy(
-                bytes.as_mut_ptr().cast(),
-                self.piece.address.as_ptr().cast(),
-                bytes.len(),
-            );
+            shared_memory::copy(bytes.as_mut_ptr(), self.piece.address.as_ptr(), bytes.len());
         }
         Ok(())
     }
 
-    /// All of it, for a receive on a queue pair in the domain with the serial number `domain`, which
-    /// keeps the memory then. `EINVAL` if the buffer is of another one.
+    /// All of it, for a receive on a queue pair in the domain with the serial number `domain`,
+    /// which keeps the memory then. `EINVAL` if the buffer is of another one.
     pub(crate) fn for_receive(&self, domain: u64) -> Result<bindings::ib_sge> {
         let piece = &self.piece;
         if piece.domain != domain {

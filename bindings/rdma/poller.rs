@@ -25,8 +25,10 @@ use crate::{
 };
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     mem::MaybeUninit,
-    ptr, //
+    ptr,
+    slice, //
 };
 use kernel::{
     container_of,
@@ -37,15 +39,69 @@ use kernel::{
 /// Completions that are taken from the device at a time; as in the core.
 const BATCH: usize = 16;
 
-/// Completions after which others get the CPU; as in the core.
+/// Completions after which other work gets the CPU; as in the core.
 const BUDGET: usize = 256;
 
-/// Who is told of bursts; part of a queue pair.
+/// What handles the completions of a queue; part of a queue pair.
 pub(super) struct Hook {
-    /// Called when a burst begins (`true`) and when it ends.
+    /// Handles all that `polled` has, as one burst.
     ///
     /// Only with the hook that it is in, as long as that is in place.
-    pub(super) burst: unsafe fn(hook: *mut Hook, begins: bool),
+    pub(super) burst: unsafe fn(hook: *mut Hook, polled: &mut Polled<'_>),
+}
+
+/// The completions of one burst.
+///
+/// # Invariants
+///
+/// `cq` is valid and polled by the holder of this alone, and so is `batch` used, which has room for
+/// [`BATCH`] completions.
+pub(super) struct Polled<'a> {
+    cq: *mut bindings::ib_cq,
+    batch: *mut bindings::ib_wc,
+    /// How many there were; at most `BUDGET` and a batch.
+    done: usize,
+    is_last: bool,
+    _poller: PhantomData<&'a Poller>,
+}
+
+impl Polled<'_> {
+    /// The next completions; `None` after the last ones, or if there were enough.
+    pub(super) fn next_batch(&mut self) -> Option<&[bindings::ib_wc]> {
+        if self.is_last || self.done >= BUDGET {
+            return None;
+        }
+        // SAFETY: By the type invariant the queue is ours, and there is that much room.
+        let found = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, self.batch) };
+        // A driver that fails has found nothing.
+        let found = usize::try_from(found).unwrap_or(0).min(BATCH);
+        self.is_last = found < BATCH;
+        self.done += found;
+        // SAFETY: That many completions have been written, and are not changed as long as `self` is
+        // borrowed.
+        Some(unsafe { slice::from_raw_parts(self.batch, found) })
+    }
+
+    /// Calls what `wc` itself names, as the RDMA core does.
+    ///
+    /// # Safety
+    ///
+    /// `wc` comes from [`Self::next_batch()`].
+    pub(super) unsafe fn call(cq: *mut bindings::ib_cq, wc: &bindings::ib_wc) {
+        // SAFETY: Each completion has the `wr_cqe` that was posted, which stays until this is
+        // called.
+        unsafe {
+            let cqe = *wc.__bindgen_anon_1.wr_cqe;
+            if let Some(done) = (*cqe).done {
+                done(cq, ptr::from_ref(wc).cast_mut());
+            }
+        }
+    }
+
+    /// The completion queue.
+    pub(super) fn cq(&self) -> *mut bindings::ib_cq {
+        self.cq
+    }
 }
 
 /// Polls a completion queue in a work item.
@@ -161,8 +217,8 @@ impl Poller {
     }
 
     fn enqueue(&self) {
-        // SAFETY: The queue exists as it is entered; the work is initialised, and is cancelled before
-        // it goes.
+        // SAFETY: The queue exists as it is entered; the work is initialised, and is cancelled
+        // before it goes.
         unsafe {
             bindings::queue_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
@@ -194,52 +250,31 @@ impl Poller {
         if cq.is_null() {
             return;
         }
-        let hook = this.hook.load(ordering::Acquire);
-        let tell = |begins| {
-            if !hook.is_null() {
-                // SAFETY: By the type invariant.
-                unsafe { ((*hook).burst)(hook, begins) };
-            }
+        // INVARIANT: The work item alone polls the queue and uses the batch.
+        let mut polled = Polled {
+            cq,
+            batch: this.batch.get().cast(),
+            done: 0,
+            is_last: false,
+            _poller: PhantomData,
         };
-        tell(true);
-        // SAFETY: By the type invariant the completion queue is ours to poll.
-        let done = unsafe { this.poll(cq) };
-        tell(false);
+        let hook = this.hook.load(ordering::Acquire);
+        if hook.is_null() {
+            while let Some(batch) = polled.next_batch() {
+                for wc in batch {
+                    // SAFETY: It comes from there.
+                    unsafe { Polled::call(cq, wc) };
+                }
+            }
+        } else {
+            // SAFETY: By the type invariant.
+            unsafe { ((*hook).burst)(hook, &mut polled) };
+        }
         let flags = bindings::ib_cq_notify_flags_IB_CQ_NEXT_COMP
             | bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS;
         // SAFETY: As above.
-        if done >= BUDGET || unsafe { verbs::req_notify_cq(cq, flags) } > 0 {
+        if polled.done >= BUDGET || unsafe { verbs::req_notify_cq(cq, flags) } > 0 {
             this.enqueue();
-        }
-    }
-
-    /// Calls the handlers of what has completed; returns of how much.
-    ///
-    /// # Safety
-    ///
-    /// Only in the work item, with its completion queue.
-    unsafe fn poll(&self, cq: *mut bindings::ib_cq) -> usize {
-        let batch: *mut bindings::ib_wc = self.batch.get().cast();
-        let mut done = 0;
-        loop {
-            // SAFETY: By the type invariant the batch is ours, and has that much room.
-            let found = unsafe { verbs::poll_cq(cq, BATCH as c_int, batch) };
-            let found = usize::try_from(found).unwrap_or(0);
-            for index in 0..found {
-                // SAFETY: That many completions have been written, each with the `wr_cqe` that
-                // was posted.
-                unsafe {
-                    let wc = batch.add(index);
-                    let cqe = *(*wc).__bindgen_anon_1.wr_cqe;
-                    if let Some(call) = (*cqe).done {
-                        call(cq, wc);
-                    }
-                }
-            }
-            done += found;
-            if found < BATCH || done >= BUDGET {
-                return done;
-            }
         }
     }
 }

@@ -10,7 +10,10 @@ use super::{
     },
     cq::Reservation,
     drain::drain,
-    poller::Hook,
+    poller::{
+        Hook,
+        Polled, //
+    },
     receive::Receives,
     CompletionQueue,
     ProtectionDomain,
@@ -239,8 +242,8 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// Makes what a queue pair needs of its own. Sleeps. `EINVAL` if the completion queue is of another
-    /// device than the domain, or if the queues would be too long.
+    /// Makes what a queue pair needs of its own. Sleeps. `EINVAL` if the completion queue is of
+    /// another device than the domain, or if the queues would be too long.
     fn prepare(
         domain: &ProtectionDomain,
         completions: &Arc<CompletionQueue>,
@@ -354,23 +357,39 @@ impl<H: Handler> Drop for QueuePair<H> {
     }
 }
 
-/// Called before and after a burst of completions.
+/// Handles a burst of completions.
 ///
 /// # Safety
 ///
 /// Only to be called by a poller that `hook` is in.
-unsafe fn burst<H: Handler>(hook: *mut Hook, begins: bool) {
+unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
     // SAFETY: The hook is part of an `Inner`, which stays until it is taken out.
     let inner = unsafe { container_of!(hook, Inner<H>, hook) };
     // SAFETY: As above.
     let inner = unsafe { NonNull::new_unchecked(inner) };
     // INVARIANT: The owner waits for the handler before it frees that.
     let lent = QueuePairRef { inner };
-    if begins {
-        lent.handler().burst_begins(&lent);
-    } else {
-        lent.handler().burst_ends(&lent);
+    let (handler, cqes, cq) = (lent.handler(), &lent.inner().cqes, polled.cq());
+    let mut burst = H::Burst::default();
+    handler.burst_begins();
+    while let Some(batch) = polled.next_batch() {
+        for wc in batch {
+            // SAFETY: `wr_cqe` is what was posted, in failed completions too.
+            let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
+            let offset = cqe.addr().wrapping_sub(cqes.as_ptr().addr());
+            let index = offset / size_of::<bindings::ib_cqe>();
+            if index < cqes.len() {
+                // At most `u32::MAX`, as that many were asked for.
+                let completion = WorkCompletion::new(WrId(index as u32), wc);
+                handler.completion(&lent, &completion, &mut burst);
+            } else {
+                // A marker of `drain()`.
+                // SAFETY: It comes from there.
+                unsafe { Polled::call(cq, wc) };
+            }
+        }
     }
+    handler.burst_ends(&lent, burst);
 }
 
 /// Called for each completion.
@@ -397,7 +416,10 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
         return;
     };
     let completion = WorkCompletion::new(WrId(index), wc);
-    lent.handler().completion(&lent, &completion);
+    let mut burst = H::Burst::default();
+    lent.handler().burst_begins();
+    lent.handler().completion(&lent, &completion, &mut burst);
+    lent.handler().burst_ends(&lent, burst);
 }
 
 /// Called for events of the queue pair, in any context.

@@ -225,6 +225,40 @@ pub struct BoxList<T> {
     _owned: PhantomData<KBox<Linked<T>>>,
 }
 
+impl<T> BoxList<T> {
+    /// Makes an empty list.
+    pub const fn new() -> Self {
+        // INVARIANT: There is none.
+        Self {
+            top: ptr::null_mut(),
+            _owned: PhantomData,
+        }
+    }
+
+    /// Adds a box, which is the next to be taken out.
+    #[inline]
+    pub fn push(&mut self, mut value: KBox<Linked<T>>) {
+        value.next = self.top;
+        // INVARIANT: The box, and what the list had.
+        self.top = KBox::into_raw(value);
+    }
+
+    /// Whether there is nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.top.is_null()
+    }
+}
+
+impl<T> Default for BoxList<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: The list owns boxes, which may be sent where `T` may.
+unsafe impl<T: Send> Send for BoxList<T> {}
+
 impl<T> Iterator for BoxList<T> {
     type Item = KBox<Linked<T>>;
 

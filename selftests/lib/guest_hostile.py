@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a hostile or broken RTRS client does, for hostile_client.py."""
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -333,40 +334,76 @@ def open_device(peer, path):
     return struct.unpack_from("<I", peer.scratch.buffer, 4)[0]
 
 
+@contextlib.contextmanager
+def frozen(folder):
+    """Nothing is written to the file system of ``folder`` inside."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.ioctl(descriptor, FIFREEZE, 0)
+    try:
+        yield
+    finally:
+        fcntl.ioctl(descriptor, FITHAW, 0)
+        os.close(descriptor)
+
+
+def wait_for_writes(device, busy):
+    """Wait until ``device`` has writes in flight, or none."""
+    inflight = Path("/sys/block", Path(device).name, "inflight")
+    deadline = time.monotonic() + rtrs.TIMEOUT
+    while (inflight.read_text().split()[1] != "0") != busy:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the disk got no request" if busy else "the request was not finished")
+        time.sleep(0.002)
+
+
+def write_request(peer, disk, sector, data):
+    """Send a write for chunk 0."""
+    header = struct.pack("<HHIQIIH6x", IO, 0, disk, sector, RW_WRITE, len(data), 0)
+    message = struct.pack("<HH", 2, len(header))
+    peer.request(data + header + message, offset=len(data) + len(header))
+
+
+def early(address, device, folder, requests):
+    """Send writes for the same chunk while the disk has the first; the answers, and what the disk has.
+
+    No answers if the server closed the path.
+    """
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        disk = open_device(peer, device)
+        with frozen(folder):
+            write_request(peer, disk, 0, b"a" * 512)
+            wait_for_writes(device, busy=True)
+            for index in range(1, requests):
+                write_request(peer, disk, 8 * index, b"b" * 512)
+            if requests > 2:
+                closed = peer.wait_closed()
+        answers = [] if requests > 2 and closed else [peer.answer() for _ in range(requests)]
+        wait_for_writes(device, busy=False)
+    with open(device, "rb", buffering=0) as file:
+        data = file.read(8192)
+    return answers, [data[0], data[4096]]
+
+
 def rewrite(address, device, folder, length):
     """Write x to a disk, and y to the chunk while the disk has the request but not the data yet.
 
     The disk is a loop disk on a file in ``folder``, whose file system is frozen meanwhile. Returns
     what became of the second RDMA write, and the bytes that the disk holds then.
     """
-    inflight = Path("/sys/block", Path(device).name, "inflight")
-
-    def wait_for(condition, what):
-        deadline = time.monotonic() + rtrs.TIMEOUT
-        while not condition(inflight.read_text().split()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(what)
-            time.sleep(0.002)
-
     with rtrs.Peer(address) as peer:
         peer.establish()
-        header = struct.pack("<HHIQIIH6x", IO, 0, open_device(peer, device), 0, RW_WRITE, length, 0)
-        message = struct.pack("<HH", 2, len(header))
+        disk = open_device(peer, device)
         other = rtrs.Memory(peer.pd, length, b"y" * length)
         connection = peer.connections[1]
-        frozen = os.open(folder, os.O_RDONLY)
-        fcntl.ioctl(frozen, FIFREEZE, 0)
-        try:
-            peer.request(b"x" * length + header + message, offset=length + len(header))
-            wait_for(lambda counts: counts[1] != "0", "the disk got no request")
+        with frozen(folder):
+            write_request(peer, disk, 0, b"x" * length)
+            wait_for_writes(device, busy=True)
             while connection.poll() is not None:
                 pass
             connection.post_send(rtrs.RDMA_WRITE, [other.sge(0, length)], remote=peer.chunks[0])
             while (wc := connection.poll()) is None:
                 time.sleep(0.002)
-        finally:
-            fcntl.ioctl(frozen, FITHAW, 0)
-            os.close(frozen)
-        wait_for(lambda counts: counts[1] == "0", "the request was not finished")
-    with open(device, "rb", buffering=0) as disk:
-        return "refused" if wc.status else "accepted", sorted(set(disk.read(length)))
+        wait_for_writes(device, busy=False)
+    with open(device, "rb", buffering=0) as file:
+        return "refused" if wc.status else "accepted", sorted(set(file.read(length)))

@@ -17,6 +17,7 @@ use crate::{
         Memory, //
     },
     rdma::{
+        shared_memory,
         verbs,
         ProtectionDomain,
         Sge, //
@@ -105,11 +106,10 @@ impl Chunk {
             return None;
         }
         // SAFETY: Within the chunk, as just checked.
-        let from = unsafe { block.address.as_ptr().add(offset) }.cast::<u64>();
+        let from = unsafe { block.address.as_ptr().add(offset) };
         Some(array::from_fn(|i| {
-            // SAFETY: As above; a block begins with a page, so the word is aligned. A peer may be
-            // writing to it: it is read as a whole, and once.
-            unsafe { from.add(i).read_volatile() }.to_ne_bytes()
+            // SAFETY: As above; a block begins with a page, so the word is aligned.
+            unsafe { shared_memory::load_word(from.add(i * size_of::<u64>())) }
         }))
     }
 
@@ -131,13 +131,7 @@ impl Chunk {
         }
         // SAFETY: Both have that many bytes. Chunks are only accessed by copying, and these two do
         // not overlap: each is made of pages of its own.
-        unsafe {
-            bindings::rnbd_helper_memcpy(
-                block.address.as_ptr().cast(),
-                from.address.as_ptr().cast(),
-                len,
-            )
-        };
+        unsafe { shared_memory::copy(block.address.as_ptr(), from.address.as_ptr(), len) };
         Ok(())
     }
 

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Making the connections of a path, each of which the client asks for.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    pr_err_ratelimited,
+    rdma::{
+        cm::{
+            self,
+            ConnectionParameters,
+            NewId, //
+        },
+        Capabilities,
+        CompletionQueue,
+        Device,
+        QueuePair, //
+    }, //
+};
+use proto::{
+    path_state::ServerState,
+    rtrs::{
+        ConnAccept,
+        ConnReject,
+        MAX_HDR_SIZE,
+        SERVICE_CON_QUEUE_DEPTH, //
+    },
+    Errno, //
+};
+use rtrs_core::{
+    connection::{
+        QueueSizes,
+        SERVICE_CID, //
+    },
+    error::to_errno, //
+};
+
+use crate::{
+    connection::{
+        Connection,
+        MAX_BURST, //
+    },
+    establish,
+    path::{
+        Path,
+        PathState,
+        Setup, //
+    },
+    path_io::PathIo,
+    wr_kind::WrKind, //
+};
+
+/// Refuses a connection that has not been taken.
+pub(crate) fn reject(id: NewId<'_>, errno: Errno) {
+    if let Err(error) = id.reject(&ConnReject { errno }.to_bytes()) {
+        pr_err_ratelimited!("refusing a connection failed: {:?}\n", error);
+    }
+}
+
+/// Makes connection `cid` of `path`, or closes the path. Sleeps.
+pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
+    let mut state = path.state().lock();
+    let checked = match &mut *state {
+        PathState::Connecting(setup) if path.core().state() == ServerState::Connecting => {
+            match setup.queue_pairs.get(usize::from(cid)) {
+                None => Err(ECONNRESET),
+                Some(Some(_)) => {
+                    pr_err_ratelimited!("<{}>: connection {} exists already\n", path, cid);
+                    Err(ECONNRESET)
+                }
+                Some(None) => Ok(setup),
+            }
+        }
+        // The path has been closed or established since it was found.
+        _ => Err(ECONNRESET),
+    };
+    let setup = match checked {
+        Ok(setup) => setup,
+        Err(error) => return reject(id, to_errno(error)),
+    };
+    if let Err((id, error)) = try_make_connection(path, setup, id, cid) {
+        pr_err_ratelimited!(
+            "<{}>: making connection {} failed: {:?}\n",
+            path,
+            cid,
+            error
+        );
+        let errno = to_errno(error);
+        match id {
+            Rejectable::New(id) => reject(id, errno),
+            Rejectable::Taken(mut id) => {
+                let _ = id.reject(&ConnReject { errno }.to_bytes());
+            }
+            Rejectable::Done => {}
+        }
+        drop(state);
+        path.close();
+    }
+}
+
+/// What is left of a connection that could not be made.
+enum Rejectable<'a> {
+    New(NewId<'a>),
+    Taken(cm::Id<Connection<PathIo>>),
+    /// There is nothing to reject.
+    Done,
+}
+
+/// Makes and accepts connection `cid`.
+fn try_make_connection<'a>(
+    path: &Arc<Path>,
+    setup: &mut Setup,
+    id: NewId<'a>,
+    cid: u16,
+) -> Result<(), (Rejectable<'a>, Error)> {
+    let queue_depth = path.session().layout().queue_depth();
+    let prepared = || -> Result<_> {
+        let needs = Needs::new(path, id.device(), cid, setup.memory.regions.len())?;
+        let completions = CompletionQueue::in_bursts(
+            id.device(),
+            needs.sizes.completions(id.device())?,
+            // Requests of the client's CPU n come by connection n + 1.
+            u32::from(cid.saturating_sub(1)),
+            &path.context().completions,
+        )?;
+        let (credits, receives) = (needs.responses, needs.receives);
+        let connection = Connection::new(
+            path.core(),
+            path.clone(),
+            cid,
+            credits,
+            receives,
+            queue_depth,
+        )?;
+        Ok((needs, completions, connection))
+    };
+    let (needs, completions, connection) = match prepared() {
+        Ok(prepared) => prepared,
+        Err(error) => return Err((Rejectable::New(id), error)),
+    };
+    let id = match id.take(connection) {
+        Ok(id) => id,
+        Err(error) => return Err((Rejectable::Done, error)),
+    };
+    let capabilities = Capabilities {
+        max_send_wr: needs.sizes.send,
+        max_recv_wr: needs.sizes.receive,
+        max_send_sge: needs.max_send_sge,
+        max_recv_sge: 1,
+    };
+    let mut queue_pair = id
+        .create_queue_pair(
+            &setup.domain,
+            &completions,
+            &capabilities,
+            WrKind::count(queue_depth),
+        )
+        .map_err(|(id, error)| (Rejectable::Taken(id), error))?;
+    accept(path, setup, &mut queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
+    if let Some(place) = setup.queue_pairs.get_mut(usize::from(cid)) {
+        *place = Some(queue_pair);
+    }
+    Ok(())
+}
+
+/// Accepts a connection. If that fails, dropping the queue pair refuses it.
+fn accept(
+    path: &Path,
+    setup: &mut Setup,
+    queue_pair: &mut QueuePair<Connection<PathIo>>,
+    cid: u16,
+) -> Result {
+    if cid == SERVICE_CID {
+        establish::post_request(setup, queue_pair)?;
+    }
+    let (layout, settings) = (path.session().layout(), &path.context().settings);
+    let response = ConnAccept {
+        // At most 65535, see `ChunkLayout`.
+        queue_depth: layout.queue_depth() as u16,
+        // Chunks are larger than the room for headers, see `Settings`.
+        max_io_size: layout.chunk_size().saturating_sub(MAX_HDR_SIZE),
+        max_hdr_size: MAX_HDR_SIZE,
+        new_rkey: settings.always_invalidate,
+        features: path.core().features(),
+    };
+    let parameters = ConnectionParameters {
+        ack_timeout_ms: settings.ack_timeout_ms,
+        ..ConnectionParameters::default()
+    };
+    queue_pair.accept(&response.to_bytes(), &parameters)
+}
+
+/// How many responses a send queue has room for at least, if there are as many chunks. Those that
+/// find none wait for their turn, as they do for the wire anyway when a client asks for so many at
+/// a time.
+const MIN_RESPONSES: u32 = 96;
+/// The entries of a send queue that nobody else gets: one that drains it, and the one that
+/// soft-RoCE keeps empty.
+const RESERVED: u32 = 2;
+
+/// How long to make a send queue that needs `at_least` entries, beside `receives`.
+///
+/// Devices make queues of a power of two entries, so one more than that would double a queue, and
+/// what is left up to it costs nothing.
+fn send_entries(at_least: u32, receives: u32) -> u32 {
+    let rounded = |entries: u32| {
+        let reserved = entries.saturating_add(RESERVED);
+        reserved.checked_next_power_of_two().unwrap_or(u32::MAX)
+    };
+    let most = rounded(at_least).saturating_sub(RESERVED);
+    // As many as fit into the shortest queue that has room for the completions, too.
+    let completions = rounded(at_least.saturating_add(receives).saturating_add(RESERVED));
+    let left = completions.saturating_sub(receives);
+    most.min(left.saturating_sub(RESERVED).saturating_sub(RESERVED))
+}
+
+/// What a connection needs of its queue pair.
+struct Needs {
+    sizes: QueueSizes,
+    max_send_sge: u32,
+    /// How many responses the send queue has room for.
+    responses: u32,
+    /// How many receives are posted.
+    receives: u32,
+}
+
+impl Needs {
+    /// Computes it for connection `cid`; `num_regions` registrations are made on the first one.
+    fn new(path: &Path, device: &Device, cid: u16, num_regions: usize) -> Result<Self> {
+        let is_service = cid == SERVICE_CID;
+        let queue_depth = path.session().layout().queue_depth();
+        let limit = device.max_qp_wr();
+
+        let requests = if is_service {
+            SERVICE_CON_QUEUE_DEPTH
+        } else {
+            queue_depth
+        };
+        // Whose requests are more than the device has receives for sends some of them again.
+        let posted = requests
+            .saturating_add(MAX_BURST)
+            .min(limit.saturating_sub(1));
+        // One for the information request, or that is never used.
+        let receives = posted.saturating_add(1);
+
+        // Per answer: the data, and two of invalidation, registration and immediate. The
+        // invalidation of a chunk takes the room of an answer.
+        let per_response = path.writes_per_response().saturating_add(2);
+        let at_least = queue_depth
+            .saturating_sub(queue_depth / 4)
+            .min(MIN_RESPONSES);
+        let others = if is_service {
+            // Before the first request: all registrations, and the information response.
+            u32::try_from(num_regions)?.saturating_add(1)
+        } else {
+            0
+        };
+        let entries = others.saturating_add(at_least.saturating_mul(per_response));
+        let entries = send_entries(entries, receives).min(limit);
+        let room = entries.saturating_sub(others);
+        let responses = queue_depth.min(room.checked_div(per_response).unwrap_or(0));
+        if responses == 0 {
+            pr_err_ratelimited!(
+                "queue pairs of {} have room for {} work requests, which is too few\n",
+                device.name(),
+                limit
+            );
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            sizes: QueueSizes {
+                send: entries,
+                receive: receives,
+            },
+            max_send_sge: path.max_send_sge() as u32,
+            responses,
+            receives: posted,
+        })
+    }
+}

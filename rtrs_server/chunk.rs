@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A chunk as one path sees it.
+//!
+//! For each chunk a path has one box, which moves with the request that uses the chunk: out of its
+//! slot into the [`Operation`](crate::operation::Operation) that the user of the transport works
+//! on, into the send queue, and back into the slot when the response has been posted. Only the
+//! holder of the box may respond.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    rdma::{
+        chunk::{
+            ChunkData,
+            MappedChunk, //
+        },
+        message_buffers::{
+            MessageBuffer,
+            Outgoing, //
+        }, //
+    },
+    sync::{
+        box_slot::Linked,
+        gate::Entered,
+        noted_slot::NotedSlot, //
+    }, //
+};
+use proto::rtrs::Request;
+
+use crate::{
+    operation::Direction,
+    path_io::PathIo,
+    private::PrivatePage, //
+};
+
+/// The longest header of a request that is handed over where completions are handled, in bytes:
+/// that of a block request.
+pub const MAX_INLINE_HEADER: usize = 32;
+
+/// Whether the client can write to the chunk, by this path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChunkKey {
+    /// For as long as the path is there: the chunk shares its registration with other chunks.
+    Shared,
+    /// Until its own registration is invalidated; that was last posted on the connection with this
+    /// number, or before the first request (`None`).
+    Registered(Option<u16>),
+    /// Not before it is registered again with another key.
+    Invalidated,
+}
+
+/// What is to be done next with a chunk that waits in a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// In the send queue: its response is to be sent.
+    Respond,
+    /// In the send queue: the client's access is to be taken away.
+    Invalidate,
+    /// With the session's worker: its request came before the response to the one before had been
+    /// posted, and asks for the chunk now.
+    Admit,
+    /// With the session's worker: its request, which owns the chunk now, begins.
+    Begin,
+    /// With the session's worker: its request is handed over where it may sleep.
+    Deferred,
+}
+
+/// The use of a chunk by a request.
+///
+/// # Invariants
+///
+/// `entered` is there while the box is in a list of the session, and only then.
+pub(crate) struct PathChunk {
+    /// The number of the chunk.
+    pub(crate) id: u32,
+    /// Its memory.
+    pub(crate) memory: MappedChunk,
+    /// The connection that the request came by; its response goes there.
+    pub(crate) cid: u16,
+    /// Whether the request owns the chunk among all paths; see
+    /// [`ChunkClaims`](crate::claims::ChunkClaims).
+    pub(crate) owns: bool,
+    /// Where in the chunk the request's message is, in bytes.
+    pub(crate) offset: u32,
+    /// The request, once it was found good.
+    pub(crate) request: Option<Request>,
+    /// What the response says.
+    pub(crate) result: Result<u32>,
+    /// Where the data of a small write was copied to.
+    pub(crate) private: Option<PrivatePage>,
+    /// Whether the client can write to the chunk.
+    pub(crate) key: ChunkKey,
+    /// What a response says besides its immediate: the chunk's key, or the other chunks of a
+    /// coalesced response. With `always_invalidate`, or if the client takes coalesced responses.
+    pub(crate) message: Option<MessageBuffer<Outgoing>>,
+    /// What is to be done next, in a list.
+    pub(crate) task: Task,
+    /// The header of a request that is deferred.
+    pub(crate) header: [u8; MAX_INLINE_HEADER],
+    /// What requests of the path need.
+    pub(crate) entered: Option<Entered<PathIo>>,
+}
+
+/// What moves.
+pub(crate) type ChunkBox = KBox<Linked<PathChunk>>;
+
+/// The place of a chunk's box: ready while no request uses the chunk, aside while its registration
+/// is being invalidated. While it is away the next request is noted there.
+pub(crate) type ChunkSlot = NotedSlot<Linked<PathChunk>>;
+
+impl PathChunk {
+    /// The chunk `id`, unused. Sleeps.
+    pub(crate) fn new(
+        id: u32,
+        memory: MappedChunk,
+        key: ChunkKey,
+        message: Option<MessageBuffer<Outgoing>>,
+    ) -> Result<ChunkBox> {
+        Ok(KBox::new(
+            Linked::new(Self {
+                id,
+                memory,
+                cid: 0,
+                owns: false,
+                offset: 0,
+                request: None,
+                result: Err(EIO),
+                private: None,
+                key,
+                message,
+                task: Task::Respond,
+                header: [0; MAX_INLINE_HEADER],
+                entered: None,
+            }),
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Where the data of the request goes.
+    #[inline]
+    pub(crate) fn direction(&self) -> Direction {
+        match &self.request {
+            Some(request) if request.is_read() => Direction::Read,
+            _ => Direction::Write,
+        }
+    }
+
+    /// The length of the data in bytes: of what came, or of what the client asked for.
+    #[inline]
+    pub(crate) fn data_len(&self) -> u32 {
+        self.request.as_ref().map_or(0, Request::transfer_len)
+    }
+
+    /// The data, out of the client's reach if need be.
+    #[inline]
+    pub(crate) fn data(&self) -> Option<ChunkData<'_>> {
+        let len = self.data_len() as usize;
+        match &self.private {
+            Some(page) => page.data(len),
+            None => self.memory.data(len),
+        }
+    }
+}

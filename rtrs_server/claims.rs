@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which request owns a chunk, among all paths of a session.
+//!
+//! The chunks belong to the session, and a client that fails over sends a request again, in the
+//! same chunk, on another path. The first copy may still be at work here: its path died, not its
+//! IO. If both went on, the client could be told that the second is finished and reuse the chunk
+//! while the first still writes from it to its old place on the disk. So a chunk has one owner at
+//! a time, whatever path it came by, and a second request is parked.
+//!
+//! The server does not know for which of them the client waits, as they may be looked at in any
+//! order. So while requests are parked the response of the owner is withheld, and all responses are
+//! sent after the last of the requests has finished: until then the client cannot reuse the chunk,
+//! and whatever is read from it again is the same request.
+//!
+//! That is enough only because all of them are the same request. A client that has lost all of its
+//! paths gives its requests up, and then uses the chunks for others. It gets a new session with
+//! other chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). C clients do not tell
+//! whether they have given up any; for them this danger is as with C servers.
+
+use core::{
+    mem,
+    ptr, //
+};
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::SpinLockIrq, //
+};
+use kernel_ext::sync::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    box_slot::BoxList, //
+};
+
+use crate::{
+    chunk::{
+        ChunkBox,
+        PathChunk, //
+    },
+    path_io::PathIo, //
+};
+
+/// No request owns the chunk.
+const FREE: u32 = 0;
+/// A request owns the chunk.
+const OWNED: u32 = 1;
+/// A request owns the chunk, and others of the same chunk are parked or their responses withheld.
+const CONTENDED: u32 = 2;
+
+/// The requests for a chunk that are not its owner.
+struct Others {
+    /// Those that have not begun.
+    parked: BoxList<PathChunk>,
+    /// Those that have finished, and whose responses wait for the parked ones.
+    withheld: BoxList<PathChunk>,
+}
+
+/// What comes next for a chunk whose owner has finished.
+pub(crate) enum Next {
+    /// This parked request owns the chunk now, and begins.
+    Begin(ChunkBox),
+    /// No request is parked: these responses are sent, and then the look is repeated. The caller
+    /// owns the chunk.
+    Respond(BoxList<PathChunk>),
+    /// The chunk is free.
+    Free,
+}
+
+/// The owners of a session's chunks. All methods but [`Self::new()`] may be called in any context.
+///
+/// # Invariants
+///
+/// - `states` and `others` have an element for each chunk.
+/// - A state is changed from or to `CONTENDED` with `others` locked only, and is `CONTENDED` if
+///   the chunk has others.
+#[pin_data]
+pub(crate) struct ChunkClaims {
+    states: KVVec<Atomic<u32>>,
+    #[pin]
+    others: SpinLockIrq<KVVec<Others>>,
+}
+
+impl ChunkClaims {
+    /// `count` chunks without owners. Sleeps.
+    pub(crate) fn new(count: u32) -> Result<impl PinInit<Self>> {
+        let mut states = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
+        let mut others = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
+        for _ in 0..count {
+            states.push(Atomic::new(FREE), GFP_KERNEL)?;
+            let none = Others {
+                parked: BoxList::new(),
+                withheld: BoxList::new(),
+            };
+            others.push(none, GFP_KERNEL)?;
+        }
+        Ok(pin_init!(Self {
+            states,
+            others <- new_spinlock_irq!(others, "rtrs_server::ChunkClaims::others"),
+        }))
+    }
+
+    #[inline]
+    fn state(&self, id: u32) -> Option<&Atomic<u32>> {
+        self.states.get(id as usize)
+    }
+
+    /// Makes the caller the owner of chunk `id`, unless it has one.
+    #[inline]
+    pub(crate) fn claim(&self, id: u32) -> bool {
+        self.state(id)
+            .is_some_and(|state| state.cmpxchg(FREE, OWNED, ordering::Full).is_ok())
+    }
+
+    /// Parks the request in `chunk`, which has another owner. Gives it back if it owns the chunk
+    /// now.
+    pub(crate) fn park(&self, chunk: ChunkBox) -> Option<ChunkBox> {
+        let id = chunk.id;
+        let mut others = self.others.lock();
+        let (Some(state), Some(others)) = (self.state(id), others.get_mut(id as usize)) else {
+            // No path has such a chunk.
+            return None;
+        };
+        loop {
+            let now = state.load(ordering::Relaxed);
+            if now == CONTENDED {
+                break;
+            }
+            let next = if now == FREE { OWNED } else { CONTENDED };
+            if state.cmpxchg(now, next, ordering::Full).is_ok() {
+                if next == OWNED {
+                    return Some(chunk);
+                }
+                break;
+            }
+        }
+        others.parked.push(chunk);
+        None
+    }
+
+    /// Whether other requests for chunk `id`, which the caller owns, are parked or withheld.
+    #[inline]
+    pub(crate) fn is_contended(&self, id: u32) -> bool {
+        self.state(id)
+            .is_some_and(|state| state.load(ordering::Relaxed) == CONTENDED)
+    }
+
+    /// The owner of chunk `id` has finished. False if there are other requests for it: then the
+    /// caller still owns it, and does what [`Self::next()`] says.
+    #[inline]
+    #[must_use = "other requests wait for the chunk"]
+    pub(crate) fn release(&self, id: u32) -> bool {
+        self.state(id)
+            .is_none_or(|state| state.cmpxchg(OWNED, FREE, ordering::Full).is_ok())
+    }
+
+    /// Withholds the response in `chunk`, whose owner the caller stays.
+    pub(crate) fn withhold(&self, chunk: ChunkBox) {
+        if let Some(others) = self.others.lock().get_mut(chunk.id as usize) {
+            others.withheld.push(chunk);
+        }
+    }
+
+    /// What comes next for chunk `id`, which the caller owns.
+    pub(crate) fn next(&self, id: u32) -> Next {
+        let mut others = self.others.lock();
+        let (Some(state), Some(others)) = (self.state(id), others.get_mut(id as usize)) else {
+            return Next::Free;
+        };
+        if let Some(chunk) = others.parked.next() {
+            return Next::Begin(chunk);
+        }
+        if !others.withheld.is_empty() {
+            return Next::Respond(mem::take(&mut others.withheld));
+        }
+        state.store(FREE, ordering::Release);
+        Next::Free
+    }
+
+    /// Takes out the requests of chunk `id` that are parked or withheld on the path of `io`.
+    pub(crate) fn take_of_path(&self, id: u32, io: &PathIo) -> BoxList<PathChunk> {
+        let mut taken = BoxList::new();
+        if let Some(others) = self.others.lock().get_mut(id as usize) {
+            for list in [&mut others.parked, &mut others.withheld] {
+                for chunk in mem::take(list) {
+                    if chunk
+                        .entered
+                        .as_ref()
+                        .is_some_and(|entered| ptr::eq::<PathIo>(&**entered, io))
+                    {
+                        taken.push(chunk);
+                    } else {
+                        list.push(chunk);
+                    }
+                }
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all layers of a path share: its state, its names, its signs of life and its counters.
+
+use kernel::{
+    fmt,
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+use kernel_ext::{
+    net::socket_address::SocketAddress,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        gate::{
+            Entered,
+            Gate, //
+        },
+        set_once::SetOnce, //
+    }, //
+};
+use proto::{
+    name::SessName,
+    path_state::{
+        ServerEvent,
+        ServerState, //
+    }, //
+};
+use rtrs_core::heartbeat::Heartbeat;
+
+use crate::stats::PathStats;
+
+/// The name of a session, which its client gives when the first path is established.
+#[derive(Clone)]
+pub(crate) struct SharedName(Arc<SetOnce<SessName>>);
+
+impl SharedName {
+    /// No name yet. Sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(Arc::new(SetOnce::new(), GFP_KERNEL)?))
+    }
+
+    /// The name, once it is set.
+    pub(crate) fn get(&self) -> Option<&SessName> {
+        (*self.0).as_ref()
+    }
+
+    /// The name; empty before it is set.
+    pub(crate) fn as_cstr(&self) -> &CStr {
+        self.get().map_or(c"", |name| name.as_cstr())
+    }
+
+    /// Sets the name once. False if it is another one already.
+    pub(crate) fn set(&self, name: &SessName) -> bool {
+        self.0.populate(*name) || self.get() == Some(name)
+    }
+}
+
+/// What connections and requests tell the path that they belong to. Any context.
+pub(crate) trait PathEvents: Send + Sync + 'static {
+    /// Closes the path, in the background; false if it was being closed already.
+    fn close_path(self: Arc<Self>) -> bool;
+
+    /// The information request came; it has `len` bytes.
+    fn info_received(self: Arc<Self>, len: u32);
+
+    /// The client asks on this path for the end of the path that has this number.
+    fn end_of_path(self: Arc<Self>, number: u32);
+}
+
+/// What all layers of a path share. `R` is what its requests need.
+///
+/// # Invariants
+///
+/// - `state` is a [`ServerState`], and changes as [`ServerState::next()`] says.
+/// - Requests are let in through `requests` from the moment the path is established until it is
+///   taken
+///   down, which waits for all that have entered.
+pub(crate) struct PathCore<R: Send + Sync + 'static> {
+    session_name: SharedName,
+    /// The name of the directory in sysfs, and in events: `client@server`.
+    name: CString,
+    /// The server's address.
+    local: SocketAddress,
+    /// The client's address.
+    peer: SocketAddress,
+    /// The extensions that both ends use.
+    features: u32,
+    state: Atomic<u32>,
+    heartbeat: Heartbeat,
+    stats: PathStats,
+    requests: SetOnce<Gate<R>>,
+}
+
+impl<R: Send + Sync + 'static> PathCore<R> {
+    /// Of a path that is being connected. Sleeps.
+    pub(crate) fn new(
+        session_name: &SharedName,
+        local: SocketAddress,
+        peer: SocketAddress,
+        features: u32,
+        heartbeat: Heartbeat,
+    ) -> Result<Arc<Self>> {
+        let name = CString::try_from_fmt(fmt!("{}@{}", peer, local))?;
+        let stats = PathStats::new()?;
+        let core = Self {
+            session_name: session_name.clone(),
+            name,
+            local,
+            peer,
+            features,
+            // INVARIANT: A state.
+            state: Atomic::new(ServerState::Connecting.to_u32()),
+            heartbeat,
+            stats,
+            requests: SetOnce::new(),
+        };
+        Ok(Arc::new(core, GFP_KERNEL)?)
+    }
+
+    /// The session's name; empty before the client has given it.
+    pub(crate) fn session_name(&self) -> &CStr {
+        self.session_name.as_cstr()
+    }
+
+    /// The name of the directory in sysfs, and in events: `client@server`.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// The server's address.
+    pub(crate) fn local(&self) -> &SocketAddress {
+        &self.local
+    }
+
+    /// The client's address.
+    pub(crate) fn peer(&self) -> &SocketAddress {
+        &self.peer
+    }
+
+    /// The extensions that both ends use, as the client's first connection request offered them.
+    pub(crate) fn features(&self) -> u32 {
+        self.features
+    }
+
+    /// Signs of life of the client.
+    #[inline]
+    pub(crate) fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    /// Counts requests.
+    #[inline]
+    pub(crate) fn stats(&self) -> &PathStats {
+        &self.stats
+    }
+
+    /// What requests need, unless the path is not established or is being taken down. Any context.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Entered<R>> {
+        self.requests.as_ref()?.enter()
+    }
+
+    /// Lets requests in. Sleeps. `EEXIST` if they are already.
+    pub(crate) fn admit_requests(&self, requests: R) -> Result {
+        if self.requests.populate(Gate::new(requests)?) {
+            Ok(())
+        } else {
+            Err(EEXIST)
+        }
+    }
+
+    /// Lets no more requests in, waits until all have left, and returns what they needed; nothing
+    /// the second time, or if they were never let in. Sleeps.
+    pub(crate) fn expel_requests(&self) -> Option<R> {
+        self.requests.as_ref().and_then(Gate::close)
+    }
+
+    /// The state.
+    pub(crate) fn state(&self) -> ServerState {
+        // By the type invariant there is no other.
+        ServerState::try_from(self.state.load(ordering::Relaxed)).unwrap_or(ServerState::Closed)
+    }
+
+    /// Whether the path carries requests.
+    #[inline]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state.load(ordering::Relaxed) == ServerState::Connected.to_u32()
+    }
+
+    /// Does what `event` does to the state; false if that is nothing. Any context.
+    pub(crate) fn change_state(&self, event: ServerEvent) -> bool {
+        loop {
+            let old = self.state();
+            let Some(new) = old.next(event) else {
+                return false;
+            };
+            let (old, new) = (old.to_u32(), new.to_u32());
+            if self.state.cmpxchg(old, new, ordering::Full).is_ok() {
+                return true;
+            }
+        }
+    }
+}
+
+impl<R: Send + Sync + 'static> fmt::Display for PathCore<R> {
+    /// The session's name, once it has one, and the addresses in the order of the name in sysfs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.session_name.get() {
+            name.write_to(f)?;
+            f.write_str(" ")?;
+        }
+        f.write_fmt(fmt!("{}@{}", self.peer, self.local))
+    }
+}

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Responses, as the C client expects them.
+//!
+//! A response is an immediate with the number of the chunk and an errno. A read sends its data
+//! before it, and invalidates the client's key for the place of the data if it asked for that;
+//! otherwise the immediate comes with the last of the data.
+//! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
+//! which is a new one if the chunk had to be registered again. A client that can do without the
+//! message is only sent new keys; see
+//! [`FEATURE_SHORT_RESPONSES`]. Responses to writes that are there at
+//! the same time go in one message, if the client takes that; see [`coalesced_responses`].
+//!
+//! A chunk is only released when its response has been posted: a request that comes for it earlier
+//! waits, so that a message is not written again before it is posted, nor a registration
+//! invalidated that is still to be posted.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    rdma::{
+        Access,
+        MemoryRegion,
+        RemoteMemory,
+        SendChain,
+        SgeList, //
+    },
+    sync::{
+        box_slot::BoxList,
+        gate::Entered, //
+    },
+    tracepoint, //
+};
+use proto::rtrs::{
+    coalesced_responses,
+    request::Direction,
+    Imm,
+    Request,
+    RkeyRsp,
+    SgDesc,
+    FEATURE_SHORT_RESPONSES, //
+};
+
+use crate::{
+    chunk::{
+        ChunkBox,
+        ChunkKey,
+        PathChunk,
+        Task, //
+    },
+    connection::{
+        Connection,
+        ConnectionRef, //
+    },
+    path_io::PathIo,
+    wr_kind::WrKind, //
+};
+
+/// The most scatter entries of one RDMA write, whatever the device allows; they are on the stack.
+pub(crate) const MAX_SEND_SGE: usize = 32;
+
+/// The work requests of the last post of a response: data, registration, invalidation, immediate.
+const MAX_LAST_POST: usize = 4;
+
+/// Responds to the request in `chunk` with an error or with the number of bytes that were read.
+///
+/// Any context. If the send queue is full the response is sent later.
+#[inline]
+pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: ChunkBox, result: Result<u32>) {
+    chunk.result = result;
+    send(io, chunk);
+}
+
+/// Sends the response in `chunk`, now, at the end of the burst, or when there is room.
+pub(crate) fn send(io: &Entered<PathIo>, chunk: ChunkBox) {
+    let Some(queue_pair) = io.queue_pair(chunk.cid) else {
+        return io.release(chunk);
+    };
+    if !io.path.is_connected() {
+        // No client is there to read it.
+        return io.release(chunk);
+    }
+    if is_contended(io, &chunk) {
+        return withhold(io, chunk);
+    }
+    let queue = queue_pair.handler().send_queue();
+    if queue.is_collecting() && says_nothing_else(&chunk) {
+        if !queue.collect(chunk) {
+            send_coalesced(io, queue_pair, queue.take_collected());
+        }
+    } else if queue.take_credit() {
+        post(io, queue_pair, chunk);
+    } else {
+        wait(io, queue_pair, chunk);
+    }
+}
+
+/// Sends the response in `chunk` when there is room.
+fn wait(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
+    chunk.task = Task::Respond;
+    queue_pair.handler().send_queue().wait(chunk);
+    queue_pair.handler().send_waiting(io, queue_pair);
+}
+
+/// Sends the response in `chunk`, which has waited for room; the caller took a credit.
+pub(crate) fn send_waited(
+    io: &Entered<PathIo>,
+    queue_pair: &ConnectionRef<PathIo>,
+    chunk: ChunkBox,
+) {
+    if is_contended(io, &chunk) {
+        queue_pair.handler().send_queue().give_credits(1);
+        return withhold(io, chunk);
+    }
+    post(io, queue_pair, chunk);
+}
+
+/// Whether the response in `chunk` must not be sent yet, as other requests want the chunk.
+#[inline]
+fn is_contended(io: &PathIo, chunk: &PathChunk) -> bool {
+    chunk.owns && io.session.claims().is_contended(chunk.id)
+}
+
+/// Withholds the response in `chunk`, and passes the chunk on.
+#[cold]
+#[inline(never)]
+fn withhold(io: &Entered<PathIo>, mut chunk: ChunkBox) {
+    let id = chunk.id;
+    chunk.owns = false;
+    chunk.entered = Some(io.clone());
+    if let Some(page) = chunk.private.take() {
+        io.session.private().put(page);
+    }
+    io.session.claims().withhold(chunk);
+    io.session.pass_on(id);
+}
+
+/// Whether the response in `chunk` is no more than that the request was carried out.
+#[inline]
+fn says_nothing_else(chunk: &PathChunk) -> bool {
+    chunk.key != ChunkKey::Invalidated
+        && chunk.result.is_ok()
+        && chunk
+            .request
+            .as_ref()
+            .is_some_and(|request| !request.is_read())
+}
+
+/// Sends the responses in `chunks`, which say nothing but that the requests were carried out, in as
+/// few messages as possible.
+pub(crate) fn send_coalesced(
+    io: &Entered<PathIo>,
+    queue_pair: &ConnectionRef<PathIo>,
+    mut chunks: BoxList<PathChunk>,
+) {
+    while let Some(first) = chunks.next() {
+        let queue = queue_pair.handler().send_queue();
+        if is_contended(io, &first) {
+            withhold(io, first);
+        } else if !queue.take_credit() {
+            wait(io, queue_pair, first);
+        } else if chunks.is_empty() || first.message.is_none() {
+            post(io, queue_pair, first);
+        } else {
+            post_coalesced(io, queue_pair, first, &mut chunks);
+        }
+    }
+}
+
+/// Posts the response in `first` together with as many of `more` as a message has room for. The
+/// caller took a credit.
+fn post_coalesced(
+    io: &Entered<PathIo>,
+    queue_pair: &ConnectionRef<PathIo>,
+    first: ChunkBox,
+    more: &mut BoxList<PathChunk>,
+) {
+    let connection = queue_pair.handler();
+    let mut numbers = [0; coalesced_responses::MAX_COALESCED_SIZE];
+    let mut posted = BoxList::new();
+    trace(connection, &first);
+    // The numbers of chunks have 16 bits, see `ChunkLayout`.
+    let others = core::iter::from_fn(|| loop {
+        let chunk = more.next()?;
+        if is_contended(io, &chunk) {
+            withhold(io, chunk);
+            continue;
+        }
+        trace(connection, &chunk);
+        let number = chunk.id as u16;
+        posted.push(chunk);
+        return Some(number);
+    });
+    let all = Iterator::chain(core::iter::once(first.id as u16), others);
+    let count = coalesced_responses::write(&mut numbers, all);
+    let size = coalesced_responses::size(count);
+    let result = first.message.as_ref().ok_or(EINVAL).and_then(|message| {
+        message.copy_in(0, numbers.get(..size).ok_or(EINVAL)?)?;
+        let sges = SgeList::from(message.sge(size)?);
+        let mut chain = SendChain::<1>::new();
+        chain.send_with_imm(
+            WrKind::Response.id(),
+            connection.send_queue().next_is_signaled(),
+            &sges,
+            coalesced_responses::immediate(count).encode(),
+        )?;
+        queue_pair.post_mut(&mut chain)
+    });
+    if let Err(error) = result {
+        connection.send_failed("a response", error);
+    }
+    io.release(first);
+    for chunk in posted {
+        io.release(chunk);
+    }
+}
+
+/// Posts the response in `chunk` and releases the chunk. The caller took a credit.
+#[inline]
+fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
+    let connection = queue_pair.handler();
+    trace(connection, &chunk);
+    let posted = match data_only(io, connection, &chunk) {
+        Some((sges, remote)) => {
+            let immediate = Imm::IoRsp {
+                msg_id: chunk.id,
+                errno: 0,
+                invalidated: false,
+            };
+            queue_pair.post_write_with_imm(
+                WrKind::Response.id(),
+                connection.send_queue().next_is_signaled(),
+                &sges,
+                remote,
+                immediate.encode(),
+            )
+        }
+        None => post_in_steps(io, queue_pair, &mut chunk),
+    };
+    if let Err(error) = posted {
+        // The client would wait for it for ever.
+        connection.send_failed("a response", error);
+    }
+    io.release(chunk);
+}
+
+/// Whether each response tells the client the key of its chunk, not only those with a new one.
+#[inline]
+fn tells_keys(connection: &Connection<PathIo>) -> bool {
+    connection.path().features() & FEATURE_SHORT_RESPONSES == 0
+}
+
+/// What a response does besides carrying the errno.
+struct Plan {
+    /// Where data goes, and how many bytes of it.
+    data: Option<(SgDesc, u32)>,
+    /// The client's key that is to be invalidated.
+    invalidate: Option<u32>,
+}
+
+impl Plan {
+    fn of(chunk: &PathChunk) -> Self {
+        let Some(Direction::Read {
+            target: Some(target),
+            need_inval,
+        }) = chunk.request.as_ref().map(Request::direction)
+        else {
+            return Self {
+                data: None,
+                invalidate: None,
+            };
+        };
+        // An error comes without data.
+        let len = chunk.result.map_or(0, |len| len.min(target.len));
+        Self {
+            data: (len != 0).then_some((target, len)),
+            invalidate: need_inval.then_some(target.key),
+        }
+    }
+}
+
+/// The data of a read, if the response is no more than that: where it is, and where it goes.
+#[inline]
+fn data_only(
+    io: &PathIo,
+    connection: &Connection<PathIo>,
+    chunk: &PathChunk,
+) -> Option<(SgeList<1>, RemoteMemory)> {
+    let (Some(request), Ok(len)) = (&chunk.request, chunk.result) else {
+        return None;
+    };
+    let target = request.only_target()?;
+    let has_key = match chunk.key {
+        ChunkKey::Shared => true,
+        ChunkKey::Registered(_) => !tells_keys(connection),
+        ChunkKey::Invalidated => false,
+    };
+    if !has_key {
+        return None;
+    }
+    let len = len.min(target.len) as usize;
+    let sge = chunk.memory.sge(len)?;
+    chunk.memory.sync_for_device(&io.chunks, len).ok()?;
+    let remote = RemoteMemory {
+        address: target.addr,
+        rkey: target.key,
+    };
+    Some((SgeList::from(sge), remote))
+}
+
+/// Posts a response that may be several work requests.
+#[inline(never)]
+fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut PathChunk) -> Result {
+    let plan = Plan::of(chunk);
+    let immediate = Imm::IoRsp {
+        msg_id: chunk.id,
+        errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
+        invalidated: plan.invalidate.is_some(),
+    }
+    .encode();
+    let mut sges = SgeList::<MAX_SEND_SGE>::new();
+    let data = match plan.data {
+        Some((target, len)) => Some(write_data(
+            io, queue_pair, chunk.id, target, len, &mut sges,
+        )?),
+        None => None,
+    };
+    let connection = queue_pair.handler();
+    let key = renew_key(io, chunk, connection)?;
+    let signaled = connection.send_queue().next_is_signaled();
+    let (id, unsignaled) = (WrKind::Response.id(), WrKind::Unsignaled.id());
+    let mut chain = SendChain::<MAX_LAST_POST>::new();
+    if let Some(remote) = data {
+        if plan.invalidate.is_none() && key.message.is_none() {
+            chain.rdma_write_with_imm(id, signaled, &sges, remote, immediate)?;
+            return queue_pair.post_mut(&mut chain);
+        }
+        chain.rdma_write(unsignaled, false, &sges, remote)?;
+    }
+    if let Some(region) = key.register {
+        chain.reg_mr(unsignaled, false, region, Access::RemoteWrite)?;
+    }
+    if let Some(rkey) = plan.invalidate {
+        chain.send_with_invalidate(unsignaled, false, rkey)?;
+    }
+    match &key.message {
+        Some(message) => chain.send_with_imm(id, signaled, message, immediate)?,
+        None => chain.imm_only(id, signaled, immediate)?,
+    }
+    queue_pair.post_mut(&mut chain)
+}
+
+/// Lets a response be traced.
+#[inline]
+fn trace(connection: &Connection<PathIo>, chunk: &PathChunk) {
+    tracepoint::send_io_resp_imm(|| {
+        let path = connection.path();
+        let signals = connection.send_queue().signals();
+        tracepoint::Answer {
+            session: path.session_name(),
+            path: path.name(),
+            state: path.state().to_u32(),
+            msg_id: chunk.id,
+            signal_interval: signals.interval(),
+            count: signals.posted(),
+            error: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
+            is_write: chunk
+                .request
+                .as_ref()
+                .is_none_or(|request| !request.is_read()),
+            need_inval: Plan::of(chunk).invalidate.is_some(),
+            always_invalidate: chunk.key != ChunkKey::Shared,
+        }
+    });
+}
+
+/// What the client is told of a chunk's key; nothing without `always_invalidate`.
+struct Key<'a> {
+    /// The registration that is to be made again.
+    register: Option<&'a MemoryRegion>,
+    /// The message with the key.
+    message: Option<SgeList<1>>,
+}
+
+/// Chooses a new key for the chunk if it was invalidated, and writes the message with its key,
+/// which is needed for a new key or if the client has to be told always.
+fn renew_key<'a>(
+    io: &'a PathIo,
+    chunk: &mut PathChunk,
+    connection: &Connection<PathIo>,
+) -> Result<Key<'a>> {
+    let mut key = Key {
+        register: None,
+        message: None,
+    };
+    let is_invalidated = chunk.key == ChunkKey::Invalidated;
+    if chunk.key == ChunkKey::Shared || !(is_invalidated || tells_keys(connection)) {
+        return Ok(key);
+    }
+    let region = io.region(chunk.id).ok_or(EINVAL)?;
+    if is_invalidated {
+        // With the old key the client must not get at what comes next.
+        region.renew_key();
+        key.register = Some(region);
+        chunk.key = ChunkKey::Registered(Some(connection.cid()));
+    }
+    let message = RkeyRsp {
+        buf_id: u16::try_from(chunk.id)?,
+        rkey: region.rkey(),
+    };
+    let buffer = chunk.message.as_ref().ok_or(EINVAL)?;
+    buffer.copy_in(0, &message.to_bytes())?;
+    key.message = Some(SgeList::from(buffer.sge(RkeyRsp::SIZE)?));
+    Ok(key)
+}
+
+/// Posts `len` bytes from the start of a chunk to `target`, except for the last RDMA write, whose
+/// scatter entries are left in `sges` and whose place is returned.
+fn write_data(
+    io: &PathIo,
+    queue_pair: &ConnectionRef<PathIo>,
+    id: u32,
+    target: SgDesc,
+    len: u32,
+    sges: &mut SgeList<MAX_SEND_SGE>,
+) -> Result<RemoteMemory> {
+    let chunks = &io.chunks;
+    let (index, len) = (id as usize, len as usize);
+    chunks.sync_for_device(index, 0, len)?;
+    let mut done = 0;
+    loop {
+        let remote = RemoteMemory {
+            // The client's address: if it wraps around, that is the client's doing.
+            address: target.addr.wrapping_add(done as u64),
+            rkey: target.key,
+        };
+        sges.clear();
+        let left = len.checked_sub(done).ok_or(EINVAL)?;
+        let bytes = chunks.add_sges(index, done, left, sges, io.max_send_sge)?;
+        if bytes == 0 {
+            return Err(EINVAL);
+        }
+        done = done.checked_add(bytes).ok_or(EINVAL)?;
+        if done >= len {
+            return Ok(remote);
+        }
+        let mut chain = SendChain::<1>::new();
+        chain.rdma_write(WrKind::Unsignaled.id(), false, sges, remote)?;
+        queue_pair.post(chain)?;
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue of a connection: its room, what waits for room, and the responses that are
+//! collected to go out in one message.
+
+use core::mem;
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::SpinLockIrq, //
+};
+use kernel_ext::sync::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    box_slot::{
+        BoxList,
+        BoxStack,
+        Linked, //
+    }, //
+};
+use rtrs_core::connection::SignalInterval;
+
+/// Boxes in the order in which they came: while a client keeps the queue full, a response that came
+/// early would otherwise wait for ever behind those that come later.
+struct Fifo<T> {
+    /// The later ones, the newest first.
+    newer: BoxList<T>,
+    /// Those before them, the oldest first.
+    older: BoxList<T>,
+}
+
+impl<T> Fifo<T> {
+    fn push(&mut self, value: KBox<Linked<T>>) {
+        self.newer.push(value);
+    }
+
+    fn pop(&mut self) -> Option<KBox<Linked<T>>> {
+        if self.older.is_empty() {
+            // Each box is turned round once.
+            for value in mem::take(&mut self.newer) {
+                self.older.push(value);
+            }
+        }
+        self.older.next()
+    }
+}
+
+/// The send queue of a connection, and requests (`T`) of which something is to be sent. All methods
+/// may be called in any context.
+///
+/// # Invariants
+///
+/// - `credits` is how many more responses or invalidations the queue has room for, and never
+///   negative.
+/// - `num_waiting` is the length of `waiting`, and changed with that locked.
+/// - A request is added to `waiting` before the look for credits that may come back meanwhile, and
+///   credits are given back before the look for requests that wait: so none waits while there is
+///   room.
+/// - [`Self::collect()`] looks at `collecting` after the addition, and [`Self::end_burst()`] clears
+///   it before the look at `collected`: so nothing stays there after a burst.
+#[pin_data]
+pub(crate) struct SendQueue<T: Send> {
+    signals: SignalInterval,
+    credits: Atomic<i32>,
+    num_waiting: Atomic<u32>,
+    #[pin]
+    waiting: SpinLockIrq<Fifo<T>>,
+    /// Whether the client takes coalesced responses.
+    coalesces: bool,
+    /// A burst of completions is being handled, at whose end what was collected is sent.
+    collecting: Atomic<bool>,
+    collected: BoxStack<T>,
+}
+
+impl<T: Send> SendQueue<T> {
+    /// A queue with room for `credits` responses or invalidations.
+    ///
+    /// `queue_depth` is the most requests of the session at a time.
+    pub(crate) fn new(credits: u32, queue_depth: u32, coalesces: bool) -> impl PinInit<Self> {
+        let fifo = Fifo {
+            newer: BoxList::new(),
+            older: BoxList::new(),
+        };
+        pin_init!(Self {
+            // At least two completions are in flight when the queue is full.
+            signals: SignalInterval::for_queue_depth(queue_depth.min(credits / 2)),
+            // At most the queue depth, which has 16 bits.
+            credits: Atomic::new(credits as i32),
+            num_waiting: Atomic::new(0),
+            waiting <- new_spinlock_irq!(fifo, "rtrs_server::SendQueue::waiting"),
+            coalesces,
+            collecting: Atomic::new(false),
+            collected: BoxStack::new(),
+        })
+    }
+
+    /// Whether the response that is posted next asks for a completion.
+    #[inline]
+    pub(crate) fn next_is_signaled(&self) -> bool {
+        self.signals.next_is_signaled()
+    }
+
+    /// How responses are signaled.
+    pub(crate) fn signals(&self) -> &SignalInterval {
+        &self.signals
+    }
+
+    /// Takes room for a response or an invalidation.
+    #[inline]
+    pub(crate) fn take_credit(&self) -> bool {
+        let mut credits = self.credits.load(ordering::Relaxed);
+        while credits > 0 {
+            let less = credits.wrapping_sub(1);
+            match self.credits.cmpxchg(credits, less, ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => credits = now,
+            }
+        }
+        false
+    }
+
+    /// Gives room back.
+    pub(crate) fn give_credits(&self, count: i32) {
+        self.credits.fetch_add(count, ordering::Full);
+    }
+
+    /// A signaled response was sent, and so were those before it.
+    pub(crate) fn responses_sent(&self) {
+        // At most the queue depth.
+        self.give_credits(self.signals.interval() as i32);
+    }
+
+    /// Keeps a request until there is room; the caller then sends what [`Self::next_waiting()`]
+    /// gives.
+    pub(crate) fn wait(&self, request: KBox<Linked<T>>) {
+        let mut waiting = self.waiting.lock();
+        waiting.push(request);
+        self.num_waiting.fetch_add(1, ordering::Full);
+    }
+
+    /// Whether a request waits for room.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.num_waiting.load(ordering::Relaxed) != 0
+    }
+
+    /// Takes out the request that has waited longest, if there is room, of which the caller gets
+    /// one credit.
+    pub(crate) fn next_waiting(&self) -> Option<KBox<Linked<T>>> {
+        while self.has_waiting() && self.take_credit() {
+            if let Some(request) = self.take_waiting() {
+                return Some(request);
+            }
+            // Another CPU took it. Looks again for requests that found no room for lack of this
+            // credit.
+            self.give_credits(1);
+        }
+        None
+    }
+
+    /// Takes out the request that has waited longest, room or not.
+    pub(crate) fn take_waiting(&self) -> Option<KBox<Linked<T>>> {
+        let mut waiting = self.waiting.lock();
+        let request = waiting.pop()?;
+        self.num_waiting.fetch_sub(1, ordering::Relaxed);
+        Some(request)
+    }
+
+    /// A burst of completions begins: responses are collected.
+    #[inline]
+    pub(crate) fn begin_burst(&self) {
+        if self.coalesces {
+            self.collecting.store(true, ordering::Relaxed);
+        }
+    }
+
+    /// The burst ends: the caller sends what was collected.
+    #[inline]
+    pub(crate) fn end_burst(&self) {
+        if self.coalesces {
+            self.collecting.xchg(false, ordering::Full);
+        }
+    }
+
+    /// Whether responses are being collected.
+    #[inline]
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.collecting.load(ordering::Relaxed)
+    }
+
+    /// Collects the response to a request. False if the burst has ended meanwhile: then the caller
+    /// sends what was collected.
+    #[inline]
+    pub(crate) fn collect(&self, request: KBox<Linked<T>>) -> bool {
+        // A full barrier.
+        self.collected.push(request);
+        self.is_collecting()
+    }
+
+    /// Whether a response was collected and not taken out.
+    #[inline]
+    pub(crate) fn has_collected(&self) -> bool {
+        !self.collected.is_empty()
+    }
+
+    /// Takes out what was collected.
+    pub(crate) fn take_collected(&self) -> BoxList<T> {
+        self.collected.take_all()
+    }
+}

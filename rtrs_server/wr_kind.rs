@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the work requests of a connection are for.
+
+use kernel_ext::rdma::WrId;
+
+/// What a completion is for; encoded in the work request's id.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrKind {
+    /// A receive without a buffer: requests and heartbeats come as immediates.
+    Receive,
+    /// A response or a heartbeat; its completion gives send queue entries back.
+    Response,
+    /// Data of a response, the registration of a chunk, or an invalidation at the client; only
+    /// completes in error.
+    Unsignaled,
+    /// The information request of the client.
+    InfoRequest,
+    /// The response to it.
+    InfoResponse,
+    /// The invalidation of a chunk's registration.
+    Invalidate(u32),
+}
+
+/// The ids that are not counted per chunk.
+const FIXED_IDS: u32 = 5;
+
+impl WrKind {
+    /// How many ids a connection of a session with `queue_depth` chunks needs.
+    pub(crate) const fn count(queue_depth: u32) -> u32 {
+        FIXED_IDS.saturating_add(queue_depth)
+    }
+
+    /// The id of this kind.
+    pub(crate) fn id(self) -> WrId {
+        WrId(match self {
+            WrKind::Receive => 0,
+            WrKind::Response => 1,
+            WrKind::Unsignaled => 2,
+            WrKind::InfoRequest => 3,
+            WrKind::InfoResponse => 4,
+            WrKind::Invalidate(chunk) => FIXED_IDS.saturating_add(chunk),
+        })
+    }
+
+    /// The kind that `id` was made of.
+    pub(crate) fn of(id: WrId) -> Self {
+        match id.0 {
+            0 => WrKind::Receive,
+            1 => WrKind::Response,
+            2 => WrKind::Unsignaled,
+            3 => WrKind::InfoRequest,
+            4 => WrKind::InfoResponse,
+            other => WrKind::Invalidate(other.saturating_sub(FIXED_IDS)),
+        }
+    }
+
+    /// What it is called in log lines.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            WrKind::Receive => "receive",
+            WrKind::Response => "response",
+            WrKind::Unsignaled => "data, registration or invalidation",
+            WrKind::InfoRequest => "receive of the information request",
+            WrKind::InfoResponse => "information response",
+            WrKind::Invalidate(_) => "invalidation of a chunk",
+        }
+    }
+}
