@@ -16,6 +16,7 @@
 #include <linux/idr.h>
 #include <linux/percpu-refcount.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <rdma/ib_verbs.h>
@@ -26,13 +27,13 @@ void rnbd_helper_percpu_ref_get(struct percpu_ref *ref);
 void rnbd_helper_percpu_ref_put(struct percpu_ref *ref);
 
 /* helpers_sys.c */
-void rnbd_helper_reinit_completion(struct completion *x);
 void *rnbd_helper_per_cpu_ptr(void *base, unsigned int cpu);
 void *rnbd_helper_raw_cpu_ptr(void *base);
 unsigned int rnbd_helper_next_possible_cpu(unsigned int start);
 unsigned int rnbd_helper_num_online_cpus(void);
 void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val);
 void rnbd_helper_synchronize_rcu_tasks(void);
+bool rnbd_helper_may_sleep(void);
 unsigned int rnbd_helper_memalloc_noio_save(void);
 void rnbd_helper_memalloc_noio_restore(unsigned int flags);
 

@@ -8,12 +8,6 @@
 
 #include "helpers.h"
 
-void rnbd_helper_reinit_completion(struct completion *x)
-{
-	reinit_completion(x);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_reinit_completion);
-
 void *rnbd_helper_per_cpu_ptr(void *base, unsigned int cpu)
 {
 	return (void *)per_cpu_ptr((void __percpu *)(unsigned long)base, cpu);
@@ -56,6 +50,14 @@ void rnbd_helper_synchronize_rcu_tasks(void)
 	synchronize_rcu_tasks();
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_synchronize_rcu_tasks);
+
+bool rnbd_helper_may_sleep(void)
+{
+	/* Without it a spinlock or an RCU reader leaves no trace. Distributions have it. */
+	BUILD_BUG_ON(!IS_ENABLED(CONFIG_PREEMPT_COUNT));
+	return preemptible() && !rcu_preempt_depth();
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_may_sleep);
 
 unsigned int rnbd_helper_memalloc_noio_save(void)
 {

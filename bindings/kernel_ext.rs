@@ -19,6 +19,7 @@ pub mod module_param;
 pub mod net;
 pub mod page;
 pub mod percpu;
+pub mod preempt;
 pub mod print;
 pub mod random;
 pub mod rdma;

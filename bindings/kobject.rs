@@ -2,9 +2,14 @@
 
 //! Kernel objects: what directories of sysfs stand for.
 //!
+//! Would be: `rust/kernel/kobject.rs`, which the kernel crate does not have.
+//!
 //! C header: [`include/linux/kobject.h`](srctree/include/linux/kobject.h)
 
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     prelude::*,
     str::CString,
@@ -12,7 +17,8 @@ use kernel::{
         ARef,
         AlwaysRefCounted, //
     },
-    types::Opaque, //
+    types::Opaque,
+    ModuleMetadata, //
 };
 
 use crate::bindings;
@@ -90,25 +96,31 @@ pub unsafe trait AsKobject {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R>;
 }
 
-/// The directory of a module (`/sys/module/<module>/`).
+/// The directory of the module `M` (`/sys/module/<module>/`).
 ///
-/// Made by the module itself, in its `init`; what it makes in the directory has to be gone when the
-/// module is.
-pub struct ModuleDirectory(&'static ThisModule);
+/// What is made in it has to be gone when the module is.
+pub struct ModuleDirectory<M>(PhantomData<M>);
 
-impl ModuleDirectory {
-    /// That of `module`, which is the calling one.
-    pub fn new(module: &'static ThisModule) -> Self {
-        Self(module)
+impl<M: ModuleMetadata> ModuleDirectory<M> {
+    /// That of `M`.
+    pub const fn new() -> Self {
+        Self(PhantomData)
     }
 }
 
-// SAFETY: A module is in sysfs before its `init` runs and until its `exit` has run; no code of it
-// runs at other times.
-unsafe impl AsKobject for ModuleDirectory {
+impl<M: ModuleMetadata> Default for ModuleDirectory<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: A module is in sysfs before its `init` runs and until its `exit` has run. Code that can
+// name `M` is part of that module or of one that depends on it, and runs at no other time.
+unsafe impl<M: ModuleMetadata> AsKobject for ModuleDirectory<M> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
-        // SAFETY: The module is there, see above.
-        let kobject = unsafe { Kobject::from_raw(&raw mut (*self.0.as_ptr()).mkobj.kobj) };
+        let module = NonNull::new(M::THIS_MODULE.as_ptr())?;
+        // SAFETY: The module is loaded, see above, and so is its kobject.
+        let kobject = unsafe { Kobject::from_raw(&raw mut (*module.as_ptr()).mkobj.kobj) };
         Some(run(kobject))
     }
 }
@@ -162,7 +174,7 @@ pub fn uevent(object: &impl AsKobject, event: Uevent) -> Result {
 pub(crate) fn sysfs_name(name: &CStr) -> Result<CString> {
     match name.to_bytes() {
         b"" | b"." | b".." => return Err(EINVAL),
-        bytes if bytes.len() > proto::NAME_MAX => return Err(ENAMETOOLONG),
+        bytes if bytes.len() > bindings::NAME_MAX as usize => return Err(ENAMETOOLONG),
         _ => {}
     }
     let mut copy = KVec::new();

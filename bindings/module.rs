@@ -50,15 +50,15 @@ impl Drop for ModuleReference {
     }
 }
 
-/// Waits, when it is dropped, until all tasks have returned from the functions of its module. Sleeps,
-/// perhaps for seconds.
+/// Waits, when it is dropped, until all tasks have returned from the functions of its module.
+/// Sleeps, perhaps for seconds.
 ///
-/// Some functions are called without a reference to their module, and allow it to be unloaded before
-/// they return: the end of a bio leaves the gate of its device, a `store` gives back the reference
-/// to the module of its file. A task may be preempted just then, for any time. It is no reader of
-/// RCU, so that freeing the module's memory, which waits for those and for interrupts, does not wait
-/// for it. RCU Tasks does: it waits until each task has slept by its own choice, or has been in user
-/// space. What is left of such a function must therefore not sleep.
+/// Some functions are called without a reference to their module, and allow it to be unloaded
+/// before they return: the end of a bio leaves the gate of its device, a `store` gives back the
+/// reference to the module of its file. A task may be preempted just then, for any time. It is no
+/// reader of RCU, so that freeing the module's memory, which waits for those and for interrupts,
+/// does not wait for it. RCU Tasks does: it waits until each task has slept by its own choice, or
+/// has been in user space. What is left of such a function must therefore not sleep.
 ///
 /// To be the last field of the module's type: when everything else is gone no such function is
 /// called any more.
@@ -88,8 +88,8 @@ impl Default for Returned {
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        // SAFETY: May be called wherever sleeping is allowed, as is said above. Modules are loaded and
-        // unloaded there.
+        // SAFETY: May be called wherever sleeping is allowed, as is said above. Modules are loaded
+        // and unloaded there.
         unsafe { bindings::rnbd_helper_synchronize_rcu_tasks() };
     }
 }

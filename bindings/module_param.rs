@@ -53,8 +53,8 @@ type Parse<T> = fn(&T, &CStr) -> Result<T>;
 ///
 /// # Invariants
 ///
-/// `value` is only written by the module loader, by who has set `state` to [`BEING_SET`], and not any
-/// more once that is [`READ`].
+/// `value` is only written by the module loader, by who has set `state` to [`BEING_SET`], and not
+/// any more once that is [`READ`].
 pub struct Parameter<T> {
     value: UnsafeCell<T>,
     state: Atomic<u32>,
@@ -290,8 +290,8 @@ impl ParameterValue for ParameterString {
 
 /// Declares module parameters.
 ///
-/// `parse` is optional; it makes the value of what the user wrote, and the module is not loaded if it
-/// fails. [`Parameter::get`](crate::module_param::Parameter::get) is the value.
+/// `parse` is optional; it makes the value of what the user wrote, and the module is not loaded if
+/// it fails. [`Parameter::get`](crate::module_param::Parameter::get) is the value.
 ///
 /// # Examples
 ///

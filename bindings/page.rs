@@ -34,11 +34,11 @@ impl Pages {
     /// Allocates `1 << order` zeroed pages, if possible on `node`; on any if there is no such node.
     /// Sleeps. `ENOMEM` if there are none.
     ///
-    /// Neither warns nor has anybody killed then. With `needed` it tries harder: for those who cannot
-    /// do with smaller blocks instead.
+    /// Neither warns nor has anybody killed then. With `needed` it tries harder: for those who
+    /// cannot do with smaller blocks instead.
     pub(crate) fn zeroed(node: i32, order: u32, needed: bool) -> Result<Self> {
-        // SAFETY: Any node and any order are fine: the page allocator has no blocks above its largest
-        // order, and is told not to warn of that.
+        // SAFETY: Any node and any order are fine: the page allocator has no blocks above its
+        // largest order, and is told not to warn of that.
         let page = unsafe { bindings::rnbd_helper_alloc_zeroed_pages(node, order, needed) };
         let page = NonNull::new(page).ok_or(ENOMEM)?;
         // SAFETY: The page is valid and in the linear mapping.
@@ -62,8 +62,8 @@ impl Pages {
         self.page
     }
 
-    /// Where the pages are in the kernel. Whoever makes a reference to the bytes keeps this borrowed
-    /// as long as the reference is used.
+    /// Where the pages are in the kernel. Whoever makes a reference to the bytes keeps this
+    /// borrowed as long as the reference is used.
     #[inline]
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
@@ -77,8 +77,8 @@ impl Pages {
 
     /// Forgets what was written to the pages. Any context.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: By the type invariant the pages are ours. Nobody has a reference to the bytes, which
-        // would need a borrow of this, see `address()`.
+        // SAFETY: By the type invariant the pages are ours. Nobody has a reference to the bytes,
+        // which would need a borrow of this, see `address()`.
         unsafe { bindings::rnbd_helper_memzero(self.address.as_ptr().cast(), self.len()) };
     }
 }

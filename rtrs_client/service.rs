@@ -195,7 +195,9 @@ impl Session {
         if let Some(buffer) = buffer {
             table.set_buffer(buffer, len)?;
         }
-        self.service.done.reinit();
+        // Nothing is in flight, so nobody signals now. A signal that is there is of a request whose
+        // task was killed.
+        self.service.done.try_wait();
         self.service.owner.store(owner::SENDER, ordering::Release);
         permit
             .submit_on(kind, u32::from(SERVICE_CID), header)

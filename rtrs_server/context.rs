@@ -4,7 +4,8 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    ModuleMetadata, //
 };
 use kernel_ext::{
     device::class::Class,
@@ -58,9 +59,9 @@ pub(crate) struct ContextOwner {
 
 impl ContextOwner {
     /// Makes the context. Sleeps.
-    pub(crate) fn new(settings: Settings, module: &'static ThisModule) -> Result<Self> {
+    pub(crate) fn new<M: ModuleMetadata>(settings: Settings) -> Result<Self> {
         let pool = Pool::new(settings.chunk_pool_mb, &settings.layout)?;
-        let shown = pool.show(module)?;
+        let shown = pool.show::<M>()?;
         let class = Class::new(c"rtrs-server")?;
         let queue = OwnedQueue::new(c"rtrs_server_wq", QueueFlags::UNBOUND)?;
         // As the RDMA core has its own.

@@ -7,7 +7,8 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    ModuleMetadata, //
 };
 use kernel_ext::{
     kobject::ModuleDirectory,
@@ -47,10 +48,10 @@ impl Pool {
         self.0.as_ref()
     }
 
-    /// Shows the pool in the folder of `module`. Sleeps.
-    pub(crate) fn show(self: &Arc<Self>, module: &'static ThisModule) -> Result<Directory<Self>> {
+    /// Shows the pool in the folder of the module `M`. Sleeps.
+    pub(crate) fn show<M: ModuleMetadata>(self: &Arc<Self>) -> Result<Directory<Self>> {
         Directory::new(
-            &ModuleDirectory::new(module),
+            &ModuleDirectory::<M>::new(),
             c"chunk_pool",
             ATTRIBUTES,
             self.clone(),

@@ -77,7 +77,7 @@ struct RtrsServer {
 }
 
 impl kernel::Module for RtrsServer {
-    fn init(module: &'static ThisModule) -> Result<Self> {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
         let settings = params::Settings::new()?;
         let layout = &settings.layout;
         pr_info!(
@@ -92,7 +92,7 @@ impl kernel::Module for RtrsServer {
             u8::from(settings.always_invalidate)
         );
         Ok(Self {
-            _context: context::ContextOwner::new(settings, module)?,
+            _context: context::ContextOwner::new::<Self>(settings)?,
         })
     }
 }

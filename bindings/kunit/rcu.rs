@@ -34,6 +34,40 @@ mod tests {
         Ok(())
     }
 
+    /// Gives back the count of `value` that was left behind, and says whether that was the only
+    /// one.
+    fn was_left_behind(value: Arc<u32>) -> bool {
+        // SAFETY: A reference that was left behind is not used any more by anybody.
+        drop(unsafe { Arc::from_raw(Arc::as_ptr(&value)) });
+        is_last(value)
+    }
+
+    #[test]
+    fn a_reader_that_replaces_what_it_reads_keeps_it() -> Result {
+        let value = Arc::new(1, GFP_KERNEL)?;
+        let shared = RcuArc::new(Some(value.clone()));
+        let guard = rcu::read_lock();
+        let read = shared.load(&guard);
+        assert!(shared.replace(None).is_none());
+        assert_eq!(read.map(|value| *value), Some(1));
+        drop(guard);
+        assert!(was_left_behind(value));
+        Ok(())
+    }
+
+    #[test]
+    fn a_reader_that_drops_what_it_reads_from_keeps_it() -> Result {
+        let value = Arc::new(1, GFP_KERNEL)?;
+        let shared = RcuArc::new(Some(value.clone()));
+        let guard = rcu::read_lock();
+        let read = shared.load_ref(&guard);
+        drop(shared);
+        assert_eq!(read, Some(&1));
+        drop(guard);
+        assert!(was_left_behind(value));
+        Ok(())
+    }
+
     #[test]
     fn references_are_given_back() -> Result {
         let value = Arc::new(1, GFP_KERNEL)?;

@@ -144,8 +144,8 @@ impl CompletionQueue {
         )?)
     }
 
-    /// As [`Self::new()`], for one queue pair, whose handler runs on `queue` and is told when a burst
-    /// of completions begins and ends.
+    /// As [`Self::new()`], for one queue pair, whose handler runs on `queue` and is told when a
+    /// burst of completions begins and ends.
     ///
     /// The device does not moderate its events by itself, which it may do for other queues. Sleeps.
     /// `ESHUTDOWN` if the workqueue is being destroyed.

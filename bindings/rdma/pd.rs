@@ -108,8 +108,8 @@ impl ProtectionDomain {
     ///
     /// # Safety
     ///
-    /// `node` must be the start of a leaked `KBox<Node<T>>` with the `release` of that `T`, which the
-    /// caller gives up.
+    /// `node` must be the start of a leaked `KBox<Node<T>>` with the `release` of that `T`, which
+    /// the caller gives up.
     unsafe fn retire(&self, node: NonNull<Header>) {
         let node = node.as_ptr();
         let mut head = self.retired.load(ordering::Relaxed);

@@ -116,8 +116,8 @@ impl Receives {
 
     /// Receive `index` has completed: links it, and calls `post` if there are enough. Any context.
     ///
-    /// `EINVAL` if there is no such receive or if it is linked already, `EBUSY` if somebody else is at
-    /// it.
+    /// `EINVAL` if there is no such receive or if it is linked already, `EBUSY` if somebody else is
+    /// at it.
     #[inline(always)]
     pub(super) fn again(
         &self,

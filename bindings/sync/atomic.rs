@@ -6,9 +6,9 @@
 //! and a request takes dozens of them. These are instructions. They have the same interface, so
 //! that a file changes from one to the other by its imports.
 //!
-//! They are for what only Rust code of these modules reads and writes. Between such code the orderings
-//! needed here mean the same in Rust's memory model as in the kernel's: acquire and release pair
-//! up, and [`ordering::Full`] has a full barrier on both sides.
+//! They are for what only Rust code of these modules reads and writes. Between such code the
+//! orderings needed here mean the same in Rust's memory model as in the kernel's: acquire and
+//! release pair up, and [`ordering::Full`] has a full barrier on both sides.
 
 use core::{
     cell::UnsafeCell,
@@ -83,7 +83,8 @@ fn barrier(full: bool) {
 /// # Safety
 ///
 /// `Cell` has the layout of `Self`, may be shared by threads, and there is one of every value of
-/// `Self`. The functions do what they are called, atomically, and only put values of `Self` into it.
+/// `Self`. The functions do what they are called, atomically, and only put values of `Self` into
+/// it.
 pub unsafe trait Value: Copy {
     /// Rust's type of them, which has the layout of `Self`.
     #[doc(hidden)]

@@ -143,7 +143,8 @@ impl<T> DerefMut for Linked<T> {
     }
 }
 
-/// Boxes that anybody adds to, in any context and without a lock, and that are taken out all at once.
+/// Boxes that anybody adds to, in any context and without a lock, and that are taken out all at
+/// once.
 ///
 /// # Invariants
 ///

@@ -67,13 +67,11 @@ impl Completion {
         unsafe { bindings::complete_all(self.inner.get()) };
     }
 
-    /// Makes the event not have happened again.
-    ///
-    /// Whoever is waiting keeps waiting. Nobody should be signalling at the same time, or it is
-    /// undefined whether the signal counts.
-    pub fn reinit(&self) {
-        // SAFETY: The completion is initialised; the helper only resets its counter.
-        unsafe { bindings::rnbd_helper_reinit_completion(self.inner.get()) };
+    /// Takes one signal if there is one, without waiting; of those of `complete_all()` there is
+    /// always one more. Any context.
+    pub fn try_wait(&self) -> bool {
+        // SAFETY: The completion is initialised.
+        unsafe { bindings::try_wait_for_completion(self.inner.get()) }
     }
 
     /// Whether a waiter would be let through now. Any context.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A value that many may use at once until its owner wants it back.
+//!
+//! Would extend: `rust/kernel/revocable.rs`, whose `Revocable` does this for readers of RCU, who
+//! may not sleep; and which has no abstraction of `struct percpu_ref`, on which this rests.
+//!
+//! C header: [`include/linux/percpu-refcount.h`](srctree/include/linux/percpu-refcount.h)
 
 use core::{
     cell::UnsafeCell,
@@ -27,6 +32,7 @@ use kernel::{
 
 use crate::{
     bindings,
+    preempt,
     sync::atomic, //
 };
 
@@ -36,17 +42,20 @@ use crate::{
 /// (the connections of a path, say) can be used from all CPUs and still be taken down by one
 /// owner, in process context, when nobody uses it any more.
 ///
-/// Dropping a gate that is not closed closes it, so that a gate must be dropped where sleeping is
-/// allowed, and not while the dropper itself has entered.
+/// Dropping a gate that is not closed closes it, which sleeps. Where sleeping is not allowed the
+/// value is left behind, see [`preempt`](crate::preempt). Whoever has entered must not wait for the
+/// gate to be closed: that is a deadlock.
 pub struct Gate<T: Send + Sync + 'static> {
-    inner: Pin<KBox<Inner<T>>>,
+    inner: ManuallyDrop<Pin<KBox<Inner<T>>>>,
 }
 
 /// # Invariants
 ///
 /// - `users` is initialised with a release function that completes `empty`; it counts one for the
-///   gate being open and one for each [`Entered`].
-/// - `value` is only written by the one caller that set `closing`, after `empty` was completed.
+///   gate being open, until `closing` is set, and one for each [`Entered`].
+/// - `value` is only written by the one caller that set `closing`, after `empty` was completed. It
+///   is there until then.
+/// - An `Inner` is not freed before `empty` is completed, if it was ever part of a [`Gate`].
 #[pin_data(PinnedDrop)]
 struct Inner<T> {
     #[pin]
@@ -61,7 +70,7 @@ struct Inner<T> {
 ///
 /// # Invariants
 ///
-/// `inner` is valid, its value is there, and this object holds one count of `users`.
+/// This object holds one count of `inner.users`. Therefore `inner` is valid and has its value.
 #[must_use = "the gate is left again otherwise"]
 pub struct Entered<T: Send + Sync + 'static> {
     inner: NonNull<Inner<T>>,
@@ -161,20 +170,22 @@ impl<T: Send + Sync + 'static> Gate<T> {
             }? Error),
             GFP_KERNEL,
         )?;
-        Ok(Self { inner })
+        Ok(Self {
+            inner: ManuallyDrop::new(inner),
+        })
     }
 
     /// Enters, unless the gate is being closed. Any context.
     #[inline]
     pub fn enter(&self) -> Option<Entered<T>> {
-        // SAFETY: `users` is initialised by the type invariant.
+        // SAFETY: `users` is initialised since the `Inner` was made.
         if !unsafe { bindings::rnbd_helper_percpu_ref_tryget_live(self.inner.users.get()) } {
             return None;
         }
         // INVARIANT: The count was just taken. While it is held `empty` is not completed, so that
         // nobody takes the value away, and whoever drops the gate waits.
         Some(Entered {
-            inner: NonNull::from(&*self.inner),
+            inner: self.inner(),
         })
     }
 
@@ -186,19 +197,33 @@ impl<T: Send + Sync + 'static> Gate<T> {
     pub(crate) unsafe fn reclaim(&self) -> Entered<T> {
         // INVARIANT: The count is that of the forgotten object, for which the gate is waiting.
         Entered {
-            inner: NonNull::from(&*self.inner),
+            inner: self.inner(),
         }
     }
 
-    /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
-    ///
-    /// Process context; sleeps. Must not be called by somebody who has entered.
-    pub fn close(&self) -> Option<T> {
+    fn inner(&self) -> NonNull<Inner<T>> {
+        NonNull::from(&**self.inner)
+    }
+
+    /// Lets nobody in any more; true for the first caller. Any context.
+    fn shut(&self) -> bool {
         let first = !self.inner.closing.xchg(true, ordering::Full);
         if first {
             // SAFETY: `users` is initialised, and killed only once.
             unsafe { bindings::percpu_ref_kill_and_confirm(self.inner.users.get(), None) };
         }
+        first
+    }
+
+    /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
+    ///
+    /// Process context; sleeps. Does nothing where sleeping is not allowed. Must not be called by
+    /// somebody who has entered.
+    pub fn close(&self) -> Option<T> {
+        if !preempt::may_sleep() {
+            return None;
+        }
+        let first = self.shut();
         self.inner.empty.wait_for_completion();
         if !first {
             return None;
@@ -211,7 +236,14 @@ impl<T: Send + Sync + 'static> Gate<T> {
 
 impl<T: Send + Sync + 'static> Drop for Gate<T> {
     fn drop(&mut self) {
+        if !preempt::may_sleep() {
+            self.shut();
+            preempt::leave_behind(&raw mut bindings::__this_module, "a gate");
+            return;
+        }
         drop(self.close());
+        // SAFETY: This is the only place that drops it. It is closed: nobody is inside.
+        unsafe { ManuallyDrop::drop(&mut self.inner) };
     }
 }
 
@@ -225,7 +257,8 @@ impl<T> Inner<T> {
         let users: *mut Opaque<bindings::percpu_ref> = users.cast();
         // SAFETY: By the safety requirement.
         let inner = unsafe { container_of!(users, Inner<T>, users) };
-        // SAFETY: The `Inner` stays until the completion was seen.
+        // SAFETY: The `Inner` is not freed before `empty` is completed, which this call does. Who
+        // waits for that takes the completion's lock, and so waits for this call, too.
         unsafe { (*inner).empty.complete_all() };
     }
 }
@@ -233,8 +266,8 @@ impl<T> Inner<T> {
 #[pinned_drop]
 impl<T> PinnedDrop for Inner<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `users` is initialised. It was killed and is down to zero, because a gate closes
-        // before it drops this.
+        // SAFETY: `users` is initialised. Its count is zero and it was killed: `empty` is
+        // completed, unless this was never part of a gate, and then nobody has entered.
         unsafe { bindings::percpu_ref_exit(self.users.get()) };
     }
 }
@@ -243,7 +276,7 @@ impl<T: Send + Sync + 'static> Clone for Entered<T> {
     /// Enters once more, even while the gate is being closed. Any context.
     #[inline]
     fn clone(&self) -> Self {
-        // SAFETY: `users` is initialised, and not down to zero, by the type invariant.
+        // SAFETY: `users` is initialised. It is not down to zero, as this object holds a count.
         unsafe { bindings::rnbd_helper_percpu_ref_get(self.inner.as_ref().users.get()) };
         // INVARIANT: The count was just taken.
         Self { inner: self.inner }
@@ -255,17 +288,20 @@ impl<T: Send + Sync + 'static> Deref for Entered<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant the value is there and is not written.
-        let value = unsafe { (*self.inner.as_ref().value.get()).as_ref() };
-        // SAFETY: As above.
-        unsafe { value.unwrap_unchecked() }
+        // SAFETY: This object holds a count, so `empty` is not completed. Until then the value is
+        // there and nobody writes it.
+        unsafe {
+            (*self.inner.as_ref().value.get())
+                .as_ref()
+                .unwrap_unchecked()
+        }
     }
 }
 
 impl<T: Send + Sync + 'static> Drop for Entered<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this object holds a count.
+        // SAFETY: This object holds a count, which ends here.
         unsafe { bindings::rnbd_helper_percpu_ref_put(self.inner.as_ref().users.get()) };
     }
 }

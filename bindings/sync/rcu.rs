@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A reference that many read without a lock while one replaces it.
+//!
+//! Would extend: `rust/kernel/sync/rcu.rs`, which has the read lock and the waiting, but no pointer
+//! that is protected by them.
+//!
+//! A reader must not sleep. That is a rule of the kernel crate's [`Guard`], which the compiler does
+//! not check.
 
-use crate::sync::atomic::{
-    ordering,
-    Atomic, //
+use crate::{
+    bindings,
+    preempt,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 use core::{
     marker::PhantomData,
@@ -25,7 +35,9 @@ use kernel::sync::{
 /// is how the IO path reaches paths, connections and devices. A writer gets the old reference
 /// back after a grace period, when no reader can hold a borrow of it any more.
 ///
-/// Replacing and dropping sleep: they belong in process context, and not under a [`Guard`].
+/// Replacing and dropping sleep: they belong in process context, and not below a [`Guard`]. In any
+/// other context they do not wait, and the old reference is never given back; see
+/// [`preempt`](crate::preempt).
 ///
 /// # Examples
 ///
@@ -106,7 +118,7 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     /// Puts `value` in its place and returns the old one when no reader has a borrow of it.
     ///
     /// Sleeps for a grace period, unless there was nothing before. Of several writers each gets
-    /// what it replaced.
+    /// what it replaced. `None` where sleeping is not allowed: the old one is leaked then.
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
         // INVARIANT: The new pointer is null or from `Arc::into_raw`.
         let old = self.pointer.xchg(Self::into_raw(value), ordering::Full);
@@ -127,9 +139,15 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
         if old.is_null() {
             return None;
         }
+        if !preempt::may_sleep() {
+            // The caller itself may be a reader, so there is nothing to wait for that would end.
+            preempt::leave_behind(&raw mut bindings::__this_module, "what an RcuArc held");
+            return None;
+        }
         rcu::synchronize_rcu();
-        // SAFETY: By the type invariant the pointer came from `Arc::into_raw`, and by the function's
-        // requirement the caller is the owner of that reference, which no reader borrows any more.
+        // SAFETY: By the type invariant the pointer came from `Arc::into_raw`, and by the
+        // function's requirement the caller is the owner of that reference. Readers that loaded the
+        // pointer before it was exchanged held a guard, and the grace period has waited for those.
         Some(unsafe { Arc::from_raw(old) })
     }
 }

@@ -282,8 +282,8 @@ impl StoreContext<'_> {
         }
     }
 
-    /// Keeps a module loaded until the call has returned and has let go of its object, whose end may
-    /// run functions of that module. The last one given is kept. Any context.
+    /// Keeps a module loaded until the call has returned and has let go of its object, whose end
+    /// may run functions of that module. The last one given is kept. Any context.
     pub fn keep_module(&self, module: ModuleReference) {
         self.kept.set(Some(module));
     }

@@ -29,8 +29,8 @@ use crate::{
 type Read<T> = fn(&Arc<T>, u64, &mut BinaryOutput<'_>) -> Result;
 type Write<T> = fn(&Arc<T>, OpenFile, u64, &[u8]) -> Result;
 
-/// A file of a [`ClassDevice`](crate::device::class::ClassDevice) whose data are a `T`, read and written
-/// in pieces of up to a page, at any offset; for its owner only (0600).
+/// A file of a [`ClassDevice`](crate::device::class::ClassDevice) whose data are a `T`, read and
+/// written in pieces of up to a page, at any offset; for its owner only (0600).
 ///
 /// Made in a `static` of the module whose functions it calls. Both may sleep, and may run at the
 /// same time on any CPU. `write` takes all bytes that it gets unless it fails; the next piece of a

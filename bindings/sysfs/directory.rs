@@ -84,8 +84,8 @@ unsafe impl Send for Node {}
 // SAFETY: As above.
 unsafe impl Sync for Node {}
 
-// SAFETY: A `Node` is made by `Node::new` only, in a box, and freed when the count of its kobject is
-// 0.
+// SAFETY: A `Node` is made by `Node::new` only, in a box, and freed when the count of its kobject
+// is 0.
 unsafe impl AlwaysRefCounted for Node {
     fn inc_ref(&self) {
         // SAFETY: `self` is valid, so there is a reference.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use kernel::prelude::*;
+
+#[kunit_tests(rnbd_gate)]
+mod tests {
+    use super::*;
+    use crate::{
+        preempt,
+        sync::{
+            completion::Completion,
+            gate::Gate, //
+        },
+        workqueue::{
+            OwnedQueue,
+            QueueFlags, //
+        }, //
+    };
+    use kernel::sync::{
+        rcu,
+        Arc, //
+    };
+
+    #[test]
+    fn where_sleeping_is_allowed_is_known() {
+        assert!(preempt::may_sleep());
+        let guard = rcu::read_lock();
+        assert!(!preempt::may_sleep());
+        drop(guard);
+        assert!(preempt::may_sleep());
+    }
+
+    #[test]
+    fn the_first_to_close_gets_the_value() -> Result {
+        let gate = Gate::new(5)?;
+        assert_eq!(gate.enter().map(|entered| *entered), Some(5));
+        assert_eq!(gate.close(), Some(5));
+        assert!(gate.enter().is_none());
+        assert_eq!(gate.close(), None);
+        Ok(())
+    }
+
+    #[test]
+    fn closing_waits_for_those_inside() -> Result {
+        let gate = Arc::new(Gate::new(5)?, GFP_KERNEL)?;
+        let closed = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        let entered = gate.enter().ok_or(EINVAL)?;
+        let queue = OwnedQueue::new(c"rnbd_kunit", QueueFlags::UNBOUND)?;
+        let (theirs, signal) = (gate.clone(), closed.clone());
+        queue.handle().spawn(move || {
+            drop(theirs.close());
+            signal.complete();
+        })?;
+        while gate.enter().is_some() {
+            kernel::task::might_sleep();
+        }
+        let again = entered.clone();
+        drop(entered);
+        assert!(closed.wait_timeout(10).is_err());
+        assert_eq!(*again, 5);
+        drop(again);
+        closed.wait();
+        Ok(())
+    }
+
+    #[test]
+    fn it_is_not_closed_where_sleeping_is_not_allowed() -> Result {
+        let gate = Gate::new(5)?;
+        let guard = rcu::read_lock();
+        assert_eq!(gate.close(), None);
+        drop(guard);
+        assert!(gate.enter().is_some());
+        assert_eq!(gate.close(), Some(5));
+        Ok(())
+    }
+}
