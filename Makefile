@@ -11,7 +11,9 @@
 #   make test         all tests in their quick form, on the stock kernel and on a
 #                     debug kernel; `make selftest T=NAME' runs one subject
 #   make test-long    all tests in full on both kernels; takes hours. Faults come 20
-#                     times on the stock kernel, a few times on the other one
+#                     times on the stock kernel, a few times on the other one. It goes on
+#                     where it was stopped; `PART=stock' (checks, stock, interop, packages,
+#                     debug) or `T=NAME' runs a part, `AGAIN=1' what has passed before, too
 #   make bench        IOPS and messages per IO in instruction time, against the
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
@@ -66,7 +68,7 @@ test: python
 	@$(LAB) test
 
 test-long: python
-	@$(LAB) test --long
+	@$(LAB) test --long $(foreach p,$(PART),--part $p) $(if $(T),-T '$(T)') $(if $(AGAIN),--again)
 
 clean:
 	rm -rf build target proto/target rust-project.json

@@ -10,18 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import build
+from . import paths
+from . import results
 from . import selftest_modules
 from . import selftest_pool
+from . import summary
 from . import vm_platform
 from .selftest_case import Case
 from .selftest_case import Subject
 from .selftest_case import load_subjects
+from .selftest_pool import Chosen
 from .selftest_runner import usage_error
+from .vm import Platform
 
 SELFTESTS = Path(__file__).resolve().parents[2] / "selftests"
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command line of `lab selftest`."""
     parser = commands.add_parser("selftest", help="run tests in virtual machines")
     parser.add_argument("more", nargs="*", metavar="NAME", help="as -T")
@@ -35,6 +40,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
                         help="only the cases that are part of `make test' on this kernel")
     parser.add_argument("--jobs", type=int, default=1, metavar="N",
                         help="sets of machines that run tests side by side")
+    parser.add_argument("--resume", action="store_true",
+                        help="take the subjects that passed before with the same sources as they are")
+    parser.add_argument("--again", action="store_true", help="with --resume: run these, too")
     parser.add_argument("--list", action="store_true", help="print the tests and stop")
     parser.set_defaults(run=main)
 
@@ -73,6 +81,8 @@ def main(options: argparse.Namespace) -> int:
     chosen = choose(fit(every, options.kernel, options.quick), names)
     if not chosen:
         return usage_error(f"no test is called {' '.join(names)}; see --list")
+    if options.resume and options.modules_dir:
+        return usage_error("--resume is for the modules of this checkout, not for --modules-dir")
     if options.list:
         for subject, cases in chosen:
             print(f"{subject.name} ({subject.topology}): {subject.summary}")
@@ -88,6 +98,41 @@ def main(options: argparse.Namespace) -> int:
     if options.quick:
         left = _count(choose(fit(every, options.kernel, False), names)) - _count(chosen)
         print(f"# {left} more cases for this kernel are in make test-long", flush=True)
-    good = selftest_pool.run(vm_platform.platform(options.kernel, modules), options.modules, chosen,
-                             options.jobs, options.quick)
-    return 0 if good else 1
+    platform = vm_platform.platform(options.kernel, modules)
+    if options.resume:
+        return 0 if resume(options, platform, chosen) else 1
+    return 0 if selftest_pool.run(platform, options.modules, chosen, options.jobs, options.quick) else 1
+
+
+def resume(options: argparse.Namespace, platform: Platform, chosen: list[Chosen]) -> bool:
+    """Run what has not passed before with the same sources; true if all has passed, now or before."""
+    store = results.Store(options.kernel, str(paths.artifacts(options.kernel).kdir), options.modules)
+    passed: list[str] = []
+    before = summary.Count()
+    left = []
+    for subject, cases in chosen:
+        found = store.find(subject, cases)
+        if found is None or options.again:
+            left.append((subject, cases))
+            continue
+        before += summary.Count(found.passed, 0, found.skipped)
+        passed.append(found.line(is_old=True))
+    print(f"# {len(passed)} of {len(chosen)} subjects have passed before, {len(left)} are left", flush=True)
+
+    def ended(subject: Subject, cases: list[Case], counts: dict[str, int], seconds: float) -> None:
+        result = store.keep(subject, cases, counts, seconds)
+        if not result.failed:
+            passed.append(result.line(is_old=False))
+
+    # The total comes last; what was taken from before is said before it.
+    for line in passed:
+        print(line, flush=True)
+    good = True
+    if left:
+        told = len(passed)
+        good = selftest_pool.run(platform, options.modules, left, options.jobs, options.quick, ended, before)
+        for line in passed[told:]:
+            print(line, flush=True)
+    else:
+        print(before, flush=True)
+    return good

@@ -8,6 +8,7 @@ take little more than half the time of one.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from . import summary
@@ -15,9 +16,13 @@ from .selftest_case import Case
 from .selftest_case import Subject
 from .selftest_runner import Runner
 from .selftest_runner import kind_of
+from .summary import Count
 from .vm import Platform
 
 Chosen = tuple[Subject, list[Case]]
+NONE = Count()
+# A subject, its cases, how many ended how, and how many seconds it took.
+Ended = Callable[[Subject, list[Case], dict[str, int], float], None]
 
 
 class Pool:
@@ -52,7 +57,7 @@ class Pool:
             self._say(f"{'not ok' if failed else 'ok'} {self.finished} {subject.name}")
 
 
-def work(pool: Pool, runner: Runner, lines: list[str], from_end: bool) -> None:
+def work(pool: Pool, runner: Runner, lines: list[str], from_end: bool, ended: Ended | None = None) -> None:
     """One worker: subjects one after another, until none is left."""
     try:
         chosen = pool.take(None, from_end)
@@ -61,7 +66,11 @@ def work(pool: Pool, runner: Runner, lines: list[str], from_end: bool) -> None:
             following = pool.take(subject, from_end)
             # Looking for leaks takes as long as a case, so the quick run does it once for all.
             last = following is None or kind_of(following[0]) != kind_of(subject)
+            before, began = dict(runner.counts), time.monotonic()
             failed = runner.run_subject(subject, cases, leaks=last or not runner.quick)
+            if ended is not None:
+                counts = {verdict: number - before[verdict] for verdict, number in runner.counts.items()}
+                ended(subject, cases, counts, time.monotonic() - began)
             pool.report(lines, failed, subject)
             lines.clear()
             chosen = following
@@ -69,8 +78,12 @@ def work(pool: Pool, runner: Runner, lines: list[str], from_end: bool) -> None:
         runner.close()
 
 
-def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, quick: bool) -> bool:
-    """Run the chosen cases on ``jobs`` sets of machines; true if none failed."""
+def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, quick: bool,
+        ended: Ended | None = None, before: Count = NONE) -> bool:
+    """Run the chosen cases on ``jobs`` sets of machines; true if none failed.
+
+    ``ended`` is told of each subject that was run; what passed ``before`` is part of the total.
+    """
 
     def say(text: str) -> None:
         print(text, flush=True)
@@ -84,7 +97,7 @@ def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, qui
         lines: list[str] = []
         runner = Runner(platform, modules, lines.append if jobs > 1 else say, quick)
         runners.append(runner)
-        threads.append(threading.Thread(target=work, args=(pool, runner, lines, number % 2 == 1)))
+        threads.append(threading.Thread(target=work, args=(pool, runner, lines, number % 2 == 1, ended)))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -99,5 +112,5 @@ def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, qui
         for line in (line for text in texts for line in text.splitlines()):
             say(f"{mark} {line}")
     counts = {verdict: sum(runner.counts[verdict] for runner in runners) for verdict in ("ok", "not ok", "skip")}
-    say(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
+    say(str(before + Count(counts["ok"], counts["not ok"], counts["skip"])))
     return counts["not ok"] == 0

@@ -10,6 +10,9 @@ FAILURE = "# FAILED"
 # The same for what passed only when it was tried again.
 SECOND_TRY = "# AT THE SECOND TRY"
 
+# Begins a line about a subject that passed, now or before, see results.py.
+PASSED = "# PASSED"
+
 # So many lines at the end of a runner's output have its reason for failing.
 LAST_LINES = 12
 
@@ -60,6 +63,11 @@ def failures(title: str, text: str) -> list[str]:
 def second_tries(text: str) -> list[str]:
     """What passed only when it was tried again, by the output of a runner."""
     return [line for line in text.splitlines() if line.startswith(SECOND_TRY)]
+
+
+def passed(text: str) -> list[str]:
+    """What passed and when, by the output of a runner that goes on where it was stopped."""
+    return [line for line in text.splitlines() if line.startswith(PASSED)]
 
 
 def count(text: str, status: int) -> Count:

@@ -33,17 +33,23 @@ BEFORE = (
 )
 
 
-def selftests(kernel: str, long: bool) -> Stage:
+# What `make test-long` can be told to run alone.
+PARTS = ("checks", "stock", "interop", "packages", "debug")
+
+
+def selftests(kernel: str, long: bool, more: Sequence[str] = ()) -> Stage:
     """The selftests of one kernel: all of them, or those that are part of `make test`."""
     # Three sets of machines keep two cores busy. On the debug kernel a third one takes too much from the others,
     # and the long form, which tries everything once, leaves the host some time.
     jobs = 2 if long or kernel == "debug" else 3
-    form = [] if long else ["--quick"]
+    form = ["--resume", *more] if long else ["--quick"]
     return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, "--jobs", str(jobs), *form))
 
 
-# What the interoperation tests do, with C at both ends: what users of it have today.
-ONLY_C = Stage("selftests, C modules at both ends", ("selftest", "--modules", "c", "interop", "interop_faults"))
+def only_c(more: Sequence[str] = ()) -> Stage:
+    """What the interoperation tests do, with C at both ends: what users of it have today."""
+    return Stage("selftests, C modules at both ends",
+                 ("selftest", "--modules", "c", "--resume", *more, "interop", "interop_faults"))
 
 
 class Report:
@@ -52,6 +58,8 @@ class Report:
     def __init__(self) -> None:
         self.counts: list[tuple[str, summary.Count]] = []
         self.remarks: list[str] = []
+        # What passed, and when, of the stages that go on where they were stopped.
+        self.passed: list[str] = []
         self._lock = threading.Lock()
 
     def add(self, title: str, text: str, count: summary.Count) -> None:
@@ -59,6 +67,8 @@ class Report:
         with self._lock:
             self.counts.append((title, count))
             self.remarks += summary.second_tries(text)
+            lines = summary.passed(text)
+            self.passed += [f"# {title}:", *lines] if lines else []
             if count.failed:
                 self.remarks += summary.failures(title, text)
 
@@ -124,37 +134,71 @@ class DebugKernel(threading.Thread):
             self._process.wait()
 
 
+def parts(options: argparse.Namespace) -> list[str]:
+    """The parts that are wanted: all, or with names of tests those that have such."""
+    if options.parts:
+        return [part for part in PARTS if part in options.parts]
+    return ["stock", "debug"] if options.names else list(PARTS)
+
+
+def _more(options: argparse.Namespace) -> list[str]:
+    names = [argument for name in options.names or [] for argument in ("-T", name)]
+    return names + (["--again"] if options.again else [])
+
+
+def _stock(options: argparse.Namespace, wanted: Sequence[str], report: Report) -> None:
+    """What is run on the stock kernel."""
+    try:
+        build.modules("stock")
+        rnbdctl.program()
+    except RuntimeError as error:
+        report.failed("modules for the stock kernel", str(error))
+        return
+    if "stock" in wanted:
+        run_stage(selftests("stock", options.long, _more(options)), report)
+    if "interop" in wanted and options.long:
+        run_stage(only_c(["--again"] if options.again else []), report)
+    if "packages" in wanted:
+        run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
+
+
+def _debug(options: argparse.Namespace, debug: DebugKernel, report: Report) -> None:
+    """What is run on the debug kernel."""
+    if debug.is_alive():
+        print(f"== waiting for the debug kernel (see {debug.log})", flush=True)
+    debug.join()
+    if debug.error:
+        report.failed("debug kernel", debug.error)
+    else:
+        run_stage(selftests("debug", options.long, _more(options)), report)
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
     report = Report()
-    if not setup.setup("test") or not setup.setup("deb-test"):
+    wanted = parts(options)
+    if not setup.setup("test") or ("packages" in wanted and not setup.setup("deb-test")):
         print("0 passed, 1 failed, 0 skipped")
         return 1
     debug = DebugKernel()
-    debug.start()
+    if "debug" in wanted:
+        debug.start()
     try:
-        run_together(BEFORE, report)
-        try:
-            build.modules("stock")
-            rnbdctl.program()
-        except RuntimeError as error:
-            report.failed("modules for the stock kernel", str(error))
-        else:
-            run_stage(selftests("stock", options.long), report)
-            if options.long:
-                run_stage(ONLY_C, report)
-            run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
-            if debug.is_alive():
-                print(f"== waiting for the debug kernel (see {debug.log})", flush=True)
-            debug.join()
-            if debug.error:
-                report.failed("debug kernel", debug.error)
-            else:
-                run_stage(selftests("debug", options.long), report)
+        if "checks" in wanted:
+            run_together(BEFORE, report)
+        if {"stock", "interop", "packages"} & set(wanted):
+            _stock(options, wanted, report)
+        if "debug" in wanted:
+            _debug(options, debug, report)
     finally:
         debug.stop()
+    return _end(report)
+
+
+def _end(report: Report) -> int:
+    """Says what came of it; the exit code."""
     print()
-    for line in report.remarks:
+    for line in report.passed + report.remarks:
         print(line)
     for title, count in report.counts:
         print(f"{title}: {count}")
@@ -164,6 +208,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The command `lab test`."""
     command = commands.add_parser("test", help="run the tests")
-    command.add_argument("--long", action="store_true", help="all cases on both kernels; takes hours")
-    command.set_defaults(run=run)
+    command.add_argument("--long", action="store_true",
+                         help="all cases on both kernels; takes hours, and goes on where it was stopped")
+    command.add_argument("--part", dest="parts", action="append", choices=PARTS, help="only this; can be repeated")
+    command.add_argument("-T", dest="names", action="append", metavar="NAME",
+                         help="only these selftests, as for `lab selftest'")
+    command.add_argument("--again", action="store_true", help="run what has passed before, too")
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.long and (options.parts or options.names or options.again):
+        print("test: --part, -T and --again go with --long", file=sys.stderr)
+        return 2
+    return run(options)
