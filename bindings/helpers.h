@@ -62,6 +62,7 @@ void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
+bool rnbd_helper_bdev_may_sleep(struct block_device *bdev);
 
 /* helpers_block.c */
 struct request *rnbd_helper_rq_list_pop(struct rq_list *list);
@@ -82,6 +83,7 @@ enum {
 	RNBD_REQ_NOUNMAP = (__force int)REQ_NOUNMAP,
 	RNBD_BLK_FEAT_WRITE_CACHE = (__force int)BLK_FEAT_WRITE_CACHE,
 	RNBD_BLK_FEAT_FUA = (__force int)BLK_FEAT_FUA,
+	RNBD_BLK_FEAT_NOWAIT = (__force int)BLK_FEAT_NOWAIT,
 	RNBD_BLK_OPEN_WRITE = (__force int)BLK_OPEN_WRITE,
 	RNBD_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE,
 };

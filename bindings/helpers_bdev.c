@@ -3,6 +3,8 @@
  * Callable forms of inline functions of the block layer's users; see helpers.h.
  */
 
+#include <linux/blk-integrity.h>
+#include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/device.h>
 #include <linux/export.h>
@@ -55,3 +57,16 @@ struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev)
 	return &disk_to_dev(bdev->bd_disk)->kobj;
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_bdev_disk_kobj);
+
+/*
+ * Whether submitting to the device may sleep whatever the bio's flags say: its
+ * driver does, or memory for integrity data is waited for.
+ */
+bool rnbd_helper_bdev_may_sleep(struct block_device *bdev)
+{
+	struct request_queue *q = bdev_get_queue(bdev);
+
+	return (queue_is_mq(q) && q->tag_set->flags & BLK_MQ_F_BLOCKING) ||
+	       blk_integrity_queue_supports_integrity(q);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_may_sleep);

@@ -15,7 +15,10 @@ use kernel_ext::{
 };
 use proto::{
     addr::Address,
-    name::Name,
+    name::{
+        Name,
+        SessName, //
+    },
     rnbd::{
         CachePolicy,
         Close,
@@ -36,7 +39,10 @@ use crate::{
     handle::Handle,
     params::DEV_SEARCH_PATH,
     session::Session,
-    session_device::SessionDevice, //
+    session_device::{
+        DeviceOwner,
+        SessionDevice, //
+    }, //
 };
 
 /// A message that is served on the workqueue.
@@ -112,7 +118,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
     let path = full_path(session, &message.dev_name, &mut buffer)?;
     // Before anything is looked for, so that nothing is learned of what may not be opened.
     session.server().policy().check(
-        session,
+        session.subject(),
         &session.clients().lock(),
         path,
         message.access_mode,
@@ -156,7 +162,7 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
             .open(device_use.device(), message.access_mode, session.name())?
     };
     let id = session.devices().next_id()?;
-    SessionDevice::new(session, id, message, handle, export).inspect_err(failed)
+    SessionDevice::new(session.clone(), id, message, handle, export).inspect_err(failed)
 }
 
 /// Makes a device known that was opened from `path`, if the clients that there are by now may use
@@ -166,7 +172,7 @@ fn insert(session: &Session, path: &CStr, device: &Arc<SessionDevice>) -> Result
     session
         .server()
         .policy()
-        .check(session, &clients, path, device.mode())?;
+        .check(session.subject(), &clients, path, device.mode())?;
     session.devices().insert(device.clone())
 }
 
@@ -231,15 +237,19 @@ fn close(session: &Session, id: u32) {
     }
 }
 
-/// Closes a device although its client uses it. Sleeps.
-pub(crate) fn force_close(device: &Arc<SessionDevice>) {
-    let session = device.session();
-    let _control = session.control().lock();
-    // Unless the client was faster.
-    let current = session.devices().get(device.id());
-    if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
-        session.devices().remove(device.id(), Afterwards::Reserve);
-        device.close();
+impl DeviceOwner for Session {
+    fn name(&self) -> &SessName {
+        Session::name(self)
+    }
+
+    fn force_close(&self, device: &Arc<SessionDevice>) {
+        let _control = self.control().lock();
+        // Unless the client was faster.
+        let current = self.devices().get(device.id());
+        if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
+            self.devices().remove(device.id(), Afterwards::Reserve);
+            device.close();
+        }
     }
 }
 
@@ -254,7 +264,7 @@ pub(crate) fn path_up(session: &Session, client: Option<Address>) -> Result {
         let mut result = Ok(());
         session.devices().find(|device| {
             result = full_path(session, device.name(), &mut buffer)
-                .and_then(|path| policy.check(session, &[client], path, device.mode()));
+                .and_then(|path| policy.check(session.subject(), &[client], path, device.mode()));
             result.is_err()
         });
         result?;

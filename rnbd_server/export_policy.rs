@@ -21,7 +21,10 @@ use kernel_ext::{
     pr_info_ratelimited,
     pr_warn_ratelimited,
     sync::{
-        atomic::ordering,
+        atomic::{
+            ordering,
+            Atomic, //
+        },
         rcu::RcuArc, //
     },
     sysfs::{
@@ -39,13 +42,29 @@ use proto::{
         Query,
         Start, //
     },
+    name::SessName,
     rnbd::AccessMode,
     text::Text, //
 };
-
 use rtrs_core::error::from_errno;
 
-use crate::session::Session;
+/// A session as the policy knows it.
+pub(crate) struct Subject {
+    /// The name that the client gave it.
+    pub(crate) name: SessName,
+    /// The number of the policy that refused it something last; 0 for none.
+    refused_by: Atomic<u32>,
+}
+
+impl Subject {
+    /// A session that was refused nothing.
+    pub(crate) fn new(name: SessName) -> Self {
+        Self {
+            name,
+            refused_by: Atomic::new(0),
+        }
+    }
+}
 
 /// The policy of the server.
 #[pin_data]
@@ -111,11 +130,11 @@ impl ExportPolicy {
         !self.required || self.is_loaded()
     }
 
-    /// `EACCES` unless `session` may open the device at `path`, whichever of its paths it uses:
+    /// `EACCES` unless `subject` may open the device at `path`, whichever of its paths it uses:
     /// those come from `clients`.
     pub(crate) fn check(
         &self,
-        session: &Session,
+        subject: &Subject,
         clients: &[Option<Address>],
         path: &CStr,
         mode: AccessMode,
@@ -125,7 +144,7 @@ impl ExportPolicy {
         };
         let allowed = |client| {
             let query = Query {
-                session: session.name(),
+                session: &subject.name,
                 client,
                 device: path.to_bytes(),
                 mode,
@@ -137,7 +156,7 @@ impl ExportPolicy {
             return Ok(());
         }
         // Once per session and policy.
-        if session.refused_by().xchg(policy.number, ordering::Relaxed) != policy.number {
+        if subject.refused_by.xchg(policy.number, ordering::Relaxed) != policy.number {
             let client = Text::<PATH_TEXT_LEN>::from_fn(|out| match refused {
                 Some(Some(client)) => client.write_to(out),
                 _ => out.write_str("an address that is not certain"),
@@ -145,7 +164,7 @@ impl ExportPolicy {
             pr_warn_ratelimited!(
                 "session {:?} from {}: the export policy refuses device {:?} ({}); no more is \
                  said of this session\n",
-                session.name().as_cstr(),
+                subject.name.as_cstr(),
                 client.as_str(),
                 path,
                 mode.as_str()

@@ -19,7 +19,7 @@ use kernel_ext::block::{
 };
 use proto::rnbd::AccessMode;
 
-use crate::io::IoCompletion;
+use crate::io_completion::IoCompletion;
 
 /// An open block device.
 ///

@@ -10,10 +10,10 @@ use kernel_ext::{
         Position,
         Priority,
         Refused,
+        Wait,
         WriteFlags, //
     },
     pr_err_ratelimited,
-    rdma::chunk::ChunkData,
     tracepoint, //
 };
 use proto::rnbd::{
@@ -31,29 +31,9 @@ use rtrs_server::{
 
 use crate::{
     handle::HandleUse,
+    io_completion::IoCompletion,
     session::Session, //
 };
-
-/// Answers a request when its bio is finished.
-pub(crate) struct IoCompletion {
-    op: Operation,
-}
-
-impl Completion for IoCompletion {
-    type Memory<'a> = ChunkData<'a>;
-
-    #[inline]
-    fn memory(&self) -> Option<ChunkData<'_>> {
-        self.op.data()
-    }
-
-    #[inline]
-    fn done(self, result: Result) {
-        // A read that is successful has filled all of the data; of a write nobody asks.
-        let len = self.op.data_len();
-        self.op.respond(result.map(|()| len));
-    }
-}
 
 /// Lets a block request be traced; `len` is that of its message.
 #[inline]
@@ -72,11 +52,10 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
     });
 }
 
-/// Does a block request, which is answered when it is done or if it makes no sense.
-///
-/// Process context; may sleep for memory.
+/// Does a block request, which is answered when it is done or if it makes no sense. One that would
+/// sleep and must not is deferred.
 #[inline(always)]
-pub(crate) fn submit(session: &Session, op: Operation, io: Io) {
+pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
     // A device that the client has not opened, or that was closed here by force.
     let Some(device) = session.devices().enter(io.device_id) else {
         return unknown_device(session, op, io.device_id);
@@ -88,36 +67,47 @@ pub(crate) fn submit(session: &Session, op: Operation, io: Io) {
     let at = Position {
         sector: io.sector,
         priority,
-        sync: io.rw.flags.contains(IoFlags::SYNC),
     };
     let transfer = match device {
         device if !io.is_plain(is_read, op.data_len()) => {
-            return submit_other(session, device, op, io, at);
+            return submit_other(session, device, op, io, at, wait);
         }
-        device if is_read => Ok(device.read_only().reading()),
-        HandleUse::ReadWrite(device) => device.writing(WriteFlags::default()),
+        device if is_read => Ok(device.read_only().reading(wait)),
+        HandleUse::ReadWrite(device) => device.writing(WriteFlags::default(), wait),
         HandleUse::ReadOnly(_) => Err(EROFS),
     };
     match transfer {
         Ok(transfer) => {
-            if let Err(refused) = transfer.submit(at, IoCompletion { op }) {
-                answer_refused(refused);
+            if let Err(refused) = transfer.submit(at, IoCompletion { op, io }) {
+                answer_refused(refused, wait);
             }
         }
         Err(error) => op.respond(Err(error)),
     }
 }
 
-/// Answers what the device does not take.
+/// Answers what the device does not take, or defers what would sleep.
 #[cold]
 #[inline(never)]
-fn answer_refused(refused: Refused<IoCompletion>) {
-    refused.completion.op.respond(Err(refused.error));
+fn answer_refused(refused: Refused<IoCompletion>, wait: Wait) {
+    let Refused { completion, error } = refused;
+    if wait == Wait::Never && error == EAGAIN {
+        completion.again();
+    } else {
+        completion.op.respond(Err(error));
+    }
 }
 
 /// Does a block request that is not an ordinary read or write.
 #[inline(never)]
-fn submit_other(session: &Session, device: HandleUse, op: Operation, io: Io, at: Position) {
+fn submit_other(
+    session: &Session,
+    device: HandleUse,
+    op: Operation,
+    io: Io,
+    at: Position,
+    wait: Wait,
+) {
     let block_op = match io.block_op(op.direction() == Direction::Read, op.data_len()) {
         Ok(block_op) => block_op,
         Err(error) => return refuse(session, op, &error),
@@ -136,14 +126,17 @@ fn submit_other(session: &Session, device: HandleUse, op: Operation, io: Io, at:
         );
         return op.respond(Err(EINVAL));
     }
-    let completion = IoCompletion { op };
+    let completion = IoCompletion { op, io };
     let submitted = match (block_op, device) {
-        (BlockOp::Read { .. }, device) => device.read_only().reading().submit(at, completion),
-        (BlockOp::Flush, device) => device.read_only().flush(at, completion),
-        (BlockOp::Write { .. }, HandleUse::ReadWrite(device)) => match device.writing(durable) {
-            Ok(transfer) => transfer.submit(at, completion),
-            Err(error) => Err(Refused { completion, error }),
-        },
+        (BlockOp::Read { .. }, device) => device.read_only().reading(wait).submit(at, completion),
+        (BlockOp::Flush, device) => device.read_only().flush(wait, at, completion),
+        (BlockOp::Range { .. }, _) if wait == Wait::Never => return completion.again(),
+        (BlockOp::Write { .. }, HandleUse::ReadWrite(device)) => {
+            match device.writing(durable, wait) {
+                Ok(transfer) => transfer.submit(at, completion),
+                Err(error) => Err(Refused { completion, error }),
+            }
+        }
         (BlockOp::Range { op, len, .. }, HandleUse::ReadWrite(device)) => {
             let op = match op {
                 RangeOp::Discard => bio::RangeOp::Discard,
@@ -158,7 +151,7 @@ fn submit_other(session: &Session, device: HandleUse, op: Operation, io: Io, at:
         }),
     };
     if let Err(refused) = submitted {
-        answer_refused(refused);
+        answer_refused(refused, wait);
     }
 }
 

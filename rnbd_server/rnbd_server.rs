@@ -35,13 +35,14 @@ mod device_table;
 mod export;
 mod export_policy;
 mod handle;
+mod handler;
 mod io;
+mod io_completion;
 mod params;
 mod server;
 mod service;
 mod session;
 mod session_device;
-mod sysfs;
 
 use export_policy::ExportPolicy;
 use server::Server;

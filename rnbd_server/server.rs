@@ -9,23 +9,16 @@ use kernel::{
 use kernel_ext::{
     block::bio::BioSet,
     sysfs::Directory,
-    tracepoint,
     workqueue::QueueHandle, //
 };
-use proto::name::SessName;
-use rtrs_server::SessionHandler;
 
 use crate::{
     export::Exports,
     export_policy::ExportPolicy,
-    io::IoCompletion,
-    session::{
-        Handler,
-        Session, //
-    }, //
+    io_completion::IoCompletion, //
 };
 
-/// The user of the transport.
+/// What all sessions have in common.
 pub(crate) struct Server {
     exports: Arc<Exports>,
     policy: Arc<ExportPolicy>,
@@ -67,22 +60,5 @@ impl Server {
     /// Where devices are opened and closed.
     pub(crate) fn queue(&self) -> &QueueHandle {
         &self.queue
-    }
-}
-
-/// [`Server`] as the listener knows it.
-pub(crate) struct Sessions(pub(crate) Arc<Server>);
-
-impl rtrs_server::Server for Sessions {
-    fn session_up(&self, session: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
-        let name = SessName::new(session.name().to_bytes())
-            .inspect_err(|error| {
-                kernel_ext::pr_err_ratelimited!("session name {}\n", error.message().as_str())
-            })
-            .map_err(|_| EINVAL)?;
-        let session = Session::new(self.0.clone(), name, session.queue_depth())?;
-        let handler = Arc::new(Handler::new(session.clone()), GFP_KERNEL)?;
-        tracepoint::create_sess(|| session.trace());
-        Ok(handler)
     }
 }

@@ -15,11 +15,9 @@ use rtrs_server::Listener;
 
 use crate::{
     export_policy::ExportPolicy,
+    handler::Sessions,
     params,
-    server::{
-        Server,
-        Sessions, //
-    }, //
+    server::Server, //
 };
 
 /// The policy's file in `/sys/class/rnbd-server/ctl/`.

@@ -11,33 +11,54 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    pr_err_ratelimited,
     pr_info_ratelimited,
-    sysfs::Directory, //
+    sysfs::{
+        Attribute,
+        Directory,
+        StoreContext,
+        SysfsOutput, //
+    }, //
 };
 use proto::{
-    name::Name,
+    name::{
+        Name,
+        SessName, //
+    },
     rnbd::{
         AccessMode,
         Open, //
+    },
+    text::{
+        write_untrusted,
+        Text, //
     }, //
 };
+use rtrs_core::sysfs::is_text;
 
 use crate::{
     export::ExportOpen,
     handle::{
         Handle,
         HandleUse, //
-    },
-    session::Session,
-    sysfs, //
+    }, //
 };
+
+/// The session that has a device open.
+pub(crate) trait DeviceOwner: Send + Sync {
+    /// The name of the session.
+    fn name(&self) -> &SessName;
+
+    /// Closes the device although its client uses it. Sleeps.
+    fn force_close(&self, device: &Arc<SessionDevice>);
+}
 
 /// A device that a session has open.
 ///
 /// It and its directory keep each other until [`SessionDevice::close`].
 #[pin_data]
 pub(crate) struct SessionDevice {
-    session: Arc<Session>,
+    owner: Arc<dyn DeviceOwner>,
     id: u32,
     name: Name,
     mode: AccessMode,
@@ -58,7 +79,7 @@ impl SessionDevice {
     ///
     /// `EEXIST` if the session has the same disk open under another name.
     pub(crate) fn new(
-        session: &Arc<Session>,
+        owner: Arc<dyn DeviceOwner>,
         id: u32,
         message: &Open,
         handle: Handle,
@@ -66,7 +87,7 @@ impl SessionDevice {
     ) -> Result<Arc<Self>> {
         let device = Arc::pin_init(
             pin_init!(Self {
-                session: session.clone(),
+                owner,
                 id,
                 name: message.dev_name,
                 mode: message.access_mode,
@@ -77,17 +98,12 @@ impl SessionDevice {
         )?;
         let directory = Directory::new(
             export.sessions(),
-            session.name().as_cstr(),
-            sysfs::SESSION_DEVICE,
+            device.owner.name().as_cstr(),
+            FILES,
             device.clone(),
         )?;
         *device.shown.lock() = Some(Shown { directory, export });
         Ok(device)
-    }
-
-    /// The session.
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
     }
 
     /// The number that the client knows the device by.
@@ -122,9 +138,58 @@ impl SessionDevice {
             self.handle.close();
             pr_info_ratelimited!(
                 "session {:?}: closed device {:?}\n",
-                self.session.name().as_cstr(),
+                self.owner.name().as_cstr(),
                 export.device_name()
             );
         }
     }
+}
+
+/// The files of an open device
+/// (`/sys/class/rnbd-server/ctl/devices/<device>/sessions/<session>/`).
+const FILES: &[Attribute<SessionDevice>] = &[
+    Attribute::read_only(c"access_mode", show_access_mode),
+    Attribute::read_only(c"read_only", show_read_only),
+    Attribute::read_only(c"mapping_path", show_mapping_path),
+    Attribute::read_write(c"force_close", show_force_close, store_force_close),
+];
+
+fn show_access_mode(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
+    out.print(fmt!("{}\n", device.mode().as_str()))
+}
+
+fn show_read_only(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
+    out.print(fmt!("{}\n", u8::from(device.mode().is_read_only())))
+}
+
+fn show_mapping_path(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
+    out.write_bytes(device.name().as_bytes());
+    out.write_bytes(b"\n");
+    Ok(())
+}
+
+fn show_force_close(_: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
+    out.print(fmt!("Usage: echo 1 > force_close\n"))
+}
+
+fn store_force_close(
+    device: &Arc<SessionDevice>,
+    context: &StoreContext<'_>,
+    bytes: &[u8],
+) -> Result {
+    if !is_text(bytes, "1") {
+        pr_err_ratelimited!(
+            "force_close: invalid value '{}'\n",
+            Text::<100>::from_fn(|out| write_untrusted(out, bytes)).as_str()
+        );
+        return Err(EINVAL);
+    }
+    pr_info_ratelimited!(
+        "session {:?}: force close of {:?} requested\n",
+        device.owner.name().as_cstr(),
+        device.name().as_cstr()
+    );
+    context.release_protection()?;
+    device.owner.force_close(device);
+    Ok(())
 }

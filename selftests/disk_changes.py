@@ -111,6 +111,36 @@ def test_hangs(t):
 
 
 @case(module_sets=("ours",), timeout=180)
+def test_no_room(t):
+    """A disk without room holds up no other disk, no other session, and no heartbeats, on any CPU."""
+    rnbd.load(t)
+    full = rnbd.map_device(t, disks.null_blk(t, completion_nsec=3000000000, irqmode=2,
+                                             hw_queue_depth=1))
+    others = [rnbd.map_device(t, disks.PLAIN),
+              rnbd.map_device(t, disks.WITHOUT_DISCARD, session="second")]
+    t.client.run("udevadm settle", timeout=90)
+    for session in ("sess", "second"):
+        t.client.write(f"{rnbd.CLIENT_SESSIONS}/{session}/hb_interval_ms", "500")
+    cpus = range(int(t.client.sh("nproc")))
+    requests = 10
+    reads = [t.client.start_job(f"taskset -c {index % len(cpus)} dd if={full.path} of=/dev/null "
+                                f"bs=4k count=1 skip={index} iflag=direct", timeout=120)
+             for index in range(requests)]
+    t.client.wait_for(f"/sys/block/{full.name}/inflight", matches=rf"^\s*([5-9]|{requests})\s")
+    for cpu in cpus:
+        for device in others:
+            t.client.run(f"taskset -c {cpu} dd if=/dev/zero of={device.path} bs=64k count=4 "
+                         "oflag=direct")
+    done = sum(job.done() for job in reads)
+    t.check(done < requests, "other disks' requests waited for all of the full disk's")
+    for job in reads:
+        t.equal(job.wait().rc, 0, "exit code of a reader of the full disk")
+    for session in ("sess", "second"):
+        reconnects = t.client.read(f"{rnbd.client_path(t, session)}/stats/reconnects").split()
+        t.equal(reconnects, ["0", "0"], f"reconnects of {session}")
+
+
+@case(module_sets=("ours",), timeout=180)
 def test_full_disk(t):
     """A write is answered when its disk is done, also while the server waits for room in another
     disk, which takes long for each request."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Block devices that are opened by path.
+//! Block devices that are opened by path. Would be a new part of `kernel::block`.
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
@@ -34,8 +34,8 @@ pub enum Mode {
 
 /// What requests a block device takes.
 ///
-/// Block sizes, granularity and alignment are in bytes, the rest in sectors of 512 bytes. A maximum of
-/// zero means that the device does not have the operation.
+/// Block sizes, granularity and alignment are in bytes, the rest in sectors of 512 bytes. A maximum
+/// of zero means that the device does not have the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The smallest unit it can be asked for.
@@ -74,10 +74,12 @@ pub struct Limits {
 /// # Invariants
 ///
 /// `file` is a block device file that this object holds the only reference of, and `bdev` is its
-/// block device.
+/// block device. So the device, its queue and its whole disk stay valid as long as this object.
 pub struct BlockDevice {
     file: NonNull<bindings::file>,
     bdev: NonNull<bindings::block_device>,
+    /// Its driver may sleep in each submission, or memory for integrity data may be waited for.
+    may_sleep: bool,
 }
 
 // SAFETY: Block device files are not tied to a thread.
@@ -102,7 +104,12 @@ impl BlockDevice {
         let bdev = unsafe { bindings::file_bdev(file.as_ptr()) };
         match NonNull::new(bdev) {
             // INVARIANT: The reference came with the file.
-            Some(bdev) => Ok(Self { file, bdev }),
+            Some(bdev) => Ok(Self {
+                file,
+                bdev,
+                // SAFETY: The device is open.
+                may_sleep: unsafe { bindings::rnbd_helper_bdev_may_sleep(bdev.as_ptr()) },
+            }),
             None => {
                 // SAFETY: The reference came with the file and is not used again.
                 unsafe { bindings::__fput_sync(file.as_ptr()) };
@@ -153,6 +160,18 @@ impl BlockDevice {
             let queue = (*self.as_raw()).bd_queue;
             (&raw const (*queue).limits.logical_block_size).read_volatile()
         }
+    }
+
+    /// Whether a bio with `REQ_NOWAIT` is submitted without sleeping; see [`bio`](super::bio). Any
+    /// context.
+    #[inline]
+    pub(super) fn can_submit_without_sleeping(&self) -> bool {
+        // SAFETY: By the type invariant the device and its queue are valid.
+        let features = unsafe {
+            let queue = (*self.as_raw()).bd_queue;
+            (&raw const (*queue).limits.features).read_volatile()
+        };
+        features & bindings::RNBD_BLK_FEAT_NOWAIT != 0 && !self.may_sleep
     }
 
     /// Whether the device is read-only at present, whatever it was opened for. Any context.

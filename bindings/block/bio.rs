@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests to block devices.
+//! Requests to block devices. Would be a new part of `kernel::block`.
 //!
 //! A device is opened with an access mode that is part of its type: a device that was opened
 //! [`ReadOnly`] has no function that could change it. Whoever wants to submit requests enters it
@@ -10,19 +10,38 @@
 //! The state of a request is kept in front of its bio, in the memory of a [`BioSet`], so that a
 //! request takes no allocation of its own.
 //!
+//! # Submission without sleeping
+//!
+//! `submit_bio` can sleep in many places. With [`Wait::Never`] it reaches none of them:
+//!
+//! - Memory for the bio is taken if it is there. Data that takes several bios is not tried, as the
+//!   second one may have to wait for the first one's memory.
+//! - A queue that is frozen (`bio_queue_enter`), has no free tag (`blk_mq_get_tag`) or has a full
+//!   zone, and a stacked device that is suspended, end a bio with `REQ_NOWAIT` by `EAGAIN`.
+//! - A bio with `REQ_NOWAIT` is not split: it ends by `EAGAIN`. Below a stacked driver, a part of
+//!   it may have been carried out by then. The request is then done again as a whole, which is
+//!   right: its data is still there, and nobody was told that it had ended.
+//! - Write-back throttling (`wbt_wait`) sleeps before anything looks at `REQ_NOWAIT`. It lets reads
+//!   pass, and writes with `REQ_SYNC` and `REQ_IDLE`, which direct IO sets for the same reason; all
+//!   writes have them here. It throttles every discard, so operations without data are not tried.
+//! - The other policies of that kind (`iocost`, `iolatency`) let the root control group pass, in
+//!   which kernel threads are.
+//! - A driver whose `queue_rq` may sleep (`BLK_MQ_F_BLOCKING`), and integrity data, whose memory is
+//!   waited for, are found when the device is opened. Such a device is not tried.
+//! - A driver without `BLK_FEAT_NOWAIT` is not tried. A stacked driver has the feature if all that
+//!   is below it has it, and may get other devices at any time: then the block layer ends the bio
+//!   by `EOPNOTSUPP`, which therefore counts as `EAGAIN`.
+//!
 //! C header: [`include/linux/bio.h`](srctree/include/linux/bio.h)
 
 use core::{
     marker::PhantomData,
-    mem,
     ptr, //
 };
 use kernel::{
-    error::to_result,
     prelude::*,
     str::CStr,
-    sync::Arc,
-    types::Opaque, //
+    sync::Arc, //
 };
 
 use super::bdev::{
@@ -39,15 +58,22 @@ use crate::{
 };
 
 mod memory;
+mod set;
 
-pub use self::memory::{
-    Memory,
-    Segment, //
+pub use self::{
+    memory::{
+        Memory,
+        Segment, //
+    },
+    set::BioSet, //
 };
 
-use self::memory::{
-    add_all,
-    submit_parts, //
+use self::{
+    memory::{
+        add_all,
+        submit_parts, //
+    },
+    set::State, //
 };
 
 /// Who wants to know that a request is finished, and has its memory until then.
@@ -66,6 +92,31 @@ pub trait Completion: Send + 'static {
     /// Called exactly once for an accepted request, when the device does not use the memory any
     /// more. Any context: it must not sleep.
     fn done(self, result: Result);
+
+    /// Called instead of [`Self::done`] for a request with [`Wait::Never`] that would have slept:
+    /// the whole request is to be submitted again, with [`Wait::Allowed`]. A part of it may have
+    /// been carried out. Any context.
+    fn again(self);
+}
+
+/// Whether a submission may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It never sleeps: what would is refused with `EAGAIN`, or ends by [`Completion::again`].
+    Never,
+    /// It may sleep: process context.
+    Allowed,
+}
+
+impl Wait {
+    /// The flag of a bio.
+    #[inline(always)]
+    const fn flag(self) -> u32 {
+        match self {
+            Self::Never => NOWAIT,
+            Self::Allowed => 0,
+        }
+    }
 }
 
 /// What a device may be used for; see [`ReadOnly`] and [`ReadWrite`].
@@ -124,8 +175,6 @@ pub struct Position {
     pub sector: u64,
     /// Its priority.
     pub priority: Priority,
-    /// Whether somebody waits for it (`REQ_SYNC`).
-    pub sync: bool,
 }
 
 /// When written data has to be on the medium.
@@ -159,69 +208,9 @@ pub struct Refused<C> {
     pub error: Error,
 }
 
-/// The memory that requests with completions of type `C` are made of.
-///
-/// Made and dropped in process context.
-///
-/// # Invariants
-///
-/// `set` was initialised with [`State::<C>::FRONT_PAD`] bytes in front of each bio. No bio of it
-/// exists when it is dropped, as each is counted in the gate of a device that holds a reference.
-#[pin_data(PinnedDrop)]
-pub struct BioSet<C: Completion> {
-    #[pin]
-    set: Opaque<bindings::bio_set>,
-    _completion: PhantomData<fn(C)>,
-}
-
-// SAFETY: A `bio_set` can be used from anywhere at once.
-unsafe impl<C: Completion> Send for BioSet<C> {}
-// SAFETY: As above.
-unsafe impl<C: Completion> Sync for BioSet<C> {}
-
-impl<C: Completion> BioSet<C> {
-    /// The requests that can be made however little memory is left.
-    const RESERVE: u32 = 4;
-
-    /// Makes a set. Sleeps.
-    pub fn new() -> Result<Arc<Self>> {
-        const {
-            // What lies in front of a bio is aligned as the bio.
-            assert!(mem::align_of::<State<C>>() <= mem::align_of::<bindings::bio>());
-        }
-        let flags = bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE;
-        Arc::pin_init(
-            try_pin_init!(Self {
-                // INVARIANT: The front pad is as required.
-                set <- Opaque::try_ffi_init(|slot: *mut bindings::bio_set| {
-                    // SAFETY: `slot` is valid for writes; a `bio_set` has to be zero to begin with.
-                    unsafe { ptr::write_bytes(slot, 0, 1) };
-                    // SAFETY: `slot` is valid and pinned.
-                    to_result(unsafe {
-                        bindings::bioset_init(
-                            slot,
-                            Self::RESERVE,
-                            State::<C>::FRONT_PAD,
-                            flags as kernel::ffi::c_int,
-                        )
-                    })
-                }),
-                _completion: PhantomData,
-            }? Error),
-            GFP_KERNEL,
-        )
-    }
-}
-
-#[pinned_drop]
-impl<C: Completion> PinnedDrop for BioSet<C> {
-    fn drop(self: Pin<&mut Self>) {
-        // SAFETY: The set is initialised, and has no bio any more by the type invariant.
-        unsafe { bindings::bioset_exit(self.set.get()) };
-    }
-}
-
 /// What the gate of an open device guards.
+///
+/// Whoever has entered the gate can use both: the device is closed when all have left.
 struct Target<C: Completion> {
     // Closed before the set goes.
     device: BlockDevice,
@@ -280,18 +269,16 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
 
     /// A read into the memory of a completion.
     #[inline]
-    pub fn reading(self) -> Transfer<C> {
+    pub fn reading(self, wait: Wait) -> Transfer<C> {
         Transfer {
             entered: self.entered,
-            op: bindings::req_op_REQ_OP_READ,
+            op: bindings::req_op_REQ_OP_READ | wait.flag(),
         }
     }
 
-    /// Flushes the write cache of the device.
-    ///
-    /// Process context; may sleep.
-    pub fn flush(self, at: Position, completion: C) -> Result<(), Refused<C>> {
-        let op = bindings::req_op_REQ_OP_WRITE | flag(bindings::req_flag_bits___REQ_PREFLUSH);
+    /// Flushes the write cache of the device. `EAGAIN` as [`Transfer::submit`].
+    pub fn flush(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
+        let op = WRITE | flag(bindings::req_flag_bits___REQ_PREFLUSH) | wait.flag();
         // A flush is for the whole device.
         let at = Position { sector: 0, ..at };
         self.submit_empty(op, at, 0, completion)
@@ -316,7 +303,12 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     }
 }
 
-/// A read or a write that is ready but for its place and its memory.
+/// A request that is ready but for its place and its memory.
+///
+/// # Invariants
+///
+/// `op` is an operation and flags of a bio. It changes nothing unless the device was entered by a
+/// `DeviceUse` that is [`ReadWrite`].
 pub struct Transfer<C: Completion> {
     entered: Entered<Target<C>>,
     op: u32,
@@ -325,8 +317,8 @@ pub struct Transfer<C: Completion> {
 impl<C: Completion> Transfer<C> {
     /// Submits it.
     ///
-    /// Process context; may sleep. `EINVAL` if it is not of whole blocks, `EIO` if it reaches
-    /// beyond the end of the device.
+    /// `EINVAL` if it is not of whole blocks, `EIO` if it reaches beyond the end of the device,
+    /// `EAGAIN` if it must not sleep and would.
     #[inline(always)]
     pub fn submit(self, at: Position, completion: C) -> Result<(), Refused<C>> {
         let (len, segment) = match completion.memory() {
@@ -362,6 +354,12 @@ impl<C: Completion> Transfer<C> {
         }
         let vecs = u16::try_from(segments).unwrap_or(u16::MAX);
         if u32::from(vecs) > bindings::BIO_MAX_VECS {
+            if self.op & NOWAIT != 0 {
+                return Err(Refused {
+                    completion,
+                    error: EAGAIN,
+                });
+            }
             let block_size = self.entered.device.logical_block_size();
             let bio = self.prepare(at, 0, completion)?;
             // SAFETY: The state, and the memory that its completion has, stays until `bio` is
@@ -402,21 +400,27 @@ impl<C: Completion> Transfer<C> {
         vecs: u16,
         completion: C,
     ) -> Result<*mut bindings::bio, Refused<C>> {
-        let op = if at.sync {
-            self.op | flag(bindings::req_flag_bits___REQ_SYNC)
-        } else {
-            self.op
-        };
         let Target { device, bios } = &*self.entered;
-        // SAFETY: The device is open and the set initialised while `entered` is held.
-        let bio = unsafe {
-            bindings::bio_alloc_bioset(device.as_raw(), vecs, op, GFP_NOIO, bios.set.get())
+        let bio = if self.op & NOWAIT == 0 {
+            // SAFETY: `entered` keeps the gate's target, so the device is open and the set is
+            // initialised. There are at most `BIO_MAX_VECS` vectors.
+            unsafe {
+                bindings::bio_alloc_bioset(device.as_raw(), vecs, self.op, GFP_NOIO, bios.as_raw())
+            }
+        } else if device.can_submit_without_sleeping() {
+            // SAFETY: As above.
+            unsafe {
+                let set = bios.as_raw();
+                bindings::bio_alloc_bioset(device.as_raw(), vecs, self.op, GFP_NOWAIT, set)
+            }
+        } else {
+            ptr::null_mut()
         };
-        // It waits rather than fail.
         if bio.is_null() {
+            // With `GFP_NOIO` memory is waited for.
             return Err(Refused {
                 completion,
-                error: ENOMEM,
+                error: EAGAIN,
             });
         }
         // SAFETY: The bio is ours. There is room for a `State` in front of every bio of the set,
@@ -464,13 +468,14 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         }
     }
 
-    /// A write of what is in the memory of a completion. `EROFS` if the device has become read-only.
+    /// A write of what is in the memory of a completion. `EROFS` if the device has become
+    /// read-only.
     #[inline]
-    pub fn writing(self, flags: WriteFlags) -> Result<Transfer<C>> {
+    pub fn writing(self, flags: WriteFlags, wait: Wait) -> Result<Transfer<C>> {
         if self.device().is_read_only() {
             return Err(EROFS);
         }
-        let mut op = bindings::req_op_REQ_OP_WRITE;
+        let mut op = WRITE | wait.flag();
         if flags.fua {
             op |= flag(bindings::req_flag_bits___REQ_FUA);
         }
@@ -483,7 +488,7 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         })
     }
 
-    /// Changes `len` bytes without data.
+    /// Changes `len` bytes without data. Process context; may sleep.
     ///
     /// `EROFS` as above, other errors as [`Transfer::submit`]; ends with `EOPNOTSUPP` if the
     /// device does not have the operation.
@@ -514,51 +519,17 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
     }
 }
 
-/// What is kept in front of a bio.
-struct State<C: Completion> {
-    completion: C,
-    // Keeps the device open, and with it the set that the bio is a part of.
-    entered: Entered<Target<C>>,
-}
+/// A write as direct IO marks it; see the top of this file.
+const WRITE: u32 = bindings::req_op_REQ_OP_WRITE
+    | flag(bindings::req_flag_bits___REQ_SYNC)
+    | flag(bindings::req_flag_bits___REQ_IDLE);
 
-impl<C: Completion> State<C> {
-    /// The space in front of a bio, in bytes.
-    const FRONT_PAD: u32 =
-        mem::size_of::<Self>().next_multiple_of(mem::align_of::<bindings::bio>()) as u32;
+/// The bio must not sleep.
+const NOWAIT: u32 = flag(bindings::req_flag_bits___REQ_NOWAIT);
 
-    /// Where the state of a bio is.
-    ///
-    /// # Safety
-    ///
-    /// `bio` comes from a [`BioSet<C>`].
-    unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
-        // SAFETY: So much space is in front of the bio, in the same allocation.
-        unsafe { bio.byte_sub(Self::FRONT_PAD as usize) }.cast()
-    }
-
-    /// Called by the block layer when the request is finished. Any context.
-    ///
-    /// # Safety
-    ///
-    /// `bio` comes from a [`BioSet<C>`], has a state, and is not used any more.
-    unsafe extern "C" fn end_io(bio: *mut bindings::bio) {
-        // SAFETY: By the safety requirement; this is called once for a bio, and nobody else reads
-        // the state.
-        let state = unsafe { Self::of(bio).read() };
-        // SAFETY: The bio is finished.
-        let status = unsafe { (*bio).bi_status };
-        // SAFETY: This is the reference that came with the allocation.
-        unsafe { bindings::bio_put(bio) };
-        state.completion.done(match status {
-            0 => Ok(()),
-            // SAFETY: Takes any value.
-            status => to_result(unsafe { bindings::blk_status_to_errno(status) }),
-        });
-        // Only now can the device, the set and, in the end, the module go; that waits for this
-        // function to return, see `module::Returned`.
-        drop(state.entered);
-    }
-}
+/// Memory is not waited for.
+const GFP_NOWAIT: bindings::gfp_t =
+    1 << bindings::___GFP_KSWAPD_RECLAIM_BIT | 1 << bindings::___GFP_NOWARN_BIT;
 
 /// Memory may be waited for, but not by submitting IO, since it is IO that waits.
 const GFP_NOIO: bindings::gfp_t =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The major number of a block driver.
+//! The major number of a block driver. Would be a new part of `kernel::block`.
+//!
+//! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
 use crate::bindings;
 use kernel::{
@@ -22,14 +24,16 @@ pub struct Major {
 }
 
 impl Major {
-    /// Registers a free number under a name for `/proc/devices`. Sleeps. `EINVAL` for a name of more
-    /// than 15 bytes.
+    /// Registers a free number under a name for `/proc/devices`. Sleeps. `EINVAL` for a name of
+    /// more than 15 bytes.
     pub fn register(name: &'static CStr) -> Result<Arc<Self>> {
         // The kernel keeps no more, and then does not know whose number is given back.
         if name.to_bytes().len() > MAX_NAME {
             return Err(EINVAL);
         }
-        // SAFETY: The name is a string.
+        // SAFETY: The name ends with a zero byte and stays in memory for good, so the function can
+        // copy it, and any thread can read it. There is no probe function that could outlive this
+        // module.
         let number = unsafe { bindings::__register_blkdev(0, name.as_char_ptr(), None) };
         if number < 0 {
             return Err(Error::from_errno(number));
@@ -47,7 +51,8 @@ impl Major {
 
 impl Drop for Major {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the number is registered under this name.
+        // SAFETY: `register` got this number for this name, and only this destructor gives it back.
+        // The disks with this number are gone, since each holds a reference to the `Major`.
         unsafe { bindings::unregister_blkdev(self.number.unsigned_abs(), self.name.as_char_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a block request ended.
+//! How a block request ended. Would be a new part of `kernel::block`.
 
 use crate::bindings;
 use kernel::prelude::*;
@@ -21,8 +21,8 @@ impl Status {
     /// Only to refuse a request with.
     pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
 
-    /// What `EBUSY` is to the block layer. Only a disk that has requests under way and ends them may
-    /// refuse one with it.
+    /// What `EBUSY` is to the block layer. Only a disk that has requests in flight and ends them
+    /// may refuse one with it.
     pub(super) const DEV_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
 
     /// The status that stands for a result (C: `errno_to_blk_status`).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a request's data, and how a bio gets it.
+//! The memory of a request's data, and how a bio gets it. Belongs to [`bio`](super).
 
 use core::ptr::{
     self,

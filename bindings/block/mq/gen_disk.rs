@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A disk.
+//! A disk. Would extend `kernel::block::mq::gen_disk`.
+//!
+//! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
 use super::{
     limits::{
@@ -63,7 +65,7 @@ pub struct DiskParams<'a> {
 
 /// A disk that is there for everyone to use.
 ///
-/// Dropping it removes the disk: new requests fail, those under way are waited for (so they must
+/// Dropping it removes the disk: new requests fail, those in flight are waited for (so they must
 /// be able to end), and file systems on it see a dead device. Whoever has it open keeps the
 /// driver's data and module until closing it. Dropping sleeps, and must not happen in the disk's
 /// own callbacks.
@@ -230,8 +232,8 @@ impl<O: Operations> Drop for GenDisk<O> {
 ///
 /// The disk must be valid.
 unsafe fn capacity(disk: *mut bindings::gendisk) -> u64 {
-    // SAFETY: By the function's requirement. A torn value cannot be on the machines we run on, which
-    // load a word of 64 bits at once.
+    // SAFETY: By the function's requirement. A torn value cannot be on the machines we run on,
+    // which load a word of 64 bits at once.
     unsafe { ptr::read_volatile(&raw const (*(*disk).part0).bd_nr_sectors) }
 }
 

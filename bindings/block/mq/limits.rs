@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the requests to a disk may look like, and what the disk can do.
+//! What the requests to a disk may look like, and what the disk can do. Would extend
+//! `kernel::block::mq::gen_disk`.
 
 use crate::bindings;
 use kernel::prelude::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The callbacks of a block driver, and what the block layer is given for them.
+//! The callbacks of a block driver, and what the block layer is given for them. Would extend
+//! `kernel::block::mq::operations`.
 //!
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
@@ -137,7 +138,7 @@ impl<'a, O: Operations> RequestList<'a, O> {
     /// What the disks of the tag set share; `None` if the list is empty.
     #[inline]
     pub fn set(&self) -> Option<&'a O::SetData> {
-        // SAFETY: By the type invariant.
+        // SAFETY: The block layer gave us the list for this callback; nobody else uses it.
         let first = unsafe { (*self.list).head };
         if first.is_null() {
             return None;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests of the block layer, while the driver owns them.
+//! Requests of the block layer, while the driver owns them. Would extend
+//! `kernel::block::mq::request`.
 //!
 //! # Ownership
 //!
@@ -100,7 +101,8 @@ pub(super) unsafe fn init_private(raw: *mut bindings::request) {
         hold: Atomic::new(IDLE),
         completion: Atomic::new(0),
     };
-    // SAFETY: By the safety requirement.
+    // SAFETY: There is room for a `Private` behind the request, aligned by the first check above,
+    // and nothing is there that could be dropped or read.
     unsafe { raw.add(1).cast::<Private>().write(private) };
 }
 
@@ -156,7 +158,9 @@ impl<O: Operations> OwnedRequest<O> {
     }
 
     fn private(&self) -> &Private {
-        // SAFETY: By the type invariant.
+        // SAFETY: A request of a tag set of `O` has a private area, which `init_request` prepared.
+        // It is not exited while the driver owns it, since freeing the set waits for its disks'
+        // requests.
         unsafe { private(self.raw.as_ptr()) }
     }
 
@@ -255,7 +259,8 @@ impl<O: Operations> OwnedRequest<O> {
     /// does not end before that. Any context.
     ///
     /// `EINVAL` if the data has more segments than the table has room for, or if there is none, as
-    /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else in this one is mapped.
+    /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else
+    /// in this one is mapped.
     #[inline]
     pub fn map_to(&self, table: &mut ScatterTable) -> Result {
         let permitted = match self.op() {
@@ -374,8 +379,8 @@ pub struct Refusal<O: Operations> {
 }
 
 impl<O: Operations> Refusal<O> {
-    /// Does with the request what the block layer would do, if that has given it up already: lets it
-    /// come again, or fails it. Any context.
+    /// Does with the request what the block layer would do, if that has given it up already: lets
+    /// it come again, or fails it. Any context.
     #[cold]
     pub fn give_back(self) {
         let Self { request, status } = self;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests under way, by their tags.
+//! Requests in flight, by their tags. Would be a new part of `kernel::block::mq`.
 
 use super::{
     operations::Operations,
@@ -20,7 +20,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// Holds the requests that wait for an answer; each can be taken out by its tag, once.
+/// Holds the requests that wait for a response; each can be taken out by its tag, once.
 ///
 /// Dropping the table fails what is in it.
 ///
@@ -78,7 +78,8 @@ impl<O: Operations> RequestTable<O> {
         if raw.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant, and the exchange made the caller the only owner.
+        // SAFETY: What is in a slot comes from `into_raw` and is owned by the slot. The exchange
+        // emptied the slot, so this caller alone owns the request now.
         Some(unsafe { OwnedRequest::from_raw(raw) })
     }
 }

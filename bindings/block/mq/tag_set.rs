@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The set of requests that the disks of a driver share.
+//! The set of requests that the disks of a driver share. Would extend `kernel::block::mq::tag_set`.
 
 use super::operations::{
     Operations,
@@ -135,7 +135,7 @@ impl<O: Operations> TagSet<O> {
         let this = unsafe { (*set).driver_data }.cast::<Self>();
         // SAFETY: The field was initialized before the block layer saw the set.
         let nr_poll_queues = unsafe { (*this).nr_poll_queues };
-        // SAFETY: The caller lets us use the set.
+        // SAFETY: The caller passes a valid set that nobody else uses now.
         let set = unsafe { &mut *set };
         let nr_queues = set.nr_hw_queues.saturating_sub(nr_poll_queues).max(1);
         let nr_maps = set.nr_maps as usize;
@@ -160,8 +160,8 @@ impl<O: Operations> TagSet<O> {
 #[pinned_drop]
 impl<O: Operations> PinnedDrop for TagSet<O> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant; every disk holds a reference to its set and gives it up
-        // when its queue does not use the set any more.
+        // SAFETY: `blk_mq_alloc_tag_set` made the set, and nobody frees it twice. Every disk holds
+        // a reference to its set and gives it up when its queue does not use the set any more.
         unsafe { bindings::blk_mq_free_tag_set(self.inner.get()) };
     }
 }

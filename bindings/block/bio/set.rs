@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of bios, and what is kept in front of each. Belongs to [`bio`](super).
+
+use core::{
+    marker::PhantomData,
+    mem,
+    ptr, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+use super::{
+    Completion,
+    Target,
+    NOWAIT, //
+};
+use crate::{
+    bindings,
+    sync::gate::Entered, //
+};
+
+/// The memory that requests with completions of type `C` are made of.
+///
+/// Made and dropped in process context.
+///
+/// # Invariants
+///
+/// `set` was initialised with [`State::<C>::FRONT_PAD`] bytes in front of each bio. No bio of it
+/// exists when it is dropped, as each is counted in the gate of a device that holds a reference.
+#[pin_data(PinnedDrop)]
+pub struct BioSet<C: Completion> {
+    #[pin]
+    set: Opaque<bindings::bio_set>,
+    _completion: PhantomData<fn(C)>,
+}
+
+// SAFETY: A `bio_set` can be used from anywhere at once.
+unsafe impl<C: Completion> Send for BioSet<C> {}
+// SAFETY: As above.
+unsafe impl<C: Completion> Sync for BioSet<C> {}
+
+impl<C: Completion> BioSet<C> {
+    /// The requests that can be made however little memory is left.
+    const RESERVE: u32 = 4;
+
+    /// Makes a set. Sleeps.
+    pub fn new() -> Result<Arc<Self>> {
+        const {
+            // What lies in front of a bio is aligned as the bio.
+            assert!(mem::align_of::<State<C>>() <= mem::align_of::<bindings::bio>());
+        }
+        let flags = bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                // INVARIANT: The front pad is as required.
+                set <- Opaque::try_ffi_init(|slot: *mut bindings::bio_set| {
+                    // SAFETY: `slot` is valid for writes; a `bio_set` has to be zero to begin with.
+                    unsafe { ptr::write_bytes(slot, 0, 1) };
+                    // SAFETY: `slot` is valid and pinned.
+                    to_result(unsafe {
+                        bindings::bioset_init(
+                            slot,
+                            Self::RESERVE,
+                            State::<C>::FRONT_PAD,
+                            flags as kernel::ffi::c_int,
+                        )
+                    })
+                }),
+                _completion: PhantomData,
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The set, valid as long as `self`.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::bio_set {
+        self.set.get()
+    }
+}
+
+#[pinned_drop]
+impl<C: Completion> PinnedDrop for BioSet<C> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The set is initialised, and has no bio any more by the type invariant.
+        unsafe { bindings::bioset_exit(self.set.get()) };
+    }
+}
+
+/// What is kept in front of a bio.
+///
+/// # Invariants
+///
+/// A bio of a [`BioSet`] has a state from `Transfer::prepare` until `end_io` reads it, or until
+/// `Transfer::submit_segments` takes it back from a bio that was not submitted. Nobody writes to it
+/// meanwhile.
+pub(super) struct State<C: Completion> {
+    pub(super) completion: C,
+    // Keeps the device open, and with it the set that the bio is a part of.
+    pub(super) entered: Entered<Target<C>>,
+}
+
+impl<C: Completion> State<C> {
+    /// The space in front of a bio, in bytes.
+    const FRONT_PAD: u32 =
+        mem::size_of::<Self>().next_multiple_of(mem::align_of::<bindings::bio>()) as u32;
+
+    /// Where the state of a bio is.
+    ///
+    /// # Safety
+    ///
+    /// `bio` comes from a [`BioSet<C>`].
+    pub(super) unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
+        // SAFETY: So much space is in front of the bio, in the same allocation.
+        unsafe { bio.byte_sub(Self::FRONT_PAD as usize) }.cast()
+    }
+
+    /// Called by the block layer when the request is finished. Any context.
+    ///
+    /// # Safety
+    ///
+    /// `bio` comes from a [`BioSet<C>`], has a state, and is not used any more.
+    pub(super) unsafe extern "C" fn end_io(bio: *mut bindings::bio) {
+        // SAFETY: By the safety requirement; this is called once for a bio, and nobody else reads
+        // the state.
+        let state = unsafe { Self::of(bio).read() };
+        // SAFETY: The bio is finished.
+        let (status, op) = unsafe { ((*bio).bi_status, (*bio).bi_opf) };
+        // SAFETY: This is the reference that came with the allocation.
+        unsafe { bindings::bio_put(bio) };
+        match status {
+            0 => state.completion.done(Ok(())),
+            status => fail(state.completion, status, op),
+        }
+        // Only now can the device, the set and, in the end, the module go; that waits for this
+        // function to return, see `module::Returned`.
+        drop(state.entered);
+    }
+}
+
+/// Ends a request that did not succeed: done again if it would have slept.
+#[cold]
+fn fail<C: Completion>(completion: C, status: bindings::blk_status_t, op: u32) {
+    // SAFETY: Takes any value.
+    let result = to_result(unsafe { bindings::blk_status_to_errno(status) });
+    let would_sleep = op & NOWAIT != 0 && matches!(result, Err(EAGAIN | EOPNOTSUPP));
+    if would_sleep {
+        completion.again();
+    } else {
+        completion.done(result);
+    }
+}

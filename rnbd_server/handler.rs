@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the transport calls: sessions that come and go, and their requests.
+
+use kernel::{
+    impl_has_work,
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    block::bio::Wait,
+    pr_err_ratelimited,
+    tracepoint,
+    workqueue, //
+};
+use proto::{
+    addr::Address,
+    name::SessName,
+    rnbd::{
+        Io,
+        Request,
+        SessInfo,
+        PROTO_VER_MAJOR, //
+    }, //
+};
+use rtrs_core::error::from_errno;
+use rtrs_server::{
+    Operation,
+    SessionHandler, //
+};
+
+use crate::{
+    control::{
+        self,
+        ControlMessage,
+        ControlRequest, //
+    },
+    io,
+    server::Server,
+    session::Session, //
+};
+
+/// [`Server`] as the listener knows it.
+pub(crate) struct Sessions(pub(crate) Arc<Server>);
+
+impl rtrs_server::Server for Sessions {
+    fn session_up(&self, session: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
+        let name = SessName::new(session.name().to_bytes())
+            .inspect_err(|error| pr_err_ratelimited!("session name {}\n", error.message().as_str()))
+            .map_err(|_| EINVAL)?;
+        let session = Session::new(self.0.clone(), name, session.queue_depth())?;
+        let messages = Messages::new(session.clone())?;
+        tracepoint::create_sess(|| session.trace());
+        Ok(Arc::new(Handler { session, messages }, GFP_KERNEL)?)
+    }
+}
+
+/// Messages that open and close devices, which can take long. They are served in their order on the
+/// module's workqueue.
+#[pin_data]
+struct Messages {
+    session: Arc<Session>,
+    /// Those that are not yet served, at most one for each chunk of the session.
+    #[pin]
+    list: Mutex<KVec<ControlMessage>>,
+    #[pin]
+    work: Work<Messages>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Messages { self.work }
+}
+
+impl WorkItem for Messages {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        loop {
+            let messages = core::mem::take(&mut *this.list.lock());
+            if messages.is_empty() {
+                return;
+            }
+            for message in messages {
+                control::serve(&this.session, message);
+            }
+        }
+    }
+}
+
+impl Messages {
+    fn new(session: Arc<Session>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                session,
+                list <- new_mutex!(KVec::new(), "Messages::list"),
+                work <- new_work!("Messages::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Has a message served. Sleeps.
+    fn enqueue(self: &Arc<Self>, op: Operation, request: ControlRequest) {
+        let message = ControlMessage { op, request };
+        // Without memory the message is dropped, and its operation responded to.
+        if self.list.lock().push(message, GFP_KERNEL).is_ok() {
+            // If the work is queued already it finds this message too.
+            let queue = self.session.server().queue();
+            let _ = queue.enqueue::<Self, 0>(self.clone());
+        }
+    }
+}
+
+/// [`Session`] as the transport knows it.
+struct Handler {
+    session: Arc<Session>,
+    messages: Arc<Messages>,
+}
+
+impl Handler {
+    /// Responds to the session information of a client.
+    fn negotiate(&self, op: Operation, info: SessInfo) {
+        let ver = info.negotiate();
+        tracepoint::process_msg_sess_info(|| tracepoint::SessionInfo {
+            session: self.session.name().as_cstr(),
+            proto_ver: ver,
+            client_ver: info.ver,
+            server_ver: PROTO_VER_MAJOR,
+        });
+        let result = op.write_response(&SessInfo { ver }.to_rsp_bytes());
+        if result.is_ok() {
+            self.session.set_version(ver);
+        }
+        op.respond(result.and(Ok(SessInfo::SIZE as u32)));
+    }
+}
+
+impl SessionHandler for Handler {
+    fn path_up(&self, client: Option<Address>) -> Result {
+        control::path_up(&self.session, client)
+    }
+
+    fn path_down(&self, client: Option<Address>) {
+        control::path_down(&self.session, client);
+    }
+
+    fn request(&self, op: Operation, header: &[u8]) {
+        match Io::parse_usual(header) {
+            Some(io) => {
+                io::trace(&self.session, &op, &io, header.len());
+                io::submit(&self.session, op, io, Wait::Never);
+            }
+            None => op.defer(header),
+        }
+    }
+
+    fn deferred(&self, op: Operation, header: &[u8]) {
+        let session = &self.session;
+        match Request::parse(header) {
+            Ok(Request::Io(io)) => {
+                // One of the usual kind was traced when it came.
+                if Io::parse_usual(header).is_none() {
+                    io::trace(session, &op, &io, header.len());
+                }
+                io::submit(session, op, io, Wait::Allowed);
+            }
+            Ok(Request::SessInfo(info)) => self.negotiate(op, info),
+            Ok(Request::Open(open)) => match KBox::new(open, GFP_KERNEL) {
+                Ok(open) => self.messages.enqueue(op, ControlRequest::Open(open)),
+                Err(_) => op.respond(Err(ENOMEM)),
+            },
+            Ok(Request::Close(close)) => self.messages.enqueue(op, ControlRequest::Close(close)),
+            Err(refused) => {
+                pr_err_ratelimited!(
+                    "session {:?}: {}\n",
+                    session.name().as_cstr(),
+                    refused.message().as_str()
+                );
+                op.respond(Err(from_errno(refused.errno())));
+            }
+        }
+    }
+
+    fn session_down(&self) {
+        // Messages hold operations, so there are none any more; but the work may still be at its
+        // end.
+        workqueue::cancel_sync::<Messages, 0>(&self.messages);
+        if !self.session.devices().is_empty() {
+            tracepoint::destroy_sess(|| self.session.trace());
+        }
+        control::close_all(&self.session);
+    }
+}
