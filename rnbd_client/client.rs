@@ -25,8 +25,7 @@ use kernel_ext::{
     sysfs::{
         Directory,
         Link, //
-    },
-    workqueue::QueueHandle, //
+    }, //
 };
 use proto::{
     map_options::MapOptions,
@@ -35,26 +34,19 @@ use proto::{
 };
 
 use crate::{
-    device::Device,
+    disk::MAX_INDEX,
     queue::Queue,
-    session::Session, //
+    remote_device::RemoteDevice,
+    session::{
+        Session,
+        SessionContext, //
+    }, //
 };
-
-/// The minor numbers of a disk: itself and 63 partitions.
-pub(crate) const MINORS: u16 = 1 << PART_BITS;
-const PART_BITS: u32 = 6;
-/// The bits of a minor number.
-const MINOR_BITS: u32 = 20;
-/// The largest index of a disk.
-const MAX_INDEX: u32 = (1 << (MINOR_BITS - PART_BITS)) - 1;
 
 /// What all devices share.
 #[pin_data]
 pub(crate) struct Client {
-    /// Of what requests may wait for.
-    pub(crate) queue: QueueHandle,
-    /// Of what tells user space something.
-    pub(crate) news_queue: QueueHandle,
+    pub(crate) context: SessionContext,
     pub(crate) major: Arc<Major>,
     indices: Arc<Ida>,
     /// `/sys/class/rnbd-client/ctl/devices`.
@@ -81,15 +73,14 @@ struct Entry {
 
 impl Client {
     /// Registers the driver. Sleeps. `EBUSY` if there is no major number, as C says.
-    pub(crate) fn new(queue: QueueHandle, news_queue: QueueHandle) -> Result<Arc<Self>> {
+    pub(crate) fn new(context: SessionContext) -> Result<Arc<Self>> {
         let major = Major::register(c"rnbd").map_err(|error| {
             pr_err!("no major number for block devices: {}\n", error.to_errno());
             EBUSY
         })?;
         Arc::pin_init(
             try_pin_init!(Self {
-                queue,
-                news_queue,
+                context,
                 major,
                 indices: Ida::new()?,
                 devices_directory: SetOnce::new(),
@@ -114,9 +105,9 @@ impl Client {
     }
 
     /// Makes the link of a device to its disk. Sleeps.
-    pub(crate) fn link_device(&self, device: &Device, disk: &GenDisk<Queue>) -> Result<Link> {
+    pub(crate) fn link_device(&self, device: &RemoteDevice, disk: &GenDisk<Queue>) -> Result<Link> {
         let mut buffer = [0; sysfs_name::DEVICE_LINK_LEN];
-        let name = sysfs_name::device_link(&device.path, &device.session.name, &mut buffer);
+        let name = sysfs_name::device_link(&device.path, &device.server.session, &mut buffer);
         let directory = self.devices_directory.as_ref().ok_or(ENODEV)?;
         Link::new(directory, disk, name)
     }
@@ -143,7 +134,7 @@ impl Client {
         let mut place = entry.session.lock();
         if place.is_none() {
             // An error drops the lock, and then the user.
-            *place = Some(Session::open(self, options)?);
+            *place = Some(Session::open(&self.context, options)?);
             user.is_first = true;
         }
         user.session = place.clone();
@@ -177,7 +168,8 @@ impl Client {
         {
             let _sessions = self.sessions.lock();
             let mut users = entry.users.lock();
-            *users = users.saturating_sub(1);
+            // Each user was counted by `enter`.
+            *users = users.wrapping_sub(1);
             if *users > 0 {
                 return;
             }

@@ -24,22 +24,27 @@ use kernel_ext::{
         Class,
         ClassDevice, //
     },
+    module::ModuleReference,
     workqueue::{
         OwnedQueue,
         QueueFlags, //
     }, //
 };
 
-use crate::client::Client;
+use crate::{
+    client::Client,
+    session::SessionContext, //
+};
 
 mod client;
 mod device;
 mod disk;
-mod map;
+mod fixed_limits;
+mod mapping;
 mod queue;
-mod remote;
+mod remote_device;
+mod server;
 mod session;
-mod shape;
 mod sysfs;
 
 module! {
@@ -65,8 +70,12 @@ impl kernel::Module for RnbdClient {
         // Memory may be freed by what waits for a device to be opened again.
         let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
         let queue = OwnedQueue::new(c"rnbd_client", flags)?;
-        let news = OwnedQueue::new(c"rnbd_client_news", QueueFlags::UNBOUND)?;
-        let client = Client::new(queue.handle(), news.handle())?;
+        let uevents = OwnedQueue::new(c"rnbd_client_uevents", QueueFlags::UNBOUND)?;
+        let client = Client::new(SessionContext {
+            queue: queue.handle(),
+            uevent_queue: uevents.handle(),
+            module: ModuleReference::new::<Self>,
+        })?;
         let class = Class::new(c"rnbd-client")?;
         let ctl = class.device(c"ctl", sysfs::CTL_ATTRIBUTES, client.clone())?;
         client.set_devices_directory(&ctl)?;
@@ -75,7 +84,7 @@ impl kernel::Module for RnbdClient {
             ctl,
             client,
             _class: class,
-            _queues: [queue, news],
+            _queues: [queue, uevents],
         })
     }
 }

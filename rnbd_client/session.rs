@@ -19,15 +19,9 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    block::{
-        mq::{
-            request_table::RequestTable,
-            tag_set::{
-                TagSet,
-                TagSetParams, //
-            }, //
-        },
-        status::Status, //
+    block::mq::tag_set::{
+        TagSet,
+        TagSetParams, //
     },
     cpu,
     impl_has_delayed_work,
@@ -65,14 +59,16 @@ use rtrs_client::{
 };
 
 use crate::{
-    client::Client,
     device::Device,
     queue::{
+        InFlight,
         IoPath,
         Queue, //
     },
-    remote,
-    RnbdClient, //
+    server::{
+        Epoch,
+        Server, //
+    }, //
 };
 
 /// How long a device that could not be opened again waits for the next attempt, in ms; twice as
@@ -86,13 +82,23 @@ const DOUBLINGS_WHILE_HELD: u32 = 4;
 
 /// The work item that handles link events.
 const EVENTS: u64 = 0;
-/// The work item that tells user space of them.
-const TELL: u64 = 1;
+/// The work item that sends uevents about them.
+const UEVENTS: u64 = 1;
+
+/// What sessions need of the module.
+#[derive(Clone)]
+pub(crate) struct SessionContext {
+    /// The workqueue of what requests may wait for.
+    pub(crate) queue: QueueHandle,
+    /// The workqueue of what sends uevents.
+    pub(crate) uevent_queue: QueueHandle,
+    /// Keeps the module loaded.
+    pub(crate) module: fn() -> Result<ModuleReference>,
+}
 
 /// An open session.
 pub(crate) struct Session {
-    pub(crate) name: SessName,
-    pub(crate) transport: Arc<rtrs_client::Session>,
+    pub(crate) server: Arc<Server>,
     pub(crate) tag_set: Arc<TagSet<Queue>>,
     pub(crate) nr_poll_queues: u32,
     link: Arc<Link>,
@@ -100,30 +106,23 @@ pub(crate) struct Session {
 
 /// The half of a session that the transport calls.
 #[pin_data]
-pub(crate) struct Link {
-    name: SessName,
-    queue: QueueHandle,
-    /// That of `tell`, for which nobody waits.
-    news_queue: QueueHandle,
-    /// The requests that the transport has, by their tags; set before there is one.
-    pub(crate) in_flight: SetOnce<RequestTable<Queue>>,
+struct Link {
+    context: SessionContext,
+    epoch: Arc<Epoch>,
+    /// Set before there is a request.
+    in_flight: SetOnce<Arc<InFlight>>,
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
-    /// The number of the session that the server has: one more each time that the last path is
-    /// lost, from 1. What the server said of a device in an earlier one is void.
-    epoch: Atomic<u32>,
-    /// The last epoch in which the server was sent the session information; 0 for none.
-    greeted: Atomic<u32>,
     /// What is left to do about link events, in `work`.
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
     again: Atomic<bool>,
     #[pin]
     work: Work<Self>,
-    /// Tells user space what has become of the devices.
+    /// Sends the devices' pending uevents.
     #[pin]
-    tell: Work<Self, TELL>,
-    /// How often devices were opened again since the session is back.
+    uevents: Work<Self, UEVENTS>,
+    /// How often devices were opened again since the session is back. Changed by `work` only.
     attempts: Atomic<u32>,
     /// Has `work` open those that are left.
     #[pin]
@@ -132,7 +131,7 @@ pub(crate) struct Link {
 
 impl_has_work! {
     impl HasWork<Self> for Link { self.work }
-    impl HasWork<Self, TELL> for Link { self.tell }
+    impl HasWork<Self, UEVENTS> for Link { self.uevents }
 }
 
 impl_has_delayed_work! {
@@ -140,11 +139,11 @@ impl_has_delayed_work! {
 }
 
 impl Session {
-    /// Connects to the server, and says hello. Sleeps.
+    /// Connects to the server, and sends the session information. Sleeps.
     ///
     /// `ENXIO` if no path is given; the errors of [`rtrs_client::Session::open`], of the server,
     /// and `ENOMEM`.
-    pub(crate) fn open(client: &Client, options: &MapOptions) -> Result<Arc<Self>> {
+    pub(crate) fn open(context: &SessionContext, options: &MapOptions) -> Result<Arc<Self>> {
         let name = options.sessname;
         let mut paths: KVec<PathAddress> = KVec::new();
         for path in options.paths() {
@@ -157,47 +156,28 @@ impl Session {
             );
             return Err(ENXIO);
         }
-        let link = Arc::pin_init(
-            pin_init!(Link {
-                name,
-                queue: client.queue.clone(),
-                news_queue: client.news_queue.clone(),
-                in_flight: SetOnce::new(),
-                devices <- new_mutex!(KVec::new(), "Link::devices"),
-                epoch: Atomic::new(1),
-                greeted: Atomic::new(0),
-                lost: Atomic::new(false),
-                is_back: Atomic::new(false),
-                again: Atomic::new(false),
-                work <- new_work!("Link::work"),
-                tell <- new_work!("Link::tell"),
-                attempts: Atomic::new(0),
-                retry <- new_delayed_work!(&client.queue, "Link::retry"),
-            }),
-            GFP_KERNEL,
-        )?;
-        let events = Arc::new(Events(link.clone()), GFP_KERNEL)?;
+        let failed = |what: &'static str| {
+            move |error: &Error| {
+                pr_err!(
+                    "map_device: cannot {} session {}, err: {}\n",
+                    what,
+                    name.as_cstr(),
+                    error.to_errno()
+                );
+            }
+        };
+        let link = Link::new(context)?;
         let params = OpenParams {
             name: name.as_cstr(),
             paths: &paths,
             port: options.dest_port,
             nr_poll_queues: options.nr_poll_queues,
         };
-        let transport = rtrs_client::Session::open(&params, events).inspect_err(|error| {
-            pr_err!(
-                "map_device: cannot open session {}, err: {}\n",
-                name.as_cstr(),
-                error.to_errno()
-            );
-        })?;
-        Self::with_transport(name, &transport, link).inspect_err(|error| {
-            pr_err!(
-                "map_device: cannot set up session {}, err: {}\n",
-                name.as_cstr(),
-                error.to_errno()
-            );
-            transport.close();
-        })
+        let events = Arc::new(Events(link.clone()), GFP_KERNEL)?;
+        let transport = rtrs_client::Session::open(&params, events).inspect_err(failed("open"))?;
+        Self::with_transport(name, &transport, link)
+            .inspect_err(failed("set up"))
+            .inspect_err(|_| transport.close())
     }
 
     fn with_transport(
@@ -207,7 +187,8 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let queue_depth = transport.queue_depth();
         let nr_poll_queues = u32::from(transport.num_poll_queues());
-        link.in_flight.populate(RequestTable::new(queue_depth)?);
+        let in_flight = Arc::new(InFlight::new(queue_depth)?, GFP_KERNEL)?;
+        link.in_flight.populate(in_flight.clone());
         let tag_set = TagSet::new(
             TagSetParams {
                 queue_depth,
@@ -216,67 +197,51 @@ impl Session {
             },
             IoPath {
                 transport: transport.clone(),
-                link: link.clone(),
+                in_flight,
             },
         )?;
-        let session = Arc::new(
-            Self {
-                name,
-                transport: transport.clone(),
-                tag_set,
-                nr_poll_queues,
-                link: link.clone(),
-            },
-            GFP_KERNEL,
-        )?;
-        remote::greet(&session)?;
+        let server = Server::new(name, transport.clone(), link.epoch.clone());
+        server.greet()?;
         pr_info!(
             "session {}: {} requests of at most {} bytes, {} queues and {} polled ones for \
              {} CPUs\n",
             name.as_cstr(),
-            session.tag_set.queue_depth(),
+            tag_set.queue_depth(),
             transport.max_io_size(),
             transport.num_irq_queues(),
             nr_poll_queues,
             cpu::online_cpus()
         );
-        Ok(session)
+        let session = Self {
+            server: Arc::new(server, GFP_KERNEL)?,
+            tag_set,
+            nr_poll_queues,
+            link,
+        };
+        Ok(Arc::new(session, GFP_KERNEL)?)
     }
 
     /// Closes the transport; no request is in flight afterwards and nothing runs any more. Its
     /// devices must be gone. Sleeps.
     pub(crate) fn close(&self) {
-        self.transport.close();
+        self.server.transport.close();
         // No link event comes any more, and without devices there is no further attempt.
         workqueue::flush::<_, EVENTS>(&self.link);
         DelayedWork::cancel_sync(&self.link);
         workqueue::flush::<_, EVENTS>(&self.link);
-        workqueue::flush::<_, TELL>(&self.link);
-    }
-
-    /// The number of the session that the server has now; another one after the last path was lost.
-    /// Any context.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.link.epoch.load(ordering::Acquire)
-    }
-
-    /// Whether the server has been sent the session information in this epoch. Any context.
-    pub(crate) fn is_greeted(&self, epoch: u32) -> bool {
-        self.link.greeted.load(ordering::Relaxed) == epoch
-    }
-
-    /// Notes that the server has been sent the session information in this epoch. Any context.
-    pub(crate) fn note_greeted(&self, epoch: u32) {
-        self.link.greeted.store(epoch, ordering::Relaxed);
+        workqueue::flush::<_, UEVENTS>(&self.link);
     }
 
     /// Adds a device. `EEXIST` if the session has one of this path. Sleeps.
     pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
         let mut devices = self.link.devices.lock();
-        if devices.iter().any(|other| other.path == device.path) {
+        if devices
+            .iter()
+            .any(|other| other.remote.path == device.remote.path)
+        {
             return Err(EEXIST);
         }
-        // Who tells of a lost link waits for the lock.
+        // The transport waits for this lock when it tells of a lost link.
         Ok(without_io(|| devices.push(device.clone(), GFP_KERNEL))?)
     }
 
@@ -295,11 +260,30 @@ impl Session {
     /// Whether there is a device of this path. Sleeps.
     pub(crate) fn has_device(&self, path: &Name) -> bool {
         let devices = self.link.devices.lock();
-        devices.iter().any(|device| device.path == *path)
+        devices.iter().any(|device| device.remote.path == *path)
     }
 }
 
 impl Link {
+    fn new(context: &SessionContext) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            try_pin_init!(Self {
+                context: context.clone(),
+                epoch: Arc::new(Epoch::new(), GFP_KERNEL)?,
+                in_flight: SetOnce::new(),
+                devices <- new_mutex!(KVec::new(), "Link::devices"),
+                lost: Atomic::new(false),
+                is_back: Atomic::new(false),
+                again: Atomic::new(false),
+                work <- new_work!("Link::work"),
+                uevents <- new_work!("Link::uevents"),
+                attempts: Atomic::new(0),
+                retry <- new_delayed_work!(&context.queue, "Link::retry"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
     /// Opens the devices again that the server had to close; some time later those that failed for
     /// want of memory, as their disk could not be read, or as the path failed that carried the
     /// request, and while requests are held those whose disk the server does not have yet. Others
@@ -310,7 +294,7 @@ impl Link {
         let mut held = false;
         let mut again = false;
         for device in devices {
-            let transport = &device.session.transport;
+            let transport = &device.remote.server.transport;
             held = transport.holds_io();
             let Err(error) = device.link_is_back(attempt == 0) else {
                 continue;
@@ -326,8 +310,9 @@ impl Link {
             }
         }
         if !held || attempt < DOUBLINGS_WHILE_HELD {
-            let next = attempt.saturating_add(1);
-            self.attempts.store(next, ordering::Relaxed);
+            // At most `ATTEMPTS` of them queue another one.
+            self.attempts
+                .store(attempt.wrapping_add(1), ordering::Relaxed);
         }
         if again && attempt < ATTEMPTS {
             let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt);
@@ -341,15 +326,17 @@ impl Link {
         let mut last = None;
         core::iter::from_fn(move || {
             let devices = self.devices.lock();
-            let later = devices.iter().filter(|device| Some(device.index()) > last);
-            let next = later.min_by_key(|device| device.index())?.clone();
-            last = Some(next.index());
+            let later = devices
+                .iter()
+                .filter(|device| Some(device.remote.index()) > last);
+            let next = later.min_by_key(|device| device.remote.index())?.clone();
+            last = Some(next.remote.index());
             Some(next)
         })
     }
 
-    /// Does what is left to do about link events. Requests may wait for it, so [`without_io`], and
-    /// what user space is told is left to `tell`, which may wait for others that allocate with IO.
+    /// Does what is left to do about link events. Requests may wait for it: memory is allocated
+    /// [`without_io`], and uevents are left to another work item.
     fn handle_events(self: &Arc<Self>) {
         // What an event concerns is in the list before it is noted.
         let lost = self.lost.xchg(false, ordering::Full);
@@ -364,11 +351,14 @@ impl Link {
             self.attempts.store(0, ordering::Relaxed);
             self.remap(self.each_device());
         } else if again {
-            let is_left = |device: &Arc<Device>| device.state() == DeviceState::Disconnected;
+            let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
             self.remap(self.each_device().filter(is_left));
         }
         // If it is queued already, it will see what was noted.
-        let _ = self.news_queue.enqueue::<Self, TELL>(self.clone());
+        let _ = self
+            .context
+            .uevent_queue
+            .enqueue::<Self, UEVENTS>(self.clone());
     }
 }
 
@@ -380,13 +370,13 @@ impl WorkItem<EVENTS> for Link {
     }
 }
 
-impl WorkItem<TELL> for Link {
+impl WorkItem<UEVENTS> for Link {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         for device in this.each_device() {
-            // There is nobody to tell if the device is being made or removed.
-            let _ = device.tell_news();
+            // They stay pending while the device has no disk.
+            let _ = device.send_uevents();
         }
     }
 }
@@ -395,7 +385,7 @@ impl DelayedWorkItem for Link {
     fn run(this: Arc<Self>) {
         // In `work` as well, so that devices are opened by one at a time.
         this.again.store(true, ordering::Release);
-        let _ = this.queue.enqueue::<Self, EVENTS>(this.clone());
+        let _ = this.context.queue.enqueue::<Self, EVENTS>(this.clone());
     }
 }
 
@@ -404,33 +394,14 @@ struct Events(Arc<Link>);
 
 impl SessionEvents for Events {
     fn complete(&self, tag: u32, result: Result) {
-        let table = self.0.in_flight.as_ref();
-        let request = table.and_then(|table| table.take(tag));
-        let Some(request) = request else {
-            return;
-        };
-        if let Err(error) = result {
-            request.disk().io_failed(request.op(), error);
+        if let Some(in_flight) = self.0.in_flight.as_ref() {
+            in_flight.complete(tag, result);
         }
-        request.complete(Status::from_result(result));
     }
 
     fn unanswered(&self, tag: u32, error: SubmitError) {
-        let table = self.0.in_flight.as_ref();
-        let Some(request) = table.and_then(|table| table.take(tag)) else {
-            return;
-        };
-        let result = if request.disk().waits_after(error) {
-            // It comes back through `queue_rq`, where it gets a new message: the server may know
-            // the device by another number by then.
-            request.requeue()
-        } else {
-            Err(request)
-        };
-        if let Err(request) = result {
-            let error = error.to_error();
-            request.disk().io_failed(request.op(), error);
-            request.complete(Status::from_error(error));
+        if let Some(in_flight) = self.0.in_flight.as_ref() {
+            in_flight.unanswered(tag, error);
         }
     }
 
@@ -438,10 +409,10 @@ impl SessionEvents for Events {
         // The transport waits for this to return, so that nothing is asked of it here.
         match event {
             LinkEvent::Disconnected => {
-                // Before any device's state changes; see `Device::opened_by_server`.
-                self.0.epoch.fetch_add(1, ordering::Full);
+                // Before any device's state changes; see `RemoteDevice::opened_by_server`.
+                self.0.epoch.end();
                 for device in self.0.devices.lock().iter() {
-                    device.link_lost();
+                    device.remote.link_lost();
                 }
                 // Whoever sends a request reads its device's number and finds a path under one RCU
                 // read lock: with a number of before nobody may find a path that comes now.
@@ -451,10 +422,10 @@ impl SessionEvents for Events {
             LinkEvent::Reconnected => self.0.is_back.store(true, ordering::Release),
         }
         // If the work is queued already, it will see what was noted.
-        let _ = self.0.queue.enqueue::<Link, EVENTS>(self.0.clone());
+        let _ = self.0.context.queue.enqueue::<Link, EVENTS>(self.0.clone());
     }
 
     fn module(&self) -> Result<ModuleReference> {
-        ModuleReference::new::<RnbdClient>()
+        (self.0.context.module)()
     }
 }

@@ -23,11 +23,15 @@ use rtrs_core::error::from_errno;
 
 use crate::{
     client::Client,
-    device::{
-        device_log,
-        Device, //
+    mapping::{
+        self,
+        Files,
+        Mapping, //
     },
-    map, //
+    remote_device::{
+        device_log,
+        RemoteDevice, //
+    }, //
 };
 
 /// The files of the control device.
@@ -42,11 +46,11 @@ pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(
                  addr ::= [ ip:<ipv4> | ip:<ipv6> | gid:<gid> ]\n"
         ))
     },
-    |client, _, line| map::map_device(client, line),
+    |client, _, line| mapping::map_device(client, line, DEVICE_FILES),
 )];
 
 /// The files of a device.
-pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
+const DEVICE_FILES: Files = &[
     Attribute::read_write(
         c"unmap_device",
         |_, out| out.print(fmt!("Usage: echo <normal|force> > unmap_device\n")),
@@ -55,45 +59,46 @@ pub(crate) const DEVICE_ATTRIBUTES: &[Attribute<Device>] = &[
     Attribute::read_write(
         c"resize",
         |_, out| out.print(fmt!("Usage: echo <new size in sectors> > resize\n")),
-        |device, context, bytes| {
+        |mapping, context, bytes| {
             let sectors = number::parse_u64(bytes, Base::ByPrefix)
                 .map_err(|error| from_errno(error.errno()))?;
             // This waits for whoever makes the disk, who removes this file if the next one fails.
             context.release_protection()?;
-            device.resize(sectors)
+            mapping.device.resize(sectors)
         },
     ),
     Attribute::read_write(
         c"remap_device",
         |_, out| out.print(fmt!("Usage: echo <1> > remap_device\n")),
-        |device, context, bytes| {
+        |mapping, context, bytes| {
             if bytes.trim_ascii() != b"1" {
-                return Err(invalid_value(device, "remap_device", bytes));
+                return Err(invalid_value(&mapping.device.remote, "remap_device", bytes));
             }
             // This waits for the server. Who unmaps the device meanwhile is not to wait for this
             // file, but for its turn, where it can be killed.
             context.release_protection()?;
-            device.remap()
+            mapping.device.remap()
         },
     ),
-    Attribute::read_only(c"mapping_path", |device, out| {
-        print_bytes(out, device.path.as_bytes())
+    Attribute::read_only(c"mapping_path", |mapping, out| {
+        print_bytes(out, mapping.device.remote.path.as_bytes())
     }),
-    Attribute::read_only(c"state", |device, out| {
-        out.print(fmt!("{}\n", device.state().sysfs_str()))
+    Attribute::read_only(c"state", |mapping, out| {
+        out.print(fmt!("{}\n", mapping.device.remote.state().sysfs_str()))
     }),
-    Attribute::read_only(c"session", |device, out| {
-        print_bytes(out, device.session.name.as_bytes())
+    Attribute::read_only(c"session", |mapping, out| {
+        print_bytes(out, mapping.device.remote.server.session.as_bytes())
     }),
-    Attribute::read_only(c"access_mode", |device, out| {
-        out.print(fmt!("{}\n", device.access_mode.as_str()))
+    Attribute::read_only(c"access_mode", |mapping, out| {
+        out.print(fmt!("{}\n", mapping.device.remote.access_mode.as_str()))
     }),
-    Attribute::read_only(c"nr_poll_queues", |device, out| {
-        out.print(fmt!("{}\n", device.nr_poll_queues))
+    Attribute::read_only(c"nr_poll_queues", |mapping, out| {
+        out.print(fmt!("{}\n", mapping.nr_poll_queues))
     }),
 ];
 
-fn store_unmap(device: &Arc<Device>, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
+fn store_unmap(mapping: &Arc<Mapping>, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
+    let device = &mapping.device.remote;
     let (force, option) = match bytes.trim_ascii() {
         b"normal" => (false, "normal"),
         b"force" => (true, "force"),
@@ -102,14 +107,14 @@ fn store_unmap(device: &Arc<Device>, context: &StoreContext<'_>, bytes: &[u8]) -
     device_log!(pr_info, device, "Unmapping device, option: {}.", option);
     // The file goes with the device.
     context.release_protection()?;
-    device.unmap(force).inspect_err(|error| {
+    mapping.unmap(force).inspect_err(|error| {
         if *error != EALREADY {
             device_log!(pr_err, device, "unmap_device: {}", error.to_errno());
         }
     })
 }
 
-fn invalid_value(device: &Device, file: &str, bytes: &[u8]) -> Error {
+fn invalid_value(device: &RemoteDevice, file: &str, bytes: &[u8]) -> Error {
     device_log!(
         pr_err,
         device,

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapping a device, and unmapping it.
+
+use core::mem;
+use kernel::{
+    c_str,
+    cpu::nr_cpu_ids,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    kobject::{
+        uevent,
+        Uevent, //
+    },
+    module::ModuleReference,
+    sysfs::{
+        Attribute,
+        Directory,
+        Link, //
+    }, //
+};
+use proto::{
+    device_state::{
+        DeviceEvent,
+        DeviceState, //
+    },
+    map_options::{
+        self,
+        MapOptions, //
+    }, //
+};
+use rtrs_core::error::from_errno;
+
+use crate::{
+    client::{
+        Client,
+        SessionUser, //
+    },
+    device::Device,
+    disk,
+    remote_device::{
+        device_log,
+        RemoteDevice, //
+    },
+    session::Session, //
+};
+
+/// The files of a mapping in sysfs.
+pub(crate) type Files = &'static [Attribute<Mapping>];
+
+/// A mapped device, with all that others see of it.
+#[pin_data]
+pub(crate) struct Mapping {
+    pub(crate) device: Arc<Device>,
+    pub(crate) nr_poll_queues: u32,
+    session: Arc<Session>,
+    /// Held while the mapping is made and while it is taken apart.
+    #[pin]
+    parts: Mutex<Parts>,
+}
+
+/// What a mapping consists of besides the disk; dropped in this order.
+#[derive(Default)]
+struct Parts {
+    link: Option<Link>,
+    directory: Option<Directory<Mapping>>,
+    user: Option<SessionUser>,
+    /// While there is a mapping, the module cannot be unloaded: nobody loses a disk by mistake.
+    module: Option<ModuleReference>,
+}
+
+/// Maps the device that `line` describes. Sleeps.
+///
+/// `EINVAL` for a line that makes no sense (`ENOMEM` for too many paths, as C), `ENXIO` for an
+/// unknown session without a path to open it by, `EEXIST` for a device that the session has
+/// already, and what the transport and the server say.
+pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Result {
+    let options = map_options::parse(line, nr_cpu_ids()).map_err(|error| {
+        pr_err!("map_device: {}\n", error.message().as_str());
+        from_errno(error.errno())
+    })?;
+    pr_info!(
+        "Mapping device {} on session {}, (access_mode: {}, nr_poll_queues: {})\n",
+        options.device_path.as_cstr(),
+        options.sessname.as_cstr(),
+        options.access_mode.as_str(),
+        options.nr_poll_queues
+    );
+    let user = client.use_session(&options)?;
+    let session = user.session()?;
+    if session.has_device(&options.device_path) {
+        pr_err!(
+            "map_device: session {} has device {} already\n",
+            options.sessname.as_cstr(),
+            options.device_path.as_cstr()
+        );
+        return Err(EEXIST);
+    }
+    if !user.is_first && (options.nr_poll_queues > 0 || session.nr_poll_queues > 0) {
+        // The queues of the session are those of its first device.
+        pr_err!(
+            "map_device: a device with nr_poll_queues= needs a session of its own, {} is in use\n",
+            options.sessname.as_cstr()
+        );
+        return Err(EINVAL);
+    }
+    Mapping::make(client, user, session, &options, files)
+}
+
+impl Mapping {
+    /// Makes the device that `options` describe, and its disk. Sleeps.
+    ///
+    /// `EEXIST` if the session has one of this path, the server's error, and those of making a
+    /// disk. Nothing is left of it after an error.
+    fn make(
+        client: &Arc<Client>,
+        user: SessionUser,
+        session: Arc<Session>,
+        options: &MapOptions,
+        files: Files,
+    ) -> Result {
+        let index = client.new_index().inspect_err(|error| {
+            pr_err!(
+                "map_device: no index for device {} of session {}, err: {}\n",
+                options.device_path.as_cstr(),
+                options.sessname.as_cstr(),
+                error.to_errno()
+            );
+        })?;
+        let remote = RemoteDevice::new(session.server.clone(), index, options)?;
+        let parts = Parts {
+            user: Some(user),
+            module: Some((client.context.module)()?),
+            ..Parts::default()
+        };
+        let mapping = Arc::pin_init(
+            try_pin_init!(Self {
+                device: Device::new(remote)?,
+                nr_poll_queues: options.nr_poll_queues,
+                session,
+                parts <- new_mutex!(parts, "Mapping::parts"),
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        if let Err(error) = mapping.session.add_device(&mapping.device) {
+            drop(mapping.take_parts());
+            return Err(error);
+        }
+        mapping.set_up(client, files).inspect_err(|_| {
+            // Not if somebody has unmapped it already.
+            let changed = mapping.device.remote.change_state(DeviceEvent::Unmap);
+            if let Ok(was) = changed {
+                mapping.tear_down(was);
+            }
+        })
+    }
+
+    /// Opens the device at the server, and makes everything that others see of it.
+    fn set_up(self: &Arc<Self>, client: &Arc<Client>, files: Files) -> Result {
+        let Self {
+            device, session, ..
+        } = &**self;
+        let remote = &device.remote;
+        let response = device.open().inspect_err(|error| {
+            device_log!(
+                pr_err,
+                remote,
+                "map_device: failed, can't open remote device, err: {}",
+                error.to_errno()
+            );
+        })?;
+        // Partitions are read now.
+        let disk = disk::add(
+            remote,
+            &session.tag_set,
+            &client.major,
+            remote.index(),
+            &response,
+        )
+        .inspect_err(Self::failed(remote, "disk"))?;
+        // Nobody reaches the mapping before the directory is made; whoever unmaps it then waits
+        // for this.
+        let mut parts = self.parts.lock();
+        device
+            .set_disk(disk)
+            .inspect_err(Self::failed(remote, "size"))?;
+        device.with_disk(|disk| {
+            let directory = Directory::new(disk, c_str!("rnbd"), files, self.clone());
+            parts.directory = Some(directory.inspect_err(Self::failed(remote, "sysfs directory"))?);
+            let _ = uevent(disk, Uevent::Online);
+            let link = client.link_device(remote, disk);
+            parts.link = Some(link.inspect_err(Self::failed(remote, "sysfs link"))?);
+            Ok(())
+        })?;
+        drop(parts);
+        // What has become of it since the server opened it. Not if it is unmapped already.
+        let _ = device.send_uevents();
+        Ok(())
+    }
+
+    /// Logs that a part cannot be made.
+    fn failed<'a>(remote: &'a RemoteDevice, what: &'a str) -> impl Fn(&Error) + 'a {
+        move |error| {
+            device_log!(
+                pr_err,
+                remote,
+                "map_device: failed to make its {}, err: {}",
+                what,
+                error.to_errno()
+            );
+        }
+    }
+
+    /// Removes the device. Sleeps, until all requests in flight have ended.
+    ///
+    /// `EALREADY` if somebody is doing that, `EBUSY` if the disk is open, unless by force.
+    pub(crate) fn unmap(&self, force: bool) -> Result {
+        let remote = &self.device.remote;
+        let was = remote.begin_unmap(force).inspect_err(|error| {
+            if *error == EALREADY {
+                device_log!(pr_info, remote, "Device is already being unmapped");
+            }
+        })?;
+        self.tear_down(was);
+        device_log!(pr_info, remote, "Device is unmapped");
+        Ok(())
+    }
+
+    /// Removes all that others see, and has the server close the device. After the change to
+    /// `Unmapped` from state `was`, by whoever made that change.
+    fn tear_down(&self, was: DeviceState) {
+        // If the device is still being set up this waits for it.
+        let parts = self.take_parts();
+        drop(parts.link);
+        drop(parts.directory);
+        self.device.remove(was);
+        // Not before the server has closed it: to open it again meanwhile would get the very device
+        // that is being closed.
+        self.session.remove_device(&self.device);
+        // The last user closes the session.
+        drop(parts.user);
+        drop(parts.module);
+    }
+
+    fn take_parts(&self) -> Parts {
+        mem::take(&mut *self.parts.lock())
+    }
+}

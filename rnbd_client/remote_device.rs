@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device of a server, and whether requests can be sent to it.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    block::{
+        mq::{
+            operations::OpenMode,
+            request::Op, //
+        },
+        status::Status, //
+    },
+    ida::IdaNumber,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+use proto::{
+    device_state::{
+        DeviceEvent,
+        DeviceState, //
+    },
+    map_options::MapOptions,
+    name::Name,
+    rnbd::{
+        AccessMode,
+        OpenRsp, //
+    }, //
+};
+use rtrs_client::SubmitError;
+use rtrs_core::error::from_errno;
+
+use crate::server::Server;
+
+/// Logs a line about a device, as `<path@session> …`.
+macro_rules! device_log {
+    ($log:ident, $device:expr, $($message:tt)+) => {
+        $log!(
+            "<{}@{}> {}\n",
+            $device.path.as_cstr(),
+            $device.server.session.as_cstr(),
+            fmt!($($message)+)
+        )
+    };
+}
+pub(crate) use device_log;
+
+/// A device of a server, as the requests to its disk use it.
+///
+/// # Invariants
+///
+/// - `state` changes under the lock of `users` only.
+/// - While the state is `Mapped`, `device_id`, `epoch`, `nsectors` and `write_cache` are what the
+///   server said of the device in the epoch `epoch`. They are written before the state becomes
+///   `Mapped`.
+#[pin_data]
+pub(crate) struct RemoteDevice {
+    pub(crate) server: Arc<Server>,
+    /// The device's path on the server.
+    pub(crate) path: Name,
+    pub(crate) access_mode: AccessMode,
+    /// The number of the disk, which is not given to another one while this one is open.
+    index: IdaNumber,
+    /// A [`DeviceState`].
+    state: Atomic<u32>,
+    /// The server's number.
+    device_id: Atomic<u32>,
+    /// The epoch in which the server gave that number.
+    epoch: Atomic<u32>,
+    /// The size in sectors.
+    nsectors: Atomic<u64>,
+    /// Whether the disk has a volatile write cache.
+    write_cache: Atomic<bool>,
+    /// How often the disk is open here.
+    #[pin]
+    users: Mutex<usize>,
+}
+
+impl RemoteDevice {
+    /// A device that the server has not opened yet. Sleeps.
+    pub(crate) fn new(
+        server: Arc<Server>,
+        index: IdaNumber,
+        options: &MapOptions,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                server,
+                path: options.device_path,
+                access_mode: options.access_mode,
+                index,
+                state: Atomic::new(DeviceState::Init.to_u32()),
+                device_id: Atomic::new(0),
+                epoch: Atomic::new(0),
+                nsectors: Atomic::new(0),
+                write_cache: Atomic::new(true),
+                users <- new_mutex!(0, "RemoteDevice::users"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The number of the disk.
+    pub(crate) fn index(&self) -> u32 {
+        self.index.get()
+    }
+
+    /// The state. Any context.
+    #[inline]
+    pub(crate) fn state(&self) -> DeviceState {
+        let state = self.state.load(ordering::Acquire);
+        DeviceState::try_from(state).unwrap_or(DeviceState::Unmapped)
+    }
+
+    /// Does what an event does to the state; returns the state before. Sleeps.
+    pub(crate) fn change_state(&self, event: DeviceEvent) -> Result<DeviceState> {
+        let _users = self.users.lock();
+        self.change_state_locked(event)
+    }
+
+    /// As [`Self::change_state`], with the lock of `users` held.
+    fn change_state_locked(&self, event: DeviceEvent) -> Result<DeviceState> {
+        let before = self.state();
+        let after = before.next(event).map_err(from_errno)?;
+        self.state.store(after.to_u32(), ordering::Release);
+        Ok(before)
+    }
+
+    /// The server's number, if requests may be sent. Any context.
+    #[inline]
+    pub(crate) fn mapped_id(&self) -> Option<u32> {
+        (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
+    }
+
+    /// The size in sectors when the server opened the device last.
+    pub(crate) fn nsectors(&self) -> u64 {
+        self.nsectors.load(ordering::Relaxed)
+    }
+
+    /// Whether flushes must go to the server. Valid after [`Self::mapped_id`] has returned a
+    /// number, under the same RCU read lock.
+    ///
+    /// A flush is about writes that have ended before it was made. Each was sent with the number
+    /// that came with this value, or with an earlier one, so the value is at least as new as the
+    /// write.
+    #[inline]
+    pub(crate) fn has_write_cache(&self) -> bool {
+        self.write_cache.load(ordering::Relaxed)
+    }
+
+    /// What becomes of a request now that the device is not mapped: it comes again if the
+    /// transport wants requests to wait for a path. Any context.
+    #[cold]
+    pub(crate) fn status_if_not_mapped(&self) -> Status {
+        match self.state() {
+            // Since the caller looked.
+            DeviceState::Mapped => Status::RESOURCE,
+            DeviceState::Disconnected if self.server.transport.holds_io() => Status::RESOURCE,
+            _ => Status::IO_ERROR,
+        }
+    }
+
+    /// Whether a request that the transport refused comes again. Any context.
+    #[cold]
+    pub(crate) fn waits_after(&self, error: SubmitError) -> bool {
+        match error {
+            SubmitError::Busy => true,
+            SubmitError::NoPath => self.server.transport.holds_refused_io(),
+            SubmitError::Failed(_) => false,
+        }
+    }
+
+    /// The server has opened the device in `epoch`; returns the state before. `when_back` runs if
+    /// that was `Disconnected`, before the session can be lost again. Sleeps.
+    ///
+    /// `ENOENT` if it has been unmapped meanwhile; who did that tells the server to close it.
+    /// `ECONNABORTED` if the session was lost meanwhile: the server's next one has other numbers,
+    /// and a request with this number would go to another disk.
+    pub(crate) fn opened_by_server(
+        &self,
+        response: &OpenRsp,
+        epoch: u32,
+        when_back: impl FnOnce(),
+    ) -> Result<DeviceState> {
+        let changed = {
+            let _users = self.users.lock();
+            // If the session is lost after this, `link_lost` waits for the lock.
+            if self.server.epoch() != epoch {
+                return Err(ECONNABORTED);
+            }
+            self.note_id(response, epoch);
+            self.nsectors.store(response.nsectors, ordering::Relaxed);
+            let write_cache = response.cache_policy.writeback;
+            self.write_cache.store(write_cache, ordering::Relaxed);
+            let changed = self.change_state_locked(DeviceEvent::Opened);
+            if let Ok(DeviceState::Disconnected) = changed {
+                when_back();
+            }
+            changed
+        };
+        changed.inspect_err(|_| {
+            device_log!(
+                pr_info,
+                self,
+                "Ignoring Open-Response message from server for unmapped device"
+            );
+        })
+    }
+
+    /// The server has opened a disk that cannot stand for this one; whether to close it now.
+    /// Sleeps.
+    pub(crate) fn refused_by_limits(&self, response: &OpenRsp, epoch: u32) -> bool {
+        let _users = self.users.lock();
+        match self.state() {
+            // Whoever unmaps it does that, and may be waiting for this; if it was killed another
+            // device may have the number by now.
+            DeviceState::Unmapped => {
+                self.note_id(response, epoch);
+                false
+            }
+            // Requests use that number.
+            DeviceState::Mapped => false,
+            _ => true,
+        }
+    }
+
+    fn note_id(&self, response: &OpenRsp, epoch: u32) {
+        self.device_id.store(response.device_id, ordering::Relaxed);
+        self.epoch.store(epoch, ordering::Relaxed);
+    }
+
+    /// The session has lost its last path. Sleeps.
+    pub(crate) fn link_lost(&self) {
+        // There is no state in which this is an error.
+        if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
+            kernel_ext::ratelimited!(device_log!(pr_err, self, "Device disconnected."));
+        }
+    }
+
+    /// Has the server close the device, if it is still open there. Sleeps.
+    pub(crate) fn close(&self) {
+        let epoch = self.epoch.load(ordering::Relaxed);
+        if self.server.epoch() != epoch {
+            // The server has closed it with its session.
+            return;
+        }
+        let device_id = self.device_id.load(ordering::Relaxed);
+        if let Err(error) = self.server.close(device_id, epoch) {
+            // The server closes it with the session.
+            device_log!(
+                pr_info,
+                self,
+                "The server did not confirm the close, err: {}",
+                error.to_errno()
+            );
+        }
+    }
+
+    /// The device is to be unmapped; returns the state before. Sleeps.
+    ///
+    /// `EALREADY` if somebody is doing that, `EBUSY` if the disk is open, unless by force.
+    pub(crate) fn begin_unmap(&self, force: bool) -> Result<DeviceState> {
+        let users = self.users.lock();
+        if self.state() != DeviceState::Unmapped && !force && *users > 0 {
+            device_log!(
+                pr_err,
+                self,
+                "Closing device failed, device is in use, ({} device users)",
+                *users
+            );
+            return Err(EBUSY);
+        }
+        self.change_state_locked(DeviceEvent::Unmap)
+    }
+
+    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped.
+    /// Sleeps.
+    pub(crate) fn opened_by_user(&self, mode: OpenMode) -> Result {
+        let read_only = mode.disk_is_read_only || self.access_mode.is_read_only();
+        if mode.write && read_only {
+            return Err(EPERM);
+        }
+        let mut users = self.users.lock();
+        if self.state() == DeviceState::Unmapped {
+            return Err(EIO);
+        }
+        *users = users.checked_add(1).ok_or(EBUSY)?;
+        Ok(())
+    }
+
+    /// Somebody closes the disk. Sleeps.
+    pub(crate) fn closed_by_user(&self) {
+        let mut users = self.users.lock();
+        // The block layer calls this once for each success of `opened_by_user`.
+        *users = users.wrapping_sub(1);
+    }
+
+    /// Logs that a request failed. Any context.
+    #[cold]
+    pub(crate) fn io_failed(&self, op: Op, error: Error) {
+        let direction = if op == Op::Read { "read" } else { "write" };
+        kernel_ext::ratelimited!(device_log!(
+            pr_info,
+            self,
+            "{} I/O failed with err: {}",
+            direction,
+            error.to_errno()
+        ));
+    }
+}

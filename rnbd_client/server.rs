@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the client asks of a server outside the IO path.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sync::atomic::{
+    ordering,
+    Atomic, //
+};
+use proto::{
+    name::{
+        Name,
+        SessName, //
+    },
+    rnbd::{
+        AccessMode,
+        Close,
+        Open,
+        OpenRsp,
+        SessInfo, //
+    },
+    ProtoError, //
+};
+use rtrs_client::ServiceData;
+use rtrs_core::error::from_errno;
+
+/// Counts the sessions that the server has had for one of the client, from 1: the server forgets a
+/// session when its last path is lost. What the server said of a device in an earlier epoch is
+/// void.
+pub(crate) struct Epoch(Atomic<u32>);
+
+impl Epoch {
+    pub(crate) fn new() -> Self {
+        Self(Atomic::new(1))
+    }
+
+    /// The present one. Any context.
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(ordering::Acquire)
+    }
+
+    /// The last path was lost. Any context.
+    pub(crate) fn end(&self) {
+        self.0.fetch_add(1, ordering::Full);
+    }
+}
+
+/// A server, as the devices of a session use it.
+pub(crate) struct Server {
+    /// The name of the session.
+    pub(crate) session: SessName,
+    pub(crate) transport: Arc<rtrs_client::Session>,
+    epoch: Arc<Epoch>,
+    /// The last epoch in which the server was sent the session information; 0 for none.
+    greeted: Atomic<u32>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        session: SessName,
+        transport: Arc<rtrs_client::Session>,
+        epoch: Arc<Epoch>,
+    ) -> Self {
+        Self {
+            session,
+            transport,
+            epoch,
+            greeted: Atomic::new(0),
+        }
+    }
+
+    /// The present epoch. Any context.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.get()
+    }
+
+    /// Sends the session information, by which the server learns which version of the protocol to
+    /// speak, unless that was done in the present epoch; returns the epoch. Sleeps.
+    ///
+    /// The server's error, or `EINVAL` for a response that makes no sense.
+    pub(crate) fn greet(&self) -> Result<u32> {
+        let mut epoch = self.epoch();
+        if self.greeted.load(ordering::Relaxed) == epoch {
+            return Ok(epoch);
+        }
+        let mut response = [0; SessInfo::SIZE];
+        let message = SessInfo::new().to_bytes();
+        let data = ServiceData::FromServer(&mut response);
+        self.transport.service_request(&message, data, || {
+            epoch = self.epoch();
+            Ok(())
+        })?;
+        SessInfo::parse_rsp(&response).map_err(|error| self.malformed(&error))?;
+        self.greeted.store(epoch, ordering::Relaxed);
+        Ok(epoch)
+    }
+
+    /// Opens a device; returns what the server says of it, and the epoch in which it does. Sleeps.
+    ///
+    /// The server has the session information of that epoch: without it a C server drops
+    /// priorities.
+    ///
+    /// The server's error, or `EINVAL` for a response that makes no sense; the device is closed
+    /// again then.
+    pub(crate) fn open(&self, path: &Name, access_mode: AccessMode) -> Result<(OpenRsp, u32)> {
+        let mut response = [0; OpenRsp::SIZE];
+        let message = Open {
+            access_mode,
+            dev_name: *path,
+        }
+        .to_bytes();
+        let epoch = loop {
+            // Without a path this fails.
+            let epoch = self.greet()?;
+            let data = ServiceData::FromServer(&mut response);
+            match self.request_in(epoch, &message, data) {
+                Ok(()) => break epoch,
+                Err(ECONNABORTED) if self.epoch() != epoch => continue,
+                Err(error) => return Err(error),
+            }
+        };
+        OpenRsp::parse(&response)
+            .map(|response| (response, epoch))
+            .map_err(|error| {
+                if let Some(device_id) = OpenRsp::device_id_of(&response) {
+                    // The error of the response is the one to tell.
+                    let _ = self.close(device_id, epoch);
+                }
+                self.malformed(&error)
+            })
+    }
+
+    /// Closes the device that the server gave `device_id` in `epoch`. Sleeps.
+    ///
+    /// The server's error; `ECONNABORTED` in a later epoch: the number may be another device's.
+    pub(crate) fn close(&self, device_id: u32, epoch: u32) -> Result {
+        self.request_in(epoch, &Close { device_id }.to_bytes(), ServiceData::None)
+    }
+
+    /// Sends a message. The server's error; `ECONNABORTED` in a later epoch.
+    fn request_in(&self, epoch: u32, message: &[u8], data: ServiceData<'_>) -> Result {
+        self.transport.service_request(message, data, || {
+            if self.epoch() == epoch {
+                Ok(())
+            } else {
+                Err(ECONNABORTED)
+            }
+        })
+    }
+
+    fn malformed(&self, error: &ProtoError) -> Error {
+        pr_err!(
+            "session {}: {}\n",
+            self.session.as_cstr(),
+            error.message().as_str()
+        );
+        from_errno(error.errno())
+    }
+}
