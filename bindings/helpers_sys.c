@@ -20,6 +20,12 @@ void *rnbd_helper_raw_cpu_ptr(void *base)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_raw_cpu_ptr);
 
+void rnbd_helper_this_cpu_add(u64 *counters, size_t index, u64 number)
+{
+	this_cpu_add(((u64 __percpu *)(unsigned long)counters)[index], number);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_this_cpu_add);
+
 unsigned int rnbd_helper_next_possible_cpu(unsigned int start)
 {
 	if (start >= nr_cpu_ids)

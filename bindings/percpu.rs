@@ -116,6 +116,57 @@ impl<T: Send + Sync + 'static> Drop for PerCpu<T> {
     }
 }
 
+/// `N` numbers of events for each CPU, which wrap around.
+///
+/// Counting is one instruction of that CPU on machines that have one, and takes no lock.
+///
+/// # Invariants
+///
+/// `cpus.base` is a per-CPU allocation of `N` words, which are only written by `this_cpu_add()`,
+/// and read and reset as atomics.
+pub struct Counters<const N: usize> {
+    cpus: PerCpu<[Atomic<u64>; N]>,
+}
+
+impl<const N: usize> Counters<N> {
+    /// Nothing counted. Sleeps.
+    pub fn new() -> Result<Self> {
+        // INVARIANT: Nothing is counted yet.
+        Ok(Self {
+            cpus: PerCpu::new(|| [const { Atomic::new(0) }; N])?,
+        })
+    }
+
+    /// Counts `number` events as those of `index`; nothing if there is no such index. Any context.
+    #[inline]
+    pub fn add(&self, index: usize, number: u64) {
+        if index < N {
+            // SAFETY: By the type invariant there are that many words for each CPU.
+            unsafe {
+                bindings::rnbd_helper_this_cpu_add(self.cpus.base.as_ptr().cast(), index, number);
+            }
+        }
+    }
+
+    /// The events of `index` on all CPUs. Any context.
+    pub fn sum(&self, index: usize) -> u64 {
+        self.cpus.sum(|counters| {
+            let counter = counters.get(index);
+            counter.map_or(0, |counter| counter.load(ordering::Relaxed))
+        })
+    }
+
+    /// Begins at zero again. What is counted at the same moment may be lost, or not forgotten. Any
+    /// context.
+    pub fn reset(&self) {
+        for (_, counters) in self.cpus.iter() {
+            for counter in counters {
+                counter.store(0, ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// A number of events; wraps around.
 pub struct Counter(Atomic<u64>);
 

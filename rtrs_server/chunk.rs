@@ -10,10 +10,7 @@
 use kernel::prelude::*;
 use kernel_ext::{
     rdma::{
-        chunk::{
-            ChunkData,
-            MappedChunk, //
-        },
+        chunk::MappedChunk,
         message_buffers::{
             MessageBuffer,
             Outgoing, //
@@ -149,15 +146,5 @@ impl PathChunk {
     #[inline]
     pub(crate) fn data_len(&self) -> u32 {
         self.request.as_ref().map_or(0, Request::transfer_len)
-    }
-
-    /// The data, out of the client's reach if need be.
-    #[inline]
-    pub(crate) fn data(&self) -> Option<ChunkData<'_>> {
-        let len = self.data_len() as usize;
-        match &self.private {
-            Some(page) => page.data(len),
-            None => self.memory.data(len),
-        }
     }
 }

@@ -107,13 +107,19 @@ impl Operation {
         self.chunk().map_or(0, PathChunk::data_len)
     }
 
-    /// The data: what came from the client, or where to put what goes to it. Any context.
+    /// The data: what came from the client, out of its reach if need be, or where to put what goes
+    /// to it. Any context.
     ///
     /// It lies in memory of the session, so nothing may be done with it once the operation was
     /// responded to.
     #[inline]
     pub fn data(&self) -> Option<ChunkData<'_>> {
-        self.chunk().and_then(PathChunk::data)
+        let (_, chunk) = self.request.as_ref()?;
+        let len = chunk.data_len() as usize;
+        match &chunk.private {
+            Some(page) => page.data(len),
+            None => chunk.memory.data(len),
+        }
     }
 
     /// Copies `bytes` to the start of the data, as the response to a read of few bytes.
@@ -143,7 +149,7 @@ impl Operation {
                 io.session.run_later(&io, chunk, Task::Deferred);
             }
             // Such a header came by `deferred()`, which may sleep.
-            None => response::respond(&io, chunk, Err(EMSGSIZE)),
+            None => Self::new(io, chunk).respond(Err(EMSGSIZE)),
         }
     }
 
@@ -151,8 +157,9 @@ impl Operation {
     /// the start of the data (not looked at for a write). Any context.
     #[inline]
     pub fn respond(mut self, result: Result<u32>) {
-        if let Some((io, chunk)) = self.request.take() {
-            response::respond(&io, chunk, result);
+        if let Some((io, mut chunk)) = self.request.take() {
+            chunk.result = result;
+            response::send(&io, chunk);
         }
     }
 }
@@ -160,8 +167,9 @@ impl Operation {
 impl Drop for Operation {
     #[inline]
     fn drop(&mut self) {
-        if let Some((io, chunk)) = self.request.take() {
-            response::respond(&io, chunk, Err(EIO));
+        if let Some((io, mut chunk)) = self.request.take() {
+            chunk.result = Err(EIO);
+            response::send(&io, chunk);
         }
     }
 }

@@ -37,7 +37,6 @@ use crate::{
     },
     operation::Operation,
     path_io::PathIo,
-    response,
     wr_kind::WrKind, //
 };
 
@@ -133,11 +132,14 @@ pub(crate) fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     }
     let words = (chunk.offset as usize)
         .checked_sub(MAX_INLINE_HEADER)
-        .and_then(|start| usual_words(io, &chunk, start));
+        .and_then(|start| {
+            let end = start.checked_add(const { USUAL_WORDS * size_of::<u64>() })?;
+            chunk.memory.sync_for_cpu(&io.chunks, end).ok()?;
+            chunk.memory.copy_words::<USUAL_WORDS>(start)
+        });
     let copied = words.as_ref().and_then(|words| {
-        let (header, rest) = words
-            .as_flattened()
-            .split_first_chunk::<MAX_INLINE_HEADER>()?;
+        let bytes = words.as_flattened();
+        let (header, rest) = bytes.split_first_chunk::<MAX_INLINE_HEADER>()?;
         Some((header, rest.first_chunk::<MAX_MSG_SIZE>()?))
     });
     let Some((header, message)) = copied else {
@@ -148,18 +150,6 @@ pub(crate) fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
         // It is not read again, so that this is what was found unusual.
         None => unusual(io, chunk, header, message),
     }
-}
-
-/// The words at `start` of the chunk, if the chunk is one block and they are aligned and in it.
-#[inline]
-fn usual_words(
-    io: &PathIo,
-    chunk: &PathChunk,
-    start: usize,
-) -> Option<[[u8; size_of::<u64>()]; USUAL_WORDS]> {
-    let end = start.checked_add(const { USUAL_WORDS * size_of::<u64>() })?;
-    chunk.memory.sync_for_cpu(&io.chunks, end).ok()?;
-    chunk.memory.copy_words(start)
 }
 
 /// Begins with a request whose message is not aligned, or at one of the ends of the chunk.
@@ -195,7 +185,7 @@ fn unusual(io: &Entered<PathIo>, chunk: ChunkBox, before: &[u8], message: &[u8])
             match error {
                 RequestError::Answer(_) => {
                     let error = rtrs_core::error::from_errno(error.errno());
-                    response::respond(io, chunk, Err(error));
+                    Operation::new(io.clone(), chunk).respond(Err(error));
                 }
                 RequestError::Close(_) => give_up(io, chunk),
             }
@@ -350,7 +340,7 @@ pub(crate) fn resume(io: Entered<PathIo>, chunk: ChunkBox) {
             io.path,
             range.len()
         );
-        return response::respond(&io, chunk, Err(EMSGSIZE));
+        return Operation::new(io, chunk).respond(Err(EMSGSIZE));
     }
     let copied = KVec::from_elem(0u8, range.len(), GFP_KERNEL)
         .map_err(Error::from)

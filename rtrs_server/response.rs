@@ -61,16 +61,8 @@ pub(crate) const MAX_SEND_SGE: usize = 32;
 /// The work requests of the last post of a response: data, registration, invalidation, immediate.
 const MAX_LAST_POST: usize = 4;
 
-/// Responds to the request in `chunk` with an error or with the number of bytes that were read.
-///
-/// Any context. If the send queue is full the response is sent later.
-#[inline]
-pub(crate) fn respond(io: &Entered<PathIo>, mut chunk: ChunkBox, result: Result<u32>) {
-    chunk.result = result;
-    send(io, chunk);
-}
-
-/// Sends the response in `chunk`, now, at the end of the burst, or when there is room.
+/// Sends the response in `chunk`, whose `result` is set, now, at the end of the burst, or when
+/// there is room. Any context.
 pub(crate) fn send(io: &Entered<PathIo>, chunk: ChunkBox) {
     let Some(queue_pair) = io.queue_pair(chunk.cid) else {
         return io.release(chunk);
@@ -219,11 +211,11 @@ fn post_coalesced(
 fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
     let connection = queue_pair.handler();
     trace(connection, &chunk);
-    let posted = match data_only(io, connection, &chunk) {
+    let posted = match only_write(io, connection, &chunk) {
         Some((sges, remote)) => {
             let immediate = Imm::IoRsp {
                 msg_id: chunk.id,
-                errno: 0,
+                errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
                 invalidated: false,
             };
             queue_pair.post_write_with_imm(
@@ -278,26 +270,25 @@ impl Plan {
     }
 }
 
-/// The data of a read, if the response is no more than that: where it is, and where it goes.
+/// What the response writes, if that is all: from where and to where. A write has no data, nor has
+/// an error.
 #[inline]
-fn data_only(
+fn only_write(
     io: &PathIo,
     connection: &Connection<PathIo>,
     chunk: &PathChunk,
 ) -> Option<(SgeList<1>, RemoteMemory)> {
-    let (Some(request), Ok(len)) = (&chunk.request, chunk.result) else {
-        return None;
-    };
-    let target = request.only_target()?;
-    let has_key = match chunk.key {
-        ChunkKey::Shared => true,
-        ChunkKey::Registered(_) => !tells_keys(connection),
-        ChunkKey::Invalidated => false,
-    };
-    if !has_key {
-        return None;
+    match chunk.key {
+        ChunkKey::Shared => {}
+        ChunkKey::Registered(_) if !tells_keys(connection) => {}
+        _ => return None,
     }
-    let len = len.min(target.len) as usize;
+    let request = chunk.request.as_ref()?;
+    if !request.is_read() {
+        return Some((SgeList::new(), RemoteMemory::NONE));
+    }
+    let target = request.only_target()?;
+    let len = chunk.result.ok()?.min(target.len) as usize;
     let sge = chunk.memory.sge(len)?;
     chunk.memory.sync_for_device(&io.chunks, len).ok()?;
     let remote = RemoteMemory {

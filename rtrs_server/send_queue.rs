@@ -168,7 +168,7 @@ impl<T: Send> SendQueue<T> {
         Some(request)
     }
 
-    /// A burst of completions begins: responses are collected.
+    /// A burst of several completions begins: responses are collected.
     #[inline]
     pub(crate) fn begin_burst(&self) {
         if self.coalesces {
@@ -179,7 +179,7 @@ impl<T: Send> SendQueue<T> {
     /// The burst ends: the caller sends what was collected.
     #[inline]
     pub(crate) fn end_burst(&self) {
-        if self.coalesces {
+        if self.is_collecting() {
             self.collecting.xchg(false, ordering::Full);
         }
     }

@@ -3,29 +3,16 @@
 //! Counters of a path.
 
 use kernel::prelude::*;
-use kernel_ext::percpu::{
-    Counter,
-    PerCpu, //
-};
+use kernel_ext::percpu::Counters;
 
-/// The requests of one direction.
-#[derive(Default)]
-struct Requests {
-    count: Counter,
-    bytes: Counter,
-}
+/// The indices of the counters.
+const READS: usize = 0;
+const READ_BYTES: usize = 1;
+const WRITES: usize = 2;
+const WRITTEN_BYTES: usize = 3;
 
-/// The requests that one CPU has taken.
-#[derive(Default)]
-struct CpuStats {
-    reads: Requests,
-    writes: Requests,
-}
-
-/// The requests of a path, per CPU (C: `rtrs_srv_stats_rdma_stats`).
-pub(crate) struct PathStats {
-    cpus: PerCpu<CpuStats>,
-}
+/// The requests of a path (C: `rtrs_srv_stats_rdma_stats`).
+pub(crate) struct PathStats(Counters<4>);
 
 /// Sums over all CPUs.
 pub(crate) struct Totals {
@@ -36,39 +23,35 @@ pub(crate) struct Totals {
 }
 
 impl PathStats {
-    /// Nothing counted. May sleep.
+    /// Nothing counted. Sleeps.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
-            cpus: PerCpu::new(CpuStats::default)?,
-        })
+        Ok(Self(Counters::new()?))
     }
 
-    /// Counts a request whose data and header take `bytes` of the chunk.
+    /// Counts a request whose data and header take `bytes` of the chunk. Any context.
     #[inline]
     pub(crate) fn count(&self, is_read: bool, bytes: u64) {
-        let stats = self.cpus.current();
-        let requests = if is_read { &stats.reads } else { &stats.writes };
-        requests.count.inc();
-        requests.bytes.add(bytes);
+        let (count, total) = if is_read {
+            (READS, READ_BYTES)
+        } else {
+            (WRITES, WRITTEN_BYTES)
+        };
+        self.0.add(count, 1);
+        self.0.add(total, bytes);
     }
 
     /// What was counted so far.
     pub(crate) fn totals(&self) -> Totals {
         Totals {
-            reads: self.cpus.sum(|stats| stats.reads.count.get()),
-            read_bytes: self.cpus.sum(|stats| stats.reads.bytes.get()),
-            writes: self.cpus.sum(|stats| stats.writes.count.get()),
-            written_bytes: self.cpus.sum(|stats| stats.writes.bytes.get()),
+            reads: self.0.sum(READS),
+            read_bytes: self.0.sum(READ_BYTES),
+            writes: self.0.sum(WRITES),
+            written_bytes: self.0.sum(WRITTEN_BYTES),
         }
     }
 
     /// Begins at zero again.
     pub(crate) fn reset(&self) {
-        for (_, stats) in self.cpus.iter() {
-            for requests in [&stats.reads, &stats.writes] {
-                requests.count.reset();
-                requests.bytes.reset();
-            }
-        }
+        self.0.reset();
     }
 }

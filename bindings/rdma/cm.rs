@@ -66,7 +66,7 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// [`CompletionQueue::in_bursts()`] finds. With other queues each completion is a burst.
     type Burst: Default;
 
-    /// A burst begins. As [`Self::completion()`].
+    /// A burst begins that has more than one completion. As [`Self::completion()`].
     fn burst_begins(&self) {}
 
     /// A completion. Called in the context of the completion queue, of which it depends whether

@@ -103,8 +103,7 @@ impl<H: Handler> QueuePairRef<H> {
     }
 
     /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what
-    /// [`SendChain::rdma_write_with_imm()`] makes, alone; the list must not be empty. Any
-    /// context. Errors as [`Self::post()`].
+    /// [`SendChain::rdma_write_with_imm()`] makes, alone. Any context. Errors as [`Self::post()`].
     #[inline]
     pub fn post_write_with_imm<const N: usize>(
         &self,
@@ -118,7 +117,7 @@ impl<H: Handler> QueuePairRef<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);
         }
-        if sges.domain() != inner.domain_serial {
+        if !sges.is_of(inner.domain_serial) {
             return Err(EINVAL);
         }
         let list = sges.as_raw();

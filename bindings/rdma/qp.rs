@@ -371,8 +371,12 @@ unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
     let lent = QueuePairRef { inner };
     let (handler, cqes, cq) = (lent.handler(), &lent.inner().cqes, polled.cq());
     let mut burst = H::Burst::default();
-    handler.burst_begins();
+    let mut has_begun = false;
     while let Some(batch) = polled.next_batch() {
+        if batch.len() > 1 && !has_begun {
+            has_begun = true;
+            handler.burst_begins();
+        }
         for wc in batch {
             // SAFETY: `wr_cqe` is what was posted, in failed completions too.
             let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
@@ -417,7 +421,6 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     };
     let completion = WorkCompletion::new(WrId(index), wc);
     let mut burst = H::Burst::default();
-    lent.handler().burst_begins();
     lent.handler().completion(&lent, &completion, &mut burst);
     lent.handler().burst_ends(&lent, burst);
 }

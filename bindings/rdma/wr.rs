@@ -219,6 +219,14 @@ pub struct RemoteMemory {
     pub rkey: u32,
 }
 
+impl RemoteMemory {
+    /// For a write without data.
+    pub const NONE: Self = Self {
+        address: 0,
+        rkey: 0,
+    };
+}
+
 /// Any of the work requests that a chain may hold; all start with an `ib_send_wr`.
 union Request {
     send: ManuallyDrop<bindings::ib_send_wr>,
@@ -320,11 +328,7 @@ impl<'a, const N: usize> SendChain<'a, N> {
     /// RDMA write without data, only to give the peer `imm`.
     #[inline]
     pub fn imm_only(&mut self, id: WrId, signaled: bool, imm: u32) -> Result {
-        let nowhere = RemoteMemory {
-            address: 0,
-            rkey: 0,
-        };
-        self.write_with_imm(id, signaled, &RawList::EMPTY, nowhere, imm)
+        self.write_with_imm(id, signaled, &RawList::EMPTY, RemoteMemory::NONE, imm)
     }
 
     #[inline]
