@@ -7,11 +7,10 @@ use core::fmt;
 
 use crate::{
     rnbd::AccessMode,
-    text::impl_message,
-    Errno, //
+    text::impl_error, //
 };
 
-/// The open writers of a device.
+/// The number of open writers of a device, at most 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Writers(u32);
 
@@ -20,15 +19,15 @@ pub struct Writers(u32);
 pub struct AccessDenied {
     /// The mode that was asked for.
     pub mode: AccessMode,
-    /// The writers there are.
+    /// The number of open writers.
     pub writers: u32,
 }
 
 impl Writers {
-    /// None.
+    /// No writer.
     pub const NONE: Self = Self(0);
 
-    /// Their number.
+    /// The number of writers.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -36,41 +35,29 @@ impl Writers {
     /// The writers after another open in `mode`
     /// (C: `rnbd_srv_check_update_open_perm`).
     pub const fn opened(self, mode: AccessMode) -> Result<Self, AccessDenied> {
-        let limit = match mode {
-            AccessMode::Ro => return Ok(self),
-            AccessMode::Rw => 1,
-            AccessMode::Migration => 2,
-        };
-        if self.0 < limit {
-            Ok(Self(self.0.saturating_add(1)))
-        } else {
-            Err(AccessDenied {
-                mode,
-                writers: self.0,
-            })
+        match (mode, self.0) {
+            (AccessMode::Ro, _) => Ok(self),
+            (AccessMode::Rw | AccessMode::Migration, 0) => Ok(Self(1)),
+            (AccessMode::Migration, 1) => Ok(Self(2)),
+            (_, writers) => Err(AccessDenied { mode, writers }),
         }
     }
 
     /// The writers after one that was opened in `mode` has closed.
     #[must_use]
     pub const fn closed(self, mode: AccessMode) -> Self {
-        match mode {
-            AccessMode::Ro => self,
-            AccessMode::Rw | AccessMode::Migration => Self(self.0.saturating_sub(1)),
+        match (mode, self.0) {
+            (AccessMode::Ro, _) => self,
+            (_, 2) => Self(1),
+            (_, _) => Self::NONE,
         }
     }
 }
 
-impl AccessDenied {
-    /// What the C modules return: always `EPERM`.
-    pub const fn errno(&self) -> Errno {
-        Errno::EPERM
-    }
-
-    /// Writes the reason.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for AccessDenied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
-            out,
+            f,
             "access mode '{}' is not possible, the device is already opened by {} writer(s)",
             self.mode.as_str(),
             self.writers
@@ -78,4 +65,4 @@ impl AccessDenied {
     }
 }
 
-impl_message!(AccessDenied);
+impl_error!(AccessDenied, EPERM);

@@ -2,20 +2,23 @@
 
 //! The states of a client's device, and the only way from one to another.
 
-use crate::Errno;
+use crate::{
+    errno::Errno,
+    numbered::numbered, //
+};
 
-/// A device at the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum DeviceState {
-    /// The server has not opened it yet.
-    Init = 0,
-    /// It can be used.
-    Mapped = 1,
-    /// The session has no path; the server has to open the device again.
-    Disconnected = 2,
-    /// It is being removed.
-    Unmapped = 3,
+numbered! {
+    /// A device at the client.
+    pub enum DeviceState: u32 {
+        /// The server has not opened it yet.
+        Init = 0,
+        /// It can be used.
+        Mapped = 1,
+        /// The session has no path; the server has to open the device again.
+        Disconnected = 2,
+        /// It is being removed.
+        Unmapped = 3,
+    }
 }
 
 /// What happens to a device.
@@ -30,10 +33,6 @@ pub enum DeviceEvent {
 }
 
 impl DeviceState {
-    /// All states.
-    pub const ALL: &'static [Self] =
-        &[Self::Init, Self::Mapped, Self::Disconnected, Self::Unmapped];
-
     /// What sysfs shows; not the states' names, since programs know these words.
     pub const fn sysfs_str(self) -> &'static str {
         match self {
@@ -42,11 +41,6 @@ impl DeviceState {
             Self::Disconnected => "closed",
             Self::Unmapped => "unmapped",
         }
-    }
-
-    /// The number.
-    pub const fn to_u32(self) -> u32 {
-        self as u32
     }
 
     /// The state after an event, or the errno of the C client for an event that cannot be.
@@ -71,20 +65,5 @@ impl DeviceState {
             Self::Mapped => Err(Errno::EALREADY),
             Self::Init => Err(Errno::EBUSY),
         }
-    }
-}
-
-impl TryFrom<u32> for DeviceState {
-    type Error = u32;
-
-    /// The error is the number, which no state has.
-    fn try_from(value: u32) -> Result<Self, u32> {
-        Ok(match value {
-            0 => Self::Init,
-            1 => Self::Mapped,
-            2 => Self::Disconnected,
-            3 => Self::Unmapped,
-            _ => return Err(value),
-        })
     }
 }

@@ -1,43 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be wrong with a message of a peer.
+//! Why a message of a peer is refused.
 
 use core::fmt;
 
 use crate::{
+    errno::Errno,
     name::NameError,
-    text::impl_message,
-    Errno, //
+    text::impl_error, //
 };
 
 /// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtoError {
-    /// Fewer bytes than the message has.
+    /// There are fewer bytes than the message has.
     TooShort {
         /// The message.
         what: &'static str,
-        /// The bytes there are.
+        /// The number of bytes received.
         len: usize,
-        /// The bytes it takes.
+        /// The size of the message in bytes.
         need: usize,
     },
     /// The buffer to write into is smaller than the message.
     NoRoom {
         /// The message.
         what: &'static str,
-        /// The bytes there are.
+        /// The size of the buffer in bytes.
         len: usize,
-        /// The bytes it takes.
+        /// The size of the message in bytes.
         need: usize,
     },
-    /// Not RTRS at all.
+    /// The peer does not speak RTRS; its magic number.
     BadMagic(u16),
-    /// An RTRS of another major version.
-    UnsupportedVersion(u16),
-    /// A message type that is unknown or does not belong here.
+    /// The peer speaks RTRS of another major version.
+    UnsupportedVersion {
+        /// The peer's version, as the message has it.
+        version: u16,
+        /// The major version that this end speaks.
+        expected: u8,
+    },
+    /// The message's type is unknown, or is not expected here.
     BadType {
-        /// What was being read.
+        /// The message that was expected.
         what: &'static str,
         /// The type found.
         found: u16,
@@ -61,10 +66,16 @@ pub enum ProtoError {
 }
 
 impl ProtoError {
-    /// What the C modules return for it.
+    /// A field that is out of range.
+    pub(crate) fn bad_field(field: &'static str, value: impl Into<u64>) -> Self {
+        let value = value.into();
+        Self::BadField { field, value }
+    }
+
+    /// The error number that the C modules return.
     ///
-    /// Errors of the connection messages are `ECONNRESET` in C; a caller that
-    /// handles those takes [`ProtoError::connect_errno`].
+    /// For connection messages C returns `ECONNRESET` whatever is wrong; use
+    /// [`ProtoError::connect_errno`] for these.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooShort { .. }
@@ -72,52 +83,46 @@ impl ProtoError {
             | Self::BadField { .. }
             | Self::BadName { .. } => Errno::EINVAL,
             Self::NoRoom { .. } => Errno::EMSGSIZE,
-            Self::BadMagic(_) | Self::UnsupportedVersion(_) => Errno::ECONNRESET,
+            Self::BadMagic(_) | Self::UnsupportedVersion { .. } => Errno::ECONNRESET,
             Self::Refused(errno) => *errno,
         }
     }
 
-    /// What the C modules return for it while a connection is made.
+    /// The error number that the C modules return while a connection is made.
     pub const fn connect_errno(&self) -> Errno {
         match self {
             Self::Refused(errno) => *errno,
             _ => Errno::ECONNRESET,
         }
     }
+}
 
-    /// Writes what was wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for ProtoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooShort { what, len, need } => {
-                write!(out, "{what} is too short: {len} of {need} bytes")
+                write!(f, "{what} is too short: {len} of {need} bytes")
             }
             Self::NoRoom { what, len, need } => {
-                write!(out, "no room for {what}: {len} of {need} bytes")
+                write!(f, "no room for {what}: {len} of {need} bytes")
             }
-            Self::BadMagic(magic) => write!(out, "not an RTRS peer: magic {magic:#06x}"),
-            Self::UnsupportedVersion(version) => write!(
-                out,
-                "RTRS version {}.{} is not supported, expected {}.x",
-                version >> 8,
-                version & 0xff,
-                crate::rtrs::PROTO_VER_MAJOR
-            ),
-            Self::BadType { what, found } => write!(out, "{what}: unexpected type {found:#x}"),
-            Self::BadField { field, value } => write!(out, "{field} has bad value {value}"),
-            Self::BadName { field, error } => {
-                write!(out, "{field} ")?;
-                error.write_to(out)
-            }
-            Self::Refused(errno) => {
+            Self::BadMagic(magic) => write!(f, "not an RTRS peer: magic {magic:#06x}"),
+            Self::UnsupportedVersion { version, expected } => {
+                let [major, minor] = version.to_be_bytes();
                 write!(
-                    out,
-                    "refused by the server: {} ({})",
-                    errno.name(),
-                    errno.get()
+                    f,
+                    "RTRS version {major}.{minor} is not supported, expected {expected}.x"
                 )
+            }
+            Self::BadType { what, found } => write!(f, "{what}: unexpected type {found:#x}"),
+            Self::BadField { field, value } => write!(f, "{field} has bad value {value}"),
+            Self::BadName { field, error } => write!(f, "{field} {error}"),
+            Self::Refused(errno) => {
+                let (name, number) = (errno.name(), errno.get());
+                write!(f, "refused by the server: {name} ({number})")
             }
         }
     }
 }
 
-impl_message!(ProtoError);
+impl_error!(ProtoError);

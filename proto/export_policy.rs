@@ -19,7 +19,10 @@
 //! takes it as a whole: what is written starts with a line that says how much
 //! follows; see [`Start`].
 
-use core::fmt;
+use core::{
+    fmt,
+    mem::discriminant, //
+};
 
 use crate::{
     addr::{
@@ -27,14 +30,16 @@ use crate::{
         Address, //
     },
     name::SessName,
+    number,
     pattern::{
         Pattern,
         PatternError, //
     },
     rnbd::AccessMode,
     text::{
-        impl_message,
-        write_untrusted, //
+        impl_error,
+        split_once,
+        Untrusted, //
     },
     Errno, //
 };
@@ -77,9 +82,9 @@ pub enum PolicyErrorKind<'a> {
     Doubled(&'static str),
     /// A key is not there.
     Missing(&'static str),
-    /// A pattern is wrong; with its key.
-    BadPattern(&'static str, &'a [u8], PatternError),
-    /// The device's pattern fits no path that a device can have.
+    /// The session's pattern is wrong.
+    BadSession(&'a [u8], PatternError),
+    /// The device's pattern is wrong, or fits no path that a device can have.
     BadDevice(&'a [u8], &'static str),
     /// The client's address is wrong.
     BadAddress(AddrError<'a>),
@@ -105,63 +110,46 @@ impl PolicyError<'_> {
             _ => Errno::EINVAL,
         }
     }
+}
 
-    /// Writes the line and what is wrong with it.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        write!(out, "line {}: ", self.line)?;
-        self.kind.write_to(out)
+impl fmt::Display for PolicyError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.kind)
     }
 }
 
-impl PolicyErrorKind<'_> {
-    /// Writes what is wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        match self {
-            Self::NoRule(word) => write_quoted(out, word, "is not \"allow\""),
-            Self::NoKey(word) => write_quoted(out, word, "is not of the form key=value"),
+impl_error!(PolicyError<'a>);
+
+impl fmt::Display for PolicyErrorKind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut quoted =
+            |before, text, reason| write!(f, "{before}\"{}\" {reason}", Untrusted(text));
+        match *self {
+            Self::NoRule(word) => quoted("", word, "is not \"allow\""),
+            Self::NoKey(word) => quoted("", word, "is not of the form key=value"),
             Self::UnknownKey(key) => {
-                write_quoted(out, key, "is not one of session, client, device and mode")
+                quoted("", key, "is not one of session, client, device and mode")
             }
-            Self::Doubled(key) => write!(out, "{key}= is there twice"),
-            Self::Missing(key) => write!(out, "{key}= is missing"),
-            Self::BadPattern(key, text, error) => {
-                write!(out, "{key}=")?;
-                write_quoted(out, text, error.as_str())
-            }
-            Self::BadDevice(text, reason) => {
-                out.write_str("device=")?;
-                write_quoted(out, text, reason)
-            }
-            Self::BadAddress(error) => {
-                out.write_str("client=")?;
-                error.write_to(out)
-            }
-            Self::BadPrefix(text) => {
-                out.write_str("client=")?;
-                write_quoted(out, text, "has no good length of a prefix")
-            }
-            Self::HostBits(text) => {
-                out.write_str("client=")?;
-                write_quoted(out, text, "has bits set behind its prefix")
-            }
-            Self::Interface(text) => {
-                out.write_str("client=")?;
-                write_quoted(out, text, "names an interface, which is not possible here")
-            }
-            Self::BadMode(text) => {
-                out.write_str("mode=")?;
-                write_quoted(out, text, "is not one of ro, rw and migration")
-            }
-            Self::BadByte(byte) => write!(out, "cannot contain '{}'", byte.escape_ascii()),
-            Self::TooLong(len) => write!(
-                out,
-                "the policy is too long ({len} bytes, at most {MAX_LEN})"
+            Self::BadSession(text, error) => quoted("session=", text, error.as_str()),
+            Self::BadDevice(text, reason) => quoted("device=", text, reason),
+            Self::BadPrefix(text) => quoted("client=", text, "has no good length of a prefix"),
+            Self::HostBits(text) => quoted("client=", text, "has bits set behind its prefix"),
+            Self::Interface(text) => quoted(
+                "client=",
+                text,
+                "names an interface, which is not possible here",
             ),
+            Self::BadMode(text) => quoted("mode=", text, "is not one of ro, rw and migration"),
+            Self::BadAddress(error) => write!(f, "client={error}"),
+            Self::Doubled(key) => write!(f, "{key}= is there twice"),
+            Self::Missing(key) => write!(f, "{key}= is missing"),
+            Self::BadByte(byte) => write!(f, "cannot contain '{}'", byte.escape_ascii()),
+            Self::TooLong(len) => {
+                write!(f, "the policy is too long ({len} bytes, at most {MAX_LEN})")
+            }
         }
     }
 }
-
-impl_message!(PolicyError<'a>);
 
 /// How a write to the server's file starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,33 +182,28 @@ impl<'a> Start<'a> {
 
     /// The start that `bytes` are.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, StartError<'a>> {
-        let newline = bytes.iter().position(|&byte| byte == b'\n');
-        let (line, rest) = match newline.and_then(|at| bytes.split_at_checked(at)) {
-            Some((line, rest)) => (line, rest.get(1..)),
+        let (line, text) = match split_once(bytes, b'\n') {
+            Some((line, text)) => (line, Some(text)),
             None => (bytes, None),
         };
-        let text = rest.unwrap_or(&[]);
-        if line == b"clear" {
-            return match text.len() {
-                0 => Ok(Self::Clear),
-                excess => Err(StartError::Excess(excess)),
+        let (start, excess) = if line == b"clear" {
+            (Self::Clear, text.map_or(0, <[u8]>::len))
+        } else {
+            let digits = line
+                .strip_prefix(Self::POLICY.as_bytes())
+                .and_then(|rest| rest.strip_prefix(b" "))
+                .filter(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
+            let (Some(digits), Some(text)) = (digits, text) else {
+                return Err(StartError::Unknown(line));
             };
-        }
-        let digits = line
-            .strip_prefix(Self::POLICY.as_bytes())
-            .and_then(|rest| rest.strip_prefix(b" "))
-            .filter(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
-        let (Some(digits), Some(_)) = (digits, rest) else {
-            return Err(StartError::Unknown(line));
+            let len = number::from_digits(digits)
+                .filter(|&len| len <= MAX_LEN)
+                .ok_or(StartError::TooLong(digits))?;
+            (Self::Policy { len, text }, text.len().saturating_sub(len))
         };
-        let len = core::str::from_utf8(digits)
-            .ok()
-            .and_then(|digits| digits.parse().ok())
-            .filter(|&len| len <= MAX_LEN)
-            .ok_or(StartError::TooLong(digits))?;
-        match text.len().saturating_sub(len) {
-            0 => Ok(Self::Policy { len, text }),
-            excess => Err(StartError::Excess(excess)),
+        match excess {
+            0 => Ok(start),
+            _ => Err(StartError::Excess(excess)),
         }
     }
 }
@@ -233,33 +216,27 @@ impl StartError<'_> {
             _ => Errno::EINVAL,
         }
     }
+}
 
-    /// Writes what is wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for StartError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(line) => {
-                out.write_str("the first line is \"")?;
-                write_untrusted(out, line)?;
-                out.write_str("\", neither \"policy BYTES\" nor \"clear\"")
-            }
-            Self::TooLong(digits) => {
-                out.write_str("the policy is too long (")?;
-                write_untrusted(out, digits)?;
-                write!(out, " bytes, at most {MAX_LEN})")
-            }
-            Self::Excess(bytes) => write!(out, "{bytes} bytes more than the first line says"),
+            Self::Unknown(line) => write!(
+                f,
+                "the first line is \"{}\", neither \"policy BYTES\" nor \"clear\"",
+                Untrusted(line)
+            ),
+            Self::TooLong(digits) => write!(
+                f,
+                "the policy is too long ({} bytes, at most {MAX_LEN})",
+                Untrusted(digits)
+            ),
+            Self::Excess(bytes) => write!(f, "{bytes} bytes more than the first line says"),
         }
     }
 }
 
-impl_message!(StartError<'a>);
-
-/// Writes what somebody wrote, and a reason.
-fn write_quoted(out: &mut impl fmt::Write, text: &[u8], reason: &str) -> fmt::Result {
-    out.write_str("\"")?;
-    write_untrusted(out, text)?;
-    write!(out, "\" {reason}")
-}
+impl_error!(StartError<'a>);
 
 /// Access modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -356,11 +333,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Rule<'_>>, PolicyErrorKind<'_>> {
     }
     let (mut session, mut clients, mut device, mut modes) = (None, None, None, None);
     for word in words {
-        let (key, value) = word
-            .iter()
-            .position(|&byte| byte == b'=')
-            .and_then(|at| Some((word.get(..at)?, word.get(at.saturating_add(1)..)?)))
-            .ok_or(PolicyErrorKind::NoKey(word))?;
+        let (key, value) = split_once(word, b'=').ok_or(PolicyErrorKind::NoKey(word))?;
         match key {
             b"session" => set(&mut session, "session", parse_session(value)?)?,
             b"client" => set(&mut clients, "client", parse_clients(value)?)?,
@@ -389,22 +362,22 @@ fn set<T>(
 }
 
 fn parse_session(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
-    Pattern::parse(value).map_err(|error| PolicyErrorKind::BadPattern("session", value, error))
+    Pattern::parse(value).map_err(|error| PolicyErrorKind::BadSession(value, error))
 }
 
 fn parse_device(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
-    let pattern = Pattern::parse(value)
-        .map_err(|error| PolicyErrorKind::BadPattern("device", value, error))?;
-    // What follows is an oversight: such paths are never asked for.
+    let bad = |reason| PolicyErrorKind::BadDevice(value, reason);
+    let pattern = Pattern::parse(value).map_err(|error| bad(error.as_str()))?;
+    // No client ever asks for a path that such patterns fit, so they are mistakes.
     let has = |what: &[u8]| value.windows(what.len()).any(|part| part == what);
     if !value.starts_with(b"/") {
-        return Err(PolicyErrorKind::BadDevice(value, "does not start with /"));
+        return Err(bad("does not start with /"));
     }
     if has(b"..") {
-        return Err(PolicyErrorKind::BadDevice(value, "contains \"..\""));
+        return Err(bad("contains \"..\""));
     }
     if has(b"//") {
-        return Err(PolicyErrorKind::BadDevice(value, "contains \"//\""));
+        return Err(bad("contains \"//\""));
     }
     Ok(pattern)
 }
@@ -425,41 +398,40 @@ fn parse_clients(value: &[u8]) -> Result<Clients, PolicyErrorKind<'_>> {
     if value == b"*" {
         return Ok(Clients::Any);
     }
-    let slash = value.iter().position(|&byte| byte == b'/');
-    let text = slash.and_then(|at| value.get(..at)).unwrap_or(value);
+    let (text, digits) = match split_once(value, b'/') {
+        Some((text, digits)) => (text, Some(digits)),
+        None => (value, None),
+    };
     let address = Address::parse(text).map_err(PolicyErrorKind::BadAddress)?;
-    let (bits, most) = match &address {
+    let most = match &address {
         Address::V6 { scope, .. } if !scope.is_none() => {
             return Err(PolicyErrorKind::Interface(value));
         }
-        Address::V4(addr) => (u128::from(u32::from_be_bytes(*addr)) << 96, 32),
-        Address::V6 { addr, .. } | Address::Gid(addr) => (u128::from_be_bytes(*addr), 128),
+        Address::V4(_) => 32,
+        Address::V6 { .. } | Address::Gid(_) => 128,
     };
-    let len = match slash.and_then(|at| value.get(at.saturating_add(1)..)) {
+    let len = match digits {
         None => most,
-        Some(digits) => parse_len(digits)
-            .filter(|&len| len <= most)
+        Some(digits) => number::from_digits(digits)
+            .filter(|&len| len <= most && digits.len() <= 3)
             .ok_or(PolicyErrorKind::BadPrefix(value))?,
     };
-    if bits.checked_shl(len).unwrap_or(0) != 0 {
+    // A shift by all 128 bits leaves no bit behind the prefix.
+    let behind = bits(&address).checked_shl(len);
+    if behind.is_some_and(|behind| behind != 0) {
         return Err(PolicyErrorKind::HostBits(value));
     }
-    Ok(match canonical(address) {
-        // ::ffff:192.0.2.0/120 is 192.0.2.0/24.
-        v4 @ Address::V4(_) if most == 128 && len >= 96 => {
-            Clients::Prefix(v4, len.saturating_sub(96))
-        }
+    // ::ffff:192.0.2.0/120 is 192.0.2.0/24.
+    Ok(match (canonical(address), len.checked_sub(MAPPED_PREFIX)) {
+        (v4 @ Address::V4(_), Some(len)) if most == 128 => Clients::Prefix(v4, len),
         _ => Clients::Prefix(address, len),
     })
 }
 
-/// A number of one to three digits, and nothing else.
-fn parse_len(digits: &[u8]) -> Option<u32> {
-    let good = (1..=3).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-    good.then(|| core::str::from_utf8(digits).ok()?.parse().ok())?
-}
+/// The length of the prefix of IPv6 addresses that stand for IPv4 addresses, in bits.
+const MAPPED_PREFIX: u32 = 96;
 
-/// The IPv4 address that an IPv6 one stands for, or the address itself.
+/// The IPv4 address that an IPv6 address stands for, or the address itself.
 fn canonical(address: Address) -> Address {
     match address {
         Address::V6 {
@@ -470,28 +442,26 @@ fn canonical(address: Address) -> Address {
     }
 }
 
+/// The bits of an address, from the highest bit on.
+fn bits(address: &Address) -> u128 {
+    match address {
+        Address::V4([a, b, c, d]) => {
+            u128::from_be_bytes([*a, *b, *c, *d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        }
+        Address::V6 { addr, .. } | Address::Gid(addr) => u128::from_be_bytes(*addr),
+    }
+}
+
 impl Clients {
     fn contains(&self, client: Option<Address>) -> bool {
         let (address, len) = match self {
             Self::Any => return true,
             Self::Prefix(address, len) => (address, *len),
         };
-        let Some(client) = client else {
-            return false;
-        };
-        let (differing, most) = match (address, canonical(client)) {
-            (Address::V4(a), Address::V4(b)) => (
-                u128::from(u32::from_be_bytes(*a) ^ u32::from_be_bytes(b)),
-                32u32,
-            ),
-            (Address::V6 { addr: a, .. }, Address::V6 { addr: b, .. })
-            | (Address::Gid(a), Address::Gid(b)) => {
-                (u128::from_be_bytes(*a) ^ u128::from_be_bytes(b), 128)
-            }
-            _ => return false,
-        };
-        let rest = most.saturating_sub(len);
-        differing.checked_shr(rest).unwrap_or(0) == 0
+        client.map(canonical).is_some_and(|client| {
+            let same = (bits(&client) ^ bits(address)).leading_zeros();
+            discriminant(&client) == discriminant(address) && same >= len
+        })
     }
 }
 

@@ -23,11 +23,16 @@ use crate::{
         NameError,
         SessName, //
     },
+    number::{
+        self,
+        Base, //
+    },
+    numbered::numbered,
     rnbd::AccessMode,
     sysfs_name,
     text::{
-        impl_message,
-        write_untrusted, //
+        impl_error,
+        Untrusted, //
     },
     Errno,
     NAME_MAX,
@@ -61,44 +66,21 @@ impl MapOptions {
     }
 }
 
-/// The options, by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Opt {
-    /// `path`
-    Path,
-    /// `device_path`
-    DevicePath,
-    /// `dest_port`
-    DestPort,
-    /// `access_mode`
-    AccessMode,
-    /// `sessname`
-    Sessname,
-    /// `nr_poll_queues`
-    NrPollQueues,
-}
-
-impl Opt {
-    const ALL: [Self; 6] = [
-        Self::Path,
-        Self::DevicePath,
-        Self::DestPort,
-        Self::AccessMode,
-        Self::Sessname,
-        Self::NrPollQueues,
-    ];
-
-    /// The name, without `=`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::DevicePath => "device_path",
-            Self::DestPort => "dest_port",
-            Self::AccessMode => "access_mode",
-            Self::Sessname => "sessname",
-            Self::NrPollQueues => "nr_poll_queues",
-        }
+numbered! {
+    /// The options, with their names as they are written before `=`.
+    pub enum Opt: u8 {
+        /// A path of the session.
+        Path = 0, "path";
+        /// The path of the device at the server.
+        DevicePath = 1, "device_path";
+        /// The port of the server.
+        DestPort = 2, "dest_port";
+        /// How the device is opened.
+        AccessMode = 3, "access_mode";
+        /// The name of the session.
+        Sessname = 4, "sessname";
+        /// The number of connections that are polled.
+        NrPollQueues = 5, "nr_poll_queues";
     }
 }
 
@@ -147,55 +129,42 @@ impl MapError<'_> {
             _ => Errno::EINVAL,
         }
     }
+}
 
-    /// Writes what was wrong, naming the option.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        let quoted = |out: &mut _, bytes| write_quoted(out, bytes);
+impl fmt::Display for MapError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(word) => {
-                out.write_str("unknown option ")?;
-                quoted(out, word)
-            }
-            Self::NoValue(opt) => write!(out, "{}= has no value", opt.as_str()),
-            Self::Doubled(opt) => write!(out, "{}= is given twice", opt.as_str()),
-            Self::Missing(opt) => write!(out, "{}= is missing", opt.as_str()),
-            Self::TooManyPaths => write!(out, "more than {MAX_PATHS} path= options"),
-            Self::BadName(opt, error) => {
-                write!(out, "{}= ", opt.as_str())?;
-                error.write_to(out)
-            }
+            Self::Unknown(word) => write!(f, "unknown option \"{}\"", Untrusted(word)),
+            Self::NoValue(opt) => write!(f, "{}= has no value", opt.as_str()),
+            Self::Doubled(opt) => write!(f, "{}= is given twice", opt.as_str()),
+            Self::Missing(opt) => write!(f, "{}= is missing", opt.as_str()),
+            Self::TooManyPaths => write!(f, "more than {MAX_PATHS} path= options"),
+            Self::BadName(opt, error) => write!(f, "{}= {error}", opt.as_str()),
             Self::LongLink(len) => write!(
-                out,
-                "device_path= and sessname= make a link's name too long ({len} bytes, at most {NAME_MAX})"
+                f,
+                "device_path= and sessname= make a link's name too long ({len} bytes, at most \
+                 {NAME_MAX})"
             ),
-            Self::BadPath(error) => {
-                out.write_str("path=: ")?;
-                error.write_to(out)
-            }
+            Self::BadPath(error) => write!(f, "path=: {error}"),
             Self::BadNumber {
                 opt,
                 value,
                 min,
                 max,
             } => {
-                write!(out, "{}= must be {min} to {max}, not ", opt.as_str())?;
-                quoted(out, value)
+                let (opt, value) = (opt.as_str(), Untrusted(value));
+                write!(f, "{opt}= must be {min} to {max}, not \"{value}\"")
             }
-            Self::BadAccessMode(value) => {
-                out.write_str("access_mode= must be ro, rw or migration, not ")?;
-                quoted(out, value)
-            }
+            Self::BadAccessMode(value) => write!(
+                f,
+                "access_mode= must be ro, rw or migration, not \"{}\"",
+                Untrusted(value)
+            ),
         }
     }
 }
 
-impl_message!(MapError<'a>);
-
-fn write_quoted(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    out.write_str("\"")?;
-    write_untrusted(out, bytes)?;
-    out.write_str("\"")
-}
+impl_error!(MapError<'a>);
 
 /// Checks a line; `nr_cpus` is the kernel's `nr_cpu_ids`.
 ///
@@ -253,27 +222,13 @@ impl<'a> Given<'a> {
                 self.access_mode.replace(mode).is_some()
             }
             Opt::DestPort => {
-                let port = parse_number(value).and_then(|port| u16::try_from(port).ok());
-                let port = port.ok_or(MapError::BadNumber {
-                    opt,
-                    value,
-                    min: 0,
-                    max: u16::MAX.into(),
-                })?;
+                let port = parse_number(opt, value, 0, u16::MAX.into())?;
                 self.dest_port.replace(port).is_some()
             }
             Opt::NrPollQueues => {
-                let nr = match parse_number(value) {
-                    Some(-1) => Some(nr_cpus),
-                    Some(nr) => u32::try_from(nr).ok().filter(|&nr| nr <= nr_cpus),
-                    None => None,
-                };
-                let nr = nr.ok_or(MapError::BadNumber {
-                    opt,
-                    value,
-                    min: -1,
-                    max: nr_cpus.into(),
-                })?;
+                let nr: i64 = parse_number(opt, value, -1, nr_cpus.into())?;
+                // -1, the only number that is no `u32`, stands for all CPUs.
+                let nr = u32::try_from(nr).unwrap_or(nr_cpus);
                 self.nr_poll_queues.replace(nr).is_some()
             }
         };
@@ -305,7 +260,7 @@ impl<'a> Given<'a> {
 
 /// The option of a word, and its value.
 fn split_option(word: &[u8]) -> Result<(Opt, &[u8]), MapError<'_>> {
-    for opt in Opt::ALL {
+    for &opt in Opt::ALL {
         let Some(rest) = word.strip_prefix(opt.as_str().as_bytes()) else {
             continue;
         };
@@ -319,27 +274,30 @@ fn split_option(word: &[u8]) -> Result<(Opt, &[u8]), MapError<'_>> {
     Err(MapError::Unknown(word))
 }
 
-/// A number as C takes it here (`simple_strtol` with base 0): decimal, `0x` and
-/// hexadecimal, or `0` and octal, with at most one `-` in front.
-fn parse_number(text: &[u8]) -> Option<i64> {
-    let text = core::str::from_utf8(text).ok()?;
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text),
+/// The value of `opt` as a number from `min` to `max`, as C takes it (`simple_strtol` with base 0):
+/// decimal, `0x` and hexadecimal, or `0` and octal, with at most one `-` in front.
+fn parse_number<T: TryFrom<i64>>(
+    opt: Opt,
+    value: &[u8],
+    min: i64,
+    max: i64,
+) -> Result<T, MapError<'_>> {
+    let (digits, sign) = match value.strip_prefix(b"-") {
+        Some(digits) => (digits, -1),
+        None => (value, 1),
     };
-    let (digits, radix) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
-        Some(digits) => (digits, 16),
-        None if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
-        None => (digits, 10),
+    let number = match number::split_number(digits, Base::ByPrefix) {
+        Ok((number, b"")) => i64::try_from(number).ok(),
+        _ => None,
     };
-    // `from_str_radix` takes a sign of its own.
-    if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
-        return None;
-    }
-    let number = i64::from(u32::from_str_radix(digits, radix).ok()?);
-    Some(if negative {
-        number.checked_neg()?
-    } else {
-        number
-    })
+    number
+        .and_then(|number| number.checked_mul(sign))
+        .filter(|number| (min..=max).contains(number))
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or(MapError::BadNumber {
+            opt,
+            value,
+            min,
+            max,
+        })
 }

@@ -8,11 +8,16 @@ use core::{
     fmt, //
 };
 
-use crate::{
-    text::impl_message,
-    Errno,
-    NAME_MAX, //
-};
+use crate::text::impl_error;
+
+/// The longest file name in bytes, without its NUL (C: `NAME_MAX`).
+///
+/// The name fields of messages have this size *including* the NUL, so the longest session name or
+/// device path has 254 bytes.
+pub const NAME_MAX: usize = 255;
+
+/// The size of a path buffer in bytes, including its NUL (C: `PATH_MAX`).
+pub const PATH_MAX: usize = 4096;
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,27 +31,20 @@ pub enum NameError {
     BadByte(u8),
 }
 
-impl NameError {
-    /// What the C modules return: always `EINVAL`.
-    pub const fn errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-
-    /// Writes the reason, to follow the name of what was wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for NameError {
+    /// Displays the reason, to follow the name of the field or option.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => out.write_str("is empty"),
+            Self::Empty => f.write_str("is empty"),
             Self::TooLong(len) => {
-                write!(out, "is too long ({len} bytes, at most {})", Name::MAX_LEN)
+                write!(f, "is too long ({len} bytes, at most {})", Name::MAX_LEN)
             }
-            Self::BadByte(byte) => {
-                write!(out, "cannot contain '{}'", byte.escape_ascii())
-            }
+            Self::BadByte(byte) => write!(f, "cannot contain '{}'", byte.escape_ascii()),
         }
     }
 }
 
-impl_message!(NameError);
+impl_error!(NameError, EINVAL);
 
 /// A byte string of 1 to 254 bytes without control characters, kept
 /// NUL-terminated.
@@ -129,16 +127,18 @@ impl Name {
     pub fn as_cstr(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.buf).unwrap_or(c"")
     }
+}
 
-    /// Writes the name, with bytes outside ASCII escaped.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        write!(out, "{}", self.as_bytes().escape_ascii())
+/// Displays the name, with bytes outside ASCII escaped.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.as_bytes().escape_ascii())
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.as_bytes().escape_ascii())
+        write!(f, "\"{self}\"")
     }
 }
 

@@ -6,54 +6,14 @@
 //! (`to_u32`, `try_from`), and asks [`ClientState::next`] or
 //! [`ServerState::next`] what an event makes of it.
 
-macro_rules! states {
-    ($(#[$doc:meta])* $type:ident { $($(#[$state_doc:meta])* $state:ident = $value:literal, $name:literal;)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u32)]
-        pub enum $type {
-            $($(#[$state_doc])* $state = $value,)*
-        }
+use crate::numbered::numbered;
 
-        impl $type {
-            /// All states.
-            pub const ALL: &'static [Self] = &[$(Self::$state),*];
-
-            /// The name for log lines.
-            #[inline]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$state => $name,)*
-                }
-            }
-
-            /// The number.
-            #[inline]
-            pub const fn to_u32(self) -> u32 {
-                self as u32
-            }
-        }
-
-        impl TryFrom<u32> for $type {
-            type Error = u32;
-
-            /// The error is the number, which no state has.
-            fn try_from(value: u32) -> Result<Self, u32> {
-                match value {
-                    $($value => Ok(Self::$state),)*
-                    _ => Err(value),
-                }
-            }
-        }
-    };
-}
-
-states! {
+numbered! {
     /// A path at the client.
-    ClientState {
+    pub enum ClientState: u32 {
         /// Its connections are being made.
         Connecting = 0, "connecting";
-        /// One of them failed.
+        /// A connection failed.
         ConnectingErr = 1, "connecting_err";
         /// Its connections are being torn down, to be made again.
         Reconnecting = 2, "reconnecting";
@@ -150,9 +110,9 @@ impl ClientState {
     }
 }
 
-states! {
+numbered! {
     /// A path at the server.
-    ServerState {
+    pub enum ServerState: u32 {
         /// Its connections are being made.
         Connecting = 0, "connecting";
         /// It carries requests.

@@ -2,38 +2,28 @@
 
 //! Which path of a session a request takes.
 
-use crate::number::{
-    self,
-    Base, //
+use crate::{
+    number::{
+        self,
+        Base, //
+    },
+    numbered::numbered, //
 };
 
-/// The ways to choose a path (C: `enum rtrs_mp_policy`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// One after the other.
-    RoundRobin = 0,
-    /// The one with the fewest requests in flight on the connection in question; paths that have as
-    /// few take turns.
-    MinInflight = 1,
-    /// The one whose last heartbeat came back first.
-    MinLatency = 2,
+numbered! {
+    /// The ways to choose a path (C: `enum rtrs_mp_policy`).
+    pub enum PolicyKind: u32 {
+        /// Each path in turn.
+        RoundRobin = 0,
+        /// The path with the fewest requests in flight on the connection that the request would
+        /// take; paths with equally few take turns.
+        MinInflight = 1,
+        /// The path whose last heartbeat had the shortest round trip.
+        MinLatency = 2,
+    }
 }
 
 impl PolicyKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::RoundRobin, Self::MinInflight, Self::MinLatency];
-
-    /// The policy of number `number`, if it has one.
-    #[inline]
-    pub const fn from_u32(number: u32) -> Option<Self> {
-        match number {
-            0 => Some(Self::RoundRobin),
-            1 => Some(Self::MinInflight),
-            2 => Some(Self::MinLatency),
-            _ => None,
-        }
-    }
-
     /// Its name and short name in sysfs.
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {
@@ -49,7 +39,7 @@ impl PolicyKind {
     pub fn parse(written: &[u8]) -> Option<Self> {
         let number = number::parse_i32(written, Base::Decimal);
         let word = written.strip_suffix(b"\n").unwrap_or(written);
-        Self::ALL.into_iter().find(|kind| {
+        Self::ALL.iter().copied().find(|kind| {
             let (name, short) = kind.names();
             number == Ok(*kind as i32)
                 || word.eq_ignore_ascii_case(short.as_bytes())

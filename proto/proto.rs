@@ -39,6 +39,7 @@ pub mod heartbeat;
 pub mod map_options;
 pub mod name;
 pub mod number;
+mod numbered;
 pub mod path_state;
 pub mod pattern;
 pub mod policy;
@@ -49,18 +50,14 @@ pub mod search_path;
 pub mod setting;
 pub mod sysfs_name;
 pub mod text;
+mod wire;
 
 pub use errno::Errno;
 pub use error::ProtoError;
+pub use name::{
+    NAME_MAX,
+    PATH_MAX, //
+};
 
 /// The port an RTRS server listens on by default.
 pub const RTRS_PORT: u16 = 1234;
-
-/// The longest file name in bytes, without its NUL (`NAME_MAX` of C).
-///
-/// The protocol's name fields are this long *including* the NUL, so the longest
-/// session name or device path has 254 bytes.
-pub const NAME_MAX: usize = 255;
-
-/// The size of a path buffer in bytes, including its NUL (`PATH_MAX` of C).
-pub const PATH_MAX: usize = 4096;

@@ -10,11 +10,10 @@ use core::{
 use crate::{
     name::{
         Name,
-        SessName, //
+        SessName,
+        PATH_MAX, //
     },
-    text::impl_message,
-    Errno,
-    PATH_MAX, //
+    text::impl_error, //
 };
 
 /// What stands for the session's name in the search path; whatever follows it
@@ -35,27 +34,21 @@ pub enum SearchPathError {
     Nul,
 }
 
-impl SearchPathError {
-    /// What the C modules return: always `EINVAL`.
-    pub const fn errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-
-    /// Writes what was wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for SearchPathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Relative => out.write_str("the device path contains \"..\""),
+            Self::Relative => f.write_str("the device path contains \"..\""),
             Self::TooLong(len) => write!(
-                out,
+                f,
                 "the device path is too long ({len} bytes, at most {})",
-                PATH_MAX.saturating_sub(1)
+                PATH_MAX - 1
             ),
-            Self::Nul => out.write_str("the search path contains a NUL"),
+            Self::Nul => f.write_str("the search path contains a NUL"),
         }
     }
 }
 
-impl_message!(SearchPathError);
+impl_error!(SearchPathError, EINVAL);
 
 /// The value of the `dev_search_path` parameter: what was written, up to its
 /// last newline.

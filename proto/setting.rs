@@ -14,11 +14,11 @@ use crate::{
         CONNECT_TIMEOUT_MS,
         HB_INTERVAL_MS,
         HB_MISSED_MAX,
-        RECONNECT_DELAY_SEC, //
+        RECONNECT_DELAY_MS, //
     },
     text::{
-        impl_message,
-        write_untrusted, //
+        impl_error,
+        Untrusted, //
     },
     Errno, //
 };
@@ -32,66 +32,41 @@ pub struct Setting {
     pub min: i32,
     /// The largest value.
     pub max: i32,
-    /// The value of who does not care.
+    /// The default value.
     pub default: i32,
 }
 
-/// The time between two heartbeats in ms; both ends have one of their own.
-pub const HB_INTERVAL: Setting = Setting {
-    name: "hb_interval_ms",
-    min: 10,
-    max: 600_000,
-    default: HB_INTERVAL_MS as i32,
-};
+/// The time between two heartbeats in ms; each end has its own.
+pub const HB_INTERVAL: Setting = Setting::new("hb_interval_ms", 10, 600_000, HB_INTERVAL_MS as i64);
 
 /// A path is given up when more intervals than this have passed without a sign of life.
-pub const HB_MISSED: Setting = Setting {
-    name: "hb_missed_max",
-    min: 1,
-    max: 100,
-    default: HB_MISSED_MAX as i32,
-};
+pub const HB_MISSED: Setting = Setting::new("hb_missed_max", 1, 100, HB_MISSED_MAX as i64);
 
 /// The longest time between two attempts of a client to connect a path again, in ms.
-pub const RECONNECT_DELAY: Setting = Setting {
-    name: "reconnect_delay_ms",
-    min: 100,
-    max: 3_600_000,
-    default: (RECONNECT_DELAY_SEC * 1000) as i32,
-};
+pub const RECONNECT_DELAY: Setting = Setting::new(
+    "reconnect_delay_ms",
+    100,
+    3_600_000,
+    RECONNECT_DELAY_MS as i64,
+);
 
 /// How long a client waits for each step of an attempt to connect, in ms.
-pub const CONNECT_TIMEOUT: Setting = Setting {
-    name: "connect_timeout_ms",
-    min: 100,
-    max: 600_000,
-    default: CONNECT_TIMEOUT_MS as i32,
-};
+pub const CONNECT_TIMEOUT: Setting = Setting::new(
+    "connect_timeout_ms",
+    100,
+    600_000,
+    CONNECT_TIMEOUT_MS as i64,
+);
 
 /// How many attempts to connect a path again may fail in a row; -1: any number.
-pub const MAX_RECONNECT_ATTEMPTS: Setting = Setting {
-    name: "max_reconnect_attempts",
-    min: -1,
-    max: 9999,
-    default: -1,
-};
+pub const MAX_RECONNECT_ATTEMPTS: Setting = Setting::new("max_reconnect_attempts", -1, 9999, -1);
 
-/// How long a device waits for an acknowledgement before it sends again, in ms; 0: what the RDMA
-/// CM finds right.
-pub const ACK_TIMEOUT: Setting = Setting {
-    name: "ack_timeout_ms",
-    min: 0,
-    max: 60_000,
-    default: 0,
-};
+/// How long a device waits for an acknowledgement before it sends again, in ms; 0: the RDMA CM
+/// chooses the time.
+pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
 
 /// How long a client keeps requests while no path is up, in ms; 0: not at all.
-pub const HOLD_IO: Setting = Setting {
-    name: "hold_io_ms",
-    min: 0,
-    max: 86_400_000,
-    default: 0,
-};
+pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);
 
 /// Why a text is no value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,27 +97,40 @@ impl SettingError<'_> {
             Self::OutOfRange { errno, .. } => *errno,
         }
     }
+}
 
-    /// Writes what is wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for SettingError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotANumber { name, text } => {
-                write!(out, "{name}: not a number: \"")?;
-                write_untrusted(out, text)?;
-                write!(out, "\"")
+                write!(f, "{name}: not a number: \"{}\"", Untrusted(text))
             }
             Self::OutOfRange { setting, text, .. } => {
-                write!(out, "{}: ", setting.name)?;
-                write_untrusted(out, text)?;
-                write!(out, " is not between {} and {}", setting.min, setting.max)
+                let Setting { name, min, max, .. } = setting;
+                write!(
+                    f,
+                    "{name}: {} is not between {min} and {max}",
+                    Untrusted(text)
+                )
             }
         }
     }
 }
 
-impl_message!(SettingError<'a>);
+impl_error!(SettingError<'a>);
 
 impl Setting {
+    /// A setting. A default outside of the range does not compile.
+    const fn new(name: &'static str, min: i32, max: i32, default: i64) -> Self {
+        assert!(min as i64 <= default && default <= max as i64);
+        Self {
+            name,
+            min,
+            max,
+            default: default as i32,
+        }
+    }
+
     /// The value that `text` says, in decimal and perhaps with a newline behind it.
     pub fn parse<'a>(&self, text: &'a [u8]) -> Result<i32, SettingError<'a>> {
         let number = number::parse_i32(text, Base::Decimal);

@@ -7,12 +7,14 @@ use core::{
     fmt, //
 };
 
+/// The buffer size of an error message in bytes; longer messages are cut.
+pub const MESSAGE_LEN: usize = 200;
+
 /// Text of at most `N - 1` bytes, kept NUL-terminated.
 ///
-/// Writing more than fits keeps what fits and remembers that something was cut;
-/// it never fails. This is what stands in for a heap string here, and what
-/// carries an error's text to a kernel log macro (`text.as_str()`), whose
-/// `Display` is not the one of `core`.
+/// Writing never fails: text that does not fit is cut off, and so is everything from a NUL on. The
+/// type replaces a heap string, and carries an error's message to a log macro of the kernel
+/// (`text.as_str()`), which takes no type that has only the `Display` of `core`.
 ///
 /// # Invariants
 ///
@@ -35,13 +37,17 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    /// Text made by a function that writes, such as the `write_to` of the types
-    /// in this crate.
+    /// The text that `write` writes.
     pub fn from_fn(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
         let mut text = Self::new();
         // `write_str` below never fails.
         let _ = write(&mut text);
         text
+    }
+
+    /// The text that `value` displays.
+    pub fn of(value: &impl fmt::Display) -> Self {
+        Self::from_fn(|out| fmt::Write::write_fmt(out, format_args!("{value}")))
     }
 
     /// The text.
@@ -105,37 +111,46 @@ impl<const N: usize> PartialEq for Text<N> {
 
 impl<const N: usize> Eq for Text<N> {}
 
-/// Implements `message()`, [`core::fmt::Display`] and [`core::error::Error`] for
-/// an error that has `write_to`.
-macro_rules! impl_message {
-    ($type:ident $(<$life:lifetime>)?) => {
+/// Displays bytes of unknown origin so that they cannot disturb a log: bytes that are not printable
+/// ASCII are escaped, and no more than 64 bytes are shown.
+pub struct Untrusted<'a>(pub &'a [u8]);
+
+impl fmt::Display for Untrusted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 64;
+        match self.0.split_at_checked(SHOWN) {
+            Some((head, [_, ..])) => write!(f, "{}...", head.escape_ascii()),
+            _ => write!(f, "{}", self.0.escape_ascii()),
+        }
+    }
+}
+
+/// The parts of `text` before and behind the first `byte`.
+pub(crate) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&b| b == byte)?;
+    let (before, rest) = text.split_at_checked(at)?;
+    Some((before, rest.split_first()?.1))
+}
+
+/// Gives a type with `Display` what an error has: `message()` and [`core::error::Error`]; and
+/// `errno()`, if the name of an error number follows.
+macro_rules! impl_error {
+    ($type:ident $(<$life:lifetime>)? $(, $errno:ident)?) => {
         impl $(<$life>)? $type $(<$life>)? {
             /// The message as text, for a log line.
             pub fn message(&self) -> $crate::text::Text<{ $crate::text::MESSAGE_LEN }> {
-                $crate::text::Text::from_fn(|out| self.write_to(out))
+                $crate::text::Text::of(self)
             }
-        }
 
-        impl $(<$life>)? core::fmt::Display for $type $(<$life>)? {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                self.write_to(f)
-            }
+            $(
+                /// The error number, the same for all reasons, as in the C modules.
+                pub const fn errno(&self) -> $crate::Errno {
+                    $crate::Errno::$errno
+                }
+            )?
         }
 
         impl $(<$life>)? core::error::Error for $type $(<$life>)? {}
     };
 }
-pub(crate) use impl_message;
-
-/// The buffer size of an error message in bytes; longer ones are cut.
-pub const MESSAGE_LEN: usize = 200;
-
-/// Writes bytes of unknown origin so that they cannot disturb a log: what is
-/// not printable ASCII is escaped, and no more than 64 bytes are shown.
-pub fn write_untrusted(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    const SHOWN: usize = 64;
-    match bytes.get(..SHOWN) {
-        Some(head) if bytes.len() > SHOWN => write!(out, "{}...", head.escape_ascii()),
-        _ => write!(out, "{}", bytes.escape_ascii()),
-    }
-}
+pub(crate) use impl_error;

@@ -158,7 +158,7 @@ impl ExportPolicy {
         // Once per session and policy.
         if subject.refused_by.xchg(policy.number, ordering::Relaxed) != policy.number {
             let client = Text::<PATH_TEXT_LEN>::from_fn(|out| match refused {
-                Some(Some(client)) => client.write_to(out),
+                Some(Some(client)) => write!(out, "{client}"),
                 _ => out.write_str("an address that is not certain"),
             });
             pr_warn_ratelimited!(

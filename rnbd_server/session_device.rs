@@ -30,7 +30,7 @@ use proto::{
         Open, //
     },
     text::{
-        write_untrusted,
+        Untrusted,
         Text, //
     }, //
 };
@@ -180,7 +180,7 @@ fn store_force_close(
     if !is_text(bytes, "1") {
         pr_err_ratelimited!(
             "force_close: invalid value '{}'\n",
-            Text::<100>::from_fn(|out| write_untrusted(out, bytes)).as_str()
+            Text::<100>::of(&Untrusted(bytes)).as_str()
         );
         return Err(EINVAL);
     }

@@ -63,7 +63,7 @@ impl Policy {
     /// The policy in force.
     pub(crate) fn kind(&self) -> PolicyKind {
         // Only policies are stored.
-        PolicyKind::from_u32(self.kind.load(ordering::Relaxed)).unwrap_or(PolicyKind::MinInflight)
+        PolicyKind::try_from(self.kind.load(ordering::Relaxed)).unwrap_or(PolicyKind::MinInflight)
     }
 
     /// Changes the policy.

@@ -210,8 +210,7 @@ impl<R: Send + Sync + 'static> fmt::Display for PathCore<R> {
     /// The session's name, once it has one, and the addresses in the order of the name in sysfs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = self.session_name.get() {
-            name.write_to(f)?;
-            f.write_str(" ")?;
+            write!(f, "{} ", **name)?;
         }
         f.write_fmt(fmt!("{}@{}", self.peer, self.local))
     }

@@ -230,7 +230,7 @@ impl fmt::Display for SocketAddress {
     /// As the C modules show it, without port.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.address() {
-            Some(address) => address.write_to(f),
+            Some(address) => write!(f, "{address}"),
             None => f.write_str("<invalid address family>"),
         }
     }

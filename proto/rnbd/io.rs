@@ -7,48 +7,44 @@ use core::{
     ops::BitOr, //
 };
 
-use zerocopy::{
-    little_endian::{
-        U16,
-        U32,
-        U64, //
-    },
-    FromBytes as _, //
-};
+use zerocopy::FromBytes as _;
 
-use super::{
-    read,
-    wire,
+use super::wire::{
+    self,
+    MsgHdr,
     MsgType,
     PROTO_VER_MAJOR,
     SECTOR_SIZE, //
 };
 use crate::{
-    rtrs::to_array,
-    text::impl_message,
-    Errno,
-    ProtoError, //
+    error::ProtoError,
+    numbered::numbered,
+    text::impl_error,
+    wire::{
+        split,
+        to_array, //
+    }, //
 };
 
-/// The low 8 bits of `rw`.
+/// The part of `rw` that is the operation (C: `RNBD_OP_MASK`).
 const OP_MASK: u32 = 0xff;
 
-/// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Op {
-    /// Read sectors.
-    Read = 0,
-    /// Write sectors.
-    Write = 1,
-    /// Flush the write cache.
-    Flush = 2,
-    /// Discard sectors.
-    Discard = 3,
-    /// Erase sectors for good.
-    SecureErase = 4,
-    /// Write zeroes without sending them.
-    WriteZeroes = 5,
+numbered! {
+    /// What to do.
+    pub enum Op: u8 {
+        /// Read sectors.
+        Read = 0,
+        /// Write sectors.
+        Write = 1,
+        /// Flush the write cache.
+        Flush = 2,
+        /// Discard sectors.
+        Discard = 3,
+        /// Erase sectors for good.
+        SecureErase = 4,
+        /// Write zeroes without sending them.
+        WriteZeroes = 5,
+    }
 }
 
 impl Op {
@@ -127,20 +123,9 @@ impl TryFrom<u32> for Rw {
     /// unknown flags are dropped, as in C.
     #[inline]
     fn try_from(value: u32) -> Result<Self, ProtoError> {
-        let op = match value & OP_MASK {
-            0 => Op::Read,
-            1 => Op::Write,
-            2 => Op::Flush,
-            3 => Op::Discard,
-            4 => Op::SecureErase,
-            5 => Op::WriteZeroes,
-            _ => {
-                return Err(ProtoError::BadField {
-                    field: "operation of the IO message",
-                    value: value.into(),
-                })
-            }
-        };
+        // The mask leaves 8 bits, so the cast loses nothing.
+        let op = Op::try_from((value & OP_MASK) as u8)
+            .map_err(|_| ProtoError::bad_field("operation of the IO message", value))?;
         Ok(Self {
             op,
             flags: IoFlags(value & IoFlags::ALL),
@@ -175,39 +160,38 @@ impl Io {
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::Io {
             base: wire::IoBase {
-                hdr: wire::MsgHdr::new(MsgType::Io),
-                device_id: U32::new(self.device_id),
-                sector: U64::new(self.sector),
-                rw: U32::new(self.rw.to_wire()),
-                bi_size: U32::new(self.bi_size),
+                hdr: MsgHdr::new(MsgType::Io),
+                device_id: self.device_id.into(),
+                sector: self.sector.into(),
+                rw: self.rw.to_wire().into(),
+                bi_size: self.bi_size.into(),
             },
-            prio: U16::new(self.prio),
+            prio: self.prio.into(),
             padding: [0; 6],
         })
     }
 
-    /// The message in `bytes` if it is a block operation of the usual size and makes sense; whoever
-    /// gets nothing asks [`Request::parse`](super::Request::parse) what is the matter.
+    /// The message in `bytes` if it is a block operation of the usual size and makes sense;
+    /// otherwise [`Request::parse`](super::Request::parse) gives the message or the error.
     #[inline]
     pub fn parse_usual(bytes: &[u8]) -> Option<Self> {
         let msg = wire::Io::read_from_bytes(bytes).ok()?;
         if msg.base.hdr.r#type.get() != MsgType::Io as u16 {
             return None;
         }
-        Some(Self {
-            device_id: msg.base.device_id.get(),
-            sector: msg.base.sector.get(),
-            rw: Rw::try_from(msg.base.rw.get()).ok()?,
-            bi_size: msg.base.bi_size.get(),
-            prio: msg.prio.get(),
-        })
+        Self::of(&msg.base, msg.prio.get()).ok()
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let (base, prio) = match read::<wire::Io>(bytes, "IO message") {
-            Ok(msg) => (msg.base, msg.prio.get()),
-            Err(_) => (read::<wire::IoBase>(bytes, "IO message")?, 0),
-        };
+        let what = "IO message";
+        match split::<wire::Io>(bytes, what) {
+            Ok((msg, _)) => Self::of(&msg.base, msg.prio.get()),
+            Err(_) => Self::of(split(bytes, what)?.0, 0),
+        }
+    }
+
+    #[inline]
+    fn of(base: &wire::IoBase, prio: u16) -> Result<Self, ProtoError> {
         Ok(Self {
             device_id: base.device_id.get(),
             sector: base.sector.get(),
@@ -372,29 +356,23 @@ pub enum IoError {
     },
 }
 
-impl IoError {
-    /// What to answer. C checks only the length, with `EINVAL`.
-    pub const fn errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-
-    /// Writes what was wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Direction(op) => write!(out, "{op:?} in a request of the other direction"),
+            Self::Direction(op) => write!(f, "{op:?} in a request of the other direction"),
             Self::Length {
                 op,
                 bi_size,
                 data_len,
             } => write!(
-                out,
+                f,
                 "{op:?} of {bi_size} bytes in a request with {data_len} bytes of data"
             ),
             Self::Range { sector, len } => {
-                write!(out, "bad range of {len} bytes from sector {sector}")
+                write!(f, "bad range of {len} bytes from sector {sector}")
             }
         }
     }
 }
 
-impl_message!(IoError);
+impl_error!(IoError, EINVAL);

@@ -2,28 +2,51 @@
 
 //! Opening a device.
 
-use zerocopy::{
-    little_endian::{
-        U16,
-        U32,
-        U64, //
-    },
-    FromBytes as _, //
-};
-
-use super::{
-    check_type,
-    read,
-    wire,
-    AccessMode,
+use super::wire::{
+    self,
+    MsgHdr,
     MsgType,
     SECTOR_SIZE, //
 };
 use crate::{
+    error::ProtoError,
     name::Name,
-    rtrs::to_array,
-    ProtoError, //
+    numbered::numbered,
+    wire::{
+        split,
+        to_array, //
+    }, //
 };
+
+numbered! {
+    /// How a device is opened.
+    pub enum AccessMode: u8 {
+        /// Read-only; any number of clients.
+        Ro = 0, "ro";
+        /// Read-write; one client.
+        Rw = 1, "rw";
+        /// Read-write next to one other writer, while a virtual machine moves.
+        Migration = 2, "migration";
+    }
+}
+
+impl AccessMode {
+    /// The value on the wire.
+    pub const fn to_wire(self) -> u8 {
+        self as u8
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let mut modes = Self::ALL.iter().copied();
+        modes.find(|mode| mode.as_str().as_bytes() == name)
+    }
+
+    /// Whether the device cannot be changed through it.
+    pub const fn is_read_only(self) -> bool {
+        matches!(self, Self::Ro)
+    }
+}
 
 /// Opens a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +64,7 @@ impl Open {
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::Open {
-            hdr: wire::MsgHdr::new(MsgType::Open),
+            hdr: MsgHdr::new(MsgType::Open),
             access_mode: self.access_mode.to_wire(),
             resv1: 0,
             dev_name: self.dev_name.to_field(),
@@ -52,16 +75,9 @@ impl Open {
     // Its large values shall not be on the stack of the IO path.
     #[inline(never)]
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let (msg, _) = wire::Open::ref_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
-            what: "open message",
-            len: bytes.len(),
-            need: Self::SIZE,
-        })?;
-        let access_mode =
-            AccessMode::try_from(msg.access_mode).map_err(|mode| ProtoError::BadField {
-                field: "access mode of the open message",
-                value: mode.into(),
-            })?;
+        let (msg, _) = split::<wire::Open>(bytes, "open message")?;
+        let access_mode = AccessMode::try_from(msg.access_mode)
+            .map_err(|mode| ProtoError::bad_field("access mode of the open message", mode))?;
         let dev_name = Name::from_field(&msg.dev_name).map_err(|error| ProtoError::BadName {
             field: "device name of the open message",
             error,
@@ -132,6 +148,8 @@ pub struct OpenRsp {
     pub cache_policy: CachePolicy,
 }
 
+const LOGICAL_BLOCK_SIZE: &str = "logical block size of the open response";
+
 impl OpenRsp {
     /// The size on the wire in bytes.
     pub const SIZE: usize = size_of::<wire::OpenRsp>();
@@ -144,25 +162,22 @@ impl OpenRsp {
     /// Block sizes of 64 KiB and more do not fit their fields: a physical one is
     /// sent as 32 KiB, a logical one is an error.
     pub fn to_bytes(&self) -> Result<[u8; Self::SIZE], ProtoError> {
-        let logical_block_size =
-            u16::try_from(self.logical_block_size).map_err(|_| ProtoError::BadField {
-                field: "logical block size of the open response",
-                value: self.logical_block_size.into(),
-            })?;
+        let logical_block_size = u16::try_from(self.logical_block_size)
+            .map_err(|_| ProtoError::bad_field(LOGICAL_BLOCK_SIZE, self.logical_block_size))?;
         let physical_block_size = u16::try_from(self.physical_block_size).unwrap_or(1 << 15);
         Ok(to_array(&wire::OpenRsp {
-            hdr: wire::MsgHdr::new(MsgType::OpenRsp),
-            device_id: U32::new(self.device_id),
-            nsectors: U64::new(self.nsectors),
-            max_hw_sectors: U32::new(self.max_hw_sectors),
-            max_write_zeroes_sectors: U32::new(self.max_write_zeroes_sectors),
-            max_discard_sectors: U32::new(self.max_discard_sectors),
-            discard_granularity: U32::new(self.discard_granularity),
-            discard_alignment: U32::new(self.discard_alignment),
-            physical_block_size: U16::new(physical_block_size),
-            logical_block_size: U16::new(logical_block_size),
-            max_segments: U16::new(u16::try_from(self.max_segments).unwrap_or(u16::MAX)),
-            secure_discard: U16::new(self.secure_discard.into()),
+            hdr: MsgHdr::new(MsgType::OpenRsp),
+            device_id: self.device_id.into(),
+            nsectors: self.nsectors.into(),
+            max_hw_sectors: self.max_hw_sectors.into(),
+            max_write_zeroes_sectors: self.max_write_zeroes_sectors.into(),
+            max_discard_sectors: self.max_discard_sectors.into(),
+            discard_granularity: self.discard_granularity.into(),
+            discard_alignment: self.discard_alignment.into(),
+            physical_block_size: physical_block_size.into(),
+            logical_block_size: logical_block_size.into(),
+            max_segments: u16::try_from(self.max_segments).unwrap_or(u16::MAX).into(),
+            secure_discard: u16::from(self.secure_discard).into(),
             obsolete_rotational: 0,
             cache_policy: self.cache_policy.to_wire(),
             reserved: [0; 10],
@@ -172,7 +187,7 @@ impl OpenRsp {
     /// The server's number of the device in an answer that is not acceptable otherwise, so that
     /// the device can be closed.
     pub fn device_id_of(bytes: &[u8]) -> Option<u32> {
-        let msg: wire::OpenRsp = read(bytes, "open response").ok()?;
+        let (msg, _) = split::<wire::OpenRsp>(bytes, "open response").ok()?;
         Some(msg.device_id.get())
     }
 
@@ -183,21 +198,19 @@ impl OpenRsp {
     /// than [`Self::MAX_NSECTORS`] sectors. A physical block size that makes no
     /// sense is replaced by the logical one.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let msg: wire::OpenRsp = read(bytes, "open response")?;
-        check_type("open response", msg.hdr, MsgType::OpenRsp)?;
+        let what = "open response";
+        let (msg, _) = split::<wire::OpenRsp>(bytes, what)?;
+        msg.hdr.check(what, MsgType::OpenRsp)?;
         let logical_block_size = u32::from(msg.logical_block_size.get());
         if !logical_block_size.is_power_of_two() || logical_block_size < SECTOR_SIZE {
-            return Err(ProtoError::BadField {
-                field: "logical block size of the open response",
-                value: logical_block_size.into(),
-            });
+            return Err(ProtoError::bad_field(
+                LOGICAL_BLOCK_SIZE,
+                logical_block_size,
+            ));
         }
         let nsectors = msg.nsectors.get();
         if nsectors > Self::MAX_NSECTORS {
-            return Err(ProtoError::BadField {
-                field: "size of the open response",
-                value: nsectors,
-            });
+            return Err(ProtoError::bad_field("size of the open response", nsectors));
         }
         let physical_block_size = u32::from(msg.physical_block_size.get());
         let physical_block_size = if physical_block_size.is_power_of_two() {

@@ -1,119 +1,123 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The structures on the wire, byte for byte.
-
-use core::mem::offset_of;
-
-use zerocopy::little_endian::{
-    U16,
-    U32,
-    U64, //
-};
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout, //
-};
+//! The structures of RNBD on the wire, byte for byte (C: `rnbd-proto.h`).
 
 use crate::{
-    rtrs::assert_layout,
-    NAME_MAX, //
+    error::ProtoError,
+    name::NAME_MAX,
+    numbered::numbered,
+    wire::{
+        check_type,
+        wire_structs,
+        U16,
+        U32,
+        U64, //
+    }, //
 };
 
-/// `struct rnbd_msg_hdr`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct MsgHdr {
-    pub(crate) r#type: U16,
-    pub(crate) padding: U16,
+/// The major version; both ends send their own, and use the smaller one.
+pub const PROTO_VER_MAJOR: u8 = 2;
+/// The minor version; never sent.
+pub const PROTO_VER_MINOR: u8 = 2;
+
+/// The unit of `sector` fields in bytes.
+pub const SECTOR_SIZE: u32 = 512;
+
+numbered! {
+    /// The type field of a message.
+    pub enum MsgType: u16 {
+        /// The first message of a session.
+        SessInfo = 0,
+        /// The response to it.
+        SessInfoRsp = 1,
+        /// Opens a device.
+        Open = 2,
+        /// The response to it.
+        OpenRsp = 3,
+        /// A block operation.
+        Io = 4,
+        /// Closes a device.
+        Close = 5,
+    }
 }
 
-assert_layout!(MsgHdr, 4, r#type: 0, padding: 2);
+wire_structs! {
+    /// `struct rnbd_msg_hdr`.
+    struct MsgHdr: 4 {
+        0 => r#type: U16,
+        2 => padding: U16,
+    }
 
-/// `struct rnbd_msg_sess_info`, and `struct rnbd_msg_sess_info_rsp`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct SessInfo {
-    pub(crate) hdr: MsgHdr,
-    pub(crate) ver: u8,
-    pub(crate) reserved: [u8; 31],
+    /// `struct rnbd_msg_sess_info`, and `struct rnbd_msg_sess_info_rsp`.
+    struct SessInfo: 36 {
+        0 => hdr: MsgHdr,
+        4 => ver: u8,
+        5 => reserved: [u8; 31],
+    }
+
+    /// `struct rnbd_msg_open`.
+    struct Open: 264 {
+        0 => hdr: MsgHdr,
+        4 => access_mode: u8,
+        5 => resv1: u8,
+        6 => dev_name: [u8; NAME_MAX],
+        261 => reserved: [u8; 3],
+    }
+
+    /// `struct rnbd_msg_close`.
+    struct Close: 8 {
+        0 => hdr: MsgHdr,
+        4 => device_id: U32,
+    }
+
+    /// `struct rnbd_msg_open_rsp`.
+    struct OpenRsp: 56 {
+        0 => hdr: MsgHdr,
+        4 => device_id: U32,
+        8 => nsectors: U64,
+        16 => max_hw_sectors: U32,
+        20 => max_write_zeroes_sectors: U32,
+        24 => max_discard_sectors: U32,
+        28 => discard_granularity: U32,
+        32 => discard_alignment: U32,
+        36 => physical_block_size: U16,
+        38 => logical_block_size: U16,
+        40 => max_segments: U16,
+        42 => secure_discard: U16,
+        44 => obsolete_rotational: u8,
+        45 => cache_policy: u8,
+        46 => reserved: [u8; 10],
+    }
+
+    /// The part of `struct rnbd_msg_io` that every version has.
+    struct IoBase: 24 {
+        0 => hdr: MsgHdr,
+        4 => device_id: U32,
+        8 => sector: U64,
+        16 => rw: U32,
+        20 => bi_size: U32,
+    }
+
+    /// `struct rnbd_msg_io`; the padding is the C compiler's.
+    struct Io: 32 {
+        0 => base: IoBase,
+        24 => prio: U16,
+        26 => padding: [u8; 6],
+    }
 }
 
-assert_layout!(SessInfo, 36, hdr: 0, ver: 4, reserved: 5);
+impl MsgHdr {
+    /// The header of a message of this type.
+    #[inline]
+    pub(super) fn new(msg_type: MsgType) -> Self {
+        Self {
+            r#type: U16::new(msg_type as u16),
+            padding: U16::ZERO,
+        }
+    }
 
-/// `struct rnbd_msg_open`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Open {
-    pub(crate) hdr: MsgHdr,
-    pub(crate) access_mode: u8,
-    pub(crate) resv1: u8,
-    pub(crate) dev_name: [u8; NAME_MAX],
-    pub(crate) reserved: [u8; 3],
+    /// Checks the type of a message.
+    pub(super) fn check(self, what: &'static str, expected: MsgType) -> Result<(), ProtoError> {
+        check_type(what, self.r#type, expected as u16)
+    }
 }
-
-assert_layout!(Open, 264, hdr: 0, access_mode: 4, resv1: 5, dev_name: 6, reserved: 261);
-
-/// `struct rnbd_msg_close`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Close {
-    pub(crate) hdr: MsgHdr,
-    pub(crate) device_id: U32,
-}
-
-assert_layout!(Close, 8, hdr: 0, device_id: 4);
-
-/// `struct rnbd_msg_open_rsp`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct OpenRsp {
-    pub(crate) hdr: MsgHdr,
-    pub(crate) device_id: U32,
-    pub(crate) nsectors: U64,
-    pub(crate) max_hw_sectors: U32,
-    pub(crate) max_write_zeroes_sectors: U32,
-    pub(crate) max_discard_sectors: U32,
-    pub(crate) discard_granularity: U32,
-    pub(crate) discard_alignment: U32,
-    pub(crate) physical_block_size: U16,
-    pub(crate) logical_block_size: U16,
-    pub(crate) max_segments: U16,
-    pub(crate) secure_discard: U16,
-    pub(crate) obsolete_rotational: u8,
-    pub(crate) cache_policy: u8,
-    pub(crate) reserved: [u8; 10],
-}
-
-assert_layout!(
-    OpenRsp, 56,
-    hdr: 0, device_id: 4, nsectors: 8, max_hw_sectors: 16, max_write_zeroes_sectors: 20,
-    max_discard_sectors: 24, discard_granularity: 28, discard_alignment: 32,
-    physical_block_size: 36, logical_block_size: 38, max_segments: 40, secure_discard: 42,
-    obsolete_rotational: 44, cache_policy: 45, reserved: 46,
-);
-
-/// The part of `struct rnbd_msg_io` that every version has.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct IoBase {
-    pub(crate) hdr: MsgHdr,
-    pub(crate) device_id: U32,
-    pub(crate) sector: U64,
-    pub(crate) rw: U32,
-    pub(crate) bi_size: U32,
-}
-
-assert_layout!(IoBase, 24, hdr: 0, device_id: 4, sector: 8, rw: 16, bi_size: 20);
-
-/// `struct rnbd_msg_io`; the padding is the C compiler's.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct Io {
-    pub(crate) base: IoBase,
-    pub(crate) prio: U16,
-    pub(crate) padding: [u8; 6],
-}
-
-assert_layout!(Io, 32, base: 0, prio: 24, padding: 26);

@@ -6,16 +6,13 @@
 use core::fmt;
 
 use super::{
-    imm::{
-        MAX_IMM_PAYL_BITS,
-        MAX_IMM_PAYL_MASK, //
-    },
+    MAX_IMM_PAYL_BITS,
+    MAX_IMM_PAYL_MASK,
     MAX_SESS_QUEUE_DEPTH,
     MIN_CHUNK_SIZE, //
 };
 use crate::{
-    text::impl_message,
-    Errno,
+    text::impl_error,
     ProtoError, //
 };
 
@@ -49,28 +46,22 @@ pub enum LayoutError {
     },
 }
 
-impl LayoutError {
-    /// What the C modules return: always `EINVAL`.
-    pub const fn errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-
-    /// Writes what was wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::QueueDepth(value) => write!(
-                out,
+                f,
                 "invalid queue depth {value}, must be 1 to {MAX_SESS_QUEUE_DEPTH}"
             ),
             Self::ChunkSize(value) => write!(
-                out,
+                f,
                 "invalid chunk size {value}, must be a power of two of at least {MIN_CHUNK_SIZE}"
             ),
             Self::TooLarge {
                 queue_depth,
                 chunk_size,
             } => write!(
-                out,
+                f,
                 "{queue_depth} chunks of {chunk_size} bytes do not fit an immediate of \
                  {MAX_IMM_PAYL_BITS} bits, reduce the queue depth or the chunk size"
             ),
@@ -78,7 +69,7 @@ impl LayoutError {
     }
 }
 
-impl_message!(LayoutError);
+impl_error!(LayoutError, EINVAL);
 
 /// The bits that the numbers below `count` take.
 const fn bits_below(count: u32) -> u32 {

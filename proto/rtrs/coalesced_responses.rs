@@ -6,13 +6,23 @@
 //! The message is the numbers of the chunks, two bytes each; the immediate says
 //! how many they are. All of the requests were carried out.
 
-use super::Imm;
+use super::{
+    Imm,
+    RkeyRsp, //
+};
 
 /// The most responses in one message.
 pub const MAX_COALESCED: usize = 64;
 
 /// The size of the longest message in bytes.
-pub const MAX_COALESCED_SIZE: usize = MAX_COALESCED * NUMBER_SIZE;
+pub const MAX_COALESCED_SIZE: usize = size(MAX_COALESCED);
+
+/// The size of the longest message beside the immediate of a response, in bytes.
+pub const MAX_RESPONSE_MSG_SIZE: usize = if RkeyRsp::SIZE > MAX_COALESCED_SIZE {
+    RkeyRsp::SIZE
+} else {
+    MAX_COALESCED_SIZE
+};
 
 /// The size of a chunk's number in bytes.
 const NUMBER_SIZE: usize = size_of::<u16>();

@@ -3,21 +3,15 @@
 //! The connection messages, carried as private data of the RDMA CM.
 
 use core::cmp::Ordering;
-use zerocopy::{
-    little_endian::{
-        U16,
-        U32, //
-    },
-    FromBytes as _, //
-};
+
+use zerocopy::FromZeros;
 
 use super::{
     wire::{
         self,
-        to_array, //
+        Uuid, //
     },
     ChunkLayout,
-    Uuid,
     MAGIC,
     MAX_CON_NUM,
     MSG_NEW_RKEY_F,
@@ -25,8 +19,13 @@ use super::{
     PROTO_VER_MAJOR, //
 };
 use crate::{
-    Errno,
-    ProtoError, //
+    errno::Errno,
+    error::ProtoError,
+    wire::{
+        split,
+        to_array,
+        U16, //
+    }, //
 };
 
 /// A client's request for one of a path's connections.
@@ -60,17 +59,17 @@ impl ConnReq {
         to_array(&wire::ConnReq {
             cma_version: 0,
             ip_version: 0,
-            magic: U16::new(MAGIC),
-            version: U16::new(PROTO_VER),
-            cid: U16::new(self.cid),
-            cid_num: U16::new(self.cid_num),
-            recon_cnt: U16::new(self.recon_cnt),
+            magic: MAGIC.into(),
+            version: PROTO_VER.into(),
+            cid: self.cid.into(),
+            cid_num: self.cid_num.into(),
+            recon_cnt: self.recon_cnt.into(),
             sess_uuid: self.sess_uuid,
             paths_uuid: self.paths_uuid,
             first_conn: u8::from(self.first_conn),
             reserved0: [0; 3],
-            features: U32::new(self.features),
-            given_up: U32::new(self.given_up),
+            features: self.features.into(),
+            given_up: self.given_up.into(),
         })
     }
 
@@ -78,25 +77,15 @@ impl ConnReq {
     ///
     /// The errno for the reject is [`ProtoError::connect_errno`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let (msg, _) =
-            wire::ConnReq::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
-                what: "connection request",
-                len: bytes.len(),
-                need: Self::SIZE,
-            })?;
+        let (msg, _) = split::<wire::ConnReq>(bytes, "connection request")?;
         check_magic_version(msg.magic, msg.version)?;
         let (cid, cid_num) = (msg.cid.get(), msg.cid_num.get());
+        let bad = |field, value: u16| Err(ProtoError::bad_field(field, value));
         if cid_num > MAX_CON_NUM {
-            return Err(ProtoError::BadField {
-                field: "cid_num of the connection request",
-                value: cid_num.into(),
-            });
+            return bad("cid_num of the connection request", cid_num);
         }
         if cid >= cid_num {
-            return Err(ProtoError::BadField {
-                field: "cid of the connection request",
-                value: cid.into(),
-            });
+            return bad("cid of the connection request", cid);
         }
         Ok(Self {
             cid,
@@ -141,15 +130,12 @@ impl ConnAccept {
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::ConnRsp {
-            magic: U16::new(MAGIC),
-            version: U16::new(PROTO_VER),
-            errno: U16::new(0),
-            queue_depth: U16::new(self.queue_depth),
-            max_io_size: U32::new(self.max_io_size),
-            max_hdr_size: U32::new(self.max_hdr_size),
-            flags: U32::new(if self.new_rkey { MSG_NEW_RKEY_F } else { 0 }),
-            features: U32::new(self.features),
-            reserved: [0; 32],
+            queue_depth: self.queue_depth.into(),
+            max_io_size: self.max_io_size.into(),
+            max_hdr_size: self.max_hdr_size.into(),
+            flags: (if self.new_rkey { MSG_NEW_RKEY_F } else { 0 }).into(),
+            features: self.features.into(),
+            ..wire::ConnRsp::new()
         })
     }
 
@@ -174,21 +160,27 @@ impl ConnAccept {
 
     /// The chunks that the answer describes; `Ok` for whatever `parse` returned.
     pub fn layout(&self) -> Result<ChunkLayout, ProtoError> {
-        let bad = |field, value| ProtoError::BadField { field, value };
-        if self.max_io_size == 0 {
-            return Err(bad("max_io_size of the connection response", 0));
+        for (field, value) in [
+            ("max_io_size of the connection response", self.max_io_size),
+            ("max_hdr_size of the connection response", self.max_hdr_size),
+            (
+                "queue_depth of the connection response",
+                self.queue_depth.into(),
+            ),
+        ] {
+            if value == 0 {
+                return Err(ProtoError::bad_field(field, value));
+            }
         }
-        if self.max_hdr_size == 0 {
-            return Err(bad("max_hdr_size of the connection response", 0));
-        }
-        if self.queue_depth == 0 {
-            return Err(bad("queue_depth of the connection response", 0));
-        }
-        let chunk_size = u64::from(self.max_io_size).saturating_add(self.max_hdr_size.into());
-        u32::try_from(chunk_size)
+        // The sum of two `u32` always fits.
+        let size = u64::from(self.max_io_size).saturating_add(self.max_hdr_size.into());
+        u32::try_from(size)
             .ok()
             .and_then(|size| ChunkLayout::new(self.queue_depth.into(), size).ok())
-            .ok_or(bad("chunk size of the connection response", chunk_size))
+            .ok_or(ProtoError::bad_field(
+                "chunk size of the connection response",
+                size,
+            ))
     }
 }
 
@@ -206,16 +198,9 @@ impl ConnReject {
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::ConnRsp {
-            magic: U16::new(MAGIC),
-            version: U16::new(PROTO_VER),
             // At most 4095, so the cast loses nothing.
-            errno: U16::new(self.errno.to_kernel() as u16),
-            queue_depth: U16::new(0),
-            max_io_size: U32::new(0),
-            max_hdr_size: U32::new(0),
-            flags: U32::new(0),
-            features: U32::new(0),
-            reserved: [0; 32],
+            errno: (self.errno.to_kernel() as u16).into(),
+            ..wire::ConnRsp::new()
         })
     }
 
@@ -230,12 +215,19 @@ impl ConnReject {
     }
 }
 
-fn parse_rsp(bytes: &[u8]) -> Result<wire::ConnRsp, ProtoError> {
-    let (msg, _) = wire::ConnRsp::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
-        what: "connection response",
-        len: bytes.len(),
-        need: ConnAccept::SIZE,
-    })?;
+impl wire::ConnRsp {
+    /// A response of this version that says nothing.
+    fn new() -> Self {
+        Self {
+            magic: MAGIC.into(),
+            version: PROTO_VER.into(),
+            ..FromZeros::new_zeroed()
+        }
+    }
+}
+
+fn parse_rsp(bytes: &[u8]) -> Result<&wire::ConnRsp, ProtoError> {
+    let (msg, _) = split::<wire::ConnRsp>(bytes, "connection response")?;
     check_magic_version(msg.magic, msg.version)?;
     Ok(msg)
 }
@@ -246,7 +238,10 @@ fn check_magic_version(magic: U16, version: U16) -> Result<(), ProtoError> {
     }
     let [major, _] = version.get().to_be_bytes();
     if major != PROTO_VER_MAJOR {
-        return Err(ProtoError::UnsupportedVersion(version.get()));
+        return Err(ProtoError::UnsupportedVersion {
+            version: version.get(),
+            expected: PROTO_VER_MAJOR,
+        });
     }
     Ok(())
 }

@@ -4,18 +4,14 @@
 //! payload.
 
 use super::{
-    ChunkLayout,
-    Uuid, //
+    wire::Uuid,
+    ChunkLayout, //
 };
-
-/// The bits of the type.
-pub const MAX_IMM_TYPE_BITS: u32 = 4;
-/// The bits of the payload.
-pub const MAX_IMM_PAYL_BITS: u32 = 28;
-/// The payload's part of an immediate.
-pub const MAX_IMM_PAYL_MASK: u32 = (1 << MAX_IMM_PAYL_BITS) - 1;
-
-const _: () = assert!(MAX_IMM_TYPE_BITS + MAX_IMM_PAYL_BITS == u32::BITS);
+pub use super::{
+    MAX_IMM_PAYL_BITS,
+    MAX_IMM_PAYL_MASK,
+    MAX_IMM_TYPE_BITS, //
+};
 
 /// An answer's payload: 9 bits of errno above 19 bits of message id.
 const MSG_ID_BITS: u32 = 19;

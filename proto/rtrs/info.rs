@@ -3,24 +3,61 @@
 //! The exchange on connection 0 once all of a path's connections stand: the
 //! client names the session, the server says where its chunks are.
 
-use zerocopy::{
-    little_endian::U16,
-    FromBytes as _, //
-};
+use zerocopy::FromBytes as _;
 
 use super::{
     wire::{
         self,
-        to_array, //
+        MsgType, //
     },
-    ChunkLayout,
-    MsgType,
-    SgDesc, //
+    ChunkLayout, //
 };
 use crate::{
+    error::ProtoError,
     name::SessName,
-    ProtoError, //
+    wire::{
+        check_type,
+        split,
+        to_array, //
+    }, //
 };
+
+/// Remote memory: where a peer may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SgDesc {
+    /// The address in the peer's terms.
+    pub addr: u64,
+    /// The key that grants access.
+    pub key: u32,
+    /// The length in bytes.
+    pub len: u32,
+}
+
+impl SgDesc {
+    /// The size on the wire in bytes.
+    pub const SIZE: usize = size_of::<wire::SgDesc>();
+
+    /// The wire form.
+    #[inline]
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::SgDesc {
+            addr: self.addr.into(),
+            key: self.key.into(),
+            len: self.len.into(),
+        })
+    }
+}
+
+impl From<&wire::SgDesc> for SgDesc {
+    #[inline]
+    fn from(wire: &wire::SgDesc) -> Self {
+        Self {
+            addr: wire.addr.get(),
+            key: wire.key.get(),
+            len: wire.len.get(),
+        }
+    }
+}
 
 /// The client's half: the name of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +73,7 @@ impl InfoReq {
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::InfoReq {
-            r#type: U16::new(MsgType::InfoReq.to_wire()),
+            r#type: MsgType::InfoReq.to_wire(),
             pathname: self.sessname.to_field(),
             reserved: [0; 15],
         })
@@ -44,12 +81,9 @@ impl InfoReq {
 
     /// Checks a received message; `bytes` may be longer than it.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
-        let (msg, _) = wire::InfoReq::ref_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
-            what: "info request",
-            len: bytes.len(),
-            need: Self::SIZE,
-        })?;
-        check_type("info request", msg.r#type, MsgType::InfoReq)?;
+        let what = "info request";
+        let (msg, _) = split::<wire::InfoReq>(bytes, what)?;
+        check_type(what, msg.r#type, MsgType::InfoReq as u16)?;
         let sessname =
             SessName::from_field(&msg.pathname).map_err(|error| ProtoError::BadName {
                 field: "session name of the info request",
@@ -70,11 +104,14 @@ pub struct RemoteBuf {
 
 /// The server's half: where the chunks are.
 ///
-/// Describes exactly the chunks of the layout it was checked against: the
-/// descriptors are whole chunks, and as many as the layout has.
-#[derive(Clone, Copy, Debug)]
+/// # Invariants
+///
+/// The descriptors describe exactly the chunks of the layout that the message was checked against:
+/// each describes whole chunks of `chunk_size` bytes, none wraps around, and all chunks together are
+/// as many as the layout has.
+#[derive(Clone, Copy)]
 pub struct InfoRsp<'a> {
-    descs: &'a [u8],
+    descs: &'a [wire::SgDesc],
     chunk_size: u32,
 }
 
@@ -91,9 +128,8 @@ impl<'a> InfoRsp<'a> {
         out: &mut [u8],
         descs: impl ExactSizeIterator<Item = SgDesc>,
     ) -> Result<usize, ProtoError> {
-        let sg_cnt = u16::try_from(descs.len()).map_err(|_| ProtoError::BadField {
-            field: "sg_cnt of the info response",
-            value: descs.len() as u64,
+        let sg_cnt = u16::try_from(descs.len()).map_err(|_| {
+            ProtoError::bad_field("sg_cnt of the info response", descs.len() as u64)
         })?;
         let need = Self::size(sg_cnt);
         let no_room = ProtoError::NoRoom {
@@ -106,8 +142,8 @@ impl<'a> InfoRsp<'a> {
             .and_then(|out| out.split_first_chunk_mut())
             .ok_or(no_room)?;
         *hdr = to_array::<_, { size_of::<wire::InfoRspHdr>() }>(&wire::InfoRspHdr {
-            r#type: U16::new(MsgType::InfoRsp.to_wire()),
-            sg_cnt: U16::new(sg_cnt),
+            r#type: MsgType::InfoRsp.to_wire(),
+            sg_cnt: sg_cnt.into(),
             reserved: [0; 4],
         });
         for (to, desc) in body.chunks_exact_mut(SgDesc::SIZE).zip(descs) {
@@ -119,85 +155,57 @@ impl<'a> InfoRsp<'a> {
     /// Checks a received message against the session's layout; `bytes` may be
     /// longer than it.
     pub fn parse(bytes: &'a [u8], layout: &ChunkLayout) -> Result<Self, ProtoError> {
-        let too_short = |need| ProtoError::TooShort {
-            what: "info response",
-            len: bytes.len(),
-            need,
-        };
-        let (hdr, body) =
-            wire::InfoRspHdr::read_from_prefix(bytes).map_err(|_| too_short(Self::size(0)))?;
-        check_type("info response", hdr.r#type, MsgType::InfoRsp)?;
+        let what = "info response";
+        let (hdr, body) = split::<wire::InfoRspHdr>(bytes, what)?;
+        check_type(what, hdr.r#type, MsgType::InfoRsp as u16)?;
+        let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
         let sg_cnt = hdr.sg_cnt.get();
         // C's server always splits its chunks evenly.
         if layout.queue_depth().checked_rem(sg_cnt.into()) != Some(0) {
-            return Err(ProtoError::BadField {
-                field: "sg_cnt of the info response",
-                value: sg_cnt.into(),
-            });
+            return bad("sg_cnt of the info response", sg_cnt.into());
         }
-        let need = Self::size(sg_cnt);
-        let descs = need
-            .checked_sub(Self::size(0))
-            .and_then(|len| body.get(..len))
-            .ok_or_else(|| too_short(need))?;
-        let rsp = Self {
-            descs,
-            chunk_size: layout.chunk_size(),
-        };
+        let (descs, _) = <[wire::SgDesc]>::ref_from_prefix_with_elems(body, sg_cnt.into())
+            .map_err(|_| ProtoError::TooShort {
+                what,
+                len: bytes.len(),
+                need: Self::size(sg_cnt),
+            })?;
+        let chunk_size = layout.chunk_size();
+        let rsp = Self { descs, chunk_size };
         let mut total = 0u64;
         for desc in rsp.descs() {
-            if desc.len == 0 || desc.len.checked_rem(layout.chunk_size()) != Some(0) {
-                return Err(ProtoError::BadField {
-                    field: "descriptor length of the info response",
-                    value: desc.len.into(),
-                });
+            if desc.len == 0 || desc.len.checked_rem(chunk_size) != Some(0) {
+                return bad("descriptor length of the info response", desc.len.into());
             }
             if desc.addr.checked_add(desc.len.into()).is_none() {
-                return Err(ProtoError::BadField {
-                    field: "descriptor address of the info response",
-                    value: desc.addr,
-                });
+                return bad("descriptor address of the info response", desc.addr);
             }
+            // At most 65535 lengths of 32 bits each, so the sum does not saturate.
             total = total.saturating_add(desc.len.into());
         }
         if total != layout.total_size() {
-            return Err(ProtoError::BadField {
-                field: "total length of the info response",
-                value: total,
-            });
+            return bad("total length of the info response", total);
         }
+        // INVARIANT: All of it has just been checked.
         Ok(rsp)
     }
 
     /// The descriptors.
     pub fn descs(&self) -> impl Iterator<Item = SgDesc> + 'a {
-        self.descs
-            .chunks_exact(SgDesc::SIZE)
-            .filter_map(|bytes| bytes.first_chunk().map(SgDesc::from_bytes))
+        self.descs.iter().map(SgDesc::from)
     }
 
     /// The chunks in the order of their numbers; as many as the layout has.
     pub fn remote_bufs(&self) -> impl Iterator<Item = RemoteBuf> + 'a {
-        let chunk_size = self.chunk_size;
+        let step = self.chunk_size;
         self.descs().flat_map(move |desc| {
-            let chunks = desc.len.checked_div(chunk_size).unwrap_or(0);
-            (0..chunks).map(move |i| RemoteBuf {
-                // `parse` has checked that even the end of the last one fits.
-                addr: desc
-                    .addr
-                    .saturating_add(u64::from(i).saturating_mul(chunk_size.into())),
+            // By the type's invariant no address wraps around.
+            let addresses =
+                (desc.addr..desc.addr.saturating_add(desc.len.into())).step_by(step as usize);
+            addresses.map(move |addr| RemoteBuf {
+                addr,
                 rkey: desc.key,
             })
         })
     }
-}
-
-fn check_type(what: &'static str, found: U16, expected: MsgType) -> Result<(), ProtoError> {
-    if found.get() != expected.to_wire() {
-        return Err(ProtoError::BadType {
-            what,
-            found: found.get(),
-        });
-    }
-    Ok(())
 }

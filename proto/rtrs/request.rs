@@ -13,29 +13,27 @@ use core::{
     ops::Range, //
 };
 
-use zerocopy::{
-    little_endian::{
-        U16,
-        U32, //
-    },
-    FromBytes as _, //
-};
+use zerocopy::FromBytes as _;
 
 use super::{
     wire::{
         self,
-        to_array, //
+        MsgType, //
     },
     ChunkLayout,
-    MsgType,
     SgDesc,
     MAX_HDR_SIZE,
     MSG_NEED_INVAL_F, //
 };
 use crate::{
-    text::impl_message,
-    Errno,
-    ProtoError, //
+    errno::Errno,
+    error::ProtoError,
+    text::impl_error,
+    wire::{
+        check_type,
+        split,
+        to_array, //
+    }, //
 };
 
 /// The size of the longest RTRS message of a request in bytes.
@@ -83,10 +81,10 @@ impl ReadMsg {
         // Without a descriptor there is no key to invalidate.
         let need_inval = self.need_inval && self.desc.is_some();
         let hdr = to_array::<_, HDR_SIZE>(&wire::RdmaReadHdr {
-            r#type: U16::new(MsgType::Read.to_wire()),
-            usr_len: U16::new(self.usr_len),
-            flags: U16::new(if need_inval { MSG_NEED_INVAL_F } else { 0 }),
-            sg_cnt: U16::new(u16::from(self.desc.is_some())),
+            r#type: MsgType::Read.to_wire(),
+            usr_len: self.usr_len.into(),
+            flags: (if need_inval { MSG_NEED_INVAL_F } else { 0 }).into(),
+            sg_cnt: u16::from(self.desc.is_some()).into(),
         });
         let Some(desc) = &self.desc else {
             *out.first_chunk_mut()? = hdr;
@@ -115,8 +113,8 @@ impl WriteMsg {
     #[inline]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::RdmaWrite {
-            r#type: U16::new(MsgType::Write.to_wire()),
-            usr_len: U16::new(self.usr_len),
+            r#type: MsgType::Write.to_wire(),
+            usr_len: self.usr_len.into(),
         })
     }
 }
@@ -137,32 +135,20 @@ impl RkeyRsp {
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::RkeyRsp {
-            r#type: U16::new(MsgType::RkeyRsp.to_wire()),
-            buf_id: U16::new(self.buf_id),
-            rkey: U32::new(self.rkey),
+            r#type: MsgType::RkeyRsp.to_wire(),
+            buf_id: self.buf_id.into(),
+            rkey: self.rkey.into(),
         })
     }
 
     /// Checks a received message; `bytes` may be longer than it.
     pub fn parse(bytes: &[u8], layout: &ChunkLayout) -> Result<Self, ProtoError> {
-        let (msg, _) =
-            wire::RkeyRsp::read_from_prefix(bytes).map_err(|_| ProtoError::TooShort {
-                what: "rkey response",
-                len: bytes.len(),
-                need: Self::SIZE,
-            })?;
-        if msg.r#type.get() != MsgType::RkeyRsp.to_wire() {
-            return Err(ProtoError::BadType {
-                what: "rkey response",
-                found: msg.r#type.get(),
-            });
-        }
+        let what = "rkey response";
+        let (msg, _) = split::<wire::RkeyRsp>(bytes, what)?;
+        check_type(what, msg.r#type, MsgType::RkeyRsp as u16)?;
         let buf_id = msg.buf_id.get();
         if u32::from(buf_id) >= layout.queue_depth() {
-            return Err(ProtoError::BadField {
-                field: "buf_id of the rkey response",
-                value: buf_id.into(),
-            });
+            return Err(ProtoError::bad_field("buf_id of the rkey response", buf_id));
         }
         Ok(Self {
             buf_id,
@@ -184,6 +170,34 @@ pub enum Direction {
     },
     /// The data area holds the client's data.
     Write,
+}
+
+impl Direction {
+    fn parse_read(
+        hdr: &wire::RdmaReadHdr,
+        body: &[u8],
+        data_len: u32,
+    ) -> Result<Self, RequestError> {
+        let bad = |field, value: u32| RequestError::Answer(ProtoError::bad_field(field, value));
+        let target = match hdr.sg_cnt.get() {
+            0 => None,
+            1 => {
+                let desc = split::<wire::SgDesc>(body, "descriptor of a read request");
+                Some(SgDesc::from(desc.map_err(RequestError::Close)?.0))
+            }
+            sg_cnt => return Err(bad("sg_cnt of a read request", sg_cnt.into())),
+        };
+        if let Some(desc) = &target {
+            // More than the data area would hand out what lies behind it.
+            if desc.len == 0 || desc.len > data_len {
+                return Err(bad("target length of a read request", desc.len));
+            }
+        }
+        Ok(Self::Read {
+            need_inval: target.is_some() && hdr.flags.get() & MSG_NEED_INVAL_F != 0,
+            target,
+        })
+    }
 }
 
 /// A request as the server found it in a chunk.
@@ -216,16 +230,16 @@ impl RequestError {
             Self::Answer(error) | Self::Close(error) => error.errno(),
         }
     }
+}
 
-    /// Writes what was wrong.
-    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        match self {
-            Self::Answer(error) | Self::Close(error) => error.write_to(out),
-        }
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Answer(error) | Self::Close(error)) = self;
+        error.fmt(f)
     }
 }
 
-impl_message!(RequestError);
+impl_error!(RequestError);
 
 impl Request {
     /// The part of a chunk of `chunk_size` bytes that has to be copied out for
@@ -253,11 +267,11 @@ impl Request {
         let usr_len = u32::from(usr_len);
         let data_len = off.checked_sub(usr_len)?;
         let kind = hdr.r#type.get();
-        let direction = if kind == MsgType::Write.to_wire() {
+        let direction = if kind == MsgType::Write as u16 {
             Direction::Write
-        } else if kind == MsgType::Read.to_wire() && hdr.sg_cnt.get() == 1 {
+        } else if kind == MsgType::Read as u16 && hdr.sg_cnt.get() == 1 {
             let (target, _) = wire::SgDesc::read_from_prefix(body).ok()?;
-            let target = SgDesc::from(target);
+            let target = SgDesc::from(&target);
             if target.len == 0 || target.len > data_len {
                 return None;
             }
@@ -282,76 +296,35 @@ impl Request {
     /// once, too, from [`Request::usr_range`].
     #[inline]
     pub fn parse(chunk_size: u32, off: u32, msg: &[u8]) -> Result<Self, RequestError> {
+        use RequestError::{Answer, Close};
+        let bad = |field, value: u32| ProtoError::bad_field(field, value);
         if off >= chunk_size {
-            return Err(RequestError::Close(ProtoError::BadField {
-                field: "offset of an IO request",
-                value: off.into(),
-            }));
+            return Err(Close(bad("offset of an IO request", off)));
         }
         // Whatever the copy holds, nothing behind the chunk counts.
         let inside = Self::msg_range(chunk_size, off).len();
         let msg = msg.get(..inside).unwrap_or(msg);
-        let too_short = |what, need| {
-            RequestError::Close(ProtoError::TooShort {
-                what,
-                len: msg.len(),
-                need,
-            })
-        };
-        let (start, _) = wire::RdmaWrite::read_from_prefix(msg)
-            .map_err(|_| too_short("IO request", WriteMsg::SIZE))?;
-        let usr_len = u32::from(start.usr_len.get());
-        let is_read = match MsgType::try_from(start.r#type.get()) {
-            Ok(MsgType::Read) => true,
-            Ok(MsgType::Write) => false,
+        // Check the frame before what it describes.
+        let what = "IO request";
+        let (start, _) = split::<wire::RdmaWrite>(msg, what).map_err(Close)?;
+        let read = match MsgType::try_from(start.r#type.get()) {
+            Ok(MsgType::Read) => {
+                Some(split::<wire::RdmaReadHdr>(msg, "read request").map_err(Close)?)
+            }
+            Ok(MsgType::Write) => None,
             _ => {
-                return Err(RequestError::Close(ProtoError::BadType {
-                    what: "IO request",
-                    found: start.r#type.get(),
-                }))
+                let found = start.r#type.get();
+                return Err(Close(ProtoError::BadType { what, found }));
             }
         };
-        let bad = |field, value: u32| {
-            RequestError::Answer(ProtoError::BadField {
-                field,
-                value: value.into(),
-            })
-        };
-        // Check the frame before what it describes.
-        let hdr = if is_read {
-            let (hdr, body) = wire::RdmaReadHdr::read_from_prefix(msg)
-                .map_err(|_| too_short("read request", size_of::<wire::RdmaReadHdr>()))?;
-            Some((hdr, body))
-        } else {
-            None
-        };
+        let usr_len = u32::from(start.usr_len.get());
         let data_len = match off.checked_sub(usr_len) {
             Some(data_len) if usr_len <= MAX_HDR_SIZE => data_len,
-            _ => return Err(bad("usr_len of an IO request", usr_len)),
+            _ => return Err(Answer(bad("usr_len of an IO request", usr_len))),
         };
-        let direction = match hdr {
+        let direction = match read {
             None => Direction::Write,
-            Some((hdr, body)) => {
-                let target = match hdr.sg_cnt.get() {
-                    0 => None,
-                    1 => Some(
-                        wire::SgDesc::read_from_prefix(body)
-                            .map(|(desc, _)| SgDesc::from(desc))
-                            .map_err(|_| too_short("read request", ReadMsg::MAX_SIZE))?,
-                    ),
-                    sg_cnt => return Err(bad("sg_cnt of a read request", sg_cnt.into())),
-                };
-                if let Some(desc) = &target {
-                    // More than the data area would hand out what lies behind it.
-                    if desc.len == 0 || desc.len > data_len {
-                        return Err(bad("target length of a read request", desc.len));
-                    }
-                }
-                Direction::Read {
-                    need_inval: target.is_some() && hdr.flags.get() & MSG_NEED_INVAL_F != 0,
-                    target,
-                }
-            }
+            Some((hdr, body)) => Direction::parse_read(hdr, body, data_len)?,
         };
         Ok(Self {
             direction,

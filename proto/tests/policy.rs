@@ -49,7 +49,7 @@ fn chosen(kind: PolicyKind, paths: &[Path], turn: u32) -> usize {
 
 #[test]
 fn all_spellings_of_c() {
-    for kind in PolicyKind::ALL {
+    for &kind in PolicyKind::ALL {
         let (name, short) = kind.names();
         let number = (kind as u32).to_string();
         let shown = format!("{name} ({short}: {number})");
@@ -85,16 +85,16 @@ fn all_spellings_of_c() {
 
 #[test]
 fn policies_have_numbers() {
-    for kind in PolicyKind::ALL {
-        assert_eq!(PolicyKind::from_u32(kind as u32), Some(kind));
+    for &kind in PolicyKind::ALL {
+        assert_eq!(PolicyKind::try_from(kind as u32), Ok(kind));
     }
-    assert_eq!(PolicyKind::from_u32(3), None);
-    assert_eq!(PolicyKind::from_u32(u32::MAX), None);
+    assert_eq!(PolicyKind::try_from(3), Err(3));
+    assert!(PolicyKind::try_from(u32::MAX).is_err());
 }
 
 #[test]
 fn a_path_that_is_down_is_not_chosen() {
-    for kind in PolicyKind::ALL {
+    for &kind in PolicyKind::ALL {
         for turn in 0..7 {
             assert_eq!(chosen(kind, &[DOWN, up(9, 9), DOWN], turn), 1, "{kind:?}");
         }
@@ -103,7 +103,7 @@ fn a_path_that_is_down_is_not_chosen() {
 
 #[test]
 fn without_any_path_that_is_up_the_first_is_tried() {
-    for kind in PolicyKind::ALL {
+    for &kind in PolicyKind::ALL {
         for paths in [&[][..], &[DOWN], &[DOWN, DOWN]] {
             assert_eq!(chosen(kind, paths, u32::MAX), 0, "{kind:?}");
         }

@@ -49,10 +49,7 @@ const REFUSED: &[Meaning] = &[
 pub fn check(name: &Path, text: &[u8]) -> Result<usize> {
     export_policy::check(text).map_err(|error| {
         let place = format!("{}:{}", name.display(), error.line);
-        let mut why = String::new();
-        // Writing to a string does not fail.
-        let _ = error.kind.write_to(&mut why);
-        Error::new(Kind::BadConfig, place, why).hint(
+        Error::new(Kind::BadConfig, place, error.kind.to_string()).hint(
             "the old policy, if there is one, stays in force; server.md, which the package has \
                  in /usr/share/doc/rnbdctl, explains the rules",
         )

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client sends.
+
+use super::{
+    wire::{
+        self,
+        MsgType, //
+    },
+    Close,
+    Io,
+    Open,
+    SessInfo, //
+};
+use crate::{
+    error::ProtoError,
+    wire::split, //
+};
+
+/// The size of the longest message in bytes.
+pub const MAX_MSG_SIZE: usize = Open::SIZE;
+
+/// A client's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // Without an allocator there is no smaller form.
+pub enum Request {
+    /// The first message of a session.
+    SessInfo(SessInfo),
+    /// Opens a device.
+    Open(Open),
+    /// A block operation.
+    Io(Io),
+    /// Closes a device.
+    Close(Close),
+}
+
+impl Request {
+    /// Checks a received message.
+    ///
+    /// `bytes` is a private copy of the user's part of the request and may be
+    /// longer than the message, as in C, never shorter. An IO message may end
+    /// before its `prio`, which came with RNBD 2.1.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let what = "RNBD message";
+        let (hdr, _) = split::<wire::MsgHdr>(bytes, what)?;
+        let found = hdr.r#type.get();
+        match MsgType::try_from(found) {
+            Ok(MsgType::Io) => Io::parse(bytes).map(Self::Io),
+            Ok(MsgType::SessInfo) => {
+                let (msg, _) = split::<wire::SessInfo>(bytes, "session info message")?;
+                Ok(Self::SessInfo(SessInfo { ver: msg.ver }))
+            }
+            Ok(MsgType::Open) => Open::parse(bytes).map(Self::Open),
+            Ok(MsgType::Close) => {
+                let (msg, _) = split::<wire::Close>(bytes, "close message")?;
+                let device_id = msg.device_id.get();
+                Ok(Self::Close(Close { device_id }))
+            }
+            Ok(MsgType::SessInfoRsp | MsgType::OpenRsp) | Err(_) => {
+                Err(ProtoError::BadType { what, found })
+            }
+        }
+    }
+}
