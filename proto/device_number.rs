@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which number a device gets that a session opens.
+//! The numbers of the devices that a session opens.
 //!
-//! A request names its device by number. One that was sent before a device was closed may be looked
-//! at afterwards, since it can be left behind in a path that has failed; so a number is given to
-//! another device as late as possible.
+//! A number is given to another device as late as possible. A request names its device by number,
+//! and a request that is left behind in a failed path may be handled after its device was closed.
 
-/// How many numbers a session uses before it uses one again.
+/// How many numbers a session uses before it uses a number again.
 pub const FRESH: usize = 1024;
 
-/// The number for a device, of which `len` have been given so far, the one before it being `last`.
+/// The number for the next device. `len` numbers, from 0, have been given so far, the last time
+/// `last`.
 ///
-/// `len` if no number is to be used again yet, or none `is_free`; else the next free one behind
-/// `last`, or from the beginning if there is none.
+/// The number is `len` until there are [`FRESH`] numbers, or if no number `is_free`; else the first
+/// free number behind `last`, or from 0 on.
 pub fn next(len: usize, last: usize, mut is_free: impl FnMut(usize) -> bool) -> usize {
     if len < FRESH {
         return len;

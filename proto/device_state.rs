@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The states of a client's device, and the only way from one to another.
+//! The states of a client's device, and the only transitions between them.
 
 use crate::{
     errno::Errno,
@@ -28,12 +28,12 @@ pub enum DeviceEvent {
     Opened,
     /// The session lost its last path.
     LinkLost,
-    /// Somebody wants to be rid of it.
+    /// It shall be removed.
     Unmap,
 }
 
 impl DeviceState {
-    /// What sysfs shows; not the states' names, since programs know these words.
+    /// The text in sysfs. It differs from the states' names: existing programs read these words.
     pub const fn sysfs_str(self) -> &'static str {
         match self {
             Self::Init => "init",

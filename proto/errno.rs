@@ -30,8 +30,8 @@ errnos! {
     ENOENT = 2, "No such file or directory.";
     EIO = 5, "Input/output error.";
     ENXIO = 6, "No such device or address.";
-    ENOMEM = 12, "Out of memory; also what the C client says to too many paths.";
-    EACCES = 13, "Permission denied; what an export policy refuses.";
+    ENOMEM = 12, "Out of memory; also the C client's error for too many paths.";
+    EACCES = 13, "Permission denied; the error of an export policy.";
     EBUSY = 16, "Device or resource busy.";
     EEXIST = 17, "File exists.";
     ENODEV = 19, "No such device.";
@@ -55,9 +55,9 @@ impl Errno {
     /// The largest error number the kernel knows (`MAX_ERRNO`).
     pub const MAX: i32 = 4095;
 
-    /// The largest error number that user space may see. Those above are the kernel's messages to
-    /// itself: to start a system call again, or (`EIOCBQUEUED`) that a write goes on, which stops
-    /// the machine if it comes from a driver's file in sysfs.
+    /// The largest error number that user space may see. Larger numbers are signals inside the
+    /// kernel: to restart a system call, or (`EIOCBQUEUED`) that a write goes on, which stops the
+    /// machine if a driver's file in sysfs returns it.
     pub const USER_MAX: i32 = 511;
 
     /// From a kernel return value (`-4095..=-1`), `None` for any other.
@@ -69,8 +69,7 @@ impl Errno {
         }
     }
 
-    /// From a peer's number, which is negative too; `None` for any that [`Self::USER_MAX`] leaves
-    /// out.
+    /// From a peer's number (`-511..=-1`, up to [`Self::USER_MAX`]), `None` for any other.
     pub const fn from_peer(number: i32) -> Option<Self> {
         match Self::from_kernel(number) {
             Some(Self(number)) if number <= Self::USER_MAX => Some(Self(number)),

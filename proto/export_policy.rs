@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which clients of a server may open which devices, and how: an extension, the
-//! C server has nothing of it.
+//! Which clients of a server may open which devices, and how. C has no such policy.
 //!
-//! A policy is text. An empty line and one that starts with `#` say nothing;
-//! every other one is a rule:
+//! A policy is text. Empty lines and lines that start with `#` are ignored; every other line is a
+//! rule:
 //!
 //! ```text
 //! allow session=PATTERN client=ADDRESS[/PREFIX]|* device=PATTERN mode=ro|rw|migration[,..]
 //! ```
 //!
-//! All four keys must be there, in any order. A client may do what one of the
-//! rules allows, whichever; what none allows is refused. See
-//! [`pattern`](crate::pattern) for patterns. The text is what is kept: nothing is
-//! allocated here, and a rule is parsed each time it is looked at.
+//! A rule has all four keys, in any order. A request is allowed if any rule allows it, else it is
+//! refused. See [`pattern`](crate::pattern) for patterns. The server keeps the text: nothing is
+//! allocated here, and a rule is parsed for each request.
 //!
-//! The server gets a policy by writes of a page each to a file of sysfs, and
-//! takes it as a whole: what is written starts with a line that says how much
-//! follows; see [`Start`].
+//! A policy is written to a file of sysfs, in writes of a page each, and takes effect as a whole: a
+//! first line says how many bytes follow; see [`Start`].
 
 use core::{
     fmt,
@@ -52,11 +49,11 @@ pub const MAX_LEN: usize = 1 << 20;
 pub struct Query<'a> {
     /// The name that the client gave its session.
     pub session: &'a SessName,
-    /// Where it comes from; `None` if that cannot be relied on: only `client=*` is for it then.
+    /// The client's address; `None` if it cannot be relied on: then only `client=*` allows it.
     pub client: Option<Address>,
     /// The device's full path; see [`full_path`](crate::search_path::full_path).
     pub device: &'a [u8],
-    /// How it shall be opened.
+    /// The mode in which the device shall be opened.
     pub mode: AccessMode,
 }
 
@@ -88,7 +85,7 @@ pub enum PolicyErrorKind<'a> {
     BadDevice(&'a [u8], &'static str),
     /// The client's address is wrong.
     BadAddress(AddrError<'a>),
-    /// What follows the slash is not a length of a prefix of such an address.
+    /// The text behind the slash is not a length of a prefix of such an address.
     BadPrefix(&'a [u8]),
     /// The address has bits behind its prefix.
     HostBits(&'a [u8]),
@@ -96,7 +93,7 @@ pub enum PolicyErrorKind<'a> {
     Interface(&'a [u8]),
     /// There is no such access mode.
     BadMode(&'a [u8]),
-    /// A byte that text does not have.
+    /// A line has a control character other than a tab.
     BadByte(u8),
     /// The policy has this many bytes, more than [`MAX_LEN`].
     TooLong(usize),
@@ -156,7 +153,7 @@ impl fmt::Display for PolicyErrorKind<'_> {
 pub enum Start<'a> {
     /// `clear`: there shall be no policy.
     Clear,
-    /// `policy BYTES`: a policy of so many bytes follows.
+    /// `policy BYTES`: a policy of this many bytes follows.
     Policy {
         /// The length of the policy.
         len: usize,
@@ -172,7 +169,7 @@ pub enum StartError<'a> {
     Unknown(&'a [u8]),
     /// A policy would have more bytes than [`MAX_LEN`].
     TooLong(&'a [u8]),
-    /// More follows than was announced, so many bytes.
+    /// More bytes follow than the first line says, by this number.
     Excess(usize),
 }
 
@@ -264,7 +261,7 @@ impl Modes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clients {
     Any,
-    /// The first so many bits of the address are these.
+    /// The addresses that start with the first bits of this address; their number.
     Prefix(Address, u32),
 }
 
@@ -299,8 +296,7 @@ pub fn check(text: &[u8]) -> Result<usize, PolicyError<'_>> {
     Ok(rules)
 }
 
-/// Whether a policy allows what a client asks for. A line that is no rule allows
-/// nothing.
+/// Whether a policy allows a request. A line that is no rule allows nothing.
 pub fn allows(text: &[u8], query: &Query<'_>) -> bool {
     lines(text)
         .filter_map(|line| parse_line(line).ok().flatten())

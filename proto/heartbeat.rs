@@ -67,8 +67,8 @@ pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
 /// The longest that [`confirmation_timeout_ms`] is, in ms.
 const CONFIRMATION_TIMEOUT_MAX_MS: u32 = 1000;
 
-/// How long to wait for a peer to confirm that it has ended a path, in ms: as long as it may take to
-/// answer a heartbeat, a second at most.
+/// How long to wait for a peer to confirm that it has ended a path, in ms: as long as it may take
+/// to answer a heartbeat, a second at most.
 pub const fn confirmation_timeout_ms(settings: &Settings) -> u32 {
     if settings.interval_ms < CONFIRMATION_TIMEOUT_MAX_MS {
         settings.interval_ms

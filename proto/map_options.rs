@@ -59,8 +59,8 @@ pub struct MapOptions {
 }
 
 impl MapOptions {
-    /// `path=`, in the order given. May be empty; then the session must exist,
-    /// or the answer is `ENXIO`.
+    /// `path=`, in the order given. Without a path the session must exist, or mapping fails with
+    /// `ENXIO`.
     pub fn paths(&self) -> impl Iterator<Item = &PathAddress> + Clone + '_ {
         self.paths.iter().flatten()
     }
@@ -120,7 +120,7 @@ pub enum MapError<'a> {
 }
 
 impl MapError<'_> {
-    /// What the C modules return for what they refuse.
+    /// The error number, that of the C modules where they refuse the same.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooManyPaths => Errno::ENOMEM,

@@ -85,7 +85,7 @@ impl Name {
         Self { buf, len }
     }
 
-    /// Whether the bytes make a name.
+    /// Checks the bytes of a name.
     pub(crate) fn check(bytes: &[u8]) -> Result<(), NameError> {
         if bytes.is_empty() {
             return Err(NameError::Empty);
@@ -164,7 +164,7 @@ impl SessName {
         Self::new(Name::field_bytes(field)?)
     }
 
-    /// Whether the bytes make a session name.
+    /// Checks the bytes of a session name.
     pub(crate) fn check(bytes: &[u8]) -> Result<(), NameError> {
         Name::check(bytes)?;
         match bytes.iter().find(|&&byte| matches!(byte, b'/' | b'.')) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The states of a path at either end, and the only way from one to another.
+//! The states of a path at either end, and the only transitions between them.
 //!
 //! A driver keeps the state as a number, so that it can be changed atomically
 //! (`to_u32`, `try_from`), and asks [`ClientState::next`] or
@@ -67,7 +67,7 @@ impl ClientState {
         let new = match event {
             ClientEvent::Connect => Self::Connecting,
             ClientEvent::Established => Self::Connected,
-            // What fails while it connects is for whoever connects it to handle.
+            // The task that connects the path handles failures meanwhile.
             ClientEvent::Error if matches!(self, Self::Connecting) => Self::ConnectingErr,
             ClientEvent::Error if matches!(self, Self::Connected) => Self::Reconnecting,
             ClientEvent::Error => return None,
@@ -129,7 +129,7 @@ numbered! {
 pub enum ServerEvent {
     /// The client has all its connections and has named its session.
     Established,
-    /// It shall be closed, for whatever reason.
+    /// It shall be closed.
     Close,
     /// Its connections are gone.
     Closed,

@@ -2,10 +2,9 @@
 
 //! Patterns for names and paths.
 //!
-//! `*` stands for any bytes but slashes, also none; `**` for any bytes. A
-//! backslash and three octal digits are one byte, as in `/etc/fstab`, which
-//! stands for itself: `\040` is a space, `\052` a star. Every other byte stands
-//! for itself.
+//! `*` matches any bytes but slashes, also none; `**` matches any bytes. A backslash and three
+//! octal digits match the byte of that number, as in `/etc/fstab`: `\040` a space, `\052` a star.
+//! Every other byte matches itself.
 
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl PatternError {
     }
 }
 
-/// A pattern that has been checked.
+/// A checked pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a>(&'a [u8]);
 
@@ -60,19 +59,19 @@ impl<'a> Pattern<'a> {
         Ok(Self(text))
     }
 
-    /// The text it was made of.
+    /// The pattern's text.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether all of `name` is what the pattern says.
+    /// Whether the pattern matches all of `name`.
     ///
-    /// Takes no more than the square of the lengths: where a byte does not fit,
-    /// the last star before it takes one byte more, and only that one; a star
-    /// gives up at a slash, and then the last double star goes on.
+    /// The time is at most the product of both lengths: where a byte does not match, only the last
+    /// star before it takes one more byte; where that star would take a slash, the last double star
+    /// takes one more byte instead.
     pub fn matches(&self, name: &[u8]) -> bool {
         let (mut pattern, mut left) = (self.0, name);
-        // What is left of the pattern behind a star, and of the name there.
+        // The rest of the pattern behind the last star, and the rest of the name at that place.
         let mut star: Option<(&[u8], &[u8])> = None;
         let mut star_star: Option<(&[u8], &[u8])> = None;
         loop {

@@ -56,7 +56,7 @@ pub trait Candidate {
     fn is_connected(&self) -> bool;
     /// The requests in flight on the connection that the new one would take.
     fn in_flight(&self) -> i32;
-    /// How long the last heartbeat's answer took, in ns.
+    /// The round-trip time of the last heartbeat, in ns.
     fn latency_ns(&self) -> u64;
 }
 

@@ -2,8 +2,8 @@
 
 //! RNBD 2.2: messages between the block device's two ends (C: `rnbd-proto.h`).
 //!
-//! A message is the user's part of an RTRS request. Only `SessInfo` and `Open` have a response, which
-//! is the data of a read request; the errno alone is the response to the other messages.
+//! A message is the user's part of an RTRS request. Only `SessInfo` and `Open` have a response,
+//! which is the data of a read request; the errno alone is the response to the other messages.
 
 mod io;
 mod open;

@@ -16,8 +16,7 @@ use crate::{
     text::impl_error, //
 };
 
-/// What stands for the session's name in the search path; whatever follows it
-/// is ignored.
+/// Stands for the session's name in the search path; the text behind it is ignored.
 pub const SESSNAME_MARK: &[u8] = b"%SESSNAME%";
 
 /// The default of the server's `dev_search_path`.

@@ -90,7 +90,7 @@ pub enum SettingError<'a> {
 }
 
 impl SettingError<'_> {
-    /// What C returns for a setting that it has, too.
+    /// The error number, that of C for the settings that C has.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::NotANumber { .. } => Errno::EINVAL,

@@ -30,8 +30,8 @@ use proto::{
         Open, //
     },
     text::{
-        Untrusted,
-        Text, //
+        Text,
+        Untrusted, //
     }, //
 };
 use rtrs_core::sysfs::is_text;

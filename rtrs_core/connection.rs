@@ -45,9 +45,9 @@ impl QueueSizes {
 
     /// The sizes of a client's connection for requests.
     ///
-    /// Per request: registration, request, invalidation and one to spare for requests whose
-    /// predecessor's entries have not been reclaimed yet; two receives (a read is answered by
-    /// an invalidation and a response) and one to spare.
+    /// Per request: a registration, the request, an invalidation, and one entry to spare, since the
+    /// entries of the request before may not be reclaimed yet; two receives (a read's response is
+    /// an invalidation and an immediate) and one to spare.
     pub const fn client(queue_depth: u32, max_qp_wr: u32) -> Self {
         Self {
             send: min(queue_depth.saturating_mul(4).saturating_add(1), max_qp_wr),
@@ -57,7 +57,7 @@ impl QueueSizes {
 
     /// The most requests at a time for which [`Self::client`] has room on `device`.
     ///
-    /// With fewer entries than that a request may find none although its turn has come.
+    /// With a larger queue depth, a request that has a permit may find no entry.
     pub fn max_queue_depth(device: &Device) -> u32 {
         let by_queue = device.max_qp_wr().saturating_sub(1) / 4;
         let by_completions = device.max_cqe().saturating_sub(2) / 7;
@@ -92,8 +92,8 @@ const fn min(a: u32, b: u32) -> u32 {
 
 /// Which work requests of a queue pair ask for a completion.
 ///
-/// The entries of a send queue are only reclaimed by a completion, so every so many requests one
-/// has to be signaled, or the queue fills up.
+/// Only a completion frees the entries of a send queue, so a work request in each interval is
+/// signaled; else the queue fills up.
 ///
 /// # Invariants
 ///

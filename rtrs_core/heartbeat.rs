@@ -3,9 +3,10 @@
 //! The heartbeat of a path.
 //!
 //! Each end sends a heartbeat on the service connection at every interval, unless nothing has come
-//! from its peer since the last one, and gives the path up when too many such intervals have passed.
-//! The owner of a path keeps a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`] every
-//! [`Heartbeat::interval`]; its completion handlers call [`Heartbeat::received`].
+//! from its peer since the last one, and gives the path up when too many such intervals have
+//! passed. The owner of a path keeps a [`Heartbeat`] and a delayed work that calls
+//! [`Heartbeat::tick`] every [`Heartbeat::interval`]; its completion handlers call
+//! [`Heartbeat::received`].
 
 use kernel::{
     time::{
@@ -25,7 +26,7 @@ pub use proto::heartbeat::{
     Settings, //
 };
 
-/// What a path knows about the life of its peer. All methods may be called in any context.
+/// The heartbeat of one path. All methods may be called in any context.
 pub struct Heartbeat {
     interval_ms: Atomic<u32>,
     missed_max: Atomic<u32>,
@@ -82,7 +83,7 @@ impl Heartbeat {
         let mut missed = self.missed.load(ordering::Relaxed);
         loop {
             let (action, now) = heartbeat::tick(missed, &settings);
-            // What came meanwhile counts.
+            // A message that came meanwhile has set `missed` to zero, which counts.
             match self.missed.cmpxchg(missed, now, ordering::Relaxed) {
                 Ok(_) => return action,
                 Err(received) => missed = received,

@@ -183,7 +183,7 @@ fn unusual(io: &Entered<PathIo>, chunk: ChunkBox, before: &[u8], message: &[u8])
         Err(error) => {
             pr_err_ratelimited!("<{}>: {}\n", io.path, error.message().as_str());
             match error {
-                RequestError::Answer(_) => {
+                RequestError::Respond(_) => {
                     let error = rtrs_core::error::from_errno(error.errno());
                     Operation::new(io.clone(), chunk).respond(Err(error));
                 }

@@ -62,9 +62,9 @@ pub struct IoFlags(u32);
 impl IoFlags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// Someone waits for it.
+    /// A process waits for the operation.
     pub const SYNC: Self = Self(1 << 8);
-    /// Data must be on the medium before the answer.
+    /// Data must be on the medium before the response.
     pub const FUA: Self = Self(1 << 9);
     /// Flush the write cache first.
     pub const PREFLUSH: Self = Self(1 << 10);
@@ -212,12 +212,11 @@ impl Io {
         }
     }
 
-    /// Whether it is an ordinary read or write, of data in memory that is as
-    /// long as it says: a flag asks for no more than haste, and direction and
-    /// length are those of the request that carried it.
+    /// Whether this is an ordinary read or write: it has no flag but [`IoFlags::SYNC`], and its
+    /// direction and length are those of the request that carried it.
     ///
-    /// Then [`Io::block_op`] gives a [`BlockOp::Read`] or [`BlockOp::Write`], or
-    /// refuses the range, which is not looked at here.
+    /// Then [`Io::block_op`] gives a [`BlockOp::Read`] or [`BlockOp::Write`], or refuses the range,
+    /// which this method does not check.
     #[inline]
     pub const fn is_plain(&self, is_read: bool, data_len: u32) -> bool {
         let op = if is_read { Op::Read } else { Op::Write };
@@ -333,7 +332,7 @@ pub enum BlockOp {
     Flush,
 }
 
-/// Why an IO message was refused.
+/// Why an IO message was refused. C checks only the length, also with `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
     /// The operation does not go with the direction of its request.

@@ -89,12 +89,12 @@ impl Open {
     }
 }
 
-/// What the server's device does about its write cache.
+/// The write cache of the server's device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachePolicy {
-    /// It can write through its cache.
+    /// The device can write through its cache (FUA).
     pub fua: bool,
-    /// It has a volatile cache that flushes empty.
+    /// The device has a volatile cache, which a flush empties.
     pub writeback: bool,
 }
 
@@ -114,7 +114,7 @@ impl CachePolicy {
     }
 }
 
-/// The answer to [`Open`]: what the device is like.
+/// The response to [`Open`]: the properties of the device.
 ///
 /// Sectors are of 512 bytes, block sizes, granularity and alignment in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,8 +141,8 @@ pub struct OpenRsp {
     pub max_segments: u32,
     /// Whether sectors can be erased securely.
     ///
-    /// C's server puts the low 16 bits of a number of sectors here, so that some
-    /// devices that can look as if they could not.
+    /// C's server sends the low 16 bits of a number of sectors, so some of its devices that support
+    /// it look as if they did not.
     pub secure_discard: bool,
     /// Its cache.
     pub cache_policy: CachePolicy,
@@ -184,19 +184,19 @@ impl OpenRsp {
         }))
     }
 
-    /// The server's number of the device in an answer that is not acceptable otherwise, so that
-    /// the device can be closed.
+    /// The server's number of the device in a response that `parse` refuses, so that the device can
+    /// be closed; `None` if the response is too short.
     pub fn device_id_of(bytes: &[u8]) -> Option<u32> {
         let (msg, _) = split::<wire::OpenRsp>(bytes, "open response").ok()?;
         Some(msg.device_id.get())
     }
 
-    /// Checks a received answer; `bytes` may be longer than it.
+    /// Checks a received response; `bytes` may be longer than it.
     ///
-    /// What the block layer would refuse is refused here, with the field's name:
-    /// a logical block size that is no power of two of at least 512, and more
-    /// than [`Self::MAX_NSECTORS`] sectors. A physical block size that makes no
-    /// sense is replaced by the logical one.
+    /// Values that the block layer would refuse are refused here, with the field's name: a logical
+    /// block size that is no power of two of at least 512, and more than [`Self::MAX_NSECTORS`]
+    /// sectors. A physical block size that is no power of two, or less than the logical block size,
+    /// is replaced by the logical block size.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "open response";
         let (msg, _) = split::<wire::OpenRsp>(bytes, what)?;

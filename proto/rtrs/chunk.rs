@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session's chunks are numbered, and how a place in them fits into an
-//! immediate.
+//! The chunks of a session: their number and size, and how an immediate names a byte in them.
 
 use core::fmt;
 
@@ -30,7 +29,7 @@ pub struct ChunkLayout {
     mem_bits: u32,
 }
 
-/// Why there is no such layout.
+/// Why numbers make no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The number of chunks is out of range.
@@ -71,7 +70,7 @@ impl fmt::Display for LayoutError {
 
 impl_error!(LayoutError, EINVAL);
 
-/// The bits that the numbers below `count` take.
+/// The bits that each number below `count` fits in.
 const fn bits_below(count: u32) -> u32 {
     // `leading_zeros` is at most 32.
     u32::BITS.saturating_sub(count.saturating_sub(1).leading_zeros())

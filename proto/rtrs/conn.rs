@@ -35,7 +35,7 @@ pub struct ConnReq {
     pub cid: u16,
     /// The connections of the path, at most [`MAX_CON_NUM`].
     pub cid_num: u16,
-    /// How often this path has been connected.
+    /// How many times this path has been connected before.
     pub recon_cnt: u16,
     /// Identifies the path.
     pub sess_uuid: Uuid,
@@ -45,7 +45,7 @@ pub struct ConnReq {
     pub first_conn: bool,
     /// Extensions the client can use, a bit each; zero from a C client.
     pub features: u32,
-    /// How many requests of the session the client has given up without an answer, modulo 2^32;
+    /// How many requests of the session the client has given up without a response, modulo 2^32;
     /// zero from a C client. See [`ConnReq::given_up_since`].
     pub given_up: u32,
 }
@@ -99,16 +99,17 @@ impl ConnReq {
         })
     }
 
-    /// How the client's count of requests that it has given up compares with the one of when the
-    /// session was made: if it is greater, the server may be at work on such requests, while their
-    /// chunks are used for others; if it is less, this message is late.
+    /// Compares the client's count of requests that it has given up with the count when the session
+    /// was made.
+    ///
+    /// Greater: the server may still be at work on such requests, while the client uses their
+    /// chunks for other requests. Less: this message is late. The counts wrap around.
     pub fn given_up_since(&self, session: u32) -> Ordering {
-        // The counts wrap around.
         (self.given_up.wrapping_sub(session) as i32).cmp(&0)
     }
 }
 
-/// A server's answer to an accepted connection.
+/// A server's response to a connection that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnAccept {
     /// The number of chunks.
@@ -117,7 +118,7 @@ pub struct ConnAccept {
     pub max_io_size: u32,
     /// The part of a chunk for messages, in bytes.
     pub max_hdr_size: u32,
-    /// Whether every answer carries a fresh key (`always_invalidate`).
+    /// Whether each response carries a fresh key (`always_invalidate`).
     pub new_rkey: bool,
     /// The extensions that both ends use; zero from a C server.
     pub features: u32,
@@ -139,9 +140,9 @@ impl ConnAccept {
         })
     }
 
-    /// Checks the private data of an established connection; `bytes` may be
-    /// longer than the message. Only the answer on connection 0 has to be
-    /// looked at further.
+    /// Checks the private data of an established connection; `bytes` may be longer than the
+    /// message. Only the response on connection 0 describes the session; those of the other
+    /// connections may be ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let msg = parse_rsp(bytes)?;
         if msg.errno.get() != 0 {
@@ -158,7 +159,7 @@ impl ConnAccept {
         Ok(accept)
     }
 
-    /// The chunks that the answer describes; `Ok` for whatever `parse` returned.
+    /// The chunks that the response describes; `Ok` for each value that `parse` returned.
     pub fn layout(&self) -> Result<ChunkLayout, ProtoError> {
         for (field, value) in [
             ("max_io_size of the connection response", self.max_io_size),
@@ -184,7 +185,7 @@ impl ConnAccept {
     }
 }
 
-/// A server's answer to a refused connection.
+/// A server's response to a connection that it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnReject {
     /// The reason.

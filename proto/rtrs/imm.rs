@@ -13,12 +13,13 @@ pub use super::{
     MAX_IMM_TYPE_BITS, //
 };
 
-/// An answer's payload: 9 bits of errno above 19 bits of message id.
+/// The payload of a response: 9 bits of errno above 19 bits of message id (C:
+/// `rtrs_to_io_rsp_imm`).
 const MSG_ID_BITS: u32 = 19;
 const MSG_ID_MASK: u32 = (1 << MSG_ID_BITS) - 1;
 const ERRNO_MASK: u32 = (1 << (MAX_IMM_PAYL_BITS - MSG_ID_BITS)) - 1;
 
-/// `EIO`, which stands for what does not fit the 9 bits.
+/// `EIO`, sent instead of an errno that does not fit the 9 bits.
 const EIO: u32 = 5;
 
 const IO_REQ: u32 = 0;
@@ -30,11 +31,11 @@ const PATH_ENDED: u32 = 5;
 const HB_MSG: u32 = 8;
 const HB_ACK: u32 = 9;
 
-/// The number by which an immediate names a path, below 2^28: of its identity and of how often it was
-/// connected, as its connection requests say both.
+/// The number by which an immediate names a path, below 2^28, made of `sess_uuid` and `recon_cnt`
+/// of the path's connection requests.
 ///
-/// Paths of one session have different numbers unless chance wants it otherwise; to mistake one for
-/// another costs no more than that it is connected again.
+/// Two paths of a session have the same number with a chance of 1 in 2^28. Then the server may end
+/// the wrong path, which is connected again.
 pub const fn path_number(sess_uuid: &Uuid, recon_cnt: u16) -> u32 {
     let [a, b, c, d, ..] = *sess_uuid;
     u32::from_le_bytes([a, b, c, d]).wrapping_add(recon_cnt as u32) & MAX_IMM_PAYL_MASK
@@ -49,29 +50,29 @@ pub enum Imm {
         /// [`ChunkLayout::decode`].
         payload: u32,
     },
-    /// The answer to a request (server to client).
+    /// The response to a request (server to client).
     IoRsp {
         /// The number of the chunk the request was in, below 2^19.
         msg_id: u32,
         /// Zero or a negative errno, `-511..=0`.
         errno: i32,
-        /// Whether the answer came with the invalidation of the request's key.
+        /// Whether the response came with the invalidation of the request's key.
         invalidated: bool,
     },
-    /// The answers to several requests, which are in the message; only with
+    /// The responses to several requests, which are in the message; only with
     /// [`FEATURE_COALESCED_RESPONSES`](super::FEATURE_COALESCED_RESPONSES).
     IoRsps {
-        /// How many, below 2^28.
+        /// The number of responses, below 2^28.
         count: u32,
     },
-    /// The client has given another path of the session up, and the server shall end it (client to
-    /// server); only with [`FEATURE_PATH_END`](super::FEATURE_PATH_END).
+    /// The client has given up another path of the session, and asks the server to end it (client
+    /// to server); only with [`FEATURE_PATH_END`](super::FEATURE_PATH_END).
     PathEnd {
         /// Its [`path_number`].
         path: u32,
     },
-    /// The server has ended the path (server to client): it begins with none of that path's requests
-    /// any more, and nothing that comes by it changes a chunk.
+    /// The server has ended the path (server to client): it begins with no request of that path any
+    /// more, and nothing that comes by that path changes a chunk.
     PathEnded {
         /// Its [`path_number`].
         path: u32,
@@ -129,7 +130,7 @@ impl Imm {
         (imm_type << MAX_IMM_PAYL_BITS) | (payload & MAX_IMM_PAYL_MASK)
     }
 
-    /// What an immediate in native byte order says; any value says something.
+    /// The meaning of an immediate in native byte order; each value has one.
     #[inline]
     pub const fn decode(imm: u32) -> Self {
         let payload = imm & MAX_IMM_PAYL_MASK;

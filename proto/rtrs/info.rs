@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The exchange on connection 0 once all of a path's connections stand: the
-//! client names the session, the server says where its chunks are.
+//! The exchange on connection 0 once all connections of a path are established: the client names
+//! the session, the server says where its chunks are.
 
 use zerocopy::FromBytes as _;
 
@@ -107,8 +107,8 @@ pub struct RemoteBuf {
 /// # Invariants
 ///
 /// The descriptors describe exactly the chunks of the layout that the message was checked against:
-/// each describes whole chunks of `chunk_size` bytes, none wraps around, and all chunks together are
-/// as many as the layout has.
+/// each describes whole chunks of `chunk_size` bytes, none wraps around, and all chunks together
+/// are as many as the layout has.
 #[derive(Clone, Copy)]
 pub struct InfoRsp<'a> {
     descs: &'a [wire::SgDesc],

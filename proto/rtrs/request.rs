@@ -44,9 +44,9 @@ pub const MAX_MSG_SIZE: usize = ReadMsg::MAX_SIZE;
 pub struct ReadMsg {
     /// The size of the user's message in bytes.
     pub usr_len: u16,
-    /// Whether the answer shall invalidate the key of `desc`.
+    /// Whether the response shall invalidate the key of `desc`.
     pub need_inval: bool,
-    /// Where the data goes; `None` if the answer is just the errno.
+    /// Where the data goes; `None` if the response is just the errno.
     pub desc: Option<SgDesc>,
 }
 
@@ -119,7 +119,7 @@ impl WriteMsg {
     }
 }
 
-/// The fresh key of a chunk, sent with the answer to the request in it.
+/// The fresh key of a chunk, sent with the response to the request in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RkeyRsp {
     /// The number of the chunk.
@@ -164,8 +164,7 @@ pub enum Direction {
     Read {
         /// Where the client wants it; its length is between 1 and `data_len`.
         target: Option<SgDesc>,
-        /// Whether the answer shall invalidate the key of `target`; only with
-        /// one.
+        /// Whether the response shall invalidate the key of `target`; false without a target.
         need_inval: bool,
     },
     /// The data area holds the client's data.
@@ -178,7 +177,7 @@ impl Direction {
         body: &[u8],
         data_len: u32,
     ) -> Result<Self, RequestError> {
-        let bad = |field, value: u32| RequestError::Answer(ProtoError::bad_field(field, value));
+        let bad = |field, value: u32| RequestError::Respond(ProtoError::bad_field(field, value));
         let target = match hdr.sg_cnt.get() {
             0 => None,
             1 => {
@@ -188,7 +187,7 @@ impl Direction {
             sg_cnt => return Err(bad("sg_cnt of a read request", sg_cnt.into())),
         };
         if let Some(desc) = &target {
-            // More than the data area would hand out what lies behind it.
+            // More than the data area would hand out the bytes behind it.
             if desc.len == 0 || desc.len > data_len {
                 return Err(bad("target length of a read request", desc.len));
             }
@@ -216,25 +215,24 @@ pub struct Request {
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// The request is understood but wrong; its chunk's number is the id to
-    /// answer it with.
-    Answer(ProtoError),
-    /// What is there is no request; the path must be closed.
+    /// The request is understood but wrong; the response names it by its chunk's number.
+    Respond(ProtoError),
+    /// The message is no request; the path must be closed.
     Close(ProtoError),
 }
 
 impl RequestError {
-    /// What to answer, and what to log.
+    /// The error number for the response or the log.
     pub const fn errno(&self) -> Errno {
         match self {
-            Self::Answer(error) | Self::Close(error) => error.errno(),
+            Self::Respond(error) | Self::Close(error) => error.errno(),
         }
     }
 }
 
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Answer(error) | Self::Close(error)) = self;
+        let (Self::Respond(error) | Self::Close(error)) = self;
         error.fmt(f)
     }
 }
@@ -251,12 +249,10 @@ impl Request {
         off.min(end) as usize..end as usize
     }
 
-    /// The request whose RTRS message is `msg`, if it is a write, or a read with
-    /// one target, and makes sense; whoever gets nothing asks
-    /// [`Request::parse`] what is the matter.
+    /// The request whose RTRS message is `msg`, if it is a write, or a read with one target, and
+    /// makes sense; otherwise [`Request::parse`] gives the request or the error.
     ///
-    /// `msg` is a private copy of what is at `off` of a chunk, all of it inside
-    /// the chunk.
+    /// `msg` is a private copy of the bytes at `off` of a chunk, all inside the chunk.
     #[inline]
     pub fn parse_usual(off: u32, msg: &[u8; MAX_MSG_SIZE]) -> Option<Self> {
         let (hdr, body) = wire::RdmaReadHdr::read_from_prefix(msg).ok()?;
@@ -296,12 +292,12 @@ impl Request {
     /// once, too, from [`Request::usr_range`].
     #[inline]
     pub fn parse(chunk_size: u32, off: u32, msg: &[u8]) -> Result<Self, RequestError> {
-        use RequestError::{Answer, Close};
+        use RequestError::{Close, Respond};
         let bad = |field, value: u32| ProtoError::bad_field(field, value);
         if off >= chunk_size {
             return Err(Close(bad("offset of an IO request", off)));
         }
-        // Whatever the copy holds, nothing behind the chunk counts.
+        // Bytes of the copy that lie behind the chunk do not count.
         let inside = Self::msg_range(chunk_size, off).len();
         let msg = msg.get(..inside).unwrap_or(msg);
         // Check the frame before what it describes.
@@ -320,7 +316,7 @@ impl Request {
         let usr_len = u32::from(start.usr_len.get());
         let data_len = match off.checked_sub(usr_len) {
             Some(data_len) if usr_len <= MAX_HDR_SIZE => data_len,
-            _ => return Err(Answer(bad("usr_len of an IO request", usr_len))),
+            _ => return Err(Respond(bad("usr_len of an IO request", usr_len))),
         };
         let direction = match read {
             None => Direction::Write,
@@ -333,13 +329,13 @@ impl Request {
         })
     }
 
-    /// Read or write, with what belongs to it.
+    /// Read or write, with its parameters.
     #[inline]
     pub const fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// Where the data of a read goes whose answer is no more than that.
+    /// Where the data of a read goes, if its response needs no invalidation.
     #[inline]
     pub const fn only_target(&self) -> Option<&SgDesc> {
         match &self.direction {

@@ -13,7 +13,7 @@ use crate::{
     }, //
 };
 
-/// A 128-bit identifier, opaque here.
+/// A 128-bit identifier; its bytes have no meaning here.
 pub type Uuid = [u8; 16];
 
 numbered! {

@@ -11,7 +11,8 @@ use std::{
 #[path = "../fuzz/checks.rs"]
 mod checks;
 
-/// Where the fuzz targets are. Asked when it runs: cargo may have compiled this in another checkout.
+/// Where the fuzz targets are. Asked when it runs: cargo may have compiled this in another
+/// checkout.
 fn fuzz() -> PathBuf {
     PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("fuzz")
 }

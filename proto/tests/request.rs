@@ -145,7 +145,7 @@ fn a_read_without_a_target_needs_no_invalidation() {
 #[track_caller]
 fn assert_answered(result: Result<Request, RequestError>, message: &str) {
     match result {
-        Err(error @ RequestError::Answer(_)) => {
+        Err(error @ RequestError::Respond(_)) => {
             assert_eq!(error.message().as_str(), message);
             assert_eq!(error.errno(), Errno::EINVAL);
         }
