@@ -30,7 +30,7 @@
 RNBD_TRACE_FUNCTION(rtrs_clt_reconnect_work, rnbd_trace_clt_path);
 RNBD_TRACE_FUNCTION(rtrs_clt_close_conns, rnbd_trace_clt_path);
 RNBD_TRACE_FUNCTION(rtrs_rdma_error_recovery, rnbd_trace_clt_path);
-RNBD_TRACE_FUNCTION(send_io_resp_imm, rnbd_trace_answer);
+RNBD_TRACE_FUNCTION(send_io_resp_imm, rnbd_trace_response);
 RNBD_TRACE_FUNCTION(create_sess, rnbd_trace_srv_session);
 RNBD_TRACE_FUNCTION(destroy_sess, rnbd_trace_srv_session);
 RNBD_TRACE_FUNCTION(process_rdma, rnbd_trace_io);

@@ -22,18 +22,18 @@ struct rnbd_trace_clt_path {
 	u32 state;
 	int reconnect_attempts;
 	int max_reconnect_attempts;
-	int fail_cnt;
-	int success_cnt;
+	int failed;
+	int succeeded;
 };
 
 /* rtrs_srv: send_io_resp_imm */
-struct rnbd_trace_answer {
+struct rnbd_trace_response {
 	const char *session;
 	const char *path;
 	u32 state;
 	u32 msg_id;
 	u32 signal_interval;
-	int wr_cnt;
+	u32 count;
 	int error;
 	bool is_write;
 	bool need_inval;
@@ -64,8 +64,8 @@ struct rnbd_trace_io {
 struct rnbd_trace_sess_info {
 	const char *session;
 	u8 proto_ver;
-	u8 clt_ver;
-	u8 srv_ver;
+	u8 client_ver;
+	u8 server_ver;
 };
 
 /* rnbd_srv: process_msg_open */
@@ -95,7 +95,7 @@ extern struct tracepoint __tracepoint_process_msg_close;
 void rnbd_helper_trace_rtrs_clt_reconnect_work(const struct rnbd_trace_clt_path *event);
 void rnbd_helper_trace_rtrs_clt_close_conns(const struct rnbd_trace_clt_path *event);
 void rnbd_helper_trace_rtrs_rdma_error_recovery(const struct rnbd_trace_clt_path *event);
-void rnbd_helper_trace_send_io_resp_imm(const struct rnbd_trace_answer *event);
+void rnbd_helper_trace_send_io_resp_imm(const struct rnbd_trace_response *event);
 void rnbd_helper_trace_create_sess(const struct rnbd_trace_srv_session *event);
 void rnbd_helper_trace_destroy_sess(const struct rnbd_trace_srv_session *event);
 void rnbd_helper_trace_process_rdma(const struct rnbd_trace_io *event);

@@ -346,7 +346,7 @@ fn trace(connection: &Connection<PathIo>, chunk: &PathChunk) {
     tracepoint::send_io_resp_imm(|| {
         let path = connection.path();
         let signals = connection.send_queue().signals();
-        tracepoint::Answer {
+        tracepoint::Response {
             session: path.session_name(),
             path: path.name(),
             state: path.state().to_u32(),

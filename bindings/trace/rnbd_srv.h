@@ -100,8 +100,8 @@ TRACE_EVENT(process_msg_sess_info,
 	),
 	TP_fast_assign(
 		__entry->proto_ver = event->proto_ver;
-		__entry->clt_ver = event->clt_ver;
-		__entry->srv_ver = event->srv_ver;
+		__entry->clt_ver = event->client_ver;
+		__entry->srv_ver = event->server_ver;
 		__assign_str(sessname);
 	),
 	TP_printk("Session %s using proto-ver %d (clt-ver: %d, srv-ver: %d)",

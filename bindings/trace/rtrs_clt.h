@@ -36,8 +36,8 @@ DECLARE_EVENT_CLASS(rnbd_clt_path_class,
 		__entry->state = event->state;
 		__entry->reconnect_attempts = event->reconnect_attempts;
 		__entry->max_reconnect_attempts = event->max_reconnect_attempts;
-		__entry->fail_cnt = event->fail_cnt;
-		__entry->success_cnt = event->success_cnt;
+		__entry->fail_cnt = event->failed;
+		__entry->success_cnt = event->succeeded;
 		__assign_str(sessname);
 		__assign_str(session);
 	),

@@ -18,7 +18,7 @@
 			 { 3, "CLOSED" })
 
 TRACE_EVENT(send_io_resp_imm,
-	TP_PROTO(const struct rnbd_trace_answer *event),
+	TP_PROTO(const struct rnbd_trace_response *event),
 	TP_ARGS(event),
 	TP_STRUCT__entry(
 		__field(u8, dir)
@@ -37,7 +37,7 @@ TRACE_EVENT(send_io_resp_imm,
 		__entry->need_inval = event->need_inval;
 		__entry->always_invalidate = event->always_invalidate;
 		__entry->msg_id = event->msg_id;
-		__entry->wr_cnt = event->wr_cnt;
+		__entry->wr_cnt = event->count;
 		__entry->signal_interval = event->signal_interval;
 		__entry->state = event->state;
 		__entry->errno = event->error;
