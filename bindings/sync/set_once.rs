@@ -1,85 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A value that is set once and read from then on.
+//!
+//! Would be: nothing. It is `rust/kernel/sync/set_once.rs`, on the atomic variables of
+//! [`atomic`](super::atomic), and stands for that where `CONFIG_RUST_INLINE_HELPERS` is on.
 
-use crate::sync::atomic::{
-    ordering,
-    Atomic, //
-};
-use core::{
-    cell::UnsafeCell,
-    mem::MaybeUninit, //
-};
+#[cfg(CONFIG_RUST_INLINE_HELPERS)]
+pub use kernel::sync::SetOnce;
 
-const EMPTY: u32 = 0;
-const BEING_SET: u32 = 1;
-const SET: u32 = 2;
+#[cfg(not(CONFIG_RUST_INLINE_HELPERS))]
+pub use instructions::SetOnce;
 
-/// As `kernel::sync::SetOnce`, for the IO path: reading takes an instruction instead of a call.
-///
-/// # Invariants
-///
-/// `value` is written by the one who changed `state` from `EMPTY` to `BEING_SET`; while it is `SET`
-/// there is a value that nobody changes any more.
-pub struct SetOnce<T> {
-    state: Atomic<u32>,
-    value: UnsafeCell<MaybeUninit<T>>,
-}
+#[cfg(not(CONFIG_RUST_INLINE_HELPERS))]
+mod instructions {
+    use crate::sync::atomic::{
+        ordering,
+        Atomic, //
+    };
+    use core::{
+        cell::UnsafeCell,
+        mem::MaybeUninit, //
+    };
 
-// SAFETY: It is like the `T` in it.
-unsafe impl<T: Send> Send for SetOnce<T> {}
+    const EMPTY: u32 = 0;
+    const BEING_SET: u32 = 1;
+    const SET: u32 = 2;
 
-// SAFETY: A value comes in from any thread (`Send`), and all get shared references (`Sync`).
-unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
+    /// A value that is set at most once. Reading it takes a load instead of a call.
+    ///
+    /// # Invariants
+    ///
+    /// - `state` only goes from `EMPTY` to `BEING_SET` to `SET`.
+    /// - `value` is written only by the caller that changed `state` to `BEING_SET`, before it is
+    ///   `SET`.
+    /// - While `state` is `SET` there is a value, and nobody changes it.
+    pub struct SetOnce<T> {
+        state: Atomic<u32>,
+        value: UnsafeCell<MaybeUninit<T>>,
+    }
 
-impl<T> SetOnce<T> {
-    /// Makes one without a value.
-    pub const fn new() -> Self {
-        // INVARIANT: There is no value.
-        Self {
-            state: Atomic::new(EMPTY),
-            value: UnsafeCell::new(MaybeUninit::uninit()),
+    // SAFETY: It is like the `T` in it.
+    unsafe impl<T: Send> Send for SetOnce<T> {}
+
+    // SAFETY: A value comes in from any thread (`Send`), and all get shared references (`Sync`).
+    unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
+
+    impl<T> SetOnce<T> {
+        /// Makes one without a value.
+        pub const fn new() -> Self {
+            // INVARIANT: There is no value.
+            Self {
+                state: Atomic::new(EMPTY),
+                value: UnsafeCell::new(MaybeUninit::uninit()),
+            }
+        }
+
+        /// The value, if it was set. Any context.
+        #[inline(always)]
+        pub fn as_ref(&self) -> Option<&T> {
+            if self.state.load(ordering::Acquire) != SET {
+                return None;
+            }
+            // SAFETY: `state` is `SET`, so there is a value that nobody changes. The acquire pairs
+            // with the release of `populate()`.
+            Some(unsafe { (*self.value.get()).assume_init_ref() })
+        }
+
+        /// Sets the value; false, and the value is dropped, if there is one already.
+        pub fn populate(&self, value: T) -> bool {
+            if self
+                .state
+                .cmpxchg(EMPTY, BEING_SET, ordering::Relaxed)
+                .is_err()
+            {
+                return false;
+            }
+            // SAFETY: This call has changed `state` to `BEING_SET`: nobody else writes, nobody
+            // reads yet.
+            unsafe { (*self.value.get()).write(value) };
+            // INVARIANT: There is a value now.
+            self.state.store(SET, ordering::Release);
+            true
         }
     }
 
-    /// The value, if it was set. Any context.
-    #[inline(always)]
-    pub fn as_ref(&self) -> Option<&T> {
-        if self.state.load(ordering::Acquire) != SET {
-            return None;
+    impl<T> Default for SetOnce<T> {
+        fn default() -> Self {
+            Self::new()
         }
-        // SAFETY: By the type invariant.
-        Some(unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// Sets the value; false, and the value is dropped, if there is one already.
-    pub fn populate(&self, value: T) -> bool {
-        if self
-            .state
-            .cmpxchg(EMPTY, BEING_SET, ordering::Relaxed)
-            .is_err()
-        {
-            return false;
-        }
-        // SAFETY: By the type invariant nobody else writes, and nobody reads yet.
-        unsafe { (*self.value.get()).write(value) };
-        // INVARIANT: There is a value now.
-        self.state.store(SET, ordering::Release);
-        true
-    }
-}
-
-impl<T> Default for SetOnce<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> Drop for SetOnce<T> {
-    fn drop(&mut self) {
-        if self.state.load(ordering::Relaxed) == SET {
-            // SAFETY: By the type invariant there is a value; it is not used any more.
-            unsafe { (*self.value.get()).assume_init_drop() };
+    impl<T> Drop for SetOnce<T> {
+        fn drop(&mut self) {
+            if self.state.load(ordering::Relaxed) == SET {
+                // SAFETY: `state` is `SET`, so there is a value; it is not used any more.
+                unsafe { (*self.value.get()).assume_init_drop() };
+            }
         }
     }
 }
