@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Numbers of CPUs.
+//!
+//! Would extend: `rust/kernel/cpu.rs`.
+//!
+//! C header: [`include/linux/cpumask.h`](srctree/include/linux/cpumask.h)
 
 use crate::bindings;
 

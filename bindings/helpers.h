@@ -92,6 +92,7 @@ enum {
 /* helpers_rdma.c */
 bool rnbd_helper_ib_device_try_get(struct ib_device *dev);
 int rnbd_helper_ibdev_to_node(struct ib_device *dev);
+void rnbd_helper_ib_free_cq(struct ib_cq *cq);
 u64 rnbd_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr,
 				  size_t size, enum dma_data_direction direction);
 void rnbd_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr,

@@ -7,8 +7,10 @@
 #include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
+#include <linux/irq_poll.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
+#include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 
 #include "helpers.h"
@@ -24,6 +26,24 @@ int rnbd_helper_ibdev_to_node(struct ib_device *dev)
 	return ibdev_to_node(dev);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ibdev_to_node);
+
+/*
+ * As ib_free_cq(), which waits for a softirq that polls, but not for one that has
+ * just stopped to do so and is still about to touch the queue (ib_poll_handler(),
+ * after irq_poll_complete()). No softirq is scheduled once irq_poll is disabled;
+ * none runs any more after a grace period, as softirqs are readers of RCU; and
+ * ib_free_cq() wants it enabled. Nothing is in flight, so nothing is scheduled then.
+ */
+void rnbd_helper_ib_free_cq(struct ib_cq *cq)
+{
+	if (cq->poll_ctx == IB_POLL_SOFTIRQ) {
+		irq_poll_disable(&cq->iop);
+		synchronize_rcu_expedited();
+		irq_poll_enable(&cq->iop);
+	}
+	ib_free_cq(cq);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_ib_free_cq);
 
 u64 rnbd_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr,
 				  size_t size, enum dma_data_direction direction)
@@ -179,8 +199,8 @@ void rnbd_helper_memzero(void *to, size_t len)
 EXPORT_SYMBOL_GPL(rnbd_helper_memzero);
 
 /*
- * What can be had without anybody suffering, an estimate: the queue pairs of a
- * session need memory, too, and so do others.
+ * An estimate of what can be allocated without a shortage. A part is left to
+ * queue pairs and to the rest of the machine.
  */
 unsigned long rnbd_helper_available_pages(void)
 {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Small numbers, each given to one holder at a time.
+//!
+//! Would be: `rust/kernel/ida.rs`. `rust/kernel/id_pool.rs` has no lock and has to be grown by
+//! hand.
+//!
+//! C header: [`include/linux/idr.h`](srctree/include/linux/idr.h)
 
 use crate::bindings;
 use kernel::{
@@ -43,7 +48,7 @@ impl Ida {
     ///
     /// `ENOSPC` if there is none, `ENOMEM`. Sleeps.
     pub fn allocate(self: &Arc<Self>, max: u32) -> Result<IdaNumber> {
-        // SAFETY: By the type invariant.
+        // SAFETY: `inner` is initialised since this was made.
         let number =
             unsafe { bindings::ida_alloc_range(self.inner.get(), 0, max, bindings::GFP_KERNEL) };
         // INVARIANT: The number was just taken for this value.
@@ -57,12 +62,12 @@ impl Ida {
 #[pinned_drop]
 impl PinnedDrop for Ida {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant, and every taken number keeps the source alive.
+        // SAFETY: `inner` is initialised. No number is taken: each keeps the source alive.
         unsafe { bindings::ida_destroy(self.inner.get()) };
     }
 }
 
-/// A number that nobody else has; free again when dropped, in any context.
+/// A number that is taken; free again when dropped, in any context.
 ///
 /// # Invariants
 ///
@@ -82,7 +87,7 @@ impl IdaNumber {
 
 impl Drop for IdaNumber {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: The number was taken from this source for this value, which ends here.
         unsafe { bindings::ida_free(self.ida.inner.get(), self.number) };
     }
 }

@@ -2,6 +2,8 @@
 
 //! Memory that is allocated on behalf of IO.
 //!
+//! Would extend: `rust/kernel/mm.rs`.
+//!
 //! C header: [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
 
 use crate::bindings;

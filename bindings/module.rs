@@ -2,6 +2,8 @@
 
 //! Keeping a module loaded, and waiting until its code can go.
 //!
+//! Would extend: `rust/kernel/module.rs`.
+//!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
 use kernel::{
@@ -42,10 +44,10 @@ impl ModuleReference {
 }
 
 impl Drop for ModuleReference {
-    /// Any context. Whoever drops the last one is kept from outside in the module's code, by
-    /// something that unloading it waits for.
+    /// Any context. If this is the last reference, something that unloading waits for has to keep
+    /// the code that drops it; see [`Returned`].
     fn drop(&mut self) {
-        // SAFETY: By the type invariants, this owns a reference.
+        // SAFETY: `module` is null or holds a reference of this value, which ends here.
         unsafe { bindings::module_put(self.module) };
     }
 }

@@ -2,7 +2,8 @@
 
 //! Module parameters that are set at load and can be read in sysfs (mode 0444).
 //!
-//! Those of `module!` are not in sysfs, and are never strings.
+//! Would extend: `rust/kernel/module_param.rs`, whose parameters are not in sysfs and never
+//! strings.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -53,24 +54,23 @@ type Parse<T> = fn(&T, &CStr) -> Result<T>;
 ///
 /// # Invariants
 ///
-/// `value` is only written by the module loader, by who has set `state` to [`BEING_SET`], and not
-/// any more once that is [`READ`].
+/// - `state` goes between [`UNREAD`] and [`BEING_SET`], and from [`UNREAD`] to [`READ`], for good.
+/// - `value` is only written by the caller that has changed `state` to [`BEING_SET`].
 pub struct Parameter<T> {
     value: UnsafeCell<T>,
     state: Atomic<u32>,
     parse: Parse<T>,
 }
 
-/// Nobody has a reference to the value.
+/// There is no reference to the value.
 const UNREAD: u32 = 0;
 /// The value is being replaced.
 const BEING_SET: u32 = 1;
-/// Somebody may have a reference to the value.
+/// There may be references to the value.
 const READ: u32 = 2;
 
-// SAFETY: The value is only written while the module is loaded, before any of its code runs but for
-// that which parses parameters, and before the parameter is in sysfs; who reads it is kept from
-// doing so at the same time by `state`.
+// SAFETY: The value is only written while `state` is `BEING_SET`, and only read while it is `READ`;
+// or by the module loader, which sets parameters one after the other and before they are in sysfs.
 unsafe impl<T: ParameterValue> Sync for Parameter<T> {}
 
 impl<T: ParameterValue> Parameter<T> {
@@ -85,12 +85,11 @@ impl<T: ParameterValue> Parameter<T> {
     }
 
     /// The value. A parameter cannot be set any more once it was read.
-    #[inline]
     pub fn get(&self) -> &T {
         if self.state.load(ordering::Acquire) != READ {
             self.set_read();
         }
-        // SAFETY: By the type invariant it is not written any more.
+        // SAFETY: `state` is `READ`, and stays so, so that the value is not written any more.
         unsafe { &*self.value.get() }
     }
 
@@ -112,7 +111,8 @@ impl<T: ParameterValue> Parameter<T> {
         if state.cmpxchg(UNREAD, BEING_SET, ordering::Acquire).is_err() {
             return Err(EBUSY);
         }
-        // SAFETY: By the type invariant nobody else reads or writes it.
+        // SAFETY: This call has changed `state` to `BEING_SET`: nobody else reads or writes the
+        // value.
         let old = unsafe { self.value.get().replace(value) };
         state.store(UNREAD, ordering::Release);
         Ok(old)

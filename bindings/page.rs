@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Contiguous pages, for what devices and peers write to.
+//!
+//! Would extend: `rust/kernel/page.rs`, which has single pages.
+//!
+//! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
 pub mod buffer;
 
@@ -13,11 +17,12 @@ use kernel::{
 
 /// An owned block of pages; freed when dropped, in any context.
 ///
-/// A device or a peer may write to it, so whoever owns the block says how its bytes are accessed.
+/// A device or a peer may write to it, so the owner of the block says how its bytes are accessed.
 ///
 /// # Invariants
 ///
-/// `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel.
+/// - `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel.
+/// - A reference to the bytes, made from `address()`, keeps this borrowed.
 pub(crate) struct Pages {
     page: NonNull<bindings::page>,
     address: NonNull<u8>,
@@ -34,8 +39,8 @@ impl Pages {
     /// Allocates `1 << order` zeroed pages, if possible on `node`; on any if there is no such node.
     /// Sleeps. `ENOMEM` if there are none.
     ///
-    /// Neither warns nor has anybody killed then. With `needed` it tries harder: for those who
-    /// cannot do with smaller blocks instead.
+    /// It neither warns nor has a program killed then. With `needed` it tries harder: for callers
+    /// that cannot use smaller blocks instead.
     pub(crate) fn zeroed(node: i32, order: u32, needed: bool) -> Result<Self> {
         // SAFETY: Any node and any order are fine: the page allocator has no blocks above its
         // largest order, and is told not to warn of that.
@@ -57,14 +62,11 @@ impl Pages {
     }
 
     /// The first page.
-    #[inline]
     pub(crate) fn page(&self) -> NonNull<bindings::page> {
         self.page
     }
 
-    /// Where the pages are in the kernel. Whoever makes a reference to the bytes keeps this
-    /// borrowed as long as the reference is used.
-    #[inline]
+    /// Where the pages are in the kernel. A reference to the bytes has to keep this borrowed.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
     }
@@ -77,15 +79,15 @@ impl Pages {
 
     /// Forgets what was written to the pages. Any context.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: By the type invariant the pages are ours. Nobody has a reference to the bytes,
-        // which would need a borrow of this, see `address()`.
+        // SAFETY: The block is owned, and that long. A reference to its bytes would keep this
+        // borrowed, so there is none.
         unsafe { bindings::rnbd_helper_memzero(self.address.as_ptr().cast(), self.len()) };
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the pages are ours.
+        // SAFETY: The block of this order is owned, and is not used any more.
         unsafe { bindings::__free_pages(self.page.as_ptr(), self.order) };
     }
 }

@@ -2,6 +2,8 @@
 
 //! Values of which each CPU has its own.
 //!
+//! Would be: `rust/kernel/percpu.rs`.
+//!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
 use core::{
@@ -23,7 +25,7 @@ use crate::{
 /// One `T` for each possible CPU.
 ///
 /// Statistics are counted on the CPU that happens to run ([`PerCpu::current`]) and added up when
-/// somebody looks ([`PerCpu::iter`]). As a task may be moved to another CPU in between, all
+/// they are shown ([`PerCpu::iter`]). As a task may be moved to another CPU in between, all
 /// access is by shared reference; `T` is made of [`Counter`]s or atomics.
 ///
 /// # Invariants
@@ -72,16 +74,15 @@ impl<T: Send + Sync + 'static> PerCpu<T> {
     }
 
     /// The value of the CPU that this runs on, or ran on a moment ago. Any context.
-    #[inline]
     pub fn current(&self) -> &T {
-        // SAFETY: By the type invariant the value of this CPU is there; it is only shared.
+        // SAFETY: The values of all possible CPUs are initialised, and only shared.
         unsafe { &*bindings::rnbd_helper_raw_cpu_ptr(self.base.as_ptr()).cast::<T>() }
     }
 
     /// The values with their CPUs, in ascending order. Any context.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         cpu::possible_cpus().map(|cpu| {
-            // SAFETY: By the type invariant the value of every possible CPU is there.
+            // SAFETY: The values of all possible CPUs are initialised, and only shared.
             (cpu, unsafe { &*Self::raw(self.base, cpu) })
         })
     }
@@ -111,7 +112,7 @@ impl<T: Send + Sync + 'static> Drop for PerCpu<T> {
                 unsafe { Self::raw(self.base, cpu).drop_in_place() };
             }
         }
-        // SAFETY: By the type invariant this is a per-CPU allocation, which is not used any more.
+        // SAFETY: `base` is a per-CPU allocation of this object, and is not used any more.
         unsafe { bindings::free_percpu(self.base.as_ptr()) };
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Log lines that somebody outside can cause.
+//! Log lines that a peer or a user can cause.
+//!
+//! Would extend: `rust/kernel/print.rs`.
 
 use kernel::{
     sync::atomic::{
@@ -71,7 +73,7 @@ macro_rules! ratelimited {
     }};
 }
 
-/// `pr_err!` for what somebody outside can cause; see [`RateLimit`](crate::print::RateLimit).
+/// `pr_err!` for what a peer or a user can cause; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_err_ratelimited {
     ($($arg:tt)*) => {
@@ -79,7 +81,7 @@ macro_rules! pr_err_ratelimited {
     };
 }
 
-/// `pr_warn!` for what somebody outside can cause; see [`RateLimit`](crate::print::RateLimit).
+/// `pr_warn!` for what a peer or a user can cause; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_warn_ratelimited {
     ($($arg:tt)*) => {
@@ -87,7 +89,7 @@ macro_rules! pr_warn_ratelimited {
     };
 }
 
-/// `pr_info!` for what somebody outside can cause; see [`RateLimit`](crate::print::RateLimit).
+/// `pr_info!` for what a peer or a user can cause; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_info_ratelimited {
     ($($arg:tt)*) => {

@@ -2,6 +2,8 @@
 
 //! Random numbers.
 //!
+//! Would be: `rust/kernel/random.rs`.
+//!
 //! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
 
 use crate::bindings;

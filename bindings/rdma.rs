@@ -2,6 +2,8 @@
 
 //! RDMA verbs and the RDMA connection manager.
 //!
+//! Would be: `rust/kernel/rdma.rs`.
+//!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 //!
@@ -72,6 +74,3 @@ pub use wr::{
     SgeList,
     WrId, //
 };
-
-/// The name under which the RDMA core lists what this crate creates (`rdma resource show`).
-const CALLER: &kernel::str::CStr = c"rtrs";

@@ -2,6 +2,8 @@
 
 //! Directories, files and links in sysfs.
 //!
+//! Would be: `rust/kernel/sysfs.rs`.
+//!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
 pub(crate) mod attribute;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The kernel's coarse clock.
+//!
+//! Would extend: `rust/kernel/time.rs`, which converts to jiffies and cannot read them.
+//!
+//! C header: [`include/linux/jiffies.h`](srctree/include/linux/jiffies.h)
 
 use crate::bindings;
 

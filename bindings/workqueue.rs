@@ -2,10 +2,10 @@
 
 //! Workqueues that a module owns, and delayed work.
 //!
-//! What `kernel::workqueue` lacks: allocating a queue, cancelling and flushing. Work items that run
-//! at once are those of `kernel::workqueue` ([`Work`], [`impl_has_work!`]) in an [`Arc`];
-//! [`DelayedWork`] is our own, because a queue must not be destroyed before the timers of its items
-//! have gone off.
+//! Would extend: `rust/kernel/workqueue.rs`, which lacks allocating a queue, cancelling and
+//! flushing. Work items that run at once are those of the kernel crate ([`Work`],
+//! [`impl_has_work!`]) in an [`Arc`]. Its delayed work knows nothing of a queue that is destroyed
+//! before the timers of its items have gone off, so [`DelayedWork`] is our own.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
@@ -44,7 +44,8 @@ use crate::{
     }, //
 };
 
-/// What kind of workqueue; either [`QueueFlags::UNBOUND`] or [`QueueFlags::PER_CPU`], and others.
+/// What kind of workqueue: [`QueueFlags::UNBOUND`] or [`QueueFlags::PER_CPU`], with or without
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFlags(u32);
 
@@ -90,7 +91,7 @@ impl RawQueue {
     }
 
     fn queue(&self) -> &Queue {
-        // SAFETY: By the type invariant the queue exists as long as `self` does.
+        // SAFETY: The queue is not destroyed while `self` is in its gate.
         unsafe { Queue::from_raw(self.as_ptr()) }
     }
 }
@@ -164,7 +165,7 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// Somebody who may queue work on an [`OwnedQueue`] as long as that exists.
+/// The right to queue work on an [`OwnedQueue`] as long as that exists.
 #[derive(Clone)]
 pub struct QueueHandle {
     gate: Arc<Gate<RawQueue>>,
@@ -331,7 +332,6 @@ macro_rules! impl_has_delayed_work {
         unsafe impl$(<$($generics)+>)?
             $crate::workqueue::HasDelayedWork<$work_type $(, $id)?> for $self
         {
-            #[inline]
             unsafe fn raw_get_delayed_work(
                 this: *mut Self,
             ) -> *mut $crate::workqueue::DelayedWork<$work_type $(, $id)?> {
@@ -339,7 +339,6 @@ macro_rules! impl_has_delayed_work {
                 unsafe { &raw mut (*this).$field }
             }
 
-            #[inline]
             unsafe fn delayed_work_container_of(
                 work: *mut $crate::workqueue::DelayedWork<$work_type $(, $id)?>,
             ) -> *mut Self {
@@ -495,9 +494,9 @@ where
     ///
     /// The caller must have taken the work off its timer or queue, and calls this once for that.
     unsafe fn give_back(item: &Arc<T>) {
-        // SAFETY: By the type invariant an entry of the gate belonged to the work.
+        // SAFETY: The work was waiting or queued, so an entry of the gate belonged to it.
         drop(unsafe { Self::of(item).queue.gate.reclaim() });
-        // SAFETY: By the type invariant an `Arc` of this item belonged to the work. It is not the
+        // SAFETY: In the same way an `Arc` of this item belonged to the work. It is not the
         // last one: the caller has another.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
     }
@@ -515,7 +514,7 @@ where
         let this = unsafe { container_of!(inner, Self, inner) };
         // SAFETY: The field belongs to an item that is valid, as it was queued.
         let item = unsafe { T::delayed_work_container_of(this) };
-        // SAFETY: By the type invariant an `Arc` of the item belonged to the work, which is not
+        // SAFETY: While it was queued an `Arc` of the item belonged to the work, which is not
         // queued any more.
         let item = unsafe { Arc::from_raw(item) };
         // SAFETY: In the same way an entry of the gate belonged to it. The queue stays until this

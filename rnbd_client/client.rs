@@ -21,7 +21,7 @@ use kernel_ext::{
         Ida,
         IdaNumber, //
     },
-    sync::completion::Turn,
+    sync::completion::KillableMutex,
     sysfs::{
         Directory,
         Link, //
@@ -61,7 +61,7 @@ struct Entry {
     name: SessName,
     /// Taken by who may open the session.
     #[pin]
-    opening: Turn,
+    opening: KillableMutex,
     /// Nothing while the session is not open. Held while it is being opened or closed, so that
     /// there is one session of a name at a time, and others wait.
     #[pin]
@@ -130,7 +130,7 @@ impl Client {
         };
         let entry = user.entry.clone();
         // Whoever has it waits for the server, which may take any time.
-        let _opening = entry.opening.take_killable()?;
+        let _opening = entry.opening.lock_killable()?;
         let mut place = entry.session.lock();
         if place.is_none() {
             // An error drops the lock, and then the user.
@@ -153,7 +153,7 @@ impl Client {
         let entry = Arc::pin_init(
             pin_init!(Entry {
                 name: *name,
-                opening <- Turn::new(),
+                opening <- KillableMutex::new(),
                 session <- new_mutex!(None, "Entry::session"),
                 users <- new_mutex!(1, "Entry::users"),
             }),

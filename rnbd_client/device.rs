@@ -23,7 +23,7 @@ use kernel_ext::{
             ordering,
             Atomic, //
         },
-        completion::Turn,
+        completion::KillableMutex,
         set_once::SetOnce, //
     }, //
 };
@@ -53,7 +53,7 @@ pub(crate) struct Device {
     is_online: Atomic<bool>,
     /// Lets one at a time have the server open the device again.
     #[pin]
-    opening: Turn,
+    opening: KillableMutex,
     /// Nothing before it is made and after it was removed.
     #[pin]
     disk: Mutex<Option<GenDisk<Queue>>>,
@@ -68,7 +68,7 @@ impl Device {
                 limits: SetOnce::new(),
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
-                opening <- Turn::new(),
+                opening <- KillableMutex::new(),
                 disk <- new_mutex!(None, "Device::disk"),
             }),
             GFP_KERNEL,
@@ -112,7 +112,7 @@ impl Device {
         drop(disk);
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
-        let settled = self.opening.take_killable().is_ok();
+        let settled = self.opening.lock_killable().is_ok();
         if settled && was != DeviceState::Init {
             self.remote.close();
         }
@@ -135,7 +135,7 @@ impl Device {
     /// Requests may wait for it.
     fn reopen(&self) -> Result {
         let remote = &*self.remote;
-        let opening = self.opening.take_killable()?;
+        let opening = self.opening.lock_killable()?;
         if remote.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }

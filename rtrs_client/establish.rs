@@ -10,22 +10,25 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::pr_err_ratelimited;
-use kernel_ext::rdma::{
-    cm,
-    message_buffers::{
-        MessageBuffer,
-        MessageBuffers,
-        Outgoing, //
-    },
-    Capabilities,
-    CompletionQueue,
-    Device,
-    PollContext,
-    ProtectionDomain,
-    QueuePair,
-    SendChain,
-    SgeList, //
+use kernel_ext::{
+    net::Namespace,
+    pr_err_ratelimited,
+    rdma::{
+        cm,
+        message_buffers::{
+            MessageBuffer,
+            MessageBuffers,
+            Outgoing, //
+        },
+        Capabilities,
+        CompletionQueue,
+        Device,
+        PollContext,
+        ProtectionDomain,
+        QueuePair,
+        SendChain,
+        SgeList, //
+    }, //
 };
 use proto::{
     path_state::ClientState,
@@ -41,10 +44,13 @@ use proto::{
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
 };
-use rtrs_core::connection::{
-    QueueSizes,
-    SignalInterval,
-    SERVICE_CID, //
+use rtrs_core::{
+    address::RESOURCE_OWNER,
+    connection::{
+        QueueSizes,
+        SignalInterval,
+        SERVICE_CID, //
+    }, //
 };
 
 use crate::{
@@ -178,7 +184,12 @@ fn resolve_address(
 ) -> Result<cm::Id<ConnectionHandler>> {
     let mut left = timeout;
     loop {
-        let mut id = cm::Id::new(handler.clone(), path.port_space())?;
+        let mut id = cm::Id::new(
+            handler.clone(),
+            Namespace::init(),
+            path.port_space(),
+            RESOURCE_OWNER,
+        )?;
         let step = left.min(RESOLVE_TIMEOUT_MS);
         id.resolve_address(path.source(), path.destination(), step)?;
         match wait_for_progress(path, handler, "resolving the address") {
@@ -262,7 +273,7 @@ impl Setup<'_> {
             return Err(EOPNOTSUPP);
         }
         self.max_send_sge = device.max_send_sge().min(MAX_SEND_SGE as u32);
-        let domain = ProtectionDomain::new(device)?;
+        let domain = ProtectionDomain::new(device, RESOURCE_OWNER)?;
         self.domain = Some(domain.clone());
         Ok(domain)
     }
@@ -284,7 +295,13 @@ impl Setup<'_> {
         // Queue i of the session is connection i + 1; the service connection shares the vector of
         // the first.
         let vector = u32::from(cid.saturating_sub(1));
-        let queue = CompletionQueue::new(device, sizes.completions(device)?, vector, context)?;
+        let queue = CompletionQueue::new(
+            device,
+            RESOURCE_OWNER,
+            sizes.completions(device)?,
+            vector,
+            context,
+        )?;
         self.create_queue_pair(id, &domain, &queue, cid, &sizes)
     }
 
@@ -305,7 +322,7 @@ impl Setup<'_> {
             .then(|| {
                 session
                     .turn
-                    .take_interruptible_timeout(TURN_TIMEOUT_MS)
+                    .lock_interruptible_timeout(TURN_TIMEOUT_MS)
                     .ok()
             })
             .flatten();

@@ -63,7 +63,13 @@ use proto::{
     },
     text::Text, //
 };
-use rtrs_core::heartbeat::Heartbeat;
+use rtrs_core::{
+    address::{
+        address,
+        socket_address, //
+    },
+    heartbeat::Heartbeat, //
+};
 
 use crate::{
     backoff::Backoff,
@@ -150,10 +156,10 @@ impl Path {
     ) -> Result<Arc<Self>> {
         let queue = session.queue.clone();
         let source = match &address.src {
-            Some(source) => Some(SocketAddress::new(source, 0)?),
+            Some(source) => Some(socket_address(source, 0)?),
             None => None,
         };
-        let destination = SocketAddress::new(&address.dst, session.port)?;
+        let destination = socket_address(&address.dst, session.port)?;
         let name = CString::try_from_fmt(fmt!("{}", address.to_text().as_str()))?;
         Arc::pin_init(
             try_pin_init!(Self {
@@ -326,7 +332,7 @@ impl Path {
         *self.device.lock() = Some(DevicePort {
             name: CString::try_from_fmt(fmt!("{}", name))?,
             port: queue_pair.id().port_num(),
-            source: queue_pair.id().local_address().address(),
+            source: address(&queue_pair.id().local_address()),
         });
         // A server that has lost the session may make a new one on any later connect.
         self.first.store(true, ordering::Relaxed);

@@ -49,8 +49,8 @@ mod owner {
 /// The one service request that a session may have under way.
 #[pin_data]
 pub(crate) struct Service {
-    /// Lets one sender in at a time, not before the last one's request has ended. No `Turn`, as it
-    /// may be given back by somebody else than who took it.
+    /// Lets one sender in at a time, not before the last one's request has ended. No
+    /// `KillableMutex`, as another task than the one that took it may give it back.
     #[pin]
     turn: Completion,
     #[pin]

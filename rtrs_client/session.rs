@@ -23,7 +23,7 @@ use kernel_ext::{
             Atomic, //
         },
         box_slot::BoxSlot,
-        completion::Turn,
+        completion::KillableMutex,
         rcu::RcuArc,
         set_once::SetOnce, //
     },
@@ -151,7 +151,7 @@ pub struct Session {
     pub(crate) outage: Outage,
     /// Lets one path at a time ask the server for what may become a new session.
     #[pin]
-    pub(crate) turn: Turn,
+    pub(crate) turn: KillableMutex,
     pub(crate) settings: Settings,
     pub(crate) policy: Policy,
     #[pin]
@@ -201,7 +201,7 @@ impl Session {
                 naming <- new_mutex!(()),
                 link <- Link::new(),
                 outage: Outage::new(),
-                turn <- Turn::new(),
+                turn <- KillableMutex::new(),
                 settings: Settings::new(),
                 policy: Policy::new(connections)?,
                 service <- Service::new(),

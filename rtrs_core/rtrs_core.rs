@@ -14,6 +14,7 @@
 use kernel::prelude::*;
 use kernel_ext::module::Returned;
 
+pub mod address;
 pub mod connection;
 pub mod error;
 pub mod heartbeat;

@@ -31,6 +31,7 @@ use proto::{
     Errno, //
 };
 use rtrs_core::{
+    address::RESOURCE_OWNER,
     connection::{
         QueueSizes,
         SERVICE_CID, //
@@ -121,6 +122,7 @@ fn try_make_connection<'a>(
         let needs = Needs::new(path, id.device(), cid, setup.memory.regions.len())?;
         let completions = CompletionQueue::in_bursts(
             id.device(),
+            RESOURCE_OWNER,
             needs.sizes.completions(id.device())?,
             // Requests of the client's CPU n come by connection n + 1.
             u32::from(cid.saturating_sub(1)),

@@ -27,6 +27,7 @@ use proto::{
     Errno, //
 };
 use rtrs_core::{
+    address::Shown,
     connection::SERVICE_CID,
     error::to_errno, //
 };
@@ -71,7 +72,11 @@ fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
     let request = match ConnReq::parse(private_data) {
         Ok(request) => request,
         Err(error) => {
-            pr_err_ratelimited!("{}: {}\n", id.peer_address(), error.message().as_str());
+            pr_err_ratelimited!(
+                "{}: {}\n",
+                Shown(id.peer_address()),
+                error.message().as_str()
+            );
             reject(id, error.connect_errno());
             return;
         }
@@ -95,7 +100,7 @@ fn connect_to_session<'a>(
     let session = match find_or_make_session(sessions, request, &id) {
         Ok(session) => session,
         Err(error) => {
-            pr_err_ratelimited!("{}: no session: {:?}\n", id.peer_address(), error);
+            pr_err_ratelimited!("{}: no session: {:?}\n", Shown(id.peer_address()), error);
             reject(id, to_errno(error));
             return Ok(());
         }
@@ -163,7 +168,7 @@ fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Resul
             "<{}>: {} is another address than the client's, or one that is new after it has lost \
              all paths: the session is in use until these are closed\n",
             session.name(),
-            id.peer_address()
+            Shown(id.peer_address())
         ),
         // It has been overtaken by a later one of the client, which has made the session.
         Ordering::Less => {}
@@ -194,7 +199,7 @@ fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
         pr_err_ratelimited!(
             "<{}>: connection of another client, {}\n",
             path,
-            id.peer_address()
+            Shown(id.peer_address())
         );
         return Err(ECONNRESET);
     }
@@ -238,9 +243,10 @@ fn make_path(
         return Err(ECONNRESET);
     }
     let (local, peer) = (id.local_address(), id.peer_address());
-    if let Some(path) = paths.iter().find(|path| {
-        path.core().local().same_address(&local) && path.core().peer().same_address(&peer)
-    }) {
+    if let Some(path) = paths
+        .iter()
+        .find(|path| path.core().local().same_host(&local) && path.core().peer().same_host(&peer))
+    {
         pr_err_ratelimited!(
             "<{}>: a path with the same addresses exists, {} for {} ms\n",
             path,

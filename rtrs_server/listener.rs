@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Where clients come in.
+use proto::addr::Address;
+use rtrs_core::address::{
+    socket_address,
+    RESOURCE_OWNER, //
+};
 
 use crate::{
     connect::Acceptor,
@@ -18,7 +23,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    net::socket_address::SocketAddress,
+    net::{
+        socket_address::SocketAddress,
+        Namespace, //
+    },
     rdma::{
         client::{
             Client,
@@ -52,8 +60,10 @@ struct Listening {
 
 impl Listening {
     fn listen(&self) -> Result<(cm::Id<Acceptor>, cm::Id<Acceptor>)> {
-        let ip = self.listen_on(cm::PortSpace::Tcp, &SocketAddress::any_ip(self.port)?)?;
-        let ib = self.listen_on(cm::PortSpace::Ib, &SocketAddress::any_ib(self.port)?)?;
+        let any_ip = SocketAddress::v6([0; 16], self.port);
+        let any_gid = socket_address(&Address::Gid([0; 16]), self.port)?;
+        let ip = self.listen_on(cm::PortSpace::Tcp, &any_ip)?;
+        let ib = self.listen_on(cm::PortSpace::Ib, &any_gid)?;
         Ok((ip, ib))
     }
 
@@ -62,7 +72,12 @@ impl Listening {
         port_space: cm::PortSpace,
         address: &SocketAddress,
     ) -> Result<cm::Id<Acceptor>> {
-        let mut id = cm::Id::new(Acceptor::new(self.sessions.clone())?, port_space)?;
+        let mut id = cm::Id::new(
+            Acceptor::new(self.sessions.clone())?,
+            Namespace::init(),
+            port_space,
+            RESOURCE_OWNER,
+        )?;
         id.bind(address)
             .inspect_err(|error| pr_err!("binding port {} failed: {:?}\n", self.port, error))?;
         id.listen(BACKLOG).inspect_err(|error| {

@@ -4,6 +4,10 @@
 
 use kernel_ext::rdma::cm::NewId;
 use proto::addr::Address;
+use rtrs_core::address::{
+    address,
+    host_address, //
+};
 
 use crate::path::Path;
 
@@ -20,15 +24,15 @@ impl Origin {
     /// That of a connection that is asked for.
     pub(crate) fn of_request(id: &NewId<'_>) -> Self {
         Self {
-            peer: id.peer_address().address(),
-            client: id.client(),
+            peer: address(&id.peer_address()),
+            client: id.client().map(host_address),
         }
     }
 
     /// That of a path.
     pub(crate) fn of_path(path: &Path) -> Self {
         Self {
-            peer: path.core().peer().address(),
+            peer: address(path.core().peer()),
             client: path.client(),
         }
     }

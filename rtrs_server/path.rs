@@ -70,6 +70,10 @@ use proto::{
     }, //
 };
 use rtrs_core::{
+    address::{
+        host_address,
+        RESOURCE_OWNER, //
+    },
     connection::SERVICE_CID,
     heartbeat::{
         Action,
@@ -227,7 +231,7 @@ impl Path {
         id: &NewId<'_>,
     ) -> Result<Arc<Self>> {
         let device = id.device();
-        let domain = ProtectionDomain::new(device)?;
+        let domain = ProtectionDomain::new(device, RESOURCE_OWNER)?;
         let features = used_features(request.features);
         let settings = &context.settings;
         let memory = PathMemory::new(
@@ -271,7 +275,7 @@ impl Path {
                 first: request.first_conn,
                 epoch,
                 num_connections: request.cid_num,
-                client: id.client(),
+                client: id.client().map(host_address),
                 max_send_sge,
                 writes_per_response,
                 origin: Instant::now(),

@@ -29,7 +29,10 @@ use proto::{
         ServerState, //
     }, //
 };
-use rtrs_core::heartbeat::Heartbeat;
+use rtrs_core::{
+    address::Shown,
+    heartbeat::Heartbeat, //
+};
 
 use crate::stats::PathStats;
 
@@ -104,7 +107,7 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         features: u32,
         heartbeat: Heartbeat,
     ) -> Result<Arc<Self>> {
-        let name = CString::try_from_fmt(fmt!("{}@{}", peer, local))?;
+        let name = CString::try_from_fmt(fmt!("{}@{}", Shown(peer), Shown(local)))?;
         let stats = PathStats::new()?;
         let core = Self {
             session_name: session_name.clone(),
@@ -212,6 +215,6 @@ impl<R: Send + Sync + 'static> fmt::Display for PathCore<R> {
         if let Some(name) = self.session_name.get() {
             write!(f, "{} ", **name)?;
         }
-        f.write_fmt(fmt!("{}@{}", self.peer, self.local))
+        f.write_fmt(fmt!("{}@{}", Shown(self.peer), Shown(self.local)))
     }
 }

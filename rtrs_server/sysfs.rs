@@ -21,7 +21,10 @@ use kernel_ext::{
         SysfsOutput, //
     }, //
 };
-use rtrs_core::sysfs::is_text;
+use rtrs_core::{
+    address::Shown,
+    sysfs::is_text, //
+};
 
 use crate::{
     connection::Connection,
@@ -177,10 +180,10 @@ const PATH_ATTRIBUTES: &[Attribute<PathFiles>] = &[
     }),
     // From the client's point of view, as the directory's name.
     Attribute::read_only(c"src_addr", |files, out| {
-        out.print(fmt!("{}\n", files.path.core().peer()))
+        out.print(fmt!("{}\n", Shown(*files.path.core().peer())))
     }),
     Attribute::read_only(c"dst_addr", |files, out| {
-        out.print(fmt!("{}\n", files.path.core().local()))
+        out.print(fmt!("{}\n", Shown(*files.path.core().local())))
     }),
     Attribute::read_write(c"disconnect", show_disconnect, store_disconnect),
 ];

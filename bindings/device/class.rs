@@ -2,6 +2,8 @@
 
 //! Device classes and the devices of which they consist (`/sys/class/<class>/<device>/`).
 //!
+//! Would extend: `rust/kernel/device.rs`.
+//!
 //! C header: [`include/linux/device/class.h`](srctree/include/linux/device/class.h)
 
 use core::{
@@ -112,7 +114,7 @@ impl Class {
 #[pinned_drop]
 impl PinnedDrop for ClassInner {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant. All devices are gone, as they hold the class.
+        // SAFETY: `raw` came from `class_create()`. All devices are gone, as they hold the class.
         unsafe { bindings::class_destroy(self.raw.as_ptr()) };
     }
 }

@@ -68,7 +68,7 @@ mod tests {
         assert!(aside.put_aside(away).is_ok());
         drop((slot, aside));
         // Given back only if nothing else refers to it.
-        assert!(value.into_unique_or_drop().is_some());
+        assert!(Arc::into_unique_or_drop(value).is_some());
         Ok(())
     }
 }

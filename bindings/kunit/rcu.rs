@@ -5,7 +5,10 @@ use kernel::prelude::*;
 #[kunit_tests(rnbd_rcu)]
 mod tests {
     use super::*;
-    use crate::sync::rcu::RcuArc;
+    use crate::{
+        bindings,
+        sync::rcu::RcuArc, //
+    };
     use kernel::sync::{
         rcu,
         Arc, //
@@ -37,8 +40,12 @@ mod tests {
     /// Gives back the count of `value` that was left behind, and says whether that was the only
     /// one.
     fn was_left_behind(value: Arc<u32>) -> bool {
-        // SAFETY: A reference that was left behind is not used any more by anybody.
-        drop(unsafe { Arc::from_raw(Arc::as_ptr(&value)) });
+        // SAFETY: The reference that was left behind is not used any more, and neither is the one
+        // to the module that was taken then.
+        drop(unsafe {
+            bindings::module_put(&raw mut bindings::__this_module);
+            Arc::from_raw(Arc::as_ptr(&value))
+        });
         is_last(value)
     }
 

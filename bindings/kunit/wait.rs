@@ -7,8 +7,8 @@ mod tests {
     use super::*;
     use crate::sync::completion::{
         Completion,
+        KillableMutex, //
         Timeout,
-        Turn, //
     };
     use kernel::sync::Arc;
 
@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(event.wait_timeout(1), Err(Timeout));
         event.complete();
         event.complete();
-        assert_eq!(event.wait_interruptible(), Ok(()));
+        event.wait();
         assert_eq!(event.wait_killable(), Ok(()));
         assert!(!event.is_done());
         assert!(!event.try_wait());
@@ -58,14 +58,14 @@ mod tests {
 
     #[test]
     fn one_at_a_time() -> Result {
-        let turn = Arc::pin_init(Turn::new(), GFP_KERNEL)?;
-        let taken = turn.take_killable()?;
-        assert_eq!(turn.take_interruptible_timeout(1).err(), Some(ETIMEDOUT));
+        let mutex = Arc::pin_init(KillableMutex::new(), GFP_KERNEL)?;
+        let taken = mutex.lock_killable()?;
+        assert_eq!(mutex.lock_interruptible_timeout(1).err(), Some(ETIMEDOUT));
         drop(taken);
-        let taken = turn.take_interruptible_timeout(1)?;
-        assert!(turn.take_interruptible_timeout(1).is_err());
+        let taken = mutex.lock_interruptible_timeout(1)?;
+        assert!(mutex.lock_interruptible_timeout(1).is_err());
         drop(taken);
-        assert!(turn.take_killable().is_ok());
+        assert!(mutex.lock_killable().is_ok());
         Ok(())
     }
 }

@@ -1,21 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Addresses as the RDMA connection manager takes them.
+//!
+//! Would be: `rust/kernel/net/socket_address.rs`.
+//!
+//! C headers: [`include/linux/inet.h`](srctree/include/linux/inet.h),
+//! [`include/rdma/ib.h`](srctree/include/rdma/ib.h)
 
-use core::mem::size_of;
+use super::Namespace;
+use crate::bindings;
+use core::{
+    mem::size_of,
+    net::Ipv6Addr, //
+};
 use kernel::{
     error::to_result,
-    fmt,
     prelude::*,
     str::CString, //
 };
-use proto::addr::{
-    Address,
-    Scope,
-    IB_SERVICE_ID_PREFIX, //
-};
 
-use crate::bindings;
+/// A host's address, without port and interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostAddress {
+    /// An IPv4 address.
+    V4([u8; 4]),
+    /// An IPv6 address.
+    V6([u8; 16]),
+    /// An InfiniBand GID.
+    Gid([u8; 16]),
+}
+
+impl HostAddress {
+    /// The GID that RoCE packets of this address carry.
+    pub fn to_gid(self) -> [u8; 16] {
+        match self {
+            Self::V4([a, b, c, d]) => [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],
+            Self::V6(gid) | Self::Gid(gid) => gid,
+        }
+    }
+}
 
 /// An IPv4, IPv6 or InfiniBand address with a port (`struct sockaddr_storage`).
 #[derive(Clone, Copy)]
@@ -27,10 +50,6 @@ const IB_DEFAULT_PKEY: u16 = 0xffff;
 
 // Each of them starts with its family, at offset 0 and of this size, and is no more aligned.
 type Family = u16;
-const _: () = assert!(align_of::<bindings::sockaddr_in>() <= align_of::<SocketAddress>());
-const _: () = assert!(align_of::<bindings::sockaddr_in6>() <= align_of::<SocketAddress>());
-const _: () = assert!(align_of::<SockaddrIb>() <= align_of::<SocketAddress>());
-const _: () = assert!(size_of::<SockaddrIb>() <= size_of::<SocketAddress>());
 
 /// `struct sockaddr_ib` of include/rdma/ib.h.
 #[repr(C)]
@@ -55,111 +74,90 @@ unsafe trait Plain {}
 unsafe impl Plain for Family {}
 // SAFETY: All fields are numbers or bytes, one after the other.
 unsafe impl Plain for bindings::sockaddr_in {}
-// SAFETY: As above.
+// SAFETY: All fields are numbers or bytes, one after the other.
 unsafe impl Plain for bindings::sockaddr_in6 {}
-// SAFETY: As above.
+// SAFETY: All fields are numbers or bytes, one after the other.
 unsafe impl Plain for SockaddrIb {}
 
 impl SocketAddress {
-    /// The address with a port.
+    const NONE: Self = Self([0; size_of::<bindings::__kernel_sockaddr_storage>()]);
+
+    /// An IPv4 address.
+    pub fn v4(addr: [u8; 4], port: u16) -> Self {
+        // SAFETY: All zeroes is a `sockaddr_in`.
+        let mut sin: bindings::sockaddr_in = unsafe { core::mem::zeroed() };
+        sin.sin_family = bindings::AF_INET as Family;
+        sin.sin_port = port.to_be();
+        sin.sin_addr.s_addr = u32::from_ne_bytes(addr);
+        Self::from_value(sin)
+    }
+
+    /// An IPv6 address that needs no interface.
+    pub fn v6(addr: [u8; 16], port: u16) -> Self {
+        // SAFETY: All zeroes is a `sockaddr_in6`.
+        let mut sin6: bindings::sockaddr_in6 = unsafe { core::mem::zeroed() };
+        sin6.sin6_family = bindings::AF_INET6 as Family;
+        sin6.sin6_port = port.to_be();
+        sin6.sin6_addr.in6_u.u6_addr8 = addr;
+        Self::from_value(sin6)
+    }
+
+    /// A link-local IPv6 address at `interface`, a name or a number, of the namespace `net`, as the
+    /// kernel itself reads it (`inet_pton_with_scope`). May sleep.
     ///
-    /// The interface of a link-local IPv6 address is looked up in the initial network namespace;
-    /// `EINVAL` if there is none of that name. On InfiniBand the port becomes the service id, as
-    /// the C modules have it. May sleep.
-    pub fn new(address: &Address, port: u16) -> Result<Self> {
-        match address {
-            Address::V4(addr) => {
-                // SAFETY: All zeroes is a `sockaddr_in`.
-                let mut sin: bindings::sockaddr_in = unsafe { core::mem::zeroed() };
-                sin.sin_family = bindings::AF_INET as Family;
-                sin.sin_port = port.to_be();
-                sin.sin_addr.s_addr = u32::from_ne_bytes(*addr);
-                Ok(Self::from_value(sin))
-            }
-            Address::V6 { addr, scope } if scope.is_none() => {
-                // SAFETY: All zeroes is a `sockaddr_in6`.
-                let mut sin6: bindings::sockaddr_in6 = unsafe { core::mem::zeroed() };
-                sin6.sin6_family = bindings::AF_INET6 as Family;
-                sin6.sin6_port = port.to_be();
-                sin6.sin6_addr.in6_u.u6_addr8 = *addr;
-                Ok(Self::from_value(sin6))
-            }
-            Address::V6 { scope, .. } => Self::with_scope(address, scope, port),
-            Address::Gid(gid) => Ok(Self::from_value(SockaddrIb {
-                family: bindings::AF_IB as Family,
-                pkey: IB_DEFAULT_PKEY.to_be(),
-                flowinfo: 0,
-                addr: *gid,
-                sid: (IB_SERVICE_ID_PREFIX | u64::from(port)).to_be(),
-                sid_mask: u64::MAX.to_be(),
-                scope_id: 0,
-            })),
-        }
+    /// `EINVAL` if there is no such interface.
+    pub fn v6_at(net: &Namespace, addr: [u8; 16], interface: &[u8], port: u16) -> Result<Self> {
+        let interface = core::str::from_utf8(interface).map_err(|_| EINVAL)?;
+        let addr = Ipv6Addr::from(addr);
+        let text = CString::try_from_fmt(format_args!("{addr}%{interface}"))?;
+        let port = CString::try_from_fmt(format_args!("{port}"))?;
+        let mut this = Self::NONE;
+        // SAFETY: The strings and the namespace are valid, and `this` has room for any address.
+        to_result(unsafe {
+            bindings::inet_pton_with_scope(
+                net.as_raw(),
+                bindings::AF_INET6 as Family,
+                text.as_char_ptr(),
+                port.as_char_ptr(),
+                (&raw mut this.0).cast(),
+            )
+        })?;
+        Ok(this)
     }
 
-    /// Any IPv4 or IPv6 address of this machine, to listen on.
-    pub fn any_ip(port: u16) -> Result<Self> {
-        let any = Address::V6 {
-            addr: [0; 16],
-            scope: Scope::NONE,
-        };
-        Self::new(&any, port)
+    /// An InfiniBand address, with a service id in place of the port.
+    pub fn ib(gid: [u8; 16], service_id: u64) -> Self {
+        Self::from_value(SockaddrIb {
+            family: bindings::AF_IB as Family,
+            pkey: IB_DEFAULT_PKEY.to_be(),
+            flowinfo: 0,
+            addr: gid,
+            sid: service_id.to_be(),
+            sid_mask: u64::MAX.to_be(),
+            scope_id: 0,
+        })
     }
 
-    /// Any InfiniBand address of this machine, to listen on.
-    pub fn any_ib(port: u16) -> Result<Self> {
-        Self::new(&Address::Gid([0; 16]), port)
-    }
-
-    /// The address, without port and interface; `None` for a family that is none of the three.
-    pub fn address(&self) -> Option<Address> {
+    /// The host's address; `None` for a family that is none of the three.
+    pub fn host(&self) -> Option<HostAddress> {
         match u32::from(self.family()) {
             bindings::AF_INET => {
                 let sin: bindings::sockaddr_in = self.to_value();
-                Some(Address::V4(sin.sin_addr.s_addr.to_ne_bytes()))
+                Some(HostAddress::V4(sin.sin_addr.s_addr.to_ne_bytes()))
             }
             bindings::AF_INET6 => {
                 let sin6: bindings::sockaddr_in6 = self.to_value();
-                Some(Address::V6 {
-                    // SAFETY: Every view of this union is plain bytes.
-                    addr: unsafe { sin6.sin6_addr.in6_u.u6_addr8 },
-                    scope: Scope::NONE,
-                })
+                // SAFETY: Every view of this union is plain bytes.
+                Some(HostAddress::V6(unsafe { sin6.sin6_addr.in6_u.u6_addr8 }))
             }
-            bindings::AF_IB => {
-                let sib: SockaddrIb = self.to_value();
-                Some(Address::Gid(sib.addr))
-            }
+            bindings::AF_IB => Some(HostAddress::Gid(self.to_value::<SockaddrIb>().addr)),
             _ => None,
         }
     }
 
-    /// The port.
-    pub fn port(&self) -> u16 {
-        match u32::from(self.family()) {
-            bindings::AF_INET => {
-                let sin: bindings::sockaddr_in = self.to_value();
-                u16::from_be(sin.sin_port)
-            }
-            bindings::AF_INET6 => {
-                let sin6: bindings::sockaddr_in6 = self.to_value();
-                u16::from_be(sin6.sin6_port)
-            }
-            bindings::AF_IB => {
-                let sib: SockaddrIb = self.to_value();
-                // Only the low 16 bits of the service id are the port.
-                u64::from_be(sib.sid) as u16
-            }
-            _ => 0,
-        }
-    }
-
-    /// Whether both are the same address, whatever their ports (C: `sockaddr_cmp`).
-    pub fn same_address(&self, other: &Self) -> bool {
-        match (self.address(), other.address()) {
-            (Some(a), Some(b)) => a.same_as(&b),
-            _ => false,
-        }
+    /// Whether both are of the same host and have one, whatever their ports.
+    pub fn same_host(&self, other: &Self) -> bool {
+        self.host().is_some() && self.host() == other.host()
     }
 
     /// For the C functions that take a `struct sockaddr *`.
@@ -177,28 +175,6 @@ impl SocketAddress {
         unsafe { raw.cast::<Self>().read() }
     }
 
-    /// A link-local address with an interface, as the kernel itself reads it.
-    fn with_scope(address: &Address, scope: &Scope, port: u16) -> Result<Self> {
-        let text = address.to_text();
-        let text = text.as_str().strip_prefix("ip:").ok_or(EINVAL)?;
-        let scope = core::str::from_utf8(scope.as_bytes()).map_err(|_| EINVAL)?;
-        let text = CString::try_from_fmt(fmt!("{text}%{scope}"))?;
-        let port = CString::try_from_fmt(fmt!("{port}"))?;
-        let mut this = Self([0; size_of::<bindings::__kernel_sockaddr_storage>()]);
-        // SAFETY: The strings are valid, `init_net` always exists, and `this` has room for any
-        // address.
-        to_result(unsafe {
-            bindings::inet_pton_with_scope(
-                &raw mut bindings::init_net,
-                bindings::AF_INET6 as Family,
-                text.as_char_ptr(),
-                port.as_char_ptr(),
-                (&raw mut this.0).cast(),
-            )
-        })?;
-        Ok(this)
-    }
-
     fn family(&self) -> Family {
         self.to_value()
     }
@@ -209,7 +185,7 @@ impl SocketAddress {
             assert!(size_of::<T>() <= size_of::<Self>());
             assert!(align_of::<T>() <= align_of::<Self>());
         }
-        let mut this = Self([0; size_of::<bindings::__kernel_sockaddr_storage>()]);
+        let mut this = Self::NONE;
         // SAFETY: It fits, as checked above, and has no padding.
         unsafe { (&raw mut this.0).cast::<T>().write(value) };
         this
@@ -223,15 +199,5 @@ impl SocketAddress {
         }
         // SAFETY: It fits, as checked above, and any bytes are one.
         unsafe { (&raw const self.0).cast::<T>().read() }
-    }
-}
-
-impl fmt::Display for SocketAddress {
-    /// As the C modules show it, without port.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address() {
-            Some(address) => write!(f, "{address}"),
-            None => f.write_str("<invalid address family>"),
-        }
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! One page of memory for messages outside the IO path.
+//!
+//! Would extend: `rust/kernel/page.rs`, whose accesses are unsafe.
 
 use crate::bindings;
 use kernel::{

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Notices of devices that come and go.
+//!
+//! Would be: `rust/kernel/rdma/client.rs`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::Device;
-use crate::bindings;
+use crate::{
+    bindings,
+    preempt, //
+};
 use core::{
     marker::PhantomData,
     ptr::{
@@ -99,7 +106,9 @@ impl<C> Slot<C> {
 }
 
 /// The registration of a [`Client`]; dropping it calls [`Client::remove()`] for each device and
-/// waits. Sleeps.
+/// waits. Sleeps; where that is not allowed it stays registered, see [`preempt`](crate::preempt).
+///
+/// Not to be dropped by [`Client::add()`] or [`Client::remove()`], which it waits for.
 ///
 /// # Invariants
 ///
@@ -169,11 +178,14 @@ impl<C: Client> Registration<C> {
 
 impl<C: Client> Drop for Registration<C> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is registered.
+        if !preempt::may_sleep() {
+            return preempt::leave_behind(&raw mut bindings::__this_module, "an RDMA client");
+        }
+        // SAFETY: It is registered as long as this exists.
         unsafe { bindings::ib_unregister_client(self.client.as_ptr()) };
         // SAFETY: Set by `new()`; callbacks are finished.
         unsafe { Self::clear_slot() };
-        // SAFETY: By the type invariant it is ours; the core does not use it any more.
+        // SAFETY: It comes from a box that this owns; the core does not use it any more.
         drop(unsafe { KBox::from_raw(self.client.as_ptr()) });
     }
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The RDMA connection manager.
+//!
+//! Would be: `rust/kernel/rdma/cm.rs`.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
 use super::{
     Capabilities,
@@ -9,12 +13,15 @@ use super::{
     ProtectionDomain,
     QueuePair,
     QueuePairRef,
-    WorkCompletion,
-    CALLER, //
+    WorkCompletion, //
 };
 use crate::{
     bindings,
-    net::socket_address::SocketAddress, //
+    net::{
+        socket_address::SocketAddress,
+        Namespace, //
+    },
+    preempt, //
 };
 use core::{
     cell::Cell,
@@ -31,18 +38,15 @@ use kernel::{
     },
     prelude::*,
     sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
+        atomic::ordering,
         Arc, //
     },
-    task::Task,
     types::NotThreadSafe, //
 };
 
 mod event;
 mod peer;
+mod scope;
 
 pub use event::Event;
 
@@ -50,16 +54,17 @@ use event::{
     connection_data,
     translate, //
 };
+use scope::Scope;
 
 /// Receives the events of an [`Id`] and the completions of its [`QueuePair`].
 pub trait Handler: Send + Sync + Sized + 'static {
     /// An event. Process context; serialised per id, but for one that listens on all addresses:
     /// that gets requests of several devices at once.
     ///
-    /// Must not wait for anything that waits for the id to be dropped, and must not drop a
-    /// *listening* id while handling its [`Event::ConnectRequest`], or ask for its addresses. A
-    /// queue pair must not be dropped in here once it was accepted, or connects: an iWARP device
-    /// waits for an event that comes after this one.
+    /// Must not wait for anything that waits for the id to be dropped. A queue pair must not be
+    /// dropped in here once it was accepted, or connects: an iWARP device waits for an event that
+    /// comes after this one. A *listening* id that is dropped in here is left behind, see
+    /// [`preempt`](crate::preempt).
     fn event(&self, event: Event<'_>);
 
     /// What the handler keeps for a burst of completions: all that one look at a queue of
@@ -137,49 +142,6 @@ impl ConnectionParameters {
     }
 }
 
-/// The part of an id's state that does not depend on its handler's type.
-struct Scope {
-    /// The task that is in the id's event handler now, or null.
-    task: Atomic<*mut bindings::task_struct>,
-    /// The owner dropped the id in its event handler, which therefore destroys it.
-    destroy: Atomic<bool>,
-    /// The id has a device, until it is destroyed.
-    has_device: Atomic<bool>,
-    /// Frees the [`Inner`] that the scope is the start of.
-    free: unsafe fn(NonNull<Scope>),
-}
-
-impl Scope {
-    fn enter(&self) {
-        self.task.store(Task::current_raw(), ordering::Relaxed);
-    }
-
-    /// Whether the current task is in the id's event handler. Nobody else can write the current
-    /// task's address, so that a plain load is enough.
-    fn is_inside(&self) -> bool {
-        ptr::eq(self.task.load(ordering::Relaxed), Task::current_raw())
-    }
-
-    /// Ends the event handler; returns what it has to return to the CM: non-zero destroys the id.
-    ///
-    /// # Safety
-    ///
-    /// The caller must be in the id's event handler and not use the scope afterwards.
-    unsafe fn leave(this: NonNull<Self>) -> c_int {
-        // SAFETY: Valid until `free()` below. While this event handler runs, who drops the id in
-        // another task waits for it; who drops it in this task leaves it to us.
-        let scope = unsafe { this.as_ref() };
-        scope.task.store(ptr::null_mut(), ordering::Relaxed);
-        if !scope.destroy.load(ordering::Relaxed) {
-            return 0;
-        }
-        // SAFETY: The owner gave it up, and no event handler runs once this one has returned
-        // non-zero.
-        unsafe { (scope.free)(this) };
-        ECONNABORTED.to_errno()
-    }
-}
-
 #[repr(C)]
 struct Inner<H> {
     scope: Scope,
@@ -191,12 +153,7 @@ impl<H: Handler> Inner<H> {
     fn new(handler: Arc<H>) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
-                scope: Scope {
-                    task: Atomic::new(ptr::null_mut()),
-                    destroy: Atomic::new(false),
-                    has_device: Atomic::new(false),
-                    free: Self::free,
-                },
+                scope: Scope::new(Self::free),
                 cm_id: ptr::null_mut(),
                 handler,
             },
@@ -216,12 +173,15 @@ impl<H: Handler> Inner<H> {
 /// An endpoint of the connection manager (`rdma_cm_id`): a listener or a connection.
 ///
 /// Dropping it sleeps, waits for its running event handler, and no event comes afterwards. If the
-/// event handler itself drops it, it is destroyed when the handler returns.
+/// event handler itself drops it, it is destroyed when the handler returns; but it is left behind
+/// if it is a listening id that handles a request, or where sleeping is not allowed, see
+/// [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
-/// `inner` comes from `KBox::into_raw`, is owned by this type, is the context of the valid id
-/// `inner.cm_id`, and that id's event handler is `handle::<H>`.
+/// - `inner` comes from `KBox::into_raw` and is owned by this type.
+/// - `inner.cm_id` is a valid id with `inner` as its context and `handle::<H>` as its event
+///   handler.
 pub struct Id<H: Handler> {
     inner: NonNull<Inner<H>>,
 }
@@ -234,8 +194,14 @@ unsafe impl<H: Handler> Send for Id<H> {}
 unsafe impl<H: Handler> Sync for Id<H> {}
 
 impl<H: Handler> Id<H> {
-    /// Makes an id in the initial network namespace. Sleeps.
-    pub fn new(handler: Arc<H>, port_space: PortSpace) -> Result<Self> {
+    /// Makes an id in the network namespace `net`, which the RDMA core lists under the name
+    /// `owner`. Sleeps.
+    pub fn new(
+        handler: Arc<H>,
+        net: &Namespace,
+        port_space: PortSpace,
+        owner: &'static CStr,
+    ) -> Result<Self> {
         let port_space = match port_space {
             PortSpace::Tcp => bindings::rdma_ucm_port_space_RDMA_PS_TCP,
             PortSpace::Ib => bindings::rdma_ucm_port_space_RDMA_PS_IB,
@@ -245,12 +211,12 @@ impl<H: Handler> Id<H> {
         // something is asked of the id.
         let cm_id = from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
-                &raw mut bindings::init_net,
+                net.as_raw(),
                 Some(handle::<H>),
                 inner.cast(),
                 port_space,
                 bindings::ib_qp_type_IB_QPT_RC,
-                CALLER.as_char_ptr(),
+                owner.as_char_ptr(),
             )
         });
         let cm_id = match cm_id {
@@ -271,18 +237,16 @@ impl<H: Handler> Id<H> {
     }
 
     fn inner(&self) -> &Inner<H> {
-        // SAFETY: By the type invariant; it is only changed before the id is made.
+        // SAFETY: It comes from a box and stays as long as this; it is only changed before that.
         unsafe { self.inner.as_ref() }
     }
 
     /// The C structure.
-    #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
         self.inner().cm_id
     }
 
     /// The handler.
-    #[inline]
     pub fn handler(&self) -> &Arc<H> {
         &self.inner().handler
     }
@@ -382,11 +346,15 @@ impl<H: Handler> Id<H> {
     }
 
     /// Runs `f` with the id's handler mutex held; it is, in the event handler.
+    ///
+    /// While a listening id handles a request the mutex may be held or not. Then it is not needed
+    /// either: such an id has its address, and is connected to nobody.
     fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
-        let inside = self.inner().scope.is_inside();
+        let scope = &self.inner().scope;
+        let inside = scope.is_inside() || scope.is_in_request();
         if !inside {
-            // SAFETY: The id is valid, and this task does not hold the mutex: not for an event of
-            // the id, see `scope`, nor for one of the listening id, see `Handler::event()`.
+            // SAFETY: The id is valid, and this task does not hold the mutex, as it is in none of
+            // the id's event handlers.
             unsafe { bindings::rdma_lock_handler(self.as_raw()) };
         }
         let result = f();
@@ -463,6 +431,9 @@ impl<H: Handler> Id<H> {
 impl<H: Handler> Drop for Id<H> {
     fn drop(&mut self) {
         let scope = &self.inner().scope;
+        if scope.is_in_request() || !preempt::may_sleep() {
+            return preempt::leave_behind(&raw mut bindings::__this_module, "an RDMA CM id");
+        }
         if scope.is_inside() {
             // The event handler that we are in destroys the id and frees its context.
             scope.destroy.store(true, ordering::Relaxed);
@@ -515,7 +486,7 @@ impl NewId<'_> {
     pub fn take<H: Handler>(self, handler: Arc<H>) -> Result<Id<H>> {
         let mut inner = Inner::new(handler)?;
         inner.cm_id = self.raw;
-        inner.scope.has_device = Atomic::new(true);
+        inner.scope.has_device.store(true, ordering::Release);
         // The new id's handler mutex is held by this task, until the listener's event handler
         // returns.
         inner.scope.enter();
@@ -570,7 +541,7 @@ unsafe extern "C" fn handle<H: Handler>(
     if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
         // `this` is the listener's, of which several such events may run at a time.
         let taken = Cell::new(None);
-        this.handler.event(Event::ConnectRequest {
+        let event = Event::ConnectRequest {
             id: NewId {
                 raw: cm_id,
                 taken: &taken,
@@ -578,7 +549,8 @@ unsafe extern "C" fn handle<H: Handler>(
             },
             // SAFETY: The event is valid and of a connection.
             private_data: unsafe { connection_data(event) },
-        });
+        };
+        this.scope.in_request(|| this.handler.event(event));
         return match taken.get() {
             // SAFETY: We are in the new id's event handler.
             Some(scope) => unsafe { Scope::leave(scope) },

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Completion queues.
+//!
+//! Would be: `rust/kernel/rdma/cq.rs`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
     poller::{
@@ -8,11 +12,11 @@ use super::{
         Poller, //
     },
     Device,
-    DeviceHandle,
-    CALLER, //
+    DeviceHandle, //
 };
 use crate::{
     bindings,
+    preempt,
     sync::{
         atomic::{
             ordering,
@@ -33,13 +37,13 @@ use core::{
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    sync::{
-        Arc, //
-    },
+    sync::Arc,
+    task::Task,
     time::{
         delay::fsleep,
         Delta, //
-    }, //
+    },
+    types::NotThreadSafe, //
 };
 
 /// Where completion handlers run.
@@ -47,10 +51,6 @@ use kernel::{
 pub enum PollContext {
     /// In softirq context, on the CPU of the completion vector.
     Softirq,
-    /// On the RDMA core's per-CPU workqueue: process context.
-    Workqueue,
-    /// On the RDMA core's unbound workqueue: process context.
-    UnboundWorkqueue,
     /// In [`CompletionQueue::process_direct()`], and while a queue pair is drained.
     Direct,
     /// On a workqueue of the user, which is told of bursts: process context.
@@ -60,7 +60,7 @@ pub enum PollContext {
 /// Entries that are added to what is asked for, for draining both queues of a queue pair.
 pub(crate) const DRAIN_ENTRIES: u32 = 2;
 
-/// How long to wait for something that somebody else does without telling.
+/// How long to wait for something of which no event tells.
 const POLL_INTERVAL: Delta = Delta::from_micros(100);
 
 /// The most completions at a time.
@@ -68,23 +68,26 @@ const POLL_BUDGET: c_int = 64;
 
 /// A completion queue (`ib_cq`).
 ///
-/// Dropping the last reference sleeps; each queue pair holds one.
+/// Each queue pair holds a reference. Dropping the last reference sleeps; where that is not allowed
+/// the queue is left behind, see [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
 /// - `raw` is a valid completion queue of `device`, owned by this type.
-/// - `reserved` is the number of entries that queue pairs reserved, at most `capacity`.
-/// - In [`PollContext::Direct`], `ib_process_cq_direct()` is only called by who set `polling`.
-/// - In [`PollContext::Bursts`], the queue was made for `poller`, which alone polls it.
+/// - Queue pairs on it hold a [`Reservation`], and so a reference to this.
+/// - `reserved` is the number of entries of all reservations, at most `capacity`.
+/// - In [`PollContext::Direct`], `ib_process_cq_direct()` is only called by the task whose address
+///   is in `polling`, which is null while nobody polls.
+/// - In [`PollContext::Bursts`], and only then, there is a `poller`. The queue was made for it, and
+///   nobody else polls it.
 pub struct CompletionQueue {
     raw: NonNull<bindings::ib_cq>,
     context: PollContext,
     capacity: u32,
     reserved: Atomic<u32>,
-    polling: Atomic<bool>,
-    /// With [`PollContext::Bursts`].
+    polling: Atomic<*mut bindings::task_struct>,
     poller: Option<Pin<KBox<Poller>>>,
-    _device: DeviceHandle,
+    device: DeviceHandle,
 }
 
 // SAFETY: The functions that are called on a completion queue may be called from any thread.
@@ -96,52 +99,35 @@ unsafe impl Sync for CompletionQueue {}
 impl CompletionQueue {
     /// Allocates a completion queue with room for `entries` completions.
     ///
-    /// `vector` is taken modulo the device's number of completion vectors. Sleeps. `EINVAL` for
-    /// [`PollContext::Bursts`]; see [`Self::in_bursts()`].
+    /// `vector` is taken modulo the device's number of completion vectors. `owner` is the name
+    /// under which the RDMA core lists it. Sleeps. `EINVAL` for [`PollContext::Bursts`], see
+    /// [`Self::in_bursts()`], or if there are too many entries.
     pub fn new(
         device: &Device,
+        owner: &'static CStr,
         entries: u32,
         vector: u32,
         context: PollContext,
     ) -> Result<Arc<Self>> {
-        let device = device.handle()?;
-        let capacity = entries.checked_add(DRAIN_ENTRIES).ok_or(EINVAL)?;
-        let vector = vector.checked_rem(device.num_comp_vectors()).unwrap_or(0);
         let poll_context = match context {
             PollContext::Softirq => bindings::ib_poll_context_IB_POLL_SOFTIRQ,
-            PollContext::Workqueue => bindings::ib_poll_context_IB_POLL_WORKQUEUE,
-            PollContext::UnboundWorkqueue => bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE,
             PollContext::Direct => bindings::ib_poll_context_IB_POLL_DIRECT,
             PollContext::Bursts => return Err(EINVAL),
         };
+        let attributes = attributes(device, entries, vector)?;
+        let device = device.handle()?;
         // SAFETY: The handle keeps the device; the private pointer is not used.
         let raw = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq(
                 device.as_raw(),
                 ptr::null_mut(),
-                c_int::try_from(capacity).map_err(|_| EINVAL)?,
-                c_int::try_from(vector).map_err(|_| EINVAL)?,
+                c_int::try_from(attributes.cqe)?,
+                c_int::try_from(attributes.comp_vector)?,
                 poll_context,
-                CALLER.as_char_ptr(),
+                owner.as_char_ptr(),
             )
         })?;
-        let Some(raw) = NonNull::new(raw) else {
-            return Err(ENOMEM);
-        };
-        // INVARIANT: `raw` was just made for `device`; nothing is reserved, nobody polls. If the
-        // allocation fails, the value is dropped, and the queue with it.
-        Ok(Arc::new(
-            Self {
-                raw,
-                context,
-                capacity,
-                reserved: Atomic::new(0),
-                polling: Atomic::new(false),
-                poller: None,
-                _device: device,
-            },
-            GFP_KERNEL,
-        )?)
+        Self::own(raw, context, attributes.cqe, None, device)
     }
 
     /// As [`Self::new()`], for one queue pair, whose handler runs on `queue` and is told when a
@@ -151,18 +137,14 @@ impl CompletionQueue {
     /// `ESHUTDOWN` if the workqueue is being destroyed.
     pub fn in_bursts(
         device: &Device,
+        owner: &'static CStr,
         entries: u32,
         vector: u32,
         queue: &QueueHandle,
     ) -> Result<Arc<Self>> {
+        let attributes = attributes(device, entries, vector)?;
         let device = device.handle()?;
-        let capacity = entries.checked_add(DRAIN_ENTRIES).ok_or(EINVAL)?;
         let poller = Poller::new(queue)?;
-        let attributes = bindings::ib_cq_init_attr {
-            cqe: capacity,
-            comp_vector: vector.checked_rem(device.num_comp_vectors()).unwrap_or(0),
-            flags: 0,
-        };
         // SAFETY: The handle keeps the device, and the context stays as long as the queue.
         let raw = from_err_ptr(unsafe {
             bindings::__ib_create_cq(
@@ -171,27 +153,60 @@ impl CompletionQueue {
                 None,
                 poller.context(),
                 &attributes,
-                CALLER.as_char_ptr(),
+                owner.as_char_ptr(),
             )
         })?;
-        let Some(raw) = NonNull::new(raw) else {
-            return Err(ENOMEM);
-        };
         // SAFETY: The queue was made with it, and is destroyed by `drop` when it has stopped.
-        unsafe { poller.start(raw.as_ptr()) };
-        // INVARIANT: `raw` was just made for `device` and `poller`; nothing is reserved.
+        unsafe { poller.start(raw) };
+        Self::own(
+            raw,
+            PollContext::Bursts,
+            attributes.cqe,
+            Some(poller),
+            device,
+        )
+    }
+
+    fn own(
+        raw: *mut bindings::ib_cq,
+        context: PollContext,
+        capacity: u32,
+        poller: Option<Pin<KBox<Poller>>>,
+        device: DeviceHandle,
+    ) -> Result<Arc<Self>> {
+        // INVARIANT: `raw` was just made for `device`, and for `poller` if there is one; nothing is
+        // reserved, nobody polls. If the allocation fails, the value is dropped, and the queue with
+        // it.
         Ok(Arc::new(
             Self {
-                raw,
-                context: PollContext::Bursts,
+                raw: NonNull::new(raw).ok_or(ENOMEM)?,
+                context,
                 capacity,
                 reserved: Atomic::new(0),
-                polling: Atomic::new(false),
-                poller: Some(poller),
-                _device: device,
+                polling: Atomic::new(ptr::null_mut()),
+                poller,
+                device,
             },
             GFP_KERNEL,
         )?)
+    }
+
+    /// Whether the caller is a handler of this queue's completions, which nobody may wait for in
+    /// there.
+    pub(super) fn is_handling(&self) -> bool {
+        match self.context {
+            PollContext::Softirq => !preempt::may_sleep(),
+            PollContext::Direct => self.polling.load(ordering::Relaxed) == Task::current_raw(),
+            PollContext::Bursts => self
+                .poller
+                .as_ref()
+                .is_some_and(|poller| poller.is_running_here()),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Has `hook` told of bursts, if there are any. `EBUSY` if another one is. Sleeps.
@@ -226,8 +241,8 @@ impl CompletionQueue {
 
     /// Runs the handlers of up to `budget` completions; returns how many there were.
     ///
-    /// Only for [`PollContext::Direct`]; returns 0 for others, and while somebody else polls.
-    /// Handlers run in the caller's context. Must not be called from a handler.
+    /// Only for [`PollContext::Direct`]; returns 0 in another context, and while another task
+    /// polls. Handlers run in the caller's context. Must not be called from a handler.
     #[inline]
     pub fn process_direct(&self, budget: u32) -> u32 {
         if self.context != PollContext::Direct {
@@ -237,23 +252,26 @@ impl CompletionQueue {
         let Ok(budget) = c_int::try_from(budget) else {
             return 0;
         };
-        if self.polling.xchg(true, ordering::Acquire) {
+        let Some(_polling) = Polling::begin(self) else {
             return 0;
-        }
-        // SAFETY: By the type invariant the queue is valid, and we are the one that set `polling`.
+        };
+        // SAFETY: The queue is valid, and the address of this task is in `polling`.
         let done = unsafe { bindings::ib_process_cq_direct(self.as_raw(), budget) };
-        self.polling.store(false, ordering::Release);
+        // Negative only for a queue of another context.
         u32::try_from(done).unwrap_or(0)
     }
 
-    /// Keeps others from polling until the guard goes. Sleeps.
+    /// Keeps other tasks from polling until the guard goes. Sleeps.
     pub(super) fn exclude_polling(&self) -> PollingExcluded<'_> {
-        if self.context == PollContext::Direct {
-            while self.polling.xchg(true, ordering::Acquire) {
-                fsleep(POLL_INTERVAL);
-            }
+        if self.context != PollContext::Direct {
+            return PollingExcluded(self, None);
         }
-        PollingExcluded(self)
+        loop {
+            if let Some(polling) = Polling::begin(self) {
+                return PollingExcluded(self, Some(polling));
+            }
+            fsleep(POLL_INTERVAL);
+        }
     }
 
     /// Reserves `entries` for a queue pair, besides those for draining. `EINVAL` if there are not
@@ -279,57 +297,70 @@ impl CompletionQueue {
     }
 }
 
-impl CompletionQueue {
-    /// Waits until no softirq is about to ask for another interrupt. Sleeps.
-    ///
-    /// `ib_free_cq()` waits for a softirq that polls, but not for one that has just stopped to do
-    /// so and is still about to touch the queue (`ib_poll_handler()`, after `irq_poll_complete()`).
-    ///
-    /// # Safety
-    ///
-    /// Only for a queue of [`PollContext::Softirq`] on which nothing is in flight, before it is
-    /// destroyed.
-    unsafe fn settle_softirq(&self) {
-        // SAFETY: In this context the union holds the softirq's part, and has been initialised.
-        let poll = unsafe { &raw mut (*self.as_raw()).__bindgen_anon_1.iop };
-        // SAFETY: As above. From here on none is scheduled; then none is running any more, since
-        // a softirq is a reader of RCU; and what was switched off is switched on again, as
-        // `ib_free_cq()` expects it. Nothing completes any more that could schedule one then.
-        unsafe {
-            bindings::irq_poll_disable(poll.cast());
-            kernel::bindings::synchronize_rcu_expedited();
-            bindings::irq_poll_enable(poll.cast());
-        }
-    }
-}
-
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        if self.context == PollContext::Softirq {
-            // SAFETY: The queue is of this context, and not used any more.
-            unsafe { self.settle_softirq() };
-        }
-        if let Some(poller) = self.poller.take() {
-            poller.stop();
-            // SAFETY: As below; nobody polls it any more.
-            let error = unsafe { bindings::ib_destroy_cq_user(self.raw.as_ptr(), ptr::null_mut()) };
-            poller.stop();
-            if error != 0 {
-                // The queue is still there, and an event would go to the poller, which keeps the
-                // workqueue.
-                mem::forget(poller);
-            }
+        if !preempt::may_sleep() {
+            preempt::leave_behind(&raw mut bindings::__this_module, "a completion queue");
+            // The queue stays, and what it refers to.
+            mem::forget((self.poller.take(), self.device.handle()));
             return;
         }
-        // SAFETY: By the type invariant the queue is ours; queue pairs on it hold references to
-        // `self`, so there are none.
-        unsafe { bindings::ib_free_cq(self.raw.as_ptr()) };
+        let Some(poller) = self.poller.take() else {
+            // SAFETY: The queue is owned. Queue pairs on it would hold
+            // references, so there are none, and nothing is in flight.
+            unsafe { bindings::rnbd_helper_ib_free_cq(self.as_raw()) };
+            return;
+        };
+        poller.stop();
+        // SAFETY: As above; the poller, which alone polls it, has stopped.
+        let error = unsafe { bindings::ib_destroy_cq_user(self.as_raw(), ptr::null_mut()) };
+        poller.stop();
+        if error != 0 {
+            // The queue is still there, and an event would go to the poller, which keeps the
+            // workqueue.
+            mem::forget(poller);
+        }
     }
 }
 
-/// Nobody polls a [`PollContext::Direct`] queue by [`CompletionQueue::process_direct()`] while
-/// this exists.
-pub(super) struct PollingExcluded<'a>(&'a CompletionQueue);
+/// The size and the vector of a completion queue with room for `entries` besides those for
+/// draining.
+fn attributes(device: &Device, entries: u32, vector: u32) -> Result<bindings::ib_cq_init_attr> {
+    Ok(bindings::ib_cq_init_attr {
+        cqe: entries.checked_add(DRAIN_ENTRIES).ok_or(EINVAL)?,
+        comp_vector: vector % device.num_comp_vectors(),
+        flags: 0,
+    })
+}
+
+/// The right of this task to poll a [`PollContext::Direct`] queue.
+///
+/// # Invariants
+///
+/// The queue's `polling` is the task that made this.
+struct Polling<'a>(&'a CompletionQueue, NotThreadSafe);
+
+impl<'a> Polling<'a> {
+    /// `None` while a task polls, this one included.
+    #[inline]
+    fn begin(queue: &'a CompletionQueue) -> Option<Self> {
+        let polling = &queue.polling;
+        polling
+            .cmpxchg(ptr::null_mut(), Task::current_raw(), ordering::Acquire)
+            .ok()?;
+        // INVARIANT: It was just put there.
+        Some(Self(queue, NotThreadSafe))
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.0.polling.store(ptr::null_mut(), ordering::Release);
+    }
+}
+
+/// Nobody else polls a [`PollContext::Direct`] queue while this exists.
+pub(super) struct PollingExcluded<'a>(&'a CompletionQueue, Option<Polling<'a>>);
 
 impl PollingExcluded<'_> {
     /// Lets some time pass, in which handlers run.
@@ -351,25 +382,19 @@ impl PollingExcluded<'_> {
 
     /// Runs the handlers of completions, if that is for us to do, and says so.
     fn poll(&self) -> bool {
-        if self.0.context != PollContext::Direct {
-            return false;
+        if self.1.is_some() {
+            // SAFETY: The queue is valid, and the address of this task is in `polling`.
+            unsafe { bindings::ib_process_cq_direct(self.0.as_raw(), POLL_BUDGET) };
         }
-        // SAFETY: By the type invariant of the queue it is valid, and we are the one that set
-        // `polling`.
-        unsafe { bindings::ib_process_cq_direct(self.0.as_raw(), POLL_BUDGET) };
-        true
-    }
-}
-
-impl Drop for PollingExcluded<'_> {
-    fn drop(&mut self) {
-        if self.0.context == PollContext::Direct {
-            self.0.polling.store(false, ordering::Release);
-        }
+        self.1.is_some()
     }
 }
 
 /// A queue pair's share of a completion queue.
+///
+/// # Invariants
+///
+/// `entries` are part of `queue.reserved`.
 pub(super) struct Reservation {
     queue: Arc<CompletionQueue>,
     entries: u32,
@@ -385,13 +410,9 @@ impl Deref for Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut old = self.queue.reserved.load(ordering::Relaxed);
-        while let Err(current) =
-            self.queue
-                .reserved
-                .cmpxchg(old, old.saturating_sub(self.entries), ordering::Relaxed)
-        {
-            old = current;
-        }
+        // INVARIANT: What was added when this was made.
+        self.queue
+            .reserved
+            .fetch_sub(self.entries, ordering::Relaxed);
     }
 }

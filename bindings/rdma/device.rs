@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RDMA devices.
+//!
+//! Would be: `rust/kernel/rdma/device.rs`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::bindings;
 use core::{
@@ -14,7 +18,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// An RDMA device, seen while somebody else keeps it.
+/// An RDMA device, borrowed from something that keeps it.
 ///
 /// # Invariants
 ///
@@ -44,7 +48,7 @@ impl Device {
     }
 
     fn attributes(&self) -> *const bindings::ib_device_attr {
-        // SAFETY: By the type invariant the device is valid.
+        // SAFETY: The device is valid as long as there is a reference to this.
         unsafe { &raw const (*self.as_raw()).attrs }
     }
 
@@ -52,7 +56,7 @@ impl Device {
     ///
     /// Unregistering waits for it. Fails with `ENODEV` once the device is being unregistered.
     pub fn handle(&self) -> Result<DeviceHandle> {
-        // SAFETY: By the type invariant the device is valid.
+        // SAFETY: The device is valid as long as there is a reference to this.
         if !unsafe { bindings::rnbd_helper_ib_device_try_get(self.as_raw()) } {
             return Err(ENODEV);
         }
@@ -65,8 +69,8 @@ impl Device {
         let mut name = DeviceName {
             bytes: [0; NAME_MAX],
         };
-        // SAFETY: By the type invariant the device is valid; the array may be rewritten by a
-        // rename at the same time, so it is only copied, byte by byte.
+        // SAFETY: The device is valid as long as there is a reference to this. The array may be
+        // rewritten by a rename at the same time, so it is only copied, byte by byte.
         let source = unsafe { &raw const (*self.as_raw()).name }.cast::<u8>();
         // The last byte stays zero.
         for (i, byte) in name.bytes.iter_mut().take(NAME_MAX - 1).enumerate() {
@@ -78,9 +82,10 @@ impl Device {
 
     /// The number of completion vectors, that is, of interrupts to choose from; at least 1.
     pub fn num_comp_vectors(&self) -> u32 {
-        // SAFETY: By the type invariant the device is valid.
+        // SAFETY: The device is valid as long as there is a reference to this.
         let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
-        u32::try_from(vectors).unwrap_or(0).max(1)
+        // The RDMA core starts with 1 and drivers only raise it.
+        vectors.max(1).unsigned_abs()
     }
 
     /// The most scatter entries that a send or RDMA write may have.
@@ -125,7 +130,7 @@ impl Device {
 
     /// The NUMA node, or -1 if none is known.
     pub fn numa_node(&self) -> i32 {
-        // SAFETY: By the type invariant the device is valid.
+        // SAFETY: The device is valid as long as there is a reference to this.
         unsafe { bindings::rnbd_helper_ibdev_to_node(self.as_raw()) }
     }
 }
@@ -155,14 +160,14 @@ impl Deref for DeviceHandle {
     type Target = Device;
 
     fn deref(&self) -> &Device {
-        // SAFETY: By the type invariant the device is kept.
+        // SAFETY: The count keeps the device, so it is valid.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for DeviceHandle {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant there is a count to put.
+        // SAFETY: The count that this owns ends here.
         unsafe { bindings::ib_device_put(self.as_raw()) };
     }
 }

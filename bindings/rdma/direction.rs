@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Which way data goes.
+//!
+//! Would extend: `rust/kernel/dma.rs`.
 
 use crate::bindings;
 

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Protection domains, and the lifetime of what hardware may refer to.
+//!
+//! Would be: `rust/kernel/rdma/pd.rs`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
     Device,
-    DeviceHandle,
-    CALLER, //
+    DeviceHandle, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    preempt, //
+};
 use core::{
-    mem::ManuallyDrop,
+    mem::{
+        self,
+        ManuallyDrop, //
+    },
     ops::Deref,
     ptr::{
         self,
@@ -31,12 +40,15 @@ use kernel::{
 /// A protection domain (`ib_pd`).
 ///
 /// Make one per path and connection attempt: what is [`Retained`] by it is released when its last
-/// reference goes. Dropping the last reference sleeps.
+/// reference goes. Dropping the last reference sleeps; where that is not allowed all of it is left
+/// behind, see [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
 /// - `raw` is a valid protection domain of `device`, owned by this type.
-/// - `retired` heads a list of [`Header`]s of leaked [`Node`]s, which the list owns.
+/// - Everything that is made in the domain holds a reference to this, or is in the list `retired`.
+/// - `retired` heads a list of [`Header`]s of leaked [`Node`]s, which the list owns. They are
+///   linked by `next`, and have the `release` of their type.
 pub struct ProtectionDomain {
     raw: NonNull<bindings::ib_pd>,
     retired: Atomic<*mut Header>,
@@ -56,16 +68,15 @@ unsafe impl Send for ProtectionDomain {}
 unsafe impl Sync for ProtectionDomain {}
 
 impl ProtectionDomain {
-    /// Allocates a protection domain. Sleeps. `ENODEV` if the device is going away.
-    pub fn new(device: &Device) -> Result<Arc<Self>> {
+    /// Allocates a protection domain, which the RDMA core lists under the name `owner`. Sleeps.
+    /// `ENODEV` if the device is going away.
+    pub fn new(device: &Device, owner: &'static CStr) -> Result<Arc<Self>> {
         let device = device.handle()?;
         // SAFETY: The handle keeps the device.
         let raw = from_err_ptr(unsafe {
-            bindings::__ib_alloc_pd(device.as_raw(), 0, CALLER.as_char_ptr())
+            bindings::__ib_alloc_pd(device.as_raw(), 0, owner.as_char_ptr())
         })?;
-        let Some(raw) = NonNull::new(raw) else {
-            return Err(ENOMEM);
-        };
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         // INVARIANT: `raw` was just made for `device`; the list is empty. If the allocation fails,
         // the value is dropped, and the domain with it.
         Ok(Arc::new(
@@ -80,27 +91,23 @@ impl ProtectionDomain {
     }
 
     /// The device.
-    #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// A number that no other domain has or had; not 0.
-    #[inline]
     pub(crate) fn serial(&self) -> u64 {
         self.serial
     }
 
     /// The C structure.
-    #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::ib_pd {
         self.raw.as_ptr()
     }
 
     /// The key for local access to all DMA-mapped memory.
-    #[inline]
     pub(crate) fn local_dma_lkey(&self) -> u32 {
-        // SAFETY: By the type invariant the domain is valid; the key never changes.
+        // SAFETY: The domain is valid as long as this exists, and the key never changes.
         unsafe { (*self.as_raw()).local_dma_lkey }
     }
 
@@ -127,16 +134,23 @@ impl ProtectionDomain {
 
 impl Drop for ProtectionDomain {
     fn drop(&mut self) {
+        if !preempt::may_sleep() {
+            preempt::leave_behind(&raw mut bindings::__this_module, "a protection domain");
+            // The domain stays, and with it the device.
+            mem::forget(self.device.handle());
+            return;
+        }
         let mut head = self.retired.load(ordering::Acquire);
         while let Some(node) = NonNull::new(head) {
-            // SAFETY: By the type invariant the list owns the node; nobody else sees the list any
-            // more. The next pointer is read before the node goes.
+            // SAFETY: The list owns its nodes, and nobody else sees it any more. The next pointer
+            // is read before the node goes.
             head = unsafe { (*node.as_ptr()).next };
-            // SAFETY: As above; the function belongs to the node's type.
+            // SAFETY: The list owns the node, gives it up here, and the function is that of its
+            // type.
             unsafe { ((*node.as_ptr()).release)(node) };
         }
-        // SAFETY: By the type invariant the domain is ours. Everything made in it holds a
-        // reference to `self` or was on the list, so it is unused.
+        // SAFETY: The domain is ours. What was made in it has held a reference to `self`, or was on
+        // the list, so it is unused.
         unsafe { bindings::ib_dealloc_pd_user(self.raw.as_ptr(), ptr::null_mut()) };
     }
 }
@@ -167,8 +181,12 @@ struct Node<T> {
 /// under it, a dropped resource is only put on a list of the domain. The domain goes after the
 /// last queue pair in it, and a queue pair goes when nothing is in flight.
 ///
-/// May be dropped in any context, as long as somebody else holds the domain, for example a queue
-/// pair.
+/// May be dropped in any context as long as something else holds the domain, for example a queue
+/// pair; else see there.
+///
+/// # Invariants
+///
+/// `node` has the `release` of `T`, and is in no list.
 pub struct Retained<T: Send + 'static> {
     node: ManuallyDrop<KBox<Node<T>>>,
     domain: Arc<ProtectionDomain>,
@@ -187,6 +205,7 @@ impl<T: Send + 'static> Retained<T> {
             },
             GFP_KERNEL,
         )?;
+        // INVARIANT: As made above.
         Ok(Self {
             node: ManuallyDrop::new(node),
             domain: domain.clone(),
@@ -194,7 +213,6 @@ impl<T: Send + 'static> Retained<T> {
     }
 
     /// The domain.
-    #[inline]
     pub fn domain(&self) -> &Arc<ProtectionDomain> {
         &self.domain
     }
@@ -203,7 +221,6 @@ impl<T: Send + 'static> Retained<T> {
 impl<T: Send + 'static> Deref for Retained<T> {
     type Target = T;
 
-    #[inline]
     fn deref(&self) -> &T {
         &self.node.value
     }
@@ -211,12 +228,12 @@ impl<T: Send + 'static> Deref for Retained<T> {
 
 impl<T: Send + 'static> Drop for Retained<T> {
     fn drop(&mut self) {
-        // SAFETY: `node` is not used again.
+        // SAFETY: `node` is not used again, as this is dropped.
         let node = unsafe { ManuallyDrop::take(&mut self.node) };
         // CAST: The header is the first field of the `repr(C)` node.
         let header = KBox::into_raw(node).cast::<Header>();
         if let Some(header) = NonNull::new(header) {
-            // SAFETY: It was just leaked, and was made with its `release`.
+            // SAFETY: It was just leaked, and it has its `release`.
             unsafe { self.domain.retire(header) };
         }
     }

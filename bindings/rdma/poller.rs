@@ -186,6 +186,12 @@ impl Poller {
         unsafe { bindings::cancel_work_sync(self.work.get()) };
     }
 
+    /// Whether the caller is in the work item of this poller.
+    pub(super) fn is_running_here(&self) -> bool {
+        // SAFETY: The function has no requirements.
+        unsafe { bindings::current_work() == self.work.get() }
+    }
+
     /// Has `hook` told of all bursts that are found once this has returned. `EBUSY` if there is
     /// another. Sleeps; not to be called by a handler.
     ///

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Queue pairs.
+//!
+//! Would be: `rust/kernel/rdma/qp.rs`.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
     cm::{
@@ -22,6 +26,7 @@ use super::{
 };
 use crate::{
     bindings,
+    preempt,
     rdma::message_buffers::{
         Incoming,
         MessageBuffer, //
@@ -35,10 +40,7 @@ use crate::{
     }, //
 };
 use core::{
-    mem::{
-        ManuallyDrop,
-        MaybeUninit, //
-    },
+    mem::MaybeUninit,
     ops::Deref,
     ptr::{
         self,
@@ -47,6 +49,7 @@ use core::{
 };
 use kernel::{
     container_of,
+    error::to_result,
     prelude::*,
     sync::{
         barrier,
@@ -77,12 +80,13 @@ pub type Receive<'a> = (WrId, Option<&'a MessageBuffer<Incoming>>);
 /// Dropping it disconnects, waits until every request in flight has completed (that is, the
 /// handler is called, mostly with [`Status::Flushed`](super::Status::Flushed)), and destroys the
 /// queue pair and the id. No handler runs any more when that is done. It sleeps, and must not
-/// happen in a completion handler, nor with anything held that a handler waits for. In the id's
-/// own event handler it is allowed.
+/// happen with anything held that a handler waits for. In the id's own event handler it is allowed.
+/// In a completion handler, or where sleeping is not allowed, it is left behind; see
+/// [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
-/// The pointer in `lent` comes from `KBox::into_raw`, and is owned by this value alone.
+/// `lent.inner` comes from `KBox::into_raw`, and is owned by this value alone.
 pub struct QueuePair<H: Handler> {
     lent: QueuePairRef<H>,
 }
@@ -91,8 +95,8 @@ pub struct QueuePair<H: Handler> {
 ///
 /// # Invariants
 ///
-/// `inner` points to what a [`QueuePair`] owns that stays as long as this value. Nobody has an
-/// exclusive reference to it until the owner is dropped.
+/// `inner` points to what a [`QueuePair`] owns, which is not freed while this value is used. Nobody
+/// has an exclusive reference to it until then.
 pub struct QueuePairRef<H: Handler> {
     inner: NonNull<Inner<H>>,
 }
@@ -133,26 +137,22 @@ unsafe impl<H: Handler> Send for QueuePairRef<H> {}
 unsafe impl<H: Handler> Sync for QueuePairRef<H> {}
 
 impl<H: Handler> QueuePairRef<H> {
-    #[inline]
     pub(super) fn inner(&self) -> &Inner<H> {
-        // SAFETY: By the type invariant.
+        // SAFETY: It is not freed while this value is used, and only shared.
         unsafe { self.inner.as_ref() }
     }
 
     /// The handler.
-    #[inline]
     pub fn handler(&self) -> &Arc<H> {
         self.inner().id.handler()
     }
 
     /// The protection domain.
-    #[inline]
     pub fn domain(&self) -> &Arc<ProtectionDomain> {
         &self.inner().domain
     }
 
     /// The completion queue.
-    #[inline]
     pub fn completion_queue(&self) -> &CompletionQueue {
         &self.inner().completions
     }
@@ -161,7 +161,6 @@ impl<H: Handler> QueuePairRef<H> {
 impl<H: Handler> Deref for QueuePair<H> {
     type Target = QueuePairRef<H>;
 
-    #[inline]
     fn deref(&self) -> &QueuePairRef<H> {
         &self.lent
     }
@@ -176,7 +175,7 @@ impl<H: Handler> QueuePair<H> {
         capabilities: &Capabilities,
         wr_ids: u32,
     ) -> Result<Self, (Id<H>, Error)> {
-        let (domain, cm_id) = (domain.clone(), id.as_raw());
+        let domain = domain.clone();
         let prepared = match Self::prepare(&domain, completions, capabilities, wr_ids) {
             Ok(prepared) => prepared,
             Err(error) => return Err((id, error)),
@@ -184,7 +183,7 @@ impl<H: Handler> QueuePair<H> {
         let Prepared {
             completions,
             cqes,
-            mut attributes,
+            attributes,
             inner,
         } = prepared;
         // No device, no queue pair; the CM compares the devices of id and domain.
@@ -204,42 +203,46 @@ impl<H: Handler> QueuePair<H> {
             completions,
             domain,
         });
+        Self::create(inner, attributes)
+    }
+
+    /// Makes the queue pair of `inner`. Sleeps.
+    fn create(
+        inner: KBox<Inner<H>>,
+        mut attributes: bindings::ib_qp_init_attr,
+    ) -> Result<Self, (Id<H>, Error)> {
+        let (cm_id, domain) = (inner.id.as_raw(), inner.domain.as_raw());
         let inner = KBox::into_raw(inner);
+        let fail = move |error| {
+            // SAFETY: It was made above, and there is no queue pair, so nobody else has the
+            // pointer.
+            let inner = KBox::into_inner(unsafe { KBox::from_raw(inner) });
+            Err((inner.id, error))
+        };
         attributes.qp_context = inner.cast();
         // SAFETY: The id is valid; the CM checks that the domain is of the id's device.
-        let error =
-            unsafe { bindings::rdma_create_qp(cm_id, (*inner).domain.as_raw(), &mut attributes) };
-        if error != 0 {
-            // SAFETY: There is no queue pair, so nobody else has the pointer.
-            let inner = KBox::into_inner(unsafe { KBox::from_raw(inner) });
-            return Err((inner.id, Error::from_errno(error)));
+        let made = to_result(unsafe { bindings::rdma_create_qp(cm_id, domain, &mut attributes) });
+        if let Err(error) = made {
+            return fail(error);
         }
-        // INVARIANT: `rdma_create_qp()` made the queue pair with what is in `inner`.
-        // SAFETY: The id is valid, and `inner` is still only ours as nothing was posted.
-        unsafe { (*inner).qp = (*cm_id).qp };
-        // SAFETY: `inner` comes from a box.
+        // SAFETY: The id is valid. `inner` is still only ours, as nothing was posted, and stays
+        // until `drop`, which takes the hook out.
+        let hooked = unsafe {
+            // INVARIANT: `rdma_create_qp()` made the queue pair with what is in `inner`.
+            (*inner).qp = (*cm_id).qp;
+            (*inner).completions.hook(&raw mut (*inner).hook)
+        };
+        if let Err(error) = hooked {
+            // SAFETY: Nothing was posted on the queue pair.
+            unsafe { bindings::rdma_destroy_qp(cm_id) };
+            return fail(error);
+        }
+        // SAFETY: `inner` comes from a box, so it is not null.
         let inner = unsafe { NonNull::new_unchecked(inner) };
         // INVARIANT: This is the only owner, and what it lends.
-        let this = Self {
+        Ok(Self {
             lent: QueuePairRef { inner },
-        };
-        // SAFETY: It stays until `drop`, which takes it out.
-        let hooked = unsafe {
-            let hook = &raw mut (*inner.as_ptr()).hook;
-            this.completion_queue().hook(hook)
-        };
-        match hooked {
-            Ok(()) => Ok(this),
-            Err(error) => {
-                let this = ManuallyDrop::new(this);
-                // SAFETY: Nothing was posted on the queue pair, and nobody else has the pointer.
-                let inner = unsafe {
-                    bindings::rdma_destroy_qp(cm_id);
-                    KBox::into_inner(KBox::from_raw(this.inner.as_ptr()))
-                };
-                Err((inner.id, error))
-            }
-        }
+        })
     }
 
     /// Makes what a queue pair needs of its own. Sleeps. `EINVAL` if the completion queue is of
@@ -255,9 +258,7 @@ impl<H: Handler> QueuePair<H> {
         let entries = capabilities
             .max_send_wr
             .checked_add(capabilities.max_recv_wr);
-        // SAFETY: The completion queue exists. Its device does not change.
-        let completions_device = unsafe { (*completions.as_raw()).device };
-        if completions_device != domain.device().as_raw() {
+        if completions.device() != domain.device() {
             // A driver takes it for one of its own.
             return Err(EINVAL);
         }
@@ -294,7 +295,6 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// The CM id.
-    #[inline]
     pub fn id(&self) -> &Id<H> {
         &self.inner().id
     }
@@ -321,19 +321,27 @@ impl<H: Handler> QueuePair<H> {
     /// Ends the connection: all requests in flight are flushed, the peer is told. Sleeps.
     ///
     /// The outcome does not matter: what is not connected has nothing to end.
-    /// Must not be called from a completion handler.
+    /// Must not be called where sleeping is not allowed.
     pub fn disconnect(&self) {
         self.id().disconnect();
     }
 
     /// Ends the connection and waits until every request in flight has completed. Sleeps.
     ///
-    /// Handlers may still post, and what they post may still be in flight afterwards.
-    /// Must not be called from a completion handler.
+    /// Handlers may still post, and what they post may still be in flight afterwards. Does nothing
+    /// where it would wait for itself: in a completion handler, or where sleeping is not allowed.
     pub fn drain(&self) {
+        if !self.may_wait() {
+            return;
+        }
         self.disconnect();
         // SAFETY: The queue pair is valid, and on that completion queue.
         unsafe { drain(self.inner().qp, self.completion_queue()) };
+    }
+
+    /// Whether the caller may wait for completion handlers.
+    fn may_wait(&self) -> bool {
+        preempt::may_sleep() && !self.completion_queue().is_handling()
     }
 }
 
@@ -341,6 +349,9 @@ impl<H: Handler> Drop for QueuePair<H> {
     fn drop(&mut self) {
         // The completion handler may still run, with what it was lent. From here on it cannot post.
         self.inner().closing.store(true, ordering::Relaxed);
+        if !self.may_wait() {
+            return preempt::leave_behind(&raw mut bindings::__this_module, "a queue pair");
+        }
         barrier::smp_mb(barrier::Full);
         // A handler that was running before may post behind the first drain requests, but it has
         // returned when these have completed, as handlers of one completion queue do not run
@@ -351,8 +362,8 @@ impl<H: Handler> Drop for QueuePair<H> {
         // SAFETY: The id is valid and has a queue pair, on which nothing is in flight; the device
         // waits for event handlers that are running.
         unsafe { bindings::rdma_destroy_qp(self.id().as_raw()) };
-        // SAFETY: By the type invariant this is the owner; with the queue pair gone, nobody else
-        // has the pointer.
+        // SAFETY: It comes from a box and is owned by this value alone. With the queue pair gone
+        // and the hook taken out, no callback gets the pointer.
         drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
     }
 }
@@ -365,7 +376,7 @@ impl<H: Handler> Drop for QueuePair<H> {
 unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
     // SAFETY: The hook is part of an `Inner`, which stays until it is taken out.
     let inner = unsafe { container_of!(hook, Inner<H>, hook) };
-    // SAFETY: As above.
+    // SAFETY: A pointer to what contains a field is not null.
     let inner = unsafe { NonNull::new_unchecked(inner) };
     // INVARIANT: The owner waits for the handler before it frees that.
     let lent = QueuePairRef { inner };

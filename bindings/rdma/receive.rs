@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Receives that are posted again whenever they have completed, several at a time.
+//!
+//! Would be: part of `rust/kernel/rdma/qp.rs`.
 
 use crate::{
     bindings,
@@ -29,9 +31,10 @@ struct Entry {
 /// # Invariants
 ///
 /// - Each work request is complete; its scatter entry, if it has one, is the one beside it.
-/// - Only who has set `busy` changes the links and rounds of the requests, and the fields below.
-/// - `chain` is null or the first of `waiting` linked requests, which are those whose round is
-///   `round`. With each post begins another, which no request was ever linked in.
+/// - Links and rounds of the requests, and `chain`, `waiting` and `round`, are only changed by the
+///   caller that changed `busy` from false to true, until it changes it back.
+/// - `chain` is null or the first of `waiting` linked requests, which are those whose `round` is
+///   the current one. Each post starts a new round number, so no entry counts as linked.
 pub(super) struct Receives {
     entries: KVVec<UnsafeCell<Entry>>,
     chain: Atomic<*mut bindings::ib_recv_wr>,
@@ -44,7 +47,7 @@ pub(super) struct Receives {
 // SAFETY: The pointers are to what is owned, or to what the queue pair owns that this is part of.
 unsafe impl Send for Receives {}
 
-// SAFETY: By the type invariant changes are claimed by `busy`.
+// SAFETY: What is not atomic is only used by the caller that has changed `busy` to true.
 unsafe impl Sync for Receives {}
 
 impl Receives {
@@ -98,7 +101,7 @@ impl Receives {
 
     /// Calls `post` with all that are linked.
     ///
-    /// `EBUSY` if somebody else is at it.
+    /// `EBUSY` if another call is at it.
     pub(super) fn post_linked(
         &self,
         post: impl FnOnce(*const bindings::ib_recv_wr) -> Result,
@@ -116,7 +119,7 @@ impl Receives {
 
     /// Receive `index` has completed: links it, and calls `post` if there are enough. Any context.
     ///
-    /// `EINVAL` if there is no such receive or if it is linked already, `EBUSY` if somebody else is
+    /// `EINVAL` if there is no such receive or if it is linked already, `EBUSY` if another call is
     /// at it.
     #[inline(always)]
     pub(super) fn again(
@@ -129,7 +132,8 @@ impl Receives {
             return Err(EBUSY);
         }
         let round = self.round.load(ordering::Relaxed);
-        // SAFETY: By the type invariant the entry is ours to read and change.
+        // SAFETY: `busy` was false and is set by this call, so nobody else reads or changes the
+        // entry.
         let wr = unsafe {
             if (*entry).round == round {
                 // Linked once more, the list would have no end.
@@ -156,7 +160,7 @@ impl Receives {
         result
     }
 
-    /// None are linked any more. Only for who has set `busy`.
+    /// Starts a new round: none are linked. Only for the caller that has set `busy`.
     #[inline(always)]
     fn next_round(&self) {
         self.waiting.store(0, ordering::Relaxed);

@@ -2,6 +2,9 @@
 
 //! The inline functions of the RDMA core that the IO path uses.
 //!
+//! Would be: `rust/helpers/rdma.c`, which the compiler inlines where `CONFIG_RUST_INLINE_HELPERS`
+//! is on. Elsewhere helpers are calls, and a request takes several of them.
+//!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::bindings;

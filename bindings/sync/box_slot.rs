@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Places that hold a box, or any number of them, and hand each to exactly one taker.
+//!
+//! Would extend: `rust/kernel/list/` and `rust/kernel/alloc/kbox.rs`; the stack is that of
+//! [`include/linux/llist.h`](srctree/include/linux/llist.h).
 
 use crate::sync::atomic::{
     ordering,
@@ -18,7 +21,7 @@ use kernel::prelude::*;
 
 /// An atomic `Option<KBox<T>>`.
 ///
-/// Requests in flight are passed on through such slots: whoever takes the box out owns the
+/// Requests in flight are passed on through such slots: the caller that takes the box out owns the
 /// request, so that a request that is answered twice, or answered while its path fails, is
 /// finished exactly once and without a lock. All operations may be used in any context; a box
 /// that is dropped by the caller runs `T`'s drop there.
@@ -58,7 +61,6 @@ impl<T> BoxSlot<T> {
     }
 
     /// Takes the box out; of several concurrent callers one gets it.
-    #[inline]
     pub fn take(&self) -> Option<KBox<T>> {
         // INVARIANT: Null.
         let old = self.pointer.xchg(ptr::null_mut(), ordering::Full);
@@ -67,7 +69,6 @@ impl<T> BoxSlot<T> {
     }
 
     /// Puts `value` in and returns what was there before.
-    #[inline]
     #[must_use = "the box that was in the slot is dropped here otherwise"]
     pub fn put(&self, value: KBox<T>) -> Option<KBox<T>> {
         // INVARIANT: The new pointer comes from `KBox::into_raw`.
@@ -77,7 +78,6 @@ impl<T> BoxSlot<T> {
     }
 
     /// Whether the slot holds nothing at this moment.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.pointer.load(ordering::Relaxed).is_null()
     }
@@ -87,13 +87,12 @@ impl<T> BoxSlot<T> {
     /// # Safety
     ///
     /// The exchange that took it out must be the caller's.
-    #[inline]
     unsafe fn own(raw: *mut T) -> Option<KBox<T>> {
         if raw.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant the pointer came from `KBox::into_raw`, and by the
-        // function's requirement the caller is its only owner.
+        // SAFETY: What was in the slot came from `KBox::into_raw`. The caller has exchanged it for
+        // something else, so the box is the caller's.
         Some(unsafe { KBox::from_raw(raw) })
     }
 }
@@ -143,8 +142,7 @@ impl<T> DerefMut for Linked<T> {
     }
 }
 
-/// Boxes that anybody adds to, in any context and without a lock, and that are taken out all at
-/// once.
+/// A stack of boxes. It is added to in any context and without a lock, and emptied all at once.
 ///
 /// # Invariants
 ///
@@ -163,7 +161,7 @@ unsafe impl<T: Send> Sync for BoxStack<T> {}
 impl<T> BoxStack<T> {
     /// Makes an empty stack.
     pub const fn new() -> Self {
-        // INVARIANT: There is none.
+        // INVARIANT: The pointer is null.
         Self {
             top: Atomic::new(ptr::null_mut()),
             _owned: PhantomData,
@@ -171,7 +169,6 @@ impl<T> BoxStack<T> {
     }
 
     /// Adds a box. A full barrier.
-    #[inline]
     pub fn push(&self, value: KBox<Linked<T>>) {
         let value = KBox::into_raw(value);
         let mut top = self.top.load(ordering::Relaxed);
@@ -188,13 +185,11 @@ impl<T> BoxStack<T> {
     }
 
     /// Whether there is nothing at this moment.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(ordering::Relaxed).is_null()
     }
 
     /// Takes all boxes out. A full barrier.
-    #[inline]
     pub fn take_all(&self) -> BoxList<T> {
         // INVARIANT: What the stack owned.
         BoxList {
@@ -220,7 +215,7 @@ impl<T> Drop for BoxStack<T> {
 ///
 /// # Invariants
 ///
-/// As for the stack.
+/// `top` is null or came from `KBox::into_raw`, and so on by `next`; the list owns them all.
 pub struct BoxList<T> {
     top: *mut Linked<T>,
     _owned: PhantomData<KBox<Linked<T>>>,
@@ -263,12 +258,11 @@ unsafe impl<T: Send> Send for BoxList<T> {}
 impl<T> Iterator for BoxList<T> {
     type Item = KBox<Linked<T>>;
 
-    #[inline]
     fn next(&mut self) -> Option<KBox<Linked<T>>> {
         if self.top.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant the pointer came from `KBox::into_raw` and is ours.
+        // SAFETY: `top` is not null, so it came from `KBox::into_raw`, and the list owns the box.
         let value = unsafe { KBox::from_raw(self.top) };
         // INVARIANT: The rest.
         self.top = value.next;

@@ -2,6 +2,9 @@
 
 //! Waiting for events, in process context.
 //!
+//! Would extend: `rust/kernel/sync/completion.rs`, which signals all waiters only, and waits
+//! without a limit.
+//!
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
 
 use kernel::{
@@ -27,9 +30,6 @@ impl From<Timeout> for Error {
 }
 
 /// An event that tasks wait for.
-///
-/// Unlike `kernel::sync::Completion` it can be signalled for one waiter, waited for with a time
-/// limit or interruptibly, and used again.
 ///
 /// Signalling works in any context; waiting sleeps.
 #[pin_data]
@@ -97,15 +97,7 @@ impl Completion {
         }
     }
 
-    /// Waits for the event or a signal to the task; `ERESTARTSYS` for the latter.
-    pub fn wait_interruptible(&self) -> Result {
-        // SAFETY: The completion is initialised.
-        kernel::error::to_result(unsafe {
-            bindings::wait_for_completion_interruptible(self.inner.get())
-        })
-    }
-
-    /// Waits for the event or a signal that kills the task; `ERESTARTSYS` for the latter.
+    /// Waits for the event, or for a signal that kills the task (`ERESTARTSYS`).
     pub fn wait_killable(&self) -> Result {
         // SAFETY: The completion is initialised.
         kernel::error::to_result(unsafe {
@@ -130,47 +122,47 @@ impl Completion {
     }
 }
 
-/// One at a time, as a mutex has it; but who waits need not wait for ever.
+/// A mutex without data, whose waiting ends when the task is killed or a time is over.
 #[pin_data]
-pub struct Turn {
-    /// Signalled while nobody has the turn.
+pub struct KillableMutex {
+    /// Signalled while the mutex is free.
     #[pin]
     free: Completion,
 }
 
-impl Turn {
-    /// Makes one that nobody has.
+impl KillableMutex {
+    /// Makes one that is free.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             free <- Completion::new(),
         })
-        .pin_chain(|turn| {
-            turn.free.complete();
+        .pin_chain(|this| {
+            this.free.complete();
             Ok(())
         })
     }
 
-    /// Waits until nobody has the turn, and takes it until the result is dropped. Sleeps.
+    /// Locks it until the result is dropped. Sleeps.
     ///
     /// `EINTR` if the task is killed meanwhile.
-    pub fn take_killable(&self) -> Result<Taken<'_>> {
+    pub fn lock_killable(&self) -> Result<KillableGuard<'_>> {
         self.free.wait_killable().map_err(|_| EINTR)?;
-        Ok(Taken(self))
+        Ok(KillableGuard(self))
     }
 
-    /// As [`Turn::take_killable`], for at most `timeout` milliseconds (`ETIMEDOUT`), or until a
+    /// As [`Self::lock_killable`], for at most `timeout` milliseconds (`ETIMEDOUT`), or until a
     /// signal comes (`ERESTARTSYS`).
-    pub fn take_interruptible_timeout(&self, timeout: Msecs) -> Result<Taken<'_>> {
+    pub fn lock_interruptible_timeout(&self, timeout: Msecs) -> Result<KillableGuard<'_>> {
         self.free.wait_interruptible_timeout(timeout)?;
-        Ok(Taken(self))
+        Ok(KillableGuard(self))
     }
 }
 
-/// The turn of whoever has this. Dropping it works in any context.
-#[must_use = "the turn is over otherwise"]
-pub struct Taken<'a>(&'a Turn);
+/// A [`KillableMutex`] that is locked. Dropping it unlocks, in any context.
+#[must_use = "the mutex is unlocked otherwise"]
+pub struct KillableGuard<'a>(&'a KillableMutex);
 
-impl Drop for Taken<'_> {
+impl Drop for KillableGuard<'_> {
     fn drop(&mut self) {
         self.0.free.complete();
     }

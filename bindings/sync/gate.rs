@@ -2,8 +2,8 @@
 
 //! A value that many may use at once until its owner wants it back.
 //!
-//! Would extend: `rust/kernel/revocable.rs`, whose `Revocable` does this for readers of RCU, who
-//! may not sleep; and which has no abstraction of `struct percpu_ref`, on which this rests.
+//! Would extend: `rust/kernel/revocable.rs`, whose `Revocable` does this for readers of RCU, which
+//! may not sleep. The kernel crate has no `struct percpu_ref`, on which this rests.
 //!
 //! C header: [`include/linux/percpu-refcount.h`](srctree/include/linux/percpu-refcount.h)
 
@@ -11,10 +11,7 @@ use core::{
     cell::UnsafeCell,
     mem::ManuallyDrop,
     ops::Deref,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ptr::NonNull, //
 };
 use kernel::{
     container_of,
@@ -32,8 +29,7 @@ use kernel::{
 
 use crate::{
     bindings,
-    preempt,
-    sync::atomic, //
+    preempt, //
 };
 
 /// Lets users at a value until it is closed, and then gives the value back.
@@ -43,8 +39,8 @@ use crate::{
 /// owner, in process context, when nobody uses it any more.
 ///
 /// Dropping a gate that is not closed closes it, which sleeps. Where sleeping is not allowed the
-/// value is left behind, see [`preempt`](crate::preempt). Whoever has entered must not wait for the
-/// gate to be closed: that is a deadlock.
+/// value is left behind, see [`preempt`](crate::preempt). A task that has entered must not wait for
+/// the gate to be closed: that is a deadlock.
 pub struct Gate<T: Send + Sync + 'static> {
     inner: ManuallyDrop<Pin<KBox<Inner<T>>>>,
 }
@@ -85,68 +81,6 @@ unsafe impl<T: Send + Sync + 'static> Send for Entered<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send + Sync + 'static> Sync for Entered<T> {}
 
-/// A place for an [`Entered`], which keeps its gate from being closed while it is there.
-///
-/// # Invariants
-///
-/// `inner` is null or that of an `Entered` that was forgotten.
-pub struct EnteredSlot<T: Send + Sync + 'static> {
-    inner: atomic::Atomic<*mut Inner<T>>,
-}
-
-// SAFETY: The slot owns an `Entered`, which may be sent.
-unsafe impl<T: Send + Sync + 'static> Send for EnteredSlot<T> {}
-
-// SAFETY: An `Entered` only moves in or out as a whole, by an atomic exchange.
-unsafe impl<T: Send + Sync + 'static> Sync for EnteredSlot<T> {}
-
-impl<T: Send + Sync + 'static> EnteredSlot<T> {
-    /// Makes an empty slot.
-    pub const fn empty() -> Self {
-        // INVARIANT: The pointer is null.
-        Self {
-            inner: atomic::Atomic::new(ptr::null_mut()),
-        }
-    }
-
-    /// Puts `entered` in; what was there leaves. Any context.
-    #[inline]
-    pub fn put(&self, entered: Entered<T>) {
-        let new = ManuallyDrop::new(entered).inner.as_ptr();
-        // INVARIANT: The object was just forgotten.
-        let old = self.inner.xchg(new, atomic::ordering::Full);
-        // SAFETY: It was just taken out.
-        drop(unsafe { Self::own(old) });
-    }
-
-    /// Takes out what is there. Any context.
-    #[inline]
-    pub fn take(&self) -> Option<Entered<T>> {
-        // INVARIANT: Null.
-        let old = self.inner.xchg(ptr::null_mut(), atomic::ordering::Full);
-        // SAFETY: It was just taken out.
-        unsafe { Self::own(old) }
-    }
-
-    /// Makes an [`Entered`] again of a pointer that was in the slot and is not any more.
-    ///
-    /// # Safety
-    ///
-    /// The exchange that took it out must be the caller's.
-    #[inline]
-    unsafe fn own(inner: *mut Inner<T>) -> Option<Entered<T>> {
-        // INVARIANT: By the slot's invariant the count is that of the forgotten object, and by the
-        // function's requirement it is the caller's.
-        NonNull::new(inner).map(|inner| Entered { inner })
-    }
-}
-
-impl<T: Send + Sync + 'static> Drop for EnteredSlot<T> {
-    fn drop(&mut self) {
-        drop(self.take());
-    }
-}
-
 impl<T: Send + Sync + 'static> Gate<T> {
     /// Makes an open gate to `value`. May sleep.
     pub fn new(value: T) -> Result<Self> {
@@ -176,14 +110,12 @@ impl<T: Send + Sync + 'static> Gate<T> {
     }
 
     /// Enters, unless the gate is being closed. Any context.
-    #[inline]
     pub fn enter(&self) -> Option<Entered<T>> {
         // SAFETY: `users` is initialised since the `Inner` was made.
         if !unsafe { bindings::rnbd_helper_percpu_ref_tryget_live(self.inner.users.get()) } {
             return None;
         }
-        // INVARIANT: The count was just taken. While it is held `empty` is not completed, so that
-        // nobody takes the value away, and whoever drops the gate waits.
+        // INVARIANT: The count was just taken.
         Some(Entered {
             inner: self.inner(),
         })
@@ -217,8 +149,8 @@ impl<T: Send + Sync + 'static> Gate<T> {
 
     /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
     ///
-    /// Process context; sleeps. Does nothing where sleeping is not allowed. Must not be called by
-    /// somebody who has entered.
+    /// Process context; sleeps. Does nothing where sleeping is not allowed. Must not be called by a
+    /// task that has entered.
     pub fn close(&self) -> Option<T> {
         if !preempt::may_sleep() {
             return None;
@@ -274,7 +206,6 @@ impl<T> PinnedDrop for Inner<T> {
 
 impl<T: Send + Sync + 'static> Clone for Entered<T> {
     /// Enters once more, even while the gate is being closed. Any context.
-    #[inline]
     fn clone(&self) -> Self {
         // SAFETY: `users` is initialised. It is not down to zero, as this object holds a count.
         unsafe { bindings::rnbd_helper_percpu_ref_get(self.inner.as_ref().users.get()) };
@@ -286,7 +217,6 @@ impl<T: Send + Sync + 'static> Clone for Entered<T> {
 impl<T: Send + Sync + 'static> Deref for Entered<T> {
     type Target = T;
 
-    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: This object holds a count, so `empty` is not completed. Until then the value is
         // there and nobody writes it.
@@ -299,7 +229,6 @@ impl<T: Send + Sync + 'static> Deref for Entered<T> {
 }
 
 impl<T: Send + Sync + 'static> Drop for Entered<T> {
-    #[inline]
     fn drop(&mut self) {
         // SAFETY: This object holds a count, which ends here.
         unsafe { bindings::rnbd_helper_percpu_ref_put(self.inner.as_ref().users.get()) };

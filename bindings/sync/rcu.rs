@@ -31,7 +31,7 @@ use kernel::sync::{
 
 /// An `Option<Arc<T>>` that is read under the RCU read lock.
 ///
-/// Readers take no lock, count nothing and share no cache line that anybody writes, so that this
+/// Readers take no lock, count nothing and share no cache line that is written, so that this
 /// is how the IO path reaches paths, connections and devices. A writer gets the old reference
 /// back after a grace period, when no reader can hold a borrow of it any more.
 ///
@@ -84,20 +84,18 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     }
 
     /// Borrows what is there now, for as long as the read lock is held. Any context.
-    #[inline]
     pub fn load<'guard>(&self, _guard: &'guard Guard) -> Option<ArcBorrow<'guard, T>> {
         let raw = self.pointer.load(ordering::Acquire);
         if raw.is_null() {
             return None;
         }
-        // SAFETY: The pointer came from `Arc::into_raw`. By the type invariant its reference is
+        // SAFETY: The pointer came from `Arc::into_raw`. Its reference is
         // given back no sooner than a grace period after the pointer was replaced, so it stays
         // valid at least until the read lock, which was held when it was loaded, is released.
         Some(unsafe { ArcBorrow::from_raw(raw) })
     }
 
-    /// As [`Self::load()`], for those who do not need a reference of their own. Any context.
-    #[inline]
+    /// As [`Self::load()`], for callers that need no `Arc`. Any context.
     pub fn load_ref<'guard>(&self, _guard: &'guard Guard) -> Option<&'guard T> {
         let raw = self.pointer.load(ordering::Acquire);
         // SAFETY: As in `load()`, it is null or stays valid until the read lock is released.
@@ -110,7 +108,6 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     }
 
     /// Whether there is nothing at this moment. Any context.
-    #[inline]
     pub fn is_none(&self) -> bool {
         self.pointer.load(ordering::Relaxed).is_null()
     }
@@ -145,9 +142,9 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
             return None;
         }
         rcu::synchronize_rcu();
-        // SAFETY: By the type invariant the pointer came from `Arc::into_raw`, and by the
-        // function's requirement the caller is the owner of that reference. Readers that loaded the
-        // pointer before it was exchanged held a guard, and the grace period has waited for those.
+        // SAFETY: The pointer came from `Arc::into_raw`, and the caller has taken it out, so that
+        // the reference is the caller's. Readers that loaded the pointer
+        // before it was exchanged held a guard, and the grace period has waited for those.
         Some(unsafe { Arc::from_raw(old) })
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Files of sysfs.
+//!
+//! Would be: part of `rust/kernel/sysfs.rs`.
 
 use core::{
     cell::Cell,
@@ -252,7 +254,7 @@ impl StoreContext<'_> {
     /// Without this, removing the object waits for the call, for ever if the call does it. The
     /// module stays loaded until the call returns. Sleeps.
     ///
-    /// `ENODEV` if somebody else is removing the object or unloading the module: the call must
+    /// `ENODEV` if the object is being removed or the module unloaded elsewhere: the call must
     /// return, they are waiting for it.
     pub fn release_protection(&self) -> Result {
         if !self.released.get().is_null() {

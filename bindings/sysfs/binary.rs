@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Files of sysfs that are longer than a page.
+//!
+//! Would be: part of `rust/kernel/sysfs.rs`.
 
 use core::{
     marker::PhantomData,
@@ -66,7 +68,8 @@ impl BinaryOutput<'_> {
     /// Writes bytes, as many as there is room for.
     pub fn write_bytes(&mut self, bytes: &[u8]) {
         let len = bytes.len().min(self.room - self.len);
-        // SAFETY: By the type invariant there is that much room in the buffer.
+        // SAFETY: `buffer` is valid for `room` bytes, and `len` more than `self.len` are at most
+        // that.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.as_ptr().add(self.len), len)
         };

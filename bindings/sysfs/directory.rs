@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Directories of sysfs.
+//!
+//! Would be: part of `rust/kernel/sysfs.rs`.
 
 use core::{
     marker::PhantomData,

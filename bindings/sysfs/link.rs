@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Symbolic links of sysfs.
+//!
+//! Would be: part of `rust/kernel/sysfs.rs`.
 
 use kernel::{
     error::to_result,

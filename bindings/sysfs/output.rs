@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What a sysfs file shows.
+//!
+//! Would be: part of `rust/kernel/sysfs.rs`.
 
 use core::{
     fmt,
@@ -49,7 +51,7 @@ impl SysfsOutput<'_> {
         // sysfs takes no more than a page less one byte.
         let room = PAGE_SIZE - 1 - self.len;
         let len = bytes.len().min(room);
-        // SAFETY: By the type invariant there is that much room in the page.
+        // SAFETY: The page is valid for `PAGE_SIZE` bytes, of which `room` are left.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.page.as_ptr().add(self.len), len) };
         // INVARIANT: `len` is at most the room there was.
         self.len += len;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What is common to everything here that sysfs shows and that is removed from it again.
+//!
+//! Would be: part of `rust/kernel/sysfs.rs`.
 
 use core::ptr::NonNull;
 use kernel::{
@@ -22,7 +24,7 @@ static LIVE: &CStr = c"Registration::live";
 
 /// That an object is in sysfs, and the data its attributes work on.
 ///
-/// The C object may be kept by others for as long as they like, and is freed by code of this
+/// References to the C object may last for any time. It is freed by code of this
 /// crate. The data belong to another module, and are dropped when the object is removed: from
 /// then on no attribute of it is in use any more.
 ///
@@ -47,7 +49,7 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Makes the registration of an object, which must be in sysfs before others can reach it.
+    /// Makes the registration of an object, which must be in sysfs before other tasks can reach it.
     pub(crate) fn new<T: Send + Sync + 'static>(data: Arc<T>) -> impl PinInit<Self> {
         // INVARIANT: The reference is owned from when the registration is made.
         pin_init!(Self {
@@ -70,7 +72,7 @@ impl Registration {
     /// `T` must be that of `new`.
     pub(crate) unsafe fn clone_data<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.while_live(|| {
-            // SAFETY: By the type invariant the reference is owned as long as nobody has begun to
+            // SAFETY: `live` is locked and true, so the reference is owned: nobody has begun to
             // remove the object; it is borrowed here.
             Arc::from(unsafe { ArcBorrow::from_raw(self.data.as_ptr().cast::<T>()) })
         })
@@ -97,8 +99,8 @@ impl Registration {
             return;
         }
         remove();
-        // SAFETY: By the type invariant the reference is owned; nobody uses it any more, and only
-        // one caller gets here.
+        // SAFETY: `gone` is not completed, so the reference is owned. Nobody uses it any more, and
+        // only one caller gets here.
         let data = unsafe { Arc::from_raw(self.data.as_ptr().cast::<T>()) };
         self.gone.complete_all();
         // `T` may hold whatever holds `self`.

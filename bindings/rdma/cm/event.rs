@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Events of the connection manager.
+//!
+//! Would be: part of `rust/kernel/rdma/cm.rs`.
 
 use super::NewId;
 use crate::bindings;

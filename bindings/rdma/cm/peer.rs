@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who it is that wants a connection.
-
-use proto::addr::Address;
+//! How far the address of a peer that wants a connection is to be believed.
 
 use super::NewId;
-use crate::bindings;
+use crate::{
+    bindings,
+    net::socket_address::HostAddress, //
+};
 
 impl NewId<'_> {
     /// The peer's address as far as it is more than what the peer says of itself; `None` if it is
@@ -15,8 +16,8 @@ impl NewId<'_> {
     /// to the IP address in its GID, and the CM does not compare the two: if they differ, a peer
     /// that has one address claims another one. On InfiniBand there is nothing to compare an IP
     /// address with.
-    pub fn client(&self) -> Option<Address> {
-        let address = self.peer_address().address()?;
+    pub fn client(&self) -> Option<HostAddress> {
+        let address = self.peer_address().host()?;
         // SAFETY: The id is valid during the event, and its handler mutex is held.
         let path = unsafe { (*self.raw).route.path_rec };
         if path.is_null() {
