@@ -114,7 +114,7 @@ def test_hangs(t):
 def test_no_room(t):
     """A disk without room holds up no other disk, no other session, and no heartbeats, on any CPU."""
     rnbd.load(t)
-    full = rnbd.map_device(t, disks.null_blk(t, completion_nsec=3000000000, irqmode=2,
+    full = rnbd.map_device(t, disks.null_blk(t, completion_nsec=4000000000, irqmode=2,
                                              hw_queue_depth=1))
     others = [rnbd.map_device(t, disks.PLAIN),
               rnbd.map_device(t, disks.WITHOUT_DISCARD, session="second")]
@@ -126,13 +126,15 @@ def test_no_room(t):
     reads = [t.client.start_job(f"taskset -c {index % len(cpus)} dd if={full.path} of=/dev/null "
                                 f"bs=4k count=1 skip={index} iflag=direct", timeout=120)
              for index in range(requests)]
-    t.client.wait_for(f"/sys/block/{full.name}/inflight", matches=rf"^\s*([5-9]|{requests})\s")
+    t.client.wait_for(f"/sys/block/{full.name}/inflight", matches=rf"^\s*([5-9]|{requests})\s",
+                      timeout=60)
     for cpu in cpus:
         for device in others:
             t.client.run(f"taskset -c {cpu} dd if=/dev/zero of={device.path} bs=64k count=4 "
                          "oflag=direct")
     done = sum(job.done() for job in reads)
-    t.check(done < requests, "other disks' requests waited for all of the full disk's")
+    # A server that waits for room looks at nothing else of that CPU until the last read has its place.
+    t.check(done <= requests // 2, f"{done} of the full disk's {requests} reads came before others")
     for job in reads:
         t.equal(job.wait().rc, 0, "exit code of a reader of the full disk")
     for session in ("sess", "second"):
