@@ -64,19 +64,6 @@ pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
     (action, missed.saturating_add(1))
 }
 
-/// The longest that [`confirmation_timeout_ms`] is, in ms.
-const CONFIRMATION_TIMEOUT_MAX_MS: u32 = 1000;
-
-/// How long to wait for a peer to confirm that it has ended a path, in ms: as long as it may take
-/// to answer a heartbeat, a second at most.
-pub const fn confirmation_timeout_ms(settings: &Settings) -> u32 {
-    if settings.interval_ms < CONFIRMATION_TIMEOUT_MAX_MS {
-        settings.interval_ms
-    } else {
-        CONFIRMATION_TIMEOUT_MAX_MS
-    }
-}
-
 /// Whether a peer has been silent for so long that the path is given up.
 pub const fn is_silent(missed: u32, settings: &Settings) -> bool {
     missed > settings.missed_max

@@ -254,6 +254,18 @@ impl Session {
                 Err(refused) => break refused,
             }
         };
+        self.give_up_for(refused);
+    }
+
+    /// Tells the user of a request that was in flight on a lost path and goes by no other one.
+    /// Sleeps.
+    pub(crate) fn give_up(&self, request: KBox<Request>) {
+        let error = ECONNABORTED;
+        self.give_up_for(Refused { request, error });
+    }
+
+    /// As [`Self::give_up`], for the reason given.
+    fn give_up_for(&self, refused: Refused) {
         // In this order: a path that came up before is taken down, one that comes up later tells.
         self.giving_up();
         self.fail_paths();
@@ -273,7 +285,7 @@ impl Session {
         };
         let mut any = false;
         for path in paths.iter().filter(|path| path.is_connected()) {
-            // It cannot carry this request at all: its limits are lower than those of the lost path.
+            // It cannot carry this request at all: its limits are lower than the lost path's.
             any |= path.connection_failed();
         }
         drop(guard);

@@ -120,11 +120,6 @@ impl Heartbeat {
         self.latency.load(ordering::Relaxed).unsigned_abs()
     }
 
-    /// How long to wait for the peer to confirm that it has ended the path, in ms.
-    pub fn confirmation_timeout_ms(&self) -> u32 {
-        heartbeat::confirmation_timeout_ms(&self.settings())
-    }
-
     /// Whether the peer has been silent for so long that the path is given up.
     pub fn is_silent(&self) -> bool {
         heartbeat::is_silent(self.missed.load(ordering::Relaxed), &self.settings())

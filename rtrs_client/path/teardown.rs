@@ -74,6 +74,30 @@ impl Ending {
     }
 }
 
+/// How often the server is asked to end a path until it says that it has, in milliseconds.
+const ASK_AGAIN_MS: u32 = 200;
+
+/// The longest that a server that cannot be asked is waited for, in milliseconds.
+const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
+
+/// What is known of the requests that a lost path has left unanswered.
+///
+/// Such a request may still be on its way, or lie in the server's memory, when its path is lost. It
+/// must not be carried out after its copy that another path has carried, nor may its data arrive in
+/// a chunk that is used for something else meanwhile. After `PATH_ENDED` neither can happen: the
+/// server begins with no request of the path any more, and its queue pairs take nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Nothing of the path can be carried out any more: its requests may go by other paths.
+    Passed,
+    /// No path is left to ask the server by. The requests are given up, and with them the server's
+    /// session, whose chunks are not used again.
+    Lost,
+    /// The server cannot be asked; what remains is in Documentation/design.md. Requests go by other
+    /// paths all the same, as C's do at once.
+    Unknown,
+}
+
 impl Session {
     /// The server says, by whichever path, that it has ended path `number`. Any context.
     pub(crate) fn path_ended(&self, number: u32) {
@@ -102,8 +126,8 @@ impl Path {
             for connection in set.iter() {
                 connection.queue_pair().drain();
             }
-            self.wait_for_server(set);
-            self.settle(set);
+            let fence = self.wait_for_server(set);
+            self.settle(set, fence);
         }
         if core::mem::replace(&mut control.up, false) {
             let settings = &self.session.settings;
@@ -114,47 +138,69 @@ impl Path {
         drop(set);
     }
 
-    /// Waits until the server has ended the path, too, if there are requests that it has not
-    /// answered: from then on it begins with none of them any more. Otherwise one that is still on its
-    /// way could be carried out after its copy on another path, and after what was written since.
-    ///
-    /// It says so by this path, or by another one if that can be asked.
-    fn wait_for_server(&self, set: &ConnectionSet) {
-        let transfer = set.incarnation.transfer();
-        if transfer.is_none_or(|transfer| transfer.in_flight() == 0) {
-            return;
+    /// Waits until the server begins with none of this path's requests any more, if there are some
+    /// that it has not answered: see [`Fence`].
+    fn wait_for_server(&self, set: &ConnectionSet) -> Fence {
+        let Some(transfer) = set.incarnation.transfer() else {
+            return Fence::Passed;
+        };
+        if transfer.in_flight() == 0 {
+            return Fence::Passed;
         }
-        self.ending.begin(set.incarnation.number);
-        let others = self.ask_others(set.incarnation.number);
-        if others || !self.heartbeat.is_silent() {
-            self.wait_for_end(set, self.heartbeat.confirmation_timeout_ms());
-        }
+        let number = set.incarnation.number;
+        self.ending.begin(number);
+        let fence = if transfer.ends_other_paths() {
+            self.wait_for_path_ended(number)
+        } else {
+            if !self.heartbeat.is_silent() {
+                self.wait_for_disconnection(set);
+            }
+            Fence::Unknown
+        };
         self.ending.end();
+        fence
     }
 
-    /// As [`Path::wait_for_server`], who has asked, for `timeout` milliseconds at most.
-    fn wait_for_end(&self, set: &ConnectionSet, timeout: u32) {
+    /// Asks the server by other paths to end this one, which is `number` for it, until it says that
+    /// it has. No clock ends that: it goes on for as long as some path is up to ask by. If the path
+    /// that carries the question is lost, the next question goes by those that are left.
+    fn wait_for_path_ended(&self, number: u32) -> Fence {
+        while !self.ending.is_confirmed() {
+            if !self.ask_others(number) {
+                return Fence::Lost;
+            }
+            // Woken by the answer; whatever else wakes it only makes it ask once more.
+            let _ = self.wake.wait_timeout(ASK_AGAIN_MS);
+        }
+        Fence::Passed
+    }
+
+    /// Waits for a server that cannot be asked to confirm the disconnection, for
+    /// [`DISCONNECTION_TIMEOUT_MS`] at most: such a server begins with no request of the path after
+    /// that, but may be about to carry out one that it began with before.
+    fn wait_for_disconnection(&self, set: &ConnectionSet) {
         let began = Instant::<Monotonic>::now();
         let all_ended = || {
             set.iter()
                 .all(|connection| connection.queue_pair().handler().has_ended())
         };
-        while !self.ending.is_confirmed() && !all_ended() {
-            let left = i64::from(timeout).saturating_sub(began.elapsed().as_millis());
-            let left = u32::try_from(left).unwrap_or(0);
+        while !all_ended() {
+            let elapsed = began.elapsed().as_millis();
+            let left = u32::try_from(i64::from(DISCONNECTION_TIMEOUT_MS).saturating_sub(elapsed));
+            let left = left.unwrap_or(0);
             if left == 0 || self.wake.wait_timeout(left).is_err() {
                 pr_info_ratelimited!(
                     "{}: the server has not confirmed the disconnection within {} ms\n",
                     self.name_text(),
-                    timeout
+                    DISCONNECTION_TIMEOUT_MS
                 );
                 return;
             }
         }
     }
 
-    /// Asks the server by the other paths to end this one, which is `number` for it; says whether one
-    /// of them took the message.
+    /// Asks the server by the other paths to end this one, which is `number` for it; says whether
+    /// any of them took the message.
     fn ask_others(&self, number: u32) -> bool {
         let guard = rcu::read_lock();
         let Some(paths) = self.session.paths.load(&guard) else {
@@ -181,7 +227,7 @@ impl Path {
     }
 
     /// Finishes all requests that the failed connections leave behind.
-    fn settle(&self, set: &ConnectionSet) {
+    fn settle(&self, set: &ConnectionSet, fence: Fence) {
         let Some(transfer) = set.incarnation.transfer() else {
             return;
         };
@@ -189,6 +235,9 @@ impl Path {
         while let Some(outstanding) = transfer.take_outstanding(&mut tag) {
             match outstanding {
                 Outstanding::Answered(request) => self.session.finish(request),
+                Outstanding::Unanswered(request) if fence == Fence::Lost => {
+                    self.session.give_up(request)
+                }
                 Outstanding::Unanswered(request) => self.session.fail_over(self, request),
             }
         }
