@@ -30,8 +30,7 @@ use crate::{
         FullBatch,
         Refused,
         Submitted,
-        Transfer,
-        MAX_SEND_SGE, //
+        Transfer, //
     }, //
 };
 
@@ -105,10 +104,9 @@ impl<'a> Submission<'a> {
         let Some(target) = self.choose(request.connection) else {
             return self.session.dispatch_except(request, None);
         };
-        if self
-            .target
-            .is_some_and(|old| !ptr::eq(old.connection, target.connection))
-        {
+        let is_other = |old: Target<'_>| !ptr::eq(old.connection, target.connection);
+        let entries = target.transfer.most_entries(&request);
+        if self.target.is_some_and(is_other) || !self.batch.has_room(entries) {
             self.post();
         }
         target.path.count_submitted(&request);
@@ -116,12 +114,7 @@ impl<'a> Submission<'a> {
             .transfer
             .add(target.connection, self.batch, request)?
         {
-            Submitted::Added => {
-                self.target = Some(target);
-                if !self.batch.has_room(MAX_SEND_SGE) {
-                    self.post();
-                }
-            }
+            Submitted::Added => self.target = Some(target),
             Submitted::Posted => {}
             Submitted::Broken => target.path.submission_failed(),
         }

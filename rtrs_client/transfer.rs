@@ -57,7 +57,10 @@ use crate::{
     work::WorkKind, //
 };
 
+mod outstanding;
 mod registered;
+
+pub(crate) use outstanding::Outstanding;
 
 /// The most scatter entries of one RDMA write: data segments and the header.
 ///
@@ -221,6 +224,16 @@ impl Transfer {
         match &self.bounce {
             Some(bounce) => bounce.register(queue_pair),
             None => Ok(()),
+        }
+    }
+
+    /// The most scatter entries that `request` takes in a batch.
+    #[inline]
+    pub(crate) fn most_entries(&self, request: &Request) -> usize {
+        match self.bounce(request, request.data_len()) {
+            // The page and the message.
+            Some(_) => 2,
+            None => MAX_SEND_SGE,
         }
     }
 
@@ -593,32 +606,4 @@ impl Transfer {
     pub(crate) fn used(&self, tag: u32) -> Option<KBox<Request>> {
         self.end(self.tags.get(tag as usize)?)
     }
-
-    /// Takes one more request that was never finished, beginning with tag `from`.
-    ///
-    /// Only for the teardown, after the queue pairs are drained, so that the device uses nothing
-    /// of it any more.
-    pub(crate) fn take_outstanding(&self, from: &mut usize) -> Option<Outstanding> {
-        while let Some(tag) = self.tags.get(*from) {
-            if let Some(mut request) = tag.in_flight.take() {
-                self.count(request.connection, -1);
-                self.release(tag, &mut request);
-                return Some(Outstanding::Unanswered(request));
-            }
-            if let Some(mut request) = tag.answered.take() {
-                self.release(tag, &mut request);
-                return Some(Outstanding::Answered(request));
-            }
-            *from = from.saturating_add(1);
-        }
-        None
-    }
-}
-
-/// A request that a failed path leaves behind.
-pub(crate) enum Outstanding {
-    /// May be sent on another path.
-    Unanswered(KBox<Request>),
-    /// The server has answered; the device still used its data.
-    Answered(KBox<Request>),
 }

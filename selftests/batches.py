@@ -36,7 +36,8 @@ def test_one_post(t):
     for pattern in ("randread", "randwrite"):
         alone = posts_per_request(t, device, pattern, iodepth=1)
         together = posts_per_request(t, device, pattern, **TOGETHER)
-        t.check(0.95 < alone < 1.2 and together < 0.4,
+        # All eight in one post are 0.125.
+        t.check(0.95 < alone < 1.2 and together < 0.2,
                 f"{pattern}: {alone:.2f} posts a request alone, {together:.2f} together")
     device.unmap()
 

@@ -61,22 +61,38 @@ mod cases {
         assert_eq!(chain.rdma_write(WrId(0), true, &far, remote()), Err(EINVAL));
         chain.rdma_write(WrId(0), true, &near, remote())?;
         assert_eq!(chain.len(), 3);
-        assert!(matches!(chain.link(&cqes, 8), Err(error) if error == EINVAL));
-        assert!(chain.link(&cqes, 7).is_ok());
+        assert!(matches!(chain.link(&cqes, 8, 2), Err(error) if error == EINVAL));
+        assert!(chain.link(&cqes, 7, 2).is_ok());
         // It is empty again.
         chain.send(WrId(0), true, &far)?;
-        assert!(chain.link(&cqes, 8).is_ok());
+        assert!(chain.link(&cqes, 8, 2).is_ok());
         Ok(())
     }
 
     #[test]
     fn only_known_names() -> Result {
         let cqes = cqes();
-        assert!(SendChain::<1>::new().link_to(&cqes).is_err());
+        assert!(SendChain::<1>::new().link_to(&cqes, 2).is_err());
         let mut chain = SendChain::<2>::new();
         chain.imm_only(WrId(0), false, 1)?;
         chain.imm_only(WrId(4), false, 1)?;
-        assert!(chain.link_to(&cqes).is_err());
+        assert!(chain.link_to(&cqes, 2).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn no_more_entries_than_the_queue_pair_takes() -> Result {
+        let cqes = cqes();
+        let mut list = SgeList::<3>::new();
+        for addr in 1..4 {
+            list.push(sge(addr, 1, 1, 7))?;
+        }
+        for (limit, fits) in [(2, false), (3, true)] {
+            let mut chain = SendChain::<2>::new();
+            chain.imm_only(WrId(0), false, 1)?;
+            chain.rdma_write(WrId(0), true, &list, remote())?;
+            assert_eq!(chain.link(&cqes, 7, limit).is_ok(), fits);
+        }
         Ok(())
     }
 
@@ -91,7 +107,7 @@ mod cases {
         chain.rdma_write(WrId(3), false, &list, remote())?;
         chain.send_with_invalidate(WrId(1), false, 0x77)?;
         chain.send_with_imm(WrId(2), true, &none, 0x0102_0304)?;
-        let first = chain.link_to(&cqes)?;
+        let first = chain.link_to(&cqes, 2)?;
 
         // SAFETY: The chain is linked, and each request is of the type that its opcode says.
         unsafe {

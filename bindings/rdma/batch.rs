@@ -173,7 +173,8 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
     }
 
     /// Links the writes, looks their names up, and shows them where their entries are; returns the
-    /// first. To be called once. `EINVAL` if there are none, if there is no such name, or if their
+    /// first. To be called once. `EINVAL` if there are none, if there is no such name, if a write has
+    /// more than `max_send_sge` entries, for which drivers trust that there is room, or if their
     /// entries, of which there have to be some, are of another domain than that with the serial
     /// number `domain`.
     #[inline(always)]
@@ -181,6 +182,7 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
         &mut self,
         cqes: &[bindings::ib_cqe],
         domain: u64,
+        max_send_sge: u32,
     ) -> Result<*const bindings::ib_send_wr> {
         if self.entries.domain() != domain {
             return Err(EINVAL);
@@ -197,6 +199,10 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
             // SAFETY: By the type invariant the write is initialised, with its name.
             let id = unsafe { (*wr).__bindgen_anon_1.wr_id };
             let cqe: *const bindings::ib_cqe = cqes.get(*id as usize).ok_or(EINVAL)?;
+            // SAFETY: As above.
+            if unsafe { (*wr).num_sge } as u32 > max_send_sge {
+                return Err(EINVAL);
+            }
             // SAFETY: By the type invariant the write is initialised, and its entries are the next;
             // `last` points to `next` or to the field of the write before.
             unsafe {

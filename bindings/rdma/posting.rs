@@ -39,8 +39,8 @@ const RECVS_PER_POST: usize = 16;
 impl<H: Handler> QueuePairRef<H> {
     /// Posts the requests of `chain`, in order. Any context.
     ///
-    /// `EINVAL` for an empty chain, for a [`WrId`] out of range and for memory of another protection
-    /// domain: nothing was posted then.
+    /// `EINVAL` for an empty chain, for a [`WrId`] out of range, for more scatter entries than the
+    /// queue pair takes in a request and for memory of another domain: nothing was posted then.
     /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
     /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
     /// connection has to be given up in that case.
@@ -59,7 +59,7 @@ impl<H: Handler> QueuePairRef<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);
         }
-        let first = chain.link(&inner.cqes, inner.domain_serial)?;
+        let first = chain.link(&inner.cqes, inner.domain_serial, inner.max_send_sge)?;
         // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
         // lists it points to are valid during the call, after which they are not used.
         let error = unsafe { verbs::post_send(inner.qp, first) };
@@ -86,7 +86,9 @@ impl<H: Handler> QueuePairRef<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(none(ESHUTDOWN));
         }
-        let first = batch.link(&inner.cqes, inner.domain_serial).map_err(none)?;
+        let first = batch
+            .link(&inner.cqes, inner.domain_serial, inner.max_send_sge)
+            .map_err(none)?;
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
         // entries it points to are valid during the call, after which they are not used.
@@ -117,7 +119,7 @@ impl<H: Handler> QueuePairRef<H> {
         if inner.closing.load(ordering::Acquire) {
             return Err(ESHUTDOWN);
         }
-        if !sges.is_of(inner.domain_serial) {
+        if !sges.is_of(inner.domain_serial) || sges.len() > inner.max_send_sge as usize {
             return Err(EINVAL);
         }
         let list = sges.as_raw();

@@ -106,6 +106,7 @@ pub struct QueuePairRef<H: Handler> {
 /// - `qp` is the queue pair of `id`, on the completion queue of `completions`, in `domain`.
 /// - `cqes` has the length given at creation and stays where it is; all call `complete::<H>`.
 /// - `domain_serial` is that of `domain`.
+/// - The queue pair takes `max_send_sge` scatter entries in a send-side request.
 #[repr(C)]
 pub(super) struct Inner<H: Handler> {
     // Declared in the order in which they have to go. What posting needs is in one cache line.
@@ -113,6 +114,7 @@ pub(super) struct Inner<H: Handler> {
     pub(super) qp: *mut bindings::ib_qp,
     pub(super) cqes: KVVec<bindings::ib_cqe>,
     pub(super) domain_serial: u64,
+    pub(super) max_send_sge: u32,
     /// Set before draining: handlers must not post behind the drain requests.
     pub(super) closing: Atomic<bool>,
     hook: Hook,
@@ -190,13 +192,13 @@ impl<H: Handler> QueuePair<H> {
         if id.device().is_none() {
             return Err((id, ENODEV));
         }
-        // Nothing is posted before this function returns, so no completion comes before then.
-        // Events may come, but they are only looked at after they found the id; see `event()`.
+        // Nothing is posted before this returns, so nothing completes; see `event()` for events.
         let inner = inner.write(Inner {
             id,
             qp: ptr::null_mut(),
             cqes,
             domain_serial: domain.serial(),
+            max_send_sge: capabilities.max_send_sge,
             closing: Atomic::new(false),
             hook: Hook { burst: burst::<H> },
             receives: SetOnce::new(),

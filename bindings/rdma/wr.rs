@@ -429,7 +429,8 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// Links the requests and names their completions; returns the first.
     ///
-    /// `EINVAL` for an empty chain, for a [`WrId`] out of range, and if what is named is of another
+    /// `EINVAL` for an empty chain, for a [`WrId`] out of range, for a request of more than
+    /// `max_send_sge` scatter entries, and if what is named is of another
     /// domain than that with the serial number `domain`, which would not keep it for as long as the
     /// queue pair needs it.
     #[inline]
@@ -437,16 +438,21 @@ impl<'a, const N: usize> SendChain<'a, N> {
         &mut self,
         cqes: &[bindings::ib_cqe],
         domain: u64,
+        max_send_sge: u32,
     ) -> Result<*const bindings::ib_send_wr> {
         if self.domain != domain && self.domain != 0 {
             return Err(EINVAL);
         }
-        self.link_to(cqes)
+        self.link_to(cqes, max_send_sge)
     }
 
     /// See [`Self::link()`].
     #[inline]
-    fn link_to(&mut self, cqes: &[bindings::ib_cqe]) -> Result<*const bindings::ib_send_wr> {
+    fn link_to(
+        &mut self,
+        cqes: &[bindings::ib_cqe],
+        max_send_sge: u32,
+    ) -> Result<*const bindings::ib_send_wr> {
         let mut next: *mut bindings::ib_send_wr = ptr::null_mut();
         // What is linked is not to be linked again.
         let len = core::mem::take(&mut self.len);
@@ -454,13 +460,15 @@ impl<'a, const N: usize> SendChain<'a, N> {
         if len == 1 {
             // The usual case, for which the compiler knows where the request is.
             // SAFETY: By the type invariant there is one.
-            return unsafe { link_one(self.requests.as_mut_ptr().cast(), next, cqes) };
+            return unsafe {
+                link_one(self.requests.as_mut_ptr().cast(), next, cqes, max_send_sge)
+            };
         }
         for request in self.requests.iter_mut().take(len).rev() {
             // CAST: Every request starts with an `ib_send_wr`.
             let wr: *mut bindings::ib_send_wr = request.as_mut_ptr().cast();
             // SAFETY: By the type invariant it is.
-            unsafe { link_one(wr, next, cqes) }?;
+            unsafe { link_one(wr, next, cqes, max_send_sge) }?;
             next = wr;
         }
         if next.is_null() {
@@ -470,7 +478,8 @@ impl<'a, const N: usize> SendChain<'a, N> {
     }
 }
 
-/// Names the completion of a request and what follows it; returns the request.
+/// Names the completion of a request and what follows it; returns the request. `EINVAL` if it has
+/// more than `max_send_sge` scatter entries: drivers trust that there is room for them.
 ///
 /// # Safety
 ///
@@ -480,7 +489,12 @@ unsafe fn link_one(
     wr: *mut bindings::ib_send_wr,
     next: *mut bindings::ib_send_wr,
     cqes: &[bindings::ib_cqe],
+    max_send_sge: u32,
 ) -> Result<*const bindings::ib_send_wr> {
+    // SAFETY: By the function's requirement.
+    if unsafe { (*wr).num_sge } as u32 > max_send_sge {
+        return Err(EINVAL);
+    }
     // SAFETY: By the function's requirement.
     let id = unsafe { *(*wr).__bindgen_anon_1.wr_id };
     let cqe = usize::try_from(id).ok().and_then(|id| cqes.get(id));
