@@ -22,4 +22,6 @@ pub const FEATURE_COALESCED_RESPONSES: u32 = 1 << 1;
 
 /// The client may have the server end a path by a message on another path of the session, see
 /// [`Imm::PathEnd`](super::Imm::PathEnd).
-pub const FEATURE_PATH_END: u32 = 1 << 2;
+///
+/// Bit 2 is not used again: servers that returned it said so before the path was drained.
+pub const FEATURE_PATH_END: u32 = 1 << 3;

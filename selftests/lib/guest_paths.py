@@ -94,11 +94,11 @@ def given_up(address, sources):
 def path_ends(address, sources, device):
     """Have a path ended by a message on another one, while a slow disk has a request of it."""
     with contextlib.ExitStack() as stack:
-        first = stack.enter_context(rtrs.Peer(address, source=sources[0], features=7))
+        first = stack.enter_context(rtrs.Peer(address, source=sources[0], features=rtrs.PATH_ENDS))
         rnbd = Rnbd(first, device)
         others = [stack.enter_context(rtrs.Peer(address, source=source, features=features,
                                                 paths_uuid=first.paths_uuid, first_conn=False))
-                  for source, features in ((sources[1], 7), (sources[2], 0))]
+                  for source, features in ((sources[1], rtrs.PATH_ENDS), (sources[2], 0))]
         for path in others:
             path.establish()
         ended, without = others

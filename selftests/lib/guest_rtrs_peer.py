@@ -29,6 +29,8 @@ from guest_verbs import cm
 
 MAGIC, VERSION = 0x1BBD, 0x0200
 IO_REQ, IO_RSP, IO_RSP_W_INV, PATH_END, PATH_ENDED, HB_MSG, HB_ACK = 0, 1, 2, 4, 5, 8, 9
+# Features: short and coalesced responses, and the ends of paths.
+PATH_ENDS = 1 | 2 | 8
 TIMEOUT = 20.0
 
 
