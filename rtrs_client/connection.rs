@@ -349,7 +349,7 @@ impl cm::Handler for ConnectionHandler {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn completion(
         &self,
         queue_pair: &QueuePairRef<Self>,

@@ -320,7 +320,7 @@ impl<R: PathRequests> cm::Handler for Connection<R> {
         self.send_queue.begin_burst();
     }
 
-    #[inline]
+    #[inline(always)]
     fn completion(
         &self,
         queue_pair: &QueuePairRef<Self>,

@@ -103,7 +103,7 @@ pub(crate) fn send_waited(
         queue_pair.handler().send_queue().give_credits(1);
         return withhold(io, chunk);
     }
-    post(io, queue_pair, chunk);
+    post_late(io, queue_pair, chunk);
 }
 
 /// Whether the response in `chunk` must not be sent yet, as other requests want the chunk.
@@ -151,7 +151,7 @@ pub(crate) fn send_coalesced(
         } else if !queue.take_credit() {
             wait(io, queue_pair, first);
         } else if chunks.is_empty() || first.message.is_none() {
-            post(io, queue_pair, first);
+            post_late(io, queue_pair, first);
         } else {
             post_coalesced(io, queue_pair, first, &mut chunks);
         }
@@ -206,8 +206,16 @@ fn post_coalesced(
     }
 }
 
+/// As [`post()`], for a response that was not sent at once.
+#[inline(never)]
+fn post_late(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: ChunkBox) {
+    post(io, queue_pair, chunk);
+}
+
 /// Posts the response in `chunk` and releases the chunk. The caller took a credit.
-#[inline]
+///
+/// Inlined where responses are sent at once, which saves 20 instructions of 500.
+#[inline(always)]
 fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
     let connection = queue_pair.handler();
     trace(connection, &chunk);

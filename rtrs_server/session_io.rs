@@ -181,7 +181,7 @@ impl SessionIo {
         };
         match chunk.task {
             Task::Admit => request::admit(&io, chunk),
-            Task::Begin => request::begin(&io, chunk),
+            Task::Begin => request::begin_late(&io, chunk),
             Task::Deferred => request::resume(io, chunk),
             // These only wait in a send queue.
             Task::Respond | Task::Invalidate => io.release(chunk),
