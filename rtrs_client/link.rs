@@ -30,6 +30,8 @@ pub(crate) struct Link {
 struct State {
     /// The paths that were up and have not been taken down yet.
     up: usize,
+    /// How often a path came up, modulo 2^32.
+    times_up: u32,
     /// How many requests were given up, modulo 2^32.
     given_up: u32,
     /// The user has the session, so that it can be told of changes.
@@ -62,7 +64,7 @@ impl Link {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_mutex!(
-                State { up: 0, given_up: 0, opened: false },
+                State { up: 0, times_up: 0, given_up: 0, opened: false },
                 "Link::state"
             ),
         })
@@ -94,6 +96,11 @@ impl Session {
         link.given_up = link.given_up.wrapping_add(1);
     }
 
+    /// How often a path of the session came up, modulo 2^32. Sleeps.
+    pub(crate) fn times_up(&self) -> u32 {
+        self.link.state.lock().times_up
+    }
+
     /// Whether a path is up, or was and has not been taken down yet. Sleeps.
     pub(crate) fn has_path_up(&self) -> bool {
         self.link.state.lock().up != 0
@@ -122,6 +129,7 @@ impl Session {
             return Err(ECONNABORTED);
         }
         link.up = link.up.saturating_add(1);
+        link.times_up = link.times_up.wrapping_add(1);
         self.outage.end();
         if link.opened && link.up == 1 {
             self.events().link_event(LinkEvent::Reconnected);

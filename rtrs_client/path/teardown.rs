@@ -74,7 +74,7 @@ impl Ending {
     }
 }
 
-/// How often the server is asked to end a path until it says that it has, in milliseconds.
+/// How often a path that waits for the server looks for paths to ask by, in milliseconds.
 const ASK_AGAIN_MS: u32 = 200;
 
 /// The longest that a server that cannot be asked is waited for, in milliseconds.
@@ -96,6 +96,17 @@ pub(crate) enum Fence {
     /// The server cannot be asked; what remains is in Documentation/design.md. Requests go by other
     /// paths all the same, as C's do at once.
     Unknown,
+}
+
+/// The other paths by which the server can be asked to end one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carriers {
+    /// No such path is up.
+    None,
+    /// Each of them has the question.
+    Asked,
+    /// One of them did not take the question.
+    Full,
 }
 
 impl Session {
@@ -161,15 +172,21 @@ impl Path {
         fence
     }
 
-    /// Asks the server by other paths to end this one, which is `number` for it, until it says that
-    /// it has. No clock ends that: it goes on for as long as some path is up to ask by. If the path
-    /// that carries the question is lost, the next question goes by those that are left.
+    /// Asks the server by other paths to end this one, which is `number` for it, and waits until it
+    /// says that it has. No clock ends that: it goes on for as long as some path is up to ask by.
+    ///
+    /// Each path is asked by once, and all again after one has come up: soft-RoCE puts off sending a
+    /// lost message again each time that another one is posted.
     fn wait_for_path_ended(&self, number: u32) -> Fence {
+        let mut asked = None;
         while !self.ending.is_confirmed() {
-            if !self.ask_others(number) {
-                return Fence::Lost;
+            let times_up = self.session.times_up();
+            match self.ask_others(number, asked != Some(times_up)) {
+                Carriers::None => return Fence::Lost,
+                Carriers::Asked => asked = Some(times_up),
+                Carriers::Full => asked = None,
             }
-            // Woken by the answer; whatever else wakes it only makes it ask once more.
+            // Woken by the answer; whatever else wakes it only makes it look once more.
             let _ = self.wake.wait_timeout(ASK_AGAIN_MS);
         }
         Fence::Passed
@@ -199,14 +216,13 @@ impl Path {
         }
     }
 
-    /// Asks the server by the other paths to end this one, which is `number` for it; says whether
-    /// any of them took the message.
-    fn ask_others(&self, number: u32) -> bool {
+    /// Asks the server by the other paths, if `asks`, to end this one, which is `number` for it.
+    fn ask_others(&self, number: u32, asks: bool) -> Carriers {
         let guard = rcu::read_lock();
+        let mut carriers = Carriers::None;
         let Some(paths) = self.session.paths.load(&guard) else {
-            return false;
+            return carriers;
         };
-        let mut asked = false;
         for path in paths.iter().filter(|path| path.is_connected()) {
             let Some(set) = path.connections(&guard) else {
                 continue;
@@ -214,16 +230,18 @@ impl Path {
             let (Some(transfer), Some(service)) = (set.incarnation.transfer(), set.get(0)) else {
                 continue;
             };
-            if transfer.ends_other_paths() {
-                let posted = post_immediate(
-                    service.queue_pair(),
-                    WorkKind::Send,
-                    Imm::PathEnd { path: number },
-                );
-                asked |= posted.is_ok();
+            if !transfer.ends_other_paths() {
+                continue;
+            }
+            if carriers == Carriers::None {
+                carriers = Carriers::Asked;
+            }
+            let immediate = Imm::PathEnd { path: number };
+            if asks && post_immediate(service.queue_pair(), WorkKind::Send, immediate).is_err() {
+                carriers = Carriers::Full;
             }
         }
-        asked
+        carriers
     }
 
     /// Finishes all requests that the failed connections leave behind.
