@@ -113,8 +113,8 @@ impl ScatterTable {
     /// # Safety
     ///
     /// The first `used` entries must name pages of the request of `request`, which may be accessed
-    /// as `permitted` says, and `used` must not exceed the capacity. Nothing was done with the table
-    /// since [`Self::as_mut_ptr()`].
+    /// as `permitted` says, and `used` must not exceed the capacity. Nothing was done with the
+    /// table since [`Self::as_mut_ptr()`].
     #[inline]
     pub(crate) unsafe fn set_request(
         &mut self,
@@ -176,7 +176,8 @@ impl ScatterTable {
             bindings::rnbd_helper_sg_set_page(entries, buffer.as_page(), len, 0);
             bindings::rnbd_helper_sg_mark_end(entries);
         }
-        // INVARIANT: The entry names the buffer's page, which is kept, and is ours to read and write.
+        // INVARIANT: The entry names the buffer's page, which is kept, and is ours to read and
+        // write.
         self.used = 1;
         self.permitted = Direction::Bidirectional;
         self.bytes = len as usize;
@@ -192,8 +193,8 @@ impl ScatterTable {
         self.used = 0;
         self.bytes = 0;
         self.request = None;
-        // The first entry stays marked as the last, as after a request of one segment; who fills the
-        // table next moves the mark.
+        // The first entry stays marked as the last, as after a request of one segment; who fills
+        // the table next moves the mark.
         self.buffer.take()
     }
 
@@ -343,8 +344,8 @@ impl ScatterTable {
     }
 
     /// Adds the scatter entries to `list`, to be sent; false, and none added, if the memory is not
-    /// mapped for `domain` or not to be read, if the list has entries of another one, or if it would
-    /// have more than `limit` then, or more than it has room for.
+    /// mapped for `domain` or not to be read, if the list has entries of another one, or if it
+    /// would have more than `limit` then, or more than it has room for.
     #[inline]
     pub fn add_sges<const N: usize>(
         &self,
@@ -385,8 +386,8 @@ impl ScatterTable {
         self.permitted = permitted;
     }
 
-    /// The list, the number of its DMA entries and the direction they are mapped for; `None` if it is
-    /// not mapped for `domain`.
+    /// The list, the number of its DMA entries and the direction they are mapped for; `None` if it
+    /// is not mapped for `domain`.
     #[inline]
     pub(crate) fn as_raw(
         &self,

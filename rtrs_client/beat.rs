@@ -67,8 +67,8 @@ impl Beat {
 /// The messages that make the heartbeat of a path.
 ///
 /// If the device waits, because something before them was lost, more of them would not get through
-/// either. soft-RoCE would even wait for ever: it only repeats what is not acknowledged when nothing
-/// has been posted for a while.
+/// either. soft-RoCE would even wait for ever: it only repeats what is not acknowledged when
+/// nothing has been posted for a while.
 pub(crate) struct Beats {
     pub(crate) heartbeat: Beat,
     pub(crate) ack: Beat,

@@ -372,8 +372,8 @@ impl ConnectionHandler {
     fn failed_completion(&self, completion: &WorkCompletion<'_>) {
         match completion.status() {
             Status::Success => {}
-            // The teardown flushes the queues and takes back what was in them; but a device may also
-            // stop a queue pair without another error than this.
+            // The teardown flushes the queues and takes back what was in them; but a device may
+            // also stop a queue pair without another error than this.
             Status::Flushed => self.fail("the queue pair has failed"),
             Status::Error(error) => self.fail(error.text().to_str().unwrap_or("?")),
         }

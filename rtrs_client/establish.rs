@@ -77,8 +77,8 @@ use crate::{
 // The server's information about its chunks is received into one buffer, however many there are.
 const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffers::MAX_SIZE);
 
-/// Establishes all connections of `path` and learns where the server's chunks are; returns them, and
-/// what the session was like when the server was asked for the first one.
+/// Establishes all connections of `path` and learns where the server's chunks are; returns them,
+/// and what the session was like when the server was asked for the first one.
 ///
 /// The state of the path is `connecting`; the caller changes it.
 pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Asked)> {

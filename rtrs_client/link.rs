@@ -2,12 +2,12 @@
 
 //! Which paths of a session are up, and what the server is told of them.
 //!
-//! A request whose path fails goes to another one, in the same chunk of the server's memory, and the
-//! server has the second one wait for the first. Without another path the request is given up, and
-//! its chunk is soon used for something else, although the server may still be at work on it. So a
-//! path that connects tells how many requests were given up so far, and if that has changed the server
-//! makes a new session, with other chunks, when it has ended the old one. No path that is up, or comes
-//! up, may have told less: see [`Session::giving_up`].
+//! A request whose path fails goes to another one, in the same chunk of the server's memory, and
+//! the server has the second one wait for the first. Without another path the request is given up,
+//! and its chunk is soon used for something else, although the server may still be at work on it.
+//! So a path that connects tells how many requests were given up so far, and if that has changed
+//! the server makes a new session, with other chunks, when it has ended the old one. No path that
+//! is up, or comes up, may have told less: see [`Session::giving_up`].
 
 use kernel::{
     new_mutex,
@@ -89,8 +89,9 @@ impl Session {
 
     /// A request is about to be given up that the server may be at work on. Process context.
     ///
-    /// A path that asks from here on tells the server; one that has asked before and is not up yet will
-    /// not come up. Those that are up must be taken down before the request's chunk is used again.
+    /// A path that asks from here on tells the server; one that has asked before and is not up yet
+    /// will not come up. Those that are up must be taken down before the request's chunk is used
+    /// again.
     pub(crate) fn giving_up(&self) {
         let mut link = self.link.state.lock();
         link.given_up = link.given_up.wrapping_add(1);
@@ -114,8 +115,8 @@ impl Session {
 
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.
     ///
-    /// `ECONNABORTED` if it does not, or if requests were given up since `asked`, which the server was
-    /// not told.
+    /// `ECONNABORTED` if it does not, or if requests were given up since `asked`, which the server
+    /// was not told.
     pub(crate) fn path_up(&self, asked: &Asked, establish: impl FnOnce() -> bool) -> Result {
         let mut link = self.link.state.lock();
         if link.given_up != asked.given_up {

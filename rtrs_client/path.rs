@@ -148,7 +148,8 @@ impl_has_delayed_work! { impl HasDelayedWork<Path, RECONNECT> for Path { self.re
 impl_has_delayed_work! { impl HasDelayedWork<Path, BEAT> for Path { self.beat } }
 
 impl Path {
-    /// Makes a path in the state `connecting`. `first`: the server may make a session for it. Sleeps.
+    /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
+    /// Sleeps.
     pub(crate) fn new(
         session: Arc<Session>,
         address: &PathAddress,
@@ -209,8 +210,8 @@ impl Path {
         }
     }
 
-    /// Gives this path its name, now that its ends are known, if it has none yet. `EEXIST` if it has
-    /// turned out to be one that the session has already. Sleeps.
+    /// Gives this path its name, now that its ends are known, if it has none yet. `EEXIST` if it
+    /// has turned out to be one that the session has already. Sleeps.
     pub(crate) fn settle_name(&self) -> Result {
         // Of paths with the same ends that are connected at the same time one has to stay.
         let _naming = self.session.naming.lock();
@@ -366,8 +367,8 @@ impl Path {
         self.wake.complete();
     }
 
-    /// Waits until [`Path::wake`] is called; `ETIMEDOUT` after `timeout` milliseconds, `ERESTARTSYS`
-    /// on a signal. Sleeps.
+    /// Waits until [`Path::wake`] is called; `ETIMEDOUT` after `timeout` milliseconds,
+    /// `ERESTARTSYS` on a signal. Sleeps.
     pub(crate) fn wait_for_wake(&self, timeout: u32) -> Result {
         self.wake.wait_interruptible_timeout(timeout)
     }
@@ -479,8 +480,8 @@ impl Path {
         loop {
             self.close();
             if self.change_state(ClientEvent::Remove).is_some() {
-                // Whoever saw the path fail, or tried to connect it, when it was closed may have queued
-                // these since. They hold the session, whose user may be unloaded soon.
+                // Whoever saw the path fail, or tried to connect it, when it was closed may have
+                // queued these since. They hold the session, whose user may be unloaded soon.
                 self.cancel_works();
                 return true;
             }

@@ -129,10 +129,11 @@ impl Session {
     ///
     /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, `EINTR` if
     /// the task is killed, the error of `when_sent`, otherwise the server's error. `when_sent` runs
-    /// when the turn has come, and no path comes up or is taken down before the request is sent: who
-    /// waited cannot know what became of the session meanwhile. It must not sleep. If the path fails and another one comes up before the session counts
-    /// as lost, the request is sent again, so the server may see it twice. A request whose task was
-    /// killed still reaches the server, and before any later one. (C: `rtrs_clt_request` with
+    /// when the turn has come, and no path comes up or is taken down before the request is sent:
+    /// who waited cannot know what became of the session meanwhile. It must not sleep. If the path
+    /// fails and another one comes up before the session counts as lost, the request is sent again,
+    /// so the server may see it twice. A request whose task was killed still reaches the server,
+    /// and before any later one. (C: `rtrs_clt_request` with
     /// `RTRS_ADMIN_CON` and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
     pub fn service_request(
         &self,

@@ -64,17 +64,18 @@ pub trait SessionEvents: Send + Sync + 'static {
     fn complete(&self, tag: u32, result: Result);
 
     /// A request that was submitted was not answered, and could not be sent on another path, for
-    /// the reason given as by [`Permit::submit`](crate::Permit::submit). The server may have carried
-    /// it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which is not
-    /// called for it; any context, never sleeps.
+    /// the reason given as by [`Permit::submit`](crate::Permit::submit). The server may have
+    /// carried it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which
+    /// is not called for it; any context, never sleeps.
     fn unanswered(&self, tag: u32, error: SubmitError);
 
     /// The session lost its last path, or has one again. Process context; may sleep, but not
     /// close the session.
     fn link_event(&self, event: LinkEvent);
 
-    /// Keeps the user's module loaded: whoever removes a path by sysfs may be the last one to let go
-    /// of the session, some time after it was closed. Any context. `ENODEV` if it is being unloaded.
+    /// Keeps the user's module loaded: whoever removes a path by sysfs may be the last one to let
+    /// go of the session, some time after it was closed. Any context. `ENODEV` if it is being
+    /// unloaded.
     fn module(&self) -> Result<ModuleReference>;
 }
 
@@ -425,8 +426,8 @@ impl Session {
         }
     }
 
-    /// A path that uses `device` has learnt what the server offers; returns how many of its chunks are
-    /// used. `ECONNRESET` if that does not fit the session.
+    /// A path that uses `device` has learnt what the server offers; returns how many of its chunks
+    /// are used. `ECONNRESET` if that does not fit the session.
     pub(crate) fn negotiated(
         &self,
         path: &Path,

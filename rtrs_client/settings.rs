@@ -46,8 +46,8 @@ impl Value {
         u32::try_from(self.get()).unwrap_or(0)
     }
 
-    /// Takes the number that `text` says; returns whether it is another one than before. `EINVAL` if
-    /// it says none or one out of range, `ERANGE` if that is no integer; `whose` is for the log.
+    /// Takes the number that `text` says; returns whether it is another one than before. `EINVAL`
+    /// if it says none or one out of range, `ERANGE` if that is no integer; `whose` is for the log.
     pub(crate) fn set(&self, whose: &str, text: &[u8]) -> Result<bool> {
         let value = self.setting.parse(text).map_err(|error| {
             pr_err!("{}: {}\n", whose, error.message().as_str());

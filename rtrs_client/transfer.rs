@@ -119,8 +119,8 @@ pub(crate) struct Transfer {
     domain: Arc<ProtectionDomain>,
     /// One for each of the server's chunks that is used.
     tags: KVVec<Tag>,
-    /// Nothing if there is no memory for it; then all reads are registered, and writes are sent from
-    /// their own memory.
+    /// Nothing if there is no memory for it; then all reads are registered, and writes are sent
+    /// from their own memory.
     bounce: Option<BounceBuffers>,
     max_send_sge: Atomic<u32>,
     in_flight: KVec<InFlight>,
@@ -135,8 +135,8 @@ struct InFlight(Atomic<i32>);
 impl Transfer {
     /// Allocates all that the requests of a path need. May sleep.
     ///
-    /// `queue_depth` of the server's chunks are used, on `num_connections` queue pairs, the first of
-    /// which was made with `max_send_sge`; see [`Self::limit_send_sge`] for the others.
+    /// `queue_depth` of the server's chunks are used, on `num_connections` queue pairs, the first
+    /// of which was made with `max_send_sge`; see [`Self::limit_send_sge`] for the others.
     pub(crate) fn new(
         domain: Arc<ProtectionDomain>,
         accept: ConnAccept,
@@ -468,8 +468,8 @@ impl Transfer {
         unposted: Unposted,
         mut refused: impl FnMut(Refused),
     ) -> Submitted {
-        // For another reason drivers refuse on a connection that is failing, before anybody has heard
-        // of it: its teardown sends the requests elsewhere, or has them wait.
+        // Any other errno means that the queue pair is failing: its teardown sends the requests
+        // elsewhere, or has them wait.
         let stays = [ENOMEM, EINVAL, ESHUTDOWN].contains(&unposted.error);
         let Some(first) = unposted.first.filter(|_| stays) else {
             return Submitted::Broken;
@@ -540,7 +540,7 @@ impl Transfer {
         };
         if request.connection != u32::from(handler.cid) {
             // Its registration has to be invalidated behind the work requests that made it, so it
-            // cannot be finished here. The teardown looks at the slot when no handler runs any more.
+            // cannot be finished here. The teardown looks at the slot after the last handler.
             drop(tag.in_flight.put(request));
             return Answered::Misdirected;
         }

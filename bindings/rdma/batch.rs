@@ -173,10 +173,10 @@ impl<const N: usize, const S: usize> WriteBatch<N, S> {
     }
 
     /// Links the writes, looks their names up, and shows them where their entries are; returns the
-    /// first. To be called once. `EINVAL` if there are none, if there is no such name, if a write has
-    /// more than `max_send_sge` entries, for which drivers trust that there is room, or if their
-    /// entries, of which there have to be some, are of another domain than that with the serial
-    /// number `domain`.
+    /// first. To be called once. `EINVAL` if there are none, if there is no such name, if a write
+    /// has more than `max_send_sge` entries, for which drivers trust that there is room, or if
+    /// their entries, of which there have to be some, are of another domain than that with the
+    /// serial number `domain`.
     #[inline(always)]
     pub(super) fn link(
         &mut self,

@@ -226,8 +226,8 @@ impl ChunkSet {
         Ok(())
     }
 
-    /// Copies the first `len` bytes of a chunk that is not one block to chunk `to_index` of `to`. Any
-    /// context.
+    /// Copies the first `len` bytes of a chunk that is not one block to chunk `to_index` of `to`.
+    /// Any context.
     ///
     /// `EINVAL` if either has less, if the chunk is one block, or if the other is not.
     #[inline]
@@ -275,8 +275,8 @@ impl ChunkSet {
 /// # Invariants
 ///
 /// The segments of `set` of which there are `addresses` are mapped there for `device`, for both
-/// directions, and as many entries of `list` are these segments; after the construction that is all.
-/// The device stays, as the protection domain has a handle of it.
+/// directions, and as many entries of `list` are these segments; after the construction that is
+/// all. The device stays, as the protection domain has a handle of it.
 struct Mappings {
     set: Arc<ChunkSet>,
     list: KVVec<bindings::scatterlist>,

@@ -81,8 +81,8 @@ pub struct MemoryRegion(Retained<Raw>);
 ///
 /// - `region` is valid and owned by this type. It is only changed by who set `state` to
 ///   [`MAPPING`], until that sets it to something else; its keys also by [`bump_key()`].
-/// - If `state` is one of [`mapped_for()`], all that was given to the last map is in the region, and was
-///   mapped for that direction.
+/// - If `state` is one of [`mapped_for()`], all that was given to the last map is in the region,
+///   and was mapped for that direction.
 struct Raw {
     region: NonNull<bindings::ib_mr>,
     state: Atomic<u32>,
@@ -149,8 +149,8 @@ impl MemoryRegion {
     /// Takes in all of `scatter` and chooses a new key; the next `reg_mr()` makes it accessible.
     ///
     /// `EINVAL` if there are more pages than the region was made for, if the segments leave gaps
-    /// that the device cannot express, or if it is not mapped for this domain; `EBUSY` from the first success
-    /// until [`Self::release()`].
+    /// that the device cannot express, or if it is not mapped for this domain; `EBUSY` from the
+    /// first success until [`Self::release()`].
     #[inline]
     pub fn map(&self, scatter: &ScatterTable) -> Result {
         let (list, entries, direction) = scatter.as_raw(self.domain()).ok_or(EINVAL)?;
@@ -174,7 +174,8 @@ impl MemoryRegion {
         if state.cmpxchg(IDLE, MAPPING, ordering::Acquire).is_err() {
             return Err(EBUSY);
         }
-        // SAFETY: The region is valid, and ours as we set `state`; the list by the caller's promise.
+        // SAFETY: The region is valid, and ours as we set `state`; the list by the caller's
+        // promise.
         let mapped = unsafe {
             let page_size = REGION_PAGE_SIZE as c_uint;
             bindings::ib_map_mr_sg(mr, list, count, ptr::null_mut(), page_size)

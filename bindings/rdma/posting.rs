@@ -190,8 +190,8 @@ impl<H: Handler> QueuePairRef<H> {
     /// with others. Any context.
     ///
     /// For the completion handler, which is called for one completion at a time; `EBUSY` if others
-    /// call this at the same time. `EINVAL` if there is no such receive, or if it waits already to be
-    /// posted. Errors as [`Self::post()`].
+    /// call this at the same time. `EINVAL` if there is no such receive, or if it waits already to
+    /// be posted. Errors as [`Self::post()`].
     #[inline(always)]
     pub fn receive_again(&self, index: u32) -> Result {
         let receives = self.inner().receives.as_ref().ok_or(EINVAL)?;

@@ -64,8 +64,8 @@ impl Path {
 
     /// One attempt to reconnect, if the path still wants that. Sleeps.
     ///
-    /// Requests may wait for it, and others may wait for `control`, which is why all that takes that
-    /// lock and allocates does so [`without_io`].
+    /// Requests may wait for it, and others may wait for `control`, which is why all that takes
+    /// that lock and allocates does so [`without_io`].
     fn try_reconnect(self: &Arc<Self>) -> Result {
         without_io(|| self.try_reconnect_without_io())
     }
@@ -109,7 +109,8 @@ impl Path {
     pub(super) fn schedule_reconnect(self: &Arc<Self>) {
         let longest = self.session.settings.reconnect_delay_ms();
         let delay = self.backoff.delay_ms(longest);
-        // An error means that it is waiting already, that the path is closed, or that the module goes.
+        // An error means that it is waiting already, that the path is closed, or that the module
+        // goes.
         let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
@@ -145,7 +146,8 @@ impl Path {
         }
     }
 
-    /// Cancels what the caller has queued if that came too late for whoever removed the path. Sleeps.
+    /// Cancels what the caller has queued if that came too late for whoever removed the path.
+    /// Sleeps.
     fn cancel_if_dead(self: &Arc<Self>) {
         if self.state() == ClientState::Dead {
             self.cancel_delayed_works();

@@ -175,8 +175,8 @@ impl Path {
     /// Asks the server by other paths to end this one, which is `number` for it, and waits until it
     /// says that it has. No clock ends that: it goes on for as long as some path is up to ask by.
     ///
-    /// Each path is asked by once, and all again after one has come up: soft-RoCE puts off sending a
-    /// lost message again each time that another one is posted.
+    /// Each path is asked by once, and all again after one has come up: soft-RoCE puts off sending
+    /// a lost message again each time that another one is posted.
     fn wait_for_path_ended(&self, number: u32) -> Fence {
         let mut asked = None;
         while !self.ending.is_confirmed() {

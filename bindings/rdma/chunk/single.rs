@@ -168,8 +168,8 @@ impl ChunkData<'_> {
 }
 
 // SAFETY: The borrowed chunk holds the set, whose pages are not freed before, and which are only
-// accessed by copying, so that a device may write to them. The pieces are not empty and add up to the
-// length; segments consist of whole pages.
+// accessed by copying, so that a device may write to them. The pieces are not empty and add up to
+// the length; segments consist of whole pages.
 unsafe impl Memory for ChunkData<'_> {
     #[inline]
     fn len(&self) -> usize {
@@ -196,8 +196,8 @@ unsafe impl Memory for ChunkData<'_> {
         chunk
             .set
             .for_each_piece(chunk.index, 0..self.len, |_, segment, piece| {
-                // SAFETY: The piece begins within the segment, whose pages are contiguous, and so are
-                // their descriptors.
+                // SAFETY: The piece begins within the segment, whose pages are contiguous, and so
+                // are their descriptors.
                 let page = unsafe { segment.page().add(piece.start >> PAGE_SHIFT) };
                 visit(bio::Segment {
                     page,
