@@ -40,13 +40,16 @@ def test_two_messages(t):
         device.unmap()
 
 
-# The debug kernel is so slow that each write has its answer before the next one is done.
+# The debug kernel is so slow that each write has its response before the next one is done.
 @case(module_sets=("ours",), kernels=("stock",))
-def test_joint_answers(t):
-    """Of many writes at a time, several are answered by one message."""
+def test_coalesced_responses(t):
+    """Of many writes at a time, several have their responses in one message."""
     for setting in ("Y", "N"):
         rnbd.load(t, rtrs_server=f"always_invalidate={setting}")
-        device = rnbd.map_device(t, disks.null_blk(t, size=256), keep=True)
+        # With memory null_blk sleeps when it takes a request, so the session's worker submits to it,
+        # and each response has a message of its own.
+        disk = disks.null_blk(t, size=256, memory_backed=0)
+        device = rnbd.map_device(t, disk, keep=True)
         alone = packets_per_request(t, device, "randwrite", 4 * KIB)
         together = packets_per_request(t, device, "randwrite", 4 * KIB, depth=32)
         # A message and its acknowledgement, if there is none for half of the requests.

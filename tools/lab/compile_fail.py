@@ -69,11 +69,16 @@ def _line(message: dict[str, Any], name: str) -> int:
     return 0
 
 
-def command(recorded: str, source: str) -> list[str]:
-    """The command that compiles `source` as the crate was compiled whose command was recorded."""
+def command(recorded: str, source: str, metadata: str) -> list[str]:
+    """The command that compiles `source` as the crate was compiled whose command was recorded.
+
+    Metadata is the cheapest output. It goes to a file of its own: rustc renames what it has written, and
+    as root it would put a plain file in the place of a device such as /dev/null.
+    """
     words = _kept(iter(shlex.split(recorded.partition(":=")[2])))
     # The kernel's make passes this on to rustc, which then knows the options of nightly releases.
-    argv = ["env", "RUSTC_BOOTSTRAP=1", *words, "--crate-name=case", "--error-format=json", "--emit=metadata=/dev/null", source]
+    options = ["--crate-name=case", "--error-format=json", f"--emit=metadata={metadata}"]
+    argv = ["env", "RUSTC_BOOTSTRAP=1", *words, *options, source]
     return ["rustc" if word == "clippy-driver" else word for word in argv]
 
 
@@ -109,7 +114,8 @@ def check(out: Path) -> None:
     script = ""
     for case in cases:
         result = shlex.quote(str(results / f"{case.stem}.json"))
-        script += f"{shlex.join(command(recorded, str(case)))} 2>{result} || true\n"
+        argv = command(recorded, str(case), str(results / f"{case.stem}.rmeta"))
+        script += f"{shlex.join(argv)} 2>{result} || true\n"
     build.inside(["sh", "-ec", script], build.stock_tree().binds, out)
     outcomes = [_judge(case.name, case.read_text(), (results / f"{case.stem}.json").read_text()) for case in cases]
     problems = [outcome for outcome in outcomes if outcome]

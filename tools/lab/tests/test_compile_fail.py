@@ -36,9 +36,10 @@ class Errors(unittest.TestCase):
 
     def test_the_recorded_command_gets_another_source_and_no_output(self) -> None:
         recorded = "savedcmd_a.o := A=1 clippy-driver -Dwarnings -Wclippy::all --extern b --out-dir a/ --emit=obj=a.o /src/a.rs"
-        argv = compile_fail.command(recorded, "/cases/case.rs")
+        argv = compile_fail.command(recorded, "/cases/case.rs", "/out/case.rmeta")
         self.assertEqual(argv[:3], ["env", "RUSTC_BOOTSTRAP=1", "A=1"])
         self.assertEqual(argv[3:6], ["rustc", "--extern", "b"])
         self.assertEqual(argv[-1], "/cases/case.rs")
+        self.assertIn("--emit=metadata=/out/case.rmeta", argv)
         self.assertNotIn("/src/a.rs", argv)
         self.assertNotIn("--emit=obj=a.o", argv)
