@@ -76,16 +76,6 @@ impl<'a> Permit<'a> {
         self.request.as_mut()?.table()
     }
 
-    /// Sends the request. Never sleeps.
-    ///
-    /// `queue` is below the number of queues of the session; the answer interrupts that queue's
-    /// CPU. `header` is what the server's user gets.
-    #[inline]
-    pub fn submit(self, kind: Kind, queue: u32, header: &[u8]) -> Result<(), SubmitError> {
-        // Connection 0 is for service requests.
-        self.submit_on(kind, queue.saturating_add(1), header)
-    }
-
     /// The session.
     #[inline]
     pub(crate) fn session(&self) -> &'a Session {

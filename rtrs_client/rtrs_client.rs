@@ -13,7 +13,10 @@
 //!
 //! let mut permit = session.permit(tag).ok_or(EBUSY)?;
 //! fill(permit.scatter());
-//! permit.submit(Kind::Write, queue, &header)?; // … events.complete(tag, result) follows.
+//! let guard = rcu::read_lock();
+//! let mut room = MaybeUninit::uninit();
+//! let mut submission = Submission::new(&session, &guard, &mut room);
+//! submission.add(permit, Kind::Write, queue, &header)?; // … events.complete(tag, result) follows.
 //! ```
 
 #![deny(

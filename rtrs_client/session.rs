@@ -64,7 +64,7 @@ pub trait SessionEvents: Send + Sync + 'static {
     fn complete(&self, tag: u32, result: Result);
 
     /// A request that was submitted was not answered, and could not be sent on another path, for
-    /// the reason given as by [`Permit::submit`](crate::Permit::submit). The server may have
+    /// the reason given as by [`Submission::add`](crate::Submission::add). The server may have
     /// carried it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which
     /// is not called for it; any context, never sleeps.
     fn unanswered(&self, tag: u32, error: SubmitError);

@@ -74,7 +74,10 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// Adds a request; as [`Permit::submit`] otherwise.
+    /// Adds a request. Never sleeps.
+    ///
+    /// `queue` is below the number of queues of the session; the response interrupts the CPU of
+    /// that queue. `header` is handed to the server's user.
     pub fn add(
         &mut self,
         permit: Permit<'_>,

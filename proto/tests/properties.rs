@@ -186,7 +186,8 @@ proptest! {
         prop_assume!(layout.is_ok());
         let layout = layout.unwrap();
         let len = chunks * chunk_size;
-        let list = (0..descs).map(|i| SgDesc { addr: base + u64::from(i) * 0x1_0000_0000, key: i, len });
+        let addr = |i: u32| base + u64::from(i) * 0x1_0000_0000;
+        let list = (0..descs).map(|i| SgDesc { addr: addr(i), key: i, len });
         let mut bytes = vec![0; InfoRsp::size(descs as u16)];
         InfoRsp::write(&mut bytes, list.collect::<Vec<_>>().into_iter()).unwrap();
         let rsp = InfoRsp::parse(&bytes, &layout).unwrap();

@@ -201,6 +201,12 @@ class Trouble(unittest.TestCase):
         self.assertEqual(trouble, [])
         self.assertEqual(len(known), 2)
 
+    def test_only_the_c_client_may_warn_on_unload(self) -> None:
+        warning = [line.replace("drivers/infiniband/sw/rxe/rxe_task.c:289 at rxe_sched_task+0x9c/0xb0 ",
+                                "rnbd/rnbd-clt.c:1789 at rnbd_client_exit+0x11f/0xbb0 ") for line in self.RACE]
+        self.assertEqual(troubled(warning)[0], [])
+        self.assertTrue(troubled([line.replace("rnbd-clt.c", "device.rs") for line in warning])[0])
+
     def test_what_comes_with_a_known_report_is_a_failure(self) -> None:
         other = "BUG: KASAN: slab-use-after-free in rxe_sched_task"
         for lines in ([*self.RACE[:3], other, *self.RACE[3:]], [*self.RACE, other],
