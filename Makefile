@@ -18,7 +18,7 @@
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
 #   make deb-test     install, boot, upgrade and remove them on a fresh machine
-#   make fmt clippy   format, lint; `fmt-check' changes nothing, `lint' is clippy and more
+#   make fmt clippy   format, lint; `fmt-check' changes nothing, `lint' is clippy, ruff, mypy and more
 #   make host-test    the tests that need no kernel
 #   make setup        all that the others set up when they need it
 #   make clean        delete what was built here; not the cache
@@ -41,7 +41,7 @@ setup: python
 	@$(LAB) setup
 
 fmt fmt-check clippy lint host-test rust-analyzer: python
-	@$(LAB) setup --for build
+	@$(LAB) setup --for $(if $(filter clippy lint,$@),lint,build)
 	@$(LAB) $(subst -check, --check,$(subst clippy,lint,$@))
 
 demo shell: python

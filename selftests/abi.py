@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
 from lib import rnbd
 
@@ -19,7 +20,7 @@ PLACEHOLDERS = {"<N>": r"\d+"}
 OF_THE_CORE = re.compile(r"/(uevent|subsystem|power|dev|range|ro|removable)(/|$)|/power/")
 
 
-def documented() -> list[tuple[str, re.Pattern]]:
+def documented() -> list[tuple[str, re.Pattern[str]]]:
     """Each path that is described, and what it looks like in a machine."""
     entries = []
     for document in sorted(DOCUMENTS.iterdir()):
@@ -31,7 +32,7 @@ def documented() -> list[tuple[str, re.Pattern]]:
     return entries
 
 
-def there(t, *folders: str) -> list[str]:
+def there(t: Test, *folders: str) -> list[str]:
     """Files and links below some folders; links are not followed."""
     text = t.client.sh("find " + " ".join(f"{folder}/" for folder in folders)
                        + " -not -type d | sed 's,//,/,g'")
@@ -39,7 +40,7 @@ def there(t, *folders: str) -> list[str]:
 
 
 @case(module_sets=("ours",))
-def test_every_file(t):
+def test_every_file(t: Test) -> None:
     """With a disk mapped, every file is described, and every described file is there."""
     rnbd.load(t, rtrs_server="chunk_pool_mb=1")
     device = rnbd.map_device(t, disks.PLAIN)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which access modes go together, and that read-only is read-only."""
 
+from __future__ import annotations
+
 import errno
 
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_hostile_io
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -22,7 +27,7 @@ MATRIX = (
 )
 
 
-def test_matrix(t):
+def test_matrix(t: Test) -> None:
     """One writer, two during a migration, any number of readers."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
     for mapped, asked, granted in MATRIX:
@@ -45,7 +50,7 @@ def test_matrix(t):
         t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/held0", gone=True)
 
 
-def test_writer_returns_its_turn(t):
+def test_writer_returns_its_turn(t: Test) -> None:
     """When the writer unmaps, the next one is let in."""
     rnbd.load(t)
     first = rnbd.map_device(t, disks.PLAIN, session="first")
@@ -56,30 +61,30 @@ def test_writer_returns_its_turn(t):
 
 
 @case(quick=KERNELS)
-def test_read_only(t):
+def test_read_only(t: Test) -> None:
     """A read-only mapping reads, and writes, discards and zeroes nothing."""
     rnbd.load(t)
-    t.server.call("guest_io.write", path=disks.PLAIN, offset=0, length=65536, seed=6)
+    t.server.call(guest_io.write, path=disks.PLAIN, offset=0, length=65536, seed=6)
     device = rnbd.map_device(t, disks.PLAIN, access_mode="ro")
     t.equal(t.client.read(f"/sys/block/{device.name}/ro"), "1", "ro of the disk")
-    t.check(t.client.call("guest_io.is_read_only", path=device.path), "BLKROGET says writable")
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=65536, seed=6),
+    t.check(t.client.call(guest_io.is_read_only, path=device.path), "BLKROGET says writable")
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=65536, seed=6),
              None, "first wrong byte read")
     before = rnbd.disk_stats(t.server, disks.PLAIN[5:])
-    for function in ("discard", "zero_out"):
+    for clear in (guest_io.discard, guest_io.zero_out):
         with t.expect_errno(errno.EPERM, errno.EACCES, errno.EBADF):
-            t.client.call(f"guest_io.{function}", path=device.path, offset=0, length=65536)
+            t.client.call(clear, path=device.path, offset=0, length=65536)
     with t.expect_errno(errno.EPERM, errno.EACCES):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=9)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=9)
     t.client.run(f"blockdev --setrw {device.path}", check=False)
     with t.expect_errno(errno.EPERM, errno.EACCES):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=9)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=9)
     after = rnbd.disk_stats(t.server, disks.PLAIN[5:])
     for name in ("writes", "discards"):
         t.equal(after[name] - before[name], 0, f"{name} on the server's disk")
 
 
-def test_server_shows_the_mode(t):
+def test_server_shows_the_mode(t: Test) -> None:
     """The server's files tell a mapping's mode and path."""
     rnbd.load(t)
     for mode, read_only in (("rw", "0"), ("ro", "1"), ("migration", "0")):
@@ -91,26 +96,26 @@ def test_server_shows_the_mode(t):
         device.unmap()
 
 
-def test_read_only_disk(t):
+def test_read_only_disk(t: Test) -> None:
     """A read-only disk of the server can be mapped ro, not rw."""
     rnbd.load(t)
     disk = disks.loop(t, 16, read_only=True)
     with t.expect_errno(errno.EACCES, errno.EROFS, errno.EPERM):
         rnbd.map_device(t, disk, access_mode="rw")
     device = rnbd.map_device(t, disk, access_mode="ro")
-    t.client.call("guest_io.digest", path=device.path, offset=0, length=4096)
+    t.client.call(guest_io.digest, path=device.path, offset=0, length=4096)
 
 
 # The C server opens the disk for reading only, and does not look again when it is written.
 @case(module_sets=("ours",), quick=KERNELS)
-def test_hostile_writes(t):
+def test_hostile_writes(t: Test) -> None:
     """A client that writes what it has opened read-only gets EROFS; the disk stays as it is."""
     rnbd.load(t, client=False)
     t.client.run("modprobe rdma_ucm")
     disk = disks.null_blk(t, discard=1)
-    t.server.call("guest_io.write", path=disk, offset=0, length=65536, seed=6)
+    t.server.call(guest_io.write, path=disk, offset=0, length=65536, seed=6)
     before = rnbd.disk_stats(t.server, disk[5:])
-    results = t.client.call("guest_hostile_io.read_only", address=t.server.address,
+    results = t.client.call(guest_hostile_io.read_only, address=t.server.address,
                             device_path=disk)
     after = rnbd.disk_stats(t.server, disk[5:])
     for name in ("read", "flush"):
@@ -119,17 +124,17 @@ def test_hostile_writes(t):
         t.equal(number, errno.EROFS, f"errno of a {name}")
     for name in ("writes", "discards"):
         t.equal(after[name] - before[name], 0, f"{name} on the server's disk")
-    t.intact(t.server.call("guest_io.compare", path=disk, offset=0, length=65536, seed=6), None,
+    t.intact(t.server.call(guest_io.compare, path=disk, offset=0, length=65536, seed=6), None,
              "first wrong byte")
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
 
 
 @case(module_sets=("ours",))
-def test_open_again(t):
+def test_open_again(t: Test) -> None:
     """A device that is open can be opened again as it was, and not in any other way."""
     rnbd.load(t, client=False)
     t.client.run("modprobe rdma_ucm")
-    results = t.client.call("guest_hostile_io.opens", address=t.server.address,
+    results = t.client.call(guest_hostile_io.opens, address=t.server.address,
                             device_path=disks.PLAIN)
     wanted = {"same mode": 0, "read-only": errno.EPERM, "migration": errno.EPERM,
               "another name": errno.EPERM, "another name, read-only": errno.EEXIST,

@@ -4,12 +4,21 @@
 The runner asks kmemleak afterwards. Allocations of soft-RoCE itself do not fail.
 """
 
+from __future__ import annotations
+
 import errno
 import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_faults
+from lib import guest_io
 from lib import rnbd
+from lib.operations import requests
 from lib.stream import Stream
 from lib.stream import verified
 
@@ -32,42 +41,43 @@ SERVER = "sess_queue_depth=4 max_chunk_size=16384"
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 
 
-def prepared(t, own=()):
+def prepared(t: Test, own: Sequence[str] = ()) -> None:
     """Modules loaded, fault injection set up."""
     rnbd.load(t, rtrs_server=SERVER)
-    t.client.call("guest_faults.prepare", timeout=60, own=own)
+    t.client.call_within(60, guest_faults.prepare, own=own)
     t.client.allocations_fail = True
-    t.defer(t.client.call, "guest_faults.end")
+    t.defer(t.client.call, guest_faults.end)
 
 
-def named(outcomes):
-    """Text of [errno, count] pairs."""
+def named(outcomes: dict[Any, int]) -> str:
+    """Text of how often each errno was seen."""
     return ", ".join(f"{count} x {errno.errorcode.get(number, 'succeeded')}"
-                     for number, count in outcomes) or "none"
+                     for number, count in outcomes.items()) or "none"
 
 
-def counted(outcomes):
+def counted(outcomes: dict[Any, int]) -> str:
     """Text of how often each outcome was seen."""
     return ", ".join(f"{count} x {key}" for key, count in sorted(outcomes.items())) or "none"
 
 
-def mapping(t, disk, gone):
+def mapping(t: Test, disk: str, gone: list[str]) -> None:
     """Map with the first allocation failing, then with the second, to the last, and judge it.
 
     In the quick form with few of them."""
     step = 29 if t.quick else 1
     text = rnbd.map_text(session="sess", device_path=disk, paths=[f"ip:{t.server.address}"])
     link = f"{rnbd.CLIENT_DEVICES}/{rnbd.link_name(disk, 'sess')}"
-    outcomes, slowest, nth = {}, 0.0, 1
+    outcomes: dict[Any, int] = {}
+    slowest, nth = 0.0, 1
     while nth:
-        report = t.client.call("guest_faults.map_failing", timeout=2 * SECONDS, nth=nth, step=step,
-                               map_device=rnbd.MAP_DEVICE, text=text, link=link, gone=gone,
-                               seconds=60.0, patience=15.0 * t.client.slow)
+        report = t.client.call_within(2 * SECONDS, guest_faults.map_failing, nth=nth, step=step,
+                                      map_device=rnbd.MAP_DEVICE, text=text, link=link, gone=gone,
+                                      seconds=60.0, patience=15.0 * t.client.slow)
         t.equal(report["odd"], "", "what should not be")
         for number, count in report["outcomes"]:
             outcomes[number] = outcomes.get(number, 0) + count
         slowest = max(slowest, report["slowest"])
-        t.say(f"allocations up to {(report['next'] or nth) - step}: {named(outcomes.items())}; "
+        t.say(f"allocations up to {(report['next'] or nth) - step}: {named(outcomes)}; "
               f"the slowest took {slowest:.1f} s")
         nth = report["next"]
     # add_disk() does not look whether the device could be named; without a name it is invalid. The
@@ -81,42 +91,42 @@ def mapping(t, disk, gone):
     works(t, disk)
 
 
-def works(t, disk):
+def works(t: Test, disk: str) -> None:
     """A disk can be mapped, used and unmapped."""
     device = rnbd.map_device(t, disk)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=64 << 10, seed=1),
+    t.client.call(guest_io.write, path=device.path, offset=0, length=64 << 10, seed=1)
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=64 << 10, seed=1),
              None, "first wrong byte")
     device.unmap()
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=DEBUG, module_sets=("ours",))
-def test_map_own(t):
+def test_map_own(t: Test) -> None:
     """Mapping the first device of a session with each of the modules' own allocations failing."""
     prepared(t, MODULES)
     mapping(t, disks.PLAIN, [SESSION, f"{rnbd.SERVER_SESSIONS}/sess"])
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_map(t):
+def test_map(t: Test) -> None:
     """Mapping the first device of a session with each allocation failing, whoever makes it."""
     prepared(t)
     mapping(t, disks.PLAIN, [SESSION, f"{rnbd.SERVER_SESSIONS}/sess"])
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_map_another(t):
+def test_map_another(t: Test) -> None:
     """Mapping another device of a session with each allocation failing, whoever makes it."""
     prepared(t)
     rnbd.map_device(t, disks.WITHOUT_DISCARD)
     mapping(t, disks.PLAIN, [f"{rnbd.SERVER_DEVICES}/vdb"])
 
 
-def tried(t, path, text, nth, outcomes):
+def tried(t: Test, path: str, text: str, nth: int, outcomes: dict[Any, int]) -> tuple[int, bool]:
     """Write with the nth allocation failing: the errno, and whether there were so many."""
-    error, injected = t.client.call("guest_faults.write_failing", path=path, text=text, nth=nth,
-                                    timeout=60)
-    t.check(error == 0 or injected and error in EXPECTED,
+    error, injected = t.client.call_within(60, guest_faults.write_failing, path=path, text=text,
+                                           nth=nth)
+    t.check(error == 0 or (injected and error in EXPECTED),
             f"{text!r} to {path} with allocation {nth} failing: errno {error}")
     name = path.rsplit("/", 1)[1]
     key = f"{name} {errno.errorcode.get(error, 'done')}"
@@ -126,13 +136,13 @@ def tried(t, path, text, nth, outcomes):
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_control_files(t):
+def test_control_files(t: Test) -> None:
     """Adding, disconnecting, connecting and removing a path with each own allocation failing."""
     prepared(t, MODULES)
     device = rnbd.map_device(t, disks.PLAIN)
     stream = Stream(t, device, workers=2, blocks=16, sizes=(4 << 10, 8 << 10))
     address = t.server.address6
-    outcomes = {}
+    outcomes: dict[Any, int] = {}
     nth, injected = 0, True
     while injected:
         nth += 1
@@ -157,7 +167,7 @@ def test_control_files(t):
     t.check(outcomes, "nothing failed")
 
 
-def map_and_unmap(t, outcomes):
+def map_and_unmap(t: Test, outcomes: dict[Any, int]) -> float:
     """Map, write and unmap, whatever comes of it; nothing may stay."""
     started = time.monotonic()
     try:
@@ -168,14 +178,14 @@ def map_and_unmap(t, outcomes):
     else:
         key = "done"
         try:
-            t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
-            t.client.call("guest_io.digest", path=device.path, offset=0, length=64 << 10)
+            t.client.call(guest_io.write, path=device.path, offset=0, length=64 << 10, seed=1)
+            t.client.call(guest_io.digest, path=device.path, offset=0, length=64 << 10)
         except OSError as error:
             t.equal(error.errno, errno.EIO, "errno of IO")
             key = "IO EIO"
         device.unmap()
     taken = time.monotonic() - started
-    failed = t.client.call("guest_faults.end", timeout=60)
+    failed = t.client.call_within(60, guest_faults.end)
     for path in (SESSION, f"{rnbd.SERVER_SESSIONS}/sess", f"{rnbd.SERVER_DEVICES}/vdb"):
         t.client.wait_for(path, gone=True)
     if failed:
@@ -183,17 +193,18 @@ def map_and_unmap(t, outcomes):
     return taken
 
 
-def in_turn(t, module, one_round):
+def in_turn(t: Test, module: str, one_round: Callable[[Test, dict[Any, int]], float]) -> None:
     """Rounds in which the first of a module's own allocations fails, then the second, to the last.
 
     ``one_round(t, outcomes)`` ends fault injection, counts what came of it if one failed, and returns
     how long that took."""
     for kind in ("failslab", "fail_page_alloc"):
-        outcomes, slowest, nth, without = {}, 0.0, 0, 0
+        outcomes: dict[Any, int] = {}
+        slowest, nth, without = 0.0, 0, 0
         # Rounds differ by a few allocations.
         while without < 3:
             nth += 1
-            t.client.call("guest_faults.fail_once", module=module, kind=kind, nth=nth, timeout=60)
+            t.client.call_within(60, guest_faults.fail_once, module=module, kind=kind, nth=nth)
             before = sum(outcomes.values())
             slowest = max(slowest, one_round(t, outcomes))
             without = without + 1 if sum(outcomes.values()) == before else 0
@@ -202,7 +213,7 @@ def in_turn(t, module, one_round):
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_server(t):
+def test_server(t: Test) -> None:
     """Each of the server's allocations fails once while a device is mapped, used and unmapped."""
     prepared(t, MODULES)
     for module in ("rtrs_server", "rnbd_server"):
@@ -211,16 +222,17 @@ def test_server(t):
 
 
 @case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_often(t):
+def test_often(t: Test) -> None:
     """A fifth of each module's allocations fail while devices are mapped, used and unmapped."""
     prepared(t)
     modules = ("rtrs_server", "rnbd_server", "rtrs_client", "rnbd_client")
     for module in modules:
-        outcomes, rounds = {}, 0
+        outcomes: dict[Any, int] = {}
+        rounds = 0
         started = time.monotonic()
         while time.monotonic() - started < SECONDS / len(modules):
-            t.client.call("guest_faults.fail_often", module=module, percent=20 >> rounds % 4,
-                          timeout=60)
+            t.client.call_within(60, guest_faults.fail_often, module=module,
+                                 percent=20 >> rounds % 4)
             map_and_unmap(t, outcomes)
             rounds += 1
         t.say(f"{module}: {counted(outcomes)}")
@@ -229,7 +241,7 @@ def test_often(t):
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_reconnect(t):
+def test_reconnect(t: Test) -> None:
     """Each of the client's allocations fails once while a path is connected again by itself and its
     device is found again."""
     prepared(t, MODULES)
@@ -239,7 +251,7 @@ def test_reconnect(t):
     stream = Stream(t, device, workers=2, blocks=16, sizes=(4 << 10, 8 << 10))
     attempts = f"{rnbd.client_path(t, 'sess')}/stats/reconnects"
 
-    def connect_again(t, outcomes):
+    def connect_again(t: Test, outcomes: dict[Any, int]) -> float:
         before = t.client.read(attempts).split()
         started = time.monotonic()
         t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
@@ -247,7 +259,7 @@ def test_reconnect(t):
         taken = time.monotonic() - started
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
         t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb")
-        if t.client.call("guest_faults.end", timeout=60):
+        if t.client.call_within(60, guest_faults.end):
             again = t.client.read(attempts).split()[1] != before[1]
             key = "after attempts that failed" if again else "at the first attempt"
             outcomes[key] = outcomes.get(key, 0) + 1
@@ -259,20 +271,20 @@ def test_reconnect(t):
 
 
 @case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_open_again(t):
+def test_open_again(t: Test) -> None:
     """Each allocation of the server's opening of a device fails once: the client asks again."""
     prepared(t)
     device = rnbd.map_device(t, disks.PLAIN)
     t.client.write(f"{SESSION}/reconnect_delay_ms", "200")
-    refused, nth, injected = 0, 0, True
+    refused, nth, injected = 0, 0, 1
     while injected:
         nth += 1
         t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
         mark = t.client.log_mark()
-        t.client.call("guest_faults.fail_once", module="rnbd_server", kind="failslab", nth=nth,
-                      timeout=60)
+        t.client.call_within(60, guest_faults.fail_once, module="rnbd_server", kind="failslab",
+                             nth=nth)
         t.client.wait_log("device remapped successfully", mark, timeout=30)
-        injected = t.client.call("guest_faults.end", timeout=60)
+        injected = t.client.call_within(60, guest_faults.end)
         refused += any("Opening failed" in line for line in t.client.log_since(mark))
         t.equal(device.attribute("state"), "open", "state")
     t.say(f"{nth - 1} allocations, {refused} times the device was refused at first")
@@ -281,7 +293,7 @@ def test_open_again(t):
 
 
 @case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
-def test_io(t):
+def test_io(t: Test) -> None:
     """Allocations fail under IO: a request that fails does so with EIO, and the path carries on."""
     prepared(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -289,26 +301,25 @@ def test_io(t):
         t.client.write(f"{SESSION}/{name}", str(value))
     modules = ("rtrs_client", "rnbd_client", "rtrs_server", "rnbd_server")
     failures = 0
+    request = requests(t.client, device.path, 1 << 20, 256 << 10)
     for module in modules:
-        errors, requests = 0, 0
-        t.client.call("guest_faults.fail_often", module=module, percent=20, timeout=60)
+        errors, made = 0, 0
+        t.client.call_within(60, guest_faults.fail_often, module=module, percent=20)
         started = time.monotonic()
         while time.monotonic() - started < SECONDS / len(modules):
-            for function, options in (("write", {"seed": 3}), ("digest", {}), ("discard", {}),
-                                      ("zero_out", {})):
-                requests += 1
+            for name in ("write", "read", "discard", "zero_out"):
+                made += 1
                 try:
-                    t.client.call(f"guest_io.{function}", path=device.path, offset=1 << 20,
-                                  length=256 << 10, **options)
+                    request[name]()
                 except OSError as error:
-                    t.check(error.errno in (errno.EIO, errno.ENOMEM), f"{function}: {error}")
+                    t.check(error.errno in (errno.EIO, errno.ENOMEM), f"{name}: {error}")
                     errors += 1
-        failed = t.client.call("guest_faults.end", timeout=60)
-        t.say(f"{module}: {failed} allocations failed, {errors} of {requests} requests")
-        t.check(errors < requests, f"{module}: no request was successful")
+        failed = t.client.call_within(60, guest_faults.end)
+        t.say(f"{module}: {failed} allocations failed, {errors} of {made} requests")
+        t.check(errors < made, f"{module}: no request was successful")
         failures += failed
     t.check(failures, "nothing failed")
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=64 << 10, seed=1)
-    t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=0, length=64 << 10, seed=1),
+    t.client.call(guest_io.write, path=device.path, offset=0, length=64 << 10, seed=1)
+    t.intact(t.server.call(guest_io.compare, path=disks.PLAIN, offset=0, length=64 << 10, seed=1),
              None, "first wrong byte")

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 """Two links that lose, double, reorder, spoil or delay packets, all the time, under verified IO."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import cable
 from lib import disks
+from lib import guest_io
+from lib import guest_watch
 from lib import rnbd
 from lib.batches import Batches
+from lib.fio import Report
 from lib.fio import start
-from lib.stream import Stream
+from lib.rnbd import Device
 from lib.stream import seconds
+from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
@@ -27,7 +36,7 @@ LONGEST = 60.0
 FINE = "loss 0% corrupt 0%"
 
 
-def map_on_both(t):
+def map_on_both(t: Test) -> list[Device]:
     """Two disks over both links."""
     cable.prepare(t)
     rnbd.load(t, rtrs_client="connect_timeout_ms=120000",
@@ -39,18 +48,18 @@ def map_on_both(t):
     return devices
 
 
-def paths(t):
+def paths(t: Test) -> list[str]:
     """Folders of the session's paths."""
     return [f"{SESSION}/paths/{name}" for name in t.client.listdir(f"{SESSION}/paths")]
 
 
-def counters(t):
+def counters(t: Test) -> dict[str, int]:
     """What soft-RoCE has counted, both machines and devices together."""
-    total = {}
+    total: dict[str, int] = {}
     for node in t.nodes:
         for link in range(LINKS):
             folder = COUNTERS.format(link=link)
-            texts = node.call("guest_io.texts", paths=[f"{folder}/{name}"
+            texts = node.call(guest_io.texts, paths=[f"{folder}/{name}"
                                                        for name in node.listdir(folder)])
             for path, text in texts.items():
                 name = path.rsplit("/", 1)[1]
@@ -59,29 +68,29 @@ def counters(t):
     return total
 
 
-def finished(t, device):
+def finished(t: Test, device: Device) -> int:
     """Reads and writes that the client's disk has seen the end of."""
     stats = rnbd.disk_stats(t.client, device.name)
     return stats["reads"] + stats["writes"]
 
 
-def written(t, device):
+def written(t: Test, device: Device) -> int:
     """Writes that the client's disk has seen the end of, merged ones each."""
     stats = rnbd.disk_stats(t.client, device.name)
     return stats["writes"] + stats["write_merges"]
 
 
-def impair(t, what, back=FINE):
+def impair(t: Test, what: str, back: str = FINE) -> None:
     """Have both ends of both links do this to what they send."""
     for node in t.nodes:
         cable.change(t, node, range(LINKS), what, back)
 
 
-def sound(t, device):
+def sound(t: Test, device: Device) -> bool:
     """Whether requests on all queues are answered now, and both paths are there."""
     try:
-        t.client.call("guest_io.read_on_cpus", path=device.path, cpus=[0, 1],
-                      count=2 if t.debug else 8, timeout=LONGEST)
+        t.client.call_within(LONGEST, guest_io.read_on_cpus, path=device.path, cpus=[0, 1],
+                             count=2 if t.debug else 8)
     except OSError:
         return False
     return all(t.client.read(f"{path}/state") == "connected" for path in paths(t))
@@ -90,11 +99,11 @@ def sound(t, device):
 class ShortRuns:
     """fio with verification while the links are bad, each time anew."""
 
-    def __init__(self, t, device, length):
+    def __init__(self, t: Test, device: Device, length: int) -> None:
         self._t, self._device, self._length = t, device, length
-        self.reports = []
+        self.reports: list[Report] = []
 
-    def begin(self):
+    def begin(self) -> None:
         """Before the links are."""
         self._before = written(self._t, self._device)
         # Requests of more than a page are registered, which is what soft-RoCE cannot repeat.
@@ -104,14 +113,14 @@ class ShortRuns:
                           serialize_overlap=1, randseed=len(self.reports),
                           timeout=self._length + 3 * LONGEST)
 
-    def end(self):
+    def end(self) -> None:
         """After they were."""
         report = self._job.wait()
         self._t.intact(written(self._t, self._device) - self._before, report.write.ios,
                        "writes of fio that the disk has finished")
         self.reports.append(report)
 
-    def stop(self):
+    def stop(self) -> str:
         """What was done."""
         return (f"fio {sum(one.read.ios for one in self.reports)} reads, "
                 f"{sum(one.write.ios for one in self.reports)} writes")
@@ -120,17 +129,17 @@ class ShortRuns:
 class LongRun(Batches):
     """The same for the debug kernel, which takes seconds to start fio."""
 
-    reports = ()
+    reports: Sequence[Report] = ()
 
-    def begin(self):
+    def begin(self) -> None:
         """It has begun."""
 
-    def end(self):
+    def end(self) -> None:
         """It goes on."""
         self.go_on()
 
 
-def run(t, what, must_count=()):
+def run(t: Test, what: str, must_count: Sequence[str] = ()) -> Sequence[Report]:
     """Verified IO over links that do this for a while; then none of it, and everything must be
     whole; over and over. Returns what fio says, of each time."""
     small, large = map_on_both(t)
@@ -138,10 +147,10 @@ def run(t, what, must_count=()):
     before, began = counters(t), finished(t, small)
     # As large ones do not get through where many packets are lost.
     stream = Stream(t, small, sizes=(4096,))
-    t.client.call("guest_watch.start", name="paths", text="connected",
+    t.client.call(guest_watch.start, name="paths", text="connected",
                   interval=0.02 * t.client.slow,
                   paths=[f"{path}/state" for path in paths(t)])
-    batches = LongRun(t, large) if t.debug else ShortRuns(t, large, length)
+    batches: LongRun | ShortRuns = LongRun(t, large) if t.debug else ShortRuns(t, large, length)
     whole = []
     started = time.monotonic()
     for _number in range(t.rounds(1)):
@@ -155,7 +164,7 @@ def run(t, what, must_count=()):
         wait_until(lambda: sound(t, large), LONGEST * t.client.slow, "both paths and their queues")
         whole.append(time.monotonic() - mended)
     taken = time.monotonic() - started
-    outages = t.client.call("guest_watch.stop", name="paths")
+    outages = t.client.call(guest_watch.stop, name="paths")
     result, done = stream.stop(wait=LONGEST), batches.stop()
     # A completion too few would be a request that hangs; one too many would be counted here.
     t.intact(finished(t, small) - began, result["writes"] + result["reads"] + result["verified"],
@@ -174,7 +183,8 @@ def run(t, what, must_count=()):
     return batches.reports
 
 
-def totals(t, what, taken, whole, outages, result, done):
+def totals(t: Test, what: str, taken: float, whole: list[float], outages: list[list[float]],
+           result: dict[str, Any], done: str) -> None:
     """Say what there was."""
     reconnects = [t.client.read(f"{path}/stats/reconnects").split() for path in paths(t)]
     back = [one for path in outages for one in path]
@@ -187,37 +197,37 @@ def totals(t, what, taken, whole, outages, result, done):
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_loss_1(t):
+def test_loss_1(t: Test) -> None:
     """1 % of the packets are lost."""
     run(t, "loss 1%", ("out_of_seq_request",))
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_loss_10(t):
+def test_loss_10(t: Test) -> None:
     """10 % of the packets are lost."""
     run(t, "loss 10%", ("out_of_seq_request",))
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_duplication(t):
+def test_duplication(t: Test) -> None:
     """10 % of the packets come twice."""
     run(t, "duplicate 10%", ("duplicate_request",))
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_reordering(t):
+def test_reordering(t: Test) -> None:
     """5 % of the packets overtake those of 2 ms before them."""
     run(t, "delay 2ms reorder 5%", ("out_of_seq_request",))
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_corruption(t):
+def test_corruption(t: Test) -> None:
     """1 % of the packets have a bit turned over; their checksums tell."""
     run(t, "corrupt 1%", ("out_of_seq_request",))
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_delay(t):
+def test_delay(t: Test) -> None:
     """Each packet takes 30 ms longer."""
     reports = run(t, "delay 30ms")
     # On the debug kernel reads take longer than that by themselves.

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Requests that the block layer offers together are posted together."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
 from lib import rnbd
 from lib.fio import fio
 from lib.fio import verified
+from lib.rnbd import Device
 
 TOPOLOGY = "two"
 TRACING = "/sys/kernel/tracing"
@@ -14,7 +20,7 @@ REQUESTS = 800
 TOGETHER = {"iodepth": 8, "iodepth_batch_submit": 8, "iodepth_batch_complete_min": 8}
 
 
-def posts_per_request(t, device, pattern, **options):
+def posts_per_request(t: Test, device: Device, pattern: str, **options: Any) -> float:
     """How often the client's device was told to send, for each request."""
     t.client.run(f"echo 'p:posts rdma_rxe:rxe_post_send' > {TRACING}/kprobe_events; "
                  f"echo 1 > {PROBE}")
@@ -29,7 +35,7 @@ def posts_per_request(t, device, pattern, **options):
 
 
 @case(module_sets=("ours",), kernels=("stock",))  # the debug kernel has no tracing
-def test_one_post(t):
+def test_one_post(t: Test) -> None:
     """Eight requests at a time are one post, or few"""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.null_blk(t, size=256), keep=True)
@@ -43,7 +49,7 @@ def test_one_post(t):
 
 
 @case()
-def test_data(t):
+def test_data(t: Test) -> None:
     """Requests of all sizes, with and without registration, in batches: the data is right"""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN, keep=True)

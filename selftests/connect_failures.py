@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0
 """Servers that are not there, or are something else."""
 
+from __future__ import annotations
+
 import errno
 import re
 import time
+from collections.abc import Iterable
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
+from lab.vm_node import Job
 from lib import cable
 from lib import disks
+from lib import guest_io
+from lib import guest_listener
 from lib import rnbd
+from lib.rnbd import Device
 
 TOPOLOGY = "two"
 
 
-def refused(t, numbers, paths=None, log="", **options):
+def refused(t: Test, numbers: Iterable[int], paths: list[str] | None = None, log: str = "",
+            **options: Any) -> float:
     """Mapping must fail, say why and leave nothing; returns the seconds it took."""
     mark = t.client.log_mark()
     started = time.monotonic()
@@ -27,7 +37,7 @@ def refused(t, numbers, paths=None, log="", **options):
     return taken
 
 
-def test_no_module(t):
+def test_no_module(t: Test) -> None:
     """A server machine without the module refuses at once."""
     rnbd.load(t, server=False)
     # Something on the server has to answer connection requests.
@@ -36,27 +46,27 @@ def test_no_module(t):
     t.check(taken < 10 * t.client.slow, f"the refusal took {taken:.0f} s")
 
 
-def test_no_host(t):
+def test_no_host(t: Test) -> None:
     """An address that nobody has."""
     rnbd.load(t, connect_timeout_ms=5000)
     refused(t, (errno.EHOSTUNREACH, errno.ETIMEDOUT), paths=["ip:10.77.0.99"], log="10.77.0.99")
 
 
-def test_no_route(t):
+def test_no_route(t: Test) -> None:
     """An address without a route, and one that is no host's."""
     rnbd.load(t)
     refused(t, (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENODEV), paths=["ip:192.0.2.1"],
             log="192.0.2.1")
 
 
-def test_bad_source(t):
+def test_bad_source(t: Test) -> None:
     """A source address that is not this machine's."""
     rnbd.load(t)
     refused(t, (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ECONNRESET, errno.EINVAL),
             paths=[f"ip:10.77.0.55@ip:{t.server.address}"], log="10.77.0.55")
 
 
-def test_gid(t):
+def test_gid(t: Test) -> None:
     """A GID is an address of InfiniBand: soft-RoCE has none; what is no GID is EINVAL."""
     rnbd.load(t)
     mapped = f"gid:0000:0000:0000:0000:0000:ffff:{ipv4_words(t.server.address)}"
@@ -68,24 +78,24 @@ def test_gid(t):
     rnbd.map_device(t, disks.PLAIN).unmap()
 
 
-def ipv4_words(address):
+def ipv4_words(address: str) -> str:
     """An IPv4 address as the last two words of an IPv6 one."""
     octets = [int(octet) for octet in address.split(".")]
     return f"{octets[0]:02x}{octets[1]:02x}:{octets[2]:02x}{octets[3]:02x}"
 
 
-def test_source_and_ipv6(t):
+def test_source_and_ipv6(t: Test) -> None:
     """A path with its source given, and one over IPv6."""
     rnbd.load(t)
     for path in (f"ip:{t.client.address}@ip:{t.server.address}",
                  f"ip:{t.client.address},ip:{t.server.address}", f"ip:{t.server.address6}"):
         device = rnbd.map_device(t, disks.PLAIN, paths=[path])
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         device.unmap()
         t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
-def test_other_port(t):
+def test_other_port(t: Test) -> None:
     """dest_port= chooses the port, of later paths too; the wrong one is refused."""
     rnbd.load(t, rnbd_server="port_nr=4321")
     refused(t, (errno.ECONNRESET, errno.ECONNREFUSED), log="reject|refused")
@@ -102,15 +112,15 @@ def test_other_port(t):
 
 
 @case(timeout=180)
-def test_not_rtrs(t):
+def test_not_rtrs(t: Test) -> None:
     """Listeners that are not RTRS: rejecting and accepting with all kinds of private data."""
     rnbd.load(t, server=False)
     t.server.run("modprobe rdma_ucm")
     junk = (0xBD, 0x1B, 0, 2)  # an RTRS magic and version, then nothing
     for accept in (False, True):
         for data in (b"", b"\xff" * 56, bytes(56), bytes(junk) + b"\xff" * 52):
-            t.server.call("guest_listener.start", port=4444, accept=accept, data=list(data))
-            t.defer(t.server.call, "guest_listener.stop")
+            t.server.call(guest_listener.start, port=4444, accept=accept, data=list(data))
+            t.defer(t.server.call, guest_listener.stop)
             mark = t.client.log_mark()
             try:
                 # The port counts for the paths after it.
@@ -123,11 +133,11 @@ def test_not_rtrs(t):
             else:
                 raise AssertionError("mapped a device of a listener that is not RTRS")
             t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
-            requests = t.server.call("guest_listener.stop")
+            requests = t.server.call(guest_listener.stop)
             t.check(requests > 0, "the connection never came to the listener")
 
 
-def test_session_name_in_use(t):
+def test_session_name_in_use(t: Test) -> None:
     """A second session of the same name on the same client is the same session."""
     rnbd.load(t)
     rnbd.map_device(t, disks.PLAIN)
@@ -136,7 +146,7 @@ def test_session_name_in_use(t):
     second.unmap()
 
 
-def waits_in_vain(t, device, job, what):
+def waits_in_vain(t: Test, device: Device, job: Job, what: str) -> None:
     """Unmapping the session's last device ends what waits for a server that is not there."""
     t.check(not job.done(), f"{what} does not wait")
     started = time.monotonic()
@@ -149,7 +159,7 @@ def waits_in_vain(t, device, job, what):
 
 
 @case(module_sets=("ours",))
-def test_unmapped_meanwhile(t):
+def test_unmapped_meanwhile(t: Test) -> None:
     """A device can be unmapped while somebody connects a path to nobody, and does not wait for that."""
     rnbd.load(t, connect_timeout_ms=50000)
     cable.prepare(t)

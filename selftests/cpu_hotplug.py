@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """CPUs that go offline and come back, on a machine that is client and server."""
 
+from __future__ import annotations
+
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 from lib.stream import Stream
 from lib.stream import verified
@@ -12,7 +16,7 @@ CPU = "/sys/devices/system/cpu/cpu1/online"
 
 
 @case(timeout=300)
-def test_under_io(t):
+def test_under_io(t: Test) -> None:
     """IO goes on while a CPU is away, and a device can be mapped, reached and unmapped then."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -24,9 +28,9 @@ def test_under_io(t):
         stream.go_on()
         for session in ("sess", f"other{number}"):
             other = rnbd.map_device(t, disks.LARGE_BLOCKS, session=session)
-            t.client.call("guest_io.write", path=other.path, offset=0, length=65536, seed=number)
+            t.client.call(guest_io.write, path=other.path, offset=0, length=65536, seed=number)
             t.client.write(CPU, "1")
-            t.intact(t.client.call("guest_io.compare", path=other.path, offset=0, length=65536,
+            t.intact(t.client.call(guest_io.compare, path=other.path, offset=0, length=65536,
                                    seed=number), None, f"first wrong byte in session {session}")
             # By all connections: they were made for the CPU that was away, too.
             t.client.run(["taskset", "-c", "1", "dd", f"if={other.path}", "of=/dev/null", "bs=64k",

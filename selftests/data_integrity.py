@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """What is written is what is read, by every size, shape, mode and file system."""
 
-from lab.selftest_case import KERNELS
+from __future__ import annotations
+
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 from lib.fio import fio_jobs
 from lib.fio import verified
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 MODES = ("always_invalidate=Y", "always_invalidate=N")
@@ -14,15 +19,15 @@ KIB = 1 << 10
 MIB = 1 << 20
 
 
-def same_on_both_ends(t, device, server_disk, offset, length):
+def same_on_both_ends(t: Test, device: Device, server_disk: str, offset: int, length: int) -> None:
     """The client's view and the server's disk must agree."""
-    mine = t.client.call("guest_io.digest", path=device.path, offset=offset, length=length)
-    theirs = t.server.call("guest_io.digest", path=server_disk, offset=offset, length=length)
+    mine = t.client.call(guest_io.digest, path=device.path, offset=offset, length=length)
+    theirs = t.server.call(guest_io.digest, path=server_disk, offset=offset, length=length)
     t.equal(mine, theirs, f"digest of {length} bytes at {offset}, client against server's disk")
 
 
 @case(timeout=240)
-def test_block_sizes(t):
+def test_block_sizes(t: Test) -> None:
     """Random mixes verified by fio, 512 B to 1 MiB, depth 1 and 32, both invalidation modes."""
     for mode in MODES:
         rnbd.load(t, rtrs_server=mode)
@@ -43,7 +48,7 @@ def test_block_sizes(t):
 
 
 @case(timeout=180)
-def test_mixed_depth(t):
+def test_mixed_depth(t: Test) -> None:
     """A read/write mix at depth 32 on one region by four jobs keeps every block whole."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -56,7 +61,7 @@ def test_mixed_depth(t):
 
 
 @case(timeout=180)
-def test_full_depth(t):
+def test_full_depth(t: Test) -> None:
     """As many requests at a time as a session allows, all of one CPU: more than a send queue holds."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -75,7 +80,7 @@ def test_full_depth(t):
 
 
 @case(quick=KERNELS)
-def test_scattered_requests(t):
+def test_scattered_requests(t: Test) -> None:
     """Vectored requests whose pieces start and end anywhere in their pages."""
     shapes = {
         "one odd piece": [(512, 3584)],
@@ -90,32 +95,32 @@ def test_scattered_requests(t):
         device = rnbd.map_device(t, disks.PLAIN)
         for seed, (name, pieces) in enumerate(shapes.items()):
             offset = 512 * (1 + seed) + seed * MIB
-            t.client.call("guest_io.scattered", path=device.path, offset=offset, pieces=pieces,
+            t.client.call(guest_io.scattered, path=device.path, offset=offset, pieces=pieces,
                           seed=seed, write_it=True)
             length = sum(piece for _at, piece in pieces)
-            t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=offset,
+            t.intact(t.server.call(guest_io.compare, path=disks.PLAIN, offset=offset,
                                    length=length, seed=seed), None,
                      f"first wrong byte on the server's disk, {name}, {mode}")
-            t.check(t.client.call("guest_io.scattered", path=device.path, offset=offset,
+            t.check(t.client.call(guest_io.scattered, path=device.path, offset=offset,
                                   pieces=pieces, seed=seed, write_it=False),
                     f"read back something else: {name}, {mode}")
         device.unmap()
 
 
-def test_ends_of_disk(t):
+def test_ends_of_disk(t: Test) -> None:
     """The first and the last sectors; beyond the end nothing is written."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     size = device.size()
     for offset, length in ((0, 512), (512, 7 * 512), (size - 512, 512), (size - MIB, MIB)):
-        t.client.call("guest_io.write", path=device.path, offset=offset, length=length, seed=offset)
-        t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=offset, length=length,
+        t.client.call(guest_io.write, path=device.path, offset=offset, length=length, seed=offset)
+        t.intact(t.server.call(guest_io.compare, path=disks.PLAIN, offset=offset, length=length,
                                seed=offset), None, f"first wrong byte of {length} at {offset}")
     with t.expect_errno(28):  # ENOSPC
-        t.client.call("guest_io.write", path=device.path, offset=size, length=512, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=size, length=512, seed=1)
 
 
-def test_large_blocks(t):
+def test_large_blocks(t: Test) -> None:
     """A disk with 4 KiB logical blocks keeps them on the client, and its data."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.LARGE_BLOCKS)
@@ -127,19 +132,19 @@ def test_large_blocks(t):
     same_on_both_ends(t, device, disks.LARGE_BLOCKS, 0, MIB)
 
 
-def test_reads_leave_nothing_behind(t):
+def test_reads_leave_nothing_behind(t: Test) -> None:
     """What a short read's chunk held before is not given to the next reader."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=120 * KIB, seed=7)
-    t.client.call("guest_io.zero_out", path=device.path, offset=MIB, length=MIB)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=120 * KIB, seed=7)
+    t.client.call(guest_io.zero_out, path=device.path, offset=MIB, length=MIB)
     for size in (512, 4096, 64 * KIB):
-        t.client.call("guest_io.digest", path=device.path, offset=0, length=120 * KIB)
-        t.check(t.client.call("guest_io.all_zero", path=device.path, offset=MIB, length=size),
+        t.client.call(guest_io.digest, path=device.path, offset=0, length=120 * KIB)
+        t.check(t.client.call(guest_io.all_zero, path=device.path, offset=MIB, length=size),
                 f"{size} zero bytes read as something else")
 
 
-def filesystem_round(t, kind, mkfs):
+def filesystem_round(t: Test, kind: str, mkfs: str) -> Device:
     """Make a file system, fill it, mount it again, check it."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -160,27 +165,27 @@ def filesystem_round(t, kind, mkfs):
 
 
 @case(timeout=240)
-def test_ext4(t):
+def test_ext4(t: Test) -> None:
     """ext4: files survive unmapping; the file system checks clean."""
     device = filesystem_round(t, "ext4", "mkfs.ext4 -q -F")
     t.client.run(f"e2fsck -fn {device.path}", timeout=120)
 
 
 @case(timeout=240, kernels=("stock",))  # the debug kernel has no XFS
-def test_xfs(t):
+def test_xfs(t: Test) -> None:
     """XFS: files survive unmapping; the file system checks clean."""
     device = filesystem_round(t, "xfs", "mkfs.xfs -q -f")
     t.client.run(f"xfs_repair -n {device.path}", timeout=120)
 
 
-def test_partitions(t):
+def test_partitions(t: Test) -> None:
     """A partition table on the disk gives partitions on the client."""
     rnbd.load(t)
-    t.server.call("guest_io.write_mbr", path=disks.PLAIN, partitions=[(MIB, 8 * MIB),
+    t.server.call(guest_io.write_mbr, path=disks.PLAIN, partitions=[(MIB, 8 * MIB),
                                                                       (9 * MIB, 8 * MIB)])
-    t.defer(t.server.call, "guest_io.zero_out", path=disks.PLAIN, offset=0, length=4096)
+    t.defer(t.server.call, guest_io.zero_out, path=disks.PLAIN, offset=0, length=4096)
     device = rnbd.map_device(t, disks.PLAIN)
     t.client.wait_for(f"{device.path}p2")
-    t.client.call("guest_io.write", path=f"{device.path}p2", offset=0, length=4096, seed=3)
-    t.intact(t.server.call("guest_io.compare", path=disks.PLAIN, offset=9 * MIB, length=4096,
+    t.client.call(guest_io.write, path=f"{device.path}p2", offset=0, length=4096, seed=3)
+    t.intact(t.server.call(guest_io.compare, path=disks.PLAIN, offset=9 * MIB, length=4096,
                            seed=3), None, "first wrong byte of the second partition")

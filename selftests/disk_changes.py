@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """What happens to the server's disk while it is mapped."""
 
+from __future__ import annotations
+
 import errno
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
+from lib.operations import requests
 
 TOPOLOGY = "one"
 MIB = 1 << 20
@@ -13,24 +18,24 @@ SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 FAILS = (errno.EIO, errno.ENODEV, errno.ENXIO)
 
 
-def test_removed(t):
+def test_removed(t: Test) -> None:
     """A disk that is pulled out: its requests fail, the session's others go on, all is let go."""
     rnbd.load(t)
     disk = disks.scsi_debug(t, dev_size_mb=16)
     device = rnbd.map_device(t, disk)
     other = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.writer_start, path=device.path, name="writer")
     t.client.wait_for(f"/sys/block/{device.name}/stat", matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d")
     t.server.write(f"/sys/block/{disk[5:]}/device/delete", "1")
-    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    end = t.client.call_within(40, guest_io.writer_stop, name="writer", stop=False, wait=20.0)
     t.check(not end["running"], "the writer still waits for its IO")
     t.check(end["errno"] in FAILS, f"the writer ended with errno {end['errno']}")
-    for function, options in (("digest", {}), ("write", {"seed": 1})):
+    request = requests(t.client, device.path, 0, 4096)
+    for name in ("read", "write"):
         with t.expect_errno(*FAILS):
-            t.client.call(f"guest_io.{function}", path=device.path, offset=0, length=4096,
-                          **options)
-    t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=2)
+            request[name]()
+    t.client.call(guest_io.write, path=other.path, offset=0, length=4096, seed=2)
     t.equal(device.attribute("state"), "open", "state")
     device.unmap()
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
@@ -41,27 +46,27 @@ def test_removed(t):
 
 
 @case(c_known_failure="the server writes to a disk that has been set read-only")
-def test_set_read_only(t):
+def test_set_read_only(t: Test) -> None:
     """A disk that is set read-only while it is mapped is read and not written."""
     rnbd.load(t)
     disk = disks.loop(t, 16)
     device = rnbd.map_device(t, disk)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=65536, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=65536, seed=1)
     t.server.run(f"blockdev --setro {disk}")
     t.defer(t.server.run, f"blockdev --setrw {disk}")
-    for function, options in (("write", {"seed": 2}), ("discard", {}), ("zero_out", {})):
+    request = requests(t.client, device.path, 0, 4096)
+    for name in ("write", "discard", "zero_out"):
         with t.expect_errno(errno.EIO, errno.EROFS, errno.EPERM):
-            t.client.call(f"guest_io.{function}", path=device.path, offset=0, length=4096,
-                          **options)
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=65536, seed=1),
+            request[name]()
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=65536, seed=1),
              None, "first changed byte")
     t.server.run(f"blockdev --setrw {disk}")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=2)
-    t.intact(t.server.call("guest_io.compare", path=disk, offset=0, length=4096, seed=2), None,
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=2)
+    t.intact(t.server.call(guest_io.compare, path=disk, offset=0, length=4096, seed=2), None,
              "first wrong byte")
 
 
-def test_slow_disk(t):
+def test_slow_disk(t: Test) -> None:
     """A disk that takes a second for each request delays its own requests only."""
     rnbd.load(t)
     slow = rnbd.map_device(t, disks.null_blk(t, completion_nsec=1000000000, irqmode=2))
@@ -72,13 +77,13 @@ def test_slow_disk(t):
          "--thread=1"], timeout=60)
     t.client.wait_for(f"/sys/block/{slow.name}/inflight", matches=r"^\s*\d+\s+[1-9]", timeout=60)
     for index in range(8):
-        t.client.call("guest_io.write", path=fast.path, offset=4096 * index, length=4096, seed=1)
+        t.client.call(guest_io.write, path=fast.path, offset=4096 * index, length=4096, seed=1)
     t.check(not job.done(), "the slow disk was done before the fast one")
     t.equal(job.wait().rc, 0, "exit code of fio on the slow disk")
 
 
 @case(module_sets=("ours",))
-def test_hangs(t):
+def test_hangs(t: Test) -> None:
     """While force_close waits for a disk that hangs, the session's other path goes and comes."""
     rnbd.load(t)
     name = "hanging"
@@ -111,7 +116,7 @@ def test_hangs(t):
 
 
 @case(module_sets=("ours",), timeout=180)
-def test_no_room(t):
+def test_no_room(t: Test) -> None:
     """A disk without room holds up no other disk, no other session, and no heartbeats, on any CPU."""
     rnbd.load(t)
     full = rnbd.map_device(t, disks.null_blk(t, completion_nsec=4000000000, irqmode=2,
@@ -143,7 +148,7 @@ def test_no_room(t):
 
 
 @case(module_sets=("ours",), timeout=180)
-def test_full_disk(t):
+def test_full_disk(t: Test) -> None:
     """A write is answered when its disk is done, also while the server waits for room in another
     disk, which takes long for each request."""
     rnbd.load(t)
@@ -153,7 +158,7 @@ def test_full_disk(t):
     t.client.run("udevadm settle", timeout=90)
     # The first reads are taken from the network alone; the rest comes while the server waits for
     # room, and that is when the write, as long as two or three reads, is done.
-    reads = t.client.call("guest_io.write_beside_reads", path=other.path, other=slow.path,
-                          reads=24, timeout=90)
+    reads = t.client.call_within(90, guest_io.write_beside_reads, path=other.path, other=slow.path,
+                                 reads=24)
     t.say(f"{reads} of 24 reads were done when the write was")
     t.check(reads < 10, f"{reads} of 24 reads were done before the write, which began earlier")

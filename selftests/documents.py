@@ -8,10 +8,12 @@ server's, .20 the client's), an unused interface eth2 and disks of the documents
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from lab import documents
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
 from lib import program
 
@@ -22,7 +24,7 @@ NETWORKS = ("192.0.2", "198.51.100")
 DISKS = {"/dev/nvme0n1": disks.PLAIN, "/dev/nvme1n1": disks.WITHOUT_DISCARD}
 
 
-def prepare(t) -> None:
+def prepare(t: Test) -> None:
     """Make the machines what the documents assume."""
     for node, host in ((t.server, 10), (t.client, 20)):
         node.modules_unload_all()
@@ -38,7 +40,7 @@ def prepare(t) -> None:
     t.defer(tidy, t)
 
 
-def tidy(t) -> None:
+def tidy(t: Test) -> None:
     """Take back what the commands left, and the names."""
     t.client.run("cd /; umount /mnt; for d in /sys/block/rnbd*; do "
                  "[ ! -d $d ] || echo force >$d/rnbd/unmap_device; done", check=False)
@@ -52,7 +54,7 @@ def tidy(t) -> None:
     t.server.run("rm -f " + " ".join(DISKS))
 
 
-def run(t, path: Path) -> None:
+def run(t: Test, path: Path) -> None:
     """Type all blocks of a document, from the first to the last."""
     prepare(t)
     for block in documents.blocks(path):
@@ -62,9 +64,9 @@ def run(t, path: Path) -> None:
             t.equal(result.rc, 0, f"exit code of {block}: {result.out[-500:]}{result.err[-500:]}")
 
 
-def subject(path: Path):
+def subject(path: Path) -> Callable[[Test], None]:
     """The test of one document."""
-    def test(t):
+    def test(t: Test) -> None:
         run(t, path)
 
     test.__doc__ = f"The commands of {path.relative_to(documents.CHECKOUT)}."

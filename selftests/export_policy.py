@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which clients the server lets open which devices."""
 
-import errno
-import re
+from __future__ import annotations
 
-from lab.selftest_case import KERNELS
+import errno
+import itertools
+import re
+from typing import Any
+
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
+from lib import guest_policy
 from lib import program
 from lib import rnbd
 
@@ -16,47 +23,48 @@ FILE = "/sys/class/rnbd-server/ctl/export_policy"
 MODES = ("ro", "rw", "migration")
 
 
-def rule(session="*", client="*", device=disks.PLAIN, mode="ro,rw,migration"):
+def rule(session: str = "*", client: str = "*", device: str = disks.PLAIN,
+         mode: str = "ro,rw,migration") -> str:
     """One line of a policy."""
     return f"allow session={session} client={client} device={device} mode={mode}\n"
 
 
-def file_text(*rules):
+def file_text(*rules: str) -> str:
     """What is written to the server's file, and read from it."""
     text = "".join(rules)
     return f"policy {len(text)}\n{text}"
 
 
-def load_policy(t, *rules):
+def load_policy(t: Test, *rules: str) -> None:
     """Put a policy in force until the test is over."""
-    t.server.call("guest_policy.write", pieces=[file_text(*rules)])
+    t.server.call(guest_policy.write, pieces=[file_text(*rules)])
     t.defer(clear, t)
 
 
-def clear(t):
+def clear(t: Test) -> None:
     """No policy, if the modules are still there."""
     if t.server.exists(FILE):
         t.server.write(FILE, "clear")
 
 
-def current(t):
+def current(t: Test) -> str:
     """What the policy's file reads."""
     return t.server.read_bytes(FILE).decode()
 
 
-def refused(t, device, **options):
+def refused(t: Test, device: str, **options: Any) -> None:
     """The server refuses to open a device for us."""
     with t.expect_errno(errno.EACCES):
         rnbd.map_device(t, device, **options)
 
 
-def refusals(t, mark):
+def refusals(t: Test, mark: int) -> list[str]:
     """What the server has said of refused devices."""
     return [line for line in t.server.log_since(mark) if "export policy refuses" in line]
 
 
 @case(module_sets=ONLY_OURS, quick=KERNELS)
-def test_listed_only(t):
+def test_listed_only(t: Test) -> None:
     """Listed sessions open listed devices in listed modes, and the rest is EACCES."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
     address = f"ip:{t.server.address}"
@@ -84,7 +92,7 @@ def test_listed_only(t):
 
 
 @case(module_sets=ONLY_OURS, quick=KERNELS)
-def test_logged_once(t):
+def test_logged_once(t: Test) -> None:
     """A session's refusals are logged once per policy, with client, device and mode."""
     rnbd.load(t)
     load_policy(t, rule("sess", "*", disks.PLAIN, "ro"))
@@ -102,7 +110,7 @@ def test_logged_once(t):
 
 
 @case(module_sets=ONLY_OURS)
-def test_wrong_policies(t):
+def test_wrong_policies(t: Test) -> None:
     """A policy with a wrong line is refused whole, with the line; the old one stays."""
     rnbd.load(t, client=False)
     text = file_text(rule())
@@ -133,7 +141,7 @@ def test_wrong_policies(t):
 
 
 @case(module_sets=ONLY_OURS)
-def test_replaced_whole(t):
+def test_replaced_whole(t: Test) -> None:
     """A policy of many pages takes the old one's place when its last byte is there."""
     rnbd.load(t)
     old = file_text(rule("sess"))
@@ -142,20 +150,20 @@ def test_replaced_whole(t):
     t.server.write(FILE, old)
     t.defer(clear, t)
     cuts = (0, 5000, len(new) - 1, len(new))
-    pieces = [new[start:end] for start, end in zip(cuts, cuts[1:])]
-    read = t.server.call("guest_policy.write", pieces=pieces)
+    pieces = [new[start:end] for start, end in itertools.pairwise(cuts)]
+    read = t.server.call(guest_policy.write, pieces=pieces)
     t.check(read == [old, old, new], "what the file reads is not the old one, old one, new one")
     rnbd.map_device(t, disks.PLAIN, session="last").unmap()
     refused(t, disks.PLAIN, session="sess")
     # Neither of two who write at a time gets half of the other's.
-    results = t.server.call("guest_policy.interleaved", first=[new[:4096], new[4096:8192]],
+    results = t.server.call(guest_policy.interleaved, first=[new[:4096], new[4096:8192]],
                             second=[old[:20], old[20:]])
     t.equal(results, [0, 0, errno.EINVAL, errno.EINVAL], "errnos of two writers")
     t.check(current(t) == new, "two writers at a time left another policy")
 
 
 @case(module_sets=ONLY_OURS)
-def test_rnbdctl(t):
+def test_rnbdctl(t: Test) -> None:
     """The program loads, checks, shows and clears policies, and names a wrong line."""
     rnbd.load(t)
     program.install(t.server)
@@ -188,7 +196,7 @@ def test_rnbdctl(t):
 
 
 @case(module_sets=ONLY_OURS)
-def test_addresses(t):
+def test_addresses(t: Test) -> None:
     """All paths of a session must come from where its devices are allowed."""
     rnbd.load(t)
     address, address6 = t.server.address, t.server.address6
@@ -204,29 +212,29 @@ def test_addresses(t):
         t.client.write(f"{folder}/add_path", f"ip:{address6}", timeout=60)
     t.equal(len(refusals(t, mark)), 1, "lines about the path")
     t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 1, "paths on the server")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     load_policy(t, rule(client=f"ip:{address6}/128"), rule(client=f"ip:{address}/32"))
     t.client.write(f"{folder}/add_path", f"ip:{address6}")
     t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "paths on the server")
 
 
 @case(module_sets=ONLY_OURS)
-def test_open_devices_stay(t):
+def test_open_devices_stay(t: Test) -> None:
     """Another policy is for what is opened afterwards; force_close ends what is open."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     load_policy(t, "# Nobody.\n")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     refused(t, disks.WITHOUT_DISCARD)
     t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     device.unmap("force")
     refused(t, disks.PLAIN)
 
 
 @case(module_sets=ONLY_OURS)
-def test_required(t):
+def test_required(t: Test) -> None:
     """With require_export_policy nobody is let in before there is a policy."""
     rnbd.load(t, rnbd_server="require_export_policy=Y")
     with t.expect_errno(errno.ECONNREFUSED, errno.ECONNRESET):
@@ -246,7 +254,7 @@ def test_required(t):
 
 
 @case(module_sets=ONLY_OURS)
-def test_search_path(t):
+def test_search_path(t: Test) -> None:
     """What counts is the path below the search path, with the session's name in it."""
     folder = "/tmp/exports"
     t.server.run(f"set -e; mkdir -p {folder}/other; ln -s {disks.PLAIN} {folder}/other/b")
@@ -262,7 +270,7 @@ def test_search_path(t):
 
 
 @case(module_sets=ONLY_OURS)
-def test_hostile_client(t):
+def test_hostile_client(t: Test) -> None:
     """A client that makes names up learns nothing and does not fill the log."""
     rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64")
     load_policy(t, rule("friend", device=disks.WITHOUT_DISCARD))
@@ -270,8 +278,8 @@ def test_hostile_client(t):
     mark = t.server.log_mark()
     sessions = [f"name{number}" for number in range(12)]
     devices = [disks.PLAIN, "/dev/nothing", "dev//vdb", "/dev/vdb/", "/", "\\040*", "/dev/*"]
-    opens, requests = t.client.call("guest_policy.probe", address=t.server.address,
-                                    sessions=sessions, devices=devices, timeout=90)
+    opens, requests = t.client.call_within(90, guest_policy.probe, address=t.server.address,
+                                           sessions=sessions, devices=devices)
     for what, numbers in opens.items():
         t.equal(numbers, [errno.EACCES] * 3, f"errnos for {what}")
     t.check(0 not in requests, f"errnos of requests without a device: {requests}")
@@ -280,7 +288,7 @@ def test_hostile_client(t):
 
 
 @case(module_sets=ONLY_OURS)
-def test_one_address_per_path(t):
+def test_one_address_per_path(t: Test) -> None:
     """A connection from another address is not one of the path's."""
     rnbd.load(t, client=False)
     # Of another network: the client's address is this one, too, then.
@@ -289,6 +297,6 @@ def test_one_address_per_path(t):
     t.defer(t.server.run, f"ip address del {other}/24 dev dummy0")
     t.client.run("modprobe rdma_ucm")
     mark = t.server.log_mark()
-    number = t.client.call("guest_policy.other_address", address=t.server.address, other=other)
+    number = t.client.call(guest_policy.other_address, address=t.server.address, other=other)
     t.equal(number, -errno.ECONNRESET, "errno of the second connection")
     t.server.wait_log(f"connection of another client, ip:{other}", mark)

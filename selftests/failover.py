@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 """Two links: requests of a path that fails go on by the other one."""
 
+from __future__ import annotations
+
 import errno
 import json
 import time
+from collections.abc import Callable
 
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
 from lab.vm import wait_until
+from lab.vm_node import Node
 from lib import cable
 from lib import disks
 from lib import rnbd
 from lib import uevents
 from lib.batches import Batches
-from lib.stream import Stream
+from lib.rnbd import Device
 from lib.stream import seconds
+from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
@@ -23,17 +29,17 @@ LINKS = 2
 FAST = {"hb_missed_max": 3, "reconnect_delay_ms": 2000, "connect_timeout_ms": 10000}
 
 
-def heartbeat_ms(t):
+def heartbeat_ms(t: Test) -> int:
     """How often the ends say that they are there; the debug kernel keeps silent for a second at times."""
     return 1000 if t.debug else 200
 
 
-def fast_server(t):
+def fast_server(t: Test) -> str:
     """Parameters of the server's transport."""
     return f"{rnbd.fewer_buffers(t)}hb_interval_ms={heartbeat_ms(t)} hb_missed_max=3"
 
 
-def map_on_both(t, **settings):
+def map_on_both(t: Test, **settings: object) -> Device:
     """A device with a path over each link, and fast settings."""
     cable.prepare(t)
     # The first connection of a machine that has just booted takes long if the host is busy.
@@ -45,13 +51,13 @@ def map_on_both(t, **settings):
     return device
 
 
-def in_batches(t):
+def in_batches(t: Test) -> Batches:
     """fio that writes and verifies in batches on another disk of the session."""
     paths = [f"ip:{address}" for address in t.server.addresses]
     return Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD, paths=paths))
 
 
-def path_of(t, link):
+def path_of(t: Test, link: int) -> str:
     """sysfs folder of the path over a link."""
     address = t.server.addresses[link]
     folder = f"{rnbd.CLIENT_SESSIONS}/sess/paths"
@@ -61,24 +67,24 @@ def path_of(t, link):
     raise AssertionError(f"no path to {address}")
 
 
-def rdma(t, link):
+def rdma(t: Test, link: int) -> list[int]:
     """Counters of a path: reads, bytes, writes, bytes, in flight, failed over."""
     return [int(word) for word in t.client.read(f"{path_of(t, link)}/stats/rdma").split()]
 
 
-def taken_over(t):
+def taken_over(t: Test) -> list[int]:
     """How many requests of the other one each path has taken over."""
     return [rdma(t, link)[5] for link in (0, 1)]
 
 
-def connected(t, path):
+def connected(t: Test, path: str) -> float:
     """Wait until a path is connected; the seconds it took."""
     started = time.monotonic()
     t.client.wait_for(f"{path}/state", matches="^connected", timeout=40)
     return time.monotonic() - started
 
 
-def lose_and_find(t, stream, link):
+def lose_and_find(t: Test, stream: Stream, link: int) -> tuple[float, float]:
     """Cut a link and mend it; the longest time that a request took, and until it is back."""
     stream.longest()
     cable.cut(t, link)
@@ -91,7 +97,7 @@ def lose_and_find(t, stream, link):
     return gap, back
 
 
-def lose_links(t, count, with_fio):
+def lose_links(t: Test, count: int, with_fio: bool) -> list[float]:
     """A link dies under verified IO, and comes back, in turn; the longest a request took each time."""
     # Only a busy host loses both paths, and that is not what this is about.
     stream = Stream(t, map_on_both(t, hold_io_ms=60000))
@@ -119,7 +125,7 @@ def lose_links(t, count, with_fio):
 
 
 @case(timeout=900, module_sets=("ours",))
-def test_link_down(t):
+def test_link_down(t: Test) -> None:
     """A link dies under verified IO: a gap under 1.2 s, no error, and the path returns."""
     gaps = lose_links(t, t.rounds(2), with_fio=False)
     # 0.8 to 1 s of silence and the failover; a host that is busy with other work adds to any one.
@@ -130,13 +136,13 @@ def test_link_down(t):
 
 
 @case(timeout=900, quick=(), module_sets=("ours",))
-def test_link_down_under_fio(t):
+def test_link_down_under_fio(t: Test) -> None:
     """The same with 32 requests of fio in flight, which is slower where processors are emulated."""
     lose_links(t, t.rounds(2), with_fio=True)
 
 
 @case(timeout=900, module_sets=("ours",))
-def test_both_links_down(t):
+def test_both_links_down(t: Test) -> None:
     """Both links die one after the other; requests wait and go on by the first that is back."""
     device = map_on_both(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -155,7 +161,8 @@ def test_both_links_down(t):
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-def devices_in_turn(t, count, lose, find):
+def devices_in_turn(t: Test, count: int, lose: Callable[[int, str], None],
+                    find: Callable[[int], None]) -> None:
     """One path and then the other is lost by ``lose(link, path)``, which IO survives, and comes back
     after ``find(link)``."""
     # Only a busy host loses both paths, and that is not what this is about.
@@ -178,7 +185,7 @@ def devices_in_turn(t, count, lose, find):
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
-def delete_device(t, link):
+def delete_device(t: Test, link: int) -> None:
     """Remove the RDMA device of a link; when the test is over there is one again."""
     started = time.monotonic()
     t.client.run(f"rdma link delete rxe{link}", timeout=30)
@@ -188,15 +195,15 @@ def delete_device(t, link):
     t.check(taken < 10 * t.client.slow, f"deleting the device took {taken:.1f} s")
 
 
-def add_device(t, link):
+def add_device(t: Test, link: int) -> None:
     """Make the RDMA device of a link."""
     t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
 
 
 @case(timeout=900, quick=KERNELS, module_sets=("ours",))
-def test_device_removed(t):
+def test_device_removed(t: Test) -> None:
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
-    def lose(link, path):
+    def lose(link: int, path: str) -> None:
         delete_device(t, link)
         t.equal(t.client.read(f"{path}/state"), "disconnected", "path without a device")
 
@@ -204,14 +211,14 @@ def test_device_removed(t):
 
 
 @case(timeout=900, quick=(), module_sets=("ours",))
-def test_carrier_lost(t):
+def test_carrier_lost(t: Test) -> None:
     """The carrier of a link goes: IO goes on by the other path, and the path comes back."""
-    def lose(link, path):
+    def lose(link: int, path: str) -> None:
         t.client.set_link(link, False)
         t.defer_once(t.client.set_link, link, True)
         t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
 
-    def find(link):
+    def find(link: int) -> None:
         t.client.set_link(link, True)
         t.client.wait_for(f"/sys/class/net/eth{link}/carrier", matches="1")
         # lib/cable.py says what becomes of soft-RoCE's connection manager.
@@ -222,7 +229,7 @@ def test_carrier_lost(t):
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_disconnects(t):
+def test_disconnects(t: Test) -> None:
     """Paths are disconnected and connected again by hand, one after the other and both at once."""
     device = map_on_both(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -255,7 +262,7 @@ def test_disconnects(t):
     t.check(max(gaps) < 4.0 * t.client.slow, f"gaps: {gaps}")
 
 
-def server_comes_again(t, count, restart):
+def server_comes_again(t: Test, count: int, restart: Callable[[Device], None]) -> None:
     """The server goes and comes ``count`` times, by ``restart(device)``: IO goes on, by both paths."""
     device = map_on_both(t, hold_io_ms=200000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -276,9 +283,9 @@ def server_comes_again(t, count, restart):
 
 
 @case(timeout=900, quick=("stock",), module_sets=("ours",))
-def test_server_reloaded(t):
+def test_server_reloaded(t: Test) -> None:
     """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
-    def restart(device):
+    def restart(device: Device) -> None:
         t.server.modules_unload_all()
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
         t.server.modules_load("rnbd_server", rtrs_server=fast_server(t))
@@ -287,23 +294,23 @@ def test_server_reloaded(t):
 
 
 @case(timeout=1500, quick=(), module_sets=("ours",))
-def test_server_reboots(t):
+def test_server_reboots(t: Test) -> None:
     """The server loses power and boots again: IO goes on, by both paths."""
-    def restart(_device):
+    def restart(_device: Device) -> None:
         t.lab.reboot(t.server)
         rnbd.load(t, rtrs_client="connect_timeout_ms=120000", rtrs_server=fast_server(t))
 
     server_comes_again(t, t.rounds(1), restart)
 
 
-def queue_pairs(node, link):
+def queue_pairs(node: Node, link: int) -> set[int]:
     """Numbers of the queue pairs of an RDMA device."""
     found = json.loads(node.sh(f"rdma -j resource show qp link rxe{link}/1") or "[]")
     return {entry["lqpn"] for entry in found}
 
 
 @case(timeout=240, quick=(), module_sets=("ours",))
-def test_lost_on_the_server(t):
+def test_lost_on_the_server(t: Test) -> None:
     """The server loses its last path while the client, which does not see it, connects another."""
     device = map_on_both(t, hold_io_ms=60000, hb_interval_ms=2000, hb_missed_max=5)
     stream = Stream(t, device)
@@ -315,7 +322,7 @@ def test_lost_on_the_server(t):
         cable.change(t, node, [1], "delay 150ms", "delay 0ms")
     before = queue_pairs(t.server, 1)
     t.server.write(f"{again}/disconnect", "1")
-    wait_until(lambda: queue_pairs(t.server, 1) - before, 30 * t.server.slow, "a new connection")
+    wait_until(lambda: bool(queue_pairs(t.server, 1) - before), 30 * t.server.slow, "a new connection")
     cable.change(t, t.server, [0], "loss 100%", "loss 0%")
     t.server.write(f"{silent}/disconnect", "1")
     t.server.wait_for(silent, gone=True)
@@ -330,7 +337,7 @@ def test_lost_on_the_server(t):
 
 
 @case(timeout=240, quick=(), module_sets=("ours",))
-def test_lost_again(t):
+def test_lost_again(t: Test) -> None:
     """Both paths go, and whichever is back first goes again at once: the device comes back by the other one."""
     device = map_on_both(t, hold_io_ms=600000, reconnect_delay_ms=300)
     stream = Stream(t, device)
@@ -350,14 +357,14 @@ def test_lost_again(t):
     t.say(f"back after at most {slowest:.1f} s; {verified(stream.stop())}")
 
 
-def reads_at_server(t):
+def reads_at_server(t: Test) -> int:
     """How many reads the server has got by all paths."""
     folder = f"{rnbd.SERVER_SESSIONS}/sess/paths"
     return sum(int(t.server.read(f"{folder}/{name}/stats/rdma").split()[0])
                for name in t.server.listdir(folder))
 
 
-def given_up_read(t, addresses, connect):
+def given_up_read(t: Test, addresses: list[str], connect: Callable[[float], object]) -> None:
     """Give up a read that the server's disk holds, by disconnecting all paths, and write with as many
     requests as there are buffers after ``connect(seconds)``, which is tried before the read is
     finished and, if the server does not let it, again afterwards."""
@@ -401,7 +408,7 @@ def given_up_read(t, addresses, connect):
     t.equal(result.rc, 0, f"exit code of fio, which says {result.err[-500:]}")
 
 
-def connects(t, connect, seconds):
+def connects(t: Test, connect: Callable[[float], object], seconds: float) -> bool:
     """Whether ``connect(seconds)`` does its work."""
     try:
         connect(seconds)
@@ -412,16 +419,16 @@ def connects(t, connect, seconds):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_given_up_read(t):
+def test_given_up_read(t: Test) -> None:
     """A read that the client has given up does not spoil the data of a later write in its buffer."""
     given_up_read(t, t.server.addresses,
                   lambda seconds: rnbd.reconnect(t, path_of(t, 1), seconds))
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_given_up_read_path_added(t):
+def test_given_up_read_path_added(t: Test) -> None:
     """The same, with a path that is added: it is refused before the read is finished."""
-    def connect(seconds):
+    def connect(seconds: float) -> None:
         if seconds < 10.0:
             t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/add_path", f"ip:{t.server.addresses[1]}")
         else:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """As many requests at a time as there may be: none is left behind by those that come later."""
 
+from __future__ import annotations
+
 import bisect
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
 from lib import rnbd
 from lib.fio import fio_jobs
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 KIB = 1 << 10
@@ -14,7 +19,7 @@ DEPTH = 512
 LOG = "/tmp/fairness"
 
 
-def most_overtaken(t, device, **job):
+def most_overtaken(t: Test, device: Device, **job: Any) -> int:
     """Keep DEPTH requests of one CPU under way; how many others ended at most while one request
     was on its way. Counted, so that it does not matter how fast the machine is."""
     requests = t.scaled(12, 4) * DEPTH
@@ -37,7 +42,7 @@ def most_overtaken(t, device, **job):
 
 
 @case(timeout=240)
-def test_full_queue(t):
+def test_full_queue(t: Test) -> None:
     """Reads and writes that are more than the server's send queue holds are answered in turn."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.null_blk(t, memory_backed=0, size=128))

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
 """RDMA devices that go and come while they are in use."""
 
+from __future__ import annotations
+
 import errno
 import time
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
+from lab.vm_node import Node
 from lib import disks
+from lib import guest_io
 from lib import memory
 from lib import rnbd
-from lib.stream import Stream
+from lib.rnbd import Device
 from lib.stream import seconds
+from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
@@ -17,14 +24,14 @@ ADD = "rdma link add rxe0 type rxe netdev eth0"
 DELETE = "rdma link delete rxe0"
 
 
-def start_writer(t, device):
+def start_writer(t: Test, device: Device) -> None:
     """Writes over and over; waits for the first ones."""
-    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.call(guest_io.writer_start, path=device.path, name="writer")
     t.client.wait_for(f"/sys/block/{device.name}/stat",
                       matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d")
 
 
-def delete(t, node):
+def delete(t: Test, node: Node) -> None:
     """Delete the RDMA device, which waits until nobody uses it; it is back after the test."""
     t.defer(node.run, f"rdma link show rxe0/1 >/dev/null 2>&1 || {ADD}")
     started = time.monotonic()
@@ -34,16 +41,16 @@ def delete(t, node):
     t.check(not node.exists("/sys/class/infiniband/rxe0"), "rxe0 is still there")
 
 
-def works(t, disk=disks.PLAIN, **options):
+def works(t: Test, disk: str = disks.PLAIN, **options: Any) -> Device:
     """A disk can be mapped and written."""
     device = rnbd.map_device(t, disk, **options)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=65536, seed=1)
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=65536, seed=1),
+    t.client.call(guest_io.write, path=device.path, offset=0, length=65536, seed=1)
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=65536, seed=1),
              None, "first wrong byte")
     return device
 
 
-def test_load_before_device(t):
+def test_load_before_device(t: Test) -> None:
     """A server that is loaded before there is an RDMA device listens when one comes."""
     rnbd.load(t, server=False)
     t.server.modules_unload_all()
@@ -57,7 +64,7 @@ def test_load_before_device(t):
 
 
 @case(timeout=180)
-def test_server_device(t):
+def test_server_device(t: Test) -> None:
     """The server's device goes under a writing client: it closes all, and listens when it is back."""
     rnbd.load(t)
     device = works(t)
@@ -65,7 +72,7 @@ def test_server_device(t):
     delete(t, t.server)
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
     t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], "exports without a device")
-    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=60.0, timeout=80)
+    end = t.client.call_within(80, guest_io.writer_stop, name="writer", stop=False, wait=60.0)
     t.check(not end["running"], "the writer is still waiting for its IO")
     t.equal(end["errno"], errno.EIO, "errno of the writer")
     t.server.run(ADD)
@@ -75,7 +82,7 @@ def test_server_device(t):
 
 
 @case(timeout=180)
-def test_client_device(t):
+def test_client_device(t: Test) -> None:
     """The client's device goes while it writes: the server closes the session and its devices."""
     rnbd.load(t)
     device = works(t)
@@ -83,7 +90,7 @@ def test_client_device(t):
     delete(t, t.client)
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True, timeout=45)
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
-    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    end = t.client.call_within(40, guest_io.writer_stop, name="writer", stop=False, wait=20.0)
     t.equal((end["running"], end["errno"]), (False, errno.EIO), "end of the writer")
     device.unmap("force")
     t.client.run(ADD)
@@ -91,7 +98,7 @@ def test_client_device(t):
 
 
 @case(timeout=180, module_sets=("ours",))
-def test_device_is_back(t):
+def test_device_is_back(t: Test) -> None:
     """When the client's device is back, its path does not wait for the time to connect again."""
     rnbd.load(t, rtrs_client="reconnect_delay_ms=3600000 hold_io_ms=600000")
     device = works(t)
@@ -111,7 +118,7 @@ def test_device_is_back(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_server_device_is_back(t):
+def test_server_device_is_back(t: Test) -> None:
     """The server's device goes and comes under IO that may wait: the session is back by itself."""
     rnbd.load(t, rtrs_client="hold_io_ms=120000 reconnect_delay_ms=500")
     device = rnbd.map_device(t, disks.PLAIN)
@@ -127,7 +134,7 @@ def test_server_device_is_back(t):
     t.say(f"goes on {seconds(taken)} after the device is back; {verified(stream.stop())}")
 
 
-def test_other_device(t):
+def test_other_device(t: Test) -> None:
     """Another RDMA device that comes and goes disturbs nobody."""
     rnbd.load(t)
     device = works(t)
@@ -137,13 +144,13 @@ def test_other_device(t):
     for _ in range(t.scaled(4)):
         t.server.run("rdma link add rxe7 type rxe netdev dummy7")
         t.server.run("rdma link delete rxe7")
-    end = t.client.call("guest_io.writer_stop", name="writer")
+    end = t.client.call(guest_io.writer_stop, name="writer")
     t.equal(end["errno"], 0, "errno of the writer")
     works(t, disks.WITHOUT_DISCARD, session="other").unmap()
 
 
 @case(timeout=300, kernels=("stock",))
-def test_often(t):
+def test_often(t: Test) -> None:
     """A device that goes and comes under a session, over and over, leaves nothing behind."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
     rounds = t.scaled(8, 2)
@@ -161,7 +168,7 @@ def test_often(t):
     memory.wait_returned(t.server, before, 4 * memory.MIB, f"after {rounds} rounds")
 
 
-def test_unload_without_device(t):
+def test_unload_without_device(t: Test) -> None:
     """The modules can be unloaded when the device under a session has gone."""
     rnbd.load(t)
     device = works(t)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Our client with the C server, the C client with our server, both invalidation modes."""
 
+from __future__ import annotations
+
 import errno
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
+from lib import guest_policy
 from lib import rnbd
 from lib.fio import fio_jobs
 from lib.fio import verified
@@ -15,7 +20,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 
 
-def use(t, client, server, mode):
+def use(t: Test, client: str, server: str, mode: str) -> None:
     """Put a module set on each end; back to the run's own afterwards."""
     for node, name in ((t.client, client), (t.server, server)):
         rnbd.use_set(node, name)
@@ -23,7 +28,7 @@ def use(t, client, server, mode):
     rnbd.load(t, rtrs_server=f"{rnbd.fewer_buffers(t)}always_invalidate={mode}")
 
 
-def exercise(t):
+def exercise(t: Test) -> None:
     """Every kind of request, data checked on the other end's disk."""
     device = rnbd.map_device(t, disks.PLAIN)
     t.equal(device.size(), 512 * MIB, "size")
@@ -44,14 +49,14 @@ def exercise(t):
     large.unmap()
     t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "connected", "path state")
     read_only = rnbd.map_device(t, disks.WITHOUT_DISCARD, access_mode="ro")
-    t.check(t.client.call("guest_io.is_read_only", path=read_only.path), "ro is writable")
+    t.check(t.client.call(guest_io.is_read_only, path=read_only.path), "ro is writable")
     read_only.unmap()
     device.unmap()
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
 
 
-def polled(t):
+def polled(t: Test) -> None:
     """A session with connections that are polled: requests of both kinds."""
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=1)
     for hipri in (0, 1):
@@ -62,7 +67,7 @@ def polled(t):
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
-def server_ends_first(t):
+def server_ends_first(t: Test) -> None:
     """The server unloads under the mapping; the client unmaps cleanly afterwards."""
     device = rnbd.map_device(t, disks.PLAIN)
     t.server.module_unload("rnbd_server")
@@ -71,7 +76,7 @@ def server_ends_first(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_our_client_invalidating(t):
+def test_our_client_invalidating(t: Test) -> None:
     """Our client with the C server, always_invalidate=Y."""
     use(t, "ours", "c", "Y")
     exercise(t)
@@ -80,7 +85,7 @@ def test_our_client_invalidating(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_our_client_trusting(t):
+def test_our_client_trusting(t: Test) -> None:
     """Our client with the C server, always_invalidate=N."""
     use(t, "ours", "c", "N")
     exercise(t)
@@ -88,7 +93,7 @@ def test_our_client_trusting(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_our_server_invalidating(t):
+def test_our_server_invalidating(t: Test) -> None:
     """The C client with our server, always_invalidate=Y."""
     use(t, "c", "ours", "Y")
     exercise(t)
@@ -96,7 +101,7 @@ def test_our_server_invalidating(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_our_server_trusting(t):
+def test_our_server_trusting(t: Test) -> None:
     """The C client with our server, always_invalidate=N."""
     use(t, "c", "ours", "N")
     exercise(t)
@@ -104,12 +109,12 @@ def test_our_server_trusting(t):
 
 # A refused mapping leaks an object of the C client, and sometimes crashes its unloading.
 @case(timeout=300, kernels=("stock",), module_sets=("ours",))
-def test_our_server_with_a_policy(t):
+def test_our_server_with_a_policy(t: Test) -> None:
     """The C client is let in and refused by an export policy, with EACCES."""
     use(t, "c", "ours", "Y")
     text = (f"allow session=sess client=ip:{t.client.address} device={disks.PLAIN} mode=ro\n"
             f"allow session=other client=ip:{t.server.address} device=/** mode=ro,rw\n")
-    t.server.call("guest_policy.write", pieces=[f"policy {len(text)}\n{text}"])
+    t.server.call(guest_policy.write, pieces=[f"policy {len(text)}\n{text}"])
     t.defer(t.server.write, "/sys/class/rnbd-server/ctl/export_policy", "clear")
     for session, mode in (("sess", "rw"), ("other", "ro")):
         with t.expect_errno(errno.EACCES):
@@ -117,12 +122,12 @@ def test_our_server_with_a_policy(t):
     device = rnbd.map_device(t, disks.PLAIN, access_mode="ro")
     with t.expect_errno(errno.EACCES):
         rnbd.map_device(t, disks.WITHOUT_DISCARD, access_mode="ro")
-    t.client.call("guest_io.digest", path=device.path, offset=0, length=4096)
+    t.client.call(guest_io.digest, path=device.path, offset=0, length=4096)
     device.unmap()
 
 
 @case(timeout=300, module_sets=("c",))
-def test_same_set(t):
+def test_same_set(t: Test) -> None:
     """Both ends C: what the other tests of this file do, as a check of this file."""
     for mode in ("Y", "N"):
         use(t, "c", "c", mode)
@@ -131,7 +136,7 @@ def test_same_set(t):
 
 
 @case(timeout=300, quick=(), module_sets=("ours",))
-def test_both_ours(t):
+def test_both_ours(t: Test) -> None:
     """Both ends ours, on two machines."""
     for mode in ("Y", "N"):
         use(t, "ours", "ours", mode)

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0
 """Our ends and C's mixed, both invalidation modes: all operations while paths and servers fail."""
 
+from __future__ import annotations
+
 import errno
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import cable
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 from lib.operations import ERASE
-from lib.operations import OPERATIONS
 from lib.operations import every_operation
-from lib.stream import Stream
+from lib.operations import OPERATIONS
+from lib.operations import requests
+from lib.rnbd import Device
 from lib.stream import seconds
+from lib.stream import Stream
 
 TOPOLOGY = "two"
 LINKS = 2
@@ -26,7 +32,7 @@ C_PATIENCE = 100.0
 PLACES = {disks.PLAIN: 128 * MIB, disks.LARGE_BLOCKS: 32 * MIB}
 
 
-def once(t, devices):
+def once(t: Test, devices: list[Device]) -> None:
     """Every operation on both standard disks."""
     for device in devices:
         if device.device_path in PLACES:
@@ -37,21 +43,21 @@ class Probe:
     """Instead of Streams for C clients, which fail what is in flight on a path that goes, although
     another one is up (also with C servers): every operation is done at each step."""
 
-    def __init__(self, t, devices):
+    def __init__(self, t: Test, devices: list[Device]) -> None:
         self._t, self._devices, self._rounds = t, devices, 0
         self.go_on()
 
-    def go_on(self):
+    def go_on(self) -> None:
         """All operations, on both disks."""
         once(self._t, self._devices)
         self._rounds += 1
 
     @staticmethod
-    def longest():
+    def longest() -> float:
         """Nothing waits meanwhile."""
         return 0.0
 
-    def stop(self):
+    def stop(self) -> str:
         """What was done."""
         return f"all operations {self._rounds} times on {len(self._devices)} disks"
 
@@ -59,7 +65,7 @@ class Probe:
 class Streams:
     """All operations all the time, by requests of one block and more."""
 
-    def __init__(self, t, devices):
+    def __init__(self, t: Test, devices: list[Device]) -> None:
         plain, large, erasable = devices
         self._streams = [
             Stream(t, plain, workers=2, sizes=(4096,), operations=OPERATIONS),
@@ -68,23 +74,23 @@ class Streams:
             Stream(t, large, workers=1, sizes=(4096,), operations=OPERATIONS),
             Stream(t, erasable, workers=1, sizes=(512,), operations=ERASE)]
 
-    def go_on(self):
+    def go_on(self) -> None:
         """Each must come through its operations."""
         for stream in self._streams:
             stream.go_on(requests=24)
 
-    def longest(self):
+    def longest(self) -> float:
         """The longest time a request took since the last call."""
         return max(stream.longest() for stream in self._streams)
 
-    def stop(self):
+    def stop(self) -> str:
         """What was done."""
         results = [stream.stop() for stream in self._streams]
         return (f"{sum(result['writes'] for result in results)} changes, "
                 f"{sum(result['reads'] for result in results)} reads verified")
 
 
-def path_of(t, link):
+def path_of(t: Test, link: int) -> str:
     """sysfs folder of the path over a link."""
     names = [name for name in t.client.listdir(f"{SESSION}/paths")
              if name.endswith(f"@ip:{t.server.addresses[link]}")]
@@ -92,14 +98,14 @@ def path_of(t, link):
     return f"{SESSION}/paths/{names[0]}"
 
 
-def connect(t, path, stream):
+def connect(t: Test, path: str, stream: Probe | Streams) -> None:
     """Have a path connected again, by hand or by itself, and used."""
     rnbd.reconnect(t, path, C_PATIENCE)
     t.client.wait_for(f"{path}/state", matches="^connected", timeout=C_PATIENCE)
     stream.go_on()
 
 
-def by_hand(t, stream):
+def by_hand(t: Test, stream: Probe | Streams) -> list[float]:
     """Each path is disconnected and connected again; the longest times a request took."""
     gaps = []
     for link in (0, 1):
@@ -113,7 +119,7 @@ def by_hand(t, stream):
     return gaps
 
 
-def cut(t, stream):
+def cut(t: Test, stream: Probe | Streams) -> tuple[float, float]:
     """A link carries nothing for a while; the longest a request took, the path's way back."""
     path = path_of(t, 1)
     stream.longest()
@@ -129,7 +135,7 @@ def cut(t, stream):
     return gap, back
 
 
-def after_a_cut(t, stream, client):
+def after_a_cut(t: Test, stream: Probe | Streams, client: str) -> list[str]:
     """What was seen of a link that is cut."""
     gap, back = cut(t, stream)
     waited = []
@@ -140,20 +146,18 @@ def after_a_cut(t, stream, client):
     return [*waited, f"the cut link's path back after {back:.1f} s"]
 
 
-def fail_all(t, devices):
+def fail_all(t: Test, devices: list[Device]) -> None:
     """Every operation fails at once while there is no path."""
     for device in devices:
-        for function, options in (("write", {"seed": 1}), ("write", {"seed": 1, "sync": True}),
-                                  ("digest", {}), ("discard", {}), ("zero_out", {})):
+        for request in requests(t.client, device.path, 0, 4096).values():
             with t.expect_errno(errno.EIO):
-                t.client.call(f"guest_io.{function}", path=device.path, offset=0, length=4096,
-                              **options)
+                request()
         if device.queue("write_cache") == "write back":
             with t.expect_errno(errno.EIO):
-                t.client.call("guest_io.fsync", path=device.path)
+                t.client.call(guest_io.fsync, path=device.path)
 
 
-def server_returns(t, devices, parameters):
+def server_returns(t: Test, devices: list[Device], parameters: str) -> float:
     """The server's modules go and come: IO fails meanwhile; paths and devices come back alone.
 
     One disk has grown meanwhile, another one is gone, and is mapped anew when it is there."""
@@ -174,8 +178,8 @@ def server_returns(t, devices, parameters):
     back = time.monotonic() - started
     once(t, devices)
     t.client.wait_for(f"/sys/block/{grown.name}/size", matches=f"^{24 * 2048}$")
-    t.client.call("guest_io.write", path=grown.path, offset=24 * MIB - 4096, length=4096, seed=1)
-    t.intact(t.server.call("guest_io.compare", path=disk, offset=24 * MIB - 4096, length=4096,
+    t.client.call(guest_io.write, path=grown.path, offset=24 * MIB - 4096, length=4096, seed=1)
+    t.intact(t.server.call(guest_io.compare, path=disk, offset=24 * MIB - 4096, length=4096,
                            seed=1), None, "first wrong byte at the new end")
     t.client.write(f"{grown.sysfs}/resize", str(8 * 2048))
     t.equal(grown.size(), 8 * MIB, "size")
@@ -184,15 +188,15 @@ def server_returns(t, devices, parameters):
     t.server.write(power, "1")
     t.client.write(f"{late.sysfs}/remap_device", "1")
     t.equal(late.attribute("state"), "open", "state after remap_device")
-    t.client.call("guest_io.write", path=late.path, offset=0, length=4096, seed=2)
-    t.intact(t.server.call("guest_io.compare", path=gone, offset=0, length=4096, seed=2), None,
+    t.client.call(guest_io.write, path=late.path, offset=0, length=4096, seed=2)
+    t.intact(t.server.call(guest_io.compare, path=gone, offset=0, length=4096, seed=2), None,
              "first wrong byte after remap_device")
     grown.unmap()
     late.unmap()
     return back
 
 
-def faults(t, client, server, mode):
+def faults(t: Test, client: str, server: str, mode: str) -> None:
     """All of the above with a module set on each end."""
     for node, name in ((t.client, client), (t.server, server)):
         rnbd.use_set(node, name)
@@ -222,36 +226,36 @@ def faults(t, client, server, mode):
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_our_client_invalidating(t):
+def test_our_client_invalidating(t: Test) -> None:
     """Our client with the C server, always_invalidate=Y."""
     faults(t, "ours", "c", "Y")
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_our_client_trusting(t):
+def test_our_client_trusting(t: Test) -> None:
     """Our client with the C server, always_invalidate=N."""
     faults(t, "ours", "c", "N")
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_our_server_invalidating(t):
+def test_our_server_invalidating(t: Test) -> None:
     """The C client with our server, always_invalidate=Y."""
     faults(t, "c", "ours", "Y")
 
 
 @case(timeout=600, quick=(), module_sets=("ours",))
-def test_our_server_trusting(t):
+def test_our_server_trusting(t: Test) -> None:
     """The C client with our server, always_invalidate=N."""
     faults(t, "c", "ours", "N")
 
 
 @case(timeout=600, quick=())
-def test_same_invalidating(t):
+def test_same_invalidating(t: Test) -> None:
     """Both ends of the set under test, always_invalidate=Y."""
     faults(t, t.modules, t.modules, "Y")
 
 
 @case(timeout=600, quick=())
-def test_same_trusting(t):
+def test_same_trusting(t: Test) -> None:
     """Both ends of the set under test, always_invalidate=N."""
     faults(t, t.modules, t.modules, "N")

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """IO priorities go with the requests; what is no priority goes nowhere."""
 
+from __future__ import annotations
+
 import errno
 import re
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_hostile_io
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -13,13 +18,13 @@ EVENT = "/sys/kernel/tracing/events/block/block_rq_issue/enable"
 TRACE = "/sys/kernel/tracing/trace"
 
 
-def watch(t):
+def watch(t: Test) -> None:
     """Record requests to disks from here on."""
     t.server.run(f"echo 1 >{EVENT}")
     t.defer(t.server.run, f"echo 0 >{EVENT}; echo >{TRACE}")
 
 
-def priorities(t, disk, operation, sector):
+def priorities(t: Test, disk: str, operation: str, sector: int) -> list[tuple[str, int]]:
     """The class and level of the requests for a sector of a disk."""
     number = t.server.sh(f"stat -c '%Hr,%Lr' {disk}")
     pattern = re.compile(rf"block_rq_issue: {number} {operation}\S* .* {sector} \+ \d+ "
@@ -29,7 +34,7 @@ def priorities(t, disk, operation, sector):
 
 
 @case(kernels=("stock",))  # the debug kernel has no tracing
-def test_carried(t):
+def test_carried(t: Test) -> None:
     """Class and level of a read and of a write reach the server's disk, also in the server's next session."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -56,14 +61,14 @@ def test_carried(t):
 
 # The C server passes any value on; mq-deadline takes the class as an index without looking.
 @case(module_sets=("ours",))
-def test_invalid(t):
+def test_invalid(t: Test) -> None:
     """A class that does not exist is refused with EINVAL, and changes nothing."""
     rnbd.load(t, client=False)
     t.client.run("modprobe rdma_ucm")
-    t.server.call("guest_io.write", path=disks.PLAIN, offset=0, length=4096, seed=1)
+    t.server.call(guest_io.write, path=disks.PLAIN, offset=0, length=4096, seed=1)
     for scheduler in ("mq-deadline", "none"):
         t.server.run(f"echo {scheduler} >/sys/block/vdb/queue/scheduler")
-        results = t.client.call("guest_hostile_io.priorities", address=t.server.address,
+        results = t.client.call(guest_hostile_io.priorities, address=t.server.address,
                                 device_path=disks.PLAIN,
                                 values=[0, 0x2004, 0x6000, 0x7FFF, 0x8000, 0xA004, 0xE000, 0xFFFF])
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 """The KUnit suites that are built into a test build of the modules."""
 
+from __future__ import annotations
+
 import re
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import rnbd
 
 TOPOLOGY = "one"
 
 RESULTS = "/sys/kernel/debug/kunit"
-RESULT = re.compile(r"^ {4}(?P<not>not )?ok \d+ (?P<name>\S+)(?: # SKIP (?P<why>.*))?$", re.MULTILINE)
+RESULT = re.compile(r"^ {4}(?P<not>not )?ok \d+ (?P<name>\S+)(?: # SKIP (?P<why>.*))?$",
+                    re.MULTILINE)
 
 
 # Those of `bindings`; what is above it is tested on the host and by the other subjects.
@@ -20,7 +24,7 @@ SUITES = {"rnbd_chunk", "rnbd_gate", "rnbd_log", "rnbd_noted_slot", "rnbd_params
 
 
 @case(timeout=120, kernels=("debug",), quick=("debug",), module_sets=("ours",))
-def test_suites(t):
+def test_suites(t: Test) -> None:
     """Every case of every suite passes, none is skipped, and each module brought its suites."""
     rnbd.use_set(t.client, "kunit")
     t.defer(rnbd.use_set, t.client, t.modules)

@@ -6,12 +6,18 @@ that word is late, too: the server does not get what comes to the service connec
 carries the question. All that was written last must be on the disk when everything has come.
 """
 
+from __future__ import annotations
+
 import json
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import cable
 from lib import disks
+from lib import guest_io
+from lib import guest_links
 from lib import rnbd
+from lib.rnbd import Device
 from lib.stream import seconds
 
 TOPOLOGY = "two"
@@ -24,7 +30,7 @@ BLOCKS = 16
 LATE, DEAF = 2, 4
 
 
-def prepare(t, disk):
+def prepare(t: Test, disk: str) -> Device:
     """A device with a path by each link, used in turn. Heartbeats are frequent and may be missed for
     ten seconds."""
     cable.prepare(t)
@@ -40,46 +46,48 @@ def prepare(t, disk):
     return device
 
 
-def path_to(t, address):
+def path_to(t: Test, address: str) -> str:
     """The folder of the client's path to an address."""
     (name,) = [name for name in t.client.listdir(f"{SESSION}/paths") if name.endswith(f"@ip:{address}")]
     return f"{SESSION}/paths/{name}"
 
 
-def service_connection(t):
+def service_connection(t: Test) -> int:
     """The number of the queue pair on the first link that the server made first."""
     text = t.server.sh("rdma -j resource show qp link rxe0/1")
     return min(pair["lqpn"] for pair in json.loads(text) if pair["type"] == "RC")
 
 
-def deafen(t):
+def deafen(t: Test) -> None:
     """The server gets nothing of what comes to the first path's service connection."""
     t.server.run("tc filter add dev eth0 ingress protocol ip u32 match u8 17 0xff at 9 "
                  f"match u16 4791 0xffff at 22 match u32 {service_connection(t):#x} 0xffffff at 32 "
                  "action drop")
 
 
-def written_twice(t, device, number, meanwhile=""):
+def written_twice(t: Test, device: Device, number: int,
+                  meanwhile: str = "") -> tuple[list[tuple[int, int, int]], float]:
     """All blocks are written, half of them by the second link, whose packets come late, and which is
     given up by then; and when all are written, once more. What is to be found, and the seconds until
     the first were written."""
     length = (4 << 10, 64 << 10)[number % 2]
     seeds = [1 + 2 * number * BLOCKS, 1 + (2 * number + 1) * BLOCKS]
-    done, taken = t.client.call("guest_io.overwrite_beside", path=device.path, length=length,
-                                blocks=BLOCKS, seeds=seeds, meanwhile=meanwhile, timeout=60)
+    done, taken = t.client.call_within(60, guest_io.overwrite_beside, path=device.path,
+                                       length=length, blocks=BLOCKS, seeds=seeds,
+                                       meanwhile=meanwhile)
     t.check(done < BLOCKS, f"no request was on the late path, {done} of {BLOCKS} done")
     return [(block * length, length, seeds[1] + block) for block in range(BLOCKS)], taken
 
 
-def compare(t, device, wanted, number):
+def compare(t: Test, device: Device, wanted: list[tuple[int, int, int]], number: int) -> None:
     """Fail if the disk has something else, when all that is late has come."""
-    t.client.call("guest_links.pass_behind", address=t.server.addresses[1])
+    t.client.call(guest_links.pass_behind, address=t.server.addresses[1])
     for offset, length, seed in wanted:
-        t.intact(t.client.call("guest_io.compare", path=device.path, offset=offset, length=length,
+        t.intact(t.client.call(guest_io.compare, path=device.path, offset=offset, length=length,
                                seed=seed), None, f"difference at {offset}, round {number}")
 
 
-def by_hand(t, device):
+def by_hand(t: Test, device: Device) -> None:
     """The late path is disconnected by hand; the server is asked for a while in vain."""
     late, gaps = path_to(t, t.server.addresses[1]), []
     for number in range(t.rounds(2)):
@@ -96,13 +104,13 @@ def by_hand(t, device):
 
 
 @case(timeout=240, module_sets=("ours",))
-def test_by_hand(t):
+def test_by_hand(t: Test) -> None:
     """A path is disconnected whose packets come late, and the server can be asked later still."""
     by_hand(t, prepare(t, disks.PLAIN))
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_slow_disk(t):
+def test_slow_disk(t: Test) -> None:
     """The same with a disk that takes 400 ms for a write."""
     sectors = t.server.sh(f"blockdev --getsz {disks.PLAIN}").strip()
     t.server.run("modprobe dm_delay; dmsetup create --noudevsync late --table "
@@ -112,7 +120,7 @@ def test_slow_disk(t):
 
 
 @case(timeout=240, module_sets=("ours",))
-def test_carrier_lost(t):
+def test_carrier_lost(t: Test) -> None:
     """The path that carries the question is lost, too; another one has come up by then."""
     device = prepare(t, disks.PLAIN)
     carrier, late = (path_to(t, address) for address in t.server.addresses)
@@ -138,7 +146,7 @@ def test_carrier_lost(t):
 
 
 @case(timeout=240, module_sets=("ours",))
-def test_link_cut(t):
+def test_link_cut(t: Test) -> None:
     """The late path's link is cut, so that the server hears of its end by no other path than the one
     that carries the question; what had left before still comes."""
     device = prepare(t, disks.PLAIN)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Many sessions, many devices, many rounds."""
 
+from __future__ import annotations
+
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
+from lib import guest_rounds
 from lib import memory
 from lib import rnbd
 
@@ -13,7 +18,7 @@ KIB = 1 << 10
 NAME_RACE = "a session is refused while the last one of its name is still being closed"
 
 
-def test_twenty_sessions(t):
+def test_twenty_sessions(t: Test) -> None:
     """Twenty sessions with a device each: all work at once, and all go."""
     count = t.scaled(20, 4)
     # 1 MiB a session.
@@ -29,18 +34,18 @@ def test_twenty_sessions(t):
                     for index in range(count))
         t.check(count << 20 <= taken <= (count << 20) * 1.02, f"the sessions take {taken} bytes")
     for index, (_disk, device) in enumerate(mapped):
-        t.client.call("guest_io.writer_start", path=device.path, name=f"writer{index}")
-    for index, (_disk, device) in enumerate(mapped):
+        t.client.call(guest_io.writer_start, path=device.path, name=f"writer{index}")
+    for _disk, device in mapped:
         t.client.wait_for(f"/sys/block/{device.name}/stat",
                           matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d", timeout=30)
     for index in range(count):
-        end = t.client.call("guest_io.writer_stop", name=f"writer{index}")
+        end = t.client.call(guest_io.writer_stop, name=f"writer{index}")
         t.equal(end["errno"], 0, f"errno of writer {index}")
     for index, (_disk, device) in enumerate(mapped):
-        t.client.call("guest_io.write", path=device.path, offset=64 * KIB, length=64 * KIB,
+        t.client.call(guest_io.write, path=device.path, offset=64 * KIB, length=64 * KIB,
                       seed=index)
     for index, (disk, device) in enumerate(mapped):
-        t.intact(t.server.call("guest_io.compare", path=disk, offset=64 * KIB, length=64 * KIB,
+        t.intact(t.server.call(guest_io.compare, path=disk, offset=64 * KIB, length=64 * KIB,
                                seed=index), None, f"first wrong byte of {disk}")
         device.unmap()
     for index in range(count):
@@ -48,7 +53,7 @@ def test_twenty_sessions(t):
 
 
 @case(timeout=240)
-def test_hundred_devices(t):
+def test_hundred_devices(t: Test) -> None:
     """A hundred devices in one session are mapped in less than ten seconds, and each is its own."""
     count = t.scaled(100, 8)
     rnbd.load(t, rtrs_server="sess_queue_depth=128")
@@ -61,8 +66,7 @@ def test_hundred_devices(t):
     t.defer(t.client.run, "for d in /sys/block/rnbd*; do [ -e $d/rnbd/unmap_device ] && "
                           "echo force >$d/rnbd/unmap_device; done; true", timeout=100)
     # By one program, so that the time is that of the kernel.
-    taken = t.client.call("guest_rounds.write_each", path=rnbd.MAP_DEVICE, lines=lines,
-                          timeout=120)
+    taken = t.client.call_within(120, guest_rounds.write_each, path=rnbd.MAP_DEVICE, lines=lines)
     t.say(f"{count} devices mapped in {taken:.1f} s, at most {taken / count * 1000:.0f} ms each")
     t.check(taken < 10 * t.client.slow, f"mapping {count} devices took {taken:.1f} s")
     t.equal(len(t.server.listdir(rnbd.SERVER_DEVICES)), count, "exported devices")
@@ -70,9 +74,9 @@ def test_hundred_devices(t):
     mapped = [rnbd.find_device(t.client, f"/dev/nullb{index}", "sess") for index in range(count)]
     t.equal(len({device.name for device in mapped}), count, "disks")
     for index, device in enumerate(mapped):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=index)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=index)
     for index in range(count):
-        t.intact(t.server.call("guest_io.compare", path=f"/dev/nullb{index}", offset=0,
+        t.intact(t.server.call(guest_io.compare, path=f"/dev/nullb{index}", offset=0,
                                length=4096, seed=index), None, f"first wrong byte of disk {index}")
     started = time.monotonic()
     for device in mapped:
@@ -83,35 +87,35 @@ def test_hundred_devices(t):
 
 # On the debug kernel the request has ended before the device is unmapped.
 @case(module_sets=("ours",), kernels=("stock",))
-def test_same_name_again(t):
+def test_same_name_again(t: Test) -> None:
     """A session of the name of one that has just been closed is not refused."""
     rnbd.load(t)
     # A request that is under way on the server's disk keeps the old session for two seconds; the
     # server has the new one wait for ten.
     slow = disks.null_blk(t, irqmode=2, completion_nsec=2000000000)
     device = rnbd.map_device(t, slow)
-    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.call(guest_io.writer_start, path=device.path, name="writer")
     t.server.wait_for(f"/sys/block/{slow[5:]}/inflight", matches=r"\s*\d+\s+[1-9]")
     # The client cannot close the device any more, which would wait for the request.
     t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
     device.unmap("force")
-    t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    t.client.call_within(40, guest_io.writer_stop, name="writer", stop=False, wait=20.0)
     t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), ["sess"], "sessions that are being closed")
     again = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=again.path, offset=0, length=4096, seed=1)
 
 
-def rounds(t, count, session="sess"):
+def rounds(t: Test, count: int, session: str = "sess") -> None:
     """Map, use and unmap, so often."""
     text = rnbd.map_text(session=session, device_path=disks.PLAIN,
                          paths=[f"ip:{t.server.address}"])
     link = f"{rnbd.CLIENT_DEVICES}/{rnbd.link_name(disks.PLAIN, session)}"
-    t.client.call("guest_rounds.map_and_unmap", map_device=rnbd.MAP_DEVICE, text=text, link=link,
-                  count=count, timeout=2.0 * count + 60)
+    t.client.call_within(2.0 * count + 60, guest_rounds.map_and_unmap, map_device=rnbd.MAP_DEVICE,
+                         text=text, link=link, count=count)
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/{session}", gone=True)
 
 
-def rounds_leave_nothing(t, count):
+def rounds_leave_nothing(t: Test, count: int) -> None:
     """Memory after so many rounds is memory before."""
     rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
     rounds(t, t.scaled(10, 2))
@@ -128,12 +132,12 @@ def rounds_leave_nothing(t, count):
 
 
 @case(timeout=240, kernels=("stock",), c_known_failure=NAME_RACE)
-def test_fifty_rounds(t):
+def test_fifty_rounds(t: Test) -> None:
     """Mapping and unmapping fifty times leaves the machine's memory as it was."""
     rounds_leave_nothing(t, t.scaled(50, 5))
 
 
 @case(timeout=900, kernels=("stock",), quick=(), c_known_failure=NAME_RACE)
-def test_five_hundred_rounds(t):
+def test_five_hundred_rounds(t: Test) -> None:
     """Five hundred times, where a page for each would show."""
     rounds_leave_nothing(t, 500)

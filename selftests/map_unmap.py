@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
 """Map and unmap devices, modules loaded once or again each time."""
 
+from __future__ import annotations
+
 import errno
 
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
 
 
 @case(quick=KERNELS)
-def test_map_and_unmap(t):
+def test_map_and_unmap(t: Test) -> None:
     """A mapped device has its disk and files; unmapped, nothing remains."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -32,18 +36,18 @@ def test_map_and_unmap(t):
 
 
 @case(timeout=300, quick=())
-def test_fifty_times(t):
+def test_fifty_times(t: Test) -> None:
     """Fifty mappings, the modules of both ends reloaded between them."""
     for _ in range(t.scaled(50, 5)):
         rnbd.load(t, rtrs_server="sess_queue_depth=64")
         device = rnbd.map_device(t, disks.PLAIN, keep=True)
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         device.unmap()
         for node in t.nodes:
             node.modules_unload_all()
 
 
-def test_same_device_twice(t):
+def test_same_device_twice(t: Test) -> None:
     """A device that the session has mapped is refused with EEXIST."""
     rnbd.load(t)
     rnbd.map_device(t, disks.PLAIN)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """How many RDMA messages a request takes, by the packets that the device counts."""
 
+from __future__ import annotations
+
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
 from lib import rnbd
 from lib.fio import fio
+from lib.rnbd import Device
 
 PACKETS = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
 KIB = 1 << 10
@@ -16,7 +20,7 @@ BUDGET = {("randread", 512): 4, ("randread", 4 * KIB): 4, ("randread", 64 * KIB)
           ("randwrite", 512): 4, ("randwrite", 4 * KIB): 5, ("randwrite", 64 * KIB): 20}
 
 
-def packets_per_request(t, device, pattern, size, depth=1):
+def packets_per_request(t: Test, device: Device, pattern: str, size: int, depth: int = 1) -> float:
     """The packets of both ends of this machine, without heartbeats to speak of."""
     before = int(t.client.read(PACKETS))
     report = fio(t.client, device.path, rw=pattern, bs=size, iodepth=depth, number_ios=REQUESTS)
@@ -25,7 +29,7 @@ def packets_per_request(t, device, pattern, size, depth=1):
 
 
 @case(module_sets=("ours",))
-def test_two_messages(t):
+def test_two_messages(t: Test) -> None:
     """A read and a write are two messages each, safe or trusting."""
     for setting in ("Y", "N"):
         rnbd.load(t, rtrs_server=f"always_invalidate={setting}")
@@ -42,7 +46,7 @@ def test_two_messages(t):
 
 # The debug kernel is so slow that each write has its response before the next one is done.
 @case(module_sets=("ours",), kernels=("stock",))
-def test_coalesced_responses(t):
+def test_coalesced_responses(t: Test) -> None:
     """Of many writes at a time, several have their responses in one message."""
     for setting in ("Y", "N"):
         rnbd.load(t, rtrs_server=f"always_invalidate={setting}")

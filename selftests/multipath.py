@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0
 """Several paths: how requests are spread, and paths that are added and removed under IO."""
 
+from __future__ import annotations
+
 import errno
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import cable
 from lib import disks
 from lib import fio
+from lib import guest_io
+from lib import guest_links
 from lib import rnbd
 from lib import uevents
 from lib.batches import Batches
-from lib.stream import Stream
+from lib.rnbd import Device
 from lib.stream import seconds
+from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
@@ -23,26 +29,26 @@ MAX_PATHS = 128
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 
 
-def map_on(t, *paths):
+def map_on(t: Test, *paths: str) -> Device:
     """A device with these paths."""
     cable.prepare(t)
     rnbd.load(t, rtrs_server=rnbd.fewer_buffers(t).rstrip())
     return rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{path}" for path in paths])
 
 
-def paths(t):
+def paths(t: Test) -> list[str]:
     """Names of the session's paths."""
     return t.client.listdir(f"{SESSION}/paths")
 
 
-def name_of(t, address):
+def name_of(t: Test, address: str) -> str:
     """The path to an address."""
     found = [name for name in paths(t) if name.endswith(f"@ip:{address}")]
     t.equal(len(found), 1, f"paths to {address} among {paths(t)}")
     return found[0]
 
 
-def counts(t, device, policy, iodepth=8):
+def counts(t: Test, device: Device, policy: str, iodepth: int = 8) -> list[int]:
     """How many reads each path gets of 400 under a policy."""
     t.client.write(f"{SESSION}/mpath_policy", policy)
     names = [name_of(t, address) for address in t.server.addresses]
@@ -53,7 +59,7 @@ def counts(t, device, policy, iodepth=8):
     return [int(t.client.read(f"{SESSION}/paths/{name}/stats/rdma").split()[0]) for name in names]
 
 
-def test_policies(t):
+def test_policies(t: Test) -> None:
     """Round-robin takes turns, min-inflight uses all paths, min-latency the quicker one."""
     device = map_on(t, *t.server.addresses)
     got = counts(t, device, "round-robin")
@@ -84,7 +90,7 @@ def test_policies(t):
 
 
 @case(timeout=600)
-def test_add_and_remove(t):
+def test_add_and_remove(t: Test) -> None:
     """Paths are added and removed under verified IO, over IPv4 and IPv6."""
     device = map_on(t, t.server.addresses[0])
     stream = Stream(t, device)
@@ -123,27 +129,29 @@ def test_add_and_remove(t):
     t.check(result["longest"] < 8.0 * t.client.slow, f"a request took {result['longest']:.2f} s")
 
 
-def written_twice(t, device, number, delay, meanwhile=""):
+def written_twice(t: Test, device: Device, number: int, delay: str,
+                  meanwhile: str = "") -> tuple[list[tuple[int, int, int]], float]:
     """Blocks are written, some on the second path, whose packets come late; when it is taken down and
     all are written, once more. What has to be found, and the seconds until the first were written."""
     length, blocks = (4 << 10, 64 << 10)[number % 2], 16
     cable.change(t, t.client, [1], f"delay {delay}", "delay 0ms")
     seeds = [1 + 2 * number * blocks, 1 + (2 * number + 1) * blocks]
-    done, taken = t.client.call("guest_io.overwrite_beside", path=device.path, length=length,
-                                blocks=blocks, seeds=seeds, meanwhile=meanwhile, timeout=60)
+    done, taken = t.client.call_within(60, guest_io.overwrite_beside, path=device.path,
+                                       length=length, blocks=blocks, seeds=seeds,
+                                       meanwhile=meanwhile)
     t.check(done < blocks, f"no request was on the slow path, {done} of {blocks} done")
     return [(block * length, length, seeds[1] + block) for block in range(blocks)], taken
 
 
-def compare(t, device, wanted, number):
+def compare(t: Test, device: Device, wanted: list[tuple[int, int, int]], number: int) -> None:
     """Fail if the disk has something else."""
     for offset, length, seed in wanted:
-        t.intact(t.client.call("guest_io.compare", path=device.path, offset=offset, length=length,
+        t.intact(t.client.call(guest_io.compare, path=device.path, offset=offset, length=length,
                                seed=seed), None, f"difference at {offset}, round {number}")
 
 
 @case(module_sets=("ours",), quick=("stock", "debug"))
-def test_late_requests(t):
+def test_late_requests(t: Test) -> None:
     """What a path had sent when it was taken down does not overwrite what was written after that."""
     device = map_on(t, *t.server.addresses)
     t.client.write(f"{SESSION}/mpath_policy", "round-robin")
@@ -161,7 +169,7 @@ def test_late_requests(t):
 
 
 @case(timeout=240, module_sets=("ours",))
-def test_late_requests_of_silent(t):
+def test_late_requests_of_silent(t: Test) -> None:
     """The same of a path that was given up since its heartbeats took too long."""
     interval, delay = (1000, "12s") if t.debug else (200, "4s")
     device = map_on(t, *t.server.addresses)
@@ -174,14 +182,14 @@ def test_late_requests_of_silent(t):
         wanted, taken = written_twice(t, device, number, delay)
         gaps.append(taken)
         # It comes behind all that was on the way.
-        t.client.call("guest_links.pass_behind", address=t.server.addresses[1])
+        t.client.call(guest_links.pass_behind, address=t.server.addresses[1])
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
         rnbd.reconnect(t, f"{SESSION}/paths/{slow}")
     t.say(f"until what was on the slow path was written: {seconds(gaps)}")
 
 
-def test_policy_changes(t):
+def test_policy_changes(t: Test) -> None:
     """The policy is changed over and over under verified IO."""
     device = map_on(t, *t.server.addresses)
     stream = Stream(t, device)
@@ -195,29 +203,29 @@ def test_policy_changes(t):
     t.check(result["longest"] < 8.0 * t.client.slow, f"a request took {result['longest']:.2f} s")
 
 
-def test_names(t):
+def test_names(t: Test) -> None:
     """On both ends a path is named client@server by its addresses, and tells them."""
     rnbd.load(t)
     for link in range(LINKS):
         for mine, other in ((t.client.addresses, t.server.addresses),
                             (t.client.addresses6, t.server.addresses6)):
-            mine, other = f"ip:{mine[link]}", f"ip:{other[link]}"
-            for text in (other, f"{mine}@{other}"):
+            near, far = f"ip:{mine[link]}", f"ip:{other[link]}"
+            for text in (far, f"{near}@{far}"):
                 device = rnbd.map_device(t, disks.PLAIN, paths=[text])
                 for node, folder in ((t.client, SESSION), (t.server, f"{rnbd.SERVER_SESSIONS}/sess")):
-                    t.equal(node.listdir(f"{folder}/paths"), [f"{mine}@{other}"],
+                    t.equal(node.listdir(f"{folder}/paths"), [f"{near}@{far}"],
                             f"paths of the {node.name} for {text}")
-                    folder = f"{folder}/paths/{mine}@{other}"
-                    t.equal([node.read(f"{folder}/{name}") for name in ("src_addr", "dst_addr")],
-                            [mine, other], f"addresses of the {node.name}'s path for {text}")
-                    t.equal([node.read(f"{folder}/{name}") for name in ("hca_name", "hca_port")],
+                    path = f"{folder}/paths/{near}@{far}"
+                    t.equal([node.read(f"{path}/{name}") for name in ("src_addr", "dst_addr")],
+                            [near, far], f"addresses of the {node.name}'s path for {text}")
+                    t.equal([node.read(f"{path}/{name}") for name in ("hca_name", "hca_port")],
                             [f"rxe{link}", "1"], f"device of the {node.name}'s path for {text}")
                 device.unmap()
                 for node, folder in ((t.client, SESSION), (t.server, f"{rnbd.SERVER_SESSIONS}/sess")):
                     node.wait_for(folder, gone=True, timeout=30)
 
 
-def duplicates_of_lost(t, device):
+def duplicates_of_lost(t: Test, device: Device) -> None:
     """While no path is connected the same paths are not tried either."""
     uevents.record(t)
     before = paths(t)
@@ -228,14 +236,15 @@ def duplicates_of_lost(t, device):
         for text in (name, name.rsplit("@", 1)[1]):
             with t.expect_errno(errno.EEXIST):
                 t.client.write(f"{SESSION}/add_path", text)
-    t.equal((paths(t), device.attribute("state")), (before, "closed"), "paths and the device's state")
+    t.equal((paths(t), device.attribute("state")), (before, "closed"),
+            "paths and the device's state")
     t.equal(uevents.actions(t, device, ["offline"]), ["offline"], "uevents")
     for name in before:
         rnbd.reconnect(t, f"{SESSION}/paths/{name}")
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
 
 
-def test_duplicates(t):
+def test_duplicates(t: Test) -> None:
     """A path that exists is EEXIST, whichever way it is written, and changes nothing."""
     device = map_on(t, *t.server.addresses)
     before = paths(t)
@@ -248,17 +257,18 @@ def test_duplicates(t):
             t.equal(paths(t), before, f"paths after {text}")
     if t.modules == "ours":  # C connects the path and is told by sysfs
         duplicates_of_lost(t, device)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     device.unmap()
     t.client.wait_for(SESSION, gone=True)
     # The other way round: by both its addresses first, then without the one of this machine.
-    pairs = [f"ip:{mine}@ip:{other}" for mine, other in zip(t.client.addresses, t.server.addresses)]
+    pairs = [f"ip:{mine}@ip:{other}"
+             for mine, other in zip(t.client.addresses, t.server.addresses, strict=True)]
     device = rnbd.map_device(t, disks.PLAIN, paths=pairs)
     t.client.write(f"{SESSION}/paths/{pairs[0]}/disconnect", "1")
     with t.expect_errno(errno.EEXIST):
         t.client.write(f"{SESSION}/add_path", f"ip:{t.server.addresses[0]}")
     t.equal(sorted(paths(t)), sorted(pairs), "paths after a duplicate of one that is down")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=2)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=2)
     device.unmap()
     t.client.wait_for(SESSION, gone=True)
     with t.expect_errno(errno.EEXIST):
@@ -266,7 +276,7 @@ def test_duplicates(t):
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions after a duplicate")
 
 
-def more_addresses(t, count):
+def more_addresses(t: Test, count: int) -> list[tuple[str, str]]:
     """Both machines get so many IPv4 addresses a link; each of a client's with each of a server's."""
     for node, host in ((t.client, 100), (t.server, 200)):
         for link in range(LINKS):
@@ -278,7 +288,7 @@ def more_addresses(t, count):
             for link in range(LINKS) for mine in range(count) for other in range(count)]
 
 
-def test_same_ends_at_once(t):
+def test_same_ends_at_once(t: Test) -> None:
     """A path that is added twice at the same time, with and without its source, is there once."""
     map_on(t, t.server.addresses[0])
     # A server refuses a path while it takes one of the same ends down: each round has its own.
@@ -295,11 +305,12 @@ def test_same_ends_at_once(t):
         t.client.write(f"{SESSION}/paths/{full}/remove_path", "1")
 
 
-def test_six_at_once(t):
+def test_six_at_once(t: Test) -> None:
     """As many paths as map_device takes; all are connected and carry requests."""
     rnbd.load(t)
     pairs = more_addresses(t, 2)[::-1][:6]
-    device = rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{mine}@ip:{other}" for mine, other in pairs])
+    device = rnbd.map_device(t, disks.PLAIN,
+                             paths=[f"ip:{mine}@ip:{other}" for mine, other in pairs])
     t.equal(sorted(paths(t)), sorted(f"ip:{mine}@ip:{other}" for mine, other in pairs), "paths")
     t.client.write(f"{SESSION}/mpath_policy", "round-robin")
     fio.verified(t.client, device.path, rw="randwrite", bs="4k", iodepth=4, size="1M")
@@ -310,7 +321,7 @@ def test_six_at_once(t):
 
 
 @case(timeout=2400, kernels=("stock",), quick=(), module_sets=("ours",))
-def test_most_paths(t):
+def test_most_paths(t: Test) -> None:
     """A session takes 128 paths and no more; IO works over all, and they can be removed again."""
     rnbd.load(t, rtrs_server="sess_queue_depth=4")
     pairs = more_addresses(t, 8)
@@ -338,7 +349,7 @@ def test_most_paths(t):
         t.client.write(f"{SESSION}/paths/{name}/remove_path", "1")
     removed = time.monotonic() - started
     t.equal(len(paths(t)), 1, "paths that are left")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     wait_until(lambda: len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")) == 1,
                60 * t.server.slow, "the end of all paths but one on the server")
     device.unmap()

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """A link that loses packets."""
 
+from __future__ import annotations
+
 import json
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lab.vm import wait_until
 from lab.vm_node import CommandFailed
+from lab.vm_node import Node
 from lib import disks
 from lib import rnbd
 from lib.fio import fio
 from lib.fio import verified
+from lib.rnbd import Device
 from lib.stream import Stream
 
 TOPOLOGY = "two"
@@ -18,7 +23,7 @@ TOPOLOGY = "two"
 KIB = 1024
 
 
-def lossy(t, percent):
+def lossy(t: Test, percent: int) -> None:
     """Both machines lose so many of the packets that they send; until the test is over."""
     for node in t.nodes:
         node.run(f"modprobe sch_netem; tc qdisc replace dev eth0 root netem loss {percent}%")
@@ -26,7 +31,7 @@ def lossy(t, percent):
 
 
 @case(timeout=180)
-def test_nothing_hangs(t):
+def test_nothing_hangs(t: Test) -> None:
     """With 2 % lost, requests are answered or fail; with none lost again, the path is back and data are whole.
 
     soft-RoCE breaks a queue pair when it repeats what lies before a registration,
@@ -39,8 +44,9 @@ def test_nothing_hangs(t):
     if t.modules == "ours":
         t.client.write(f"{session}/reconnect_delay_ms", "1000")
     lossy(t, 2)
-    report = fio(t.client, device.path, check=False, rw="randrw", bs=64 * KIB, iodepth=16, size="64m",
-                 runtime=t.rounds(8), time_based=True, continue_on_error="all", timeout=100)
+    report = fio(t.client, device.path, check=False, rw="randrw", bs=64 * KIB, iodepth=16,
+                 size="64m", runtime=t.rounds(8), time_based=True, continue_on_error="all",
+                 timeout=100)
     t.say(f"{report.read.ios + report.write.ios} requests, {report.errors} errors")
     for node in t.nodes:
         node.run("tc qdisc del dev eth0 root")
@@ -50,7 +56,7 @@ def test_nothing_hangs(t):
     verified(t.client, device.path, rw="randwrite", bs=64 * KIB, iodepth=1, size="8m")
 
 
-def sound(t, device):
+def sound(t: Test, device: Device) -> bool:
     """Whether requests on all queues are answered now."""
     try:
         fio(t.client, device.path, rw="randread", bs=4 * KIB, iodepth=4, size="64k", numjobs=4,
@@ -60,13 +66,13 @@ def sound(t, device):
     return True
 
 
-def prepare_to_filter(t):
+def prepare_to_filter(t: Test) -> None:
     """Let packets that come to the client be dropped; to be called before there are connections."""
     t.client.run("tc qdisc add dev eth0 clsact")
     t.defer(t.client.run, "tc qdisc del dev eth0 clsact")
 
 
-def drop_acknowledgements(node, queue_pair):
+def drop_acknowledgements(node: Node, queue_pair: int) -> None:
     """Have a machine not see that what it sends on this queue pair is received, from now on."""
     # RoCE is UDP; what is looked at is the opcode, an acknowledgement, and the queue pair.
     node.run("tc filter add dev eth0 ingress protocol ip u32 match u8 17 0xff at 9 "
@@ -74,19 +80,19 @@ def drop_acknowledgements(node, queue_pair):
              f"match u32 {queue_pair:#x} 0xffffff at 32 action drop")
 
 
-def see_acknowledgements(node):
+def see_acknowledgements(node: Node) -> None:
     """Have it see them again."""
     node.run("tc filter del dev eth0 ingress")
 
 
-def service_queue_pair(node):
+def service_queue_pair(node: Node) -> int:
     """The number of the queue pair of the client's service connection, which is made first."""
     pairs = json.loads(node.sh("rdma -j resource show qp link rxe0"))
     return min(pair["lqpn"] for pair in pairs if pair["type"] == "RC")
 
 
 @case(module_sets=("ours",), kernels=("stock",))
-def test_heartbeats_let_the_device_repeat(t):
+def test_heartbeats_let_the_device_repeat(t: Test) -> None:
     """A request for a device goes on after its acknowledgement was lost, however often heartbeats come.
 
     soft-RoCE waits for longer each time that something is posted, and sends none of it while it

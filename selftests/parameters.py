@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Module parameters: what modinfo says, what is refused at load, what sysfs shows."""
 
+from __future__ import annotations
+
+import contextlib
 import errno
 import re
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_listener
+from lib import guest_modules
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -27,14 +33,14 @@ EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
                               "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")}}
 
 
-def parameters_of(t):
+def parameters_of(t: Test) -> dict[str, dict[str, tuple[str, str]]]:
     """Parameters of each module, with ours those that C does not have too."""
     if t.modules != "ours":
         return PARAMETERS
     return {module: PARAMETERS.get(module, {}) | EXTENSIONS[module] for module in EXTENSIONS}
 
 
-def refused(t, module, parameters, *numbers):
+def refused(t: Test, module: str, parameters: str, *numbers: int) -> None:
     """Loading with these must fail with one of the errnos, and name the parameter in the log."""
     name = parameters.split("=")[0]
     mark = t.server.log_mark()
@@ -47,14 +53,15 @@ def refused(t, module, parameters, *numbers):
     t.check(not t.server.module_loaded(module), f"{module} is loaded")
     said = t.server.log_since(mark)
     # A long value leaves no room for the name in what the kernel says by itself.
-    t.check(t.modules == "c" or any(name in line or name.replace("_", " ") in line for line in said),
+    names = (name, name.replace("_", " "))
+    t.check(t.modules == "c" or any(one in line for line in said for one in names),
             f"{module} {parameters[:60]}: no message names {name}: {said}")
 
 
-def test_modinfo(t):
+def test_modinfo(t: Test) -> None:
     """modinfo explains every parameter, with its type, and its range and default."""
     for module, wanted in parameters_of(t).items():
-        file = t.server.call("guest_modules.find", folder=f"/host/modules/{t.modules}",
+        file = t.server.call(guest_modules.find, folder=f"/host/modules/{t.modules}",
                              name=module)
         text = t.server.sh(["modinfo", "-p", file])
         t.equal(sorted(line.split(":")[0] for line in text.splitlines()), sorted(wanted),
@@ -70,7 +77,7 @@ def test_modinfo(t):
                         f"range of {name}: {lines[0]}")
 
 
-def test_defaults_in_sysfs(t):
+def test_defaults_in_sysfs(t: Test) -> None:
     """Parameters can be read back, with their defaults, and not be changed."""
     rnbd.load(t, ack_timeout_ms=0)
     for module, wanted in parameters_of(t).items():
@@ -80,7 +87,7 @@ def test_defaults_in_sysfs(t):
             t.equal(oct(t.server.mode(path)), oct(0o444), f"mode of {path}")
 
 
-def test_chunk_size(t):
+def test_chunk_size(t: Test) -> None:
     """max_chunk_size is a power of two of at least 8192."""
     t.server.modules_unload_all()
     for value in (0, -1, 4096, 8191, 8193, 100000, 131071):
@@ -92,22 +99,22 @@ def test_chunk_size(t):
             "max_chunk_size")
 
 
-def test_queue_depth(t):
+def test_queue_depth(t: Test) -> None:
     """sess_queue_depth is 1 to 65535."""
     t.server.modules_unload_all()
     for value in (0, -1, 65536, 1000000):
         refused(t, "rtrs_server", f"sess_queue_depth={value}", errno.EINVAL)
-    for value in ("1 max_chunk_size=8192", "65535 max_chunk_size=8192"):
+    for text in ("1 max_chunk_size=8192", "65535 max_chunk_size=8192"):
         # The second does not fit an immediate: 16 + 13 bits are one too many.
-        if value.startswith("65535"):
-            refused(t, "rtrs_server", f"sess_queue_depth={value}", errno.EINVAL)
+        if text.startswith("65535"):
+            refused(t, "rtrs_server", f"sess_queue_depth={text}", errno.EINVAL)
         else:
-            rnbd.load(t, client=False, rtrs_server=f"sess_queue_depth={value}")
+            rnbd.load(t, client=False, rtrs_server=f"sess_queue_depth={text}")
             t.server.modules_unload_all()
 
 
 @case(module_sets=("ours",))
-def test_one_chunk(t):
+def test_one_chunk(t: Test) -> None:
     """The server takes a sess_queue_depth of 1; our client needs one more, and says so."""
     rnbd.load(t, rtrs_server="sess_queue_depth=1")
     t.equal(t.server.read("/sys/module/rtrs_server/parameters/sess_queue_depth"), "1",
@@ -121,7 +128,7 @@ def test_one_chunk(t):
     t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server")
 
 
-def test_immediate_size(t):
+def test_immediate_size(t: Test) -> None:
     """Chunk number and offset together have 28 bits."""
     t.server.modules_unload_all()
     for depth, size in ((2049, 131072), (32769, 8192), (65535, 1048576), (2, 1 << 28)):
@@ -133,7 +140,7 @@ def test_immediate_size(t):
         t.server.modules_unload_all()
 
 
-def test_invalidate(t):
+def test_invalidate(t: Test) -> None:
     """always_invalidate is a boolean; its name alone means Y, that of a number nothing."""
     t.server.modules_unload_all()
     refused(t, "rtrs_server", "always_invalidate=maybe", errno.EINVAL)
@@ -145,7 +152,7 @@ def test_invalidate(t):
         t.equal(t.server.read("/sys/module/rtrs_server/parameters/always_invalidate"), value, text)
 
 
-def test_port(t):
+def test_port(t: Test) -> None:
     """port_nr has 16 bits."""
     t.server.modules_unload_all()
     refused(t, "rnbd_server", "port_nr=65536", errno.ERANGE)
@@ -154,28 +161,26 @@ def test_port(t):
 
 
 @case(module_sets=("ours",))
-def test_port_zero(t):
+def test_port_zero(t: Test) -> None:
     """Port 0 would be one that no client knows."""
     t.server.modules_unload_all()
     refused(t, "rnbd_server", "port_nr=0", errno.EINVAL)
 
 
-def test_port_in_use(t):
+def test_port_in_use(t: Test) -> None:
     """A port that somebody else listens on: the server says so, and takes no clients."""
     t.server.modules_unload_all()
     t.server.run("modprobe rdma_ucm")
-    t.server.call("guest_listener.start", port=4321, accept=False, data=[])
-    t.defer(t.server.call, "guest_listener.stop")
+    t.server.call(guest_listener.start, port=4321, accept=False, data=[])
+    t.defer(t.server.call, guest_listener.stop)
     mark = t.server.log_mark()
-    try:
+    with contextlib.suppress(OSError):
         t.server.modules_load("rnbd_server", rnbd_server="port_nr=4321")
-    except OSError:
-        pass
     t.server.wait_log("(?i)bind.*failed|listen", mark)
     t.server.modules_unload_all()
 
 
-def test_search_path(t):
+def test_search_path(t: Test) -> None:
     """dev_search_path is shorter than a path may be; a newline at its end is cut."""
     t.server.modules_unload_all()
     refused(t, "rnbd_server", "dev_search_path=/" + "x" * 4096, errno.EINVAL, errno.ENOSPC)
@@ -192,7 +197,7 @@ def test_search_path(t):
 
 
 @case(module_sets=("ours",))
-def test_pool(t):
+def test_pool(t: Test) -> None:
     """A pool that the machine has no memory for is refused."""
     t.server.modules_unload_all()
     refused(t, "rtrs_server", "chunk_pool_mb=-1", errno.EINVAL)

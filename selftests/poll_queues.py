@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 """Poll queues: requests that are looked for instead of interrupting."""
 
+from __future__ import annotations
+
 import errno
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
+from lab.vm_node import Node
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 from lib.fio import verified
+from lib.rnbd import Device
 
 TOPOLOGY = "two"
 # Requests in flight.
@@ -15,7 +22,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 
 
-def interrupts(t):
+def interrupts(t: Test) -> int:
     """Softirqs that completion queues have raised on the client."""
     for line in t.client.read("/proc/softirqs").splitlines():
         name, _, counts = line.strip().partition(":")
@@ -24,13 +31,13 @@ def interrupts(t):
     raise AssertionError("no IRQ_POLL in /proc/softirqs")
 
 
-def requests(path, node):
+def requests(path: str, node: Node) -> int:
     """Reads and writes that a path has carried."""
     words = [int(word) for word in node.read(f"{path}/stats/rdma").split()]
     return words[0] + words[2]
 
 
-def polled_fio(t, device, **options):
+def polled_fio(t: Test, device: Device, **options: Any) -> tuple[int, int]:
     """Writes and verifies with polled requests; how many, and the softirqs meanwhile."""
     before = interrupts(t)
     report = verified(t.client, device.path, **{"rw": "randwrite", "bs": "4k", "iodepth": DEPTH,
@@ -42,15 +49,15 @@ def polled_fio(t, device, **options):
     return count, interrupts(t) - before
 
 
-def same_on_the_server(t, device, length):
+def same_on_the_server(t: Test, device: Device, length: int) -> None:
     """What was written must be on the server's disk."""
-    mine = t.client.call("guest_io.digest", path=device.path, offset=0, length=length)
-    theirs = t.server.call("guest_io.digest", path=device.device_path, offset=0, length=length)
+    mine = t.client.call(guest_io.digest, path=device.path, offset=0, length=length)
+    theirs = t.server.call(guest_io.digest, path=device.device_path, offset=0, length=length)
     t.equal(mine, theirs, "digest, client against server's disk")
 
 
 @case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
-def test_no_interrupts(t):
+def test_no_interrupts(t: Test) -> None:
     """Polled requests finish without a softirq, others with; both are right."""
     # Heartbeats raise softirqs as well, many of them while a slow machine works off its requests.
     rare = "hb_interval_ms=600000" if t.modules == "ours" else ""
@@ -66,7 +73,7 @@ def test_no_interrupts(t):
 
 
 @case(timeout=240, c_known_failure="large polled writes of several jobs fail with ECONNABORTED")
-def test_shapes(t):
+def test_shapes(t: Test) -> None:
     """Polled requests of all sizes, several jobs on one poll queue."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=1)
@@ -79,7 +86,7 @@ def test_shapes(t):
 
 
 @case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
-def test_migrations(t):
+def test_migrations(t: Test) -> None:
     """The first poll queue is the first CPU's: answers that another CPU polls for count as migrated."""
     # Answers to heartbeats come on any CPU.
     rare = "hb_interval_ms=600000" if t.modules == "ours" else ""
@@ -102,7 +109,7 @@ def test_migrations(t):
 
 
 @case(timeout=240, module_sets=("ours",))  # C gives a path that is added later no poll queues
-def test_added_path(t):
+def test_added_path(t: Test) -> None:
     """A path that is added later has its poll queues too; either path serves alone."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
@@ -116,7 +123,7 @@ def test_added_path(t):
     # Heartbeats raise some, more of them the slower the machine is.
     t.check(raised < count // 16 + 16,
             f"{raised} softirqs for {count} polled requests on two paths")
-    carried = [requests(path, t.client) - was for path, was in zip(paths, before)]
+    carried = [requests(path, t.client) - was for path, was in zip(paths, before, strict=True)]
     t.check(min(carried) > count // 4, f"requests that each path carried: {carried}")
     for path in paths:
         t.client.write(f"{path}/disconnect", "1")
@@ -127,7 +134,7 @@ def test_added_path(t):
 
 
 @case(timeout=240, module_sets=("ours",))
-def test_path_fails_under_polling(t):
+def test_path_fails_under_polling(t: Test) -> None:
     """A path that goes while requests are polled for: the other one finishes them."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
@@ -160,7 +167,7 @@ def test_path_fails_under_polling(t):
     polled_fio(t, device)
 
 
-def test_number(t):
+def test_number(t: Test) -> None:
     """From -1, which is one for each CPU, to the number of CPUs; otherwise EINVAL."""
     rnbd.load(t)
     cpus = int(t.client.sh("nproc"))

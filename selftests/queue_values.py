@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a disk tells about itself, beside what the C client tells of the same server disk."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 
@@ -13,16 +20,16 @@ BESIDE_QUEUE = ("size", "ro", "range", "ext_range", "removable", "hidden", "alig
 ONE_LESS = ("queue/nr_requests", "queue/async_depth")
 
 
-def values(t, device):
+def values(t: Test, device: Device) -> dict[str, str]:
     """Every value of the request queue and of the disk."""
     folder = f"/sys/block/{device.name}"
     names = [f"queue/{name}" for name in t.client.listdir(f"{folder}/queue")
              if name not in ("iosched", "independent_access_ranges")]
     names += [name for name in BESIDE_QUEUE if t.client.exists(f"{folder}/{name}")]
-    return t.client.call("guest_io.texts", paths=[f"{folder}/{name}" for name in names])
+    return t.client.call(guest_io.texts, paths=[f"{folder}/{name}" for name in names])
 
 
-def table(t, mapped):
+def table(t: Test, mapped: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """The values of each disk, mapped by the modules that are loaded."""
     seen = {}
     for disk, options in mapped:
@@ -35,14 +42,15 @@ def table(t, mapped):
 
 
 @case(module_sets=("ours",), timeout=180)
-def test_same_as_c(t):
+def test_same_as_c(t: Test) -> None:
     """Every value is the one that the C modules show, but for the number of requests and the cache."""
     t.defer(rnbd.use_set, t.client, t.modules)
-    mapped = [(disks.PLAIN, {}), (disks.WITHOUT_DISCARD, {}), (disks.LARGE_BLOCKS, {}),
-              (disks.PLAIN, {"access_mode": "ro"}), (disks.PLAIN, {"nr_poll_queues": 1}),
-              (disks.null_blk(t, discard=1, cache_size=4, fua=1), {}),
-              (disks.scsi_debug(t, sector_size=512, physblk_exp=3, lbpu=1, unmap_granularity=16,
-                                unmap_alignment=8), {})]
+    mapped: list[tuple[str, dict[str, Any]]] = [
+        (disks.PLAIN, {}), (disks.WITHOUT_DISCARD, {}), (disks.LARGE_BLOCKS, {}),
+        (disks.PLAIN, {"access_mode": "ro"}), (disks.PLAIN, {"nr_poll_queues": 1}),
+        (disks.null_blk(t, discard=1, cache_size=4, fua=1), {}),
+        (disks.scsi_debug(t, sector_size=512, physblk_exp=3, lbpu=1, unmap_granularity=16,
+                          unmap_alignment=8), {})]
     tables = []
     for name in ("ours", "c"):
         rnbd.use_set(t.client, name)
@@ -64,7 +72,7 @@ def test_same_as_c(t):
 
 
 @case(module_sets=("ours",))
-def test_hardware_queues(t):
+def test_hardware_queues(t: Test) -> None:
     """Each CPU has the hardware queue of its number, whose requests go by the connection of that
     number, whatever caches the CPUs share; queues for polling are dealt out in turn."""
     rnbd.load(t)

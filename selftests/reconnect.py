@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
 """One path that goes away and comes back: requests wait or fail, devices are found again."""
 
+from __future__ import annotations
+
 import errno
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import cable
 from lib import disks
+from lib import guest_io
+from lib import guest_rounds
 from lib import memory
 from lib import rnbd
 from lib.batches import Batches
-from lib.stream import Stream
+from lib.rnbd import Device
 from lib.stream import seconds
+from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
@@ -21,12 +27,12 @@ FAST = {"hb_interval_ms": 200, "hb_missed_max": 3, **RETRIES}
 KIB = 1 << 10
 
 
-def fast_server(t):
+def fast_server(t: Test) -> str:
     """Parameters of the server's transport."""
     return f"{rnbd.fewer_buffers(t)}hb_interval_ms=200 hb_missed_max=3"
 
 
-def load(t, server_parameters=None, server=True):
+def load(t: Test, server_parameters: str | None = None, server: bool = True) -> None:
     """Have the server's modules with these parameters, or none, while the client's stay."""
     if server_parameters is None:
         server_parameters = fast_server(t)
@@ -35,7 +41,7 @@ def load(t, server_parameters=None, server=True):
               server=server)
 
 
-def map_with(t, **settings):
+def map_with(t: Test, **settings: object) -> Device:
     """A device, fast settings, and these."""
     cable.prepare(t)
     load(t)
@@ -44,7 +50,7 @@ def map_with(t, **settings):
     return device
 
 
-def map_calmly(t, **settings):
+def map_calmly(t: Test, **settings: object) -> Device:
     """A device with C's heartbeats: no path is lost but by what the test does."""
     load(t, "")
     device = rnbd.map_device(t, disks.PLAIN)
@@ -52,25 +58,25 @@ def map_calmly(t, **settings):
     return device
 
 
-def configure(t, **settings):
+def configure(t: Test, **settings: object) -> None:
     """Write settings of session sess."""
     for name, value in settings.items():
         t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/{name}", str(value))
 
 
-def in_batches(t):
+def in_batches(t: Test) -> Batches:
     """Requests in batches on another disk of the session."""
     return Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD))
 
 
-def lose(t, device):
+def lose(t: Test, device: Device) -> None:
     """Cut the link and wait until the client has noticed."""
     cable.cut(t, 0)
     t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_hold_over_a_lost_link(t):
+def test_hold_over_a_lost_link(t: Test) -> None:
     """With hold_io_ms requests wait for the link, and go on without an error."""
     device = map_with(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -88,7 +94,7 @@ def test_hold_over_a_lost_link(t):
 
 
 @case(module_sets=("ours",))
-def test_hold_ends(t):
+def test_hold_ends(t: Test) -> None:
     """When hold_io_ms is over, waiting requests fail, and new ones at once."""
     device = map_with(t, hold_io_ms=4000)
     stream = Stream(t, device)
@@ -104,15 +110,15 @@ def test_hold_ends(t):
     t.say(f"failed after {result['error_after']:.2f} s")
     started = time.monotonic()
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     t.check(time.monotonic() - started < 3.5 * t.client.slow, "a new request waited")
     cable.mend(t, 0)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=40)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
 
 
 @case(module_sets=("ours",))
-def test_without_hold(t):
+def test_without_hold(t: Test) -> None:
     """By default requests fail as soon as the last path is lost."""
     cable.prepare(t)
     load(t)
@@ -130,7 +136,7 @@ def test_without_hold(t):
 
 
 @case(module_sets=("ours",))
-def test_unmap_while_held(t):
+def test_unmap_while_held(t: Test) -> None:
     """unmap_device=force ends waiting requests; the session closes."""
     device = map_with(t, hold_io_ms=600000)
     stream = Stream(t, device)
@@ -147,7 +153,7 @@ def test_unmap_while_held(t):
 
 
 @case(module_sets=("ours",))
-def test_hold_switched_off(t):
+def test_hold_switched_off(t: Test) -> None:
     """hold_io_ms set to 0 while requests wait fails them."""
     device = map_with(t, hold_io_ms=600000)
     stream = Stream(t, device)
@@ -158,7 +164,7 @@ def test_hold_switched_off(t):
 
 
 @case(module_sets=("ours",))
-def test_by_hand(t):
+def test_by_hand(t: Test) -> None:
     """A path that was just disconnected can be connected at once, and takes requests."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -168,11 +174,11 @@ def test_by_hand(t):
         t.client.write(f"{path}/reconnect", "1")
         t.equal(t.client.read(f"{path}/state"), "connected", f"state of the path, round {number}")
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=number)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=number)
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_server_modules_reloaded(t):
+def test_server_modules_reloaded(t: Test) -> None:
     """The server's modules are unloaded and loaded again; IO goes on by itself."""
     device = map_with(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -190,15 +196,15 @@ def test_server_modules_reloaded(t):
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-def works(t, device, seed):
+def works(t: Test, device: Device, seed: int) -> None:
     """What is written is there."""
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=seed)
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=seed),
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=seed)
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=4096, seed=seed),
              None, "first byte that differs")
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_other_queue_depth(t):
+def test_other_queue_depth(t: Test) -> None:
     """A server that comes back with another queue depth is refused once, and asked no more."""
     device = map_calmly(t)
     load(t, server=False)
@@ -226,7 +232,7 @@ def test_other_queue_depth(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_no_more_attempts(t):
+def test_no_more_attempts(t: Test) -> None:
     """After max_reconnect_attempts a path stays disconnected until reconnect is written."""
     device = map_calmly(t, max_reconnect_attempts=2, reconnect_delay_ms=1000)
     # Six attempts come after shorter waits than reconnect_delay_ms, and do not count.
@@ -252,7 +258,7 @@ def test_no_more_attempts(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_attempts_come_less_often(t):
+def test_attempts_come_less_often(t: Test) -> None:
     """Each wait before an attempt is twice as long as the last one, up to reconnect_delay_ms."""
     device = map_calmly(t, max_reconnect_attempts=1, reconnect_delay_ms=3200)
     mark = t.client.log_mark()
@@ -270,7 +276,7 @@ def test_attempts_come_less_often(t):
 
 
 @case(timeout=300)
-def test_no_attempt(t):
+def test_no_attempt(t: Test) -> None:
     """With max_reconnect_attempts of 0 a path that is lost is not connected again, by hand neither."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -295,7 +301,7 @@ def test_no_attempt(t):
 
 
 @case(timeout=300)
-def test_reconnect_twice(t):
+def test_reconnect_twice(t: Test) -> None:
     """Writing reconnect while the path is being connected is EBUSY; the attempt goes on."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -320,7 +326,7 @@ def test_reconnect_twice(t):
 
 
 @case(timeout=300, module_sets=("ours",))
-def test_reconnect_without_server(t):
+def test_reconnect_without_server(t: Test) -> None:
     """Writing reconnect while nobody listens is ENOTCONN; then the path tries by itself."""
     device = map_calmly(t)
     path = rnbd.client_path(t, "sess")
@@ -336,17 +342,17 @@ def test_reconnect_without_server(t):
 
 
 @case(timeout=1200, kernels=("stock",), module_sets=("ours",))
-def test_two_hundred_times(t):
+def test_two_hundred_times(t: Test) -> None:
     """A path that is disconnected and connected over and over leaves both machines' memory as it was."""
     count = t.rounds(20, 200)
     # 1 MiB a session.
     rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
     device = rnbd.map_device(t, disks.PLAIN)
 
-    def rounds(number):
-        t.client.call("guest_rounds.disconnect_and_connect", path=rnbd.client_path(t, "sess"),
-                      device=device.path, state=f"{device.sysfs}/state", count=number,
-                      timeout=4.0 * number + 60)
+    def rounds(number: int) -> None:
+        t.client.call_within(4.0 * number + 60, guest_rounds.disconnect_and_connect,
+                             path=rnbd.client_path(t, "sess"), device=device.path,
+                             state=f"{device.sysfs}/state", count=number)
 
     rounds(10)
     slabs = [memory.slabs(node) for node in t.nodes]
@@ -360,14 +366,15 @@ def test_two_hundred_times(t):
                                     f"{node.name} after {count} rounds")
                for index, node in enumerate(t.nodes)]
     t.say(f"{count} rounds in {taken:.1f} s; missing afterwards: " + ", ".join(
-        f"{bytes_ // KIB} KiB on the {node.name}" for node, bytes_ in zip(t.nodes, missing)))
+        f"{bytes_ // KIB} KiB on the {node.name}"
+        for node, bytes_ in zip(t.nodes, missing, strict=True)))
     t.equal(grown, [{} for _ in t.nodes], "slabs that grew, of each machine")
     reconnects = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects").split()
     t.equal(reconnects[0], str(10 + count), "successful attempts to connect again")
 
 
 @case(timeout=1500, module_sets=("ours",))
-def test_server_reboots(t):
+def test_server_reboots(t: Test) -> None:
     """The server loses power and boots again; IO goes on by itself and nothing is lost."""
     device = map_with(t, hold_io_ms=200000)
     stream, batches = Stream(t, device), in_batches(t)
@@ -386,7 +393,7 @@ def test_server_reboots(t):
 
 
 @case(timeout=600, module_sets=("ours",))
-def test_device_removed(t):
+def test_device_removed(t: Test) -> None:
     """The client's RDMA device is deleted under IO and comes back."""
     device = map_with(t, hold_io_ms=60000)
     stream, batches = Stream(t, device), in_batches(t)

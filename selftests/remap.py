@@ -1,32 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0
 """What becomes of a device while its session is away, and when it is back."""
 
+from __future__ import annotations
+
 import errno
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 from lib import uevents
+from lib.operations import requests
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 MIB = 1 << 20
 
 
-def lose(t, device, export):
+def lose(t: Test, device: Device, export: str) -> None:
     """Take the session's path away, and wait until both ends have seen it."""
     t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
     t.client.wait_for(f"{device.sysfs}/state", matches="closed")
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{export}", gone=True)
 
 
-def reconnect(t):
+def reconnect(t: Test) -> None:
     """Give the path back."""
     path = rnbd.client_path(t, "sess")
     rnbd.reconnect(t, path)
     t.client.wait_for(f"{path}/state", matches="connected")
 
 
-def test_states_and_uevents(t):
+def test_states_and_uevents(t: Test) -> None:
     """open, closed, open; each change is announced, and IO fails at once meanwhile."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -35,21 +41,21 @@ def test_states_and_uevents(t):
     lose(t, device, "vdb")
     t.equal(uevents.actions(t, device, ["offline"]), ["offline"], "uevents after the path went")
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     with t.expect_errno(errno.ENOENT):
         t.client.write(f"{device.sysfs}/resize", "8192")
     reconnect(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
     t.equal(uevents.actions(t, device, ["online"]), ["offline", "online"], "uevents")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
 
 
-def test_new_size(t):
+def test_new_size(t: Test) -> None:
     """A disk that has grown or shrunk has its new size when the session is back."""
     rnbd.load(t)
     disk = disks.loop(t, 32)
     device = rnbd.map_device(t, disk)
-    t.client.call("guest_io.write", path=device.path, offset=MIB, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=MIB, length=4096, seed=1)
     for mib in (64, 48):
         before = device.size()
         disks.resize_loop(t, disk, mib)
@@ -61,25 +67,25 @@ def test_new_size(t):
         t.client.wait_for(f"/sys/block/{device.name}/size", matches=f"^{mib * 2048}$")
         seen = uevents.actions(t, device, ["change", "online"])
         t.check("change" in seen and "online" in seen, f"uevents for the new size: {seen}")
-        t.client.call("guest_io.write", path=device.path, offset=mib * MIB - 4096, length=4096,
+        t.client.call(guest_io.write, path=device.path, offset=mib * MIB - 4096, length=4096,
                       seed=mib)
-        t.intact(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
+        t.intact(t.server.call(guest_io.compare, path=disk, offset=mib * MIB - 4096, length=4096,
                                seed=mib), None, "first wrong byte at the new end")
     with t.expect_errno(errno.ENOSPC):
-        t.client.call("guest_io.write", path=device.path, offset=48 * MIB, length=4096, seed=1)
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=MIB, length=4096, seed=1),
+        t.client.call(guest_io.write, path=device.path, offset=48 * MIB, length=4096, seed=1)
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=MIB, length=4096, seed=1),
              None, "first wrong byte of what was there before")
 
 
 @case(module_sets=("ours",))
-def test_other_disk(t):
+def test_other_disk(t: Test) -> None:
     """A disk with other blocks is not taken for the one of before."""
     rnbd.load(t)
     disk = disks.null_blk(t, blocksize=512)
     folder = f"/sys/kernel/config/nullb/{disk[5:]}"
     device = rnbd.map_device(t, disk)
 
-    def changed(state, log, **attributes):
+    def changed(state: str, log: str, **attributes: object) -> None:
         lose(t, device, disk[5:])
         t.server.write(f"{folder}/power", "0")
         for name, value in attributes.items():
@@ -93,7 +99,7 @@ def test_other_disk(t):
     changed("closed", "has blocks of 4096 bytes now, this one of 512", blocksize=4096)
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     with t.expect_errno(errno.EINVAL):
         t.client.write(f"{device.sysfs}/remap_device", "1")
     t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
@@ -102,11 +108,11 @@ def test_other_disk(t):
     t.server.write(f"{folder}/power", "1")
     reconnect(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
 
 
 @case(module_sets=("ours",))
-def test_disk_comes_later(t):
+def test_disk_comes_later(t: Test) -> None:
     """While requests are held, a disk that the server has later than the path is waited for."""
     rnbd.load(t)
     name = "/dev/late"
@@ -128,21 +134,21 @@ def test_disk_comes_later(t):
     t.equal(write.wait().rc, 0, "exit code of the writer")
 
 
-def test_shrunk_under_a_mapping(t):
+def test_shrunk_under_a_mapping(t: Test) -> None:
     """Beyond the new end of a disk that has shrunk a request fails, and only that."""
     rnbd.load(t)
     disk = disks.loop(t, 32)
     device = rnbd.map_device(t, disk)
     disks.resize_loop(t, disk, 16)
-    for function, options in (("write", {"seed": 1}), ("digest", {}), ("discard", {})):
+    beyond = requests(t.client, device.path, 24 * MIB, 4096)
+    for name in ("write", "read", "discard"):
         with t.expect_errno(errno.EIO):
-            t.client.call(f"guest_io.{function}", path=device.path, offset=24 * MIB, length=4096,
-                          **options)
-    t.client.call("guest_io.write", path=device.path, offset=16 * MIB - 4096, length=4096, seed=1)
+            beyond[name]()
+    t.client.call(guest_io.write, path=device.path, offset=16 * MIB - 4096, length=4096, seed=1)
     t.equal(device.attribute("state"), "open", "state")
 
 
-def test_remap_device(t):
+def test_remap_device(t: Test) -> None:
     """remap_device opens a device that could not be opened when the session came back."""
     rnbd.load(t)
     disk = disks.null_blk(t, size=64)
@@ -166,8 +172,8 @@ def test_remap_device(t):
     with t.expect_errno(errno.ENOENT):
         t.client.write(remap, "1")
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-    t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=other.path, offset=0, length=4096, seed=1)
     t.server.run(f"echo 96 >{folder}/size; echo 1 >{folder}/power")
     for word in ("0", "", "11", "yes"):
         with t.expect_errno(errno.EINVAL):
@@ -179,12 +185,12 @@ def test_remap_device(t):
     t.equal(device.size(), 96 * MIB, "size")
     with t.expect_errno(errno.EALREADY):
         t.client.write(remap, "1")
-    t.client.call("guest_io.write", path=device.path, offset=95 * MIB, length=4096, seed=2)
-    t.intact(t.server.call("guest_io.compare", path=disk, offset=95 * MIB, length=4096, seed=2),
+    t.client.call(guest_io.write, path=device.path, offset=95 * MIB, length=4096, seed=2)
+    t.intact(t.server.call(guest_io.compare, path=disk, offset=95 * MIB, length=4096, seed=2),
              None, "first wrong byte")
 
 
-def test_map_without_path(t):
+def test_map_without_path(t: Test) -> None:
     """A device of a session that has no path up cannot be mapped: ECONNABORTED, and nothing is left."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -200,55 +206,55 @@ def test_map_without_path(t):
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
     t.equal(t.server.listdir(rnbd.SERVER_DEVICES), ["vdb"], "what the server has open")
     second = rnbd.map_device(t, disks.WITHOUT_DISCARD)
-    t.client.call("guest_io.write", path=second.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=second.path, offset=0, length=4096, seed=1)
     second.unmap()
 
 
-def test_last_path_removed(t):
+def test_last_path_removed(t: Test) -> None:
     """Without any path a device is closed; one that is added opens it again, as large as it is then."""
     rnbd.load(t)
     session = f"{rnbd.CLIENT_SESSIONS}/sess"
     disk = disks.loop(t, 16)
     device = rnbd.map_device(t, disk)
-    t.client.call("guest_io.write", path=device.path, offset=MIB, length=64 << 10, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=MIB, length=64 << 10, seed=1)
     for mib, address in ((32, t.server.address6), (64, t.server.address)):
         t.client.write(f"{rnbd.client_path(t, 'sess')}/remove_path", "1")
         t.equal(t.client.listdir(f"{session}/paths"), [], "paths")
         t.client.wait_for(f"{device.sysfs}/state", matches="closed")
         with t.expect_errno(errno.EIO):
-            t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+            t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
         disks.resize_loop(t, disk, mib)
         t.client.write(f"{session}/add_path", f"ip:{address}")
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
         t.client.wait_for(f"/sys/block/{device.name}/size", matches=f"^{mib * 2048}$")
-        t.intact(t.client.call("guest_io.compare", path=device.path, offset=MIB, length=64 << 10,
+        t.intact(t.client.call(guest_io.compare, path=device.path, offset=MIB, length=64 << 10,
                                seed=1), None, "first byte that differs")
-        t.client.call("guest_io.write", path=device.path, offset=mib * MIB - 4096, length=4096,
+        t.client.call(guest_io.write, path=device.path, offset=mib * MIB - 4096, length=4096,
                       seed=mib)
-        t.intact(t.server.call("guest_io.compare", path=disk, offset=mib * MIB - 4096, length=4096,
+        t.intact(t.server.call(guest_io.compare, path=disk, offset=mib * MIB - 4096, length=4096,
                                seed=mib), None, "first wrong byte at the new end")
 
 
-def test_connected_path_reconnected(t):
+def test_connected_path_reconnected(t: Test) -> None:
     """reconnect of the only path, which is up, is counted once; the device goes and comes back."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.client_path(t, "sess")
     uevents.record(t)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=7)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=7)
     # Refused as long as the server closes the old connections.
     rnbd.reconnect(t, path)
     t.equal(t.client.read(f"{path}/state"), "connected", "state of the path")
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
     t.equal(uevents.actions(t, device, ["offline", "online"]), ["offline", "online"], "uevents")
     t.equal(t.client.read(f"{path}/stats/reconnects").split()[0], "1", "successful attempts")
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=7),
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=4096, seed=7),
              None, "first byte that differs")
 
 
 @case(module_sets=("ours",))
-def test_lost_while_mapping(t):
+def test_lost_while_mapping(t: Test) -> None:
     """The session is lost while a disk's partitions are read: all devices are back, that one, too."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -268,7 +274,7 @@ def test_lost_while_mapping(t):
     late.unmap()
 
 
-def test_unmap_while_away(t):
+def test_unmap_while_away(t: Test) -> None:
     """A device whose session is away can be unmapped; its disk is announced as removed."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)

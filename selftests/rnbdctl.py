@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """The administrator's program: every subcommand does what it says."""
 
+from __future__ import annotations
+
 import errno
 import time
+from collections.abc import Callable
 
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import program
 from lib import rnbd
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 
@@ -14,13 +20,13 @@ TOPOLOGY = "one"
 FAILED, USAGE, NOT_FOUND, NOT_PERMITTED, BUSY, UNREACHABLE, UNSUPPORTED, CHECK = range(1, 9)
 
 
-def prepare(t):
+def prepare(t: Test) -> None:
     """The modules loaded, and the program in the machine."""
     rnbd.load(t)
     program.install(t.client)
 
 
-def map_one(t, disk=disks.PLAIN, session="sess", *options):
+def map_one(t: Test, disk: str = disks.PLAIN, session: str = "sess", *options: str) -> Device:
     """Map a disk by the program; the device, unmapped when the test is over."""
     done = program.json_of(t.client, "map", disk, "-s", session, "-p", t.server.address, *options)
     device = rnbd.Device(t.client, done["mapped"][0]["name"], session, disk)
@@ -28,7 +34,7 @@ def map_one(t, disk=disks.PLAIN, session="sess", *options):
     return device
 
 
-def until(t, what, condition, seconds=15.0):
+def until(t: Test, what: str, condition: Callable[[], bool], seconds: float = 15.0) -> None:
     """Wait for something that no file tells."""
     deadline = time.monotonic() + seconds * t.client.slow
     while not condition():
@@ -36,7 +42,7 @@ def until(t, what, condition, seconds=15.0):
         time.sleep(0.1)
 
 
-def test_map_and_unmap(t):
+def test_map_and_unmap(t: Test) -> None:
     """map gives devices that work, list and show tell of them, unmap takes them away."""
     prepare(t)
     mapped = program.json_of(t.client, "map", disks.PLAIN, disks.WITHOUT_DISCARD, "-s", "sess",
@@ -44,7 +50,7 @@ def test_map_and_unmap(t):
     t.defer(t.client.run, "rnbdctl unmap --all --force")
     t.equal([one["device_path"] for one in mapped], [disks.PLAIN, disks.WITHOUT_DISCARD], "mapped")
     for one in mapped:
-        t.client.call("guest_io.write", path=one["path"], offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=one["path"], offset=0, length=4096, seed=1)
     found = program.json_of(t.client, "list")
     device, other = found["client"]["devices"]
     t.equal((device["name"], device["state"], device["access_mode"], device["size_bytes"]),
@@ -61,18 +67,18 @@ def test_map_and_unmap(t):
     text = program.run(t.client, "list", "devices", "--client").out
     t.check(device["path"] in text and "512 MiB" in text, text)
 
-    t.client.call("guest_io.hold", path=device["path"], name="holder")
-    t.defer(t.client.call, "guest_io.release", name="holder")
+    t.client.call(guest_io.hold, path=device["path"], name="holder")
+    t.defer(t.client.call, guest_io.release, name="holder")
     refused = program.run(t.client, "unmap", device["name"], code=BUSY).err
     t.check("it is in use (EBUSY)" in refused and "--force" in refused, refused)
     program.run(t.client, "unmap", device["name"], "--force")
-    t.client.call("guest_io.release", name="holder")
+    t.client.call(guest_io.release, name="holder")
     t.check(not t.client.exists(f"/sys/block/{device['name']}"), "the disk is still there")
     done = program.json_of(t.client, "unmap", "--all")["unmapped"]
     t.equal([one["name"] for one in done], [other["name"]], "unmapped")
 
 
-def test_refusals(t):
+def test_refusals(t: Test) -> None:
     """What cannot be mapped is said to be so, with a reason and an exit code of its own."""
     prepare(t)
     server = ("-s", "sess", "-p", t.server.address)
@@ -93,7 +99,7 @@ def test_refusals(t):
     program.run(t.client, "unmap", "rnbd77", code=NOT_FOUND)
 
 
-def test_session_and_paths(t):
+def test_session_and_paths(t: Test) -> None:
     """Policy and tunables, and a path that goes, comes back and gets company."""
     prepare(t)
     device = map_one(t)
@@ -104,7 +110,8 @@ def test_session_and_paths(t):
         settings += ["hb_interval_ms=4000", "hb_missed_max=6", "reconnect_delay_ms=2000",
                      "connect_timeout_ms=20000", "ack_timeout_ms=7000", "hold_io_ms=0"]
     else:
-        error = program.run(t.client, "session", "set", "sess", "hold_io_ms=1", code=UNSUPPORTED).err
+        error = program.run(t.client, "session", "set", "sess", "hold_io_ms=1",
+                            code=UNSUPPORTED).err
         t.check("C module" in error, error)
     program.run(t.client, "session", "set", "sess", *settings)
     shown = program.json_of(t.client, "show", "sess")["session"]
@@ -141,7 +148,7 @@ def test_session_and_paths(t):
     t.equal(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths"), [], "paths left")
 
 
-def test_size(t):
+def test_size(t: Test) -> None:
     """resize tells the machine what size the disk has."""
     prepare(t)
     disk = disks.loop(t, 32)
@@ -152,7 +159,7 @@ def test_size(t):
     program.run(t.client, "resize", device.path, "1000", code=USAGE)
 
 
-def test_server(t):
+def test_server(t: Test) -> None:
     """The server lists its clients, closes one of their devices and disconnects them."""
     prepare(t)
     device = map_one(t)
@@ -163,7 +170,7 @@ def test_server(t):
     t.equal(found["sessions"][0]["memory_bytes"] is None, t.modules == "c", "memory unknown")
     program.run(t.server, "server", "force-close", "vdb")
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     program.run(t.server, "server", "force-close", "vdb", code=NOT_FOUND)
     program.run(t.server, "server", "disconnect", "sess")
     until(t, "the client has noticed",
@@ -171,7 +178,7 @@ def test_server(t):
     program.run(t.client, "unmap", device.name)
 
 
-def test_rdma_and_check(t):
+def test_rdma_and_check(t: Test) -> None:
     """rdma shows the device of the tests, and check finds it good; without one it fails."""
     prepare(t)
     device = program.json_of(t.client, "rdma")["rdma_devices"][0]
@@ -196,7 +203,7 @@ def test_rdma_and_check(t):
             f"what failed in {found}")
 
 
-def test_completions_and_pages(t):
+def test_completions_and_pages(t: Test) -> None:
     """bash takes the completions; there are manual pages of all subcommands."""
     program.install(t.client)
     t.client.run("set -e; rnbdctl completions bash >/tmp/completions; . /tmp/completions; "

@@ -8,8 +8,8 @@ import signal
 import time
 from typing import Any
 
-from lab.selftest_case import Test
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
 from lib import program
 from lib import rnbd
@@ -36,7 +36,7 @@ def prepare(t: Test, **options: Any) -> None:
     t.defer(t.client.run, f"rm -f {FILE}; rnbdctl unmap --all --force")
 
 
-def mapped(t: Test) -> dict[str, dict]:
+def mapped(t: Test) -> dict[str, dict[str, Any]]:
     """The devices of the client, by their path at the server."""
     listed = json.loads(t.client.sh("rnbdctl list devices --client -o json"))
     return {device["device_path"]: device for device in listed["client"]["devices"]}
@@ -48,7 +48,7 @@ def paths(t: Test) -> list[str]:
 
 
 @case()
-def test_apply(t):
+def test_apply(t: Test) -> None:
     """A file is applied once; what differs later is made so again, what is more goes by --prune."""
     prepare(t)
     first, second = f'"{disks.PLAIN}"', f'{{ path = "{disks.WITHOUT_DISCARD}", access_mode = "ro" }}'
@@ -65,7 +65,8 @@ def test_apply(t):
             {disks.PLAIN: "rw", disks.WITHOUT_DISCARD: "ro"}, "devices")
     t.equal(paths(t), sorted(f"ip:{address}" for address in both), "paths")
     folder = f"{rnbd.CLIENT_SESSIONS}/sess"
-    t.check(t.client.read(f"{folder}/mpath_policy").startswith("round-robin"), "the policy is another")
+    t.check(t.client.read(f"{folder}/mpath_policy").startswith("round-robin"),
+            "the policy is another")
     t.equal(t.client.read(f"{folder}/max_reconnect_attempts"), "7", "max_reconnect_attempts")
     t.equal(t.client.sh("rnbdctl apply"), "nothing to do", "applied again")
 
@@ -78,17 +79,19 @@ def test_apply(t):
     t.equal(t.client.sh("rnbdctl apply"), "nothing to do", "applied after a change")
 
     t.client.run("rnbdctl config save --force /tmp/saved.toml")
-    t.equal(t.client.sh("rnbdctl apply --prune /tmp/saved.toml"), "nothing to do", "what was saved, applied")
+    t.equal(t.client.sh("rnbdctl apply --prune /tmp/saved.toml"), "nothing to do",
+            "what was saved, applied")
     config(t, second)
     t.equal(t.client.sh("rnbdctl apply"), "nothing to do", "less, without --prune")
     t.equal(len(mapped(t)), 2, "devices without --prune")
     t.client.run("rnbdctl apply --prune")
-    t.equal((list(mapped(t)), paths(t)), ([disks.WITHOUT_DISCARD], [f"ip:{t.server.address}"]), "what is left")
+    t.equal((list(mapped(t)), paths(t)), ([disks.WITHOUT_DISCARD], [f"ip:{t.server.address}"]),
+            "what is left")
     t.equal(t.client.sh("rnbdctl apply --prune"), "nothing to do", "pruned again")
 
 
 @case()
-def test_other_access_mode(t):
+def test_other_access_mode(t: Test) -> None:
     """A device is mapped again in another way unless it is in use."""
     prepare(t)
     config(t, f'"{disks.PLAIN}"')
@@ -99,7 +102,8 @@ def test_other_access_mode(t):
     holder = t.client.start_job(f"exec < {node}; touch /tmp/held; exec sleep infinity")
     t.client.wait_for("/tmp/held")
     result = t.client.run("rnbdctl apply", check=False)
-    t.equal((result.rc, mapped(t)[disks.PLAIN]["access_mode"]), (5, "rw"), f"a device in use; {result.err!r}")
+    t.equal((result.rc, mapped(t)[disks.PLAIN]["access_mode"]), (5, "rw"),
+            f"a device in use; {result.err!r}")
     t.check("in use" in result.err, f"said {result.err!r}")
     holder.kill()
     holder.wait()
@@ -108,21 +112,23 @@ def test_other_access_mode(t):
 
 
 @case()
-def test_partial_failure(t):
+def test_partial_failure(t: Test) -> None:
     """A disk that is not there, or a path that leads nowhere, does not keep the rest away."""
     prepare(t)
     config(t, '"nothing/here"', f'"{disks.PLAIN}"')
     result = t.client.run("rnbdctl apply", check=False)
-    t.equal((result.rc, list(mapped(t))), (3, [disks.PLAIN]), f"exit code and devices; {result.err!r}")
+    t.equal((result.rc, list(mapped(t))), (3, [disks.PLAIN]),
+            f"exit code and devices; {result.err!r}")
     t.check("nothing/here" in result.err and "no such disk" in result.err, f"said {result.err!r}")
     t.client.create(FILE, "[[session]]\nnames = 'x'\n")
     result = t.client.run("rnbdctl apply --prune", check=False)
-    t.equal((result.rc, list(mapped(t))), (9, [disks.PLAIN]), "exit code and devices with a broken file")
+    t.equal((result.rc, list(mapped(t))), (9, [disks.PLAIN]),
+            "exit code and devices with a broken file")
     t.check(f"{FILE}:2:1: names: unknown key" in result.err, f"said {result.err!r}")
 
 
 @case()
-def test_wait(t):
+def test_wait(t: Test) -> None:
     """apply --wait tries until the server is there; SIGTERM ends it."""
     prepare(t, server=False)
     config(t, f'"{disks.PLAIN}"')
@@ -138,11 +144,12 @@ def test_wait(t):
     t.client.wait_for("/tmp/ended", matches="not complete yet, trying again")
     job.kill(signal.SIGTERM)
     t.check(job.wait().rc in (-15, 143), "it did not end by SIGTERM")
-    t.equal(t.client.run("rnbdctl apply --retry-for 1", check=False).rc, 3, "exit code when the time is over")
+    t.equal(t.client.run("rnbdctl apply --retry-for 1", check=False).rc, 3,
+            "exit code when the time is over")
 
 
 @case()
-def test_ended_while_connecting(t):
+def test_ended_while_connecting(t: Test) -> None:
     """SIGTERM ends apply at once also while the kernel waits for a server that does not answer."""
     # C always waits for 30 s; the debug kernel's server takes more than six to answer.
     timeout = 30000 if t.debug else 6000
@@ -165,7 +172,7 @@ def test_ended_while_connecting(t):
 
 
 @case()
-def test_rates_and_metrics(t):
+def test_rates_and_metrics(t: Test) -> None:
     """top --once, stats and the exporter tell what a device does."""
     prepare(t)
     config(t, f'"{disks.PLAIN}"')
@@ -173,7 +180,8 @@ def test_rates_and_metrics(t):
     name = mapped(t)[disks.PLAIN]["name"]
     exporter = t.client.start_job("exec rnbdctl exporter --listen 127.0.0.1:9871 2> /tmp/exporter")
     t.client.wait_for("/tmp/exporter", matches="serving http://127.0.0.1:9871/metrics")
-    reader = t.client.start_job(f"while :; do dd if=/dev/{name} of=/dev/null bs=4k count=256 iflag=direct 2>/dev/null; done")
+    reader = t.client.start_job(f"while :; do dd if=/dev/{name} of=/dev/null bs=4k count=256 "
+                                "iflag=direct 2>/dev/null; done")
     try:
         t.client.wait_for(f"/sys/block/{name}/stat", matches=r"^\s*[1-9]")
         rates = json.loads(t.client.sh("rnbdctl top --once --interval 1 -o json"))

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """Settings of sessions: ranges, defaults, and that they do what they say."""
 
+from __future__ import annotations
+
 import errno
 import time
+from typing import Any
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
+from lab.vm_node import Node
 from lib import disks
+from lib import guest_io
+from lib import guest_links
 from lib import rnbd
 
 TOPOLOGY = "two"
@@ -25,24 +32,24 @@ NOT_NUMBERS = ("", "x", " 5", "5 5", "0x20", "1.5", "\xff")
 NO_INTEGERS = ("2147483648", "-2147483649", "99999999999999999999")
 
 
-def session_file(name):
+def session_file(name: str) -> str:
     """The file of a setting."""
     return f"{rnbd.CLIENT_SESSIONS}/sess/{name}"
 
 
-def parameter_file(module, name):
+def parameter_file(module: str, name: str) -> str:
     """The file of a module parameter."""
     return f"/sys/module/{module}/parameters/{name}"
 
 
-def configure(t, **settings):
+def configure(t: Test, **settings: object) -> None:
     """Write settings of session sess."""
     for name, value in settings.items():
         t.client.write(session_file(name), str(value))
 
 
 @case(module_sets=("ours",))
-def test_ranges(t):
+def test_ranges(t: Test) -> None:
     """Files take what is in range, refuse the rest by name, and begin with the parameters."""
     rnbd.load(t, ack_timeout_ms=0)
     rnbd.map_device(t, disks.PLAIN)
@@ -71,10 +78,11 @@ def test_ranges(t):
 
 
 @case(module_sets=("ours",))
-def test_parameters(t):
+def test_parameters(t: Test) -> None:
     """New sessions take their settings from the parameters; a bad one stops the module."""
     values = {name: (least + most) // 2 for name, (least, most, _) in SETTINGS.items()}
-    rnbd.load(t, ack_timeout_ms=0, rtrs_client=" ".join(f"{name}={value}" for name, value in values.items()))
+    rnbd.load(t, ack_timeout_ms=0,
+              rtrs_client=" ".join(f"{name}={value}" for name, value in values.items()))
     rnbd.map_device(t, disks.PLAIN)
     for name, value in values.items():
         t.equal(t.client.read(session_file(name)), str(value), name)
@@ -82,7 +90,7 @@ def test_parameters(t):
 
 
 @case(module_sets=("ours",))
-def test_bad_parameters(t):
+def test_bad_parameters(t: Test) -> None:
     """A parameter out of range is named in the log and the module does not load."""
     rnbd.load(t, client=False, server=False)
     for module, names in (("rtrs_client", SETTINGS), ("rtrs_server", SERVER_PARAMETERS)):
@@ -97,7 +105,7 @@ def test_bad_parameters(t):
     t.client.modules_unload_all()
 
 
-def silence(t, node, watcher, path, **condition):
+def silence(t: Test, node: Node, watcher: Node, path: str, **condition: Any) -> float:
     """Stop a machine; the seconds until a file on the other one says so."""
     started = time.monotonic()
     node.pause()
@@ -107,20 +115,20 @@ def silence(t, node, watcher, path, **condition):
 
 
 @case(module_sets=("ours",))
-def test_silent_server(t):
+def test_silent_server(t: Test) -> None:
     """A server that falls silent is noticed in under a second, and found again."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     state = f"{rnbd.client_path(t, 'sess')}/state"
     configure(t, hb_missed_max=5, reconnect_delay_ms=1000, connect_timeout_ms=10000)
-    taken = []
+    taken: list[float] = []
     # A host that is busy with other work adds to any one.
     while len(taken) < 3 and min(taken, default=60.0) >= 1.0 * t.client.slow:
         # The 5 s that the first beat waits for must not matter.
         configure(t, hb_interval_ms=100)
         taken.append(silence(t, t.server, t.client, state, matches="disconnected"))
         with t.expect_errno(errno.EIO):
-            t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+            t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         time.sleep(1)
         configure(t, hb_interval_ms=5000)
         t.server.resume()
@@ -129,13 +137,13 @@ def test_silent_server(t):
         t.say(f"server silent: noticed after {taken[-1]:.2f} s, "
               f"back after {time.monotonic() - started:.2f} s")
     t.check(min(taken) < 1.0 * t.client.slow, f"noticing a silent server took {taken} s")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=2)
-    t.intact(t.client.call("guest_io.compare", path=device.path, offset=0, length=4096, seed=2),
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=2)
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=4096, seed=2),
              None, "first byte that differs")
 
 
 @case(module_sets=("ours",))
-def test_silent_client(t):
+def test_silent_client(t: Test) -> None:
     """A server with fast heartbeats forgets a client that falls silent."""
     rnbd.load(t, rtrs_server="hb_interval_ms=100 hb_missed_max=5")
     device = rnbd.map_device(t, disks.PLAIN)
@@ -149,15 +157,15 @@ def test_silent_client(t):
     t.client.wait_for(f"{rnbd.client_path(t, 'sess')}/stats/reconnects", matches="^[1-9]",
                       timeout=60)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=2)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=2)
 
 
 @case(module_sets=("ours",))
-def test_connect_timeout(t):
+def test_connect_timeout(t: Test) -> None:
     """Mapping a device of a server that does not answer fails after the time set."""
     rnbd.load(t, rtrs_client="connect_timeout_ms=1000")
     # So that the server's address is known.
-    t.client.call("guest_links.pass_behind", address=t.server.address)
+    t.client.call(guest_links.pass_behind, address=t.server.address)
     t.server.pause()
     t.defer(t.server.resume)
     started = time.monotonic()

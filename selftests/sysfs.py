@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """Files, modes and text of both ends' sysfs folders."""
 
+from __future__ import annotations
+
 import errno
 import re
+from collections.abc import Sequence
 
+from lab.selftest_case import Test
+from lab.vm_node import Node
 from lib import disks
 from lib import fio
+from lib import guest_io
+from lib import guest_partition
+from lib import guest_uevents
 from lib import rnbd
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 RW, RO = 0o644, 0o444
@@ -50,7 +59,7 @@ SERVER_PATH = {
 }
 
 
-def compare(t, node, folder, table):
+def compare(t: Test, node: Node, folder: str, table: dict[str, tuple[int, str]]) -> None:
     """Every file of the table, its mode and text."""
     for name, (mode, text) in table.items():
         path = f"{folder}/{name}"
@@ -60,7 +69,7 @@ def compare(t, node, folder, table):
         t.check(re.fullmatch(text, got), f"{path}: got {got!r}, expected {text!r}")
 
 
-def test_client_files(t):
+def test_client_files(t: Test) -> None:
     """The client's folders of device, session and path."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -73,7 +82,7 @@ def test_client_files(t):
     t.equal(oct(t.client.mode(rnbd.MAP_DEVICE)), oct(0o644), "mode of map_device")
 
 
-def test_server_files(t):
+def test_server_files(t: Test) -> None:
     """The server's folders of device, session and path."""
     rnbd.load(t)
     rnbd.map_device(t, disks.PLAIN)
@@ -85,7 +94,7 @@ def test_server_files(t):
     compare(t, t.server, rnbd.server_path(t, "sess"), SERVER_PATH)
 
 
-def test_statistics(t):
+def test_statistics(t: Test) -> None:
     """The counters count what was done, on both ends, and can be reset."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -93,8 +102,8 @@ def test_statistics(t):
     t.client.write(f"{mine}/stats/reset_all", "1")
     before = [int(word) for word in t.server.read(f"{theirs}/stats/rdma").split()]
     for index in range(4):
-        t.client.call("guest_io.write", path=device.path, offset=index << 16, length=8192, seed=1)
-    t.client.call("guest_io.digest", path=device.path, offset=0, length=8192)
+        t.client.call(guest_io.write, path=device.path, offset=index << 16, length=8192, seed=1)
+    t.client.call(guest_io.digest, path=device.path, offset=0, length=8192)
     words = [int(word) for word in t.client.read(f"{mine}/stats/rdma").split()]
     t.check(words[2] >= 4 and words[3] >= 4 * 8192, f"writes of the client: {words}")
     t.check(words[0] >= 1 and words[1] >= 8192, f"reads of the client: {words}")
@@ -108,7 +117,7 @@ def test_statistics(t):
     t.equal(t.client.read(f"{mine}/stats/rdma"), "0 0 0 0 0 0", "rdma after a reset")
 
 
-def test_counts(t):
+def test_counts(t: Test) -> None:
     """Each request counts as in C, on both ends: data and header, a flush as a read of no data."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -117,7 +126,7 @@ def test_counts(t):
     for node, path in ((t.client, mine), (t.server, theirs)):
         node.write(f"{path}/stats/rdma", "1")
 
-    def counted(what, reads=(), writes=()):
+    def counted(what: str, reads: Sequence[int] = (), writes: Sequence[int] = ()) -> None:
         """So many reads and writes more, each of so many bytes."""
         for at, sizes in ((0, reads), (2, writes)):
             wanted[at] += len(sizes)
@@ -127,17 +136,17 @@ def test_counts(t):
                 f"counters of the server after {what}")
 
     for index in range(3):
-        t.client.call("guest_io.write", path=device.path, offset=index << 16, length=8192, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=index << 16, length=8192, seed=1)
     counted("writes", writes=[IO + 8192] * 3)
     for index in range(2):
-        t.client.call("guest_io.digest", path=device.path, offset=index << 16, length=4096)
-    t.client.call("guest_io.digest", path=device.path, offset=0, length=65536)
+        t.client.call(guest_io.digest, path=device.path, offset=index << 16, length=4096)
+    t.client.call(guest_io.digest, path=device.path, offset=0, length=65536)
     counted("reads", reads=[IO + 4096] * 2 + [IO + 65536])
-    t.client.call("guest_io.fsync", path=device.path)
+    t.client.call(guest_io.fsync, path=device.path)
     counted("a flush", reads=[IO])
-    t.client.call("guest_io.discard", path=device.path, offset=1 << 20, length=65536)
+    t.client.call(guest_io.discard, path=device.path, offset=1 << 20, length=65536)
     counted("a discard", writes=[IO])
-    t.client.call("guest_io.zero_out", path=device.path, offset=1 << 20, length=65536)
+    t.client.call(guest_io.zero_out, path=device.path, offset=1 << 20, length=65536)
     counted("zeroes", writes=[IO])
     # Messages that are no requests of a disk count, too.
     second = rnbd.map_device(t, disks.WITHOUT_DISCARD)
@@ -149,25 +158,27 @@ def test_counts(t):
     counted("unmapping it", writes=[CLOSE])
 
 
-def numbers(t, path, name):
+def numbers(t: Test, path: str, name: str) -> list[int]:
     """The numbers of a statistic of the client."""
     return [int(word) for word in t.client.read(f"{path}/stats/{name}").split()]
 
 
-def migrations(t, device, path):
+def migrations(t: Test, device: Device, path: str) -> None:
     """What cpu_migration_from and _to have after requests from both CPUs; both must agree."""
     # soft-RoCE completes on any CPU, so that some of these are always answered on another one.
-    fio.fio(t.client, device.path, rw="randread", bs="4k", iodepth=8, number_ios=t.scaled(2000, 200),
-            size="16M", numjobs=2, cpus_allowed="0,1", cpus_allowed_policy="split")
+    fio.fio(t.client, device.path, rw="randread", bs="4k", iodepth=8,
+            number_ios=t.scaled(2000, 200), size="16M", numjobs=2, cpus_allowed="0,1",
+            cpus_allowed_policy="split")
     first, last = t.client.read("/sys/devices/system/cpu/possible").split("-")
     found = [numbers(t, path, f"cpu_migration_{name}") for name in ("from", "to")]
-    for name, values in zip(("from", "to"), found):
-        t.equal(len(values), int(last) - int(first) + 1, f"values of cpu_migration_{name}: {values}")
+    for name, values in zip(("from", "to"), found, strict=True):
+        t.equal(len(values), int(last) - int(first) + 1,
+                f"values of cpu_migration_{name}: {values}")
     t.equal(sum(found[0]), sum(found[1]), f"sums of {found}")
     t.check(sum(found[0]) > 0, "no request was answered on another CPU")
 
 
-def test_reset_statistics(t):
+def test_reset_statistics(t: Test) -> None:
     """Migrations count at both CPUs, a reconnect counts once; 1 sets a statistic, or all, to 0, and
     nothing else does."""
     # Nor may the server beat between two reads.
@@ -186,7 +197,7 @@ def test_reset_statistics(t):
             t.equal(numbers(t, path, f"cpu_migration_{other}"), nothing,
                     f"cpu_migration_{other} after 1 to cpu_migration_{name}")
 
-    def lose_and_connect():
+    def lose_and_connect() -> None:
         mark = t.client.log_mark()
         t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
         t.client.wait_for(f"{path}/state", matches="disconnected", timeout=30)
@@ -218,12 +229,12 @@ def test_reset_statistics(t):
         t.equal(numbers(t, path, name), wanted, f"{name} after 1 to reset_all")
 
 
-def test_server_words(t):
+def test_server_words(t: Test) -> None:
     """What the server's files take, and which errno they give for the rest."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.server_path(t, "sess")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=8192, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=8192, seed=1)
     t.check(t.server.read(f"{path}/stats/rdma") != "0 0 0 0", "nothing was counted")
     for word in ("0", "2", "11", "1 1", "yes", "\n"):
         with t.expect_errno(errno.EINVAL):
@@ -242,7 +253,7 @@ def test_server_words(t):
     t.equal(device.attribute("state"), "open", "state")
 
 
-def test_access_modes_shown(t):
+def test_access_modes_shown(t: Test) -> None:
     """The server shows each mapping's access mode and whether it can write."""
     rnbd.load(t)
     for mode, read_only in (("ro", "1"), ("rw", "0"), ("migration", "0")):
@@ -254,13 +265,13 @@ def test_access_modes_shown(t):
         t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
 
 
-def test_partition_name(t):
+def test_partition_name(t: Test) -> None:
     """An exported partition is shown by its own name, with a link to its disk."""
     rnbd.load(t)
     disk = disks.loop(t, 16)
     name = disk.removeprefix("/dev/")
-    t.server.call("guest_partition.add", path=disk, number=1, start=1 << 20, length=8 << 20)
-    t.defer(t.server.call, "guest_partition.delete", path=disk, number=1)
+    t.server.call(guest_partition.add, path=disk, number=1, start=1 << 20, length=8 << 20)
+    t.defer(t.server.call, guest_partition.delete, path=disk, number=1)
     t.server.wait_for(f"{disk}p1")
     device = rnbd.map_device(t, f"{disk}p1")
     t.equal(device.size(), 8 << 20, "size")
@@ -270,7 +281,7 @@ def test_partition_name(t):
     device.unmap()
 
 
-def test_session_settings(t):
+def test_session_settings(t: Test) -> None:
     """Policy and reconnect attempts take what C takes, and refuse the rest."""
     rnbd.load(t)
     rnbd.map_device(t, disks.PLAIN)
@@ -307,15 +318,15 @@ def test_session_settings(t):
     t.equal(t.client.read(f"{path}/state"), "connected", "path state")
 
 
-def test_uevents(t):
+def test_uevents(t: Test) -> None:
     """Mapping announces the session on both ends, the disk and then that it is online."""
     rnbd.load(t)
-    mark = t.client.call("guest_uevents.start")
-    t.defer(t.client.call, "guest_uevents.stop")
+    mark = t.client.call(guest_uevents.start)
+    t.defer(t.client.call, guest_uevents.stop)
     device = rnbd.map_device(t, disks.PLAIN)
-    events = t.client.call("guest_uevents.seen", since=mark,
-                           wanted=[["online", f"/block/{device.name}"],
-                                   *(["add", folder] for folder in SESSION_FOLDERS)],
+    events = t.client.call(guest_uevents.seen, since=mark,
+                           wanted=[("online", f"/block/{device.name}"),
+                                   *(("add", folder) for folder in SESSION_FOLDERS)],
                            seconds=30.0)
     actions = [action for action, path in events if path.endswith(f"/block/{device.name}")]
     t.check("add" in actions and "online" in actions, f"uevents of the disk: {actions}")

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tracepoints: the events of the C modules, at the places where these have them."""
 
+from __future__ import annotations
+
 import os
 import re
 
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import search
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -38,7 +43,7 @@ OWN_FIELDS = {"rtrs_clt": ["session"], "rtrs_srv": ["session"], "rnbd_srv": []}
 WRITE_ZEROES, NOUNMAP = 5, 1 << 11
 
 
-def listen(t, *systems):
+def listen(t: Test, *systems: str) -> None:
     """Trace all events of these systems from here on."""
     t.client.run(f"echo >{TRACING}/trace")
     for system in systems:
@@ -46,25 +51,25 @@ def listen(t, *systems):
         t.defer(t.client.write, f"{TRACING}/events/{system}/enable", "0")
 
 
-def told(t, event):
+def told(t: Test, event: str) -> list[str]:
     """What the trace has of an event."""
     lines = t.client.read(f"{TRACING}/trace").splitlines()
     return [line.split(f" {event}: ", 1)[1] for line in lines if f" {event}: " in line]
 
 
-def wait_told(t, event, pattern):
+def wait_told(t: Test, event: str, pattern: str) -> None:
     """Wait for an event whose text matches."""
     t.client.wait_for(f"{TRACING}/trace", matches=rf"(?m) {event}: .*{pattern}")
 
 
-def matches(t, event, pattern):
+def matches(t: Test, event: str, pattern: str) -> None:
     """Some event's text must match."""
     texts = told(t, event)
     t.check(any(re.search(pattern, text) for text in texts),
             f"{event}: nothing matches {pattern!r} in {texts[:10]}")
 
 
-def fields(t, system, event):
+def fields(t: Test, system: str, event: str) -> list[str]:
     """The names of an event's own fields."""
     text = t.client.read(f"{TRACING}/events/{system}/{event}/format")
     names = re.findall(r"^\tfield:[^;]*?(\w+)(?:\[\w*\])?;", text, re.MULTILINE)
@@ -72,7 +77,7 @@ def fields(t, system, event):
 
 
 @case()
-def test_events_exist(t):
+def test_events_exist(t: Test) -> None:
     """Every system has its events with C's fields; with the modules they go."""
     rnbd.load(t)
     for system, events in EVENTS.items():
@@ -89,7 +94,7 @@ def test_events_exist(t):
 
 
 @case()
-def test_session(t):
+def test_session(t: Test) -> None:
     """A session's life on the server: its versions, its devices, its end."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
     listen(t, "rnbd_srv")
@@ -97,7 +102,8 @@ def test_session(t):
     device.unmap()
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/traced", gone=True)
     t.equal(told(t, "create_sess"), ["sessname: traced qdepth: 64"], "create_sess")
-    matches(t, "process_msg_sess_info", r"Session traced using proto-ver 2 \(clt-ver: 2, srv-ver: 2")
+    matches(t, "process_msg_sess_info",
+            r"Session traced using proto-ver 2 \(clt-ver: 2, srv-ver: 2")
     matches(t, "process_msg_open", r"session='traced' path='/dev/vdb' access_mode=MIGRATION")
     matches(t, "process_msg_close", r"session='traced' device id='0'")
     t.equal(told(t, "destroy_sess"), [], "destroy_sess of a session without devices")
@@ -109,14 +115,14 @@ def test_session(t):
 
 
 @case(quick=KERNELS)
-def test_requests(t):
+def test_requests(t: Test) -> None:
     """Each request on the server, with what it asks for, and its answer."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     listen(t, "rnbd_srv", "rtrs_srv")
-    t.client.call("guest_io.write", path=device.path, offset=8192, length=4096, seed=1)
-    t.client.call("guest_io.digest", path=device.path, offset=8192, length=4096)
-    t.client.call("guest_io.fsync", path=device.path)
+    t.client.call(guest_io.write, path=device.path, offset=8192, length=4096, seed=1)
+    t.client.call(guest_io.digest, path=device.path, offset=8192, length=4096)
+    t.client.call(guest_io.fsync, path=device.path)
     t.client.run(f"ionice -c 2 -n 5 blkdiscard -o 65536 -l 8192 {device.path}")
     common = (r"I/O req: sess: sess, type: {}, ver: 2, devid: 0, sector: {}, bsize: {}, flags: {}, "
               r"ioprio: {}, datalen: {}, usrlen: 32")
@@ -139,42 +145,42 @@ def test_requests(t):
 
 
 @case()
-def test_zeroes(t):
+def test_zeroes(t: Test) -> None:
     """Zeroes that are to stay allocated are asked for as such: all but those of a punched hole."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     for sector, how, no_unmap in ((2048, "blkdiscard -z", True), (4096, "fallocate -z", True),
                                   (6144, "fallocate -p", False)):
         listen(t, "rnbd_srv")
-        t.client.call("guest_io.write", path=device.path, offset=sector * 512, length=8192, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=sector * 512, length=8192, seed=1)
         t.client.run(f"{how} -o {sector * 512} -l 8192 {device.path}")
         found = [line for line in told(t, "process_rdma")
-                 if int(re.search(r"flags: (\d+)", line)[1]) & 0xff == WRITE_ZEROES]
+                 if int(search(r"flags: (\d+)", line)[1]) & 0xff == WRITE_ZEROES]
         t.equal(len(found), 1, f"requests for zeroes of {how}")
         t.check(f"sector: {sector}, bsize: 8192," in found[0], f"{how}: {found[0]}")
-        t.equal(bool(int(re.search(r"flags: (\d+)", found[0])[1]) & NOUNMAP), no_unmap,
+        t.equal(bool(int(search(r"flags: (\d+)", found[0])[1]) & NOUNMAP), no_unmap,
                 f"NOUNMAP of {how}")
         if t.modules == "ours":
             names = re.search(r"op: WRITE_ZEROES, opflags: (\S*)$", found[0])
             t.check(names and ("NOUNMAP" in names[1]) == no_unmap, f"{how}: {found[0]}")
-        t.check(t.server.call("guest_io.all_zero", path=disks.PLAIN, offset=sector * 512,
+        t.check(t.server.call(guest_io.all_zero, path=disks.PLAIN, offset=sector * 512,
                               length=8192), f"{how} left something")
 
 
 @case()
-def test_errors(t):
+def test_errors(t: Test) -> None:
     """The answer to a request that failed has its errno."""
     rnbd.load(t)
     disk = disks.null_blk(t, size=64, badblocks="+2048-2055")
     device = rnbd.map_device(t, disk)
     listen(t, "rtrs_srv")
     with t.expect_errno(5):
-        t.client.call("guest_io.write", path=device.path, offset=1 << 20, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=1 << 20, length=4096, seed=1)
     matches(t, "send_io_resp_imm", "dir=WRITE err='-5'")
 
 
 @case()
-def test_path_names(t):
+def test_path_names(t: Test) -> None:
     """Events of both ends name a path as its folder in sysfs is named."""
     rnbd.load(t)
     another = "10.77.0.9"
@@ -186,18 +192,18 @@ def test_path_names(t):
         folders = {"rtrs_clt_close_conns": rnbd.client_path(t, "sess"),
                    "send_io_resp_imm": rnbd.server_path(t, "sess")}
         listen(t, "rtrs_clt", "rtrs_srv")
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         device.unmap()
         t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True, timeout=30)
         for event, folder in folders.items():
             name = os.path.basename(folder)
-            found = [re.search(r"sess='([^']*)'", line)[1] for line in told(t, event)]
+            found = [search(r"sess='([^']*)'", line)[1] for line in told(t, event)]
             t.check(found and set(found) == {name}, f"{event} tells of {found}, not of {name}")
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
 
 
 @case(quick=KERNELS)
-def test_paths(t):
+def test_paths(t: Test) -> None:
     """A path that is closed, one that fails, and its way back."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)

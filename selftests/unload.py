@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
 """Unloading modules: in order, out of order, and in use."""
 
+from __future__ import annotations
+
 import errno
 
-from lab.vm import wait_until
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
+from lab.vm import wait_until
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
 BUSY = errno.EAGAIN  # delete_module(2) on a module that is used
 
 
-def test_order(t):
+def test_order(t: Test) -> None:
     """A module that another one uses stays."""
     rnbd.load(t)
     for name in ("rtrs_core", "rtrs_client", "rtrs_server"):
@@ -27,46 +31,46 @@ def test_order(t):
         t.check(not t.client.exists(folder), f"{folder} is still there")
 
 
-def test_client_alone(t):
+def test_client_alone(t: Test) -> None:
     """The client's modules load and unload without the server's."""
     rnbd.load(t, server=False)
     t.check(t.client.exists(rnbd.MAP_DEVICE), "no map_device")
     t.client.modules_unload_all()
 
 
-def test_server_alone(t):
+def test_server_alone(t: Test) -> None:
     """The server's modules load and unload without the client's."""
     rnbd.load(t, client=False)
     t.check(t.server.exists(rnbd.SERVER_DEVICES), "no devices folder")
     t.server.modules_unload_all()
 
 
-def test_open_device(t):
+def test_open_device(t: Test) -> None:
     """While a mapped disk is open, its client module and all below it stay."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.hold", path=device.path, name="holder")
-    t.defer(t.client.call, "guest_io.release", name="holder")
+    t.client.call(guest_io.hold, path=device.path, name="holder")
+    t.defer(t.client.call, guest_io.release, name="holder")
     for name in ("rnbd_client", "rtrs_client", "rtrs_core"):
         with t.expect_errno(BUSY):
             t.client.module_unload(name)
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
 
 
 @case(c_known_failure="the C module unmaps idle devices when it is unloaded")
-def test_client_while_mapped(t):
+def test_client_while_mapped(t: Test) -> None:
     """The client's module stays as long as a device is mapped, and goes afterwards."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     with t.expect_errno(BUSY):
         t.client.module_unload("rnbd_client")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     device.unmap()
     t.client.module_unload("rnbd_client")
 
 
 @case(quick=KERNELS)
-def test_server_while_mapped(t):
+def test_server_while_mapped(t: Test) -> None:
     """Unloading the server under a mapping is refused or fails the client's IO, not the client."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -74,15 +78,15 @@ def test_server_while_mapped(t):
         t.server.module_unload("rnbd_server")
     except OSError as error:
         t.equal(error.errno, BUSY, "errno of the refusal")
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         return
     t.client.wait_for(f"{device.sysfs}/state", matches="closed")
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     device.unmap()
 
 
-def test_unload_right_after_unmap(t):
+def test_unload_right_after_unmap(t: Test) -> None:
     """Unloading does not race with the close that an unmap began."""
     for _ in range(t.scaled(8, 2)):
         rnbd.load(t, rtrs_server="sess_queue_depth=64")
@@ -93,7 +97,7 @@ def test_unload_right_after_unmap(t):
         t.client.modules_unload_all()
 
 
-def _unloaded(t, name):
+def _unloaded(t: Test, name: str) -> bool:
     try:
         t.client.module_unload(name)
     except OSError as error:

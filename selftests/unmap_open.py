@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
 """Unmapping a device that is open."""
 
+from __future__ import annotations
+
 import errno
 
-from lab.selftest_case import KERNELS
 from lab.selftest_case import case
+from lab.selftest_case import KERNELS
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
 
 
-def test_normal_is_refused(t):
+def test_normal_is_refused(t: Test) -> None:
     """unmap_device=normal gives EBUSY while the disk is open, and changes nothing."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.hold", path=device.path, name="holder")
-    t.defer(t.client.call, "guest_io.release", name="holder")
+    t.client.call(guest_io.hold, path=device.path, name="holder")
+    t.defer(t.client.call, guest_io.release, name="holder")
     with t.expect_errno(errno.EBUSY):
         device.unmap("normal")
     t.equal(device.attribute("state"), "open", "state")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-    t.client.call("guest_io.release", name="holder")
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.release, name="holder")
     device.unmap("normal")
 
 
-def test_normal_is_refused_while_mounted(t):
+def test_normal_is_refused_while_mounted(t: Test) -> None:
     """A mounted file system keeps its disk."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -38,14 +42,14 @@ def test_normal_is_refused_while_mounted(t):
 
 
 @case(quick=KERNELS)
-def test_force_under_io(t):
+def test_force_under_io(t: Test) -> None:
     """unmap_device=force ends a writer's IO with an error; nothing hangs."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.writer_start", path=device.path, name="writer")
+    t.client.call(guest_io.writer_start, path=device.path, name="writer")
     t.client.wait_for(f"/sys/block/{device.name}/stat", matches=r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+\d\d")
     device.unmap("force")
-    end = t.client.call("guest_io.writer_stop", name="writer", stop=False, wait=20.0, timeout=40)
+    end = t.client.call_within(40, guest_io.writer_stop, name="writer", stop=False, wait=20.0)
     t.check(not end["running"], "the writer is still waiting for its IO")
     t.check(end["errno"] in (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOSPC),
             f"the writer ended with errno {end['errno']}")
@@ -53,7 +57,7 @@ def test_force_under_io(t):
     t.check(not t.client.exists(f"/sys/block/{device.name}"), "the disk is still in sysfs")
 
 
-def test_twice_at_once(t):
+def test_twice_at_once(t: Test) -> None:
     """Of two that unmap a device one does; the other is told that, or that there is no device."""
     rnbd.load(t)
     for _round in range(t.rounds(5)):
@@ -70,7 +74,7 @@ def test_twice_at_once(t):
         t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
-def test_force_while_the_disk_hangs(t):
+def test_force_while_the_disk_hangs(t: Test) -> None:
     """force waits for what the server works on; disconnecting the path ends that, too."""
     rnbd.load(t)
     held = disks.holdable(t, 8, disks.WITHOUT_DISCARD)
@@ -92,7 +96,7 @@ def test_force_while_the_disk_hangs(t):
     disks.let_go(t, held)
 
 
-def test_force_while_mounted(t):
+def test_force_while_mounted(t: Test) -> None:
     """After force, a mounted file system gets errors and can be unmounted."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -105,7 +109,7 @@ def test_force_while_mounted(t):
     t.client.run("umount /mnt/fs", timeout=60)
 
 
-def test_wrong_word(t):
+def test_wrong_word(t: Test) -> None:
     """Anything but normal and force is EINVAL and named in the log."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -118,7 +122,7 @@ def test_wrong_word(t):
     t.client.write(f"{device.sysfs}/unmap_device", "normal\n")
 
 
-def test_remap_while_mapped(t):
+def test_remap_while_mapped(t: Test) -> None:
     """remap_device on a connected device is EALREADY, a wrong word EINVAL."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -128,7 +132,7 @@ def test_remap_while_mapped(t):
         t.client.write(f"{device.sysfs}/remap_device", "2")
 
 
-def test_force_close_on_server(t):
+def test_force_close_on_server(t: Test) -> None:
     """The server's force_close ends a mapping; the client's IO fails, unmapping works."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -139,8 +143,8 @@ def test_force_close_on_server(t):
     t.server.write(f"{folder}/force_close", "1")
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True)
     with t.expect_errno(errno.EIO):
-        t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
-    t.client.call("guest_io.write", path=other.path, offset=0, length=4096, seed=1)
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=other.path, offset=0, length=4096, seed=1)
     device.unmap()
     again = rnbd.map_device(t, disks.PLAIN)
-    t.client.call("guest_io.write", path=again.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=again.path, offset=0, length=4096, seed=1)

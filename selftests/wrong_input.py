@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Wrong words for map_device: the errno, a log line that names the cause, nothing left."""
 
+from __future__ import annotations
+
 import errno
 
 from lab.selftest_case import case
+from lab.selftest_case import Test
 from lib import disks
+from lib import guest_io
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -16,7 +20,7 @@ USAGE = ('Usage: echo "[dest_port=server port number] sessname=<name of the rtrs
          "addr ::= [ ip:<ipv4> | ip:<ipv6> | gid:<gid> ]\n")
 
 
-def refused(t, text, number, log):
+def refused(t: Test, text: str, number: int | tuple[int, ...], log: str) -> None:
     """Writing ``text`` must fail with the errno; ``log`` must match what our modules say."""
     text = text.replace("{server}", t.server.address)
     mark = t.client.log_mark()
@@ -41,24 +45,24 @@ def refused(t, text, number, log):
             f"disks after `{text[:80]}`")
 
 
-def options(**changes):
+def options(**changes: object) -> str:
     """A good line with changes; None leaves an option out."""
     words = {**GOOD, **changes}
     return " ".join(f"{name}={value}" for name, value in words.items() if value is not None)
 
 
-def still_works(t):
+def still_works(t: Test) -> None:
     """After all that, a good line maps."""
     rnbd.map_device(t, disks.PLAIN).unmap()
 
 
-def test_usage(t):
+def test_usage(t: Test) -> None:
     """Reading map_device explains it."""
     rnbd.load(t)
     t.equal(t.client.read_bytes(rnbd.MAP_DEVICE).decode(), USAGE, "usage")
 
 
-def test_missing(t):
+def test_missing(t: Test) -> None:
     """Each mandatory option missing, and a path missing for a new session."""
     rnbd.load(t)
     refused(t, "\n", errno.EINVAL, "missing")
@@ -70,7 +74,7 @@ def test_missing(t):
 
 @case(c_known_failure="a doubled option is taken by its last value, a doubled path "
                       "makes a duplicate sysfs folder")
-def test_doubled(t):
+def test_doubled(t: Test) -> None:
     """An option given twice."""
     rnbd.load(t)
     for name, value in (("sessname", "sess"), ("device_path", disks.PLAIN), ("dest_port", "1234"),
@@ -81,7 +85,7 @@ def test_doubled(t):
     still_works(t)
 
 
-def test_unknown(t):
+def test_unknown(t: Test) -> None:
     """Words that are no option, and options without a value."""
     rnbd.load(t)
     for word in ("pth=ip:1.2.3.4", "sessname", "=", "=x", "device_path", "access_mode:ro",
@@ -93,7 +97,7 @@ def test_unknown(t):
     still_works(t)
 
 
-def test_too_long(t):
+def test_too_long(t: Test) -> None:
     """Names of more than 255 bytes, more than six paths, a line of a page."""
     rnbd.load(t)
     refused(t, options(sessname="s" * 256), errno.EINVAL, "sessname")
@@ -105,7 +109,7 @@ def test_too_long(t):
 
 
 @case(module_sets=("ours",))  # C makes a link whose name is longer than NAME_MAX
-def test_long_link(t):
+def test_long_link(t: Test) -> None:
     """Names that make a link's name too long are refused, before the server opens anything."""
     rnbd.load(t)
     t.server.run("mkdir -p /tmp/long")
@@ -119,11 +123,11 @@ def test_long_link(t):
             "the server has opened the disk")
     device = rnbd.map_device(t, path, session="s" * 127)
     t.equal(len(t.client.listdir(rnbd.CLIENT_DEVICES)[0]), 255, "length of the link's name")
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     device.unmap()
 
 
-def test_bad_session_name(t):
+def test_bad_session_name(t: Test) -> None:
     """A session's name holds no slash and no dot."""
     rnbd.load(t)
     for name in ("a/b", "a.b", "..", "/"):
@@ -131,7 +135,7 @@ def test_bad_session_name(t):
     still_works(t)
 
 
-def test_bad_address(t):
+def test_bad_address(t: Test) -> None:
     """Addresses that are none."""
     rnbd.load(t)
     for address in ("ip:999.1.1.1", "ip:", "ip:1.2.3", "ip:host.example", "gid:zz", "ip:fe80:::1",
@@ -142,7 +146,7 @@ def test_bad_address(t):
     still_works(t)
 
 
-def test_bad_numbers(t):
+def test_bad_numbers(t: Test) -> None:
     """Ports, poll queues and access modes out of range."""
     rnbd.load(t)
     for value in ("-1", "65536", "99999999999", "12x", "port"):
@@ -154,7 +158,7 @@ def test_bad_numbers(t):
     still_works(t)
 
 
-def test_unknown_device(t):
+def test_unknown_device(t: Test) -> None:
     """Devices that the server does not have or may not give."""
     rnbd.load(t)
     for path, number in (("/dev/nothing", errno.ENOENT), ("/dev/", errno.ENOTBLK),
@@ -168,18 +172,18 @@ def test_unknown_device(t):
     still_works(t)
 
 
-def test_failed_device_keeps_session(t):
+def test_failed_device_keeps_session(t: Test) -> None:
     """A refused device does not disturb the others of its session."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     with t.expect_errno(errno.ENOENT):
         t.client.write(rnbd.MAP_DEVICE, options(device_path="/dev/nothing").replace(
             "{server}", t.server.address))
-    t.client.call("guest_io.write", path=device.path, offset=0, length=4096, seed=1)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "connected", "path state")
 
 
-def test_search_path(t):
+def test_search_path(t: Test) -> None:
     """Only what lies below dev_search_path can be mapped; %SESSNAME% is the session's name."""
     rnbd.load(t, rnbd_server="dev_search_path=/dev")
     refused(t, options(device_path="/proc/version"), errno.ENOENT, "device|nothing")
@@ -191,7 +195,7 @@ def test_search_path(t):
     refused(t, options(sessname="bob", device_path="disk"), errno.ENOENT, "device|disk")
 
 
-def test_poll_queues_need_own_session(t):
+def test_poll_queues_need_own_session(t: Test) -> None:
     """A device with poll queues does not share a session."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
@@ -205,7 +209,7 @@ def test_poll_queues_need_own_session(t):
         rnbd.map_device(t, disks.WITHOUT_DISCARD)
 
 
-def test_poll_queues(t):
+def test_poll_queues(t: Test) -> None:
     """Polled IO works on poll queues."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=-1)

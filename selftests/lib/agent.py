@@ -9,6 +9,8 @@ big-endian u32 (length of a JSON header, length of a payload) and those bytes;
 ``id`` that its one answer repeats; requests run concurrently.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -18,16 +20,21 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
+# A header to answer with, and the pieces of its payload.
+Reply = tuple[dict[str, Any], list[bytes]]
 LENGTHS = struct.Struct(">II")
 PORT_NAME = "lab.agent"
-sys.path[:0] = ["/host/selftests/lib"]
+sys.path[:0] = ["/host/selftests"]
 
 
-def find_port():
+def find_port() -> str:
     """Path of the control port, by its name (no udev makes the link)."""
     base = "/sys/class/virtio-ports"
     while True:
@@ -43,11 +50,11 @@ def find_port():
 
 
 class Channel:
-    def __init__(self):
+    def __init__(self) -> None:
         self.fd = os.open(find_port(), os.O_RDWR)
         self.lock = threading.Lock()
 
-    def read_exactly(self, count):
+    def read_exactly(self, count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
             piece = os.read(self.fd, count - len(data))
@@ -57,12 +64,12 @@ class Channel:
                 time.sleep(0.05)
         return bytes(data)
 
-    def receive(self):
+    def receive(self) -> tuple[dict[str, Any], bytes]:
         header_len, payload_len = LENGTHS.unpack(self.read_exactly(LENGTHS.size))
         header = json.loads(self.read_exactly(header_len))
         return header, self.read_exactly(payload_len)
 
-    def send(self, header, blobs=()):
+    def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
         header["blobs"] = [len(blob) for blob in blobs]
         text = json.dumps(header).encode()
         data = LENGTHS.pack(len(text), sum(header["blobs"])) + text + b"".join(blobs)
@@ -75,12 +82,12 @@ class Channel:
 class KernelLog:
     """The kernel's messages, read once each from /dev/kmsg."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-        self.records = []
+        self.records: list[tuple[int, str]] = []
         self.lock = threading.Lock()
 
-    def drain(self):
+    def drain(self) -> int:
         """Append what is new; return the number of records so far."""
         with self.lock:
             while True:
@@ -97,29 +104,29 @@ class KernelLog:
                 level = int(meta.split(",")[0]) & 7
                 self.records.append((level, text.split("\n")[0]))
 
-    def wait(self, timeout):
+    def wait(self, timeout: float) -> None:
         select.select([self.fd], [], [], timeout)
 
 
 class Uevents:
     """Wakes waiters when the kernel announces a change of a device."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.sock = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 15)
         self.sock.bind((0, 1))
 
-    def wait(self, timeout):
+    def wait(self, timeout: float) -> None:
         if select.select([self.sock], [], [], timeout)[0]:
             try:
                 self.sock.recv(65536)
             except OSError:  # overrun: something happened
                 pass
 
-    def close(self):
+    def close(self) -> None:
         self.sock.close()
 
 
-def condition_holds(cond):
+def condition_holds(cond: dict[str, Any]) -> bool:
     """One of exists, gone, matches (regular expression on a file's text)."""
     path = cond["path"]
     if "matches" in cond:
@@ -132,20 +139,16 @@ def condition_holds(cond):
 
 
 class Agent:
-    def __init__(self):
+    def __init__(self) -> None:
         self.channel = Channel()
         self.log = KernelLog()
-        self.jobs = {}
-        self.modules = {}
+        self.jobs: dict[int, subprocess.Popen[bytes]] = {}
 
-    def op_run(self, header, stdin):
+    def op_run(self, header: dict[str, Any], stdin: bytes) -> Reply:
         """Run a program; both outputs whole, at most header['limit'] bytes each."""
-        import subprocess
-
         argv = header["argv"]
         env = dict(os.environ, **header.get("env", {}))
         try:
-            # pylint: disable=consider-using-with
             proc = subprocess.Popen(
                 argv, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
@@ -168,13 +171,13 @@ class Agent:
         rc = proc.returncode
         return {"rc": -9 if rc is None else rc, "timed_out": timed_out}, [out, err]
 
-    def op_signal(self, header, _payload):
+    def op_signal(self, header: dict[str, Any], _payload: bytes) -> Reply:
         proc = self.jobs.get(header["job"])
         if proc:
             os.killpg(proc.pid, header["signal"])
         return {"found": proc is not None}, []
 
-    def op_read(self, header, _payload):
+    def op_read(self, header: dict[str, Any], _payload: bytes) -> Reply:
         fd = os.open(header["path"], os.O_RDONLY)
         try:
             pieces = []
@@ -184,7 +187,7 @@ class Agent:
             os.close(fd)
         return {}, [b"".join(pieces)]
 
-    def op_write(self, header, payload):
+    def op_write(self, header: dict[str, Any], payload: bytes) -> Reply:
         """One write(2), so that a sysfs store sees the text whole."""
         flags = os.O_WRONLY | (os.O_CREAT | os.O_TRUNC if header.get("create") else 0)
         fd = os.open(header["path"], flags, 0o755)
@@ -196,10 +199,10 @@ class Agent:
             os.close(fd)
         return {"written": written}, []
 
-    def op_list(self, header, _payload):
+    def op_list(self, header: dict[str, Any], _payload: bytes) -> Reply:
         return {"names": sorted(os.listdir(header["path"]))}, []
 
-    def op_stat(self, header, _payload):
+    def op_stat(self, header: dict[str, Any], _payload: bytes) -> Reply:
         path = header["path"]
         if not os.path.lexists(path):
             return {"exists": False}, []
@@ -208,7 +211,7 @@ class Agent:
         return {"exists": True, "mode": info.st_mode, "size": info.st_size,
                 "link": link, "real": os.path.realpath(path)}, []
 
-    def op_wait(self, header, _payload):
+    def op_wait(self, header: dict[str, Any], _payload: bytes) -> Reply:
         """Wait for a path condition; uevents wake it, else it looks often."""
         deadline = time.monotonic() + header["seconds"]
         uevents = Uevents()
@@ -222,12 +225,12 @@ class Agent:
             uevents.close()
         return {"held": True}, []
 
-    def op_log(self, header, _payload):
+    def op_log(self, header: dict[str, Any], _payload: bytes) -> Reply:
         """Kernel messages from record ``since`` on."""
         count = self.log.drain()
         return {"next": count}, [json.dumps(self.log.records[header["since"]:]).encode()]
 
-    def op_log_wait(self, header, _payload):
+    def op_log_wait(self, header: dict[str, Any], _payload: bytes) -> Reply:
         deadline = time.monotonic() + header["seconds"]
         pattern = re.compile(header["pattern"])
         at = header["since"]
@@ -242,34 +245,31 @@ class Agent:
                 return {"text": None}, []
             self.log.wait(min(left, 0.2))
 
-    def op_call(self, header, payload):
-        """Call ``module.function(**args)`` of the guest library."""
+    def op_call(self, header: dict[str, Any], _payload: bytes) -> Reply:
+        """Call ``module.function(*args, **named)`` of the guest library."""
         import importlib
 
         module, function = header["function"].rsplit(".", 1)
-        args = header.get("args", {})
-        if payload:
-            args["payload"] = payload
-        result = getattr(importlib.import_module(module), function)(**args)
-        return {"result": result}, []
+        called = getattr(importlib.import_module(module), function)
+        return {"result": called(*header["args"], **header["named"])}, []
 
-    def serve(self, header, payload):
+    def serve(self, header: dict[str, Any], payload: bytes) -> None:
         answer = {"id": header["id"]}
-        blobs = []
+        blobs: list[bytes] = []
         try:
             more, blobs = getattr(self, "op_" + header["op"])(header, payload)
             answer.update(more)
         except OSError as error:
             answer["errno"] = error.errno or errno.EIO
             answer["error"] = str(error)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             import traceback
 
             answer["exception"] = f"{type(error).__name__}: {error}"
             answer["traceback"] = traceback.format_exc()
         self.channel.send(answer, blobs)
 
-    def main(self):
+    def main(self) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
         with open("/proc/uptime", encoding="ascii") as uptime:
             seconds = float(uptime.read().split()[0])

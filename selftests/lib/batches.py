@@ -7,9 +7,10 @@ import signal
 
 from lab.selftest_case import Test
 from lab.vm import wait_until
-from lib.fio import VERIFY
+from lib import guest_io
 from lib.fio import Report
 from lib.fio import report_of
+from lib.fio import VERIFY
 from lib.rnbd import Device
 from lib.rnbd import disk_stats
 
@@ -49,7 +50,7 @@ class Batches:
 
     def _finished(self, wanted: int) -> bool:
         """Whether so many requests are finished within a second."""
-        return self._t.client.call("guest_io.wait_finished", disk=self._device.name, count=wanted,
+        return self._t.client.call(guest_io.wait_finished, disk=self._device.name, count=wanted,
                                    seconds=1.0)
 
     def go_on(self) -> None:

@@ -9,10 +9,11 @@ connection manager no connection can be made on that device any more.
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from lab.selftest_case import Test
 from lab.vm_node import Node
+from lib import guest_links
 
 
 def prepare(t: Test) -> None:
@@ -25,7 +26,7 @@ def prepare(t: Test) -> None:
 
 def have(node: Node, links: Sequence[int], what: str) -> None:
     """Have a machine's end of these links do this."""
-    node.call("guest_links.tc", commands=[
+    node.call(guest_links.tc, commands=[
         f"qdisc change dev eth{link} root netem limit 10000 {what}" for link in links])
 
 

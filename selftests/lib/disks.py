@@ -7,6 +7,7 @@ import itertools
 
 from lab.selftest_case import Test
 from lab.vm_node import Node
+from lib import guest_modules
 
 # What every machine has (tools/lab/vm.py: standard_disks).
 PLAIN = "/dev/vdb"
@@ -93,7 +94,7 @@ def let_go(t: Test, disk: str, node: Node | None = None) -> None:
 def erasable(t: Test, node: Node | None = None, *, max_erase_sectors: int = 2048) -> str:
     """A disk that can erase securely (selftests/modules/erasable_disk.c)."""
     node = node or t.server
-    node.call("guest_modules.load", folder="/host/modules/test", names=["erasable_disk"],
+    node.call(guest_modules.load, folder="/host/modules/test", names=["erasable_disk"],
               parameters={"erasable_disk": f"max_erase_sectors={max_erase_sectors}"})
     t.defer(node.module_unload, "erasable_disk")
     return "/dev/erasable"

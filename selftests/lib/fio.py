@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from lab.selftest_case import DataError
 from lab.vm_node import CommandFailed
@@ -53,7 +54,7 @@ class Run:
         """What it reports at its end. ``check`` raises on any IO or verification error."""
         result = self.job.wait()
         start_of_json = result.out.find("{")
-        if start_of_json < 0 or check and result.rc != 0:
+        if start_of_json < 0 or (check and result.rc != 0):
             why = "timed out" if result.timed_out else f"exit code {result.rc}"
             text = result.out[:start_of_json if start_of_json >= 0 else None]
             error = DataError if VERIFY in result.err else CommandFailed
@@ -86,13 +87,13 @@ def report_of(text: str) -> Report:
     return _report(json.loads(text[text.index("{"):]))
 
 
-def verified(node: Node, filename: str, **options: object) -> Report:
+def verified(node: Node, filename: str, **options: Any) -> Report:
     """fio that writes, then reads back and compares checksums."""
-    return fio(node, filename, **{"verify": "crc32c", "do_verify": 1, "verify_backlog": 0,
-                                  **options})
+    verify = {"verify": "crc32c", "do_verify": 1, "verify_backlog": 0}
+    return fio(node, filename, **{**verify, **options})
 
 
-def _side(job: dict, name: str) -> Side:
+def _side(job: dict[str, Any], name: str) -> Side:
     part = job[name]
     latency = part.get("clat_ns", {})
     return Side(part["total_ios"], part["io_bytes"], part["iops"],
@@ -100,7 +101,7 @@ def _side(job: dict, name: str) -> Side:
                 latency.get("percentile", {}).get("99.000000", 0) / 1000)
 
 
-def _report(table: dict) -> Report:
+def _report(table: dict[str, Any]) -> Report:
     job = table["jobs"][0]
     return Report(_side(job, "read"), _side(job, "write"), _side(job, "trim"),
                   job.get("total_err", 0) or job.get("error", 0))

@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
 """Have the kernel's allocations fail: the Nth of one system call, or some of a module's."""
 
+from __future__ import annotations
+
+import errno
 import os
 import time
+from collections.abc import Sequence
+from typing import Any
 
 DEBUGFS = "/sys/kernel/debug"
 KINDS = ("failslab", "fail_page_alloc")
-_text = {}
+_text: dict[str, tuple[int, int]] = {}
 # The most that the kernel may have counted so far; it counts while one allocation is to fail, and
 # lets it fail when the count is a multiple of an interval.
 _counted = dict.fromkeys(KINDS, 0)
 
 
-def _set(kind, name, value):
+def _set(kind: str, name: str, value: object) -> None:
     with open(f"{DEBUGFS}/{kind}/{name}", "w", encoding="ascii") as file:
         file.write(str(value))
 
 
-def _find_text():
+def _find_text() -> None:
     """Note where the functions of soft-RoCE and of each of our modules begin and end.
 
     There are many symbols, and this machine is slow, so it is done once for each test.
     """
-    near, ours, rxe = [], {}, 0
+    near: list[Any] = []
+    ours: dict[str, Any] = {}
+    rxe = 0
     with open("/proc/kallsyms", encoding="ascii") as file:
         for line in file:
             words = line.split()
@@ -38,17 +45,17 @@ def _find_text():
     _text.update({name: (min(places), max(places) + 4096) for name, places in ours.items()})
 
 
-def _text_of(*modules):
+def _text_of(*modules: str) -> tuple[int, int]:
     """Where the functions of modules begin and end."""
     return min(_text[name][0] for name in modules), max(_text[name][1] for name in modules)
 
 
-def _require(kind, start=0, end=(1 << 64) - 1):
+def _require(kind: str, start: int = 0, end: int = (1 << 64) - 1) -> None:
     _set(kind, "require-start", hex(start))
     _set(kind, "require-end", hex(end))
 
 
-def prepare(own=()):
+def prepare(own: Sequence[str] = ()) -> None:
     """Allocations that may sleep can fail, too, and failing is not reported by a stack trace.
 
     Those of soft-RoCE do not fail: it warns about some of its own. With names of modules, only
@@ -69,7 +76,7 @@ def prepare(own=()):
     _set("fail_page_alloc", "ignore-gfp-highmem", "N")
 
 
-def write_failing(path, text, nth):
+def write_failing(path: str, text: str, nth: int) -> tuple[int, bool]:
     """One write(2) in which the nth allocation fails.
 
     Returns the errno (0 if it succeeded) and whether there were so many allocations.
@@ -83,21 +90,21 @@ def write_failing(path, text, nth):
         try:
             os.write(file, data)
         except OSError as failure:
-            error = failure.errno
+            error = failure.errno or errno.EIO
         left = int(os.pread(fault, 32, 0).strip(b"\0\n "))
         os.pwrite(fault, b"0", 0)
     finally:
         os.close(fault)
         os.close(file)
-    return [error, left == 0]
+    return error, left == 0
 
 
-def _write(path, text):
+def _write(path: str, text: str) -> None:
     with open(path, "w", encoding="ascii", buffering=1) as file:
         file.write(text)
 
 
-def _wait_gone(paths, seconds):
+def _wait_gone(paths: list[str], seconds: float) -> list[str]:
     """Wait until none of the paths is there; those that stay."""
     deadline = time.monotonic() + seconds
     while left := [path for path in paths if os.path.lexists(path)]:
@@ -107,7 +114,8 @@ def _wait_gone(paths, seconds):
     return left
 
 
-def map_failing(map_device, text, link, gone, nth, step, seconds, patience):
+def map_failing(map_device: str, text: str, link: str, gone: list[str], nth: int, step: int,
+                seconds: float, patience: float) -> dict[str, Any]:
     """Map a device over and over with one allocation failing, and unmap it if it succeeded.
 
     Begins with allocation ``nth`` and goes on ``step`` further until there is none or the time is
@@ -116,7 +124,8 @@ def map_failing(map_device, text, link, gone, nth, step, seconds, patience):
     it. Returns what there was, and which allocation is to be ``next``: none after the last one.
     """
     started = time.monotonic()
-    outcomes, slowest, odd, injected = {}, 0.0, "", True
+    outcomes: dict[int, int] = {}
+    slowest, odd, injected = 0.0, "", True
     while injected and not odd and time.monotonic() - started < seconds:
         begun = time.monotonic()
         error, injected = write_failing(map_device, text, nth)
@@ -136,7 +145,7 @@ def map_failing(map_device, text, link, gone, nth, step, seconds, patience):
             "next": nth if injected else 0}
 
 
-def fail_once(module, kind, nth):
+def fail_once(module: str, kind: str, nth: int) -> None:
     """The ``nth`` allocation from now on below a module's functions will fail, and no other one.
 
     It may be some later if there were not so many the last time. Take ``end`` afterwards.
@@ -148,7 +157,7 @@ def fail_once(module, kind, nth):
     _set(kind, "probability", 100)
 
 
-def fail_often(module, percent):
+def fail_often(module: str, percent: int) -> None:
     """So many of the allocations below a module's functions fail."""
     for kind in KINDS:
         _require(kind, *_text_of(module))
@@ -157,7 +166,7 @@ def fail_often(module, percent):
         _set(kind, "probability", percent)
 
 
-def end():
+def end() -> int:
     """No allocation fails any more; how many did since ``fail_once`` or ``fail_often``."""
     count = 0
     for kind in KINDS:

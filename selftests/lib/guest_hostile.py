@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a hostile or broken RTRS client does, for hostile_client.py."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
+import functools
 import os
 import struct
 import time
+from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import guest_rtrs_peer as rtrs
+from lib import guest_rtrs_peer as rtrs
+from lib import guest_verbs
 
 PAD = b"\0" * 16
 SESS_INFO, OPEN, IO = 0, 2, 4  # RNBD's messages
@@ -16,7 +23,7 @@ RW_WRITE = 1
 FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 
 
-def polite(address):
+def polite(address: str) -> int:
     """A client that does nothing wrong but in the message of the user; the chunk of the answer."""
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -24,7 +31,7 @@ def polite(address):
         return peer.answer()[0]
 
 
-def retries(address):
+def retries(address: str) -> list[int]:
     """How often the server asks, on each connection, that messages that find no receive be sent
     again."""
     with rtrs.Peer(address) as peer:
@@ -32,11 +39,11 @@ def retries(address):
         return [connection.retries[1] for connection in peer.connections]
 
 
-def refusals(address):
+def refusals(address: str) -> dict[str, Any]:
     """Connection requests that are refused; the errno of each."""
     results = {}
 
-    def attempt(name, data):
+    def attempt(name: str, data: bytes) -> None:
         try:
             connection = rtrs.Connection(address, data)
         except rtrs.Refused as refused:
@@ -45,26 +52,26 @@ def refusals(address):
             connection.close()
             results[name] = 0
 
-    uuids = {"sess_uuid": os.urandom(16), "paths_uuid": os.urandom(16)}
-    good = rtrs.conn_req(**uuids)
+    conn_req = functools.partial(rtrs.conn_req, sess_uuid=os.urandom(16), paths_uuid=os.urandom(16))
+    good = conn_req()
     attempt("empty", b"")
     attempt("short", good[:6])
-    attempt("magic", rtrs.conn_req(**uuids, magic=0x1BBE))
-    attempt("version", rtrs.conn_req(**uuids, version=0x0300))
-    attempt("cid", rtrs.conn_req(**uuids, cid=1, cid_num=1))
-    attempt("no connections", rtrs.conn_req(**uuids, cid_num=0))
-    attempt("too many connections", rtrs.conn_req(**uuids, cid_num=4097))
-    attempt("unknown session", rtrs.conn_req(**uuids, first_conn=False))
+    attempt("magic", conn_req(magic=0x1BBE))
+    attempt("version", conn_req(version=0x0300))
+    attempt("cid", conn_req(cid=1, cid_num=1))
+    attempt("no connections", conn_req(cid_num=0))
+    attempt("too many connections", conn_req(cid_num=4097))
+    attempt("unknown session", conn_req(first_conn=False))
     return results
 
 
-def second_requests(address):
+def second_requests(address: str) -> dict[str, Any]:
     """Requests that do not fit the path they name; the errno of each."""
     results = {}
     with rtrs.Peer(address) as peer:
         peer.connect_one()
 
-        def attempt(name, cid, **fields):
+        def attempt(name: str, cid: int, **fields: Any) -> None:
             try:
                 peer.connect_one(cid, **fields)
             except rtrs.Refused as refused:
@@ -82,7 +89,7 @@ def second_requests(address):
     return results
 
 
-def connect_as_another(address, source):
+def connect_as_another(address: str, source: str) -> tuple[int, int]:
     """Connect somebody else's path again from another address: the errno, and the chunk of an
     answer that the path gives after that."""
     with rtrs.Peer(address) as peer:
@@ -97,7 +104,7 @@ def connect_as_another(address, source):
         return error, peer.answer()[0]
 
 
-def info_requests(address):
+def info_requests(address: str) -> dict[str, bool]:
     """Information requests that close the path; which did."""
     results = {}
     bad = {
@@ -121,7 +128,7 @@ def info_requests(address):
     return results
 
 
-def name_in_use(address):
+def name_in_use(address: str) -> tuple[bool, bool]:
     """A second client with the name of the first; whether it and the first were closed."""
     with rtrs.Peer(address) as first, rtrs.Peer(address) as second:
         first.establish(b"same")
@@ -130,13 +137,13 @@ def name_in_use(address):
         return second.wait_closed(), first.connections[0].is_closed()
 
 
-def answered(address):
+def answered(address: str) -> dict[str, Any]:
     """Requests that are wrong but understood; the errno of each answer."""
     results = {}
     with rtrs.Peer(address) as peer:
         peer.establish()
 
-        def attempt(name, data, offset=None, **where):
+        def attempt(name: str, data: bytes, offset: int | None = None, **where: Any) -> None:
             peer.request(data, offset=offset, **where)
             chunk, number = peer.answer()
             results[name] = number if chunk == where.get("chunk", 0) else f"chunk {chunk}"
@@ -151,17 +158,17 @@ def answered(address):
         attempt("junk header", struct.pack("<HH", 2, 64) + PAD, place=64)
         attempt("last chunk", struct.pack("<HH", 2, 1) + PAD, chunk=peer.queue_depth - 1)
         # What is not asked for is not sent.
-        peer.scratch.buffer[:8192] = b"\xaa" * 8192
+        peer.scratch.write(0, b"\xaa" * 8192)
         attempt("read of an error", peer.read_message(usr_len=8, length=4096), place=8192)
         results["untouched"] = peer.scratch.buffer.raw[:8192] == b"\xaa" * 8192
     return results
 
 
-def closing(address, invalidates):
+def closing(address: str, invalidates: bool) -> dict[str, bool]:
     """What closes the path; which did. ``invalidates``: the server invalidates always."""
     results = {}
 
-    def attempt(name, action, establish=True):
+    def attempt(name: str, action: Callable[[rtrs.Peer], None], establish: bool = True) -> None:
         with rtrs.Peer(address) as peer:
             if establish:
                 peer.establish()
@@ -170,11 +177,11 @@ def closing(address, invalidates):
             action(peer)
             results[name] = peer.wait_closed()
 
-    def last_bytes(peer, count):
+    def last_bytes(peer: rtrs.Peer, count: int) -> None:
         place = peer.chunk_size - count
         peer.request(struct.pack("<HHHH", 3, 0, 0, 1)[:count], place=place)
 
-    def same_chunk_twice(peer):
+    def same_chunk_twice(peer: rtrs.Peer) -> None:
         # Some of them come while another one waits for its chunk to be invalidated, as the data is
         # too long to be copied.
         for _ in range(40):
@@ -193,7 +200,7 @@ def closing(address, invalidates):
     return results
 
 
-def unknown_immediates(address):
+def unknown_immediates(address: str) -> int:
     """Immediates without a meaning are ignored: a good request is answered after them."""
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -203,7 +210,7 @@ def unknown_immediates(address):
         return peer.answer()[0]
 
 
-def heartbeats(address, count=2000):
+def heartbeats(address: str, count: int = 2000) -> tuple[int, int]:
     """More heartbeats than anybody needs; whether a request is answered after them."""
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -212,14 +219,14 @@ def heartbeats(address, count=2000):
         for _ in range(count):
             service.post_send(rtrs.RDMA_WRITE_WITH_IMM, imm=rtrs.HB_MSG << 28)
             # The server's own heartbeats come in between.
-            while service.next_receive()[0] >> 28 != rtrs.HB_ACK:
+            while service.next_immediate() >> 28 != rtrs.HB_ACK:
                 pass
             acknowledged += 1
         peer.request(struct.pack("<HH", 2, 1) + PAD)
         return acknowledged, peer.answer()[0]
 
 
-def deaf(address, requests=3000):
+def deaf(address: str, requests: int = 3000) -> int:
     """A client that asks and never takes an answer; how many requests it got rid of."""
     with rtrs.Peer(address, receives=0) as peer:
         peer.establish()
@@ -236,7 +243,7 @@ def deaf(address, requests=3000):
         return sent
 
 
-def half_open(address, seconds):
+def half_open(address: str, seconds: float) -> tuple[bool, float]:
     """A path that is never established; whether the server closed it in time."""
     with rtrs.Peer(address, connections=3) as peer:
         peer.connect_one()
@@ -246,7 +253,7 @@ def half_open(address, seconds):
         return closed, time.monotonic() - started
 
 
-def silent(address, seconds):
+def silent(address: str, seconds: float) -> tuple[bool, float]:
     """A client that does not answer heartbeats; whether the server gave it up, and when."""
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -255,7 +262,7 @@ def silent(address, seconds):
         return closed, time.monotonic() - started
 
 
-def many_paths(address, rounds):
+def many_paths(address: str, rounds: int) -> None:
     """Paths that come and go without a word."""
     for _ in range(rounds):
         peer = rtrs.Peer(address)
@@ -264,7 +271,7 @@ def many_paths(address, rounds):
             connection.close()
 
 
-def too_many_paths(address, sources):
+def too_many_paths(address: str, sources: list[str]) -> tuple[int, int, int]:
     """A session with a path from each of these addresses: how many there are when the server refuses
     one, the errno, and that of one in the place of one that is gone (0 if it is accepted)."""
     # Queues of the usual length would take half of the machine's memory.
@@ -296,7 +303,7 @@ def too_many_paths(address, sources):
                 connection.close()
 
 
-def refusal(peer):
+def refusal(peer: rtrs.Peer) -> int:
     """Make a path's first connection; the errno if it is refused, or 0."""
     try:
         peer.connect_one()
@@ -305,7 +312,7 @@ def refusal(peer):
     return 0
 
 
-def stale_key(address):
+def stale_key(address: str) -> str:
     """A chunk's old key after its data was used; whether the server's memory is safe from it.
 
     Only with always_invalidate: the answer to a write whose data is not copied brings a new key.
@@ -322,9 +329,9 @@ def stale_key(address):
         return "refused" if peer.connections[1].wait_closed() else "accepted"
 
 
-def open_device(peer, path):
+def open_device(peer: rtrs.Peer, path: str) -> int:
     """Open a disk of the server for writing; its number."""
-    def ask(header):
+    def ask(header: bytes) -> None:
         message = peer.read_message(usr_len=len(header), length=64)
         peer.request(header + message, place=64, offset=64 + len(header))
         assert peer.answer() == (0, 0), "the server refused"
@@ -335,7 +342,7 @@ def open_device(peer, path):
 
 
 @contextlib.contextmanager
-def frozen(folder):
+def frozen(folder: str) -> Iterator[None]:
     """Nothing is written to the file system of ``folder`` inside."""
     descriptor = os.open(folder, os.O_RDONLY)
     fcntl.ioctl(descriptor, FIFREEZE, 0)
@@ -346,7 +353,7 @@ def frozen(folder):
         os.close(descriptor)
 
 
-def wait_for_writes(device, busy):
+def wait_for_writes(device: str, busy: bool) -> None:
     """Wait until ``device`` has writes in flight, or none."""
     inflight = Path("/sys/block", Path(device).name, "inflight")
     deadline = time.monotonic() + rtrs.TIMEOUT
@@ -356,14 +363,15 @@ def wait_for_writes(device, busy):
         time.sleep(0.002)
 
 
-def write_request(peer, disk, sector, data):
+def write_request(peer: rtrs.Peer, disk: int, sector: int, data: bytes) -> None:
     """Send a write for chunk 0."""
     header = struct.pack("<HHIQIIH6x", IO, 0, disk, sector, RW_WRITE, len(data), 0)
     message = struct.pack("<HH", 2, len(header))
     peer.request(data + header + message, offset=len(data) + len(header))
 
 
-def early(address, device, folder, requests):
+def early(address: str, device: str, folder: str,
+          requests: int) -> tuple[list[tuple[int, int]], list[int]]:
     """Send writes for the same chunk while the disk has the first; the answers, and what the disk has.
 
     No answers if the server closed the path.
@@ -385,7 +393,7 @@ def early(address, device, folder, requests):
     return answers, [data[0], data[4096]]
 
 
-def rewrite(address, device, folder, length):
+def rewrite(address: str, device: str, folder: str, length: int) -> tuple[str, list[int]]:
     """Write x to a disk, and y to the chunk while the disk has the request but not the data yet.
 
     The disk is a loop disk on a file in ``folder``, whose file system is frozen meanwhile. Returns
@@ -401,7 +409,7 @@ def rewrite(address, device, folder, length):
             wait_for_writes(device, busy=True)
             while connection.poll() is not None:
                 pass
-            connection.post_send(rtrs.RDMA_WRITE, [other.sge(0, length)], remote=peer.chunks[0])
+            connection.post_send(guest_verbs.RDMA_WRITE, [other.sge(0, length)], remote=peer.chunks[0])
             while (wc := connection.poll()) is None:
                 time.sleep(0.002)
         wait_for_writes(device, busy=False)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a hostile RNBD client does with a device it has opened."""
 
-import struct
+from __future__ import annotations
 
-import guest_rtrs_peer as rtrs
+import struct
+from typing import Any
+
+from lib import guest_rtrs_peer as rtrs
 
 SESS_INFO, OPEN, IO = 0, 2, 4
 READ, WRITE, FLUSH, DISCARD, SECURE_ERASE, WRITE_ZEROES = range(6)
@@ -16,7 +19,7 @@ PLACE = 16384
 class Rnbd:
     """An RNBD session by hand, with one device open."""
 
-    def __init__(self, peer, device_path, access_mode=READ_WRITE):
+    def __init__(self, peer: rtrs.Peer, device_path: str, access_mode: int = READ_WRITE) -> None:
         self.peer = peer
         peer.establish()
         number = self.ask(struct.pack("<HxxB31x", SESS_INFO, 2), length=36)
@@ -25,23 +28,24 @@ class Rnbd:
             raise OSError(number, f"the server does not open {device_path}")
         self.device_id = struct.unpack_from("<I", peer.scratch.buffer.raw, 4)[0]
 
-    def ask(self, message, **fields):
+    def ask(self, message: bytes, **fields: Any) -> int:
         """A message that is answered with data; the errno of the answer."""
         peer = self.peer
         rtrs_message = peer.read_message(usr_len=len(message), **fields)
         peer.request(message + rtrs_message, place=PLACE, offset=PLACE + len(message))
         return peer.answer()[1]
 
-    def open(self, name, access_mode=READ_WRITE, *, cut=None):
+    def open(self, name: str, access_mode: int = READ_WRITE, *, cut: int | None = None) -> int:
         """Open a device, by a message of which bytes may be missing; the errno of the answer."""
         message = struct.pack("<HxxBx256s2x", OPEN, access_mode, name.encode())
         return self.ask(message[:cut], length=56)
 
-    def read(self, size, **fields):
+    def read(self, size: int, **fields: Any) -> int:
         """A read of so many bytes into the memory that the fields say; the errno of the answer."""
         return self.ask(struct.pack("<HxxIQIIH6x", IO, self.device_id, 0, READ, size, 0), **fields)
 
-    def write(self, data, *, sector=0, prio=0, rw=WRITE, size=None, device_id=None):
+    def write(self, data: bytes, *, sector: int = 0, prio: int = 0, rw: int = WRITE,
+              size: int | None = None, device_id: int | None = None) -> int:
         """A write; the errno of the answer."""
         size = len(data) if size is None else size
         device_id = self.device_id if device_id is None else device_id
@@ -51,22 +55,22 @@ class Rnbd:
         return self.peer.answer()[1]
 
 
-def priorities(address, device_path, values):
+def priorities(address: str, device_path: str, values: list[int]) -> dict[str, int]:
     """Writes with these priorities; the errno of each."""
     with rtrs.Peer(address) as peer:
         rnbd = Rnbd(peer, device_path)
-        return {value: rnbd.write(bytes(4096), sector=8 * index, prio=value)
+        return {str(value): rnbd.write(bytes(4096), sector=8 * index, prio=value)
                 for index, value in enumerate(values)}
 
 
-def requests(address, device_path):
+def requests(address: str, device_path: str) -> dict[str, int]:
     """Requests that make no sense, and two that do; the errno of each."""
     results = {}
     block = bytes(4096)
     with rtrs.Peer(address) as peer:
         rnbd = Rnbd(peer, device_path)
 
-        def attempt(name, data=b"", **fields):
+        def attempt(name: str, data: bytes = b"", **fields: Any) -> None:
             results[name] = rnbd.write(data, **fields)
 
         attempt("empty write")
@@ -97,7 +101,7 @@ def requests(address, device_path):
     return results
 
 
-def read_only(address, device_path):
+def read_only(address: str, device_path: str) -> dict[str, int]:
     """Requests for a device that is open read-only; the errno of each."""
     results = {}
     with rtrs.Peer(address) as peer:
@@ -114,7 +118,7 @@ def read_only(address, device_path):
     return results
 
 
-def reads(address, device_path):
+def reads(address: str, device_path: str) -> dict[str, int]:
     """Reads whose length and memory do not agree, and one that is right; the errno of each."""
     with rtrs.Peer(address) as peer:
         rnbd = Rnbd(peer, device_path)
@@ -125,7 +129,7 @@ def reads(address, device_path):
                 "good": rnbd.read(4096, length=4096)}
 
 
-def opens(address, device_path):
+def opens(address: str, device_path: str) -> dict[str, int]:
     """A device is opened, and opened again in other ways; the errno of each."""
     with rtrs.Peer(address) as peer:
         rnbd = Rnbd(peer, device_path)

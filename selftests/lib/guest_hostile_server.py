@@ -5,15 +5,19 @@
 stands for a method of the server; it is given the server, the method, and what the method is given.
 """
 
+from __future__ import annotations
+
 import errno
 import functools
 import mmap
 import os
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
-import guest_rtrs_server as rtrs
-import guest_verbs as verbs
+from lib import guest_rtrs_server as rtrs
+from lib import guest_verbs as verbs
 
 SPOILT = 0xEE  # what is written to where nothing is asked for any more
 BEFORE = 0xAA  # what is in a buffer before it is read to
@@ -21,24 +25,24 @@ BEFORE = 0xAA  # what is in a buffer before it is read to
 _running = []
 
 
-def start(**settings):
+def start(**settings: Any) -> None:
     """Start a server that keeps to the protocol."""
     _running.append(rtrs.Server(**settings))
 
 
-def stop():
+def stop() -> None:
     """Stop it; raises what it stumbled over."""
     while _running:
         _running.pop().stop()
 
 
-def misbehave(place, fault, times=None, **arguments):
+def misbehave(place: str, fault: str, times: int | None = None, **arguments: Any) -> None:
     """From now on, or only so many ``times``, a method of the server does something else."""
     server = _running[-1]
     normal = getattr(type(server), place)
     left = [times]
 
-    def replaced(*given):
+    def replaced(*given: Any) -> Any:
         if left[0] == 0:
             return normal(server, *given)
         if left[0]:
@@ -48,31 +52,31 @@ def misbehave(place, fault, times=None, **arguments):
     setattr(server, place, replaced)
 
 
-def behave():
+def behave() -> None:
     """From now on nothing is wrong."""
     server = _running[-1]
     for place in [name for name in vars(server) if callable(getattr(type(server), name, None))]:
         delattr(server, place)
 
 
-def drop_all():
+def drop_all() -> None:
     """Disconnect the client."""
     _running[-1].drop_all()
 
 
-def wait_for(what, cid_or_message, count=1):
+def wait_for(what: str, cid_or_message: int, count: int = 1) -> None:
     """Wait until this came from the client; see Server.log."""
     server = _running[-1]
     server.wait_for(lambda: server.log.count((what, cid_or_message)) >= count,
                     f"{what} {cid_or_message}")
 
 
-def count(what, cid_or_message):
+def count(what: str, cid_or_message: int) -> int:
     """How often this came from the client."""
     return _running[-1].log.count((what, cid_or_message))
 
 
-def retries():
+def retries() -> list[tuple[int, int]]:
     """How often each connection's request asked that packets, and messages that find no receive,
     be sent again."""
     return [what for kind, what in _running[-1].log if kind == "retries"]
@@ -81,7 +85,8 @@ def retries():
 # Connection requests and the information request.
 
 
-def conn_fields(server, normal, request, cid=0, accept=True, **fields):
+def conn_fields(server: rtrs.Server, normal: Any, request: Any, cid: int = 0, accept: bool = True,
+                **fields: Any) -> tuple[bytes, bool]:
     """Answer the request for a connection with these fields."""
     if request["cid"] != cid:
         return normal(request)
@@ -92,20 +97,21 @@ def conn_fields(server, normal, request, cid=0, accept=True, **fields):
     return rtrs.conn_rsp(server, **fields), accept
 
 
-def conn_raw(_server, normal, request, cid=0, accept=True, data=""):
+def conn_raw(_server: rtrs.Server, normal: Any, request: Any, cid: int = 0, accept: bool = True,
+             data: str = "") -> tuple[bytes, bool]:
     """Answer the request for a connection with these bytes."""
     if request["cid"] != cid:
         return normal(request)
     return bytes.fromhex(data), accept
 
 
-def info(server, _normal, connection, what):
+def info(server: rtrs.Server, _normal: Any, connection: Any, what: str) -> None:
     """Answer the information request with something wrong."""
     chunk, address, key = server.chunk_size, server.chunks.address, server.chunks.rkey
     depth, top = server.queue_depth, (1 << 64) - 4096
     whole = [(address, key, depth * chunk)]
     each = [(address + index * chunk, key, chunk) for index in range(depth)]
-    message = {
+    messages: dict[str, Callable[[], bytes]] = {
         "type": lambda: rtrs.info_rsp(whole, kind=2),
         "no descriptors": lambda: rtrs.info_rsp([]),
         "too many descriptors": lambda: rtrs.info_rsp(each + each[:1]),
@@ -120,57 +126,58 @@ def info(server, _normal, connection, what):
         "no room for its descriptors": lambda: rtrs.info_rsp(each[:1], count=depth),
         "three bytes": lambda: b"\1\0\1",
         "no bytes": lambda: b"",
-    }[what]()
-    connection.send(verbs.SEND, message)
+    }
+    connection.send(verbs.SEND, messages[what]())
 
 
-def info_immediate(_server, _normal, connection):
+def info_immediate(_server: rtrs.Server, _normal: Any, connection: Any) -> None:
     """An immediate instead of the information."""
     connection.immediate(rtrs.HB_MSG)
 
 
-def info_twice(_server, normal, connection):
+def info_twice(_server: rtrs.Server, normal: Any, connection: Any) -> None:
     """The information, and once more."""
     normal(connection)
     normal(connection)
 
 
-def early_info(server, _normal, connection):
+def early_info(server: rtrs.Server, _normal: Any, connection: Any) -> None:
     """The information as soon as the connection stands."""
     if connection.cid == 0:
         type(server).info(server, connection)
 
 
-def nothing(_server, _normal, *_given):
+def nothing(_server: rtrs.Server, _normal: Any, *_given: Any) -> None:
     """Do not answer."""
 
 
 # RNBD.
 
 
-def reply(server, _normal, request, data="", number=0):
+def reply(server: rtrs.Server, _normal: Any, request: Any, data: str = "", number: int = 0) -> None:
     """Answer a request that is no IO with these bytes and this errno."""
     server.answer(request, bytes.fromhex(data), number)
 
 
-def open_fields(_server, _normal, _request, **fields):
+def open_fields(_server: rtrs.Server, _normal: Any, _request: Any, **fields: Any) -> bytes:
     """Answer the opening of the disk with these fields."""
     return rtrs.open_rsp(**fields)
 
 
-def open_short(_server, normal, request, length):
+def open_short(_server: rtrs.Server, normal: Any, request: Any, length: int) -> bytes:
     """Answer the opening of the disk with the beginning of the answer."""
     return normal(request)[:length]
 
 
-def info_version(_server, normal, request, version=2, kind=1):
+def info_version(_server: rtrs.Server, normal: Any, request: Any, version: int = 2,
+                 kind: int = 1) -> bytes:
     """Answer the first message of a session with this version and this type."""
     message = bytearray(normal(request))
     message[0], message[4] = kind, version
     return bytes(message)
 
 
-def never_open(server, normal, request):
+def never_open(server: rtrs.Server, normal: Any, request: Any) -> None:
     """Do not answer the opening of the disk, but for ``answer_late``."""
     if request.message == rtrs.OPEN:
         server.late = functools.partial(normal, request)
@@ -178,7 +185,7 @@ def never_open(server, normal, request):
         normal(request)
 
 
-def answer_late():
+def answer_late() -> None:
     """Answer what was not answered."""
     _running[-1].late()
 
@@ -186,20 +193,21 @@ def answer_late():
 # Answers to IO.
 
 
-def first_immediates(_server, normal, request, kinds, about):
+def first_immediates(_server: rtrs.Server, normal: Any, request: Any, kinds: list[int],
+                     about: int) -> None:
     """Immediates, and then the answer."""
     for kind in kinds:
         request.connection.immediate(kind, about)
     normal(request)
 
 
-def twice(_server, normal, request):
+def twice(_server: rtrs.Server, normal: Any, request: Any) -> None:
     """Answer, and answer once more."""
     normal(request)
     request.connection.immediate(rtrs.IO_RSP, request.chunk)
 
 
-def on_another(server, _normal, request, cid):
+def on_another(server: rtrs.Server, _normal: Any, request: Any, cid: int) -> None:
     """Answer on another connection than that of the request: this one, or (1) any for IO."""
     own = request.connection
     other = next(connection for connection in server.connections.values()
@@ -207,28 +215,29 @@ def on_another(server, _normal, request, cid):
     server.answer(request, b"x" * request.length, connection=other)
 
 
-def message(_server, _normal, request, opcode, data="", imm=0):
+def message(_server: rtrs.Server, _normal: Any, request: Any, opcode: int, data: str = "",
+            imm: int = 0) -> None:
     """A message instead of an answer."""
     request.connection.send(opcode, bytes.fromhex(data), imm=imm)
 
 
-def wrong_place(server, normal, request):
+def wrong_place(server: rtrs.Server, normal: Any, request: Any) -> None:
     """Write to where nobody asked for anything, and then answer."""
     request.target = request.target[0] + (1 << 20), request.target[1]
     normal(request)
 
 
-def with_errno(server, _normal, request, number):
+def with_errno(server: rtrs.Server, _normal: Any, request: Any, number: int) -> None:
     """Answer with an errno, or 0, and no data."""
     server.answer(request, number=number)
 
 
-def fewer_bytes(server, _normal, request, length):
+def fewer_bytes(server: rtrs.Server, _normal: Any, request: Any, length: int) -> None:
     """Answer with fewer bytes than asked for."""
     server.answer(request, bytes([0x55]) * length)
 
 
-def drop(server, _normal, _request):
+def drop(server: rtrs.Server, _normal: Any, _request: Any) -> None:
     """Disconnect instead of answering."""
     server.drop_all()
 
@@ -236,21 +245,21 @@ def drop(server, _normal, _request):
 # Invalidations.
 
 
-def key_claims(server, _normal, request, invalidate, claim):
+def key_claims(server: rtrs.Server, _normal: Any, request: Any, invalidate: bool, claim: bool) -> None:
     """Answer with an invalidation or without one, and say the same or not."""
     server.answer(request, b"x" * request.length, invalidate=invalidate, claim=claim)
 
 
-def key_of_another(server, _normal, request, key=None):
+def key_of_another(server: rtrs.Server, _normal: Any, request: Any, key: int | None = None) -> None:
     """Invalidate another key, by default that of the pages for short reads; claim it was right."""
     if key is None:
-        key = next(old.target[1] for old in reversed(server.requests)
-                   if old.operation == rtrs.IO_READ and old.length <= 4096)
+        key = next(old.target[1] for old in reversed(server.requests) if old.target
+                   and old.operation == rtrs.IO_READ and old.length <= 4096)
     request.connection.send(verbs.SEND_WITH_INV, invalidate=key)
     server.answer(request, b"x" * request.length, invalidate=False, claim=True)
 
 
-def key_elsewhere(server, _normal, request):
+def key_elsewhere(server: rtrs.Server, _normal: Any, request: Any) -> None:
     """Invalidate the right key by another connection, and do not say so. The answer brings no data,
     which might come too late."""
     other = next(connection for connection in server.connections.values()
@@ -263,7 +272,7 @@ def key_elsewhere(server, _normal, request):
 # Heartbeats.
 
 
-def flood(server, _normal, _connection, number=1000):
+def flood(server: rtrs.Server, _normal: Any, _connection: Any, number: int = 1000) -> None:
     """Answer a heartbeat with many, on all connections."""
     for connection in list(server.connections.values()):
         for _ in range(number):
@@ -286,18 +295,18 @@ def flood(server, _normal, _connection, number=1000):
 class _Reader:
     """Reads the beginning of a disk over and over, into a buffer that holds BEFORE."""
 
-    def __init__(self, path, length):
+    def __init__(self, path: str, length: int) -> None:
         self.path, self.length = path, length
         self.buffer = mmap.mmap(-1, length)
 
-    def __enter__(self):
+    def __enter__(self) -> _Reader:
         self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECT)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         os.close(self.fd)
 
-    def read(self, cpu=0):
+    def read(self, cpu: int = 0) -> bytes:
         """Read on a CPU; the bytes."""
         os.sched_setaffinity(0, {cpu})
         self.buffer[:] = bytes([BEFORE]) * self.length
@@ -307,35 +316,35 @@ class _Reader:
         return self.buffer[:]
 
 
-def read(path, length, cpu=0):
+def read(path: str, length: int, cpu: int = 0) -> list[int]:
     """Read the beginning of a disk; the values of its bytes."""
     with _Reader(path, length) as reader:
         return sorted(set(reader.read(cpu)))
 
 
-def fill(value):
+def fill(value: int) -> None:
     """Have the disk hold nothing but this value."""
     disk = _running[-1].disk
     disk[:] = bytes([value]) * len(disk)
 
 
-def _overwrite(reader, cpu=0):
+def _overwrite(reader: _Reader, cpu: int = 0) -> tuple[str, bool]:
     before = reader.read(cpu)
     server = _running[-1]
     result = server.overwrite(server.requests[-1], bytes([SPOILT]) * reader.length)
     return result, reader.buffer[:] != before
 
 
-def overwrite(path, length):
+def overwrite(path: str, length: int) -> tuple[str, bool]:
     """Read, and have the server write again to where it was told to: whether it could, and
     whether the buffer changed."""
     with _Reader(path, length) as reader:
         return _overwrite(reader)
 
 
-def errnos(path, length, step):
+def errnos(path: str, length: int, step: int) -> dict[str, list[int]]:
     """Read and answer with errnos that are ``step`` apart; by errno of the read, those answered."""
-    results = {}
+    results: dict[str, list[int]] = {}
     with _Reader(path, length) as reader:
         for number in range(1, 512, step):
             misbehave("io", "with_errno", number=number)
@@ -343,13 +352,13 @@ def errnos(path, length, step):
                 reader.read()
                 got = 0
             except OSError as error:
-                got = error.errno
-            results.setdefault(got, []).append(number)
+                got = error.errno or 0
+            results.setdefault(str(got), []).append(number)
     behave()
     return results
 
 
-def answer_early(path, length, times):
+def answer_early(path: str, length: int, times: int) -> None:
     """Answer the requests of a tag all the time, also those that have not come yet, while the
     beginning of a disk is read."""
     server = _running[-1]
@@ -358,7 +367,7 @@ def answer_early(path, length, times):
         last, ended = server.requests[-1], threading.Event()
         misbehave("io", "nothing")
 
-        def answer():
+        def answer() -> None:
             while not ended.is_set():
                 try:
                     last.connection.immediate(rtrs.IO_RSP, last.chunk)
@@ -378,7 +387,13 @@ def answer_early(path, length, times):
     behave()
 
 
-def repeated_key(path, length):
+def _last_key(server: rtrs.Server) -> int:
+    target = server.requests[-1].target
+    assert target is not None, "the last request has no key"
+    return target[1]
+
+
+def repeated_key(path: str, length: int) -> tuple[str, bool]:
     """Have a key invalidated by a connection that it is not used on, use all others on the old
     connection, and then that one again on the other, with an answer that claims to have
     invalidated it: what a write to it does, and whether it was the same key."""
@@ -386,11 +401,11 @@ def repeated_key(path, length):
     with _Reader(path, length) as reader:
         misbehave("io", "key_elsewhere", times=1)
         reader.read()
-        first = server.requests[-1].target[1]
+        first = _last_key(server)
         misbehave("io", "with_errno", number=0)
         for _ in range(255):
             reader.read()
         misbehave("io", "key_claims", invalidate=False, claim=True)
         result, _changed = _overwrite(reader, 1)
     behave()
-    return result, server.requests[-1].target[1] == first
+    return result, _last_key(server) == first

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Reads, writes and block ioctls with exact errnos, inside the guest."""
 
+from __future__ import annotations
+
 import array
 import fcntl
+import functools
 import hashlib
 import mmap
 import os
@@ -10,6 +13,8 @@ import random
 import struct
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 BLKROGET = 0x125E
 BLKFLSBUF = 0x1261
@@ -19,23 +24,24 @@ BLKZEROOUT = 0x127F
 CLEARS = {"discard": BLKDISCARD, "secure_erase": BLKSECDISCARD, "zero_out": BLKZEROOUT}
 
 PAGE = 4096
-_held = {}
+_held: dict[str, Any] = {}
 
 
-def pattern(seed, length):
+def pattern(seed: int, length: int) -> bytes:
     """Bytes that only this seed gives."""
     return random.Random(seed).randbytes(length)
 
 
-def _buffer(length):
+def _buffer(length: int) -> mmap.mmap:
     return mmap.mmap(-1, max(-(-length // PAGE) * PAGE, PAGE))
 
 
-def _open(path, flags, direct=True):
+def _open(path: str, flags: int, direct: bool = True) -> int:
     return os.open(path, flags | (os.O_DIRECT if direct else 0))
 
 
-def write(path, offset, length, seed, direct=True, sync=False):
+def write(path: str, offset: int, length: int, seed: int, direct: bool = True,
+          sync: bool = False) -> None:
     """Write a pattern; with ``sync`` each write is on the disk when it returns."""
     fd = _open(path, os.O_WRONLY | (os.O_DSYNC if sync else 0), direct)
     try:
@@ -50,7 +56,7 @@ def write(path, offset, length, seed, direct=True, sync=False):
         os.close(fd)
 
 
-def _read(path, offset, length, direct):
+def _read(path: str, offset: int, length: int, direct: bool) -> bytes:
     fd = _open(path, os.O_RDONLY, direct)
     try:
         buffer = _buffer(length)
@@ -67,17 +73,17 @@ def _read(path, offset, length, direct):
         os.close(fd)
 
 
-def digest(path, offset, length, direct=True):
+def digest(path: str, offset: int, length: int, direct: bool = True) -> str:
     """SHA-256 of a range."""
     return hashlib.sha256(_read(path, offset, length, direct)).hexdigest()
 
 
-def pattern_digest(seed, length):
+def pattern_digest(seed: int, length: int) -> str:
     """SHA-256 of a pattern."""
     return hashlib.sha256(pattern(seed, length)).hexdigest()
 
 
-def compare(path, offset, length, seed, direct=True):
+def compare(path: str, offset: int, length: int, seed: int, direct: bool = True) -> int | None:
     """Offset of the first byte that differs from the pattern; None if none does."""
     got, wanted = _read(path, offset, length, direct), pattern(seed, length)
     if got == wanted:
@@ -85,11 +91,11 @@ def compare(path, offset, length, seed, direct=True):
     return next(at for at in range(length) if got[at] != wanted[at])
 
 
-def cleared(path, length, seed, sector=512):
+def cleared(path: str, length: int, seed: int, sector: int = 512) -> list[list[int]]:
     """The ranges of sectors from the start, [first, end), that differ from the pattern; they must
     be zero."""
     got, wanted = _read(path, 0, length, True), pattern(seed, length)
-    ranges = []
+    ranges: list[list[int]] = []
     for number in range(length // sector):
         place = slice(number * sector, (number + 1) * sector)
         if got[place] == wanted[place]:
@@ -103,33 +109,33 @@ def cleared(path, length, seed, sector=512):
     return ranges
 
 
-def filled_with(path, offset, length, value):
+def filled_with(path: str, offset: int, length: int, value: int) -> bool:
     """Whether every byte of a range is ``value``."""
     return _read(path, offset, length, True) == bytes([value]) * length
 
 
-def all_zero(path, offset, length):
+def all_zero(path: str, offset: int, length: int) -> bool:
     """Whether a range reads as zeroes."""
     return filled_with(path, offset, length, 0)
 
 
-def write_beside_reads(path, other, reads):
+def write_beside_reads(path: str, other: str, reads: int) -> int:
     """Write a page, and while that is under way begin to read many of another disk, all from one
     CPU; how many reads were done when the write was."""
     os.sched_setaffinity(0, {0})
     done = []
 
-    def read(number):
+    def read(number: int) -> None:
         _read(other, number << 20, PAGE, True)
         done.append(number)
 
     result = []
 
-    def wait_for_write():
+    def wait_for_write() -> None:
         write(path, 0, PAGE, 1)
         result.append(len(done))
 
-    def inflight():
+    def inflight() -> int:
         return int(open(f"/sys/block/{os.path.basename(path)}/inflight").read().split()[1])
 
     writer = threading.Thread(target=wait_for_write)
@@ -144,21 +150,22 @@ def write_beside_reads(path, other, reads):
     return result[0]
 
 
-def overwrite_beside(path, length, blocks, seeds, meanwhile):
+def overwrite_beside(path: str, length: int, blocks: int, seeds: list[int],
+                     meanwhile: str) -> tuple[int, float]:
     """Write blocks with the first seed, all at once; when half of them are done write "1" to the file
     ``meanwhile``, if there is one; when all are done write them with the second seed. How many were
     done by then, and the seconds that the others took."""
     finished = threading.Semaphore(0)
     failed = []
 
-    def change(action, *arguments):
+    def change(action: Callable[..., None], *arguments: Any) -> None:
         try:
             action(*arguments)
         except OSError as error:
             failed.append(error)
         finished.release()
 
-    def begin(seed):
+    def begin(seed: int) -> list[threading.Thread]:
         return [threading.Thread(target=change,
                                  args=(write, path, number * length, length, seed + number))
                 for number in range(blocks)]
@@ -185,7 +192,7 @@ def overwrite_beside(path, length, blocks, seeds, meanwhile):
     return done, taken
 
 
-def wait_finished(disk, count, seconds):
+def wait_finished(disk: str, count: int, seconds: float) -> bool:
     """Whether a disk has finished so many reads and writes since it was made, within a time."""
     deadline = time.monotonic() + seconds
     while True:
@@ -198,11 +205,11 @@ def wait_finished(disk, count, seconds):
         time.sleep(0.05)
 
 
-def read_on_cpus(path, cpus, readers=4, count=8):
+def read_on_cpus(path: str, cpus: list[int], readers: int = 4, count: int = 8) -> None:
     """Read a page so often by each of some readers on each of these CPUs, and so on their queues."""
     failed = []
 
-    def read(cpu):
+    def read(cpu: int) -> None:
         os.sched_setaffinity(0, {cpu})
         try:
             for number in range(count):
@@ -219,7 +226,8 @@ def read_on_cpus(path, cpus, readers=4, count=8):
         raise failed[0]
 
 
-def scattered(path, offset, pieces, seed, write_it):
+def scattered(path: str, offset: int, pieces: list[tuple[int, int]], seed: int,
+              write_it: bool) -> bool:
     """One vectored request whose pieces start anywhere in their own pages.
 
     ``pieces`` is a list of (offset in page, length). Writes the pattern, or
@@ -245,12 +253,12 @@ def scattered(path, offset, pieces, seed, write_it):
     return write_it or b"".join(bytes(view) for view in views) == wanted
 
 
-def clear(fd, operation, offset, length):
+def clear(fd: int, operation: str, offset: int, length: int) -> None:
     """Do what an operation of CLEARS does to a range of an open device."""
     fcntl.ioctl(fd, CLEARS[operation], struct.pack("QQ", offset, length))
 
 
-def _clear(path, operation, offset, length):
+def _clear(path: str, operation: str, offset: int, length: int) -> None:
     fd = os.open(path, os.O_RDWR)
     try:
         clear(fd, operation, offset, length)
@@ -258,40 +266,42 @@ def _clear(path, operation, offset, length):
         os.close(fd)
 
 
-def discard(path, offset, length):
+def discard(path: str, offset: int, length: int) -> None:
     """Discard a range."""
     _clear(path, "discard", offset, length)
 
 
-def secure_erase(path, offset, length):
+def secure_erase(path: str, offset: int, length: int) -> None:
     """Secure erase of a range."""
     _clear(path, "secure_erase", offset, length)
 
 
-def zero_out(path, offset, length):
+def zero_out(path: str, offset: int, length: int) -> None:
     """Write zeroes by the block layer."""
     _clear(path, "zero_out", offset, length)
 
 
-def without_length(path):
+def without_length(path: str) -> dict[str, int | None]:
     """What requests of no bytes give, by name: a number of bytes or an errno."""
-    results = {}
+    results: dict[str, int | None] = {}
     fd = _open(path, os.O_RDWR)
     try:
-        for name, function in (
-                ("write", lambda: os.pwrite(fd, memoryview(_buffer(0))[:0], PAGE)),
-                ("read", lambda: os.preadv(fd, [memoryview(_buffer(0))[:0]], PAGE)),
-                *((name, lambda name=name: clear(fd, name, PAGE, 0)) for name in CLEARS)):
+        nothing = memoryview(_buffer(0))[:0]
+        requests: dict[str, Callable[[], int | None]] = {
+            "write": lambda: os.pwrite(fd, nothing, PAGE),
+            "read": lambda: os.preadv(fd, [nothing], PAGE),
+            **{name: functools.partial(clear, fd, name, PAGE, 0) for name in CLEARS}}
+        for name, request in requests.items():
             try:
-                results[name] = function()
+                results[name] = request()
             except OSError as error:
-                results[name] = -error.errno
+                results[name] = -(error.errno or 0)
     finally:
         os.close(fd)
     return results
 
 
-def fsync(path):
+def fsync(path: str) -> None:
     """Flush a device's cache."""
     fd = os.open(path, os.O_RDWR)
     try:
@@ -300,7 +310,7 @@ def fsync(path):
         os.close(fd)
 
 
-def is_read_only(path):
+def is_read_only(path: str) -> bool:
     """BLKROGET."""
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -311,25 +321,25 @@ def is_read_only(path):
         os.close(fd)
 
 
-def hold(path, name, write_it=False):
+def hold(path: str, name: str, write_it: bool = False) -> None:
     """Keep a device open until ``release``."""
     _held[name] = os.open(path, os.O_RDWR if write_it else os.O_RDONLY)
 
 
-def release(name):
+def release(name: str) -> None:
     """Close what ``hold`` opened."""
     fd = _held.pop(name, None)
     if fd is not None:
         os.close(fd)
 
 
-def writer_start(path, name, length=4096):
+def writer_start(path: str, name: str, length: int = 4096) -> None:
     """Write over and over in a thread until an error or ``writer_stop``."""
-    state = {"stop": False, "writes": 0, "errno": 0, "running": True}
+    state: dict[str, Any] = {"stop": False, "writes": 0, "errno": 0, "running": True}
     fd = _open(path, os.O_WRONLY)
     _held[name] = state
 
-    def work():
+    def work() -> None:
         buffer = _buffer(length)
         try:
             while not state["stop"]:
@@ -345,7 +355,7 @@ def writer_start(path, name, length=4096):
     state["thread"].start()
 
 
-def writer_stop(name, wait=10.0, stop=True):
+def writer_stop(name: str, wait: float = 10.0, stop: bool = True) -> dict[str, Any]:
     """Stop a writer, or wait for its own end; returns how it went."""
     state = _held.pop(name)
     state["stop"] = stop
@@ -353,7 +363,7 @@ def writer_stop(name, wait=10.0, stop=True):
     return {key: state[key] for key in ("writes", "errno", "running")}
 
 
-def geometry(path):
+def geometry(path: str) -> list[int]:
     """Heads, sectors and cylinders by HDIO_GETGEO."""
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -363,7 +373,7 @@ def geometry(path):
         os.close(fd)
 
 
-def write_mbr(path, partitions):
+def write_mbr(path: str, partitions: list[tuple[int, int]]) -> None:
     """A DOS partition table with (offset, length) in bytes."""
     table = b"".join(struct.pack("<8B2I", 0, 0, 0, 0, 0x83, 0, 0, 0, offset // 512, length // 512)
                      for offset, length in partitions)
@@ -372,7 +382,7 @@ def write_mbr(path, partitions):
         os.fsync(disk.fileno())
 
 
-def texts(paths):
+def texts(paths: list[str]) -> dict[str, str]:
     """The text of each file that can be read."""
     found = {}
     for path in paths:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Memory of the guest: make it short, make it fragmented."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 
@@ -8,7 +10,7 @@ PAGE = 4096
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 
 
-def punch(path, keep, free, length):
+def punch(path: str, keep: int, free: int, length: int) -> None:
     """Give back ``free`` pages of a file in memory after each ``keep``, ``length`` bytes in all."""
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(path, os.O_RDWR)

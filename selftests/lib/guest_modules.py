@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Load and unload modules by system call, so that the errno is the kernel's."""
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import os
+from collections.abc import Iterable
 
 SYS_DELETE_MODULE = 176
 SYS_FINIT_MODULE = 313
@@ -11,13 +14,13 @@ SYS_FINIT_MODULE = 313
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result, what):
+def _check(result: int, what: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)
 
 
-def find(folder, name):
+def find(folder: str, name: str) -> str:
     """A module's file; the C modules name theirs with dashes."""
     for file in (f"{folder}/{name}.ko", f"{folder}/{name.replace('_', '-')}.ko"):
         if os.path.exists(file):
@@ -25,7 +28,7 @@ def find(folder, name):
     raise FileNotFoundError(errno.ENOENT, "no such module", f"{folder}/{name}.ko")
 
 
-def load(folder, names, parameters):
+def load(folder: str, names: Iterable[str], parameters: dict[str, str]) -> None:
     """insmod each that is not loaded, with its own parameters."""
     for name in names:
         if os.path.exists(f"/sys/module/{name}"):
@@ -39,7 +42,7 @@ def load(folder, names, parameters):
             os.close(fd)
 
 
-def unload(names):
+def unload(names: Iterable[str]) -> None:
     """rmmod each that is loaded, in this order; EWOULDBLOCK while one is in use."""
     for name in names:
         if os.path.exists(f"/sys/module/{name}"):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Partitions without a program for them."""
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import os
@@ -10,7 +12,7 @@ BLKPG = 0x1269
 ADD, DELETE = 1, 2
 
 
-def _ioctl(path, op, number, start, length):
+def _ioctl(path: str, op: int, number: int, start: int, length: int) -> None:
     data = ctypes.create_string_buffer(struct.pack("qqi64s64s4x", start, length, number, b"", b""))
     fd = os.open(path, os.O_RDWR)
     try:
@@ -20,11 +22,11 @@ def _ioctl(path, op, number, start, length):
         os.close(fd)
 
 
-def add(path, number, start, length):
+def add(path: str, number: int, start: int, length: int) -> None:
     """Partition ``number`` of a disk, in bytes."""
     _ioctl(path, ADD, number, start, length)
 
 
-def delete(path, number):
+def delete(path: str, number: int) -> None:
     """Undo ``add``."""
     _ioctl(path, DELETE, number, 0, 0)

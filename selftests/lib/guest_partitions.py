@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Partition tables, written without the tools for it."""
 
+from __future__ import annotations
+
 import os
 import struct
 import uuid
@@ -11,7 +13,7 @@ ENTRIES = 128
 BLOCK = 512
 
 
-def write_gpt(path, partitions):
+def write_gpt(path: str, partitions: list[tuple[int, int]]) -> None:
     """A GPT with (offset, length) in bytes, on a disk with blocks of 512 bytes."""
     with open(path, "r+b", buffering=0) as disk:
         blocks = disk.seek(0, os.SEEK_END) // BLOCK
@@ -22,7 +24,7 @@ def write_gpt(path, partitions):
         own = uuid.uuid4().bytes_le
         table_blocks = len(table) // BLOCK
 
-        def header(here, other, table_at):
+        def header(here: int, other: int, table_at: int) -> bytes:
             fields = struct.pack("<8sIIIIQQQQ16sQIII", b"EFI PART", 0x10000, 92, 0, 0, here, other,
                                  2 + table_blocks, blocks - 2 - table_blocks, own, table_at,
                                  ENTRIES, 128, zlib.crc32(table))

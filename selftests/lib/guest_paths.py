@@ -1,33 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0
 """A client with several paths that sends requests again, inside the guest."""
 
+from __future__ import annotations
+
 import contextlib
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
-import guest_rtrs_peer as rtrs
-from guest_hostile_io import IO
-from guest_hostile_io import WRITE
-from guest_hostile_io import Rnbd
+from lib import guest_rtrs_peer as rtrs
+from lib.guest_hostile_io import IO
+from lib.guest_hostile_io import Rnbd
+from lib.guest_hostile_io import WRITE
 
 SIZE = 512
 CHUNK = 1
 
 
-def writes(device):
+def writes(device: str) -> int:
     """How many writes a disk has seen the end of."""
     return int(Path("/sys/block", Path(device).name, "stat").read_text().split()[4])
 
 
-def send_write(path, device_id):
+def send_write(path: rtrs.Peer, device_id: int) -> None:
     """Send a write of one sector in chunk CHUNK, without waiting for the answer."""
     header = struct.pack("<HxxIQIIH6x", IO, device_id, 0, WRITE, SIZE, 0)
     message = struct.pack("<HH", 2, len(header))
     path.request(bytes(SIZE) + header + message, chunk=CHUNK, offset=SIZE + len(header))
 
 
-def next_answer(paths):
+def next_answer(paths: list[rtrs.Peer]) -> tuple[int, tuple[int, int]]:
     """Wait for an answer by any of these paths: its number, chunk and errno."""
     deadline = time.monotonic() + rtrs.TIMEOUT
     while time.monotonic() < deadline:
@@ -37,7 +40,7 @@ def next_answer(paths):
     raise TimeoutError("no answer")
 
 
-def copies(address, sources, device):
+def copies(address: str, sources: list[str], device: str) -> list[list[int]]:
     """Send the same write by one path after the other while the disk is slow. Returns for each answer
     its path, its chunk and errno, and how many writes the disk had finished by then."""
     with contextlib.ExitStack() as stack:
@@ -51,14 +54,14 @@ def copies(address, sources, device):
         before = writes(device)
         for path in paths:
             send_write(path, rnbd.device_id)
-        answers = []
+        answers: list[list[int]] = []
         while len(answers) < len(paths):
             number, answer = next_answer(paths)
             answers.append([number, *answer, writes(device) - before])
         return answers
 
 
-def attempt(stack, **settings):
+def attempt(stack: contextlib.ExitStack, **settings: Any) -> rtrs.Peer | int:
     """Make the first connection of a path; the path, or the errno of the server."""
     path = stack.enter_context(rtrs.Peer(**settings))
     try:
@@ -68,7 +71,7 @@ def attempt(stack, **settings):
     return path
 
 
-def given_up(address, sources):
+def given_up(address: str, sources: list[str]) -> dict[str, Any]:
     """A client that tells how many requests it has given up; what the server makes of it."""
     with contextlib.ExitStack() as stack:
         old = stack.enter_context(rtrs.Peer(address, source=sources[0], given_up=2**32 - 1))
@@ -91,7 +94,7 @@ def given_up(address, sources):
         return result
 
 
-def path_ends(address, sources, device):
+def path_ends(address: str, sources: list[str], device: str) -> dict[str, Any]:
     """Have a path ended by a message on another one, while a slow disk has a request of it."""
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(rtrs.Peer(address, source=sources[0], features=rtrs.PATH_ENDS))

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """What an administrator and a hostile client do about an export policy, for export_policy.py."""
 
+from __future__ import annotations
+
 import struct
 
-import guest_rtrs_peer as rtrs
+from lib import guest_rtrs_peer as rtrs
 
 FILE = "/sys/class/rnbd-server/ctl/export_policy"
 SESS_INFO, OPEN, IO, CLOSE = 0, 2, 4, 5  # RNBD's messages
 MODES = {"ro": 0, "rw": 1, "migration": 2}
 
 
-def write(pieces):
+def write(pieces: list[str]) -> list[str]:
     """Write pieces one after the other to the policy's file; what it reads after each."""
     read = []
     with open(FILE, "wb", buffering=0) as file:
@@ -23,22 +25,23 @@ def write(pieces):
     return read
 
 
-def interleaved(first, second):
+def interleaved(first: list[str], second: list[str]) -> list[int]:
     """Two writers with two pieces each, in turns; the errno of each write."""
     results = []
-    files = [open(FILE, "wb", buffering=0) for _ in range(2)]  # pylint: disable=consider-using-with
-    for piece, file in zip((first[0], second[0], first[1], second[1]), files * 2):
+    files = [open(FILE, "wb", buffering=0) for _ in range(2)]  # noqa: SIM115 (closed in turns, below)
+    turns = (first[0], second[0], first[1], second[1])
+    for piece, file in zip(turns, files * 2, strict=True):
         try:
             file.write(piece.encode())
             results.append(0)
         except OSError as error:
-            results.append(error.errno)
+            results.append(error.errno or 0)
     for file in files:
         file.close()
     return results
 
 
-def ask(peer, message, size):
+def ask(peer: rtrs.Peer, message: bytes, size: int) -> int:
     """A message that is answered with data; the errno."""
     place = 16384
     peer.request(message + peer.read_message(usr_len=len(message), length=size), place=place,
@@ -46,7 +49,8 @@ def ask(peer, message, size):
     return peer.answer()[1]
 
 
-def probe(address, sessions, devices):
+def probe(address: str, sessions: list[str],
+          devices: list[str]) -> tuple[dict[str, list[int]], list[int]]:
     """A client that tries devices in all modes, and IO without a device, in several sessions.
 
     Returns the errnos of opens by session and device, and those of the IO.
@@ -65,7 +69,7 @@ def probe(address, sessions, devices):
     return opens, requests
 
 
-def other_address(address, other):
+def other_address(address: str, other: str) -> int:
     """A path whose second connection comes from another address; the errno of that."""
     with rtrs.Peer(address) as peer:
         peer.connect_one()

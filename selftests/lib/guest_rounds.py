@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """The same thing over and over, without a word to the host in between."""
 
+from __future__ import annotations
+
 import errno
 import os
 import time
 
 
-def _write(path, text):
+def _write(path: str, text: str) -> None:
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, text.encode())
@@ -14,7 +16,7 @@ def _write(path, text):
         os.close(fd)
 
 
-def write_each(path, lines):
+def write_each(path: str, lines: list[str]) -> float:
     """Writes each line to a file, by a write(2) each; the seconds it took."""
     started = time.monotonic()
     for line in lines:
@@ -22,7 +24,7 @@ def write_each(path, lines):
     return time.monotonic() - started
 
 
-def map_and_unmap(map_device, text, link, count):
+def map_and_unmap(map_device: str, text: str, link: str, count: int) -> None:
     """Maps a device, writes a block and unmaps it, ``count`` times."""
     for _ in range(count):
         _write(map_device, text)
@@ -43,7 +45,7 @@ def map_and_unmap(map_device, text, link, count):
                 time.sleep(0.02)
 
 
-def disconnect_and_connect(path, device, state, count):
+def disconnect_and_connect(path: str, device: str, state: str, count: int) -> None:
     """Takes a path down and up, and writes a block each time, ``count`` times.
 
     ``path`` is its folder, ``state`` the device's file that says when it is open again.
@@ -67,7 +69,7 @@ def disconnect_and_connect(path, device, state, count):
             os.close(fd)
 
 
-def _wait_for_text(path, text):
+def _wait_for_text(path: str, text: str) -> None:
     for _ in range(3000):
         with open(path, encoding="ascii") as file:
             if file.read().strip() == text:

@@ -5,27 +5,29 @@ A Peer is one path to the server of this machine or another one, with its connec
 wrote and got is at hand byte by byte.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import socket
 import struct
 import time
+from typing import Any
 
-import guest_verbs
-from guest_verbs import ADDR_RESOLVED
-from guest_verbs import DISCONNECTED
-from guest_verbs import ESTABLISHED
-from guest_verbs import Memory
-from guest_verbs import RDMA_WRITE
-from guest_verbs import RDMA_WRITE_WITH_IMM
-from guest_verbs import REJECTED
-from guest_verbs import ROUTE_RESOLVED
-from guest_verbs import SEND
-from guest_verbs import WC_RECV
-from guest_verbs import WC_RECV_RDMA_WITH_IMM
-from guest_verbs import WITH_IMM
-from guest_verbs import check
-from guest_verbs import cm
+from lib import guest_verbs
+from lib.guest_verbs import ADDR_RESOLVED
+from lib.guest_verbs import check
+from lib.guest_verbs import cm
+from lib.guest_verbs import DISCONNECTED
+from lib.guest_verbs import ESTABLISHED
+from lib.guest_verbs import Memory
+from lib.guest_verbs import RDMA_WRITE_WITH_IMM
+from lib.guest_verbs import REJECTED
+from lib.guest_verbs import ROUTE_RESOLVED
+from lib.guest_verbs import SEND
+from lib.guest_verbs import WC_RECV
+from lib.guest_verbs import WC_RECV_RDMA_WITH_IMM
+from lib.guest_verbs import WITH_IMM
 
 MAGIC, VERSION = 0x1BBD, 0x0200
 IO_REQ, IO_RSP, IO_RSP_W_INV, PATH_END, PATH_ENDED, HB_MSG, HB_ACK = 0, 1, 2, 4, 5, 8, 9
@@ -42,8 +44,9 @@ class Closed(Exception):
     """The server closed the connection."""
 
 
-def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn=True,
-             magic=MAGIC, version=VERSION, features=0, given_up=0):
+def conn_req(*, cid: int = 0, cid_num: int = 1, recon_cnt: int = 0, sess_uuid: bytes,
+             paths_uuid: bytes | None, first_conn: bool = True, magic: int = MAGIC,
+             version: int = VERSION, features: int = 0, given_up: int = 0) -> bytes:
     """The private data of a connection request."""
     return struct.pack("<BBHHHHH16s16sB3xII", 0, 0, magic, version, cid, cid_num, recon_cnt,
                        sess_uuid, paths_uuid, int(first_conn), features, given_up)
@@ -52,9 +55,9 @@ def conn_req(*, cid=0, cid_num=1, recon_cnt=0, sess_uuid, paths_uuid, first_conn
 class Connection(guest_verbs.QueuePair):
     """One connection; made with any private data."""
 
-    def __init__(self, address, private_data, *, port=1234, pd=None, receives=64, source=None,
-                 depth=2048):
-        self.keep = []
+    def __init__(self, address: str, private_data: bytes, *, port: int = 1234, pd: Any = None,
+                 receives: int = 64, source: str | None = None, depth: int = 2048) -> None:
+        self.keep: list[Memory] = []
         self.events = guest_verbs.EventChannel()
         self.id = self.events.new_id()
         try:
@@ -65,7 +68,8 @@ class Connection(guest_verbs.QueuePair):
             self._free()
             raise
 
-    def _connect(self, target, private_data, pd, receives, source, depth):
+    def _connect(self, target: Any, private_data: bytes, pd: Any, receives: int, source: str | None,
+                 depth: int) -> guest_verbs.CmEvent:
         near = source and guest_verbs.socket_address(source, 0)
         check(cm.rdma_resolve_addr(self.id, near, target, 5000), "rdma_resolve_addr")
         self._expect(ADDR_RESOLVED)
@@ -79,7 +83,7 @@ class Connection(guest_verbs.QueuePair):
         check(cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
         return self._expect(ESTABLISHED)
 
-    def _expect(self, wanted):
+    def _expect(self, wanted: int) -> guest_verbs.CmEvent:
         got = self.events.next(TIMEOUT)
         if got is None:
             raise TimeoutError(f"no event, wanted {wanted}")
@@ -92,7 +96,7 @@ class Connection(guest_verbs.QueuePair):
             raise Closed()
         raise OSError(max(-got.status, 0), f"event {got.event}, wanted {wanted}")
 
-    def wait_closed(self, timeout=TIMEOUT):
+    def wait_closed(self, timeout: float = TIMEOUT) -> bool:
         """Wait until the server has closed the connection."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
@@ -102,11 +106,11 @@ class Connection(guest_verbs.QueuePair):
                 return True
         return False
 
-    def is_closed(self):
+    def is_closed(self) -> bool:
         """Whether the server has closed the connection by now."""
         return self.wait_closed(0.001)
 
-    def next_receive(self, timeout=TIMEOUT):
+    def next_receive(self, timeout: float = TIMEOUT) -> tuple[int | None, bytes]:
         """The next message from the server: its immediate (None without one) and its bytes.
 
         The receive is posted again. Raises Closed if the connection fails, TimeoutError.
@@ -129,12 +133,19 @@ class Connection(guest_verbs.QueuePair):
             return imm, data
         raise TimeoutError("nothing received")
 
-    def close(self):
+    def next_immediate(self) -> int:
+        """The immediate of the next message from the server, which has to have one."""
+        imm, data = self.next_receive()
+        if imm is None:
+            raise ValueError(f"a message without an immediate: {data!r}")
+        return imm
+
+    def close(self) -> None:
         """Disconnect and free what the kernel would keep."""
         cm.rdma_disconnect(self.id)
         self._free()
 
-    def _free(self):
+    def _free(self) -> None:
         if self.id.contents.qp:
             self.destroy()
         cm.rdma_destroy_id(self.id)
@@ -144,25 +155,28 @@ class Connection(guest_verbs.QueuePair):
 class Peer:
     """A path of a client, with its connections."""
 
-    def __init__(self, address, *, connections=2, port=1234, paths_uuid=None, first_conn=True,
-                 receives=64, source=None, features=0, given_up=0, depth=2048):
+    def __init__(self, address: str, *, connections: int = 2, port: int = 1234,
+                 paths_uuid: bytes | None = None, first_conn: bool = True, receives: int = 64,
+                 source: str | None = None, features: int = 0, given_up: int = 0,
+                 depth: int = 2048) -> None:
         self.source, self.depth = source, depth
         self.features, self.given_up = features, given_up
         self.paths_uuid = paths_uuid or os.urandom(16)
         self.sess_uuid = os.urandom(16)
         self.address, self.port, self.count, self.receives = address, port, connections, receives
         self.first_conn = first_conn
-        self.connections = []
+        self.connections: list[Connection] = []
         self.pd = None
 
-    def __enter__(self):
+    def __enter__(self) -> Peer:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for connection in self.connections:
             connection.close()
 
-    def connect_one(self, cid=None, *, source=None, **fields):
+    def connect_one(self, cid: int | None = None, *, source: str | None = None,
+                    **fields: Any) -> Connection:
         """Make the next connection, or the one given, with these fields in its request; from
         ``source``, the path's address, or any."""
         values = {"cid": len(self.connections) if cid is None else cid, "cid_num": self.count,
@@ -178,12 +192,12 @@ class Peer:
         (_, _, _, self.queue_depth, self.max_io, self.max_hdr, self.flags) = answer
         return connection
 
-    def connect_all(self):
+    def connect_all(self) -> None:
         """Make all connections."""
         while len(self.connections) < self.count:
             self.connect_one()
 
-    def send_info(self, name=b"hostile", *, raw=None):
+    def send_info(self, name: bytes = b"hostile", *, raw: bytes | None = None) -> None:
         """Send the information request, or these bytes instead."""
         service = self.connections[0]
         size = 8 + 16 * self.queue_depth
@@ -193,7 +207,7 @@ class Peer:
         self.info_request = Memory(self.pd, 512, request)
         service.post_send(SEND, [self.info_request.sge(0, len(request))])
 
-    def receive_info(self):
+    def receive_info(self) -> None:
         """Wait for the answer; after that the chunks are known."""
         service = self.connections[0]
         deadline = time.monotonic() + TIMEOUT
@@ -221,17 +235,18 @@ class Peer:
             service.post_recv(service.recv_memory.sge(64 * index, 64), index)
         self.scratch = Memory(self.pd, max(self.chunk_size, 4096))
 
-    def establish(self, name=b"hostile"):
+    def establish(self, name: bytes = b"hostile") -> None:
         """All that a client does before its first request."""
         self.connect_all()
         self.send_info(name)
         self.receive_info()
 
-    def imm(self, chunk, offset):
+    def imm(self, chunk: int, offset: int) -> int:
         """The immediate of a request."""
         return (IO_REQ << 28) | (chunk << self.mem_bits) | offset
 
-    def request(self, data, *, chunk=0, offset=None, imm=None, cid=1, place=0):
+    def request(self, data: bytes, *, chunk: int = 0, offset: int | None = None,
+                imm: int | None = None, cid: int = 1, place: int = 0) -> None:
         """Write data to a place in a chunk, with the immediate of a request whose message is at
         an offset (from the chunk's start), or with another one."""
         offset = place if offset is None else offset
@@ -243,14 +258,15 @@ class Peer:
         self.connections[cid].post_send(RDMA_WRITE_WITH_IMM, sges, imm=imm,
                                         remote=(address + place, key))
 
-    def read_message(self, *, usr_len=0, sg_cnt=1, length=None, flags=0, target=None):
+    def read_message(self, *, usr_len: int = 0, sg_cnt: int = 1, length: int | None = None,
+                     flags: int = 0, target: Any = None) -> bytes:
         """An RTRS read message."""
         target = target or self.scratch
         length = len(target.buffer) if length is None else length
         return struct.pack("<HHHHQII", 3, usr_len, flags, sg_cnt, target.address, target.rkey,
                            length)
 
-    def answer(self, *, cid=1, timeout=TIMEOUT):
+    def answer(self, *, cid: int = 1, timeout: float = TIMEOUT) -> tuple[int, int]:
         """The next answer: chunk and errno, after its new key was noted."""
         while True:
             imm, data = self.connections[cid].next_receive(timeout)
@@ -266,19 +282,19 @@ class Peer:
             if kind == HB_MSG:
                 self.connections[cid].post_send(RDMA_WRITE_WITH_IMM, imm=HB_ACK << 28)
 
-    def number(self):
+    def number(self) -> int:
         """The number of the path in messages on others, before it is connected again."""
         return struct.unpack_from("<I", self.sess_uuid)[0] & 0x0FFFFFFF
 
-    def service(self, kind, payload=0):
+    def service(self, kind: int, payload: int = 0) -> tuple[int, int]:
         """Send an immediate on the service connection; the type and payload of the next one that
         comes, but for heartbeats."""
         service = self.connections[0]
         service.post_send(RDMA_WRITE_WITH_IMM, imm=kind << 28 | payload)
-        while (imm := service.next_receive()[0]) >> 28 == HB_MSG:
+        while (imm := service.next_immediate()) >> 28 == HB_MSG:
             pass
         return imm >> 28, imm & 0x0FFFFFFF
 
-    def wait_closed(self):
+    def wait_closed(self) -> bool:
         """Wait until the server has closed all connections."""
         return all(connection.wait_closed() for connection in self.connections)

@@ -6,6 +6,8 @@ another message puts a function in the place of the method (guest_hostile_server
 that comes is handled by one thread.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import os
@@ -14,10 +16,12 @@ import socket
 import struct
 import threading
 import traceback
+from collections.abc import Callable
+from typing import Any
 
-import guest_verbs as verbs
-from guest_verbs import cm
-from guest_verbs import ib
+from lib import guest_verbs as verbs
+from lib.guest_verbs import cm
+from lib.guest_verbs import ib
 
 MAGIC, VERSION = 0x1BBD, 0x0200
 IO_RSP, IO_RSP_W_INV, IO_RSPS, HB_MSG, HB_ACK = 1, 2, 3, 8, 9
@@ -34,14 +38,15 @@ TIMEOUT = 20.0
 class Request:
     """What a client wants: one message of RTRS, and the user's header in front of it."""
 
-    def __init__(self, connection, chunk, kind, header):
+    def __init__(self, connection: Any, chunk: int, kind: int, header: bytes) -> None:
         self.connection, self.chunk, self.kind, self.header = connection, chunk, kind, header
         self.data = b""  # of a write
-        self.flags, self.target, self.length = 0, None, 0  # of a read
-        self.operation, self.sector = None, 0  # of IO
+        self.flags, self.length = 0, 0  # of a read
+        self.target: tuple[int, int] | None = None  # the address and the key that it has for the data
+        self.operation, self.sector = -1, 0  # of IO
 
     @property
-    def message(self):
+    def message(self) -> int:
         """The type of the user's message."""
         return struct.unpack_from("<H", self.header)[0]
 
@@ -49,7 +54,7 @@ class Request:
 class Connection(verbs.QueuePair):
     """One connection of a client."""
 
-    def __init__(self, server, cm_id, number, fields):
+    def __init__(self, server: Server, cm_id: Any, number: int, fields: Any) -> None:
         super().__init__(cm_id, pd=server.pd, cq=server.queue)
         self.server, self.number, self.fields = server, number, fields
         self.cid = fields["cid"]
@@ -59,30 +64,30 @@ class Connection(verbs.QueuePair):
         for index in range(RECEIVES):
             self.receive(index)
 
-    def receive(self, index):
+    def receive(self, index: int) -> None:
         """Post a receive."""
         sge = self.receives.sge(index * RECEIVE_SIZE, RECEIVE_SIZE)
         self.post_recv(sge, self.number << 32 | index)
 
-    def send(self, opcode, data=b"", **how):
+    def send(self, opcode: int, data: bytes = b"", **how: Any) -> None:
         """Send a short message or write it by RDMA; see QueuePair.post_send."""
         sges = []
         if data:
             self.slot = (self.slot + 1) % SLOTS
             place = self.slot * RECEIVE_SIZE
-            self.slots.buffer[place:place + len(data)] = data
+            self.slots.write(place, data)
             sges = [self.slots.sge(place, len(data))]
         self.post_send(opcode, sges, signaled=False, **how)
 
-    def immediate(self, kind, payload=0):
+    def immediate(self, kind: int, payload: int = 0) -> None:
         """Send an immediate alone."""
         self.send(verbs.RDMA_WRITE_WITH_IMM, imm=kind << 28 | payload)
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         """Close it; the event that it is closed follows."""
         cm.rdma_disconnect(self.id)
 
-    def free(self):
+    def free(self) -> None:
         """Free all of it."""
         self.destroy()
         cm.rdma_destroy_id(self.id)
@@ -93,23 +98,27 @@ class Connection(verbs.QueuePair):
 class Server:
     """Listens on a port from the beginning until ``stop``."""
 
-    def __init__(self, port=1234, *, queue_depth=2, max_io_size=128 << 10, size=1 << 20,
-                 new_rkey=False, features=0):
+    def __init__(self, port: int = 1234, *, queue_depth: int = 2, max_io_size: int = 128 << 10,
+                 size: int = 1 << 20, new_rkey: bool = False, features: int = 0) -> None:
         self.queue_depth, self.max_io_size, self.max_hdr_size = queue_depth, max_io_size, 4096
         self.new_rkey, self.features = new_rkey, features
         self.chunk_size = max_io_size + self.max_hdr_size
         self.mem_bits = 28 - (queue_depth - 1).bit_length()
         self.disk = bytearray(size)
-        self.connections = {}
+        self.connections: dict[int, Connection] = {}
         self.numbers = 0
-        self.log = []  # what came: connection requests, messages of the user
-        self.requests = []  # all requests of the disk, in order
-        self.done = {}  # status of what somebody waits for, by work request
-        self.then = {}  # what is to be done when a work request has ended
+        self.log: list[tuple[str, Any]] = []  # what came: connection requests, messages of the user
+        self.requests: list[Request] = []  # all requests of the disk, in order
+        self.done: dict[int, int] = {}  # status of what somebody waits for, by work request
+        self.then: dict[int, Callable[[], object]] = {}  # what is to be done when a work request has ended
         self.changed = threading.Condition()
         self.place = 0
         self.error = ""
-        self.pd = self.queue = self.channel = self.context = self.chunks = self.scratch = None
+        self.pd = self.queue = self.channel = None
+        self.context = 0
+        self.chunks: verbs.Memory
+        self.scratch: verbs.Memory
+        self.late: Callable[[], object] = lambda: None
         self.events = verbs.EventChannel()
         self.listen_id = self.events.new_id()
         verbs.check(cm.rdma_bind_addr(self.listen_id, verbs.socket_address("0.0.0.0", port)),
@@ -121,33 +130,33 @@ class Server:
 
     # What the server says. Each of these may be replaced.
 
-    def conn_response(self, fields):
+    def conn_response(self, fields: Any) -> tuple[bytes, bool]:
         """The answer to a connection request, which has these fields; and whether it accepts."""
         if fields["cid"] == 0:
             self.chunk_size = self.max_io_size + self.max_hdr_size
         return conn_rsp(self), True
 
-    def established(self, connection):
+    def established(self, connection: Any) -> None:
         """Nothing is said when a connection stands."""
 
-    def info(self, connection):
+    def info(self, connection: Any) -> None:
         """Answer the information request: one descriptor for all chunks."""
         connection.send(verbs.SEND, info_rsp([(self.chunks.address, self.chunks.rkey,
                                                self.chunk_size * self.queue_depth)]))
 
-    def heartbeat(self, connection):
+    def heartbeat(self, connection: Any) -> None:
         """Answer a heartbeat."""
         connection.immediate(HB_ACK)
 
-    def session_info(self, _request):
+    def session_info(self, _request: Request) -> bytes:
         """The answer to the first message of a session."""
         return struct.pack("<HHB31x", SESS_INFO + 1, 0, 2)
 
-    def opened(self, _request):
+    def opened(self, _request: Request) -> bytes:
         """The answer to the opening of the disk."""
         return open_rsp(nsectors=len(self.disk) // SECTOR)
 
-    def control(self, request):
+    def control(self, request: Request) -> None:
         """Carry out and answer what is no IO."""
         if request.message == SESS_INFO:
             self.answer(request, self.session_info(request))
@@ -156,7 +165,7 @@ class Server:
         else:
             self.answer(request)
 
-    def io(self, request):
+    def io(self, request: Request) -> None:
         """Carry out and answer a read, a write or what else a disk does."""
         operation, sector = request.operation, request.sector
         if operation == IO_WRITE:
@@ -169,14 +178,16 @@ class Server:
 
     # How it says it.
 
-    def answer(self, request, data=b"", number=0, *, invalidate=None, claim=None, connection=None):
+    def answer(self, request: Request, data: bytes = b"", number: int = 0, *,
+               invalidate: bool | None = None, claim: bool | None = None,
+               connection: Connection | None = None) -> None:
         """Answer a request: with data, or an errno. It is ``invalidate``d, and ``claim``ed to be,
         if the client wants that, unless they say otherwise."""
         connection = connection or request.connection
         wanted = bool(request.flags & NEED_INVAL) and request.target is not None
         if data and request.target:
             self.write_to(request, data[:request.length], connection=connection)
-        if wanted if invalidate is None else invalidate:
+        if request.target and (wanted if invalidate is None else invalidate):
             connection.send(verbs.SEND_WITH_INV, invalidate=request.target[1])
         kind = IO_RSP_W_INV if (wanted if claim is None else claim) else IO_RSP
         payload = number << 19 | request.chunk
@@ -186,24 +197,26 @@ class Server:
         else:
             connection.immediate(kind, payload)
 
-    def invalidate(self, connection, key, then):
+    def invalidate(self, connection: Any, key: int, then: Callable[[], object]) -> None:
         """Invalidate a key by a connection, and do ``then`` when the client's device has done that."""
         wr_id = 3 << 62 | len(self.requests)
         self.then[wr_id] = then
         connection.post_send(verbs.SEND_WITH_INV, [], signaled=True, wr_id=wr_id, invalidate=key)
 
-    def write_to(self, request, data, *, connection=None, wr_id=None):
+    def write_to(self, request: Request, data: bytes, *, connection: Connection | None = None,
+                 wr_id: int | None = None) -> None:
         """Write to where a request wants its data."""
         # Used in turn, so that what is being sent stays.
         self.place = (self.place + 1) % SCRATCH
         begin = self.place * self.max_io_size
-        self.scratch.buffer[begin:begin + len(data)] = data
+        self.scratch.write(begin, data)
+        assert request.target is not None, "the request has no place for data"
         sge = self.scratch.sge(begin, len(data))
         (connection or request.connection).post_send(
             verbs.RDMA_WRITE, [sge], remote=request.target, signaled=wr_id is not None,
             wr_id=wr_id or 0)
 
-    def overwrite(self, request, data):
+    def overwrite(self, request: Request, data: bytes) -> str:
         """Write once more to where the last request wanted its data; "accepted" or "refused", as
         its adapter says."""
         wr_id = 1 << 63 | len(self.requests)
@@ -214,7 +227,7 @@ class Server:
             status = self.done.pop(wr_id)
         return {0: "accepted", verbs.WC_REM_ACCESS_ERR: "refused"}.get(status, f"status {status}")
 
-    def wait_for(self, condition, what):
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until a condition on what came holds."""
         with self.changed:
             if not self.changed.wait_for(condition, TIMEOUT):
@@ -222,13 +235,13 @@ class Server:
 
     # How it gets what the client says.
 
-    def _serve(self):
+    def _serve(self) -> None:
         try:
             self._serve_until_woken()
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             self.error = traceback.format_exc()
 
-    def _serve_until_woken(self):
+    def _serve_until_woken(self) -> None:
         poll = select.poll()
         poll.register(self.events.fd, select.POLLIN)
         poll.register(self.wake[0], select.POLLIN)
@@ -236,9 +249,9 @@ class Server:
             ready = [fd for fd, _ in poll.poll()]
             if self.wake[0] in ready:
                 return
-            if self.events.fd in ready:
+            if self.events.fd in ready and (event := self.events.next(0)) is not None:
                 had = self.channel
-                self._event(self.events.next(0))
+                self._event(event)
                 if self.channel and not had:
                     poll.register(self.channel.contents.fd, select.POLLIN)
             if self.channel and self.channel.contents.fd in ready:
@@ -246,7 +259,7 @@ class Server:
             with self.changed:
                 self.changed.notify_all()
 
-    def _event(self, got):
+    def _event(self, got: verbs.CmEvent) -> None:
         if got.event == verbs.CONNECT_REQUEST:
             self.log.append(("retries", got.retries))
             self._connect(ctypes.cast(got.id, ctypes.POINTER(verbs.CmId)), got.data)
@@ -259,12 +272,12 @@ class Server:
                 connection.disconnect()
                 self._forget(number)
 
-    def _forget(self, number):
+    def _forget(self, number: int) -> None:
         self.connections.pop(number).free()
 
-    def _connect(self, cm_id, data):
+    def _connect(self, cm_id: Any, data: bytes) -> None:
         names = ("magic", "version", "cid", "cid_num", "recon_cnt")
-        fields = dict(zip(names, struct.unpack_from("<HHHHH", data, 2)))
+        fields = dict(zip(names, struct.unpack_from("<HHHHH", data, 2), strict=True))
         fields["features"] = struct.unpack_from("<I", data, 48)[0]
         self.log.append(("connection", fields["cid"]))
         if self.pd is None:
@@ -286,7 +299,7 @@ class Server:
         if cm.rdma_accept(cm_id, ctypes.byref(param)) != 0:
             self._forget(self.numbers)
 
-    def _set_up(self, context):
+    def _set_up(self, context: int) -> None:
         self.pd = ib.ibv_alloc_pd(ctypes.c_void_p(context))
         self.channel = ib.ibv_create_comp_channel(ctypes.c_void_p(context))
         self.queue = ib.ibv_create_cq(ctypes.c_void_p(context), 16384, None, self.channel, 0)
@@ -297,7 +310,7 @@ class Server:
         self.scratch = verbs.Memory(self.pd, SCRATCH * self.max_io_size)
         self.context = context
 
-    def _completions(self):
+    def _completions(self) -> None:
         queue, argument = ctypes.c_void_p(), ctypes.c_void_p()
         ib.ibv_get_cq_event(self.channel, ctypes.byref(queue), ctypes.byref(argument))
         ib.ibv_ack_cq_events(queue, 1)
@@ -314,7 +327,7 @@ class Server:
                 if connection:
                     self._received(connection, wc)
 
-    def _received(self, connection, wc):
+    def _received(self, connection: Any, wc: verbs.Wc) -> None:
         try:
             if wc.wc_flags & verbs.WITH_IMM:
                 self._immediate(connection, socket.ntohl(wc.imm))
@@ -326,7 +339,7 @@ class Server:
             # The connection has failed; the event that it is closed follows.
             pass
 
-    def _immediate(self, connection, imm):
+    def _immediate(self, connection: Any, imm: int) -> None:
         kind, payload = imm >> 28, imm & 0x0FFFFFFF
         if kind == HB_MSG:
             self.log.append(("heartbeat", connection.cid))
@@ -336,21 +349,22 @@ class Server:
         else:
             self._request(self.parse(connection, payload))
 
-    def parse(self, connection, payload):
+    def parse(self, connection: Any, payload: int) -> Request:
         """The request that an immediate is about."""
         chunk, offset = payload >> self.mem_bits, payload & ((1 << self.mem_bits) - 1)
         place = chunk * self.chunk_size + offset
         buffer = self.chunks.buffer
         kind, usr_len, flags, count = struct.unpack_from("<HHHH", buffer, place)
-        request = Request(connection, chunk, kind, buffer[place - usr_len:place])
+        request = Request(connection, chunk, kind, self.chunks.read(place - usr_len, usr_len))
         if kind == MSG_WRITE:
-            request.data = buffer[chunk * self.chunk_size:place - usr_len]
+            begin = chunk * self.chunk_size
+            request.data = self.chunks.read(begin, place - usr_len - begin)
         elif count:
             address, key, request.length = struct.unpack_from("<QII", buffer, place + 8)
             request.flags, request.target = flags, (address, key)
         return request
 
-    def _request(self, request):
+    def _request(self, request: Request) -> None:
         self.log.append(("request", request.message))
         if request.message != IO:
             return self.control(request)
@@ -361,12 +375,12 @@ class Server:
 
     # The end.
 
-    def drop_all(self):
+    def drop_all(self) -> None:
         """Disconnect all clients."""
         for connection in list(self.connections.values()):
             connection.disconnect()
 
-    def stop(self):
+    def stop(self) -> None:
         """Disconnect all clients and listen no more."""
         os.write(self.wake[1], b"x")
         self.thread.join(TIMEOUT)
@@ -387,7 +401,7 @@ class Server:
             raise RuntimeError(self.error)
 
 
-def conn_rsp(server, **fields):
+def conn_rsp(server: Server, **fields: Any) -> bytes:
     """The private data of the answer to a connection request."""
     values = {"magic": MAGIC, "version": VERSION, "errno": 0, "queue_depth": server.queue_depth,
               "max_io_size": server.max_io_size, "max_hdr_size": server.max_hdr_size,
@@ -395,14 +409,15 @@ def conn_rsp(server, **fields):
     return struct.pack("<HHhHIIII32x", *values.values())
 
 
-def info_rsp(descriptors, *, kind=MSG_INFO_RSP, count=None):
+def info_rsp(descriptors: list[tuple[int, int, int]], *, kind: int = MSG_INFO_RSP,
+             count: int | None = None) -> bytes:
     """An information response: (address, key, length) of each registration."""
     count = len(descriptors) if count is None else count
     return struct.pack("<HH4x", kind, count) + b"".join(
         struct.pack("<QII", *descriptor) for descriptor in descriptors)
 
 
-def open_rsp(**fields):
+def open_rsp(**fields: Any) -> bytes:
     """The answer to the opening of a disk."""
     values = {"kind": OPEN + 1, "padding": 0, "device_id": 7, "nsectors": 2048,
               "max_hw_sectors": 256, "max_write_zeroes_sectors": 0, "max_discard_sectors": 0,

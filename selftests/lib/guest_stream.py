@@ -6,13 +6,18 @@ clears them, reads them back, and compares; how long each request took is kept. 
 ends the worker, and its range is then read again to see that what was confirmed before is there.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
 import struct
 import threading
 import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
-import guest_io
+from lib import guest_io
 
 BLOCK = 4096
 # What a block holds after an operation that is no write: this byte.
@@ -23,7 +28,8 @@ _streams = {}
 class Worker(threading.Thread):
     """Writes and reads one range."""
 
-    def __init__(self, path, offset, blocks, size, operations, pause):
+    def __init__(self, path: str, offset: int, blocks: int, size: int, operations: Sequence[str],
+                 pause: float) -> None:
         super().__init__(daemon=True)
         self.path, self.first, self.blocks = path, offset // size, blocks
         self.size, self.operations, self.pause = size, operations, pause
@@ -33,22 +39,22 @@ class Worker(threading.Thread):
         self.error_after = 0.0
         self.wrong = ""
         self.longest = 0.0
-        self.confirmed = {}
+        self.confirmed: dict[int, Any] = {}
         self.buffer = mmap.mmap(-1, size)
 
-    def content(self, block, version):
+    def content(self, block: int, version: int | str) -> bytes:
         """The bytes of a block written in a round, or cleared by an operation."""
-        if version in CLEARED:
+        if isinstance(version, str):
             return bytes([CLEARED[version]]) * self.size
         return struct.pack("<QQ", self.first + block, version) * (self.size // 16)
 
-    def timed(self, request):
+    def timed(self, request: Callable[[], object]) -> None:
         """Do one request and note how long it took."""
         started = time.monotonic()
         try:
             done = request()
         except OSError as error:
-            self.errno, self.error_after = error.errno, time.monotonic() - started
+            self.errno, self.error_after = error.errno or 0, time.monotonic() - started
             raise
         self.longest = max(self.longest, time.monotonic() - started)
         if self.pause and not self.stop:
@@ -56,7 +62,7 @@ class Worker(threading.Thread):
         if done not in (None, self.size):
             self.wrong = self.wrong or f"short transfer of {done} bytes"
 
-    def change(self, fd, block, operation, count):
+    def change(self, fd: int, block: int, operation: str, count: int) -> None:
         """Write a block, or clear it; it is what it was or what it shall be until that is done."""
         at = (self.first + block) * self.size
         version = operation if operation in CLEARED else count
@@ -72,7 +78,7 @@ class Worker(threading.Thread):
         self.confirmed[block] = {version}
         self.writes += 1
 
-    def check(self, fd, block, versions):
+    def check(self, fd: int, block: int, versions: Any) -> None:
         """Read a block, which must be one of these."""
         at = (self.first + block) * self.size
         self.timed(lambda: os.preadv(fd, [self.buffer], at))
@@ -82,11 +88,11 @@ class Worker(threading.Thread):
             self.wrong = self.wrong or (f"block {self.first + block}: round "
                                         f"{struct.unpack_from('<QQ', got)}, expected {versions}")
 
-    def run(self):
+    def run(self) -> None:
         try:
             fd = os.open(self.path, os.O_RDWR | os.O_DIRECT)
         except OSError as error:
-            self.errno = error.errno
+            self.errno = error.errno or 0
             return
         try:
             count = 0
@@ -108,21 +114,22 @@ class Worker(threading.Thread):
             os.close(fd)
 
 
-def start(path, name="stream", workers=4, blocks=64, offset=0, sizes=(BLOCK,),
-          operations=("write",), pause=0.0):
+def start(path: str, name: str = "stream", workers: int = 4, blocks: int = 64, offset: int = 0,
+          sizes: Sequence[int] = (BLOCK,), operations: Sequence[str] = ("write",),
+          pause: float = 0.0) -> None:
     """Begin with so many requests at once, of ``sizes`` bytes, each worker of one of them and with so
     many seconds between two; the operations in turn, of "write", "sync_write", "flush" (a write, and
     a flush after it) and those of CLEARED."""
     # A block between the ranges: requests of two workers are never merged.
     room = (blocks + 1) * max(sizes)
-    _streams[name] = [Worker(path, offset + index * room, blocks, sizes[index % len(sizes)], operations,
-                             pause)
+    _streams[name] = [Worker(path, offset + index * room, blocks, sizes[index % len(sizes)],
+                             operations, pause)
                       for index in range(workers)]
     for worker in _streams[name]:
         worker.start()
 
 
-def progress(name="stream"):
+def progress(name: str = "stream") -> dict[str, Any]:
     """Requests so far, workers that run, and the longest time a request took."""
     workers = _streams[name]
     return {"requests": sum(worker.writes + worker.reads for worker in workers),
@@ -131,7 +138,7 @@ def progress(name="stream"):
             "least": min(worker.writes + worker.reads for worker in workers)}
 
 
-def go_on(requests, seconds, name="stream"):
+def go_on(requests: int, seconds: float, name: str = "stream") -> dict[str, Any]:
     """Wait until every worker has done so many requests more: in how many seconds (None if not, as a
     worker has ended or the time is over), and the progress before and now."""
     started, begin = time.monotonic(), progress(name)
@@ -144,7 +151,7 @@ def go_on(requests, seconds, name="stream"):
         time.sleep(0.02)
 
 
-def longest(name="stream"):
+def longest(name: str = "stream") -> float:
     """The longest time a request took since the last call, in s."""
     taken = max(worker.longest for worker in _streams[name])
     for worker in _streams[name]:
@@ -152,7 +159,7 @@ def longest(name="stream"):
     return taken
 
 
-def stop(name="stream", verify=True, wait=30.0):
+def stop(name: str = "stream", verify: bool = True, wait: float = 30.0) -> dict[str, Any]:
     """End, and read everything again; returns what happened."""
     workers = _streams.pop(name)
     for worker in workers:

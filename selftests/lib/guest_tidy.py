@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """After a test: undo what it forgot, and say what it left behind."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 
 # Folders that are empty when nothing is mapped and no session exists.
 EMPTY = (
@@ -16,14 +19,14 @@ EMPTY = (
 TOP_MODULES = ("rnbd_client", "rnbd_server")
 
 
-def _names(path):
+def _names(path: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(path) if name != "ctl")
     except FileNotFoundError:
         return []
 
 
-def _references():
+def _references() -> Iterator[str]:
     for module in TOP_MODULES:
         try:
             with open(f"/sys/module/{module}/refcnt", encoding="ascii") as file:
@@ -34,19 +37,19 @@ def _references():
             yield f"{count} references to module {module}"
 
 
-def _present():
+def _present() -> Iterator[str]:
     for folder in EMPTY:
         for name in _names(folder):
             yield f"{folder}/{name}"
     yield from _references()
 
 
-def _mounts():
+def _mounts() -> list[str]:
     with open("/proc/self/mounts", encoding="ascii") as mounts:
         return [line.split()[1] for line in mounts if line.split()[1].startswith("/mnt/")]
 
 
-def tidy(patience):
+def tidy(patience: float) -> list[str]:
     """Returns descriptions of what was there although the test was over."""
     left = []
     for mount in reversed(_mounts()):

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """Records the kernel's uevents."""
 
+from __future__ import annotations
+
 import select
 import socket
 import threading
 import time
+from typing import Any
 
-_state = {}
+_state: dict[str, Any] = {}
 
 
-def _record(sock, events):
+def _record(sock: socket.socket, events: list[Any]) -> None:
     while _state.get("sock") is sock:
         if select.select([sock], [], [], 0.1)[0]:
             head = sock.recv(65536).split(b"\0", 1)[0].decode(errors="replace")
@@ -17,7 +20,7 @@ def _record(sock, events):
             events.append([action, path])
 
 
-def start():
+def start() -> int:
     """Begin to record; returns a mark for ``seen``."""
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 15)
     sock.bind((0, 1))
@@ -26,7 +29,7 @@ def start():
     return 0
 
 
-def seen(since, wanted, seconds):
+def seen(since: int, wanted: list[tuple[str, str]], seconds: float) -> list[tuple[str, str]]:
     """Events since a mark, when all wanted ([action, end of path]) came or time is up."""
     deadline = time.monotonic() + seconds
     while True:
@@ -37,7 +40,7 @@ def seen(since, wanted, seconds):
         time.sleep(0.02)
 
 
-def stop():
+def stop() -> None:
     """End the recording."""
     sock = _state.pop("sock", None)
     if sock:

@@ -4,11 +4,15 @@
 What a client (guest_rtrs_peer.py) and servers (guest_listener.py, guest_rtrs_server.py) share.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import select
 import socket
 import struct
+from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 ADDR_RESOLVED, ROUTE_RESOLVED, CONNECT_REQUEST, ESTABLISHED = 0, 2, 4, 9
@@ -126,36 +130,51 @@ class Wc(ctypes.Structure):
                 ("rest", ctypes.c_uint8 * 8)]
 
 
-cm = ctypes.CDLL("librdmacm.so.1", use_errno=True)
-ib = ctypes.CDLL("libibverbs.so.1", use_errno=True)
-cm.rdma_create_event_channel.restype = ctypes.POINTER(_Channel)
-ib.ibv_alloc_pd.restype = ctypes.c_void_p
-ib.ibv_create_cq.restype = ctypes.c_void_p
-ib.ibv_create_comp_channel.restype = ctypes.POINTER(CompletionChannel)
-ib.ibv_reg_mr.restype = ctypes.POINTER(Mr)
+class Library:
+    """A shared library, loaded when a function of it is first used: the machine that runs the tests
+    has none, and names the functions of this module."""
+
+    def __init__(self, file: str, results: dict[str, Any]) -> None:
+        self._file, self._results = file, results
+
+    def __getattr__(self, name: str) -> Any:
+        library = ctypes.CDLL(self._file, use_errno=True)
+        for function, result in self._results.items():
+            getattr(library, function).restype = result
+        function = getattr(library, name)
+        setattr(self, name, function)
+        return function
 
 
-def check(result, what):
+cm = Library("librdmacm.so.1",
+             {"rdma_create_event_channel": ctypes.POINTER(_Channel)})
+ib = Library("libibverbs.so.1", {
+    "ibv_alloc_pd": ctypes.c_void_p, "ibv_create_cq": ctypes.c_void_p,
+    "ibv_create_comp_channel": ctypes.POINTER(CompletionChannel),
+    "ibv_reg_mr": ctypes.POINTER(Mr)})
+
+
+def check(result: int, what: str) -> None:
     """Raise OSError unless a call has returned zero."""
     if result != 0:
         number = ctypes.get_errno() if result < 0 else result
         raise OSError(number, os.strerror(number), what)
 
 
-def call(verbs, place, *arguments):
+def call(verbs: int, place: int, *arguments: Any) -> int:
     """Call the function at a place of a context's operations; what libibverbs has inline."""
     function = ctypes.cast(verbs + 8 + 8 * place, ctypes.POINTER(ctypes.c_void_p))[0]
     kind = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * len(arguments)))
     return kind(function)(*arguments)
 
 
-def poll(verbs, queue):
+def poll(verbs: int, queue: Any) -> Wc | None:
     """One completion of a queue, or None."""
     wc = Wc()
     return wc if call(verbs, POLL_CQ, queue, 1, ctypes.addressof(wc)) > 0 else None
 
 
-def socket_address(address, port):
+def socket_address(address: str, port: int) -> bytes:
     """A struct sockaddr_in."""
     return struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton(address))
 
@@ -163,29 +182,41 @@ def socket_address(address, port):
 class Memory:
     """Registered memory."""
 
-    def __init__(self, pd, size, data=b""):
+    def __init__(self, pd: Any, size: int, data: bytes = b"") -> None:
         self.buffer = ctypes.create_string_buffer(size)
-        self.buffer[:len(data)] = data
+        self.write(0, data)
         self.mr = ib.ibv_reg_mr(ctypes.c_void_p(pd), self.buffer, ctypes.c_size_t(size),
                                 LOCAL_WRITE | REMOTE_WRITE)
         if not self.mr:
             check(-1, "ibv_reg_mr")
 
     @property
-    def address(self):
+    def address(self) -> int:
         """Where it begins."""
         return ctypes.addressof(self.buffer)
 
     @property
-    def rkey(self):
+    def rkey(self) -> int:
         """The key that others reach it by."""
         return self.mr.contents.rkey
 
-    def sge(self, offset, length):
+    def write(self, offset: int, data: bytes) -> None:
+        """Change a part of it."""
+        if offset < 0 or offset + len(data) > len(self.buffer):
+            raise ValueError(f"{len(data)} bytes at {offset} of {len(self.buffer)}")
+        ctypes.memmove(self.address + offset, data, len(data))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """What a part of it holds."""
+        if offset < 0 or offset + length > len(self.buffer):
+            raise ValueError(f"{length} bytes at {offset} of {len(self.buffer)}")
+        return ctypes.string_at(self.address + offset, length)
+
+    def sge(self, offset: int, length: int) -> Sge:
         """A piece of it, to send or to receive into."""
         return Sge(self.address + offset, length, self.mr.contents.lkey)
 
-    def free(self):
+    def free(self) -> None:
         """Take the registration back."""
         ib.ibv_dereg_mr(self.mr)
 
@@ -193,24 +224,24 @@ class Memory:
 class EventChannel:
     """Where the events of connections come."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.channel = cm.rdma_create_event_channel()
         if not self.channel:
             check(-1, "rdma_create_event_channel")
 
     @property
-    def fd(self):
+    def fd(self) -> int:
         """Readable when there is an event."""
         return self.channel.contents.fd
 
-    def new_id(self):
+    def new_id(self) -> Any:
         """A new id whose events come here."""
         cm_id = ctypes.POINTER(CmId)()
         check(cm.rdma_create_id(self.channel, ctypes.byref(cm_id), None, PS_TCP),
               "rdma_create_id")
         return cm_id
 
-    def next(self, timeout):
+    def next(self, timeout: float) -> CmEvent | None:
         """The next event; None if there is none in time."""
         if not select.select([self.fd], [], [], timeout)[0]:
             return None
@@ -223,7 +254,7 @@ class EventChannel:
         cm.rdma_ack_cm_event(event)
         return result
 
-    def close(self):
+    def close(self) -> None:
         """Free it; its ids are gone."""
         cm.rdma_destroy_event_channel(self.channel)
 
@@ -231,7 +262,7 @@ class EventChannel:
 class QueuePair:
     """The queue pair of an id. Without ``pd`` and ``cq`` it has its own."""
 
-    def __init__(self, cm_id, *, pd=None, cq=None, depth=2048):
+    def __init__(self, cm_id: Any, *, pd: Any = None, cq: Any = None, depth: int = 2048) -> None:
         self.id = cm_id
         self.verbs = cm_id.contents.verbs
         self.pd = pd or ib.ibv_alloc_pd(ctypes.c_void_p(self.verbs))
@@ -241,15 +272,15 @@ class QueuePair:
         check(cm.rdma_create_qp(self.id, ctypes.c_void_p(self.pd), ctypes.byref(attributes)),
               "rdma_create_qp")
 
-    def post_recv(self, sge, wr_id=0):
+    def post_recv(self, sge: Sge, wr_id: int = 0) -> None:
         """Post a receive."""
         wr = RecvWr(wr_id, None, ctypes.pointer(sge), 1)
         bad = ctypes.c_void_p()
         check(call(self.verbs, POST_RECV, self.id.contents.qp, ctypes.addressof(wr),
                    ctypes.addressof(bad)), "ibv_post_recv")
 
-    def post_send(self, opcode, sges=(), *, imm=0, invalidate=0, remote=(0, 0), signaled=True,
-                  wr_id=0):
+    def post_send(self, opcode: int, sges: Sequence[Sge] = (), *, imm: int = 0, invalidate: int = 0,
+                  remote: tuple[int, int] = (0, 0), signaled: bool = True, wr_id: int = 0) -> None:
         """Post a send or an RDMA write."""
         sge_list = (Sge * max(len(sges), 1))(*sges)
         extra = invalidate if opcode == SEND_WITH_INV else socket.htonl(imm)
@@ -259,11 +290,11 @@ class QueuePair:
         check(call(self.verbs, POST_SEND, self.id.contents.qp, ctypes.addressof(wr),
                    ctypes.addressof(bad)), "ibv_post_send")
 
-    def poll(self):
+    def poll(self) -> Wc | None:
         """One completion, or None."""
         return poll(self.verbs, self.cq)
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Free it and its own completion queue, which take megabytes of the kernel's memory."""
         cm.rdma_destroy_qp(self.id)
         if self.own_cq:

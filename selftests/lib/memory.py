@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
+from lab.selftest_case import search
 from lab.selftest_case import Test
-from lab.vm_node import Node
 from lab.vm import wait_until
+from lab.vm_node import Node
 
 MIB = 1 << 20
 PAGE = 4096
@@ -18,8 +20,9 @@ def available(node: Node) -> int:
     """Bytes that programs could have; without what caches hold, with what CPUs keep as a stock."""
     node.run("sync; echo 3 >/proc/sys/vm/drop_caches")
     text = node.read("/proc/meminfo")
-    stock = sum(int(count) for count in re.findall(r"\bcount:\s+(\d+)", node.read("/proc/zoneinfo")))
-    return (int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) << 10) + stock * PAGE
+    stock = sum(int(count) for count in re.findall(r"\bcount:\s+(\d+)",
+                                                   node.read("/proc/zoneinfo")))
+    return (int(search(r"MemAvailable:\s+(\d+)", text)[1]) << 10) + stock * PAGE
 
 
 def wait_returned(node: Node, before: int, tolerance: int, what: str) -> int:
@@ -85,8 +88,6 @@ def grown_slabs(node: Node, before: dict[str, int], rounds: int) -> dict[str, in
                  if count - before.get(name, 0) > allowed(name)}
         return not grown
 
-    try:
+    with contextlib.suppress(TimeoutError):
         wait_until(shrunk, 10.0 * node.slow, "slabs")
-    except TimeoutError:
-        pass
     return grown

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 from lab import rnbdctl
 from lab.vm_node import Node
@@ -45,6 +46,6 @@ def run(node: Node, *args: object, code: int = 0, timeout: float = 60.0) -> Resu
     return result
 
 
-def json_of(node: Node, *args: object, code: int = 0) -> dict:
+def json_of(node: Node, *args: object, code: int = 0) -> Any:
     """Run it with -o json; what it printed."""
     return json.loads(run(node, *args, "-o", "json", code=code).out)

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lab.selftest_case import Test
+from lib import guest_stream
 from lib.rnbd import Device
 from lib.rnbd import disk_stats
 
@@ -19,15 +22,15 @@ class Stream:
     """Writes, reads and compares on a device until ``stop``."""
 
     def __init__(self, t: Test, device: Device, *, name: str = "", workers: int = 4,
-                 blocks: int = 64, sizes: tuple[int, ...] = (), **options: object) -> None:
+                 blocks: int = 64, sizes: tuple[int, ...] = (), **options: Any) -> None:
         """``options`` are those of guest_stream.start(). Without them nobody else may write."""
         self._t, self._name, self._device = t, name or device.name, device
         self._stopped = False
         # If it does not say what it writes.
         self._written = None if options else self._writes()
         sizes = sizes or (DEBUG_SIZES if t.debug else SIZES)
-        t.client.call("guest_stream.start", path=device.path, name=self._name, workers=workers,
-                      blocks=blocks, sizes=sizes, pause=DEBUG_PAUSE if t.debug else 0.0, **options)
+        t.client.call(guest_stream.start, path=device.path, name=self._name, workers=workers,
+                      blocks=blocks, sizes=list(sizes), pause=DEBUG_PAUSE if t.debug else 0.0, **options)
         t.defer(self._abandon)
         self.go_on()
 
@@ -37,22 +40,23 @@ class Stream:
 
     def _abandon(self) -> None:
         if not self._stopped:
-            self._t.client.call("guest_stream.stop", name=self._name, verify=False, wait=5.0)
+            self._t.client.call(guest_stream.stop, name=self._name, verify=False, wait=5.0)
 
     def progress(self) -> dict[str, int]:
         """Requests so far, workers, how many run, requests of the one that has the fewest."""
-        return self._t.client.call("guest_stream.progress", name=self._name)
+        return self._t.client.call(guest_stream.progress, name=self._name)
 
     def longest(self) -> float:
         """The longest time a request took since the last call, in s."""
-        return self._t.client.call("guest_stream.longest", name=self._name)
+        return self._t.client.call(guest_stream.longest, name=self._name)
 
     def go_on(self, requests: int = 0, timeout: float = 60.0) -> float:
         """Wait until every worker has done so many requests more, by default 8 (4 on the debug
         kernel); the seconds it took."""
         requests = requests or (4 if self._t.debug else 8)
-        answer = self._t.client.call("guest_stream.go_on", name=self._name, requests=requests,
-                                     seconds=timeout * self._t.client.slow, timeout=timeout + 30)
+        answer = self._t.client.call_within(timeout + 30, guest_stream.go_on, name=self._name,
+                                            requests=requests,
+                                            seconds=timeout * self._t.client.slow)
         if answer["taken"] is not None:
             return answer["taken"]
         now = answer["now"]
@@ -61,12 +65,12 @@ class Stream:
             raise AssertionError(f"IO failed: {self.stop(check=False)}")
         raise AssertionError(f"IO stands still: {now} after {answer['begin']}")
 
-    def stop(self, *, check: bool = True, wait: float = 30.0) -> dict:
+    def stop(self, *, check: bool = True, wait: float = 30.0) -> dict[str, Any]:
         """End, verify all that was confirmed; ``check`` fails on errors, on hung requests, and on
         requests of which the disk has seen no end, or more than one."""
         self._stopped = True
-        result = self._t.client.call("guest_stream.stop", name=self._name, verify=check,
-                                     wait=wait, timeout=wait + 60)
+        result = self._t.client.call_within(wait + 60, guest_stream.stop, name=self._name,
+                                            verify=check, wait=wait)
         self._t.intact(result["wrong"], [], "data that is wrong")
         if check:
             self._t.equal((result["errnos"], result["hung"]), ([], 0), "failed and hung requests")
@@ -87,6 +91,6 @@ def seconds(times: list[float]) -> str:
             f"({len(times)} times, half of them up to {middle:.2f} s)")
 
 
-def verified(result: dict) -> str:
+def verified(result: dict[str, Any]) -> str:
     """What a stream did, for a report."""
     return f"{result['writes']} writes, {result['reads']} reads verified"

@@ -55,7 +55,8 @@ def _prune(options: argparse.Namespace) -> int:
 
 
 def _chroot(options: argparse.Namespace) -> int:
-    build.inside(options.argv, build.stock_tree().binds, Path.cwd() if Path.cwd().is_relative_to(paths.CHECKOUT) else None)
+    build.inside(options.argv, build.stock_tree().binds,
+                 Path.cwd() if Path.cwd().is_relative_to(paths.CHECKOUT) else None)
     return 0
 
 

@@ -17,25 +17,26 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from . import bench_mixed
 from . import bench_report
 from . import paths
 from . import vm_plugin
 from .bench_report import Measured
-from .bench_systems import MIXED
-from .bench_systems import SYSTEMS
 from .bench_systems import Configuration
 from .bench_systems import Job
+from .bench_systems import MIXED
 from .bench_systems import prepare
+from .bench_systems import SYSTEMS
+from .vm import Lab
+from .vm import MachineDied
+from .vm import Options
 from .vm_count import Instructions
 from .vm_count import Place
 from .vm_count import Spent
 from .vm_count import Symbols
 from .vm_count import symbols
-from .vm import Lab
-from .vm import MachineDied
-from .vm import Options
 from .vm_node import Node
 from .vm_platform import module_folders
 from .vm_platform import platform
@@ -45,7 +46,7 @@ KIB = 1 << 10
 ETHERNET = {1024: 1500, 4096: 4500}
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command line of `lab bench`."""
     parser = commands.add_parser("bench", help="measure in instruction time, against C and NVMe",
                                  description=__doc__)
@@ -103,7 +104,7 @@ def fio_file(job: Job, devices: list[str], counters: str) -> str:
 
 
 def run_job(node: Node, job: Job, devices: list[str], executed: Instructions,
-            known: Symbols) -> tuple[dict, dict[Place, Spent]]:
+            known: Symbols) -> tuple[dict[str, Any], dict[Place, Spent]]:
     """One fio run; its report, how much the counters grew, and where instructions went."""
     folder = "/tmp/bench"
     counters = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"

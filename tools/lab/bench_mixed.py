@@ -109,7 +109,7 @@ def table(found: list[Measured]) -> str:
 
 def spread(runs: list[list[Measured]]) -> float:
     """The largest difference of a figure between runs of the same, as a part of it."""
-    figures: dict[tuple, list[float]] = {}
+    figures: dict[tuple[object, ...], list[float]] = {}
     for run in runs:
         for one in run:
             figures.setdefault((one.system, one.job), []).append(one.iops)

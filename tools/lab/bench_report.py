@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
-from .bench_systems import SYSTEMS
 from .bench_systems import Configuration
 from .bench_systems import Job
+from .bench_systems import SYSTEMS
 from .vm_count import Place
 from .vm_count import Spent
 
@@ -65,7 +66,7 @@ def messages(packets: float, rw: str, size: int, mtu: int) -> float:
     return (packets + 1 - data) / 2
 
 
-def measured(configuration: Configuration, system: str, job: Job, report: dict,
+def measured(configuration: Configuration, system: str, job: Job, report: dict[str, Any],
              memory_kib: int, spent: Mapping[Place, Spent] | None = None) -> Measured:
     """The record of a fio report."""
     side = report["read" if "read" in job.rw else "write"]
@@ -182,9 +183,9 @@ def chart(found: list[Measured]) -> str:
                                  f'<title>{name}: {one.iops:.0f}</title></rect>')
         mtu, cpus, devices, rw, _, depth = group
         label = f"{rw[4:]} qd{depth}, {cpus} CPU, MTU {mtu}, {devices} dev"
-        x = left + bar * len(names) / 2
-        parts.append(f'<text x="{x:.0f}" y="{base + 8}" text-anchor="end" '
-                     f'transform="rotate(-40 {x:.0f} {base + 8})">{label}</text>')
+        middle = left + bar * len(names) / 2
+        parts.append(f'<text x="{middle:.0f}" y="{base + 8}" text-anchor="end" '
+                     f'transform="rotate(-40 {middle:.0f} {base + 8})">{label}</text>')
     parts.append("</svg>\n")
     return "\n".join(parts)
 

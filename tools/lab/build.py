@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cache
-from . import debian
 from . import debug_kernel
 from . import kernel
 from . import paths
@@ -117,7 +116,8 @@ def output(name: str, kdir: Path | None, clippy: bool, kunit: bool) -> Path:
     return paths.modules_dir(base + ("-clippy" if clippy else "") + ("-kunit" if kunit else ""))
 
 
-def modules(name: str, kdir: Path | None = None, clippy: bool = False, kunit: bool = False, out: Path | None = None) -> Path:
+def modules(name: str, kdir: Path | None = None, clippy: bool = False, kunit: bool = False,
+            out: Path | None = None) -> Path:
     """Builds the modules, or with `clippy` only checks them; gives the output folder."""
     where = (out or output(name, kdir, clippy, kunit)).absolute()
     goals = ["CLIPPY=1"] if clippy else []

@@ -13,6 +13,7 @@ from . import house
 from . import kernel
 from . import layers
 from . import paths
+from . import python_tools
 from . import rust_source
 from .run import CommandFailed
 
@@ -54,13 +55,17 @@ def fmt(check: bool) -> None:
 
 
 def lint() -> None:
-    """The house rules, clippy over modules and host crates, what must not compile, shellcheck; warnings are errors."""
+    """The house rules, ruff and mypy, clippy over modules and host crates, what must not compile, shellcheck.
+
+    Warnings are errors.
+    """
     problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
     if problems:
         raise CommandFailed("\n".join(["imports do not keep to the layers:", *problems]))
     problems = house.check(paths.CHECKOUT)
     if problems:
         raise CommandFailed("\n".join(["sources do not keep to the limits:", *problems]))
+    python_tools.check()
     compile_fail.check(build.modules("stock", clippy=True))
     for manifest in host_crates():
         argv = ["cargo", "clippy", "-q", "--locked", "--all-targets", "--manifest-path", str(manifest)]
@@ -102,7 +107,7 @@ def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command = commands.add_parser("fmt", help="format the Rust sources")
     command.add_argument("--check", action="store_true", help="change nothing, fail if something is not formatted")
     command.set_defaults(run=_fmt)
-    command = commands.add_parser("lint", help="layers, limits, clippy, shellcheck")
+    command = commands.add_parser("lint", help="layers, limits, ruff, mypy, clippy, shellcheck")
     command.set_defaults(run=_lint)
     command = commands.add_parser("host-test", help="run the tests that need no kernel")
     command.set_defaults(run=_host_test)

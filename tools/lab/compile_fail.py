@@ -62,10 +62,11 @@ def _line(message: dict[str, Any], name: str) -> int:
     spans = sorted(message["spans"], key=lambda span: not span["is_primary"])
     for span in [*spans, *(span for child in message["children"] for span in child["spans"])]:
         # What a macro expands to stands where the file calls it.
-        while span["expansion"] and Path(span["file_name"]).name != name:
-            span = span["expansion"]["span"]
-        if Path(span["file_name"]).name == name:
-            return int(span["line_start"])
+        place = span
+        while place["expansion"] and Path(place["file_name"]).name != name:
+            place = place["expansion"]["span"]
+        if Path(place["file_name"]).name == name:
+            return int(place["line_start"])
     return 0
 
 

@@ -54,9 +54,8 @@ def versions(tree: Path = paths.CHECKOUT) -> dict[str, str]:
 
 def _files() -> list[str]:
     """What belongs to the checkout, committed or not."""
-    listed = subprocess.run(
-        ["git", "-C", str(paths.CHECKOUT), "ls-files", "-coz", "--exclude-standard"], capture_output=True, text=True, check=False
-    )
+    listed = subprocess.run(["git", "-C", str(paths.CHECKOUT), "ls-files", "-coz", "--exclude-standard"],
+                            capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         return [name for name in listed.stdout.split("\0") if name and (paths.CHECKOUT / name).is_file()]
     every = (path.relative_to(paths.CHECKOUT) for path in paths.CHECKOUT.rglob("*") if path.is_file())
@@ -80,7 +79,8 @@ def inside(argv: list[str], folder: Path, cwd: str, log: Path | None = None, env
     cargo = cache.root() / "cargo"
     cargo.mkdir(parents=True, exist_ok=True)
     binds = [run.Bind(folder, str(paths.CHECKOUT.parent)), run.Bind(cargo, "/root/.cargo")]
-    every = {"CARGO_HOME": "/root/.cargo", "CARGO_TARGET_DIR": f"/root/.{lab_build.CARGO_TARGET}", "RUSTFLAGS": "", **(env or {})}
+    every = {"CARGO_HOME": "/root/.cargo", "CARGO_TARGET_DIR": f"/root/.{lab_build.CARGO_TARGET}", "RUSTFLAGS": "",
+             **(env or {})}
     run.chroot(packages.pkgbuild().path / "root", argv, binds, log, cwd=cwd, env=every)
 
 
@@ -106,7 +106,8 @@ def build(to: str | None = None, lintian: bool = False, crate: bool = True) -> l
         _copy(source)
         if to is not None:
             set_version(source, to, crate)
-        inside(["cargo", "fetch", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml"], folder, inside_source, log)
+        inside(["cargo", "fetch", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml"], folder, inside_source,
+               log)
         env = {"CARGO_NET_OFFLINE": "true", "DEB_BUILD_OPTIONS": "noautodbgsym"}
         inside(["dpkg-buildpackage", "-b", "-us", "-uc"], folder, inside_source, log, env)
         cache.remove_tree(source)

@@ -46,7 +46,9 @@ KillMode=process
 # What an administrator sets up before RNBD: a network, and on it soft-RoCE.
 NETWORK = {
     "etc/systemd/network/10-cable.link": f"[Match]\nMACAddress={MAC}\n[Link]\nName={CABLE}\n",
-    "etc/systemd/network/20-cable.network": f"[Match]\nName={CABLE}\n[Network]\nAddress=10.77.0.1/24\nLinkLocalAddressing=no\n",
+    "etc/systemd/network/20-cable.network": (
+        f"[Match]\nName={CABLE}\n[Network]\nAddress=10.77.0.1/24\nLinkLocalAddressing=no\n"
+    ),
     "etc/systemd/system/soft-roce.service": (
         "[Unit]\nDescription=Soft-RoCE\nWants=network-online.target\nAfter=network-online.target\n"
         f"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/rdma link add rxe0 type rxe netdev {CABLE}\n"
@@ -60,9 +62,9 @@ MASKED = (
 )  # fmt: skip
 # What changes in a running system whatever is installed.
 _VOLATILE = (
-    "dev/", "host/", "mnt/", "proc/", "root/", "run/", "sys/", "tmp/", "var/backups/", "var/cache/apt/", "var/cache/debconf/",
-    "var/cache/ldconfig/", "var/cache/man/", "var/lib/apt/", "var/lib/dpkg/", "var/lib/systemd/", "var/log/", "etc/resolv.conf",
-    "etc/hosts", "etc/ssl/host-ca.crt", "var/tmp/", "etc/ld.so.cache",
+    "dev/", "host/", "mnt/", "proc/", "root/", "run/", "sys/", "tmp/", "var/backups/", "var/cache/apt/",
+    "var/cache/debconf/", "var/cache/ldconfig/", "var/cache/man/", "var/lib/apt/", "var/lib/dpkg/", "var/lib/systemd/",
+    "var/log/", "etc/resolv.conf", "etc/hosts", "etc/ssl/host-ca.crt", "var/tmp/", "etc/ld.so.cache",
     # DKMS makes its signing key with the first module, and keeps it for all that follow.
     "var/lib/dkms/mok.",
 )  # fmt: skip
@@ -85,7 +87,8 @@ class Disk:
         argv = run.chroot_command(self.mount, ["sh", "-euc", script], self.binds, image=self.file)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            raise run.CommandFailed(f"`{script[:200]}' ended with status {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+            raise run.CommandFailed(f"`{script[:200]}' ended with status {done.returncode}: "
+                                    f"{done.stdout[-1000:]}{done.stderr[-1000:]}")
         return done.stdout
 
     def files(self) -> dict[str, str]:
@@ -171,7 +174,8 @@ def metadata() -> cache.Artifact:
 
 
 def make_metadata(work: Work) -> None:
-    disk = fresh_disk(work.folder, [run.Bind(paths.CHECKOUT / "packaging", "/mnt/packaging"), run.Bind(work.folder, "/mnt/out")])
+    disk = fresh_disk(work.folder,
+                      [run.Bind(paths.CHECKOUT / "packaging", "/mnt/packaging"), run.Bind(work.folder, "/mnt/out")])
     release = kernel.chosen().release
     disk.sh(
         f"cp -r /mnt/packaging /tmp/p; /tmp/p/dkms/rnbd-dkms prepare {release} /lib/modules/{release}/build\n"

@@ -20,6 +20,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lib import rnbd
+from lib.fio import fio_jobs
+from lib.fio import Report
+
 from . import paths
 from .vm import Disk
 from .vm import Lab
@@ -29,13 +33,6 @@ from .vm import sparse_disk
 from .vm_node import CommandFailed
 from .vm_platform import module_folders
 from .vm_platform import platform
-
-sys.path.append(str(paths.CHECKOUT / "selftests"))
-
-# pylint: disable=wrong-import-position
-from lib import rnbd  # noqa: E402
-from lib.fio import Report  # noqa: E402
-from lib.fio import fio_jobs  # noqa: E402
 
 SESSION = "demo"
 FILE = "greeting.bin"
@@ -51,7 +48,7 @@ class DemoFailed(Exception):
     """A step did not do what it was to do."""
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command lines of `lab demo`."""
     parser = commands.add_parser("demo", help="a remote disk between two virtual machines")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours")
@@ -165,7 +162,7 @@ class Demo:
             if errors:
                 raise DemoFailed(f"fio counted {errors} errors")
             self.reports = [(job["bs"], job["iodepth"], report)  # type: ignore[misc]
-                            for job, report in zip(jobs, reports)]
+                            for job, report in zip(jobs, reports, strict=True)]
             moved = sum(report.read.bytes + report.write.bytes for report in reports)
             result(f"{moved >> 20} MiB moved, all verified")
 
@@ -226,7 +223,7 @@ def main(options: argparse.Namespace) -> int:
         return 1
     say("RNBD: a disk of the server machine, used on the client machine through RDMA")
     lab = Lab(platform("stock", {options.modules: modules[options.modules]}), "two",
-              Options(module_sets={name: options.modules for name in ("client", "server")}))
+              Options(module_sets=dict.fromkeys(("client", "server"), options.modules)))
     try:
         image, checksum = make_file_system(lab.directory)
         lab.server.spec.disks = [Disk(image, snapshot=True),

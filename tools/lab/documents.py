@@ -32,7 +32,8 @@ class Block:
 
 def documents() -> list[Path]:
     """All documents of the checkout that tell a reader what to type."""
-    return [CHECKOUT / "README.md", *sorted((CHECKOUT / "Documentation").glob("*.md")), CHECKOUT / "tools/lab/README.md"]
+    own = (CHECKOUT / "README.md", CHECKOUT / "tools/lab/README.md")
+    return [own[0], *sorted((CHECKOUT / "Documentation").glob("*.md")), own[1]]
 
 
 def blocks(path: Path) -> list[Block]:

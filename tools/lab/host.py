@@ -33,5 +33,5 @@ def prepare() -> None:
     print(f"installing on this machine: {' '.join(packages)}", flush=True)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for argv in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        if subprocess.run(["apt-get", "-q", *argv], env=environment).returncode != 0:
+        if subprocess.run(["apt-get", "-q", *argv], env=environment, check=False).returncode != 0:
             raise RuntimeError(f"apt-get {argv[0]} failed; install {' '.join(packages)} yourself")

@@ -113,6 +113,7 @@ def apt_options() -> list[str]:
         ["apt-config", "dump", "--format", "%f=%v%n", "Acquire::http::Proxy", "Acquire::https::Proxy"],
         capture_output=True,
         text=True,
+        check=False,
     )
     for line in dump.stdout.splitlines():
         if line.split("=", 1)[-1]:

@@ -46,7 +46,8 @@ def control_field(text: str, stanza: str, field: str) -> list[str]:
 
 def build_dependencies() -> tuple[str, ...]:
     text = CONTROL.read_text()
-    names = [name.replace("debhelper-compat", "debhelper") for name in control_field(text, "Source: rnbd", "Build-Depends")]
+    names = [name.replace("debhelper-compat", "debhelper")
+             for name in control_field(text, "Source: rnbd", "Build-Depends")]
     return tuple(dict.fromkeys([*PKGBUILD_PACKAGES, *names]))
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PASSED = ("TERM", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PASSED = ("TERM", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL")
 _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 # The host's certificates inside a root tree, and who is told about them.
 HOST_CA_INSIDE = "/etc/ssl/host-ca.crt"
-_CA_VARIABLES = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "GIT_SSL_CAINFO")
+_CA_VARIABLES = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "GIT_SSL_CAINFO", "PIP_CERT")
 
 
 class CommandFailed(RuntimeError):
@@ -42,7 +42,7 @@ def stop_all() -> None:
 
     `unshare` takes the programs of its namespace with it.
     """
-    global _stopping
+    global _stopping  # noqa: PLW0603
     _stopping = True
     for process in list(_running):
         process.kill()
@@ -146,8 +146,8 @@ def chroot_command(
     program = ["sh", "-c", 'cd "$0" && exec "$@"', cwd, *argv]
     return [
         # Whoever runs this may be killed; what runs inside must not go on alone.
-        "setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
-        "sh", "-euc", script, "sh", *assignments, *program,
+        "setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child",
+        "--propagation", "private", "sh", "-euc", script, "sh", *assignments, *program,
     ]  # fmt: skip
 
 

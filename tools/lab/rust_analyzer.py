@@ -8,6 +8,7 @@ it ran in a build root whose paths mean nothing to an editor.
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from . import build
 from . import kernel
@@ -21,7 +22,7 @@ def crate_deps(kbuild: str) -> dict[str, list[str]]:
     return {name: needs.split() for name, needs in _DEPS.findall(kbuild)}
 
 
-def add_deps(crates: list[dict[str, object]], deps: dict[str, list[str]]) -> None:
+def add_deps(crates: list[dict[str, Any]], deps: dict[str, list[str]]) -> None:
     """Lets our crates see each other, in place."""
     index = {str(crate["display_name"]): number for number, crate in enumerate(crates)}
     for name, needs in deps.items():

@@ -17,8 +17,8 @@ from . import selftest_pool
 from . import summary
 from . import vm_platform
 from .selftest_case import Case
-from .selftest_case import Subject
 from .selftest_case import load_subjects
+from .selftest_case import Subject
 from .selftest_pool import Chosen
 from .selftest_runner import usage_error
 from .vm import Platform

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from dataclasses import field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from typing import NoReturn
+from typing import TypeAlias
 
 from .vm import Lab
 from .vm_node import Node
@@ -25,6 +28,7 @@ from .vm_node import os_error
 
 TEST_SECONDS = 120.0
 KERNELS = ("stock", "debug")
+TestFunction: TypeAlias = "Callable[[Test], None]"
 
 
 class DataError(AssertionError):
@@ -40,7 +44,7 @@ class Case:
     """One test function and its conditions."""
 
     name: str
-    function: Callable[[Test], None]
+    function: TestFunction
     summary: str
     timeout: float = TEST_SECONDS
     kernels: tuple[str, ...] = KERNELS
@@ -64,16 +68,17 @@ class Subject:
 
 def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,
          quick: tuple[str, ...] = ("stock",), module_sets: tuple[str, ...] = ("ours", "c"),
-         c_known_failure: str = "") -> Callable:
+         c_known_failure: str = "") -> Callable[[TestFunction], TestFunction]:
     """Conditions of a test: ``timeout`` in seconds on the stock kernel; ``kernels``
     on which it makes sense, and of these ``quick``, where it is part of `make test`
     (the rest is left to `make test-long`; a case takes minutes on the debug kernel);
     ``c_known_failure`` says what the C modules get wrong (the test then may fail
     with them)."""
 
-    def mark(function: Callable) -> Callable:
-        function.case = {"timeout": timeout, "kernels": kernels, "quick": quick,  # type: ignore
-                         "module_sets": module_sets, "c_known_failure": c_known_failure}
+    def mark(function: TestFunction) -> TestFunction:
+        conditions = {"timeout": timeout, "kernels": kernels, "quick": quick,
+                      "module_sets": module_sets, "c_known_failure": c_known_failure}
+        vars(function)["case"] = conditions
         return function
 
     return mark
@@ -105,8 +110,16 @@ def load_subjects(directory: Path) -> list[Subject]:
     return [load_subject(path) for path in sorted(directory.glob("*.py"))]
 
 
-def _first_line(thing: ModuleType | Callable) -> str:
+def _first_line(thing: ModuleType | TestFunction) -> str:
     return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".")
+
+
+def search(pattern: str, text: str) -> re.Match[str]:
+    """Where a text matches; fails with the text if it does not."""
+    found = re.search(pattern, text)
+    if found is None:
+        raise AssertionError(f"{pattern!r} does not match {text!r}")
+    return found
 
 
 class Test:
@@ -118,7 +131,7 @@ class Test:
         self.modules = modules
         self.say = say
         self.quick = quick
-        self._cleanups: list[tuple[Callable[..., Any], tuple, dict]] = []
+        self._cleanups: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = []
 
     @property
     def client(self) -> Node:
@@ -164,12 +177,12 @@ class Test:
             function, args, options = self._cleanups.pop()
             try:
                 function(*args, **options)
-            except Exception as error:  # pylint: disable=broad-except
+            except Exception as error:
                 problems.append(f"clean-up {function.__name__}: {error}")
         return problems
 
     @staticmethod
-    def skip(why: str) -> None:
+    def skip(why: str) -> NoReturn:
         """End the test as skipped."""
         raise SkipTest(why)
 

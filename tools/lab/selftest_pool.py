@@ -14,8 +14,8 @@ from collections.abc import Callable
 from . import summary
 from .selftest_case import Case
 from .selftest_case import Subject
-from .selftest_runner import Runner
 from .selftest_runner import kind_of
+from .selftest_runner import Runner
 from .summary import Count
 from .vm import Platform
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lib import guest_tidy
+
 from .selftest_case import Case
 from .selftest_case import DataError
 from .selftest_case import SkipTest
@@ -238,7 +240,7 @@ class Runner:
                 case.function(test)
             except SkipTest as why:
                 skipped = str(why)
-            except Exception as error:  # pylint: disable=broad-except
+            except Exception as error:
                 notes.append(describe(error))
                 wrong = isinstance(error, DataError)
             notes += test.run_deferred()
@@ -261,8 +263,8 @@ class Runner:
         """Tidy every machine; what a test left behind is its failure."""
         problems = []
         for node in lab.nodes:
-            for left in node.call("guest_tidy.tidy", timeout=LEFTOVER_SECONDS + 30,
-                                  patience=LEFTOVER_SECONDS * node.slow):
+            for left in node.call_within(LEFTOVER_SECONDS + 30, guest_tidy.tidy,
+                                         patience=LEFTOVER_SECONDS * node.slow):
                 problems.append(f"{node.name}: left behind: {left}")
         return problems
 
@@ -283,7 +285,7 @@ class Runner:
                        troubled: bool) -> None:
         """Say what the machines said, and keep them only if they are sound."""
         try:
-            for node, mark in zip(lab.nodes, marks):
+            for node, mark in zip(lab.nodes, marks, strict=False):
                 lines = node.log_since(mark)[-25:]
                 notes.append(f"{node.name}: kernel log of this test:\n  " + "\n  ".join(lines))
                 if not troubled:

@@ -73,7 +73,7 @@ def table(ours: Path, theirs: Path) -> str:
     sums = [Size(), Size()]
     for name in c_modules.MODULES:
         sizes = [size(ours / f"{name.replace('-', '_')}.ko"), size(theirs / f"{name}.ko")]
-        sums = [left + right for left, right in zip(sums, sizes)]
+        sums = [left + right for left, right in zip(sums, sizes, strict=True)]
         lines.append(_row(name.replace("-", "_"), sizes))
     lines.append(_row("all", sums))
     return "\n".join(lines)

@@ -23,7 +23,7 @@ PRELUDE = """
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command line of `lab try`."""
     parser = commands.add_parser(
         "try", help="boot a machine and run a shell script in it",
@@ -73,7 +73,7 @@ def main(options: argparse.Namespace) -> int:
               Options(mtu=options.mtu, icount=options.icount, module_sets=module_sets,
                       kernel_args=options.kernel_args.split()))
     names = ["client", "server"] if two else ["one"]
-    for node, name in zip(lab.nodes, names):
+    for node, name in zip(lab.nodes, names, strict=True):
         node.spec.disks.append(Disk(sparse_disk(lab.directory, f"{name}.disk", 256 << 20)))
     rc = 1
     started = time.monotonic()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -35,6 +36,10 @@ class Answer:
     blobs: list[bytes]
 
 
+# Where an answer comes; None if the machine has died.
+Slot = queue.SimpleQueue[Answer | None]
+
+
 class Channel:
     """Requests to one guest. Safe to use from several threads."""
 
@@ -43,10 +48,10 @@ class Channel:
         connect_when_there(self._sock, path, 20.0)
         self._send_lock = threading.Lock()
         self._state_lock = threading.Lock()
-        self._waiting: dict[int, queue.SimpleQueue[Answer | None]] = {}
+        self._waiting: dict[int, Slot] = {}
         self._ids = itertools.count(1)
         self._closed = False
-        self.hello: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self.hello: Slot = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read_exactly(self, count: int) -> bytes:
@@ -88,10 +93,10 @@ class Channel:
         if slot is not None:
             slot.put(answer)
 
-    def start(self, op: str, payload: bytes = b"", **header: Any) -> tuple[int, queue.SimpleQueue]:
+    def start(self, op: str, payload: bytes = b"", **header: Any) -> tuple[int, Slot]:
         """Send a request; the answer comes through the returned queue (None: died)."""
         number = next(self._ids)
-        slot: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        slot: Slot = queue.SimpleQueue()
         with self._state_lock:
             if self._closed:
                 raise MachineDied("control channel closed")
@@ -105,7 +110,7 @@ class Channel:
         return number, slot
 
     @staticmethod
-    def finish(slot: queue.SimpleQueue, what: str, timeout: float) -> Answer:
+    def finish(slot: Slot, what: str, timeout: float) -> Answer:
         """Wait for an answer; errors of the guest's kernel become OSError."""
         try:
             answer = slot.get(timeout=timeout)
@@ -129,8 +134,6 @@ class Channel:
 
     def close(self) -> None:
         """Disconnect."""
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._sock.close()

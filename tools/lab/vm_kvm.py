@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -57,8 +58,6 @@ def choose_accelerator(qemu: list[str], kernel: Path) -> str:
     except (OSError, ValueError):
         pass
     accel = "kvm" if _probe(qemu, kernel) else "tcg"
-    try:
+    with contextlib.suppress(OSError):
         memory.write_text(f"{_boot_id()} {accel}\n", encoding="ascii")
-    except OSError:
-        pass
     return accel

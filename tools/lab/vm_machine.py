@@ -128,7 +128,7 @@ class Machine:
             kernel_args.append("lab.shell")
         args += ["-append", " ".join(kernel_args)]
         console = f"socket,id=console,path={self._socket('tty')},server=on,wait=off," \
-            if spec.shell else "file,id=console,append=on,path=%s," % self.console_log
+            if spec.shell else f"file,id=console,append=on,path={self.console_log},"
         if spec.shell:
             console += f"logfile={self.console_log},logappend=on,"
         args += ["-chardev", console.rstrip(","), "-serial", "chardev:console",
@@ -187,11 +187,10 @@ class Machine:
             libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
         with open(self.directory / f"{self.name}.qemu", "ab") as log:
-            # pylint: disable-next=consider-using-with,subprocess-popen-preexec-fn
             self._proc = subprocess.Popen(
                 self.command_line(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, "TMPDIR": str(self.directory)},
-                start_new_session=True, preexec_fn=die_with_parent)
+                start_new_session=True, preexec_fn=die_with_parent)  # noqa: PLW1509 (it takes no lock)
         try:
             self._channel = Channel(self._socket("agent"))
         except OSError as error:

@@ -9,15 +9,23 @@ import json
 import os
 import shlex
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from typing import ParamSpec
+from typing import TypeVar
+
+from lib import guest_modules
 
 from . import vm_trouble
 from .vm_channel import Answer
 from .vm_channel import Channel
 from .vm_machine import Machine
 from .vm_machine import Spec
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # What each module needs loaded before it; the same in both module sets.
 MODULE_NEEDS = {
@@ -160,11 +168,24 @@ class Node(Machine):
         """Run and return what it printed, without the last newline."""
         return self.run(command, **options).out.rstrip("\n")
 
-    def call(self, function: str, *, timeout: float = 30.0, payload: bytes = b"",
-             **args: Any) -> Any:
-        """Call ``module.function`` of the guest library in the guest."""
-        answer = self.request("call", function, timeout, payload, function=function, args=args)
-        return answer.header["result"]
+    def call(self, function: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+        """Call a function of the guest library (``lib/guest_*.py``) in the guest.
+
+        Arguments and result travel as JSON: a tuple arrives as a list, a key as text.
+        """
+        return self._call(30.0, function, args, named)
+
+    def call_within(self, timeout: float, function: Callable[P, R], *args: P.args,
+                    **named: P.kwargs) -> R:
+        """The same, of a function that may take longer: ``timeout`` in seconds."""
+        return self._call(timeout, function, args, named)
+
+    def _call(self, timeout: float, function: Callable[..., R], args: tuple[object, ...],
+              named: dict[str, Any]) -> R:
+        name = f"{function.__module__}.{function.__qualname__}"
+        answer = self.request("call", name, timeout, function=name, args=args, named=named)
+        result: R = answer.header["result"]
+        return result
 
     # Files
 
@@ -273,15 +294,15 @@ class Node(Machine):
         if not self._dependencies_loaded:
             self.run(["modprobe", "-a", "ib_core", "rdma_cm"])
             self._dependencies_loaded = True
-        self.call("guest_modules.load", folder=f"/host/modules/{self.module_set}", names=order,
-                  parameters=parameters, timeout=60)
+        self.call_within(60, guest_modules.load, folder=f"/host/modules/{self.module_set}", names=order,
+                         parameters=parameters)
         for name in order:
             self.loaded_parameters.setdefault(name, parameters.get(name, ""))
 
     def module_unload(self, *names: str) -> None:
         """Unload modules in this order; OSError EWOULDBLOCK while one is in use."""
         try:
-            self.call("guest_modules.unload", names=names, timeout=60)
+            self.call_within(60, guest_modules.unload, names=names)
         finally:
             for name in names:
                 if not self.module_loaded(name):
@@ -289,7 +310,7 @@ class Node(Machine):
 
     def modules_unload_all(self) -> None:
         """Unload the project's modules that are loaded, users first."""
-        self.call("guest_modules.unload", names=UNLOAD_ORDER, timeout=60)
+        self.call_within(60, guest_modules.unload, names=UNLOAD_ORDER)
         self.loaded_parameters.clear()
 
     # Network

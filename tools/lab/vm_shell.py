@@ -23,7 +23,7 @@ from .vm_platform import module_folders
 from .vm_platform import platform
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command line of `lab shell`."""
     parser = commands.add_parser("shell", help="two machines with prompts")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours")
@@ -71,7 +71,7 @@ def main(options: argparse.Namespace) -> int:
     modules = module_folders("stock", options.modules_dir)
     lab = Lab(platform("stock", {options.modules: modules[options.modules]}), "two",
               Options(shell=True,
-                      module_sets={name: options.modules for name in ("client", "server")}))
+                      module_sets=dict.fromkeys(("client", "server"), options.modules)))
     try:
         image, _checksum = demo.make_file_system(lab.directory)
         lab.server.spec.disks = [Disk(image, snapshot=True),

@@ -27,12 +27,12 @@ from .vm_platform import module_folders
 from .vm_platform import platform
 from .vm_trace import Step
 from .vm_trace import Trace
+from .walk_calls import Call
+from .walk_calls import calls
 from .walk_calls import CLIENT
+from .walk_calls import Functions
 from .walk_calls import MODULES
 from .walk_calls import SERVER
-from .walk_calls import Call
-from .walk_calls import Functions
-from .walk_calls import calls
 
 SIZE = 4096
 # Of a trace of so many requests, 4 million blocks, there is room for several times as many.

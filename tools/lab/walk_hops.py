@@ -24,11 +24,11 @@ from . import house
 from . import paths
 from . import rust_source
 from .vm_trace import Step
+from .walk_calls import Call
 from .walk_calls import CLIENT
+from .walk_calls import Functions
 from .walk_calls import MODULES
 from .walk_calls import SERVER
-from .walk_calls import Call
-from .walk_calls import Functions
 from .walk_frames import Frame
 
 # The kernel's functions between which the walks lie.

@@ -55,7 +55,8 @@ class Report(unittest.TestCase):
         self.assertEqual(titles, ["ours: 2", "c: 1"])
 
     def test_all_that_was_measured_is_written(self) -> None:
-        made = Artifacts(*["-"] * 2, *[Path("vmlinuz")] * 6, [])
+        nowhere = Path("-")
+        made = Artifacts("-", "-", Path("vmlinuz"), None, nowhere, nowhere, nowhere, nowhere, [])
         with tempfile.TemporaryDirectory() as folder, mock.patch("lab.paths.artifacts", return_value=made):
             out = Path(folder) / "bench"
             text = bench.write(out, [record("ours", 2.0)])

@@ -46,7 +46,7 @@ class Rename(unittest.TestCase):
         image = module("rtrs_core")
         changed = bench_mixed.renamed(image, "rtrs_core", "rtrs_corc")
         self.assertEqual(len(changed), len(image))
-        self.assertEqual(sum(a != b for a, b in zip(image, changed)), 2)
+        self.assertEqual(sum(a != b for a, b in zip(image, changed, strict=True)), 2)
         offset, size = bench_mixed.sections(changed)[".modinfo"]
         self.assertEqual(changed[offset:offset + size], b"license=GPL\0name=rtrs_corc\0")
         offset, _ = bench_mixed.sections(changed)[".gnu.linkonce.this_module"]

@@ -14,7 +14,8 @@ def _span(file: str, line: int, primary: bool = True) -> dict[str, object]:
 
 def _message(code: str, spans: list[dict[str, object]], notes: list[dict[str, object]]) -> str:
     children = [{"spans": [note]} for note in notes]
-    return json.dumps({"level": "error", "code": {"code": code}, "spans": spans, "children": children, "rendered": code})
+    return json.dumps({"level": "error", "code": {"code": code}, "spans": spans, "children": children,
+                       "rendered": code})
 
 
 class Errors(unittest.TestCase):
@@ -23,7 +24,8 @@ class Errors(unittest.TestCase):
         self.assertEqual(found, {Error(2, "E0425"), Error(2, "E0308")})
 
     def test_an_error_counts_where_the_case_has_it(self) -> None:
-        found, text = compile_fail.reported(_message("E0308", [_span("lib.rs", 7, False), _span("x/case.rs", 3)], []), "case.rs")
+        found, text = compile_fail.reported(_message("E0308", [_span("lib.rs", 7, False), _span("x/case.rs", 3)], []),
+                                            "case.rs")
         self.assertEqual(found, {Error(3, "E0308")})
         self.assertEqual(text, "E0308")
 
@@ -32,10 +34,12 @@ class Errors(unittest.TestCase):
         self.assertEqual(found, {Error(4, "E0080")})
 
     def test_what_is_no_diagnostic_is_shown(self) -> None:
-        self.assertEqual(compile_fail.reported("error: no such option\n", "case.rs"), (set(), "error: no such option\n"))
+        self.assertEqual(compile_fail.reported("error: no such option\n", "case.rs"),
+                         (set(), "error: no such option\n"))
 
     def test_the_recorded_command_gets_another_source_and_no_output(self) -> None:
-        recorded = "savedcmd_a.o := A=1 clippy-driver -Dwarnings -Wclippy::all --extern b --out-dir a/ --emit=obj=a.o /src/a.rs"
+        recorded = ("savedcmd_a.o := A=1 clippy-driver -Dwarnings -Wclippy::all --extern b --out-dir a/ "
+                    "--emit=obj=a.o /src/a.rs")
         argv = compile_fail.command(recorded, "/cases/case.rs", "/out/case.rmeta")
         self.assertEqual(argv[:3], ["env", "RUSTC_BOOTSTRAP=1", "A=1"])
         self.assertEqual(argv[3:6], ["rustc", "--extern", "b"])

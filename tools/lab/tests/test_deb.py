@@ -45,7 +45,8 @@ class Versions(unittest.TestCase):
 
 class Dependencies(unittest.TestCase):
     def test_fields_of_a_control_file(self) -> None:
-        self.assertEqual(packages.control_field(CONTROL, "Source: thing", "Build-Depends"), ["cargo", "debhelper-compat", "dh-dkms"])
+        self.assertEqual(packages.control_field(CONTROL, "Source: thing", "Build-Depends"),
+                         ["cargo", "debhelper-compat", "dh-dkms"])
         self.assertEqual(packages.control_field(CONTROL, "Package: a", "Depends"), ["first", "third"])
         self.assertEqual(packages.control_field(CONTROL, "Package: b", "Depends"), [])
 
@@ -60,7 +61,8 @@ class Files(unittest.TestCase):
     def test_differences(self) -> None:
         before = {"etc/a": "f1 644", "etc/b": "f1 644", "etc/c": "lx"}
         after = {"etc/a": "f1 644", "etc/b": "f2 644", "etc/d": "d755"}
-        self.assertEqual(deb_machine.difference(before, after), ["left behind: /etc/d", "gone: /etc/c", "changed: /etc/b"])
+        self.assertEqual(deb_machine.difference(before, after),
+                         ["left behind: /etc/d", "gone: /etc/c", "changed: /etc/b"])
         self.assertEqual(deb_machine.difference(before, before), [])
 
 

@@ -15,7 +15,6 @@ from unittest import mock
 _FOLDER = Path(__file__).resolve().parents[3] / "packaging/dkms"
 sys.path.insert(0, str(_FOLDER))
 
-# pylint: disable=wrong-import-position
 import metadata  # noqa: E402
 import requirements  # noqa: E402
 
@@ -52,14 +51,16 @@ class FakeRoot(requirements.Root):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.programs = {name: f"/usr/bin/{name}" for name in PROGRAMS}
-        self.answers = {"rustc --version": RUSTC, "bindgen --version": "bindgen 0.71.1", "rustc --print sysroot": "/usr"}
+        self.answers = {"rustc --version": RUSTC, "bindgen --version": "bindgen 0.71.1",
+                        "rustc --print sysroot": "/usr"}
         self.versions = {f"linux-headers-{RELEASE}": VERSION, "linux-source-7.3": VERSION}
         headers = self.at(f"/usr/src/linux-headers-{RELEASE}")
         common = "/usr/src/linux-headers-7.3.4+deb13-common/Makefile"
         for file, text in {
             headers / ".config": CONFIG,
             headers / "Makefile": f"KBUILD_OUTPUT=/usr/src/linux-headers-{RELEASE}\ninclude {common}\n",
-            headers / "Module.symvers": "0x1\t_RNvX\tvmlinux\tEXPORT_SYMBOL_GPL\t\n0x2\tprintk\tvmlinux\tEXPORT_SYMBOL\t\n",
+            headers / "Module.symvers": ("0x1\t_RNvX\tvmlinux\tEXPORT_SYMBOL_GPL\t\n"
+                                         "0x2\tprintk\tvmlinux\tEXPORT_SYMBOL\t\n"),
             headers / "include/config/auto.conf": "CONFIG_RUST=y\n",
             headers / "include/generated/autoconf.h": "",
             headers / "include/generated/rustc_cfg": "",
@@ -134,7 +135,8 @@ class Requirements(unittest.TestCase):
 
     def test_source_of_another_version(self) -> None:
         self.root.versions["linux-source-7.3"] = "7.3.5-1~bpo13+1"
-        self.assert_one(f"linux-source-7.3 is version 7.3.5-1~bpo13+1, but linux-headers-{RELEASE} is version {VERSION}", VERSION)
+        self.assert_one("linux-source-7.3 is version 7.3.5-1~bpo13+1, "
+                        f"but linux-headers-{RELEASE} is version {VERSION}", VERSION)
 
     def test_each_program(self) -> None:
         packages = {"xz": "xz-utils", "x86_64-linux-gnu-gcc-14": "gcc-14"}
@@ -146,7 +148,8 @@ class Requirements(unittest.TestCase):
 
     def test_another_rustc(self) -> None:
         self.root.answers["rustc --version"] = "rustc 1.90.0 (1159e78c4 2025-09-14)"
-        self.assert_one(f"/usr/bin/rustc is `rustc 1.90.0 (1159e78c4 2025-09-14)', but kernel {RELEASE} was built with `{RUSTC}'", "rustc")
+        self.assert_one("/usr/bin/rustc is `rustc 1.90.0 (1159e78c4 2025-09-14)', "
+                        f"but kernel {RELEASE} was built with `{RUSTC}'", "rustc")
 
     def test_another_bindgen(self) -> None:
         self.root.answers["bindgen --version"] = "bindgen 0.72.0"
@@ -182,7 +185,8 @@ class Metadata(unittest.TestCase):
     def objects(self) -> Path:
         """What a build leaves."""
         objects = self.folder / "objects"
-        for name in ("rust/libcore.rmeta", "rust/libmacros.so", "rust/core.o", "rust/kernel/generated_a.rs", "scripts/target.json"):
+        for name in ("rust/libcore.rmeta", "rust/libmacros.so", "rust/core.o", "rust/kernel/generated_a.rs",
+                     "scripts/target.json"):
             (objects / name).parent.mkdir(parents=True, exist_ok=True)
             (objects / name).write_text(name)
         (objects / "rust/exports_core_generated.h").write_text("EXPORT_SYMBOL_RUST_GPL(_RNvX);\n")
@@ -230,7 +234,8 @@ class Metadata(unittest.TestCase):
         metadata.join(self.kernel, self.objects(), tree, Path("/var/cache/rnbd-dkms/x/tree"))
         self.assertEqual((tree / "Makefile").read_text().splitlines()[0], "KBUILD_OUTPUT=/var/cache/rnbd-dkms/x/tree")
         self.assertIn("linux-headers-7.3.4+deb13-common/Makefile", (tree / "Makefile").read_text())
-        for name in (".config", "Module.symvers", "include/config/auto.conf", "scripts/mod/modpost", "scripts/target.json", "rust/libcore.rmeta"):
+        for name in (".config", "Module.symvers", "include/config/auto.conf", "scripts/mod/modpost",
+                     "scripts/target.json", "rust/libcore.rmeta"):
             self.assertTrue((tree / name).is_file(), name)
         self.assertEqual((tree / "rust/kernel/generated_a.rs").read_text(), "rust/kernel/generated_a.rs")
         self.assertFalse((tree / "rust/core.o").exists())

@@ -31,7 +31,8 @@ class Modules(unittest.TestCase):
         self.assertEqual(kmods.select(self.table, ["kernel/fs/ext4/*"]), wanted)
 
     def test_modules_load_after_what_they_need_and_once(self) -> None:
-        order = [kmods.stem(path) for path in kmods.load_order(self.table, {"virtio_pci"}, ["virtio_pci", "ext4", "jbd2"])]
+        order = [kmods.stem(path)
+                 for path in kmods.load_order(self.table, {"virtio_pci"}, ["virtio_pci", "ext4", "jbd2"])]
         self.assertEqual(order, ["crc16", "jbd2", "ext4"])
 
     def test_an_unknown_module_is_an_error(self) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import io
 import struct
 import unittest
+from collections.abc import Callable
 from unittest import mock
 
 from lab import paths
@@ -14,16 +15,16 @@ from lab import vm_kernel
 from lab.selftest import choose
 from lab.selftest import fit
 from lab.selftest_case import Case
+from lab.selftest_case import load_subjects
 from lab.selftest_case import Subject
 from lab.selftest_case import Test
-from lab.selftest_case import load_subjects
 from lab.selftest_runner import Attempt
 from lab.selftest_runner import Outcome
 from lab.selftest_runner import Runner
-from lab.vm_trouble import TROUBLE
-from lab.vm_trouble import stood_still
-from lab.vm_trouble import troubled
 from lab.vm_node import CommandFailed
+from lab.vm_trouble import stood_still
+from lab.vm_trouble import TROUBLE
+from lab.vm_trouble import troubled
 
 
 def subject(name: str, *cases: str) -> Subject:
@@ -100,7 +101,7 @@ class Report(unittest.TestCase):
         ends = [index for index, line in enumerate(lines) if line.startswith("ok ")]
         self.assertEqual([lines[index].split()[1] for index in ends], ["1", "2", "3", "4", "5"])
         begins = [index for index, line in enumerate(lines) if "# Subtest:" in line]
-        for begin, end in zip(begins, ends):
+        for begin, end in zip(begins, ends, strict=True):
             self.assertEqual(lines[begin].split()[-1], lines[end].split()[-1])
 
     def test_a_worker_that_dies_is_a_failure(self) -> None:
@@ -145,13 +146,16 @@ class Machines(unittest.TestCase):
         self.assertEqual((outcome.verdict, runner.second_tries), ("not ok", []))
 
     def test_wrong_data_is_no_matter_of_time(self) -> None:
+        def case_of(check: Callable[[int, None, str], None]) -> Case:
+            return Case("one", lambda test: check(1, None, "first wrong byte"), "")
+
         for check, final in ((Test.equal, False), (Test.intact, True)):
             node = mock.Mock(slow=1.0, known_reports=[])
-            node.end_jobs.return_value = node.call.return_value = []
+            node.end_jobs.return_value = node.call_within.return_value = []
             node.dmesg_check.return_value = []
             node.log_since.return_value = []
             runner = Runner(mock.Mock(flavour="stock"), "ours", lambda text: None)
-            found = Case("one", lambda test: check(1, None, "first wrong byte"), "")
+            found = case_of(check)
             with mock.patch.object(Runner, "lab", return_value=mock.Mock(nodes=[node])):
                 attempt = runner._attempt(subject("map", "one"), found)
             self.assertEqual((len(attempt.notes), attempt.final), (2, final))
@@ -188,7 +192,7 @@ class Trouble(unittest.TestCase):
         self.assertTrue(stood_still(stall))
         # Its thread ran: one CPU does not come to an end.
         self.assertFalse(stood_still(stall[:2]))
-        self.assertFalse(stood_still(stall + ["BUG: KASAN: slab-use-after-free"]))
+        self.assertFalse(stood_still([*stall, "BUG: KASAN: slab-use-after-free"]))
 
     RACE = ["------------[ cut here ]------------",
             "WARNING: drivers/infiniband/sw/rxe/rxe_task.c:289 at rxe_sched_task+0x9c/0xb0 "

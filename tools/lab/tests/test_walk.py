@@ -12,11 +12,11 @@ from lab import walk_frames
 from lab import walk_hops
 from lab.vm_trace import Leaving
 from lab.vm_trace import Step
-from lab.walk_calls import CLIENT
-from lab.walk_calls import SERVER
 from lab.walk_calls import Call
-from lab.walk_calls import Functions
 from lab.walk_calls import calls
+from lab.walk_calls import CLIENT
+from lab.walk_calls import Functions
+from lab.walk_calls import SERVER
 from lab.walk_frames import Frame
 
 KALLSYMS = """\
@@ -174,7 +174,9 @@ class Hops(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.checkout = Path(folder.name)
-        for name, text in (("proto/a.rs", SOURCE), ("bindings/sync/b.rs", SOURCE), ("bindings/h.c", HELPERS), *((f"proto/{n}.c", "") for n in range(4))):
+        files = {"proto/a.rs": SOURCE, "bindings/sync/b.rs": SOURCE, "bindings/h.c": HELPERS,
+                 **{f"proto/{number}.c": "" for number in range(4)}}
+        for name, text in files.items():
             (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
             (self.checkout / name).write_text(text)
 
