@@ -213,7 +213,7 @@ pub fn run(
         Patience::For(time) => Instant::now().checked_add(time),
         Patience::Forever => None,
     };
-    let mut left = jobs.len();
+    let jobs_left = jobs.len();
     for job in jobs {
         let mut worker = Worker {
             machine: Arc::clone(&machine),
@@ -232,6 +232,16 @@ pub fn run(
     }
     drop(sender);
 
+    Ok(follow(&receiver, jobs_left, &stop, &mut show))
+}
+
+/// Notes and shows what the threads say, until so many have ended or a signal comes.
+fn follow(
+    receiver: &mpsc::Receiver<Message>,
+    mut left: usize,
+    stop: &Stop,
+    show: &mut impl FnMut(&str, &Event),
+) -> Summary {
     let mut summary = Summary::default();
     while left > 0 {
         match receiver.recv() {
@@ -251,7 +261,7 @@ pub fn run(
             Err(mpsc::RecvError) => break,
         }
     }
-    Ok(summary)
+    summary
 }
 
 /// What one thread does.

@@ -535,7 +535,9 @@ proptest! {
         if !prune {
             let after = model.state().unwrap().client.devices;
             for device in devices {
-                let stays = after.iter().any(|have| have.session == device.session && have.device_path == device.device_path);
+                let stays = after.iter().any(|have| {
+                    have.session == device.session && have.device_path == device.device_path
+                });
                 prop_assert!(stays, "{} has gone", device.device_path);
             }
         }

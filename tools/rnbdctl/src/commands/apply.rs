@@ -49,7 +49,8 @@ pub struct Args {
     pub wait: bool,
 
     /// Try again until everything is there, but no longer than this
-    #[arg(long, value_name = "SECONDS|forever", value_parser = patience, conflicts_with = "dry_run")]
+    #[arg(long, value_name = "SECONDS|forever", value_parser = patience)]
+    #[arg(conflicts_with = "dry_run")]
     pub retry_for: Option<Patience>,
 }
 

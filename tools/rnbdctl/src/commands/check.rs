@@ -26,7 +26,8 @@ pub struct Args {
     pub server: Option<String>,
 
     /// The server's port
-    #[arg(long, default_value_t = proto::RTRS_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = proto::RTRS_PORT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
 }
 

@@ -36,7 +36,8 @@ pub struct Args {
     pub textfile: Option<PathBuf>,
 
     /// With --textfile: write it again and again, after so many seconds
-    #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SECONDS", requires = "textfile")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub interval: Option<u32>,
 }
 

@@ -46,7 +46,8 @@ pub struct Args {
     pub access: Option<AccessMode>,
 
     /// Queues for polled IO, -1 for one of each CPU; needs a session of its own [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
     pub poll_queues: Option<i32>,
 
     /// How long to wait for a device node

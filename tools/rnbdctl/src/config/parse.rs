@@ -133,33 +133,9 @@ impl<'i> Reader<'i> {
 
     /// `None` if it has no usable name; its other mistakes are noted all the same.
     fn session(&mut self, at: &At, table: &DeTable<'i>) -> Option<Session> {
-        let name = table.get("name").and_then(|value| {
-            let at = At {
-                key: "session: name".to_owned(),
-                span: value.span(),
-            };
-            let name = self.string(&at, value)?;
-            if let Err(error) = SessName::new(name.as_bytes()) {
-                self.fail(&at, format!("\"{}\" {error}", name.escape_debug()));
-                return None;
-            }
-            self.no_space(&at, &name).then_some(name)
-        });
-        if !table.contains_key("name") {
-            self.fail(at, "has no name: give one with the key name");
-        }
+        let name = self.session_name(at, table);
         let label = name.clone().unwrap_or_default();
         self.check_keys(&label, table, &keys::session());
-
-        let mut session = Session {
-            name: name.clone().unwrap_or_default(),
-            paths: Vec::new(),
-            dest_port: None,
-            policy: None,
-            nr_poll_queues: None,
-            settings: BTreeMap::new(),
-            devices: Vec::new(),
-        };
         for key in ["paths", "devices"] {
             if !table.contains_key(key) && name.is_some() {
                 let at = At {
@@ -169,38 +145,68 @@ impl<'i> Reader<'i> {
                 self.fail(&at, "is missing");
             }
         }
+        let mut session = Session {
+            name: label,
+            paths: Vec::new(),
+            dest_port: None,
+            policy: None,
+            nr_poll_queues: None,
+            settings: BTreeMap::new(),
+            devices: Vec::new(),
+        };
         for (key, value) in table.iter() {
-            let key = key.get_ref().as_ref();
-            let at = At {
-                key: in_session(&label, key),
-                span: value.span(),
-            };
-            match key {
-                "paths" => session.paths = self.paths(&at, value),
-                "devices" => session.devices = self.devices(&at, value),
-                "dest_port" => {
-                    let port = self.number(&at, value, 1, u16::MAX.into());
-                    session.dest_port = port.and_then(|port| u16::try_from(port).ok());
-                }
-                "policy" => session.policy = self.policy(&at, value),
-                "nr_poll_queues" => session.nr_poll_queues = self.number(&at, value, -1, 4096),
-                _ => {
-                    if let Some(setting) = Settings::find(key) {
-                        if let Some(number) = self.setting(&at, value, &setting) {
-                            session.settings.insert(setting.name, number);
-                        }
-                    }
-                }
-            }
+            self.session_value(&mut session, key.get_ref(), value);
         }
         if session.nr_poll_queues.is_some_and(|nr| nr != 0) && session.devices.len() > 1 {
-            let at = value_at(table, &label, "nr_poll_queues").unwrap_or(at.clone());
+            let at = value_at(table, &session.name, "nr_poll_queues").unwrap_or(at.clone());
             self.fail(
                 &at,
                 "a session with polling queues can have only one device",
             );
         }
         name.map(|_| session)
+    }
+
+    fn session_name(&mut self, at: &At, table: &DeTable<'i>) -> Option<String> {
+        let Some(value) = table.get("name") else {
+            self.fail(at, "has no name: give one with the key name");
+            return None;
+        };
+        let at = At {
+            key: "session: name".to_owned(),
+            span: value.span(),
+        };
+        let name = self.string(&at, value)?;
+        if let Err(error) = SessName::new(name.as_bytes()) {
+            self.fail(&at, format!("\"{}\" {error}", name.escape_debug()));
+            return None;
+        }
+        self.no_space(&at, &name).then_some(name)
+    }
+
+    /// Takes over one value of a session; an unknown key has been noted before.
+    fn session_value(&mut self, session: &mut Session, key: &str, value: &Value<'i>) {
+        let at = At {
+            key: in_session(&session.name, key),
+            span: value.span(),
+        };
+        match key {
+            "paths" => session.paths = self.paths(&at, value),
+            "devices" => session.devices = self.devices(&at, value),
+            "dest_port" => {
+                let port = self.number(&at, value, 1, u16::MAX.into());
+                session.dest_port = port.and_then(|port| u16::try_from(port).ok());
+            }
+            "policy" => session.policy = self.policy(&at, value),
+            "nr_poll_queues" => session.nr_poll_queues = self.number(&at, value, -1, 4096),
+            _ => {
+                if let Some(setting) = Settings::find(key) {
+                    if let Some(number) = self.setting(&at, value, &setting) {
+                        session.settings.insert(setting.name, number);
+                    }
+                }
+            }
+        }
     }
 
     fn paths(&mut self, at: &At, value: &Value<'i>) -> Vec<PathAddress> {
@@ -288,7 +294,8 @@ impl<'i> Reader<'i> {
                     self.fail(
                         &at,
                         format!(
-                            "an element must be a path or a table with path and access_mode, not {}",
+                            "an element must be a path or a table with path and access_mode, \
+                             not {}",
                             article(other)
                         ),
                     );

@@ -83,7 +83,8 @@ pub fn file_text(client: &Client) -> String {
     };
     if paths.any(lacks) {
         head.push_str(
-            "# Nor can the interface of a link-local address: write it behind fe80:..., as %eth0.\n",
+            "# Nor can the interface of a link-local address: \
+             write it behind fe80:..., as %eth0.\n",
         );
     }
     format!("{head}\n{}", to_toml(&config))

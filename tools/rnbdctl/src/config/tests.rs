@@ -151,63 +151,134 @@ fn mistakes_name_line_and_key() {
 
 #[test]
 fn mistakes_of_paths_and_devices() {
+    // The key, its value, the column of the mistake, the message.
+    let path_list = "an element must be an address or { src = ..., dst = ... }, not a number";
+    let modes = r#"access_mode: "RW" is not one of "ro", "rw", "migration""#;
+    let newline = r#""a\n" cannot contain '\n'"#;
+    let above = r#""a/../b" contains "..", which no server allows"#;
+    let same = "ip:10.0.0.2 is the same path as one before it";
+    let same_end = "ip:10.0.0.1@ip:10.0.0.2 is the same path as one before it";
+    let two_ends = r#"["10.0.0.2", "10.0.0.1@10.0.0.2"]"#;
+    let unknown = "to: unknown key (known here: src, dst)";
+    let alike = "acess_mode: unknown key (did you mean access_mode?)";
     let cases = [
-        ("paths", "[]", "3:9: session \"s\": paths: is empty: a session has at least one"),
-        ("paths", "\"10.0.0.2\"", "3:9: session \"s\": paths: must be an array, not a string"),
-        ("paths", "[5]", "3:10: session \"s\": paths: an element must be an address or { src = ..., dst = ... }, not a number"),
-        ("paths", "[\"10.0.0\"]", "3:10: session \"s\": paths: \"ip:10.0.0\" is not an IPv4 or IPv6 address"),
-        ("paths", "[\"gid:x\"]", "3:10: session \"s\": paths: \"gid:x\" is not a GID"),
-        ("paths", "[{ src = \"10.0.0.1\" }]", "3:10: session \"s\": paths: a path needs a destination: dst is missing"),
-        ("paths", "[{ to = \"10.0.0.1\", dst = \"10.0.0.2\" }]", "3:12: session \"s\": paths: to: unknown key (known here: src, dst)"),
-        ("paths", "[{ src = 1, dst = \"10.0.0.2\" }]", "3:18: session \"s\": paths: src: must be a string, not a number"),
-        ("paths", "[\"10.0.0.2\", \"ip:10.0.0.2\"]", "3:22: session \"s\": paths: ip:10.0.0.2 is the same path as one before it"),
+        ("paths", "[]", 9, "is empty: a session has at least one"),
         (
             "paths",
-            "[\"10.0.0.2\", \"10.0.0.1@10.0.0.2\"]",
-            "3:22: session \"s\": paths: ip:10.0.0.1@ip:10.0.0.2 is the same path as one before it",
+            r#""10.0.0.2""#,
+            9,
+            "must be an array, not a string",
         ),
-        ("devices", "[]", "3:11: session \"s\": devices: is empty: a session has at least one"),
-        ("devices", "[\"a\", \"a\"]", "3:17: session \"s\": devices: \"a\" is given twice"),
-        ("devices", "[\"a b\"]", "3:12: session \"s\": devices: \"a b\" cannot contain white space"),
-        ("devices", "[\"a/../b\"]", "3:12: session \"s\": devices: \"a/../b\" contains \"..\", which no server allows"),
-        ("devices", "[\"\"]", "3:12: session \"s\": devices: \"\" is empty"),
-        ("devices", "[\"a\\n\"]", "3:12: session \"s\": devices: \"a\\n\" cannot contain '\\n'"),
-        ("devices", "[{ access_mode = \"ro\" }]", "3:12: session \"s\": devices: a device needs a path"),
+        ("paths", "[5]", 10, path_list),
+        (
+            "paths",
+            r#"["10.0.0"]"#,
+            10,
+            r#""ip:10.0.0" is not an IPv4 or IPv6 address"#,
+        ),
+        ("paths", r#"["gid:x"]"#, 10, r#""gid:x" is not a GID"#),
+        (
+            "paths",
+            r#"[{ src = "10.0.0.1" }]"#,
+            10,
+            "a path needs a destination: dst is missing",
+        ),
+        (
+            "paths",
+            r#"[{ to = "10.0.0.1", dst = "10.0.0.2" }]"#,
+            12,
+            unknown,
+        ),
+        (
+            "paths",
+            r#"[{ src = 1, dst = "10.0.0.2" }]"#,
+            18,
+            "src: must be a string, not a number",
+        ),
+        ("paths", r#"["10.0.0.2", "ip:10.0.0.2"]"#, 22, same),
+        ("paths", two_ends, 22, same_end),
+        ("devices", "[]", 11, "is empty: a session has at least one"),
+        ("devices", r#"["a", "a"]"#, 17, r#""a" is given twice"#),
         (
             "devices",
-            "[{ path = \"a\", access_mode = \"RW\" }]",
-            "3:40: session \"s\": devices: access_mode: \"RW\" is not one of \"ro\", \"rw\", \"migration\"",
+            r#"["a b"]"#,
+            12,
+            r#""a b" cannot contain white space"#,
         ),
-        ("devices", "[{ path = \"a\", acess_mode = \"ro\" }]", "3:26: session \"s\": devices: acess_mode: unknown key (did you mean access_mode?)"),
+        ("devices", r#"["a/../b"]"#, 12, above),
+        ("devices", r#"[""]"#, 12, r#""" is empty"#),
+        ("devices", r#"["a\n"]"#, 12, newline),
+        (
+            "devices",
+            r#"[{ access_mode = "ro" }]"#,
+            12,
+            "a device needs a path",
+        ),
+        (
+            "devices",
+            r#"[{ path = "a", access_mode = "RW" }]"#,
+            40,
+            modes,
+        ),
+        (
+            "devices",
+            r#"[{ path = "a", acess_mode = "ro" }]"#,
+            26,
+            alike,
+        ),
     ];
-    for (key, value, message) in cases {
+    for (key, value, column, message) in cases {
         let other = match key {
-            "paths" => "devices = [\"d\"]",
-            _ => "paths = [\"10.0.0.2\"]",
+            "paths" => r#"devices = ["d"]"#,
+            _ => r#"paths = ["10.0.0.2"]"#,
         };
         let text = format!("[[session]]\nname = \"s\"\n{key} = {value}\n{other}\n");
-        assert_eq!(errors(&text), [format!("rnbd.toml:{message}")], "{text}");
+        let wanted = format!("rnbd.toml:3:{column}: session \"s\": {key}: {message}");
+        assert_eq!(errors(&text), [wanted], "{text}");
     }
 }
 
 #[test]
 fn mistakes_of_sessions() {
     let good = "paths = [\"10.0.0.2\"]\ndevices = [\"d\"]\n";
+    let named = |name: &str| format!("[[session]]\nname = \"{name}\"\n");
     let cases = [
-        (format!("[session]\nname = \"s\"\n{good}"), "1:1: session: must be an array of tables: write [[session]], not [session]"),
-        ("session = [5]".to_owned(), "1:12: session: must be a table, not a number"),
-        (format!("[[sessions]]\nname = \"s\"\n{good}"), "1:3: sessions: unknown key (did you mean session?)"),
-        (format!("[[session]]\n{good}"), "1:1: session: has no name: give one with the key name"),
-        (format!("[[session]]\nname = \"a/b\"\n{good}"), "2:8: session: name: \"a/b\" cannot contain '/'"),
-        (format!("[[session]]\nname = \"a b\"\n{good}"), "2:8: session: name: \"a b\" cannot contain white space"),
         (
-            format!("[[session]]\nname = \"s\"\n{good}\n[[session]]\nname = \"s\"\n{good}"),
+            format!("[session]\nname = \"s\"\n{good}"),
+            "1:1: session: must be an array of tables: write [[session]], not [session]",
+        ),
+        (
+            "session = [5]".to_owned(),
+            "1:12: session: must be a table, not a number",
+        ),
+        (
+            format!("[[sessions]]\nname = \"s\"\n{good}"),
+            "1:3: sessions: unknown key (did you mean session?)",
+        ),
+        (
+            format!("[[session]]\n{good}"),
+            "1:1: session: has no name: give one with the key name",
+        ),
+        (
+            named("a/b") + good,
+            "2:8: session: name: \"a/b\" cannot contain '/'",
+        ),
+        (
+            named("a b") + good,
+            "2:8: session: name: \"a b\" cannot contain white space",
+        ),
+        (
+            format!("{0}{good}\n{0}{good}", named("s")),
             "7:8: session \"s\": name: there is a session of this name in line 2 already",
         ),
-        ("[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\n".to_owned(), "1:1: session \"s\": devices: is missing"),
         (
-            "[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\nnr_poll_queues = 2\ndevices = [\"a\", \"b\"]\n".to_owned(),
-            "4:18: session \"s\": nr_poll_queues: a session with polling queues can have only one device",
+            named("s") + "paths = [\"10.0.0.2\"]\n",
+            "1:1: session \"s\": devices: is missing",
+        ),
+        (
+            named("s") + "paths = [\"10.0.0.2\"]\nnr_poll_queues = 2\ndevices = [\"a\", \"b\"]\n",
+            "4:18: session \"s\": nr_poll_queues: \
+             a session with polling queues can have only one device",
         ),
     ];
     for (text, message) in cases {
@@ -217,7 +288,8 @@ fn mistakes_of_sessions() {
 
 #[test]
 fn all_mistakes_at_once() {
-    let text = "[[session]]\nname = \"s\"\npaths = [\"x\"]\nport = 5\ndevices = \"d\"\n[[session]]\nname = \"\"\n";
+    let text = "[[session]]\nname = \"s\"\npaths = [\"x\"]\nport = 5\ndevices = \
+         \"d\"\n[[session]]\nname = \"\"\n";
     assert_eq!(
         errors(text),
         [
@@ -257,7 +329,9 @@ proptest! {
     #[test]
     fn what_is_written_is_read_as_the_same(
         name in "[^\\s\\p{C}/.]{1,30}",
-        ends in proptest::collection::vec((proptest::option::of(any_address()), any_address()), 1..5),
+        ends in proptest::collection::vec(
+            (proptest::option::of(any_address()), any_address()), 1..5
+        ),
         devices in proptest::collection::btree_map("[^\\s\\p{C}.]{1,30}", 0..3, 1..5),
         port in proptest::option::of(1u16..),
         policy in proptest::option::of(0usize..3),
@@ -305,8 +379,10 @@ proptest! {
     #[test]
     fn no_toml_is_too_bad(
         key in "session|name|paths|devices|policy|x",
-        value in "5|\"a\"|\\[\\]|\\[\\[\\]\\]|\\{\\}|\\[\\{\\}\\]|1979-05-27|nan|0xffffffffffffffffffff",
-        header in "|\\[\\[session\\]\\]\n|\\[session\\]\n|\\[\\[session\\]\\]\n\\[\\[session.devices\\]\\]\n",
+        value in "5|\"a\"|\\[\\]|\\[\\[\\]\\]|\\{\\}|\\[\\{\\}\\]|1979-05-27|nan|\
+                  0xffffffffffffffffffff",
+        header in "|\\[\\[session\\]\\]\n|\\[session\\]\n|\
+                   \\[\\[session\\]\\]\n\\[\\[session.devices\\]\\]\n",
     ) {
         let _ = parse("f", &format!("{header}{key} = {value}\n"));
     }

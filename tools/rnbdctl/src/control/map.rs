@@ -81,7 +81,8 @@ const MEANINGS: &[Meaning] = &[
         Errno::ACCESS,
         Kind::NotPermitted,
         "the server does not allow it",
-        "the server's export policy must list this client and device, and a read-only disk needs --access ro",
+        "the server's export policy must list this client and device, and a read-only disk \
+         needs --access ro",
     ),
     meaning(
         Errno::PERM,
@@ -101,7 +102,12 @@ const MEANINGS: &[Meaning] = &[
         "what the server has there is not a block device",
         "",
     ),
-    meaning(Errno::BUSY, Kind::Busy, "the disk is in use at the server", ""),
+    meaning(
+        Errno::BUSY,
+        Kind::Busy,
+        "the disk is in use at the server",
+        "",
+    ),
     meaning(
         Errno::INVAL,
         Kind::Usage,

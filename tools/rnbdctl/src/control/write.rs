@@ -127,21 +127,12 @@ pub(super) const CONNECT: &[Meaning] = &[
         Errno::TIMEDOUT,
         Kind::Unreachable,
         "the server does not answer",
-        "see whether the server is up and rnbd_server is loaded there; check this end with: rnbdctl check SERVER",
+        "see whether the server is up and rnbd_server is loaded there; check this end with: \
+         rnbdctl check SERVER",
     ),
-    meaning(
-        Errno::CONNREFUSED,
-        Kind::Unreachable,
-        REFUSED,
-        REFUSED_HINT,
-    ),
+    meaning(Errno::CONNREFUSED, Kind::Unreachable, REFUSED, REFUSED_HINT),
     // What both modules give for it, and for what else the server refuses.
-    meaning(
-        Errno::CONNRESET,
-        Kind::Unreachable,
-        REFUSED,
-        RESET_HINT,
-    ),
+    meaning(Errno::CONNRESET, Kind::Unreachable, REFUSED, RESET_HINT),
     meaning(
         Errno::CONNABORTED,
         Kind::Unreachable,
@@ -181,7 +172,8 @@ pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::PROTONOSUPPORT,
         Kind::Unsupported,
-        "the server speaks another version of the protocol, or the kind of address is not supported",
+        "the server speaks another version of the protocol, or the kind of address is not \
+         supported",
         "",
     ),
     meaning(
@@ -194,7 +186,8 @@ pub(super) const CONNECT: &[Meaning] = &[
         Errno::NOMEM,
         Kind::Failed,
         "there is not enough memory, here or at the server",
-        "the server needs 64 MiB for each session by default (its parameters sess_queue_depth, max_chunk_size)",
+        "the server needs 64 MiB for each session by default (its parameters sess_queue_depth, \
+         max_chunk_size)",
     ),
 ];
 

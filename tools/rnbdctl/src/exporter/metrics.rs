@@ -214,9 +214,6 @@ impl Snapshot {
     }
 
     fn devices(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let names = |device: &ClientDevice| {
-            labels([("device", &device.name), ("session", &device.session)])
-        };
         let devices = &self.client.devices;
         let infos = devices.iter().map(|device| {
             let mode = device.access_mode.map_or("unknown", |mode| mode.as_str());
@@ -233,9 +230,10 @@ impl Snapshot {
             "A mapped device, with its path at the server; always 1",
             infos,
         )?;
-        let open = devices
-            .iter()
-            .map(|device| (names(device), u64::from(device.state == DeviceState::Open)));
+        let open = devices.iter().map(|device| {
+            let is_open = device.state == DeviceState::Open;
+            (device_labels(device), u64::from(is_open))
+        });
         out.gauge(
             "rnbd_device_open",
             "Whether the device takes requests",
@@ -243,66 +241,21 @@ impl Snapshot {
         )?;
         let sizes = devices
             .iter()
-            .filter_map(|device| Some((names(device), device.size_bytes?)));
+            .filter_map(|device| Some((device_labels(device), device.size_bytes?)));
         out.gauge("rnbd_device_size_bytes", "The size of the device", sizes)?;
-
-        let each = |value: fn(&BlockStat) -> u64| {
-            let values = self
-                .stats
-                .iter()
-                .map(move |(device, stat)| (names(device), value(stat)));
-            values.collect::<Vec<_>>()
-        };
-        out.counter(
-            "rnbd_device_reads",
-            "Reads that are completed",
-            each(|stat| stat.reads),
-        )?;
-        out.counter(
-            "rnbd_device_read_bytes",
-            "Bytes read",
-            each(|stat| stat.read_bytes),
-        )?;
-        out.seconds(
-            "rnbd_device_read_seconds",
-            "The sum of the times that reads took",
-            each(|stat| stat.read_ms),
-        )?;
-        out.counter(
-            "rnbd_device_writes",
-            "Writes that are completed",
-            each(|stat| stat.writes),
-        )?;
-        out.counter(
-            "rnbd_device_written_bytes",
-            "Bytes written",
-            each(|stat| stat.write_bytes),
-        )?;
-        out.seconds(
-            "rnbd_device_write_seconds",
-            "The sum of the times that writes took",
-            each(|stat| stat.write_ms),
-        )?;
-        out.counter(
-            "rnbd_device_discards",
-            "Discards that are completed",
-            each(|stat| stat.discards),
-        )?;
-        out.counter(
-            "rnbd_device_flushes",
-            "Flushes that are completed",
-            each(|stat| stat.flushes),
-        )?;
-        out.seconds(
-            "rnbd_device_busy_seconds",
-            "The time with requests under way",
-            each(|stat| stat.busy_ms),
-        )?;
-        out.gauge(
-            "rnbd_device_inflight",
-            "Requests under way",
-            each(|stat| stat.inflight),
-        )
+        for (name, help, value) in DEVICE {
+            let name = format!("rnbd_device_{name}");
+            let values = self.stats.iter();
+            let each = |value: fn(&BlockStat) -> u64| {
+                values.map(move |(device, stat)| (device_labels(device), value(stat)))
+            };
+            match value {
+                Stat::Count(value) => out.counter(&name, help, each(value))?,
+                Stat::Time(value) => out.seconds(&name, help, each(value))?,
+                Stat::Now(value) => out.gauge(&name, help, each(value))?,
+            }
+        }
+        Ok(())
     }
 
     fn sessions(&self, out: &mut Writer<'_>) -> fmt::Result {
@@ -367,6 +320,74 @@ impl Snapshot {
             exports,
         )
     }
+}
+
+/// A number that the block layer has of a device.
+enum Stat {
+    /// It only grows.
+    Count(fn(&BlockStat) -> u64),
+    /// Milliseconds; it only grows.
+    Time(fn(&BlockStat) -> u64),
+    /// As it is now.
+    Now(fn(&BlockStat) -> u64),
+}
+
+/// What each device has of the block layer: its name, what it is, and where it is found.
+const DEVICE: [(&str, &str, Stat); 10] = [
+    (
+        "reads",
+        "Reads that are completed",
+        Stat::Count(|stat| stat.reads),
+    ),
+    (
+        "read_bytes",
+        "Bytes read",
+        Stat::Count(|stat| stat.read_bytes),
+    ),
+    (
+        "read_seconds",
+        "The sum of the times that reads took",
+        Stat::Time(|stat| stat.read_ms),
+    ),
+    (
+        "writes",
+        "Writes that are completed",
+        Stat::Count(|stat| stat.writes),
+    ),
+    (
+        "written_bytes",
+        "Bytes written",
+        Stat::Count(|stat| stat.write_bytes),
+    ),
+    (
+        "write_seconds",
+        "The sum of the times that writes took",
+        Stat::Time(|stat| stat.write_ms),
+    ),
+    (
+        "discards",
+        "Discards that are completed",
+        Stat::Count(|stat| stat.discards),
+    ),
+    (
+        "flushes",
+        "Flushes that are completed",
+        Stat::Count(|stat| stat.flushes),
+    ),
+    (
+        "busy_seconds",
+        "The time with requests under way",
+        Stat::Time(|stat| stat.busy_ms),
+    ),
+    (
+        "inflight",
+        "Requests under way",
+        Stat::Now(|stat| stat.inflight),
+    ),
+];
+
+fn device_labels(device: &ClientDevice) -> Labels {
+    labels([("device", &device.name), ("session", &device.session)])
 }
 
 fn path_labels(path: &Path) -> Labels {

@@ -67,15 +67,16 @@ impl Drop for Server {
     }
 }
 
-const TEXT: &str =
-    "# HELP rnbd_x_reads Reads\n# TYPE rnbd_x_reads counter\nrnbd_x_reads_total{a=\"b\"} 5\n\
+const TEXT: &str = "# HELP rnbd_x_reads Reads\n# TYPE rnbd_x_reads counter\n\
+         rnbd_x_reads_total{a=\"b\"} 5\n\
                     # HELP rnbd_y Y\n# TYPE rnbd_y gauge\n# UNIT rnbd_y bytes\nrnbd_y 1\n# EOF\n";
 
 #[test]
 fn the_older_format() {
     assert_eq!(
         text::from_openmetrics(TEXT),
-        "# HELP rnbd_x_reads_total Reads\n# TYPE rnbd_x_reads_total counter\nrnbd_x_reads_total{a=\"b\"} 5\n\
+        "# HELP rnbd_x_reads_total Reads\n# TYPE rnbd_x_reads_total counter\n\
+         rnbd_x_reads_total{a=\"b\"} 5\n\
          # HELP rnbd_y Y\n# TYPE rnbd_y gauge\nrnbd_y 1\n"
     );
 }

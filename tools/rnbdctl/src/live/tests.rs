@@ -219,8 +219,9 @@ proptest! {
     fn rates_are_never_negative(before in any_stat(), after in any_stat(), time in 0u64..10) {
         let rates = Rates::between(&at(0, "d", before), &at(time, "d", after));
         let device = only(&rates);
-        let numbers = [device.flow.iops(), device.flow.bytes_per_s(), device.read_ms, device.write_ms, device.busy];
-        for number in numbers.into_iter().flatten() {
+        let flow = [device.flow.iops(), device.flow.bytes_per_s()];
+        let times = [device.read_ms, device.write_ms, device.busy];
+        for number in flow.into_iter().chain(times).flatten() {
             prop_assert!(number.is_finite() && number >= 0.0, "{device:?}");
         }
         prop_assert!(device.busy.unwrap_or(0.0) <= 1.0);

@@ -37,23 +37,21 @@ impl BlockStat {
             .map_while(|word| word.parse().ok())
             .collect();
         let bytes = |sectors: u64| sectors.saturating_mul(512);
-        match *numbers.as_slice() {
-            [reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms, inflight, busy_ms, _, ref rest @ ..] => {
-                Some(Self {
-                    reads,
-                    read_bytes: bytes(read_sectors),
-                    read_ms,
-                    writes,
-                    write_bytes: bytes(write_sectors),
-                    write_ms,
-                    inflight,
-                    busy_ms,
-                    discards: rest.first().copied().unwrap_or(0),
-                    flushes: rest.get(4).copied().unwrap_or(0),
-                })
-            }
-            _ => None,
-        }
+        let (first, rest) = numbers.split_first_chunk::<11>()?;
+        let [reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms, ..] = *first;
+        let [.., inflight, busy_ms, _] = *first;
+        Some(Self {
+            reads,
+            read_bytes: bytes(read_sectors),
+            read_ms,
+            writes,
+            write_bytes: bytes(write_sectors),
+            write_ms,
+            inflight,
+            busy_ms,
+            discards: rest.first().copied().unwrap_or(0),
+            flushes: rest.get(4).copied().unwrap_or(0),
+        })
     }
 }
 

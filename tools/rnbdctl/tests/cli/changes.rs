@@ -35,7 +35,8 @@ fn map_writes_all_options() {
     assert_eq!(
         fake.read(MAP_DEVICE),
         "sessname=backup device_path=/dev/sdb dest_port=99 path=ip:10.0.0.2 \
-         path=ip:10.0.1.1@ip:10.0.1.2 path=gid:fe80:0000:0000:0000:0000:0000:0000:0001 access_mode=migration nr_poll_queues=-1"
+         path=ip:10.0.1.1@ip:10.0.1.2 path=gid:fe80:0000:0000:0000:0000:0000:0000:0001 \
+         access_mode=migration nr_poll_queues=-1"
     );
     assert_eq!(
         said,
@@ -53,7 +54,8 @@ fn map_of_several_goes_on_after_a_failure() {
     assert_eq!(said.code, 3, "{said:?}");
     assert_eq!(
         said.stdout,
-        "name,path,session,device_path\nrnbd0,/dev/rnbd0,backup,/dev/sdb\nrnbd10,/dev/rnbd10,backup,vg/tape\n"
+        "name,path,session,device_path\nrnbd0,/dev/rnbd0,backup,/dev/sdb\n\
+         rnbd10,/dev/rnbd10,backup,vg/tape\n"
     );
     assert!(
         said.stderr

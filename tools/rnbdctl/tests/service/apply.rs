@@ -49,7 +49,8 @@ fn a_difference_is_shown_and_then_made_once() {
     let before = machine.files();
     assert_eq!(
         stdout(&mut machine.rnbdctl(&["apply", "-n"])),
-        "storage:\n  ~ hb_interval_ms: 5000 -> 1000\n  ~ policy: min-inflight -> round-robin\n2 changes to make\n"
+        "storage:\n  ~ hb_interval_ms: 5000 -> 1000\n  ~ policy: min-inflight -> round-robin\n\
+         2 changes to make\n"
     );
     let json: serde_json::Value = serde_json::from_str(&stdout(
         &mut machine.rnbdctl(&["apply", "-n", "-o", "json"]),
@@ -102,7 +103,8 @@ fn what_the_file_does_not_have_is_told() {
     );
     assert_eq!(
         stdout(&mut machine.rnbdctl(&["apply", "--dry-run", "--prune"])),
-        "storage:\n  - device disk1 (/dev/rnbd0)\nelsewhere:\n  - device other (/dev/rnbd2)\n2 changes to make\n"
+        "storage:\n  - device disk1 (/dev/rnbd0)\nelsewhere:\n  - device other (/dev/rnbd2)\n\
+         2 changes to make\n"
     );
 }
 
