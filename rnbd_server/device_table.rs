@@ -9,15 +9,21 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::sync::atomic::{
-    ordering,
-    Atomic, //
+use kernel_ext::{
+    block::bio::Wait,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        rcu::RcuArc, //
+    }, //
 };
-use kernel_ext::sync::rcu::RcuArc;
 use proto::{
     device_number,
     name::Name, //
 };
+use rtrs_server::Worker;
 
 use crate::{
     handle::HandleUse,
@@ -67,13 +73,26 @@ impl DeviceTable {
         }
     }
 
-    /// Lets the caller at the device with this number; `None` if there is none. Any context.
+    /// Lets the caller at the device with this number; `None` if there is none, or if requests are
+    /// with its worker and the caller must not wait for them. Any context.
     #[inline]
-    pub(crate) fn enter(&self, id: u32) -> Option<HandleUse> {
+    pub(crate) fn enter(&self, id: u32, wait: Wait) -> Option<HandleUse> {
         let guard = rcu::read_lock();
         let slots = self.slots.load(&guard)?;
         let slot = slots.get(usize::try_from(id).ok()?)?;
-        slot.device.load(&guard)?.enter()
+        let device = slot.device.load(&guard)?;
+        if wait == Wait::Never && device.worker().is_busy() {
+            return None;
+        }
+        device.enter()
+    }
+
+    /// The worker of the device with this number. Any context.
+    pub(crate) fn worker(&self, id: u32) -> Option<Arc<Worker>> {
+        let guard = rcu::read_lock();
+        let slots = self.slots.load(&guard)?;
+        let slot = slots.get(usize::try_from(id).ok()?)?;
+        Some(slot.device.load(&guard)?.worker().clone())
     }
 
     /// The device for which `wanted` holds.

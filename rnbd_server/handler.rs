@@ -35,7 +35,8 @@ use proto::{
 use rtrs_core::error::from_errno;
 use rtrs_server::{
     Operation,
-    SessionHandler, //
+    SessionHandler,
+    Worker, //
 };
 
 use crate::{
@@ -187,6 +188,13 @@ impl SessionHandler for Handler {
                 );
                 op.respond(Err(from_errno(refused.errno())));
             }
+        }
+    }
+
+    fn worker(&self, header: &[u8]) -> Option<Arc<Worker>> {
+        match Request::parse(header) {
+            Ok(Request::Io(io)) => self.session.devices().worker(io.device_id),
+            _ => None,
         }
     }
 

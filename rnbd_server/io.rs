@@ -56,9 +56,8 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
 /// sleep and must not is deferred.
 #[inline(always)]
 pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
-    // A device that the client has not opened, or that was closed here by force.
-    let Some(device) = session.devices().enter(io.device_id) else {
-        return unknown_device(session, op, io.device_id);
+    let Some(device) = session.devices().enter(io.device_id, wait) else {
+        return no_device(session, op, &io, wait);
     };
     let is_read = op.direction() == Direction::Read;
     let Some(priority) = Priority::new(io.prio_for(session.version())) else {
@@ -155,14 +154,18 @@ fn submit_other(
     }
 }
 
-/// The client names no device.
+/// The device has requests that wait, which must not be overtaken; or the client has not opened it;
+/// or it was closed here by force.
 #[cold]
 #[inline(never)]
-fn unknown_device(session: &Session, op: Operation, device_id: u32) {
+fn no_device(session: &Session, op: Operation, io: &Io, wait: Wait) {
+    if wait == Wait::Never {
+        return op.defer(&io.to_bytes());
+    }
     pr_err_ratelimited!(
         "session {:?}: request for unknown device id {}\n",
         session.name().as_cstr(),
-        device_id
+        io.device_id
     );
     op.respond(Err(ENOTCONN));
 }

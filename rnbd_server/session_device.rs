@@ -35,6 +35,7 @@ use proto::{
     }, //
 };
 use rtrs_core::sysfs::is_text;
+use rtrs_server::Worker;
 
 use crate::{
     export::ExportOpen,
@@ -63,6 +64,8 @@ pub(crate) struct SessionDevice {
     name: Name,
     mode: AccessMode,
     handle: Handle,
+    /// For requests that may sleep.
+    worker: Arc<Worker>,
     #[pin]
     shown: Mutex<Option<Shown>>,
 }
@@ -85,6 +88,7 @@ impl SessionDevice {
         handle: Handle,
         export: ExportOpen,
     ) -> Result<Arc<Self>> {
+        let worker = Worker::new()?;
         let device = Arc::pin_init(
             pin_init!(Self {
                 owner,
@@ -92,6 +96,7 @@ impl SessionDevice {
                 name: message.dev_name,
                 mode: message.access_mode,
                 handle,
+                worker,
                 shown <- new_mutex!(None, "SessionDevice::shown"),
             }),
             GFP_KERNEL,
@@ -125,6 +130,12 @@ impl SessionDevice {
     #[inline]
     pub(crate) fn enter(&self) -> Option<HandleUse> {
         self.handle.enter()
+    }
+
+    /// Does the requests that may sleep.
+    #[inline]
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
     }
 
     /// Closes the device when its requests are finished, and removes its directory. Sleeps.

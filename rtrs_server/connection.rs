@@ -4,7 +4,13 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    }, //
 };
 use kernel_ext::{
     pr_err_ratelimited,
@@ -22,7 +28,8 @@ use kernel_ext::{
             Linked, //
         },
         gate::Entered, //
-    }, //
+    },
+    workqueue::QueueHandle, //
 };
 use proto::rtrs::{
     Imm,
@@ -57,6 +64,9 @@ pub(crate) trait PathRequests: Sized + Send + Sync + 'static {
 
     /// There is room to send what `chunk` has waited for, for which a credit was taken.
     fn send(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, chunk: KBox<Linked<Self::Chunk>>);
+
+    /// The queue pair of connection `cid`.
+    fn queue_pair(&self, cid: u16) -> Option<&ConnectionRef<Self>>;
 
     /// Sends the responses to `chunks`, each of which says no more than that the request was
     /// carried out.
@@ -102,6 +112,13 @@ pub(crate) struct Connection<R: PathRequests> {
     receives: u32,
     #[pin]
     send_queue: SendQueue<R::Chunk>,
+    /// Sends what a worker has collected.
+    #[pin]
+    send_work: Work<Self>,
+}
+
+impl_has_work! {
+    impl{R: PathRequests} HasWork<Self> for Connection<R> { self.send_work }
 }
 
 impl<R: PathRequests> Connection<R> {
@@ -123,6 +140,7 @@ impl<R: PathRequests> Connection<R> {
                 cid,
                 receives,
                 send_queue <- SendQueue::new(credits, queue_depth, coalesces),
+                send_work <- new_work!("rtrs_server::Connection::send_work"),
             }),
             GFP_KERNEL,
         )
@@ -208,8 +226,26 @@ impl<R: PathRequests> Connection<R> {
             pr_err_ratelimited!("<{}>: posting receives failed: {:?}\n", self.path, error);
             self.close();
         }
+        self.send_collected(io, queue_pair);
+    }
+
+    /// Sends what was collected. Any context.
+    pub(crate) fn send_collected(&self, io: &Entered<R>, queue_pair: &ConnectionRef<R>) {
         if self.send_queue.has_collected() {
             R::send_collected(io, queue_pair, self.send_queue.take_collected());
+        }
+    }
+
+    /// Collects responses until the calling work ends or sleeps. `queue` is the one that it runs on,
+    /// which has its work done on the CPU where it is queued.
+    ///
+    /// A CPU of such a queue takes up its next work when the one before has ended, or as soon as
+    /// that sleeps.
+    pub(crate) fn collect_for_now(self: &Arc<Self>, queue: &QueueHandle) {
+        if !self.send_queue.is_collecting() && self.send_queue.begin_burst() {
+            // Queued already, it runs later still. It cannot fail otherwise: the queue outlives all
+            // paths.
+            let _ = queue.enqueue::<Self, 0>(self.clone());
         }
     }
 
@@ -286,6 +322,20 @@ impl<R: PathRequests> Connection<R> {
     fn unexpected_message(&self) {
         pr_err_ratelimited!("<{}>: unexpected message received\n", self.path);
         self.close();
+    }
+}
+
+impl<R: PathRequests> WorkItem for Connection<R> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.send_queue.end_burst();
+        // What is left of a path that is being taken down is released there.
+        if let Some(io) = this.path.enter() {
+            if let Some(queue_pair) = io.queue_pair(this.cid) {
+                this.send_collected(&io, queue_pair);
+            }
+        }
     }
 }
 

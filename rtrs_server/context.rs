@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) queue: QueueHandle,
     /// Where completions are handled.
     pub(crate) completions: QueueHandle,
-    /// The workers of sessions: what may sleep.
+    /// Where workers run: what may sleep.
     pub(crate) workers: QueueHandle,
 }
 
@@ -69,10 +69,11 @@ impl ContextOwner {
             c"rtrs_server_cq",
             QueueFlags::PER_CPU | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
         )?;
-        // Clients may write to free memory.
+        // Clients may write to free memory. On the CPU where the request came, also since it takes up
+        // the next work as soon as the one before sleeps: see `Connection::collect_for_now()`.
         let workers = OwnedQueue::new(
             c"rtrs_server_io",
-            QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM,
+            QueueFlags::PER_CPU | QueueFlags::MEM_RECLAIM,
         )?;
         let context = Context {
             settings,

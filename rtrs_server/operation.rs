@@ -2,7 +2,10 @@
 
 //! A request in the hands of the user of the transport, and what the user does for a session.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use kernel_ext::{
     rdma::chunk::ChunkData,
     sync::gate::Entered, //
@@ -16,7 +19,8 @@ use crate::{
         Task, //
     },
     path_io::PathIo,
-    response, //
+    response,
+    worker::Worker, //
 };
 
 /// What the user of the transport keeps for a session.
@@ -49,10 +53,21 @@ pub trait SessionHandler: Send + Sync + 'static {
     /// A request that was deferred, or whose header is longer than those that [`Self::request()`]
     /// gets.
     ///
-    /// Process context, on the session's worker, one at a time; may sleep. What takes long (opening
-    /// a device) belongs on a workqueue of the implementer, since it holds the others up.
+    /// Process context, on the worker that [`Self::worker()`] names, one at a time; may sleep. What
+    /// takes long on the session's worker (opening a device) belongs on a workqueue of the
+    /// implementer, since it holds the others up.
     fn deferred(&self, op: Operation, header: &[u8]) {
         self.request(op, header);
+    }
+
+    /// The worker for a request with this header that is deferred; `None` for the session's own. Any
+    /// context.
+    ///
+    /// Requests that may sleep for different things get different workers, so that none waits for
+    /// what another one sleeps for.
+    fn worker(&self, header: &[u8]) -> Option<Arc<Worker>> {
+        let _ = header;
+        None
     }
 
     /// The last path of the session is gone; all operations have been responded to or dropped.
@@ -137,7 +152,7 @@ impl Operation {
 
     /// Hands the request to [`SessionHandler::deferred()`], with the same `header`. Any context.
     ///
-    /// Operations are deferred in order, and take no memory for it. The path's end waits for them.
+    /// A worker keeps the order of its operations, and takes no memory for it. The path's end waits for them.
     /// If the path is being closed when its turn comes, the operation is dropped.
     pub fn defer(mut self, header: &[u8]) {
         let Some((io, mut chunk)) = self.request.take() else {
@@ -146,7 +161,9 @@ impl Operation {
         match chunk.header.get_mut(..header.len()) {
             Some(to) => {
                 to.copy_from_slice(header);
-                io.session.run_later(&io, chunk, Task::Deferred);
+                let worker = io.handler.worker(header);
+                let worker = worker.as_ref().unwrap_or(io.session.worker());
+                worker.run_later(&io, chunk, Task::Deferred);
             }
             // Such a header came by `deferred()`, which may sleep.
             None => Self::new(io, chunk).respond(Err(EMSGSIZE)),

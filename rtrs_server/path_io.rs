@@ -113,7 +113,7 @@ impl PathIo {
         loop {
             if let Some(io) = self.path.enter() {
                 request::place(&mut chunk, noted);
-                return self.session.run_later(&io, chunk, Task::Admit);
+                return self.session.worker().run_later(&io, chunk, Task::Admit);
             }
             // The path is being taken down, and begins with no request any more.
             match slot.put(chunk) {
@@ -167,6 +167,10 @@ impl PathRequests for PathIo {
         } else {
             response::send_waited(io, queue_pair, chunk);
         }
+    }
+
+    fn queue_pair(&self, cid: u16) -> Option<&ConnectionRef<Self>> {
+        self.queue_pair(cid).map(|queue_pair| &**queue_pair)
     }
 
     fn send_collected(

@@ -317,7 +317,7 @@ fn hand_over(io: &Entered<PathIo>, chunk: ChunkBox) {
     };
     let mut header = [0u8; MAX_INLINE_HEADER];
     let Some(header) = header.get_mut(..range.len()) else {
-        return io.session.run_later(io, chunk, Task::Deferred);
+        return io.session.worker().run_later(io, chunk, Task::Deferred);
     };
     let copied = chunk.memory.copy_out(range.start, header);
     let operation = Operation::new(io.clone(), chunk);
@@ -328,7 +328,7 @@ fn hand_over(io: &Entered<PathIo>, chunk: ChunkBox) {
 }
 
 /// Hands a request to the user of the transport that was deferred, or whose header was not copied
-/// yet as it is long. On the session's worker; sleeps.
+/// yet as it is long. On a worker; sleeps.
 pub(crate) fn resume(io: Entered<PathIo>, chunk: ChunkBox) {
     let Some(range) = chunk.request.as_ref().map(Request::usr_range) else {
         return io.release(chunk);

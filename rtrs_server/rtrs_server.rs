@@ -49,6 +49,7 @@ mod session_io;
 mod sessions;
 mod stats;
 mod sysfs;
+mod worker;
 mod wr_kind;
 
 pub use chunk::MAX_INLINE_HEADER;
@@ -58,6 +59,7 @@ pub use operation::{
     Operation,
     SessionHandler, //
 };
+pub use worker::Worker;
 pub use session::{
     Server,
     Session, //

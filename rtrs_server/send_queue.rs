@@ -69,7 +69,8 @@ pub(crate) struct SendQueue<T: Send> {
     waiting: SpinLockIrq<Fifo<T>>,
     /// Whether the client takes coalesced responses.
     coalesces: bool,
-    /// A burst of completions is being handled, at whose end what was collected is sent.
+    /// A burst is being handled, at whose end what was collected is sent. The first end counts if
+    /// there are several.
     collecting: Atomic<bool>,
     collected: BoxStack<T>,
 }
@@ -168,12 +169,14 @@ impl<T: Send> SendQueue<T> {
         Some(request)
     }
 
-    /// A burst of several completions begins: responses are collected.
+    /// A burst of several completions or of several tasks of a worker begins: responses are
+    /// collected, if the client takes that. The caller sees to its end.
     #[inline]
-    pub(crate) fn begin_burst(&self) {
+    pub(crate) fn begin_burst(&self) -> bool {
         if self.coalesces {
             self.collecting.store(true, ordering::Relaxed);
         }
+        self.coalesces
     }
 
     /// The burst ends: the caller sends what was collected.

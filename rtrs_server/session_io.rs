@@ -1,56 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What requests need of a session: its memory, the owners of its chunks, and a worker for what may
-//! sleep or has to wait for its turn.
+//! What requests need of a session: its memory, the owners of its chunks, and a worker.
 
 use kernel::{
     prelude::*,
-    sync::Arc,
-    workqueue::{
-        impl_has_work,
-        new_work,
-        Work,
-        WorkItem, //
-    }, //
+    sync::Arc, //
 };
 use kernel_ext::{
     rdma::chunk::{
         ChunkPool,
         ChunkSet, //
     },
-    sync::{
-        box_slot::{
-            BoxList,
-            BoxStack, //
-        },
-        gate::Entered, //
-    },
     workqueue::QueueHandle, //
 };
 use proto::rtrs::ChunkLayout;
 
 use crate::{
-    chunk::{
-        ChunkBox,
-        PathChunk,
-        Task, //
-    },
+    chunk::Task,
     claims::{
         ChunkClaims,
         Next, //
     },
-    path_io::PathIo,
     private::PrivatePages,
-    request,
-    response, //
+    response,
+    worker::Worker, //
 };
 
 /// What requests need of a session.
-///
-/// # Invariants
-///
-/// `work` is queued after each addition to `tasks`, so that no task is left there. Each task keeps
-/// the path that it is of, and with that the session and the module.
 #[pin_data]
 pub(crate) struct SessionIo {
     layout: ChunkLayout,
@@ -58,14 +34,7 @@ pub(crate) struct SessionIo {
     private: PrivatePages,
     #[pin]
     claims: ChunkClaims,
-    tasks: BoxStack<PathChunk>,
-    queue: QueueHandle,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for SessionIo { self.work }
+    worker: Arc<Worker>,
 }
 
 impl SessionIo {
@@ -88,15 +57,14 @@ impl SessionIo {
             })?;
         let private = PrivatePages::new(layout, node)?;
         let claims = ChunkClaims::new(depth)?;
+        let worker = Worker::on(queue)?;
         Arc::pin_init(
             pin_init!(Self {
                 layout: *layout,
                 chunks,
                 private,
                 claims <- claims,
-                tasks: BoxStack::new(),
-                queue: queue.clone(),
-                work <- new_work!("rtrs_server::SessionIo::work"),
+                worker,
             }),
             GFP_KERNEL,
         )
@@ -125,23 +93,9 @@ impl SessionIo {
         &self.claims
     }
 
-    /// Has the session's worker do `task` with `chunk`. Any context.
-    pub(crate) fn run_later(
-        self: &Arc<Self>,
-        io: &Entered<PathIo>,
-        mut chunk: ChunkBox,
-        task: Task,
-    ) {
-        chunk.task = task;
-        chunk.entered = Some(io.clone());
-        self.queue_task(chunk);
-    }
-
-    fn queue_task(self: &Arc<Self>, chunk: ChunkBox) {
-        self.tasks.push(chunk);
-        // If it is queued already it will see this task. It cannot fail otherwise: the queue
-        // outlives all paths.
-        let _ = self.queue.enqueue::<Self, 0>(self.clone());
+    /// Does what may sleep and is for no other worker.
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
     }
 
     /// The owner of chunk `id` has finished. Any context.
@@ -161,7 +115,7 @@ impl SessionIo {
                 Next::Begin(mut chunk) => {
                     chunk.owns = true;
                     chunk.task = Task::Begin;
-                    return self.queue_task(chunk);
+                    return self.worker.add(chunk);
                 }
                 Next::Respond(chunks) => {
                     for mut chunk in chunks {
@@ -172,33 +126,6 @@ impl SessionIo {
                 }
                 Next::Free => return,
             }
-        }
-    }
-
-    fn run_task(mut chunk: ChunkBox) {
-        let Some(io) = chunk.entered.take() else {
-            return;
-        };
-        match chunk.task {
-            Task::Admit => request::admit(&io, chunk),
-            Task::Begin => request::begin_late(&io, chunk),
-            Task::Deferred => request::resume(io, chunk),
-            // These only wait in a send queue.
-            Task::Respond | Task::Invalidate => io.release(chunk),
-        }
-    }
-}
-
-impl WorkItem for SessionIo {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let mut oldest_first = BoxList::new();
-        for chunk in this.tasks.take_all() {
-            oldest_first.push(chunk);
-        }
-        for chunk in oldest_first {
-            Self::run_task(chunk);
         }
     }
 }

@@ -121,7 +121,8 @@ def test_no_room(t: Test) -> None:
     rnbd.load(t)
     full = rnbd.map_device(t, disks.null_blk(t, completion_nsec=4000000000, irqmode=2,
                                              hw_queue_depth=1))
-    others = [rnbd.map_device(t, disks.PLAIN),
+    # With memory null_blk may sleep when it takes a request, as a full disk does.
+    others = [rnbd.map_device(t, disks.PLAIN), rnbd.map_device(t, disks.null_blk(t, memory_backed=1)),
               rnbd.map_device(t, disks.WITHOUT_DISCARD, session="second")]
     t.client.run("udevadm settle", timeout=90)
     for session in ("sess", "second"):

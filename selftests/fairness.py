@@ -19,12 +19,12 @@ DEPTH = 512
 LOG = "/tmp/fairness"
 
 
-def most_overtaken(t: Test, device: Device, **job: Any) -> int:
-    """Keep DEPTH requests of one CPU under way; how many others ended at most while one request
+def most_overtaken(t: Test, device: Device, depth: int = DEPTH, **job: Any) -> int:
+    """Keep ``depth`` requests of one CPU under way; how many others ended at most while one request
     was on its way. Counted, so that it does not matter how fast the machine is."""
-    requests = t.scaled(12, 4) * DEPTH
+    requests = t.scaled(12, 4) * depth
     [report] = fio_jobs(t.client, device.path,
-                        [{"name": "full", "iodepth": DEPTH, "cpus_allowed": 0, "number_ios": requests,
+                        [{"name": "full", "iodepth": depth, "cpus_allowed": 0, "number_ios": requests,
                           "write_lat_log": LOG, "log_offset": 0, **job}],
                         direct=1, ioengine="io_uring", size="64m", io_size="64g", timeout=160)
     t.equal(report.errors, 0, "errors")
@@ -51,4 +51,18 @@ def test_full_queue(t: Test) -> None:
         most = most_overtaken(t, device, **job)
         t.say(f"{name}: {most} others ended while one was on its way")
         t.check(most < 3 * DEPTH, f"{name}: one request was overtaken by {most}")
+    device.unmap()
+
+
+@case(timeout=240)
+def test_full_disk(t: Test) -> None:
+    """A request that finds no room in its disk is not overtaken by later ones for ever."""
+    rnbd.load(t)
+    disk = disks.null_blk(t, memory_backed=0, size=128, completion_nsec=2000000, irqmode=2,
+                          hw_queue_depth=4)
+    device = rnbd.map_device(t, disk)
+    depth = 64
+    most = most_overtaken(t, device, depth, rw="randread", bs=4 * KIB)
+    t.say(f"{most} others ended while one was on its way")
+    t.check(most < 2 * depth, f"one request was overtaken by {most}")
     device.unmap()

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Workers, which do what may sleep or has to wait for its turn.
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        box_slot::{
+            BoxList,
+            BoxStack, //
+        },
+        gate::Entered, //
+    },
+    workqueue::QueueHandle, //
+};
+
+use crate::{
+    chunk::{
+        ChunkBox,
+        PathChunk,
+        Task, //
+    },
+    connection::MAX_BURST,
+    context::Context,
+    path_io::PathIo,
+    request, //
+};
+
+/// Does deferred requests in process context, one at a time, in the order in which they were
+/// deferred.
+///
+/// The user of the transport has one for each thing that its requests may sleep for, see
+/// [`SessionHandler::worker()`](crate::SessionHandler::worker).
+///
+/// # Invariants
+///
+/// - `work` is queued after each addition to `tasks`, so that no task is left there. Each task keeps
+///   the path that it is of, and with that the session and the module.
+/// - `unfinished` counts each task from before its addition until it is done.
+#[pin_data]
+pub struct Worker {
+    tasks: BoxStack<PathChunk>,
+    unfinished: Atomic<u32>,
+    queue: QueueHandle,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Worker { self.work }
+}
+
+impl Worker {
+    /// Makes a worker. Sleeps. `ENODEV` while the module is not loaded.
+    pub fn new() -> Result<Arc<Self>> {
+        Self::on(&Context::get()?.workers)
+    }
+
+    /// Makes a worker that runs on `queue`, on the CPU where it gets its work. Sleeps.
+    pub(crate) fn on(queue: &QueueHandle) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                tasks: BoxStack::new(),
+                unfinished: Atomic::new(0),
+                queue: queue.clone(),
+                work <- new_work!("rtrs_server::Worker::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether a request is with the worker. Any context.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.unfinished.load(ordering::Relaxed) != 0
+    }
+
+    /// Does `task` with `chunk`. Any context.
+    pub(crate) fn run_later(
+        self: &Arc<Self>,
+        io: &Entered<PathIo>,
+        mut chunk: ChunkBox,
+        task: Task,
+    ) {
+        chunk.task = task;
+        chunk.entered = Some(io.clone());
+        self.add(chunk);
+    }
+
+    /// Does the task of `chunk`, which has the path that it is of. Any context.
+    pub(crate) fn add(self: &Arc<Self>, chunk: ChunkBox) {
+        self.unfinished.fetch_add(1, ordering::Relaxed);
+        self.tasks.push(chunk);
+        // If it is queued already it will see this task. It cannot fail otherwise: the queue
+        // outlives all paths.
+        let _ = self.queue.enqueue::<Self, 0>(self.clone());
+    }
+
+    /// Has the responses to what follows collected. They go out when this work has ended or sleeps,
+    /// and after every `MAX_BURST` tasks.
+    fn collect(&self, io: &Entered<PathIo>, cid: u16, done: u32) {
+        if let Some(queue_pair) = io.queue_pair(cid) {
+            let connection = queue_pair.handler();
+            if done % MAX_BURST == 0 {
+                connection.send_collected(io, queue_pair);
+            }
+            connection.collect_for_now(&self.queue);
+        }
+    }
+}
+
+impl WorkItem for Worker {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let mut oldest_first = BoxList::new();
+        for chunk in this.tasks.take_all() {
+            oldest_first.push(chunk);
+        }
+        let mut done = 0u32;
+        while let Some(mut chunk) = oldest_first.next() {
+            let Some(io) = chunk.entered.take() else {
+                continue;
+            };
+            if !oldest_first.is_empty() {
+                this.collect(&io, chunk.cid, done);
+            }
+            match chunk.task {
+                Task::Admit => request::admit(&io, chunk),
+                Task::Begin => request::begin_late(&io, chunk),
+                Task::Deferred => request::resume(io, chunk),
+                // These only wait in a send queue.
+                Task::Respond | Task::Invalidate => io.release(chunk),
+            }
+            done = done.wrapping_add(1);
+            this.unfinished.fetch_sub(1, ordering::Relaxed);
+        }
+    }
+}
