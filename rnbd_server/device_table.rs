@@ -88,7 +88,7 @@ impl DeviceTable {
     }
 
     /// The worker of the device with this number. Any context.
-    pub(crate) fn worker(&self, id: u32) -> Option<Arc<Worker>> {
+    pub(crate) fn worker(&self, id: u32) -> Option<Worker> {
         let guard = rcu::read_lock();
         let slots = self.slots.load(&guard)?;
         let slot = slots.get(usize::try_from(id).ok()?)?;

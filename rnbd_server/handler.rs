@@ -191,7 +191,7 @@ impl SessionHandler for Handler {
         }
     }
 
-    fn worker(&self, header: &[u8]) -> Option<Arc<Worker>> {
+    fn worker(&self, header: &[u8]) -> Option<Worker> {
         match Request::parse(header) {
             Ok(Request::Io(io)) => self.session.devices().worker(io.device_id),
             _ => None,

@@ -65,7 +65,7 @@ pub(crate) struct SessionDevice {
     mode: AccessMode,
     handle: Handle,
     /// For requests that may sleep.
-    worker: Arc<Worker>,
+    worker: Worker,
     #[pin]
     shown: Mutex<Option<Shown>>,
 }
@@ -134,7 +134,7 @@ impl SessionDevice {
 
     /// Does the requests that may sleep.
     #[inline]
-    pub(crate) fn worker(&self) -> &Arc<Worker> {
+    pub(crate) fn worker(&self) -> &Worker {
         &self.worker
     }
 

@@ -45,12 +45,12 @@ use crate::{
         MAX_BURST, //
     },
     establish,
+    operation::PathIo,
     path::{
         Path,
         PathState,
         Setup, //
     },
-    path_io::PathIo,
     wr_kind::WrKind, //
 };
 

@@ -25,10 +25,19 @@ use kernel_ext::{
 use proto::rtrs::Request;
 
 use crate::{
-    operation::Direction,
-    path_io::PathIo,
+    connection::PathRequests,
     private::PrivatePage, //
 };
+
+/// The path that chunks are used by, and what the lists of a session hand requests back to.
+pub(crate) trait ChunkPath: PathRequests<Chunk = PathChunk<Self>> {
+    /// Sends the response in `chunk`, whose `result` is set, now, at the end of the burst, or when
+    /// there is room. Any context.
+    fn respond(io: &Entered<Self>, chunk: ChunkBox<Self>);
+
+    /// Does the task of `chunk`, on a worker. Sleeps.
+    fn run(io: Entered<Self>, chunk: ChunkBox<Self>);
+}
 
 /// The longest header of a request that is handed over where completions are handled, in bytes:
 /// that of a block request.
@@ -62,12 +71,21 @@ pub(crate) enum Task {
     Deferred,
 }
 
-/// The use of a chunk by a request.
+/// Where the data of a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the client.
+    Read,
+    /// From the client; also the direction of a request without data.
+    Write,
+}
+
+/// The use of a chunk by a request; `P` is what requests need of the path.
 ///
 /// # Invariants
 ///
 /// `entered` is there while the box is in a list of the session, and only then.
-pub(crate) struct PathChunk {
+pub(crate) struct PathChunk<P: Send + Sync + 'static> {
     /// The number of the chunk.
     pub(crate) id: u32,
     /// Its memory.
@@ -95,24 +113,24 @@ pub(crate) struct PathChunk {
     /// The header of a request that is deferred.
     pub(crate) header: [u8; MAX_INLINE_HEADER],
     /// What requests of the path need.
-    pub(crate) entered: Option<Entered<PathIo>>,
+    pub(crate) entered: Option<Entered<P>>,
 }
 
 /// What moves.
-pub(crate) type ChunkBox = KBox<Linked<PathChunk>>;
+pub(crate) type ChunkBox<P> = KBox<Linked<PathChunk<P>>>;
 
 /// The place of a chunk's box: ready while no request uses the chunk, aside while its registration
 /// is being invalidated. While it is away the next request is noted there.
-pub(crate) type ChunkSlot = NotedSlot<Linked<PathChunk>>;
+pub(crate) type ChunkSlot<P> = NotedSlot<Linked<PathChunk<P>>>;
 
-impl PathChunk {
+impl<P: Send + Sync + 'static> PathChunk<P> {
     /// The chunk `id`, unused. Sleeps.
     pub(crate) fn new(
         id: u32,
         memory: MappedChunk,
         key: ChunkKey,
         message: Option<MessageBuffer<Outgoing>>,
-    ) -> Result<ChunkBox> {
+    ) -> Result<ChunkBox<P>> {
         Ok(KBox::new(
             Linked::new(Self {
                 id,
@@ -131,6 +149,18 @@ impl PathChunk {
             }),
             GFP_KERNEL,
         )?)
+    }
+
+    /// Places the request where it was noted to be; see [`Self::note()`].
+    pub(crate) fn place(&mut self, noted: u64) {
+        // What was put together there.
+        self.cid = (noted >> u32::BITS) as u16;
+        self.offset = noted as u32;
+    }
+
+    /// What is noted of a request that comes by connection `cid`, at `offset` of its chunk.
+    pub(crate) fn note(cid: u16, offset: u32) -> u64 {
+        u64::from(cid) << u32::BITS | u64::from(offset)
     }
 
     /// Where the data of the request goes.

@@ -35,12 +35,9 @@ use kernel_ext::sync::{
     box_slot::BoxList, //
 };
 
-use crate::{
-    chunk::{
-        ChunkBox,
-        PathChunk, //
-    },
-    path_io::PathIo, //
+use crate::chunk::{
+    ChunkBox,
+    PathChunk, //
 };
 
 /// No request owns the chunk.
@@ -51,20 +48,20 @@ const OWNED: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// The requests for a chunk that are not its owner.
-struct Others {
+struct Others<P: Send + Sync + 'static> {
     /// Those that have not begun.
-    parked: BoxList<PathChunk>,
+    parked: BoxList<PathChunk<P>>,
     /// Those that have finished, and whose responses wait for the parked ones.
-    withheld: BoxList<PathChunk>,
+    withheld: BoxList<PathChunk<P>>,
 }
 
 /// What comes next for a chunk whose owner has finished.
-pub(crate) enum Next {
+pub(crate) enum Next<P: Send + Sync + 'static> {
     /// This parked request owns the chunk now, and begins.
-    Begin(ChunkBox),
+    Begin(ChunkBox<P>),
     /// No request is parked: these responses are sent, and then the look is repeated. The caller
     /// owns the chunk.
-    Respond(BoxList<PathChunk>),
+    Respond(BoxList<PathChunk<P>>),
     /// The chunk is free.
     Free,
 }
@@ -77,13 +74,13 @@ pub(crate) enum Next {
 /// - A state is changed from or to `CONTENDED` with `others` locked only, and is `CONTENDED` if
 ///   the chunk has others.
 #[pin_data]
-pub(crate) struct ChunkClaims {
+pub(crate) struct ChunkClaims<P: Send + Sync + 'static> {
     states: KVVec<Atomic<u32>>,
     #[pin]
-    others: SpinLockIrq<KVVec<Others>>,
+    others: SpinLockIrq<KVVec<Others<P>>>,
 }
 
-impl ChunkClaims {
+impl<P: Send + Sync + 'static> ChunkClaims<P> {
     /// `count` chunks without owners. Sleeps.
     pub(crate) fn new(count: u32) -> Result<impl PinInit<Self>> {
         let mut states = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
@@ -116,7 +113,7 @@ impl ChunkClaims {
 
     /// Parks the request in `chunk`, which has another owner. Gives it back if it owns the chunk
     /// now.
-    pub(crate) fn park(&self, chunk: ChunkBox) -> Option<ChunkBox> {
+    pub(crate) fn park(&self, chunk: ChunkBox<P>) -> Option<ChunkBox<P>> {
         let id = chunk.id;
         let mut others = self.others.lock();
         let (Some(state), Some(others)) = (self.state(id), others.get_mut(id as usize)) else {
@@ -157,14 +154,14 @@ impl ChunkClaims {
     }
 
     /// Withholds the response in `chunk`, whose owner the caller stays.
-    pub(crate) fn withhold(&self, chunk: ChunkBox) {
+    pub(crate) fn withhold(&self, chunk: ChunkBox<P>) {
         if let Some(others) = self.others.lock().get_mut(chunk.id as usize) {
             others.withheld.push(chunk);
         }
     }
 
     /// What comes next for chunk `id`, which the caller owns.
-    pub(crate) fn next(&self, id: u32) -> Next {
+    pub(crate) fn next(&self, id: u32) -> Next<P> {
         let mut others = self.others.lock();
         let (Some(state), Some(others)) = (self.state(id), others.get_mut(id as usize)) else {
             return Next::Free;
@@ -180,7 +177,7 @@ impl ChunkClaims {
     }
 
     /// Takes out the requests of chunk `id` that are parked or withheld on the path of `io`.
-    pub(crate) fn take_of_path(&self, id: u32, io: &PathIo) -> BoxList<PathChunk> {
+    pub(crate) fn take_of_path(&self, id: u32, io: &P) -> BoxList<PathChunk<P>> {
         let mut taken = BoxList::new();
         if let Some(others) = self.others.lock().get_mut(id as usize) {
             for list in [&mut others.parked, &mut others.withheld] {
@@ -188,7 +185,7 @@ impl ChunkClaims {
                     if chunk
                         .entered
                         .as_ref()
-                        .is_some_and(|entered| ptr::eq::<PathIo>(&**entered, io))
+                        .is_some_and(|entered| ptr::eq::<P>(&**entered, io))
                     {
                         taken.push(chunk);
                     } else {

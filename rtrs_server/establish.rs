@@ -6,7 +6,8 @@
 use core::mem;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::WorkItem, //
 };
 use kernel_ext::rdma::{
     message_buffers::{
@@ -37,12 +38,13 @@ use crate::{
     chunk::ChunkSlot,
     connection::Connection,
     memory::PathMemory,
+    operation::PathIo,
     path::{
         Path,
         PathState,
-        Setup, //
+        Setup,
+        ESTABLISH, //
     },
-    path_io::PathIo,
     wr_kind::WrKind, //
 };
 
@@ -59,10 +61,21 @@ pub(crate) fn post_request(setup: &mut Setup, queue_pair: &Connected) -> Result 
     Ok(())
 }
 
+impl WorkItem<ESTABLISH> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if let Err(error) = establish(&this) {
+            kernel_ext::pr_err_ratelimited!("<{}>: path was not established: {:?}\n", this, error);
+            this.close();
+        }
+    }
+}
+
 /// Answers the information request; after that the path carries requests. Sleeps.
 ///
 /// The caller closes the path if this fails.
-pub(crate) fn establish(path: &Arc<Path>) -> Result {
+fn establish(path: &Arc<Path>) -> Result {
     let setup = {
         let mut state = path.state().lock();
         if path.core().state() != ServerState::Connecting {

@@ -26,10 +26,12 @@ use proto::rtrs::{
     MAX_RESPONSE_MSG_SIZE, //
 };
 
-use crate::chunk::{
-    ChunkBox,
-    ChunkKey,
-    PathChunk, //
+use crate::{
+    chunk::ChunkKey,
+    operation::{
+        ChunkBox,
+        PathChunk, //
+    }, //
 };
 
 /// The chunks of a session on one path.

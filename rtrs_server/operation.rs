@@ -1,27 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A request in the hands of the user of the transport, and what the user does for a session.
+//! A request in the hands of the user of the transport, what the user does for a session, and what
+//! requests need of an established path.
 
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use kernel_ext::{
-    rdma::chunk::ChunkData,
+    rdma::{
+        chunk::{
+            ChunkData,
+            MappedChunks, //
+        },
+        MemoryRegion,
+        QueuePair, //
+    },
     sync::gate::Entered, //
 };
 use proto::addr::Address;
 
 use crate::{
     chunk::{
-        ChunkBox,
-        PathChunk,
+        self,
+        ChunkPath,
+        ChunkSlot,
+        Direction,
         Task, //
     },
-    path_io::PathIo,
-    response,
-    worker::Worker, //
+    connection::Connection,
+    path_core::{
+        PathCore,
+        PathEvents, //
+    },
+    session_io::SessionIo,
+    worker, //
 };
+
+/// Does deferred requests in process context, one at a time, in their order.
+///
+/// The user of the transport has one for each thing that its requests may sleep for; see
+/// [`SessionHandler::worker()`].
+#[derive(Clone)]
+pub struct Worker(Arc<worker::Worker<PathIo>>);
+
+impl Worker {
+    /// Makes a worker. Sleeps. `ENODEV` while the module is not loaded.
+    pub fn new() -> Result<Self> {
+        Ok(Self(worker::Worker::new()?))
+    }
+
+    /// Whether a request is with the worker. Any context.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.0.is_busy()
+    }
+}
+
+pub(crate) type PathChunk = chunk::PathChunk<PathIo>;
+pub(crate) type ChunkBox = chunk::ChunkBox<PathIo>;
 
 /// What the user of the transport keeps for a session.
 pub trait SessionHandler: Send + Sync + 'static {
@@ -65,7 +102,7 @@ pub trait SessionHandler: Send + Sync + 'static {
     ///
     /// Requests that may sleep for different things get different workers, so that none waits for
     /// what another one sleeps for.
-    fn worker(&self, header: &[u8]) -> Option<Arc<Worker>> {
+    fn worker(&self, header: &[u8]) -> Option<Worker> {
         let _ = header;
         None
     }
@@ -76,13 +113,26 @@ pub trait SessionHandler: Send + Sync + 'static {
     fn session_down(&self);
 }
 
-/// Where the data of a request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To the client.
-    Read,
-    /// From the client; also the direction of a request without data.
-    Write,
+/// What requests need of an established path.
+///
+/// # Invariants
+///
+/// `slots` has one element for each chunk of `session`; so has `regions`, with `always_invalidate`.
+/// Each chunk has one box, which is in its slot or with a request.
+pub(crate) struct PathIo {
+    pub(crate) session: Arc<SessionIo<Self>>,
+    pub(crate) path: Arc<PathCore<Self>>,
+    pub(crate) events: Arc<dyn PathEvents>,
+    pub(crate) handler: Arc<dyn SessionHandler>,
+    /// By number.
+    pub(crate) queue_pairs: KVec<QueuePair<Connection<Self>>>,
+    pub(crate) chunks: MappedChunks,
+    /// With `always_invalidate` by number of the chunk, else each for several of them.
+    pub(crate) regions: KVVec<MemoryRegion>,
+    /// By number of the chunk.
+    pub(crate) slots: KVVec<ChunkSlot<Self>>,
+    /// The most scatter entries of an RDMA write.
+    pub(crate) max_send_sge: usize,
 }
 
 /// A request that gets a response.
@@ -162,7 +212,9 @@ impl Operation {
             Some(to) => {
                 to.copy_from_slice(header);
                 let worker = io.handler.worker(header);
-                let worker = worker.as_ref().unwrap_or(io.session.worker());
+                let worker = worker
+                    .as_ref()
+                    .map_or(io.session.worker(), |worker| &worker.0);
                 worker.run_later(&io, chunk, Task::Deferred);
             }
             // Such a header came by `deferred()`, which may sleep.
@@ -176,7 +228,7 @@ impl Operation {
     pub fn respond(mut self, result: Result<u32>) {
         if let Some((io, mut chunk)) = self.request.take() {
             chunk.result = result;
-            response::send(&io, chunk);
+            PathIo::respond(&io, chunk);
         }
     }
 }
@@ -186,7 +238,7 @@ impl Drop for Operation {
     fn drop(&mut self) {
         if let Some((io, mut chunk)) = self.request.take() {
             chunk.result = Err(EIO);
-            response::send(&io, chunk);
+            PathIo::respond(&io, chunk);
         }
     }
 }

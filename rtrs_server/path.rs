@@ -7,7 +7,6 @@
 //! requests need is behind a gate: they enter it, and taking the path down waits until they have
 //! left.
 
-use core::mem;
 use kernel::{
     fmt,
     new_mutex,
@@ -24,8 +23,7 @@ use kernel::{
     workqueue::{
         impl_has_work,
         new_work,
-        Work,
-        WorkItem, //
+        Work, //
     }, //
 };
 use kernel_ext::{
@@ -38,6 +36,7 @@ use kernel_ext::{
             Incoming,
             MessageBuffer, //
         },
+        Device,
         ProtectionDomain,
         QueuePair, //
     },
@@ -46,7 +45,6 @@ use kernel_ext::{
         Atomic, //
     },
     workqueue::{
-        self,
         DelayedWork,
         DelayedWorkItem, //
     }, //
@@ -84,29 +82,28 @@ use rtrs_core::{
 use crate::{
     connection::Connection,
     context::Context,
-    establish,
     memory::PathMemory,
-    operation::SessionHandler,
+    operation::{
+        PathIo,
+        SessionHandler, //
+    },
+    params::Settings,
     path_core::{
         PathCore,
         PathEvents,
         SharedName, //
     },
-    path_end::{
-        self,
-        PathEnd, //
-    },
-    path_io::PathIo,
+    path_end::PathEnd,
     response::MAX_SEND_SGE,
     session_io::SessionIo, //
 };
 
 /// The work item that takes a path down.
-const CLOSE: u64 = 0;
+pub(crate) const CLOSE: u64 = 0;
 /// The work item that establishes a path.
-const ESTABLISH: u64 = 1;
+pub(crate) const ESTABLISH: u64 = 1;
 /// The work item that ends other paths.
-const END_OTHERS: u64 = 2;
+pub(crate) const END_OTHERS: u64 = 2;
 
 /// What a path tells the session that it belongs to. Sleeps.
 pub(crate) trait PathOwner: Send + Sync + 'static {
@@ -142,6 +139,36 @@ pub(crate) struct Setup {
     pub(crate) info: Option<MessageBuffer<Incoming>>,
 }
 
+impl Setup {
+    /// Allocates what a path with `num_connections` needs; none of them is there yet. Sleeps.
+    fn new(
+        session: &SessionIo<PathIo>,
+        settings: &Settings,
+        features: u32,
+        num_connections: u16,
+        device: &Device,
+    ) -> Result<Self> {
+        let domain = ProtectionDomain::new(device, RESOURCE_OWNER)?;
+        let memory = PathMemory::new(
+            &domain,
+            session.chunks(),
+            session.layout(),
+            settings.always_invalidate,
+            features & FEATURE_COALESCED_RESPONSES != 0,
+        )?;
+        let mut queue_pairs = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
+        for _ in 0..num_connections {
+            queue_pairs.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            queue_pairs,
+            memory,
+            domain,
+            info: None,
+        })
+    }
+}
+
 /// How far a path has come, for process context.
 pub(crate) enum PathState {
     /// Its connections are being made.
@@ -175,7 +202,7 @@ fn used_features(offered: u32) -> u32 {
 pub(crate) struct Path {
     core: Arc<PathCore<PathIo>>,
     owner: Arc<dyn PathOwner>,
-    session: Arc<SessionIo>,
+    session: Arc<SessionIo<PathIo>>,
     context: Arc<Context>,
     uuid: Uuid,
     recon_cnt: u16,
@@ -195,7 +222,7 @@ pub(crate) struct Path {
     /// The length of the client's information request, in bytes.
     info_len: Atomic<u32>,
     #[pin]
-    end: PathEnd,
+    end: PathEnd<Self>,
     #[pin]
     state: Mutex<PathState>,
     #[pin]
@@ -223,39 +250,21 @@ impl Path {
     /// Makes a path for the connections of `request`, without any yet. Sleeps.
     pub(crate) fn new(
         owner: Arc<dyn PathOwner>,
-        session: &Arc<SessionIo>,
+        session: &Arc<SessionIo<PathIo>>,
         name: &SharedName,
         context: &Arc<Context>,
         epoch: u32,
         request: &ConnReq,
         id: &NewId<'_>,
     ) -> Result<Arc<Self>> {
-        let device = id.device();
-        let domain = ProtectionDomain::new(device, RESOURCE_OWNER)?;
         let features = used_features(request.features);
         let settings = &context.settings;
-        let memory = PathMemory::new(
-            &domain,
-            session.chunks(),
-            session.layout(),
-            settings.always_invalidate,
-            features & FEATURE_COALESCED_RESPONSES != 0,
-        )?;
-        let max_sges = memory.chunks.max_sges();
+        let setup = Setup::new(session, settings, features, request.cid_num, id.device())?;
+        let max_sges = setup.memory.chunks.max_sges();
         let max_send_sge = max_sges
-            .min(device.max_send_sge() as usize)
+            .min(id.device().max_send_sge() as usize)
             .clamp(1, MAX_SEND_SGE);
         let writes_per_response = u32::try_from(max_sges.div_ceil(max_send_sge))?.max(1);
-        let mut queue_pairs = KVec::with_capacity(usize::from(request.cid_num), GFP_KERNEL)?;
-        for _ in 0..request.cid_num {
-            queue_pairs.push(None, GFP_KERNEL)?;
-        }
-        let setup = Setup {
-            queue_pairs,
-            memory,
-            domain,
-            info: None,
-        };
         let core = PathCore::new(
             name,
             id.local_address(),
@@ -306,7 +315,7 @@ impl Path {
     }
 
     /// What requests need of the session.
-    pub(crate) fn session(&self) -> &Arc<SessionIo> {
+    pub(crate) fn session(&self) -> &Arc<SessionIo<PathIo>> {
         &self.session
     }
 
@@ -336,7 +345,7 @@ impl Path {
     }
 
     /// Its end, and the ends that the client asks for on it.
-    pub(crate) fn end(&self) -> &PathEnd {
+    pub(crate) fn end(&self) -> &PathEnd<Self> {
         &self.end
     }
 
@@ -432,48 +441,6 @@ impl Path {
             let _ = DelayedWork::queue(self.clone(), self.core.heartbeat().interval());
         }
     }
-
-    /// Takes the path down. Called once, in its own work.
-    fn take_down(self: &Arc<Self>) {
-        // The state says that neither is queued again, or does nothing if it is.
-        workqueue::cancel_sync::<Self, ESTABLISH>(self);
-        DelayedWork::cancel_sync(self);
-
-        let state = mem::replace(&mut *self.state.lock(), PathState::Closing);
-        if let PathState::Connecting(setup) = &state {
-            for queue_pair in setup.queue_pairs.iter().flatten() {
-                queue_pair.disconnect();
-            }
-        }
-        if let Some(io) = self.core.enter() {
-            // All at once, so that the waits for the peer overlap.
-            for queue_pair in &io.queue_pairs {
-                queue_pair.disconnect();
-            }
-            for queue_pair in &io.queue_pairs {
-                queue_pair.drain();
-            }
-            // No completion comes any more that these wait for.
-            io.release_leftovers();
-        }
-        path_end::ended(self);
-        // Nor is this queued again.
-        workqueue::cancel_sync::<Self, END_OTHERS>(self);
-        // Waits for the operations, with the user of the transport or with the session's worker.
-        let io = self.core.expel_requests();
-        if let Some(io) = &io {
-            // An operation may have been put to wait since.
-            io.release_leftovers();
-        }
-        if let PathState::Up = state {
-            self.owner.path_down(self);
-        }
-        drop(state);
-        drop(io);
-
-        self.core.change_state(ServerEvent::Closed);
-        self.owner.clone().path_closed(self);
-    }
 }
 
 impl PathEvents for Path {
@@ -493,33 +460,6 @@ impl PathEvents for Path {
         let context = self.context.clone();
         // If it is queued already, it will see all that was noted.
         let _ = context.queue.enqueue::<Self, END_OTHERS>(self);
-    }
-}
-
-impl WorkItem<CLOSE> for Path {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.take_down();
-    }
-}
-
-impl WorkItem<ESTABLISH> for Path {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        if let Err(error) = establish::establish(&this) {
-            pr_err_ratelimited!("<{}>: path was not established: {:?}\n", this, error);
-            this.close();
-        }
-    }
-}
-
-impl WorkItem<END_OTHERS> for Path {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        path_end::end_noted(&this);
     }
 }
 

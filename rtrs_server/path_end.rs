@@ -21,33 +21,27 @@ use kernel::{
         SpinLockIrq, //
     }, //
 };
-use kernel_ext::pr_info_ratelimited;
-use proto::rtrs::{
-    Imm,
-    MAX_PATHS_NUM, //
-};
-
-use crate::path::Path;
+use proto::rtrs::MAX_PATHS_NUM;
 
 /// The end of a path, the paths on which the client is told of it, and the ends of other paths for
-/// which the client asks on this one.
+/// which the client asks on this one. `P` is the type of paths.
 #[pin_data]
-pub(crate) struct PathEnd {
+pub(crate) struct PathEnd<P> {
     #[pin]
-    state: Mutex<State>,
+    state: Mutex<State<P>>,
     /// The numbers of the other paths, each once; there is room for all paths.
     #[pin]
     others: SpinLockIrq<KVec<u32>>,
 }
 
-struct State {
-    /// See [`ended()`].
+struct State<P> {
+    /// See [`PathEnd::end()`].
     ended: bool,
     /// The paths by which the client has asked for it, each once; there is room for all.
-    asked_on: KVec<Arc<Path>>,
+    asked_on: KVec<Arc<P>>,
 }
 
-impl PathEnd {
+impl<P> PathEnd<P> {
     /// Of a path that has not ended. Sleeps.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let asked_on = KVec::with_capacity(MAX_PATHS_NUM, GFP_KERNEL)?;
@@ -69,7 +63,7 @@ impl PathEnd {
     }
 
     /// Whether the path has ended; `carrier` is told later if not. Sleeps.
-    fn has_ended(&self, carrier: &Arc<Path>) -> bool {
+    pub(crate) fn has_ended(&self, carrier: &Arc<P>) -> bool {
         let mut state = self.state.lock();
         if !state.ended && !state.asked_on.iter().any(|path| Arc::ptr_eq(path, carrier)) {
             // There are not more paths.
@@ -77,46 +71,18 @@ impl PathEnd {
         }
         state.ended
     }
-}
 
-/// Ends the paths for whose ends the client has asked on `carrier`. Sleeps.
-pub(crate) fn end_noted(carrier: &Arc<Path>) {
-    loop {
-        let number = carrier.end().others.lock().pop();
-        let Some(number) = number else { return };
-        end(carrier, number);
+    /// Takes out a path for whose end the client has asked. Any context.
+    pub(crate) fn next_noted(&self) -> Option<u32> {
+        self.others.lock().pop()
     }
-}
 
-/// Ends the path that has this number, and tells the client on `carrier` when that is done. Sleeps.
-fn end(carrier: &Arc<Path>, number: u32) {
-    let mut ended = true;
-    carrier.owner().for_each_path(&mut |path| {
-        if path.number() != number || Arc::ptr_eq(path, carrier) {
-            return;
-        }
-        if path.close() {
-            pr_info_ratelimited!("<{}>: closing, the client has given it up\n", path);
-        }
-        ended &= path.end().has_ended(carrier);
-    });
-    if ended {
-        carrier.send_immediate(Imm::PathEnded { path: number });
-    }
-}
-
-/// `path` has ended: it is being closed, so that none of its requests begins; its queue pairs are
-/// drained in error, so that nothing that still comes by it gets into a chunk, and no handler of it
-/// runs. Sleeps.
-pub(crate) fn ended(path: &Path) {
-    let asked_on = {
-        let mut state = path.end().state.lock();
+    /// The path has ended: it is being closed, so that none of its requests begins; its queue pairs
+    /// are drained in error, so that nothing that still comes by it gets into a chunk, and no
+    /// handler of it runs. Returns the paths on which the client is to be told. Sleeps.
+    pub(crate) fn end(&self) -> KVec<Arc<P>> {
+        let mut state = self.state.lock();
         state.ended = true;
         mem::take(&mut state.asked_on)
-    };
-    for carrier in asked_on {
-        carrier.send_immediate(Imm::PathEnded {
-            path: path.number(),
-        });
     }
 }

@@ -1,67 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What requests need of an established path.
+//! The chunks of an established path, which come back here.
 
 use core::mem;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
 use kernel_ext::{
     rdma::{
-        chunk::MappedChunks,
         MemoryRegion,
         QueuePair, //
     },
-    sync::{
-        box_slot::BoxList,
-        gate::Entered, //
-    }, //
+    sync::box_slot::BoxList, //
 };
 
 use crate::{
     chunk::{
-        ChunkBox,
         ChunkSlot,
-        PathChunk,
         Task, //
     },
-    connection::{
-        Connection,
-        ConnectionRef,
-        PathRequests, //
-    },
-    operation::SessionHandler,
-    path_core::{
-        PathCore,
-        PathEvents, //
-    },
-    request,
-    response,
-    session_io::SessionIo, //
+    connection::Connection,
+    operation::{
+        ChunkBox,
+        PathChunk,
+        PathIo, //
+    }, //
 };
-
-/// What requests need of an established path.
-///
-/// # Invariants
-///
-/// `slots` has one element for each chunk of `session`; so has `regions`, with `always_invalidate`.
-/// Each chunk has one box, which is in its slot or with a request.
-pub(crate) struct PathIo {
-    pub(crate) session: Arc<SessionIo>,
-    pub(crate) path: Arc<PathCore<Self>>,
-    pub(crate) events: Arc<dyn PathEvents>,
-    pub(crate) handler: Arc<dyn SessionHandler>,
-    /// By number.
-    pub(crate) queue_pairs: KVec<QueuePair<Connection<Self>>>,
-    pub(crate) chunks: MappedChunks,
-    /// With `always_invalidate` by number of the chunk, else each for several of them.
-    pub(crate) regions: KVVec<MemoryRegion>,
-    /// By number of the chunk.
-    pub(crate) slots: KVVec<ChunkSlot>,
-    /// The most scatter entries of an RDMA write.
-    pub(crate) max_send_sge: usize,
-}
 
 impl PathIo {
     /// The queue pair of connection `cid`.
@@ -72,7 +33,7 @@ impl PathIo {
 
     /// The slot of chunk `id`.
     #[inline]
-    pub(crate) fn slot(&self, id: u32) -> Option<&ChunkSlot> {
+    pub(crate) fn slot(&self, id: u32) -> Option<&ChunkSlot<Self>> {
         self.slots.get(id as usize)
     }
 
@@ -108,11 +69,11 @@ impl PathIo {
     /// Begins with a request that came before the response to the one before it had been posted.
     #[cold]
     #[inline(never)]
-    fn take_early(&self, slot: &ChunkSlot, chunk: ChunkBox, noted: u64) {
+    fn take_early(&self, slot: &ChunkSlot<Self>, chunk: ChunkBox, noted: u64) {
         let (mut chunk, mut noted) = (chunk, noted);
         loop {
             if let Some(io) = self.path.enter() {
-                request::place(&mut chunk, noted);
+                chunk.place(noted);
                 return self.session.worker().run_later(&io, chunk, Task::Admit);
             }
             // The path is being taken down, and begins with no request any more.
@@ -146,38 +107,5 @@ impl PathIo {
             self.release(chunk);
             drop(entered);
         }
-    }
-}
-
-impl PathRequests for PathIo {
-    type Chunk = PathChunk;
-
-    #[inline(always)]
-    fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32) {
-        request::received(io, queue_pair.handler(), payload);
-    }
-
-    fn invalidated(io: &Entered<Self>, id: u32) {
-        request::invalidated(io, id);
-    }
-
-    fn send(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, chunk: ChunkBox) {
-        if chunk.task == Task::Invalidate {
-            request::send_invalidation(io, queue_pair, chunk);
-        } else {
-            response::send_waited(io, queue_pair, chunk);
-        }
-    }
-
-    fn queue_pair(&self, cid: u16) -> Option<&ConnectionRef<Self>> {
-        self.queue_pair(cid).map(|queue_pair| &**queue_pair)
-    }
-
-    fn send_collected(
-        io: &Entered<Self>,
-        queue_pair: &ConnectionRef<Self>,
-        chunks: BoxList<PathChunk>,
-    ) {
-        response::send_coalesced(io, queue_pair, chunks);
     }
 }

@@ -9,7 +9,10 @@ use kernel::prelude::*;
 use kernel_ext::{
     pr_err_ratelimited,
     rdma::SendChain,
-    sync::gate::Entered, //
+    sync::{
+        box_slot::BoxList,
+        gate::Entered, //
+    }, //
 };
 use proto::{
     rtrs::{
@@ -25,18 +28,23 @@ use proto::{
 
 use crate::{
     chunk::{
-        ChunkBox,
         ChunkKey,
-        PathChunk,
+        ChunkPath,
         Task,
         MAX_INLINE_HEADER, //
     },
     connection::{
         Connection,
-        ConnectionRef, //
+        ConnectionRef,
+        PathRequests, //
     },
-    operation::Operation,
-    path_io::PathIo,
+    operation::{
+        ChunkBox,
+        Operation,
+        PathChunk,
+        PathIo, //
+    },
+    response,
     wr_kind::WrKind, //
 };
 
@@ -75,7 +83,7 @@ fn no_chunk(io: &PathIo, error: &ProtoError) {
 #[cold]
 #[inline(never)]
 fn early(io: &PathIo, id: u32, cid: u16, offset: u32) {
-    let noted = u64::from(cid) << u32::BITS | u64::from(offset);
+    let noted = PathChunk::note(cid, offset);
     if io.slot(id).is_some_and(|slot| slot.note(noted)) {
         return;
     }
@@ -86,13 +94,6 @@ fn early(io: &PathIo, id: u32, cid: u16, offset: u32) {
         id
     );
     io.close();
-}
-
-/// Writes to `chunk` where its request is, which was noted as [`early()`] does.
-pub(crate) fn place(chunk: &mut PathChunk, noted: u64) {
-    // What was put together there.
-    chunk.cid = (noted >> u32::BITS) as u16;
-    chunk.offset = noted as u32;
 }
 
 /// Begins with a request if no other path's request owns its chunk, and parks it otherwise.
@@ -360,5 +361,55 @@ pub(crate) fn resume(io: Entered<PathIo>, chunk: ChunkBox) {
     match copied {
         Ok(header) => io.handler.deferred(operation, &header),
         Err(error) => operation.respond(Err(error)),
+    }
+}
+
+impl PathRequests for PathIo {
+    type Chunk = PathChunk;
+
+    #[inline(always)]
+    fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32) {
+        received(io, queue_pair.handler(), payload);
+    }
+
+    fn invalidated(io: &Entered<Self>, id: u32) {
+        invalidated(io, id);
+    }
+
+    fn send(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, chunk: ChunkBox) {
+        if chunk.task == Task::Invalidate {
+            send_invalidation(io, queue_pair, chunk);
+        } else {
+            response::send_waited(io, queue_pair, chunk);
+        }
+    }
+
+    fn queue_pair(&self, cid: u16) -> Option<&ConnectionRef<Self>> {
+        self.queue_pair(cid).map(|queue_pair| &**queue_pair)
+    }
+
+    fn send_collected(
+        io: &Entered<Self>,
+        queue_pair: &ConnectionRef<Self>,
+        chunks: BoxList<PathChunk>,
+    ) {
+        response::send_coalesced(io, queue_pair, chunks);
+    }
+}
+
+impl ChunkPath for PathIo {
+    #[inline]
+    fn respond(io: &Entered<Self>, chunk: ChunkBox) {
+        response::send(io, chunk);
+    }
+
+    fn run(io: Entered<Self>, chunk: ChunkBox) {
+        match chunk.task {
+            Task::Admit => admit(&io, chunk),
+            Task::Begin => begin_late(&io, chunk),
+            Task::Deferred => resume(io, chunk),
+            // These only wait in a send queue.
+            Task::Respond | Task::Invalidate => io.release(chunk),
+        }
     }
 }

@@ -42,16 +42,18 @@ use proto::rtrs::{
 
 use crate::{
     chunk::{
-        ChunkBox,
         ChunkKey,
-        PathChunk,
         Task, //
     },
     connection::{
         Connection,
         ConnectionRef, //
     },
-    path_io::PathIo,
+    operation::{
+        ChunkBox,
+        PathChunk,
+        PathIo, //
+    },
     wr_kind::WrKind, //
 };
 

@@ -49,17 +49,20 @@ mod session_io;
 mod sessions;
 mod stats;
 mod sysfs;
+mod teardown;
 mod worker;
 mod wr_kind;
 
-pub use chunk::MAX_INLINE_HEADER;
+pub use chunk::{
+    Direction,
+    MAX_INLINE_HEADER, //
+};
 pub use listener::Listener;
 pub use operation::{
-    Direction,
     Operation,
-    SessionHandler, //
+    SessionHandler,
+    Worker, //
 };
-pub use worker::Worker;
 pub use session::{
     Server,
     Session, //

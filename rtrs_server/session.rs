@@ -36,14 +36,16 @@ use proto::{
 use crate::{
     connection::Connection,
     context::Context,
-    operation::SessionHandler,
+    operation::{
+        PathIo,
+        SessionHandler, //
+    },
     origin::Origin,
     path::{
         Path,
         PathOwner, //
     },
     path_core::SharedName,
-    path_io::PathIo,
     session_io::SessionIo,
     sysfs::SessionSysfs, //
 };
@@ -87,7 +89,7 @@ pub struct Session {
     context: Arc<Context>,
     uuid: Uuid,
     name: SharedName,
-    io: Arc<SessionIo>,
+    io: Arc<SessionIo<PathIo>>,
     /// The requests that the client had given up when the session was made.
     given_up: u32,
     gone: Atomic<bool>,

@@ -16,28 +16,30 @@ use kernel_ext::{
 use proto::rtrs::ChunkLayout;
 
 use crate::{
-    chunk::Task,
+    chunk::{
+        ChunkPath,
+        Task, //
+    },
     claims::{
         ChunkClaims,
         Next, //
     },
     private::PrivatePages,
-    response,
     worker::Worker, //
 };
 
-/// What requests need of a session.
+/// What requests need of a session whose paths are of type `P`.
 #[pin_data]
-pub(crate) struct SessionIo {
+pub(crate) struct SessionIo<P: ChunkPath> {
     layout: ChunkLayout,
     chunks: Arc<ChunkSet>,
     private: PrivatePages,
     #[pin]
-    claims: ChunkClaims,
-    worker: Arc<Worker>,
+    claims: ChunkClaims<P>,
+    worker: Arc<Worker<P>>,
 }
 
-impl SessionIo {
+impl<P: ChunkPath> SessionIo<P> {
     /// Allocates the memory, on NUMA node `node` if possible, from `pool` as far as there is one.
     /// The worker runs on `queue`. Sleeps.
     pub(crate) fn new(
@@ -89,12 +91,12 @@ impl SessionIo {
 
     /// The owners of the chunks.
     #[inline]
-    pub(crate) fn claims(&self) -> &ChunkClaims {
+    pub(crate) fn claims(&self) -> &ChunkClaims<P> {
         &self.claims
     }
 
     /// Does what may sleep and is for no other worker.
-    pub(crate) fn worker(&self) -> &Arc<Worker> {
+    pub(crate) fn worker(&self) -> &Arc<Worker<P>> {
         &self.worker
     }
 
@@ -120,7 +122,7 @@ impl SessionIo {
                 Next::Respond(chunks) => {
                     for mut chunk in chunks {
                         if let Some(io) = chunk.entered.take() {
-                            response::send(&io, chunk);
+                            P::respond(&io, chunk);
                         }
                     }
                 }

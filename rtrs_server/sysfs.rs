@@ -29,9 +29,9 @@ use rtrs_core::{
 use crate::{
     connection::Connection,
     context::Context,
+    operation::PathIo,
     path::Path,
     path_core::SharedName,
-    path_io::PathIo,
     session_io::SessionIo, //
 };
 
@@ -77,7 +77,7 @@ impl SessionSysfs {
         path: &Arc<Path>,
         service: &QueuePair<Connection<PathIo>>,
         name: &SharedName,
-        session: &SessionIo,
+        session: &SessionIo<PathIo>,
         context: &Context,
     ) -> Result {
         let device = service.id().device().ok_or(ENODEV)?;
@@ -122,7 +122,7 @@ impl SessionSysfs {
 }
 
 impl SessionDirectory {
-    fn new(name: &SharedName, session: &SessionIo, context: &Context) -> Result<Self> {
+    fn new(name: &SharedName, session: &SessionIo<PathIo>, context: &Context) -> Result<Self> {
         let name = name.as_cstr();
         let chunks = session.chunks();
         let files = Arc::new(

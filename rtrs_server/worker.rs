@@ -30,20 +30,15 @@ use kernel_ext::{
 use crate::{
     chunk::{
         ChunkBox,
+        ChunkPath,
         PathChunk,
         Task, //
     },
     connection::MAX_BURST,
-    context::Context,
-    path_io::PathIo,
-    request, //
+    context::Context, //
 };
 
-/// Does deferred requests in process context, one at a time, in the order in which they were
-/// deferred.
-///
-/// The user of the transport has one for each thing that its requests may sleep for, see
-/// [`SessionHandler::worker()`](crate::SessionHandler::worker).
+/// Does tasks of chunks in process context, one at a time, in the order in which they come.
 ///
 /// # Invariants
 ///
@@ -51,8 +46,8 @@ use crate::{
 ///   the path that it is of, and with that the session and the module.
 /// - `unfinished` counts each task from before its addition until it is done.
 #[pin_data]
-pub struct Worker {
-    tasks: BoxStack<PathChunk>,
+pub(crate) struct Worker<P: ChunkPath> {
+    tasks: BoxStack<PathChunk<P>>,
     unfinished: Atomic<u32>,
     queue: QueueHandle,
     #[pin]
@@ -60,12 +55,12 @@ pub struct Worker {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Worker { self.work }
+    impl{P: ChunkPath} HasWork<Self> for Worker<P> { self.work }
 }
 
-impl Worker {
+impl<P: ChunkPath> Worker<P> {
     /// Makes a worker. Sleeps. `ENODEV` while the module is not loaded.
-    pub fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         Self::on(&Context::get()?.workers)
     }
 
@@ -84,24 +79,19 @@ impl Worker {
 
     /// Whether a request is with the worker. Any context.
     #[inline]
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.unfinished.load(ordering::Relaxed) != 0
     }
 
     /// Does `task` with `chunk`. Any context.
-    pub(crate) fn run_later(
-        self: &Arc<Self>,
-        io: &Entered<PathIo>,
-        mut chunk: ChunkBox,
-        task: Task,
-    ) {
+    pub(crate) fn run_later(self: &Arc<Self>, io: &Entered<P>, mut chunk: ChunkBox<P>, task: Task) {
         chunk.task = task;
         chunk.entered = Some(io.clone());
         self.add(chunk);
     }
 
     /// Does the task of `chunk`, which has the path that it is of. Any context.
-    pub(crate) fn add(self: &Arc<Self>, chunk: ChunkBox) {
+    pub(crate) fn add(self: &Arc<Self>, chunk: ChunkBox<P>) {
         self.unfinished.fetch_add(1, ordering::Relaxed);
         self.tasks.push(chunk);
         // If it is queued already it will see this task. It cannot fail otherwise: the queue
@@ -111,7 +101,7 @@ impl Worker {
 
     /// Has the responses to what follows collected. They go out when this work has ended or sleeps,
     /// and after every `MAX_BURST` tasks.
-    fn collect(&self, io: &Entered<PathIo>, cid: u16, done: u32) {
+    fn collect(&self, io: &Entered<P>, cid: u16, done: u32) {
         if let Some(queue_pair) = io.queue_pair(cid) {
             let connection = queue_pair.handler();
             if done % MAX_BURST == 0 {
@@ -122,7 +112,7 @@ impl Worker {
     }
 }
 
-impl WorkItem for Worker {
+impl<P: ChunkPath> WorkItem for Worker<P> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -138,13 +128,7 @@ impl WorkItem for Worker {
             if !oldest_first.is_empty() {
                 this.collect(&io, chunk.cid, done);
             }
-            match chunk.task {
-                Task::Admit => request::admit(&io, chunk),
-                Task::Begin => request::begin_late(&io, chunk),
-                Task::Deferred => request::resume(io, chunk),
-                // These only wait in a send queue.
-                Task::Respond | Task::Invalidate => io.release(chunk),
-            }
+            P::run(io, chunk);
             done = done.wrapping_add(1);
             this.unfinished.fetch_sub(1, ordering::Relaxed);
         }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Taking a path down, and the end of a path that the client asks for on another one.
+
+use core::mem;
+use kernel::{
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use kernel_ext::{
+    pr_info_ratelimited,
+    workqueue::{
+        self,
+        DelayedWork, //
+    }, //
+};
+use proto::{
+    path_state::ServerEvent,
+    rtrs::Imm, //
+};
+
+use crate::path::{
+    Path,
+    PathState,
+    CLOSE,
+    END_OTHERS,
+    ESTABLISH, //
+};
+
+impl WorkItem<CLOSE> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.take_down();
+    }
+}
+
+impl WorkItem<END_OTHERS> for Path {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        while let Some(number) = this.end().next_noted() {
+            this.end_other(number);
+        }
+    }
+}
+
+impl Path {
+    /// Takes the path down. Called once, in its own work.
+    fn take_down(self: &Arc<Self>) {
+        // The state says that neither is queued again, or does nothing if it is.
+        workqueue::cancel_sync::<Self, ESTABLISH>(self);
+        DelayedWork::cancel_sync(self);
+
+        let state = mem::replace(&mut *self.state().lock(), PathState::Closing);
+        if let PathState::Connecting(setup) = &state {
+            for queue_pair in setup.queue_pairs.iter().flatten() {
+                queue_pair.disconnect();
+            }
+        }
+        if let Some(io) = self.core().enter() {
+            // All at once, so that the waits for the peer overlap.
+            for queue_pair in &io.queue_pairs {
+                queue_pair.disconnect();
+            }
+            for queue_pair in &io.queue_pairs {
+                queue_pair.drain();
+            }
+            // No completion comes any more that these wait for.
+            io.release_leftovers();
+        }
+        for carrier in self.end().end() {
+            carrier.send_immediate(Imm::PathEnded {
+                path: self.number(),
+            });
+        }
+        // Nor is this queued again.
+        workqueue::cancel_sync::<Self, END_OTHERS>(self);
+        // Waits for the operations, with the user of the transport or with the session's worker.
+        let io = self.core().expel_requests();
+        if let Some(io) = &io {
+            // An operation may have been put to wait since.
+            io.release_leftovers();
+        }
+        if let PathState::Up = state {
+            self.owner().path_down(self);
+        }
+        drop(state);
+        drop(io);
+
+        self.core().change_state(ServerEvent::Closed);
+        self.owner().clone().path_closed(self);
+    }
+
+    /// Ends the path that has this number, and tells the client on this path when that is done.
+    /// Sleeps.
+    fn end_other(self: &Arc<Self>, number: u32) {
+        let mut ended = true;
+        self.owner().for_each_path(&mut |path| {
+            if path.number() != number || Arc::ptr_eq(path, self) {
+                return;
+            }
+            if path.close() {
+                pr_info_ratelimited!("<{}>: closing, the client has given it up\n", path);
+            }
+            ended &= path.end().has_ended(self);
+        });
+        if ended {
+            self.send_immediate(Imm::PathEnded { path: number });
+        }
+    }
+}
