@@ -144,7 +144,7 @@ impl<const N: usize> Counters<N> {
         if index < N {
             // SAFETY: By the type invariant there are that many words for each CPU.
             unsafe {
-                bindings::rnbd_helper_this_cpu_add(self.cpus.base.as_ptr().cast(), index, number);
+                bindings::rnbd_helper_this_cpu_add(self.cpus.base.as_ptr().cast(), index, number)
             }
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
         prio: io.prio,
         ver: session.version(),
         is_write: op.direction() == Direction::Write,
-    });
+    })
 }
 
 /// Does a block request, which is answered when it is done or if it makes no sense. One that would

@@ -179,12 +179,10 @@ impl Operation {
     /// responded to.
     #[inline]
     pub fn data(&self) -> Option<ChunkData<'_>> {
-        let (_, chunk) = self.request.as_ref()?;
-        let len = chunk.data_len() as usize;
-        match &chunk.private {
-            Some(page) => page.data(len),
-            None => chunk.memory.data(len),
-        }
+        self.chunk().and_then(|chunk| match &chunk.private {
+            Some(page) => page.data(chunk.data_len() as usize),
+            None => chunk.memory.data(chunk.data_len() as usize),
+        })
     }
 
     /// Copies `bytes` to the start of the data, as the response to a read of few bytes.

@@ -84,7 +84,12 @@ impl PrivatePages {
         if len > PAGE_SIZE {
             return None;
         }
-        let page = self.take(chunk.index())?;
+        let mask = self.places.len().checked_sub(1)?;
+        let place = chunk.index() & mask;
+        let page = match self.places.get(place)?.0.take() {
+            Some(page) => page,
+            None => self.take_elsewhere(place, mask)?,
+        };
         if chunk.copy_to(len, &page).is_err() {
             self.put(page);
             return None;
@@ -92,14 +97,10 @@ impl PrivatePages {
         Some(page)
     }
 
-    /// Takes a page for chunk `id`.
-    #[inline]
-    fn take(&self, id: usize) -> Option<PrivatePage> {
-        let mask = self.places.len().checked_sub(1)?;
-        let mut place = id & mask;
-        if let Some(page) = self.places.get(place)?.0.take() {
-            return Some(page);
-        }
+    /// Takes a page from another place than `place`.
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(&self, mut place: usize, mask: usize) -> Option<PrivatePage> {
         // Chunks have neighbours in use more often than those half the pages away.
         let stride = (mask >> 1).wrapping_add(1);
         for look in 0..MAX_LOOKS {

@@ -34,7 +34,6 @@ use crate::{
         MAX_INLINE_HEADER, //
     },
     connection::{
-        Connection,
         ConnectionRef,
         PathRequests, //
     },
@@ -51,21 +50,6 @@ use crate::{
 /// The header of a block request and the transport's message behind it, in words. They are copied
 /// together.
 const USUAL_WORDS: usize = (MAX_INLINE_HEADER + MAX_MSG_SIZE) / size_of::<u64>();
-
-/// The client says that there is a request in one of the chunks.
-#[inline]
-pub(crate) fn received(io: &Entered<PathIo>, connection: &Connection<PathIo>, payload: u32) {
-    let (id, offset) = match io.session.layout().decode(payload) {
-        Ok(place) => place,
-        Err(error) => return no_chunk(io, &error),
-    };
-    let Some(mut chunk) = io.slot(id).and_then(|slot| slot.take()) else {
-        return early(io, id, connection.cid(), offset);
-    };
-    chunk.cid = connection.cid();
-    chunk.offset = offset;
-    admit(io, chunk);
-}
 
 /// The client names no chunk.
 #[cold]
@@ -96,12 +80,11 @@ fn early(io: &PathIo, id: u32, cid: u16, offset: u32) {
     io.close();
 }
 
-/// Begins with a request if no other path's request owns its chunk, and parks it otherwise.
-#[inline]
-pub(crate) fn admit(io: &Entered<PathIo>, mut chunk: ChunkBox) {
+/// Begins with a request that was noted, or parks it.
+fn admit(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     chunk.owns = io.session.claims().claim(chunk.id);
     if chunk.owns {
-        begin(io, chunk);
+        begin_late(io, chunk);
     } else {
         park(io, chunk);
     }
@@ -147,58 +130,78 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
             chunk.memory.copy_words::<USUAL_WORDS>(start)
         });
     let copied = words.as_ref().and_then(|words| {
-        let bytes = words.as_flattened();
-        let (header, rest) = bytes.split_first_chunk::<MAX_INLINE_HEADER>()?;
-        Some((header, rest.first_chunk::<MAX_MSG_SIZE>()?))
+        let (before, rest) = words.as_flattened().split_first_chunk()?;
+        Some((before, rest.first_chunk()?))
     });
-    let Some((header, message)) = copied else {
-        return begin_elsewhere(io, chunk);
+    let usual = copied.and_then(|(_, message)| Request::parse_usual(chunk.offset, message));
+    let request = match usual {
+        Some(request) => request,
+        None => match unusual(io, &chunk, copied.map(|(_, message)| message)) {
+            Ok(request) => request,
+            Err(error) => return refuse(io, chunk, &error),
+        },
     };
-    match Request::parse_usual(chunk.offset, message) {
-        Some(request) => go_on(io, chunk, request, header),
-        // It is not read again, so that this is what was found unusual.
-        None => unusual(io, chunk, header, message),
-    }
-}
-
-/// Begins with a request whose message is not aligned, or at one of the ends of the chunk.
-#[inline(never)]
-fn begin_elsewhere(io: &Entered<PathIo>, chunk: ChunkBox) {
-    let range = Request::msg_range(io.session.layout().chunk_size(), chunk.offset);
-    let mut buffer = [0u8; MAX_MSG_SIZE];
-    let copied = buffer
-        .get_mut(..range.len())
-        .ok_or(EINVAL)
-        .and_then(|message| {
-            chunk.memory.sync_for_cpu(&io.chunks, range.end)?;
-            chunk.memory.copy_out(range.start, message)?;
-            Ok(&*message)
-        });
-    match copied {
-        Ok(message) => unusual(io, chunk, &[], message),
-        Err(error) => {
-            pr_err_ratelimited!("<{}>: request outside of its chunk: {:?}\n", io.path, error);
-            give_up(io, chunk);
+    let is_read = request.is_read();
+    let (data_len, usr_len) = (request.data_len(), request.usr_len() as usize);
+    chunk.request = Some(request);
+    io.path.stats().count(is_read, u64::from(chunk.offset));
+    // Only data that goes on to the disk has to be kept from the client: what it reads it may
+    // spoil, and a header is a copy.
+    if !is_read && data_len != 0 && chunk.key != ChunkKey::Shared {
+        chunk.private = io.session.private().copy(&chunk.memory, data_len);
+        if chunk.private.is_none() {
+            return invalidate(io, chunk);
         }
     }
+    let header = copied.and_then(|(before, _): (&[u8; MAX_INLINE_HEADER], _)| {
+        before.get(before.len().checked_sub(usr_len)?..)
+    });
+    match header {
+        Some(header) => io
+            .handler
+            .request(Operation::new(io.clone(), chunk), header),
+        None => hand_over(io, chunk),
+    }
 }
 
-/// Goes on with a request whose message is not of the usual form.
+/// The request whose message is not of the usual form, not aligned, or at one of the ends of the
+/// chunk. What was `copied` is not read again.
 #[cold]
 #[inline(never)]
-fn unusual(io: &Entered<PathIo>, chunk: ChunkBox, before: &[u8], message: &[u8]) {
-    match Request::parse(io.session.layout().chunk_size(), chunk.offset, message) {
-        Ok(request) => go_on(io, chunk, request, before),
-        Err(error) => {
-            pr_err_ratelimited!("<{}>: {}\n", io.path, error.message().as_str());
-            match error {
-                RequestError::Respond(_) => {
-                    let error = rtrs_core::error::from_errno(error.errno());
-                    Operation::new(io.clone(), chunk).respond(Err(error));
-                }
-                RequestError::Close(_) => give_up(io, chunk),
+fn unusual(
+    io: &PathIo,
+    chunk: &PathChunk,
+    copied: Option<&[u8; MAX_MSG_SIZE]>,
+) -> Result<Request, RequestError> {
+    let chunk_size = io.session.layout().chunk_size();
+    let range = Request::msg_range(chunk_size, chunk.offset);
+    let mut buffer = [0u8; MAX_MSG_SIZE];
+    let message = match (copied, buffer.get_mut(..range.len())) {
+        (Some(message), _) => &message[..],
+        (None, Some(message)) => {
+            // Both are within the chunk, or the message is too short.
+            let synced = chunk.memory.sync_for_cpu(&io.chunks, range.end);
+            match synced.and_then(|()| chunk.memory.copy_out(range.start, message)) {
+                Ok(()) => &*message,
+                Err(_) => &[],
             }
         }
+        (None, None) => &[],
+    };
+    Request::parse(chunk_size, chunk.offset, message)
+}
+
+/// Responds to a request that makes no sense, or closes its path.
+#[cold]
+#[inline(never)]
+fn refuse(io: &Entered<PathIo>, chunk: ChunkBox, error: &RequestError) {
+    pr_err_ratelimited!("<{}>: {}\n", io.path, error.message().as_str());
+    match error {
+        RequestError::Respond(_) => {
+            let error = rtrs_core::error::from_errno(error.errno());
+            Operation::new(io.clone(), chunk).respond(Err(error));
+        }
+        RequestError::Close(_) => give_up(io, chunk),
     }
 }
 
@@ -208,34 +211,6 @@ fn unusual(io: &Entered<PathIo>, chunk: ChunkBox, before: &[u8], message: &[u8])
 fn give_up(io: &PathIo, chunk: ChunkBox) {
     io.close();
     io.release(chunk);
-}
-
-/// Goes on with a request that was found good; `before` is what was copied from in front of its
-/// message.
-#[inline(always)]
-fn go_on(io: &Entered<PathIo>, mut chunk: ChunkBox, request: Request, before: &[u8]) {
-    let is_read = request.is_read();
-    let (data_len, usr_len) = (request.data_len(), request.usr_len() as usize);
-    chunk.request = Some(request);
-    io.path.stats().count(is_read, u64::from(chunk.offset));
-    let header = before
-        .len()
-        .checked_sub(usr_len)
-        .and_then(|skip| before.get(skip..));
-    // Only data that goes on to the disk has to be kept from the client: what it reads it may
-    // spoil, and a header is a copy.
-    if !is_read && data_len != 0 && chunk.key != ChunkKey::Shared {
-        chunk.private = io.session.private().copy(&chunk.memory, data_len);
-        if chunk.private.is_none() {
-            return invalidate(io, chunk);
-        }
-    }
-    match header {
-        Some(header) => io
-            .handler
-            .request(Operation::new(io.clone(), chunk), header),
-        None => hand_over(io, chunk),
-    }
 }
 
 /// Takes the client's access to the chunk away, now or when there is room in the send queue;
@@ -369,7 +344,22 @@ impl PathRequests for PathIo {
 
     #[inline(always)]
     fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32) {
-        received(io, queue_pair.handler(), payload);
+        let cid = queue_pair.handler().cid();
+        let (id, offset) = match io.session.layout().decode(payload) {
+            Ok(place) => place,
+            Err(error) => return no_chunk(io, &error),
+        };
+        let Some(mut chunk) = io.slot(id).and_then(|slot| slot.take()) else {
+            return early(io, id, cid, offset);
+        };
+        chunk.cid = cid;
+        chunk.offset = offset;
+        chunk.owns = io.session.claims().claim(id);
+        if chunk.owns {
+            begin(io, chunk);
+        } else {
+            park(io, chunk);
+        }
     }
 
     fn invalidated(io: &Entered<Self>, id: u32) {

@@ -157,8 +157,7 @@ impl BlockDevice {
     pub fn logical_block_size(&self) -> u32 {
         // SAFETY: The device is open by the type invariant.
         unsafe {
-            let queue = (*self.as_raw()).bd_queue;
-            (&raw const (*queue).limits.logical_block_size).read_volatile()
+            (&raw const (*(*self.as_raw()).bd_queue).limits.logical_block_size).read_volatile()
         }
     }
 
@@ -167,11 +166,10 @@ impl BlockDevice {
     #[inline]
     pub(super) fn can_submit_without_sleeping(&self) -> bool {
         // SAFETY: By the type invariant the device and its queue are valid.
-        let features = unsafe {
-            let queue = (*self.as_raw()).bd_queue;
-            (&raw const (*queue).limits.features).read_volatile()
-        };
-        features & bindings::RNBD_BLK_FEAT_NOWAIT != 0 && !self.may_sleep
+        !self.may_sleep
+            && unsafe { (&raw const (*(*self.as_raw()).bd_queue).limits.features).read_volatile() }
+                & bindings::RNBD_BLK_FEAT_NOWAIT
+                != 0
     }
 
     /// Whether the device is read-only at present, whatever it was opened for. Any context.

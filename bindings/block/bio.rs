@@ -159,9 +159,10 @@ impl Priority {
     /// index without looking.
     pub const fn new(value: u16) -> Option<Self> {
         if value >> bindings::IOPRIO_CLASS_SHIFT > Self::CLASS_IDLE {
-            return None;
+            None
+        } else {
+            Some(Self(value))
         }
-        Some(Self(value))
     }
 
     /// The last class (`IOPRIO_CLASS_IDLE`).

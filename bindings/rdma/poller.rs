@@ -222,7 +222,8 @@ impl Poller {
         unsafe { bindings::flush_work(self.work.get()) };
     }
 
-    fn enqueue(&self) {
+    /// Has the work done on this CPU; false if it is queued already. Any context.
+    fn enqueue(&self) -> bool {
         // SAFETY: The queue exists as it is entered; the work is initialised, and is cancelled
         // before it goes.
         unsafe {
@@ -231,7 +232,7 @@ impl Poller {
                 self.queue.as_ptr(),
                 self.work.get(),
             )
-        };
+        }
     }
 
     /// There are completions. Any context.

@@ -76,9 +76,7 @@ pub(super) unsafe fn poll_cq(
     count: c_int,
     wc: *mut bindings::ib_wc,
 ) -> c_int {
-    // SAFETY: By the function's requirement.
-    let device = unsafe { (*cq).device };
-    device_op!(device, poll_cq(cq, count, wc))
+    device_op!((*cq).device, poll_cq(cq, count, wc))
 }
 
 /// Asks for an event; positive if there is something already and `flags` asks for that.

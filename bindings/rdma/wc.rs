@@ -118,20 +118,18 @@ impl<'a> WorkCompletion<'a> {
     /// The immediate that came with a message.
     #[inline]
     pub fn imm(&self) -> Option<u32> {
-        if !self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_IMM) {
-            return None;
-        }
-        // SAFETY: The flag says that this is what the union holds; any bits are a number anyway.
-        Some(u32::from_be(unsafe { *self.wc.ex.imm_data }))
+        // SAFETY: The flag says that this is what the union holds, and any bits are a number.
+        self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_IMM)
+            .then(|| u32::from_be(unsafe { *self.wc.ex.imm_data }))
     }
 
     /// The immediate that came with an RDMA write; `None` for any other completion.
     #[inline]
     pub fn written_imm(&self) -> Option<u32> {
-        if self.wc.opcode != bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM {
-            return None;
+        match self.wc.opcode {
+            bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => self.imm(),
+            _ => None,
         }
-        self.imm()
     }
 
     /// The key that a message invalidated here.

@@ -133,21 +133,20 @@ impl Imm {
     /// The meaning of an immediate in native byte order; each value has one.
     #[inline]
     pub const fn decode(imm: u32) -> Self {
-        let payload = imm & MAX_IMM_PAYL_MASK;
-        match imm >> MAX_IMM_PAYL_BITS {
-            IO_REQ => Self::IoReq { payload },
-            imm_type @ (IO_RSP | IO_RSP_W_INV) => Self::IoRsp {
+        match (imm >> MAX_IMM_PAYL_BITS, imm & MAX_IMM_PAYL_MASK) {
+            (IO_REQ, payload) => Self::IoReq { payload },
+            (imm_type @ (IO_RSP | IO_RSP_W_INV), payload) => Self::IoRsp {
                 msg_id: payload & MSG_ID_MASK,
                 // At most 511, so neither the cast nor the negation loses anything.
                 errno: ((payload >> MSG_ID_BITS) as i32).wrapping_neg(),
                 invalidated: imm_type == IO_RSP_W_INV,
             },
-            IO_RSPS => Self::IoRsps { count: payload },
-            PATH_END => Self::PathEnd { path: payload },
-            PATH_ENDED => Self::PathEnded { path: payload },
-            HB_MSG => Self::HbMsg,
-            HB_ACK => Self::HbAck,
-            imm_type => Self::Unknown {
+            (IO_RSPS, payload) => Self::IoRsps { count: payload },
+            (PATH_END, payload) => Self::PathEnd { path: payload },
+            (PATH_ENDED, payload) => Self::PathEnded { path: payload },
+            (HB_MSG, _) => Self::HbMsg,
+            (HB_ACK, _) => Self::HbAck,
+            (imm_type, payload) => Self::Unknown {
                 imm_type: imm_type as u8,
                 payload,
             },

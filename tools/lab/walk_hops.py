@@ -125,9 +125,11 @@ def place(frame: Frame, checkout: Path = paths.CHECKOUT) -> tuple[str, int, bool
 def _entries(call: Call, side: str, depth: int, functions: Functions, bases: dict[str, int],
              frames: Frames) -> Iterator[Entry]:
     seen: set[tuple[tuple[str, int], ...]] = set()
+    # How deep in inlined functions the next call is made.
+    inner = 1
     for part in call.parts:
         if isinstance(part, Call):
-            yield from _entries(part, part.side() or side, depth + 1, functions, bases, frames)
+            yield from _entries(part, part.side() or side, depth + inner, functions, bases, frames)
         elif isinstance(part, str):
             yield Entry(side, depth, mark=part)
         else:
@@ -144,6 +146,7 @@ def _entries(call: Call, side: str, depth: int, functions: Functions, bases: dic
                         seen.add(key)
                         yield Entry(side, depth + own, frame, number > 0, call.is_callback, call.parent is None)
                     own += 1
+                inner = max(own, 1)
 
 
 def offsets(step: Step, functions: Functions, bases: dict[str, int]) -> range:

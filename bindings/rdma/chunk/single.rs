@@ -138,11 +138,8 @@ impl Chunk {
     /// The first `len` bytes; `None` if there are not as many.
     #[inline]
     pub fn data(&self, len: usize) -> Option<ChunkData<'_>> {
-        if len > self.size {
-            return None;
-        }
-        // INVARIANT: Checked above.
-        Some(ChunkData { chunk: self, len })
+        // INVARIANT: Only if there are that many bytes.
+        (len <= self.size).then_some(ChunkData { chunk: self, len })
     }
 }
 
@@ -178,16 +175,15 @@ unsafe impl Memory for ChunkData<'_> {
 
     #[inline]
     fn only_segment(&self) -> Option<bio::Segment> {
-        let block = self.chunk.block?;
-        if self.len == 0 {
-            return None;
+        match self.chunk.block {
+            Some(block) if self.len != 0 => Some(bio::Segment {
+                page: block.page,
+                offset: 0,
+                // A block has far less than 4 GiB.
+                len: self.len as u32,
+            }),
+            _ => None,
         }
-        Some(bio::Segment {
-            page: block.page,
-            offset: 0,
-            // A block has far less than 4 GiB.
-            len: self.len as u32,
-        })
     }
 
     #[inline]
@@ -271,20 +267,22 @@ impl MappedChunk {
     /// addresses.
     #[inline]
     pub fn sync_for_cpu(&self, mapped: &MappedChunks, len: usize) -> Result {
-        if !self.synchronise {
-            return Ok(());
+        if self.synchronise {
+            mapped.sync_for_cpu(self.chunk.index, 0, len)
+        } else {
+            Ok(())
         }
-        mapped.sync_for_cpu(self.chunk.index, 0, len)
     }
 
     /// Makes what the CPU wrote to the first `len` bytes visible to the device; as
     /// [`Self::sync_for_cpu()`].
     #[inline]
     pub fn sync_for_device(&self, mapped: &MappedChunks, len: usize) -> Result {
-        if !self.synchronise {
-            return Ok(());
+        if self.synchronise {
+            mapped.sync_for_device(self.chunk.index, 0, len)
+        } else {
+            Ok(())
         }
-        mapped.sync_for_device(self.chunk.index, 0, len)
     }
 }
 
