@@ -145,7 +145,8 @@ impl DeviceTable {
 
     /// Makes one more number. Sleeps.
     fn append(&self, slots: &[Arc<Slot>]) -> Result {
-        let mut longer = KVec::with_capacity(slots.len().saturating_add(1), GFP_KERNEL)?;
+        let mut longer =
+            KVec::with_capacity(slots.len().checked_add(1).ok_or(ENOMEM)?, GFP_KERNEL)?;
         longer.extend_from_slice(slots, GFP_KERNEL)?;
         let slot = Slot {
             device: RcuArc::empty(),

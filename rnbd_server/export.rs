@@ -107,6 +107,7 @@ impl Exports {
             .iter_mut()
             .find(|entry| entry.export.name.to_bytes() == name.to_bytes())
         {
+            let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;
             entry.writers = entry.writers.opened(mode).map_err(|denied| {
                 pr_err_ratelimited!(
                     "session {:?}: opening device {:?}: {}\n",
@@ -116,7 +117,7 @@ impl Exports {
                 );
                 from_errno(denied.errno())
             })?;
-            entry.opens = entry.opens.saturating_add(1);
+            entry.opens = opens;
             return Ok(ExportOpen {
                 exports: self.clone(),
                 export: entry.export.clone(),
@@ -163,7 +164,8 @@ impl Drop for ExportOpen {
             return;
         };
         entry.writers = entry.writers.closed(self.mode);
-        entry.opens = entry.opens.saturating_sub(1);
+        // This is one of them.
+        entry.opens = entry.opens.wrapping_sub(1);
         if entry.opens == 0 {
             // Not left to the drop of the last reference, when the list is not locked any more.
             self.export.remove();

@@ -183,8 +183,14 @@ impl ExportPolicy {
         });
         let mut skip = usize::try_from(offset)?;
         for part in [start.as_bytes(), &policy.text] {
-            out.write_bytes(part.get(skip..).unwrap_or(&[]));
-            skip = skip.saturating_sub(part.len());
+            match part.get(skip..) {
+                Some(rest) => {
+                    out.write_bytes(rest);
+                    skip = 0;
+                }
+                // Longer than the part.
+                None => skip = skip.wrapping_sub(part.len()),
+            }
         }
         Ok(())
     }
@@ -231,12 +237,13 @@ impl ExportPolicy {
             })
             .map_err(|refused| from_errno(refused.errno()))?;
         let number = writing.next;
+        let next = number.checked_add(1).ok_or(EOVERFLOW)?;
         let policy = Policy {
             number,
             text: draft.text,
         };
         self.current.replace(Some(Arc::new(policy, GFP_KERNEL)?));
-        writing.next = number.checked_add(1).unwrap_or(1);
+        writing.next = next;
         pr_info_ratelimited!("export policy loaded, {} rules\n", rules);
         Ok(())
     }
@@ -255,12 +262,8 @@ impl ExportPolicy {
 impl Draft {
     /// Appends `text`, which ends a piece of `piece` bytes.
     fn append(&mut self, piece: usize, text: &[u8]) -> Result {
-        let excess = self
-            .text
-            .len()
-            .saturating_add(text.len())
-            .saturating_sub(self.len);
-        if excess != 0 {
+        let left = self.len.checked_sub(self.text.len()).ok_or(EINVAL)?;
+        if let Some(excess @ 1..) = text.len().checked_sub(left) {
             pr_err_ratelimited!(
                 "export_policy: {} bytes more than the first line says\n",
                 excess
@@ -268,7 +271,8 @@ impl Draft {
             return Err(EINVAL);
         }
         self.text.extend_from_slice(text, GFP_KERNEL)?;
-        self.offset = self.offset.saturating_add(u64::try_from(piece)?);
+        let piece = u64::try_from(piece)?;
+        self.offset = self.offset.checked_add(piece).ok_or(EFBIG)?;
         Ok(())
     }
 }

@@ -45,7 +45,8 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
         rw: io.rw.to_wire(),
         bi_size: io.bi_size,
         data_len: op.data_len(),
-        usr_len: u32::try_from(len).unwrap_or(u32::MAX),
+        // At most `MAX_HDR_SIZE`.
+        usr_len: len as u32,
         prio: io.prio,
         ver: session.version(),
         is_write: op.direction() == Direction::Write,

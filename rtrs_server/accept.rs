@@ -125,7 +125,7 @@ fn try_make_connection<'a>(
             RESOURCE_OWNER,
             needs.sizes.completions(id.device())?,
             // Requests of the client's CPU n come by connection n + 1.
-            u32::from(cid.saturating_sub(1)),
+            cid.checked_sub(1).map_or(0, u32::from),
             &path.context().completions,
         )?;
         let (credits, receives) = (needs.responses, needs.receives);
@@ -182,8 +182,7 @@ fn accept(
     let response = ConnAccept {
         // At most 65535, see `ChunkLayout`.
         queue_depth: layout.queue_depth() as u16,
-        // Chunks are larger than the room for headers, see `Settings`.
-        max_io_size: layout.chunk_size().saturating_sub(MAX_HDR_SIZE),
+        max_io_size: settings.max_io_size,
         max_hdr_size: MAX_HDR_SIZE,
         new_rkey: settings.always_invalidate,
         features: path.core().features(),
@@ -203,20 +202,29 @@ const MIN_RESPONSES: u32 = 96;
 /// soft-RoCE keeps empty.
 const RESERVED: u32 = 2;
 
-/// How long to make a send queue that needs `at_least` entries, beside `receives`.
+/// How long to make a send queue that needs `at_least` entries, beside `receives`. `EOVERFLOW` if
+/// it would be longer than can be said.
 ///
 /// Devices make queues of a power of two entries, so one more than that would double a queue, and
 /// what is left up to it costs nothing.
-fn send_entries(at_least: u32, receives: u32) -> u32 {
+fn send_entries(at_least: u32, receives: u32) -> Result<u32> {
     let rounded = |entries: u32| {
-        let reserved = entries.saturating_add(RESERVED);
-        reserved.checked_next_power_of_two().unwrap_or(u32::MAX)
+        let reserved = sum(entries, RESERVED)?;
+        let rounded = reserved.checked_next_power_of_two().ok_or(EOVERFLOW)?;
+        difference(rounded, RESERVED)
     };
-    let most = rounded(at_least).saturating_sub(RESERVED);
     // As many as fit into the shortest queue that has room for the completions, too.
-    let completions = rounded(at_least.saturating_add(receives).saturating_add(RESERVED));
-    let left = completions.saturating_sub(receives);
-    most.min(left.saturating_sub(RESERVED).saturating_sub(RESERVED))
+    let completions = rounded(sum(sum(at_least, receives)?, RESERVED)?)?;
+    let left = difference(difference(completions, receives)?, RESERVED)?;
+    Ok(rounded(at_least)?.min(left))
+}
+
+fn sum(a: u32, b: u32) -> Result<u32> {
+    a.checked_add(b).ok_or(EOVERFLOW)
+}
+
+fn difference(a: u32, b: u32) -> Result<u32> {
+    a.checked_sub(b).ok_or(EINVAL)
 }
 
 /// What a connection needs of its queue pair.
@@ -242,43 +250,40 @@ impl Needs {
             queue_depth
         };
         // Whose requests are more than the device has receives for sends some of them again.
-        let posted = requests
-            .saturating_add(MAX_BURST)
-            .min(limit.saturating_sub(1));
+        let posted = sum(requests, MAX_BURST)?.min(difference(limit, 1)?);
         // One for the information request, or that is never used.
-        let receives = posted.saturating_add(1);
+        let receives = sum(posted, 1)?;
 
         // Per answer: the data, and two of invalidation, registration and immediate. The
         // invalidation of a chunk takes the room of an answer.
-        let per_response = path.writes_per_response().saturating_add(2);
-        let at_least = queue_depth
-            .saturating_sub(queue_depth / 4)
-            .min(MIN_RESPONSES);
+        let per_response = sum(path.writes_per_response(), 2)?;
+        let at_least = difference(queue_depth, queue_depth / 4)?.min(MIN_RESPONSES);
         let others = if is_service {
             // Before the first request: all registrations, and the information response.
-            u32::try_from(num_regions)?.saturating_add(1)
+            sum(u32::try_from(num_regions)?, 1)?
         } else {
             0
         };
-        let entries = others.saturating_add(at_least.saturating_mul(per_response));
-        let entries = send_entries(entries, receives).min(limit);
-        let room = entries.saturating_sub(others);
-        let responses = queue_depth.min(room.checked_div(per_response).unwrap_or(0));
-        if responses == 0 {
+        let entries = at_least.checked_mul(per_response).ok_or(EOVERFLOW)?;
+        let entries = send_entries(sum(others, entries)?, receives)?.min(limit);
+        // Not even for `others`, or for some of the responses.
+        let room = entries.checked_sub(others);
+        let responses = room.and_then(|room| room.checked_div(per_response));
+        let Some(responses) = responses.filter(|&responses| responses > 0) else {
             pr_err_ratelimited!(
                 "queue pairs of {} have room for {} work requests, which is too few\n",
                 device.name(),
                 limit
             );
             return Err(EINVAL);
-        }
+        };
         Ok(Self {
             sizes: QueueSizes {
                 send: entries,
                 receive: receives,
             },
             max_send_sge: path.max_send_sge() as u32,
-            responses,
+            responses: responses.min(queue_depth),
             receives: posted,
         })
     }

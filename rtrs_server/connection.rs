@@ -236,15 +236,15 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// Collects responses until the calling work ends or sleeps. `queue` is the one that it runs on,
-    /// which has its work done on the CPU where it is queued.
+    /// Collects responses until the calling work ends or sleeps. `queue` is the one that it runs
+    /// on, which has its work done on the CPU where it is queued.
     ///
     /// A CPU of such a queue takes up its next work when the one before has ended, or as soon as
     /// that sleeps.
     pub(crate) fn collect_for_now(self: &Arc<Self>, queue: &QueueHandle) {
         if !self.send_queue.is_collecting() && self.send_queue.begin_burst() {
-            // Queued already, it runs later still. It cannot fail otherwise: the queue outlives all
-            // paths.
+            // If it is queued already it is still to run. It cannot fail otherwise: the queue
+            // outlives all paths.
             let _ = queue.enqueue::<Self, 0>(self.clone());
         }
     }

@@ -69,8 +69,8 @@ impl ContextOwner {
             c"rtrs_server_cq",
             QueueFlags::PER_CPU | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
         )?;
-        // Clients may write to free memory. On the CPU where the request came, also since it takes up
-        // the next work as soon as the one before sleeps: see `Connection::collect_for_now()`.
+        // Clients may write to free memory. Per CPU, since a CPU then takes up the next work as
+        // soon as the one before sleeps: see `Connection::collect_for_now()`.
         let workers = OwnedQueue::new(
             c"rtrs_server_io",
             QueueFlags::PER_CPU | QueueFlags::MEM_RECLAIM,

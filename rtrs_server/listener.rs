@@ -98,7 +98,7 @@ impl Client for Devices {
     /// Listens as soon as there is a device; the ids are not bound to it.
     fn add(&self, _device: &Device) -> Result {
         let mut ids = self.0.ids.lock();
-        ids.devices = ids.devices.saturating_add(1);
+        ids.devices = ids.devices.checked_add(1).ok_or(EOVERFLOW)?;
         if ids.ids.is_none() {
             match self.0.listen() {
                 Ok(listening) => ids.ids = Some(listening),
@@ -111,7 +111,8 @@ impl Client for Devices {
     /// Stops with the last device.
     fn remove(&self, _device: &Device) {
         let mut ids = self.0.ids.lock();
-        ids.devices = ids.devices.saturating_sub(1);
+        // Each was added before.
+        ids.devices = ids.devices.wrapping_sub(1);
         if ids.devices == 0 {
             ids.ids = None;
         }

@@ -97,8 +97,8 @@ pub trait SessionHandler: Send + Sync + 'static {
         self.request(op, header);
     }
 
-    /// The worker for a request with this header that is deferred; `None` for the session's own. Any
-    /// context.
+    /// The worker for a request with this header that is deferred; `None` for the session's own.
+    /// Any context.
     ///
     /// Requests that may sleep for different things get different workers, so that none waits for
     /// what another one sleeps for.
@@ -200,8 +200,8 @@ impl Operation {
 
     /// Hands the request to [`SessionHandler::deferred()`], with the same `header`. Any context.
     ///
-    /// A worker keeps the order of its operations, and takes no memory for it. The path's end waits for them.
-    /// If the path is being closed when its turn comes, the operation is dropped.
+    /// A worker keeps the order of its operations, and takes no memory for it. The path's end waits
+    /// for them. If the path is being closed when its turn comes, the operation is dropped.
     pub fn defer(mut self, header: &[u8]) {
         let Some((io, mut chunk)) = self.request.take() else {
             return;

@@ -10,6 +10,7 @@ use proto::{
         LayoutError,
         DEFAULT_MAX_CHUNK_SIZE,
         DEFAULT_SESS_QUEUE_DEPTH,
+        MAX_HDR_SIZE,
         MAX_SESS_QUEUE_DEPTH,
         MIN_CHUNK_SIZE, //
     },
@@ -80,6 +81,8 @@ kernel_ext::module_parameter! {
 pub(crate) struct Settings {
     /// The chunks of each session.
     pub(crate) layout: ChunkLayout,
+    /// The most data of a request, in bytes.
+    pub(crate) max_io_size: u32,
     /// Whether a client's access to a chunk is taken away before its data is used.
     pub(crate) always_invalidate: bool,
     /// The size of the pool of chunks, in MiB.
@@ -96,6 +99,11 @@ impl Settings {
         let (depth, size) = (*SESS_QUEUE_DEPTH.get(), *MAX_CHUNK_SIZE.get());
         match ChunkLayout::for_server(depth, size) {
             Ok(layout) => Ok(Self {
+                // Of the least chunk size, too, something is left.
+                max_io_size: layout
+                    .chunk_size()
+                    .checked_sub(MAX_HDR_SIZE)
+                    .ok_or(EINVAL)?,
                 layout,
                 always_invalidate: *ALWAYS_INVALIDATE.get(),
                 chunk_pool_mb: *CHUNK_POOL_MB.get(),

@@ -62,8 +62,8 @@ impl Pool {
 fn allocate(mib: u32, layout: &ChunkLayout) -> Result<Arc<ChunkPool>> {
     let size = u64::from(layout.chunk_size());
     let count = u64::from(mib)
-        .saturating_mul(MIB)
-        .checked_div(size)
+        .checked_mul(MIB)
+        .and_then(|bytes| bytes.checked_div(size))
         .ok_or(EINVAL)?;
     // Of 256 MiB there may be one.
     let count = usize::try_from(count)?.max(1);
@@ -72,13 +72,13 @@ fn allocate(mib: u32, layout: &ChunkLayout) -> Result<Arc<ChunkPool>> {
 
 const ATTRIBUTES: &[Attribute<Pool>] = &[
     Attribute::read_only(c"total_bytes", |pool, out| {
-        show_bytes(out, pool.chunks().map(|chunks| chunks.total_memory()))
+        show_bytes(out, pool.chunks().map_or(0, |chunks| chunks.total_memory()))
     }),
     Attribute::read_only(c"free_bytes", |pool, out| {
-        show_bytes(out, pool.chunks().map(|chunks| chunks.free_memory()))
+        show_bytes(out, pool.chunks().map_or(0, |chunks| chunks.free_memory()))
     }),
 ];
 
-fn show_bytes(out: &mut SysfsOutput<'_>, bytes: Option<usize>) -> Result {
-    out.print(fmt!("{}\n", bytes.unwrap_or(0)))
+fn show_bytes(out: &mut SysfsOutput<'_>, bytes: usize) -> Result {
+    out.print(fmt!("{}\n", bytes))
 }

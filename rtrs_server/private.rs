@@ -28,7 +28,7 @@ const PART: usize = 50;
 const DESCRIPTION: usize = 128;
 
 /// What is there for a page besides its description, in bytes.
-const PLACE: usize = size_of::<Place>().saturating_add(size_of::<Chunk>());
+const PLACE: usize = size_of::<(Place, Chunk)>();
 
 /// How many more places are looked at for a page.
 const MAX_LOOKS: usize = 3;
@@ -51,13 +51,12 @@ impl PrivatePages {
     /// Allocates the pages for chunks of `layout`, none if memory is short. Sleeps.
     pub(crate) fn new(layout: &ChunkLayout, node: i32) -> Result<Self> {
         let depth = layout.queue_depth() as usize;
-        let room = (depth.saturating_mul(layout.chunk_size() as usize) / PART)
-            .saturating_sub(depth.saturating_mul(DESCRIPTION));
+        // At most 2^28, and less than 2^16 of them.
+        let room = (layout.total_size() as usize / PART)
+            .checked_sub(depth.checked_mul(DESCRIPTION).ok_or(EOVERFLOW)?);
+        let most = room.map_or(0, |room| room / (PAGE_SIZE + DESCRIPTION));
         // A power of two, so that finding one takes no division.
-        let count = match (room / (PAGE_SIZE + DESCRIPTION))
-            .min(depth)
-            .checked_ilog2()
-        {
+        let count = match most.min(depth).checked_ilog2() {
             Some(log) => 1usize.wrapping_shl(log),
             None => 0,
         };
@@ -117,9 +116,9 @@ impl PrivatePages {
 
     /// What it takes, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.pages
-            .memory()
-            .saturating_add(self.places.len().saturating_mul(PLACE))
+        // Memory that is there.
+        let places = self.places.len().wrapping_mul(PLACE);
+        self.pages.memory().wrapping_add(places)
     }
 
     /// Gives a page back, which nobody uses any more. Any context.

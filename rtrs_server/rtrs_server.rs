@@ -91,7 +91,7 @@ impl kernel::Module for RtrsServer {
             PROTO_VER_MAJOR,
             PROTO_VER_MINOR,
             layout.chunk_size(),
-            layout.chunk_size().saturating_sub(MAX_HDR_SIZE),
+            settings.max_io_size,
             MAX_HDR_SIZE,
             layout.queue_depth(),
             u8::from(settings.always_invalidate)

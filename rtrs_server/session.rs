@@ -28,7 +28,6 @@ use proto::{
     rtrs::{
         ConnReq,
         Uuid,
-        MAX_HDR_SIZE,
         MAX_PATHS_NUM, //
     }, //
 };
@@ -161,8 +160,7 @@ impl Session {
 
     /// The most data of one request, in bytes. Any context.
     pub fn max_io_size(&self) -> u32 {
-        // Chunks are larger than the room for headers, see `Settings`.
-        self.io.layout().chunk_size().saturating_sub(MAX_HDR_SIZE)
+        self.context.settings.max_io_size
     }
 
     /// The name, once the client has given it.

@@ -127,7 +127,8 @@ impl SessionDirectory {
         let chunks = session.chunks();
         let files = Arc::new(
             SessionFiles {
-                memory: chunks.memory().saturating_add(session.private().memory()),
+                // Memory that is there.
+                memory: chunks.memory().wrapping_add(session.private().memory()),
                 pooled_memory: chunks.pooled_memory(),
             },
             GFP_KERNEL,

@@ -42,8 +42,8 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// - `work` is queued after each addition to `tasks`, so that no task is left there. Each task keeps
-///   the path that it is of, and with that the session and the module.
+/// - `work` is queued after each addition to `tasks`, so that no task is left there. Each task
+///   keeps the path that it is of, and with that the session and the module.
 /// - `unfinished` counts each task from before its addition until it is done.
 #[pin_data]
 pub(crate) struct Worker<P: ChunkPath> {

@@ -28,7 +28,8 @@ const FIXED_IDS: u32 = 5;
 impl WrKind {
     /// How many ids a connection of a session with `queue_depth` chunks needs.
     pub(crate) const fn count(queue_depth: u32) -> u32 {
-        FIXED_IDS.saturating_add(queue_depth)
+        // A queue depth has 16 bits.
+        FIXED_IDS.wrapping_add(queue_depth)
     }
 
     /// The id of this kind.
@@ -39,7 +40,8 @@ impl WrKind {
             WrKind::Unsignaled => 2,
             WrKind::InfoRequest => 3,
             WrKind::InfoResponse => 4,
-            WrKind::Invalidate(chunk) => FIXED_IDS.saturating_add(chunk),
+            // The numbers of chunks have 16 bits.
+            WrKind::Invalidate(chunk) => FIXED_IDS.wrapping_add(chunk),
         })
     }
 
@@ -51,7 +53,7 @@ impl WrKind {
             2 => WrKind::Unsignaled,
             3 => WrKind::InfoRequest,
             4 => WrKind::InfoResponse,
-            other => WrKind::Invalidate(other.saturating_sub(FIXED_IDS)),
+            other => WrKind::Invalidate(other.wrapping_sub(FIXED_IDS)),
         }
     }
 

@@ -165,11 +165,14 @@ impl BlockDevice {
     /// context.
     #[inline]
     pub(super) fn can_submit_without_sleeping(&self) -> bool {
-        // SAFETY: By the type invariant the device and its queue are valid.
-        !self.may_sleep
-            && unsafe { (&raw const (*(*self.as_raw()).bd_queue).limits.features).read_volatile() }
-                & bindings::RNBD_BLK_FEAT_NOWAIT
-                != 0
+        self.features() & bindings::RNBD_BLK_FEAT_NOWAIT != 0 && !self.may_sleep
+    }
+
+    /// The present features (`BLK_FEAT_`). Any context.
+    #[inline]
+    fn features(&self) -> u32 {
+        // SAFETY: By the type invariant the device is open, which keeps its queue.
+        unsafe { (&raw const (*(*self.as_raw()).bd_queue).limits.features).read_volatile() }
     }
 
     /// Whether the device is read-only at present, whatever it was opened for. Any context.

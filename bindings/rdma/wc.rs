@@ -118,9 +118,11 @@ impl<'a> WorkCompletion<'a> {
     /// The immediate that came with a message.
     #[inline]
     pub fn imm(&self) -> Option<u32> {
-        // SAFETY: The flag says that this is what the union holds, and any bits are a number.
         self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_IMM)
-            .then(|| u32::from_be(unsafe { *self.wc.ex.imm_data }))
+            .then(|| {
+                // SAFETY: The flag says that this is what the union holds; any bits are a number.
+                u32::from_be(unsafe { *self.wc.ex.imm_data })
+            })
     }
 
     /// The immediate that came with an RDMA write; `None` for any other completion.
