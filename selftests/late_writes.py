@@ -9,9 +9,12 @@ carries the question. All that was written last must be on the disk when everyth
 from __future__ import annotations
 
 import json
+import re
 
 from lab.selftest_case import case
+from lab.selftest_case import search
 from lab.selftest_case import Test
+from lab.vm_node import Job
 from lib import cable
 from lib import disks
 from lib import guest_io
@@ -28,6 +31,8 @@ BLOCKS = 16
 # How late packets of the second link are, and how long the first link's service connection hears
 # nothing, in seconds.
 LATE, DEAF = 2, 4
+# As they are in packets: an RDMA write of one packet with an immediate, and the question.
+WRITE_WITH_IMMEDIATE, PATH_END = 0x0B, 4
 
 
 def prepare(t: Test, disk: str) -> Device:
@@ -52,17 +57,56 @@ def path_to(t: Test, address: str) -> str:
     return f"{SESSION}/paths/{name}"
 
 
-def service_connection(t: Test) -> int:
-    """The number of the queue pair on the first link that the server made first."""
+def queue_pairs(t: Test) -> set[int]:
+    """The server's queue pairs of connections on the first link, by number."""
     text = t.server.sh("rdma -j resource show qp link rxe0/1")
-    return min(pair["lqpn"] for pair in json.loads(text) if pair["type"] == "RC")
+    return {pair["lqpn"] for pair in json.loads(text) if pair["type"] == "RC"}
 
 
-def deafen(t: Test) -> None:
-    """The server gets nothing of what comes to the first path's service connection."""
-    t.server.run("tc filter add dev eth0 ingress protocol ip u32 match u8 17 0xff at 9 "
-                 f"match u16 4791 0xffff at 22 match u32 {service_connection(t):#x} 0xffffff at 32 "
-                 "action drop")
+def service_connection(t: Test, before: set[int]) -> int:
+    """The service connection of the path that has come since there were these: it is made first."""
+    return min(queue_pairs(t) - before)
+
+
+def deafen(t: Test, queue_pair: int, version: int = 4) -> None:
+    """The server gets nothing of what comes to a queue pair, by this version of IP. What asks for the end
+    of a path is dropped by a filter of its own, which counts it."""
+    header, next_header = {4: (20, 9), 6: (40, 6)}[version]
+    # Behind the IP header: UDP (8 bytes), the base header with operation and queue pair (12), the
+    # header of a write (16), the immediate, which has its type in front.
+    base = header + 8
+    here = (f"u32 match u8 17 0xff at {next_header} match u16 4791 0xffff at {header + 2} "
+            f"match u32 {queue_pair:#x} 0xffffff at {base + 4}")
+    question = (f"match u8 {WRITE_WITH_IMMEDIATE:#x} 0xff at {base} "
+                f"match u8 {PATH_END << 4:#x} 0xf0 at {base + 28}")
+    add = f"tc filter add dev eth0 ingress protocol {'ip' if version == 4 else 'ipv6'}"
+    t.server.run(f"{add} pref {version} {here} {question} action drop\n"
+                 f"{add} pref {10 + version} {here} action drop")
+
+
+# What ends the deafness, and says before how many questions each filter has dropped.
+HEAR = ("for pref in 4 6; do tc -s filter show dev eth0 ingress pref $pref; done; "
+        "tc filter del dev eth0 ingress")
+
+
+def questions(shown: str) -> list[int]:
+    """How many questions each filter has dropped, by what HEAR shows."""
+    return [int(count) for count in re.findall(r"Sent \d+ bytes (\d+) pkts?", shown)]
+
+
+def hears_later(t: Test) -> Job:
+    """The server hears again after ``DEAF`` seconds."""
+    return t.server.start_job(f"sleep {DEAF}; {HEAR}", timeout=60)
+
+
+def asked_in_vain(t: Test, hears: Job, carriers: int, taken: float) -> None:
+    """Each of the paths that carry the question has sent it and was not heard, and the requests of the
+    late path were not sent again before the server was."""
+    result = hears.wait()
+    t.equal(result.rc, 0, f"exit code of the filters' end, {result.err}")
+    lost = questions(result.out)
+    t.equal([count > 0 for count in lost], [True] * carriers, f"questions lost by carrier: {lost}")
+    t.check(taken > LATE, f"the late path's requests went on after {taken:.1f} s, unheard")
 
 
 def written_twice(t: Test, device: Device, number: int,
@@ -90,13 +134,14 @@ def compare(t: Test, device: Device, wanted: list[tuple[int, int, int]], number:
 def by_hand(t: Test, device: Device) -> None:
     """The late path is disconnected by hand; the server is asked for a while in vain."""
     late, gaps = path_to(t, t.server.addresses[1]), []
+    carrier = service_connection(t, set())
     for number in range(t.rounds(2)):
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
-        deafen(t)
-        hears = t.server.start_job(f"sleep {DEAF}; tc filter del dev eth0 ingress", timeout=60)
+        deafen(t, carrier)
+        hears = hears_later(t)
         wanted, taken = written_twice(t, device, number, f"{late}/disconnect")
         gaps.append(taken)
-        t.equal(hears.wait().rc, 0, "the filter's end")
+        asked_in_vain(t, hears, 1, taken)
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
         rnbd.reconnect(t, late)
@@ -121,27 +166,55 @@ def test_slow_disk(t: Test) -> None:
 
 @case(timeout=240, module_sets=("ours",))
 def test_carrier_lost(t: Test) -> None:
-    """The path that carries the question is lost, too; another one has come up by then."""
+    """Two paths carry the question in vain, and one of them is lost, too; the other one has the answer
+    when the server hears it."""
     device = prepare(t, disks.PLAIN)
     carrier, late = (path_to(t, address) for address in t.server.addresses)
-    gaps = []
+    before = queue_pairs(t)
+    first, gaps = service_connection(t, set()), []
+    t.client.write(f"{SESSION}/add_path", f"ip:{t.server.addresses6[0]}")
+    second = service_connection(t, before)
+    for number in range(t.rounds(2)):
+        cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
+        deafen(t, first)
+        deafen(t, second, version=6)
+        hears = hears_later(t)
+        loses = t.client.start_job(f"sleep {DEAF / 2}; echo 1 > {carrier}/disconnect", timeout=60)
+        wanted, taken = written_twice(t, device, number, f"{late}/disconnect")
+        gaps.append(taken)
+        t.equal(loses.wait().rc, 0, "exit code of the carrier's loss")
+        asked_in_vain(t, hears, 2, taken)
+        compare(t, device, wanted, number)
+        cable.have(t.client, [1], "delay 0ms")
+        before = queue_pairs(t)
+        rnbd.reconnect(t, carrier)
+        first = service_connection(t, before)
+        rnbd.reconnect(t, late)
+    t.say(f"until the requests of the late path were written: {seconds(gaps)}")
+
+
+@case(timeout=240, module_sets=("ours",))
+def test_another_comes_up(t: Test) -> None:
+    """The only path that carries the question is not heard; one that comes up asks, too."""
+    device = prepare(t, disks.PLAIN)
+    late, gaps = path_to(t, t.server.addresses[1]), []
+    carrier = service_connection(t, set())
     t.client.write(f"{SESSION}/add_path", f"ip:{t.server.addresses6[0]}")
     other = path_to(t, t.server.addresses6[0])
     for number in range(t.rounds(2)):
         t.client.write(f"{other}/disconnect", "1")
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
-        deafen(t)
-        changes = t.client.start_job(f"sleep 1; echo 1 > {other}/reconnect; sleep {DEAF - 1}; "
-                                     f"echo 1 > {carrier}/disconnect", timeout=60)
+        deafen(t, carrier)
+        comes = t.client.start_job(f"sleep {LATE}; echo 1 > {other}/reconnect", timeout=60)
         wanted, taken = written_twice(t, device, number, f"{late}/disconnect")
         gaps.append(taken)
-        result = changes.wait()
-        t.equal(result.rc, 0, f"the other paths' changes, {result.err}")
+        t.equal(comes.wait().rc, 0, "exit code of the other path's return")
+        # The carrier is still not heard.
+        (lost,) = questions(t.server.sh(HEAR))
+        t.check(lost > 0, "the carrier has not asked")
         compare(t, device, wanted, number)
-        t.server.run("tc filter del dev eth0 ingress")
         cable.have(t.client, [1], "delay 0ms")
-        for path in (carrier, late):
-            rnbd.reconnect(t, path)
+        rnbd.reconnect(t, late)
     t.say(f"until the requests of the late path were written: {seconds(gaps)}")
 
 
@@ -151,16 +224,24 @@ def test_link_cut(t: Test) -> None:
     that carries the question; what had left before still comes."""
     device = prepare(t, disks.PLAIN)
     late, gaps = path_to(t, t.server.addresses[1]), []
+    carrier = service_connection(t, set())
+    # Read by who cuts the link, written to when half of the requests are done.
+    half = "/tmp/half"
+    t.client.run(f"rm -f {half}; mkfifo {half}")
     for number in range(t.rounds(2)):
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
-        deafen(t)
-        hears = t.server.start_job(f"sleep {DEAF}; tc filter del dev eth0 ingress", timeout=60)
+        deafen(t, carrier)
+        hears = hears_later(t)
         cut = t.client.start_job(
-            f"sleep 0.5; tc qdisc change dev eth1 root netem limit 10000 delay {LATE}s loss 100%; "
-            f"echo 1 > {late}/disconnect", timeout=60)
-        wanted, taken = written_twice(t, device, number)
+            f"read -r _ < {half}; tc qdisc change dev eth1 root netem limit 10000 delay {LATE}s loss 100%; "
+            f"tc -s qdisc show dev eth1; echo 1 > {late}/disconnect", timeout=60)
+        wanted, taken = written_twice(t, device, number, half)
         gaps.append(taken)
-        t.equal([job.wait().rc for job in (hears, cut)], [0, 0], "what was done meanwhile")
+        result = cut.wait()
+        t.equal(result.rc, 0, f"exit code of the cut, {result.err}")
+        left = int(search(r"backlog \S+ (\d+)p", result.out)[1])
+        t.check(left > 0, "nothing was on its way when the link was cut")
+        asked_in_vain(t, hears, 1, taken)
         cable.have(t.client, [1], f"delay {LATE}s loss 0%")
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
