@@ -88,15 +88,13 @@ def mapping(t: Test, disk: str, gone: list[str]) -> None:
     refused = sum(count for number, count in outcomes.items() if number)
     t.check(refused > sum(outcomes.values()) // 5,
             "next to nothing failed: faults were not injected")
-    works(t, disk)
+    maps(t, disk)
 
 
-def works(t: Test, disk: str) -> None:
+def maps(t: Test, disk: str) -> None:
     """A disk can be mapped, used and unmapped."""
     device = rnbd.map_device(t, disk)
-    t.client.call(guest_io.write, path=device.path, offset=0, length=64 << 10, seed=1)
-    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=64 << 10, seed=1),
-             None, "first wrong byte")
+    rnbd.works(t, device)
     device.unmap()
 
 
@@ -218,7 +216,7 @@ def test_server(t: Test) -> None:
     prepared(t, MODULES)
     for module in ("rtrs_server", "rnbd_server"):
         in_turn(t, module, map_and_unmap)
-    works(t, disks.PLAIN)
+    maps(t, disks.PLAIN)
 
 
 @case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
@@ -237,7 +235,7 @@ def test_often(t: Test) -> None:
             rounds += 1
         t.say(f"{module}: {counted(outcomes)}")
         t.check(outcomes, f"{module}: nothing failed")
-    works(t, disks.PLAIN)
+    maps(t, disks.PLAIN)
 
 
 @case(timeout=TURNS_SECONDS, kernels=DEBUG, quick=(), module_sets=("ours",))
@@ -289,7 +287,7 @@ def test_open_again(t: Test) -> None:
         t.equal(device.attribute("state"), "open", "state")
     t.say(f"{nth - 1} allocations, {refused} times the device was refused at first")
     t.check(refused, "opening never failed")
-    works(t, disks.WITHOUT_DISCARD)
+    maps(t, disks.WITHOUT_DISCARD)
 
 
 @case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))

@@ -52,7 +52,7 @@ def current(t: Test) -> str:
     return t.server.read_bytes(FILE).decode()
 
 
-def refused(t: Test, device: str, **options: Any) -> None:
+def not_opened(t: Test, device: str, **options: Any) -> None:
     """The server refuses to open a device for us."""
     with t.expect_errno(errno.EACCES):
         rnbd.map_device(t, device, **options)
@@ -72,21 +72,21 @@ def test_listed_only(t: Test) -> None:
                 rule("db", address, "/dev/vd*", "rw,migration"))
     web = rnbd.map_device(t, disks.PLAIN, session="web1", access_mode="ro")
     for mode in MODES:
-        refused(t, disks.WITHOUT_DISCARD, session="web1", access_mode=mode)
+        not_opened(t, disks.WITHOUT_DISCARD, session="web1", access_mode=mode)
     web.unmap()
-    refused(t, disks.PLAIN, session="web1", access_mode="rw")
+    not_opened(t, disks.PLAIN, session="web1", access_mode="rw")
     held = rnbd.map_device(t, disks.PLAIN, session="db", access_mode="migration")
     rnbd.map_device(t, disks.WITHOUT_DISCARD, session="db", access_mode="rw").unmap()
-    refused(t, disks.WITHOUT_DISCARD, session="db", access_mode="ro")
+    not_opened(t, disks.WITHOUT_DISCARD, session="db", access_mode="ro")
     # Whether a device exists is nobody's business that may not open it.
-    refused(t, "/dev/there-is-no-such-disk", session="db")
-    refused(t, "/dev/./vdb", session="db")
+    not_opened(t, "/dev/there-is-no-such-disk", session="db")
+    not_opened(t, "/dev/./vdb", session="db")
     with t.expect_errno(errno.ENOENT):
         rnbd.map_device(t, "/dev/vdxyz", session="db")
     with t.expect_errno(errno.EINVAL):
         rnbd.map_device(t, "/dev/../dev/vdb", session="db")
     held.unmap()
-    refused(t, disks.PLAIN, session="other", access_mode="ro")
+    not_opened(t, disks.PLAIN, session="other", access_mode="ro")
     clear(t)
     rnbd.map_device(t, disks.PLAIN, session="other").unmap()
 
@@ -99,13 +99,13 @@ def test_logged_once(t: Test) -> None:
     rnbd.map_device(t, disks.PLAIN, access_mode="ro")
     mark = t.server.log_mark()
     for device in (disks.WITHOUT_DISCARD, disks.LARGE_BLOCKS, "/dev/nothing"):
-        refused(t, device)
+        not_opened(t, device)
     lines = refusals(t, mark)
     t.equal(len(lines), 1, f"lines about 3 refusals: {lines}")
     for part in ('"sess"', f"ip:{t.server.address}", '"/dev/vdc"', "(rw)"):
         t.check(part in lines[0], f"{part} is not in {lines[0]!r}")
     load_policy(t, rule("sess", "*", disks.PLAIN, "ro"))
-    refused(t, disks.LARGE_BLOCKS)
+    not_opened(t, disks.LARGE_BLOCKS)
     t.equal(len(refusals(t, mark)), 2, "lines after another policy")
 
 
@@ -154,7 +154,7 @@ def test_replaced_whole(t: Test) -> None:
     read = t.server.call(guest_policy.write, pieces=pieces)
     t.check(read == [old, old, new], "what the file reads is not the old one, old one, new one")
     rnbd.map_device(t, disks.PLAIN, session="last").unmap()
-    refused(t, disks.PLAIN, session="sess")
+    not_opened(t, disks.PLAIN, session="sess")
     # Neither of two who write at a time gets half of the other's.
     results = t.server.call(guest_policy.interleaved, first=[new[:4096], new[4096:8192]],
                             second=[old[:20], old[20:]])
@@ -180,7 +180,7 @@ def test_rnbdctl(t: Test) -> None:
     t.equal(current(t), file_text(text), "file after load")
     t.check(t.server.run(f"{policy} show").out == text, "show prints another policy")
     t.check('"loaded": true' in t.server.sh(f"{policy} show -o json"), "show -o json")
-    refused(t, disks.PLAIN, session="other")
+    not_opened(t, disks.PLAIN, session="other")
     t.server.create(path, rule("other") + "allow session=x\n")
     result = t.server.run(f"{policy} load", check=False)
     t.equal(result.rc, 9, "exit code for a wrong policy")
@@ -202,8 +202,8 @@ def test_addresses(t: Test) -> None:
     address, address6 = t.server.address, t.server.address6
     network = re.sub(r"\.\d+$", ".0/24", address)
     load_policy(t, rule(client=f"ip:{network}"))
-    refused(t, disks.PLAIN, paths=[f"ip:{address6}"])
-    refused(t, disks.PLAIN, paths=[f"ip:{address}", f"ip:{address6}"])
+    not_opened(t, disks.PLAIN, paths=[f"ip:{address6}"])
+    not_opened(t, disks.PLAIN, paths=[f"ip:{address}", f"ip:{address6}"])
     device = rnbd.map_device(t, disks.PLAIN)
     folder = f"{rnbd.CLIENT_SESSIONS}/sess"
     mark = t.server.log_mark()
@@ -225,12 +225,12 @@ def test_open_devices_stay(t: Test) -> None:
     device = rnbd.map_device(t, disks.PLAIN)
     load_policy(t, "# Nobody.\n")
     t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
-    refused(t, disks.WITHOUT_DISCARD)
+    not_opened(t, disks.WITHOUT_DISCARD)
     t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
     with t.expect_errno(errno.EIO):
         t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     device.unmap("force")
-    refused(t, disks.PLAIN)
+    not_opened(t, disks.PLAIN)
 
 
 @case(module_sets=ONLY_OURS)
@@ -248,7 +248,7 @@ def test_required(t: Test) -> None:
     with t.expect_errno(errno.EPERM):
         t.server.write(FILE, "clear")
     t.server.write(FILE, file_text())
-    refused(t, disks.PLAIN)
+    not_opened(t, disks.PLAIN)
     rnbd.load(t)
     rnbd.map_device(t, disks.PLAIN).unmap()
 
@@ -261,12 +261,12 @@ def test_search_path(t: Test) -> None:
     t.defer(t.server.run, f"rm -r {folder}")
     rnbd.load(t, rnbd_server=f"dev_search_path={folder}/%SESSNAME%")
     load_policy(t, rule(device=f"{folder}/sess/*"))
-    refused(t, "b", session="other")
+    not_opened(t, "b", session="other")
     load_policy(t, rule(device=f"{folder}/*/b"))
     rnbd.map_device(t, "//b", session="other").unmap()
     # A link is what it is called, not where it leads.
     load_policy(t, rule(device=disks.PLAIN))
-    refused(t, "b", session="other")
+    not_opened(t, "b", session="other")
 
 
 @case(module_sets=ONLY_OURS)

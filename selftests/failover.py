@@ -57,19 +57,9 @@ def in_batches(t: Test) -> Batches:
     return Batches(t, rnbd.map_device(t, disks.WITHOUT_DISCARD, paths=paths))
 
 
-def path_of(t: Test, link: int) -> str:
-    """sysfs folder of the path over a link."""
-    address = t.server.addresses[link]
-    folder = f"{rnbd.CLIENT_SESSIONS}/sess/paths"
-    for name in t.client.listdir(folder):
-        if name.endswith(f"@ip:{address}"):
-            return f"{folder}/{name}"
-    raise AssertionError(f"no path to {address}")
-
-
 def rdma(t: Test, link: int) -> list[int]:
     """Counters of a path: reads, bytes, writes, bytes, in flight, failed over."""
-    return [int(word) for word in t.client.read(f"{path_of(t, link)}/stats/rdma").split()]
+    return [int(word) for word in t.client.read(f"{rnbd.path_over(t, link)}/stats/rdma").split()]
 
 
 def taken_over(t: Test) -> list[int]:
@@ -88,11 +78,11 @@ def lose_and_find(t: Test, stream: Stream, link: int) -> tuple[float, float]:
     """Cut a link and mend it; the longest time that a request took, and until it is back."""
     stream.longest()
     cable.cut(t, link)
-    t.client.wait_for(f"{path_of(t, link)}/state", matches="disconnected", timeout=30)
+    t.client.wait_for(f"{rnbd.path_over(t, link)}/state", matches="disconnected", timeout=30)
     stream.go_on()
     gap = stream.longest()
     cable.mend(t, link)
-    back = connected(t, path_of(t, link))
+    back = connected(t, rnbd.path_over(t, link))
     stream.go_on()
     return gap, back
 
@@ -154,7 +144,7 @@ def test_both_links_down(t: Test) -> None:
         cable.mend(t, first)
         taken.append(stream.go_on())
         cable.mend(t, 1 - first)
-        t.client.wait_for(f"{path_of(t, 1 - first)}/state", matches="^connected", timeout=40)
+        t.client.wait_for(f"{rnbd.path_over(t, 1 - first)}/state", matches="^connected", timeout=40)
         stream.go_on()
         batches.go_on()
     t.say(f"goes on after {seconds(taken)}; {verified(stream.stop())}; {batches.stop()}")
@@ -171,7 +161,7 @@ def devices_in_turn(t: Test, count: int, lose: Callable[[int, str], None],
     gaps, backs = [], []
     for number in range(count):
         link = number % 2
-        path = path_of(t, link)
+        path = rnbd.path_over(t, link)
         stream.longest()
         lose(link, path)
         stream.go_on()
@@ -235,7 +225,7 @@ def test_disconnects(t: Test) -> None:
     stream, batches = Stream(t, device), in_batches(t)
     gaps, backs, both = [], [], []
     for number in range(t.rounds(4)):
-        folders = [path_of(t, link) for link in (0, 1)]
+        folders = [rnbd.path_over(t, link) for link in (0, 1)]
         uevents.record(t)
         for path in folders[::1 - number % 2 * 2]:
             stream.longest()
@@ -272,7 +262,7 @@ def server_comes_again(t: Test, count: int, restart: Callable[[Device], None]) -
         started = time.monotonic()
         taken.append(stream.go_on())
         for link in (0, 1):
-            connected(t, path_of(t, link))
+            connected(t, rnbd.path_over(t, link))
         both.append(time.monotonic() - started)
         stream.go_on()
         t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "server's paths")
@@ -326,11 +316,11 @@ def test_lost_on_the_server(t: Test) -> None:
     cable.change(t, t.server, [0], "loss 100%", "loss 0%")
     t.server.write(f"{silent}/disconnect", "1")
     t.server.wait_for(silent, gone=True)
-    t.equal(t.client.read(f"{path_of(t, 0)}/state"), "connected", "the path that is silent")
+    t.equal(t.client.read(f"{rnbd.path_over(t, 0)}/state"), "connected", "the path that is silent")
     taken = stream.go_on()
     cable.mend(t, 0, 1)
-    connected(t, path_of(t, 0))
-    connected(t, path_of(t, 1))
+    connected(t, rnbd.path_over(t, 0))
+    connected(t, rnbd.path_over(t, 1))
     stream.go_on()
     t.say(f"goes on after {taken:.1f} s; {verified(stream.stop())}")
     t.equal(device.attribute("state"), "open", "state")
@@ -353,7 +343,7 @@ def test_lost_again(t: Test) -> None:
         t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
         slowest = max(slowest, time.monotonic() - started)
         for number in (0, 1):
-            connected(t, path_of(t, number))
+            connected(t, rnbd.path_over(t, number))
     t.say(f"back after at most {slowest:.1f} s; {verified(stream.stop())}")
 
 
@@ -383,7 +373,7 @@ def given_up_read(t: Test, addresses: list[str], connect: Callable[[float], obje
     links = range(len(addresses))
     # The one that the read is on first, or it would fail over.
     for link in sorted(links, key=lambda link: rdma(t, link)[4], reverse=True):
-        t.client.write(f"{path_of(t, link)}/disconnect", "1")
+        t.client.write(f"{rnbd.path_over(t, link)}/disconnect", "1")
     t.check(read.wait().rc != 0, "the read did not fail without a path")
 
     early = connects(t, connect, 5.0)
@@ -422,7 +412,7 @@ def connects(t: Test, connect: Callable[[float], object], seconds: float) -> boo
 def test_given_up_read(t: Test) -> None:
     """A read that the client has given up does not spoil the data of a later write in its buffer."""
     given_up_read(t, t.server.addresses,
-                  lambda seconds: rnbd.reconnect(t, path_of(t, 1), seconds))
+                  lambda seconds: rnbd.reconnect(t, rnbd.path_over(t, 1), seconds))
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -432,6 +422,6 @@ def test_given_up_read_path_added(t: Test) -> None:
         if seconds < 10.0:
             t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/add_path", f"ip:{t.server.addresses[1]}")
         else:
-            rnbd.reconnect(t, path_of(t, 0), seconds)
+            rnbd.reconnect(t, rnbd.path_over(t, 0), seconds)
 
     given_up_read(t, t.server.addresses[:1], connect)

@@ -41,12 +41,10 @@ def delete(t: Test, node: Node) -> None:
     t.check(not node.exists("/sys/class/infiniband/rxe0"), "rxe0 is still there")
 
 
-def works(t: Test, disk: str = disks.PLAIN, **options: Any) -> Device:
+def maps(t: Test, disk: str = disks.PLAIN, **options: Any) -> Device:
     """A disk can be mapped and written."""
     device = rnbd.map_device(t, disk, **options)
-    t.client.call(guest_io.write, path=device.path, offset=0, length=65536, seed=1)
-    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=65536, seed=1),
-             None, "first wrong byte")
+    rnbd.works(t, device)
     return device
 
 
@@ -60,14 +58,14 @@ def test_load_before_device(t: Test) -> None:
                         errno.EHOSTUNREACH):
         rnbd.map_device(t, disks.PLAIN)
     t.server.run(ADD)
-    works(t).unmap()
+    maps(t).unmap()
 
 
 @case(timeout=180)
 def test_server_device(t: Test) -> None:
     """The server's device goes under a writing client: it closes all, and listens when it is back."""
     rnbd.load(t)
-    device = works(t)
+    device = maps(t)
     start_writer(t, device)
     delete(t, t.server)
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
@@ -78,14 +76,14 @@ def test_server_device(t: Test) -> None:
     t.server.run(ADD)
     device.unmap("force")
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True, timeout=60)
-    works(t).unmap()
+    maps(t).unmap()
 
 
 @case(timeout=180)
 def test_client_device(t: Test) -> None:
     """The client's device goes while it writes: the server closes the session and its devices."""
     rnbd.load(t)
-    device = works(t)
+    device = maps(t)
     start_writer(t, device)
     delete(t, t.client)
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdb", gone=True, timeout=45)
@@ -94,14 +92,14 @@ def test_client_device(t: Test) -> None:
     t.equal((end["running"], end["errno"]), (False, errno.EIO), "end of the writer")
     device.unmap("force")
     t.client.run(ADD)
-    works(t).unmap()
+    maps(t).unmap()
 
 
 @case(timeout=180, module_sets=("ours",))
 def test_device_is_back(t: Test) -> None:
     """When the client's device is back, its path does not wait for the time to connect again."""
     rnbd.load(t, rtrs_client="reconnect_delay_ms=3600000 hold_io_ms=600000")
-    device = works(t)
+    device = maps(t)
     path = rnbd.client_path(t, "sess")
     mark = t.client.log_mark()
     delete(t, t.client)
@@ -137,7 +135,7 @@ def test_server_device_is_back(t: Test) -> None:
 def test_other_device(t: Test) -> None:
     """Another RDMA device that comes and goes disturbs nobody."""
     rnbd.load(t)
-    device = works(t)
+    device = maps(t)
     start_writer(t, device)
     t.server.run("modprobe dummy numdummies=0; ip link add dummy7 type dummy; ip link set dummy7 up")
     t.defer(t.server.run, "ip link del dummy7")
@@ -146,7 +144,7 @@ def test_other_device(t: Test) -> None:
         t.server.run("rdma link delete rxe7")
     end = t.client.call(guest_io.writer_stop, name="writer")
     t.equal(end["errno"], 0, "errno of the writer")
-    works(t, disks.WITHOUT_DISCARD, session="other").unmap()
+    maps(t, disks.WITHOUT_DISCARD, session="other").unmap()
 
 
 @case(timeout=300, kernels=("stock",))
@@ -156,7 +154,7 @@ def test_often(t: Test) -> None:
     rounds = t.scaled(8, 2)
     before = 0
     for number in range(rounds + 2):
-        device = works(t)
+        device = maps(t)
         delete(t, t.server)
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
         device.unmap("force")
@@ -171,10 +169,10 @@ def test_often(t: Test) -> None:
 def test_unload_without_device(t: Test) -> None:
     """The modules can be unloaded when the device under a session has gone."""
     rnbd.load(t)
-    device = works(t)
+    device = maps(t)
     delete(t, t.server)
     t.server.modules_unload_all()
     device.unmap("force")
     t.server.run(ADD)
     rnbd.load(t)
-    works(t).unmap()
+    maps(t).unmap()

@@ -90,14 +90,6 @@ class Streams:
                 f"{sum(result['reads'] for result in results)} reads verified")
 
 
-def path_of(t: Test, link: int) -> str:
-    """sysfs folder of the path over a link."""
-    names = [name for name in t.client.listdir(f"{SESSION}/paths")
-             if name.endswith(f"@ip:{t.server.addresses[link]}")]
-    t.equal(len(names), 1, f"paths over link {link}")
-    return f"{SESSION}/paths/{names[0]}"
-
-
 def connect(t: Test, path: str, stream: Probe | Streams) -> None:
     """Have a path connected again, by hand or by itself, and used."""
     rnbd.reconnect(t, path, C_PATIENCE)
@@ -109,7 +101,7 @@ def by_hand(t: Test, stream: Probe | Streams) -> list[float]:
     """Each path is disconnected and connected again; the longest times a request took."""
     gaps = []
     for link in (0, 1):
-        path = path_of(t, link)
+        path = rnbd.path_over(t, link)
         stream.longest()
         t.client.write(f"{path}/disconnect", "1")
         t.client.wait_for(f"{path}/state", matches="disconnected")
@@ -121,7 +113,7 @@ def by_hand(t: Test, stream: Probe | Streams) -> list[float]:
 
 def cut(t: Test, stream: Probe | Streams) -> tuple[float, float]:
     """A link carries nothing for a while; the longest a request took, the path's way back."""
-    path = path_of(t, 1)
+    path = rnbd.path_over(t, 1)
     stream.longest()
     cable.cut(t, 1)
     t.client.wait_for(f"{path}/state", matches="^(?!connected)", timeout=C_PATIENCE)

@@ -51,12 +51,6 @@ def prepare(t: Test, disk: str) -> Device:
     return device
 
 
-def path_to(t: Test, address: str) -> str:
-    """The folder of the client's path to an address."""
-    (name,) = [name for name in t.client.listdir(f"{SESSION}/paths") if name.endswith(f"@ip:{address}")]
-    return f"{SESSION}/paths/{name}"
-
-
 def queue_pairs(t: Test) -> set[int]:
     """The server's queue pairs of connections on the first link, by number."""
     text = t.server.sh("rdma -j resource show qp link rxe0/1")
@@ -133,7 +127,7 @@ def compare(t: Test, device: Device, wanted: list[tuple[int, int, int]], number:
 
 def by_hand(t: Test, device: Device) -> None:
     """The late path is disconnected by hand; the server is asked for a while in vain."""
-    late, gaps = path_to(t, t.server.addresses[1]), []
+    late, gaps = rnbd.path_to(t, t.server.addresses[1]), []
     carrier = service_connection(t, set())
     for number in range(t.rounds(2)):
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
@@ -169,7 +163,7 @@ def test_carrier_lost(t: Test) -> None:
     """Two paths carry the question in vain, and one of them is lost, too; the other one has the answer
     when the server hears it."""
     device = prepare(t, disks.PLAIN)
-    carrier, late = (path_to(t, address) for address in t.server.addresses)
+    carrier, late = (rnbd.path_to(t, address) for address in t.server.addresses)
     before = queue_pairs(t)
     first, gaps = service_connection(t, set()), []
     t.client.write(f"{SESSION}/add_path", f"ip:{t.server.addresses6[0]}")
@@ -197,10 +191,10 @@ def test_carrier_lost(t: Test) -> None:
 def test_another_comes_up(t: Test) -> None:
     """The only path that carries the question is not heard; one that comes up asks, too."""
     device = prepare(t, disks.PLAIN)
-    late, gaps = path_to(t, t.server.addresses[1]), []
+    late, gaps = rnbd.path_to(t, t.server.addresses[1]), []
     carrier = service_connection(t, set())
     t.client.write(f"{SESSION}/add_path", f"ip:{t.server.addresses6[0]}")
-    other = path_to(t, t.server.addresses6[0])
+    other = rnbd.path_to(t, t.server.addresses6[0])
     for number in range(t.rounds(2)):
         t.client.write(f"{other}/disconnect", "1")
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
@@ -223,7 +217,7 @@ def test_link_cut(t: Test) -> None:
     """The late path's link is cut, so that the server hears of its end by no other path than the one
     that carries the question; what had left before still comes."""
     device = prepare(t, disks.PLAIN)
-    late, gaps = path_to(t, t.server.addresses[1]), []
+    late, gaps = rnbd.path_to(t, t.server.addresses[1]), []
     carrier = service_connection(t, set())
     # Read by who cuts the link, written to when half of the requests are done.
     half = "/tmp/half"

@@ -27,7 +27,7 @@ def narrow(t: Test, parameters: str) -> None:
     t.defer(t.client.module_unload, "narrow_device")
 
 
-def works(t: Test) -> None:
+def pieces_arrive(t: Test) -> None:
     """Requests of one and of many pieces carry the right data in both directions."""
     device = rnbd.map_device(t, disks.PLAIN)
     for seed, pieces in enumerate(([(0, 4 * KIB)], [(512, 512)] * 3, [(0, 4 * KIB)] * 16,
@@ -48,7 +48,7 @@ def test_receives(t: Test) -> None:
     for depth in (512, 4096):
         rnbd.load(t, rtrs_server=f"sess_queue_depth={depth} max_chunk_size=8192")
         narrow(t, RECEIVE_ENTRIES)
-        works(t)
+        pieces_arrive(t)
         t.client.module_unload("narrow_device")
 
 
@@ -57,7 +57,7 @@ def test_long_queues(t: Test) -> None:
     """A device that has not got so many scatter entries in a long queue is asked for fewer."""
     rnbd.load(t)
     narrow(t, f"max_queue_sge={QUEUE_ENTRIES}")
-    works(t)
+    pieces_arrive(t)
     refused = int(t.client.read("/sys/module/narrow_device/parameters/refused"))
     t.check(refused > 0, "nothing was refused")
     # It is asked for what it has, after the first connection.
@@ -77,4 +77,4 @@ def test_no_registration(t: Test) -> None:
     for folder in (rnbd.CLIENT_SESSIONS, rnbd.SERVER_SESSIONS, rnbd.CLIENT_DEVICES):
         t.equal(t.client.listdir(folder), [], f"entries of {folder}")
     t.client.module_unload("narrow_device")
-    works(t)
+    pieces_arrive(t)

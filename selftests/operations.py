@@ -117,6 +117,8 @@ def test_secure_erase(t: Test) -> None:
     disk = disks.erasable(t)
     device = rnbd.map_device(t, disk)
     fill(t, device)
+    # Behind the first range.
+    t.client.call(guest_io.write, path=device.path, offset=196608, length=65536, seed=SEED + 1)
     counter = "/sys/module/erasable_disk/parameters/erased"
     for offset, length in ((65536, 131072), (0, 4 * MIB)):
         before = int(t.server.read(counter))
@@ -127,6 +129,9 @@ def test_secure_erase(t: Test) -> None:
         if offset:
             t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=offset,
                                    seed=SEED), None, "first changed byte before the range")
+            t.intact(t.client.call(guest_io.compare, path=device.path, offset=offset + length,
+                                   length=65536, seed=SEED + 1), None,
+                     "first changed byte behind the range")
     before = int(t.server.read(counter))
     t.client.call(guest_io.discard, path=device.path, offset=0, length=65536)
     t.check(zeroes(t, device, 0, 65536), "discarded range does not read as zeroes")
@@ -137,8 +142,14 @@ def test_secure_erase(t: Test) -> None:
 def test_secure_erase_limit(t: Test) -> None:
     """A disk that erases 65536 sectors at once can do so through the client."""
     rnbd.load(t)
-    device = rnbd.map_device(t, disks.erasable(t, max_erase_sectors=65536))
+    disk = disks.erasable(t, max_erase_sectors=65536)
+    device = rnbd.map_device(t, disk)
+    fill(t, device, 2 * MIB)
     t.client.call(guest_io.secure_erase, path=device.path, offset=0, length=MIB)
+    t.check(t.server.call(guest_io.filled_with, path=disk, offset=0, length=MIB, value=0xE5),
+            "the range was not erased on the server's disk")
+    t.equal(t.server.read("/sys/module/erasable_disk/parameters/erased"), str(MIB // 512),
+            "sectors erased")
 
 
 def test_scsi_disk(t: Test) -> None:

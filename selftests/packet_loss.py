@@ -7,6 +7,7 @@ import json
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import search
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lab.vm_node import CommandFailed
@@ -48,8 +49,13 @@ def test_nothing_hangs(t: Test) -> None:
                  size="64m", runtime=t.rounds(8), time_based=True, continue_on_error="all",
                  timeout=100)
     t.say(f"{report.read.ios + report.write.ios} requests, {report.errors} errors")
+    t.check(report.read.ios + report.write.ios > report.errors, "no request was successful")
     for node in t.nodes:
+        lost = int(search(r"dropped (\d+)", node.sh("tc -s qdisc show dev eth0 root"))[1])
+        t.check(lost > 0, f"no packet of the {node.name} was lost")
         node.run("tc qdisc del dev eth0 root")
+    t.equal(t.client.read(f"/sys/block/{device.name}/inflight").split(), ["0", "0"],
+            "requests in flight after fio has ended")
     t.say("reconnects: " + t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects"))
     # The path may be about to fail, with a queue pair that broke when the last loss was made good.
     wait_until(lambda: sound(t, device), 60 * t.client.slow, "a path that carries requests")

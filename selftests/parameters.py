@@ -40,7 +40,7 @@ def parameters_of(t: Test) -> dict[str, dict[str, tuple[str, str]]]:
     return {module: PARAMETERS.get(module, {}) | EXTENSIONS[module] for module in EXTENSIONS}
 
 
-def refused(t: Test, module: str, parameters: str, *numbers: int) -> None:
+def not_loaded(t: Test, module: str, parameters: str, *numbers: int) -> None:
     """Loading with these must fail with one of the errnos, and name the parameter in the log."""
     name = parameters.split("=")[0]
     mark = t.server.log_mark()
@@ -91,9 +91,9 @@ def test_chunk_size(t: Test) -> None:
     """max_chunk_size is a power of two of at least 8192."""
     t.server.modules_unload_all()
     for value in (0, -1, 4096, 8191, 8193, 100000, 131071):
-        refused(t, "rtrs_server", f"max_chunk_size={value}", errno.EINVAL)
-    refused(t, "rtrs_server", "max_chunk_size=4294967296", errno.ERANGE)
-    refused(t, "rtrs_server", "max_chunk_size=128k", errno.EINVAL)
+        not_loaded(t, "rtrs_server", f"max_chunk_size={value}", errno.EINVAL)
+    not_loaded(t, "rtrs_server", "max_chunk_size=4294967296", errno.ERANGE)
+    not_loaded(t, "rtrs_server", "max_chunk_size=128k", errno.EINVAL)
     rnbd.load(t, client=False, rtrs_server="max_chunk_size=8192")
     t.equal(t.server.read("/sys/module/rtrs_server/parameters/max_chunk_size"), "8192",
             "max_chunk_size")
@@ -103,11 +103,11 @@ def test_queue_depth(t: Test) -> None:
     """sess_queue_depth is 1 to 65535."""
     t.server.modules_unload_all()
     for value in (0, -1, 65536, 1000000):
-        refused(t, "rtrs_server", f"sess_queue_depth={value}", errno.EINVAL)
+        not_loaded(t, "rtrs_server", f"sess_queue_depth={value}", errno.EINVAL)
     for text in ("1 max_chunk_size=8192", "65535 max_chunk_size=8192"):
         # The second does not fit an immediate: 16 + 13 bits are one too many.
         if text.startswith("65535"):
-            refused(t, "rtrs_server", f"sess_queue_depth={text}", errno.EINVAL)
+            not_loaded(t, "rtrs_server", f"sess_queue_depth={text}", errno.EINVAL)
         else:
             rnbd.load(t, client=False, rtrs_server=f"sess_queue_depth={text}")
             t.server.modules_unload_all()
@@ -132,7 +132,7 @@ def test_immediate_size(t: Test) -> None:
     """Chunk number and offset together have 28 bits."""
     t.server.modules_unload_all()
     for depth, size in ((2049, 131072), (32769, 8192), (65535, 1048576), (2, 1 << 28)):
-        refused(t, "rtrs_server", f"sess_queue_depth={depth} max_chunk_size={size}",
+        not_loaded(t, "rtrs_server", f"sess_queue_depth={depth} max_chunk_size={size}",
                 errno.EINVAL)
     for depth, size in ((2048, 131072), (32768, 8192), (2, 1 << 27)):
         t.server.modules_load("rtrs_server",
@@ -143,9 +143,9 @@ def test_immediate_size(t: Test) -> None:
 def test_invalidate(t: Test) -> None:
     """always_invalidate is a boolean; its name alone means Y, that of a number nothing."""
     t.server.modules_unload_all()
-    refused(t, "rtrs_server", "always_invalidate=maybe", errno.EINVAL)
-    refused(t, "rtrs_server", "always_invalidate=", errno.EINVAL)
-    refused(t, "rtrs_server", "max_chunk_size", errno.EINVAL)
+    not_loaded(t, "rtrs_server", "always_invalidate=maybe", errno.EINVAL)
+    not_loaded(t, "rtrs_server", "always_invalidate=", errno.EINVAL)
+    not_loaded(t, "rtrs_server", "max_chunk_size", errno.EINVAL)
     for text, value in (("always_invalidate=n", "N"),
                         ("always_invalidate=n always_invalidate", "Y")):
         rnbd.load(t, client=False, rtrs_server=text)
@@ -155,16 +155,16 @@ def test_invalidate(t: Test) -> None:
 def test_port(t: Test) -> None:
     """port_nr has 16 bits."""
     t.server.modules_unload_all()
-    refused(t, "rnbd_server", "port_nr=65536", errno.ERANGE)
-    refused(t, "rnbd_server", "port_nr=-1", errno.EINVAL)
-    refused(t, "rnbd_server", "port_nr=http", errno.EINVAL)
+    not_loaded(t, "rnbd_server", "port_nr=65536", errno.ERANGE)
+    not_loaded(t, "rnbd_server", "port_nr=-1", errno.EINVAL)
+    not_loaded(t, "rnbd_server", "port_nr=http", errno.EINVAL)
 
 
 @case(module_sets=("ours",))
 def test_port_zero(t: Test) -> None:
     """Port 0 would be one that no client knows."""
     t.server.modules_unload_all()
-    refused(t, "rnbd_server", "port_nr=0", errno.EINVAL)
+    not_loaded(t, "rnbd_server", "port_nr=0", errno.EINVAL)
 
 
 def test_port_in_use(t: Test) -> None:
@@ -183,7 +183,7 @@ def test_port_in_use(t: Test) -> None:
 def test_search_path(t: Test) -> None:
     """dev_search_path is shorter than a path may be; a newline at its end is cut."""
     t.server.modules_unload_all()
-    refused(t, "rnbd_server", "dev_search_path=/" + "x" * 4096, errno.EINVAL, errno.ENOSPC)
+    not_loaded(t, "rnbd_server", "dev_search_path=/" + "x" * 4096, errno.EINVAL, errno.ENOSPC)
     t.server.modules_load("rnbd_server", rnbd_server="dev_search_path=/dev/%SESSNAME%")
     t.equal(t.server.read("/sys/module/rnbd_server/parameters/dev_search_path"),
             "/dev/%SESSNAME%", "dev_search_path")
@@ -200,7 +200,7 @@ def test_search_path(t: Test) -> None:
 def test_pool(t: Test) -> None:
     """A pool that the machine has no memory for is refused."""
     t.server.modules_unload_all()
-    refused(t, "rtrs_server", "chunk_pool_mb=-1", errno.EINVAL)
-    refused(t, "rtrs_server", "chunk_pool_mb=4294967296", errno.ERANGE)
+    not_loaded(t, "rtrs_server", "chunk_pool_mb=-1", errno.EINVAL)
+    not_loaded(t, "rtrs_server", "chunk_pool_mb=4294967296", errno.ERANGE)
     for value in (1 << 20, (1 << 32) - 1):
-        refused(t, "rtrs_server", f"chunk_pool_mb={value}", errno.ENOMEM)
+        not_loaded(t, "rtrs_server", f"chunk_pool_mb={value}", errno.ENOMEM)

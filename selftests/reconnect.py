@@ -8,6 +8,7 @@ import time
 
 from lab.selftest_case import case
 from lab.selftest_case import Test
+from lab.vm import wait_until
 from lib import cable
 from lib import disks
 from lib import guest_io
@@ -46,7 +47,7 @@ def map_with(t: Test, **settings: object) -> Device:
     cable.prepare(t)
     load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    configure(t, **{**FAST, **settings})
+    rnbd.configure(t, **{**FAST, **settings})
     return device
 
 
@@ -54,14 +55,8 @@ def map_calmly(t: Test, **settings: object) -> Device:
     """A device with C's heartbeats: no path is lost but by what the test does."""
     load(t, "")
     device = rnbd.map_device(t, disks.PLAIN)
-    configure(t, **{**RETRIES, **settings})
+    rnbd.configure(t, **{**RETRIES, **settings})
     return device
-
-
-def configure(t: Test, **settings: object) -> None:
-    """Write settings of session sess."""
-    for name, value in settings.items():
-        t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/{name}", str(value))
 
 
 def in_batches(t: Test) -> Batches:
@@ -99,9 +94,7 @@ def test_hold_ends(t: Test) -> None:
     device = map_with(t, hold_io_ms=4000)
     stream = Stream(t, device)
     lose(t, device)
-    deadline = time.monotonic() + 10 * t.client.slow
-    while stream.progress()["running"] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not stream.progress()["running"], 10 * t.client.slow, "the requests' end")
     result = stream.stop(check=False)
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
     # The loss was noticed after 0.8 to 1 s.
@@ -124,11 +117,9 @@ def test_without_hold(t: Test) -> None:
     load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     stream = Stream(t, device)
-    configure(t, **FAST)
+    rnbd.configure(t, **FAST)
     cable.cut(t, 0)
-    deadline = time.monotonic() + 10 * t.client.slow
-    while stream.progress()["running"] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not stream.progress()["running"], 10 * t.client.slow, "the requests' end")
     result = stream.stop(check=False)
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
     t.check(result["error_after"] < 3.0 * t.client.slow,
@@ -158,7 +149,7 @@ def test_hold_switched_off(t: Test) -> None:
     device = map_with(t, hold_io_ms=600000)
     stream = Stream(t, device)
     lose(t, device)
-    configure(t, hold_io_ms=0)
+    rnbd.configure(t, hold_io_ms=0)
     result = stream.stop(check=False, wait=5.0)
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
 
@@ -177,6 +168,15 @@ def test_by_hand(t: Test) -> None:
         t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=number)
 
 
+def attempt_fails(t: Test) -> None:
+    """Wait until another attempt to connect the only path again has failed."""
+    def failed() -> int:
+        return int(t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects").split()[1])
+
+    before = failed()
+    wait_until(lambda: failed() > before, 20 * t.client.slow, "an attempt that fails")
+
+
 @case(timeout=600, module_sets=("ours",))
 def test_server_modules_reloaded(t: Test) -> None:
     """The server's modules are unloaded and loaded again; IO goes on by itself."""
@@ -186,7 +186,7 @@ def test_server_modules_reloaded(t: Test) -> None:
     for _ in range(t.rounds(1)):
         t.server.modules_unload_all()
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
-        time.sleep(2)
+        attempt_fails(t)
         t.server.modules_load("rnbd_server", rtrs_server=fast_server(t))
         taken.append(stream.go_on())
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
@@ -194,13 +194,6 @@ def test_server_modules_reloaded(t: Test) -> None:
     t.say(f"goes on {seconds(taken)} after the modules are back; {verified(stream.stop())}; "
           + batches.stop())
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
-
-
-def works(t: Test, device: Device, seed: int) -> None:
-    """What is written is there."""
-    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=seed)
-    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=4096, seed=seed),
-             None, "first byte that differs")
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -215,7 +208,7 @@ def test_other_queue_depth(t: Test) -> None:
     t.equal(device.attribute("state"), "closed", "state with another queue depth")
     t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "disconnected", "path")
     with t.expect_errno(errno.EIO):
-        works(t, device, 1)
+        rnbd.works(t, device, 4096, 1)
     path = rnbd.client_path(t, "sess")
     t.client.wait_log("no more attempts to reconnect", mark, timeout=60)
     failed = t.client.read(f"{path}/stats/reconnects")
@@ -228,7 +221,7 @@ def test_other_queue_depth(t: Test) -> None:
     t.equal(len(lines), 1, "lines in the log")
     t.client.write(f"{path}/reconnect", "1")
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
-    works(t, device, 2)
+    rnbd.works(t, device, 4096, 2)
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -254,7 +247,7 @@ def test_no_more_attempts(t: Test) -> None:
     t.client.write(f"{path}/reconnect", "1")
     t.equal(t.client.read(f"{path}/state"), "connected", "path")
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
-    works(t, device, 3)
+    rnbd.works(t, device, 4096, 3)
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -281,7 +274,7 @@ def test_no_attempt(t: Test) -> None:
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.client_path(t, "sess")
-    configure(t, max_reconnect_attempts=0)
+    rnbd.configure(t, max_reconnect_attempts=0)
     t.equal(t.client.read(f"{path}/state"), "connected", "path")
     mark = t.client.log_mark()
     t.server.write(f"{rnbd.server_path(t, 'sess')}/disconnect", "1")
@@ -294,10 +287,10 @@ def test_no_attempt(t: Test) -> None:
     t.equal(t.client.read(f"{path}/state"), "disconnected", "path")
     t.equal(t.client.read(f"{path}/stats/reconnects"), "0 0", "successful and failed attempts")
     t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server")
-    configure(t, max_reconnect_attempts=-1)
+    rnbd.configure(t, max_reconnect_attempts=-1)
     rnbd.reconnect(t, path)
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
-    works(t, device, 5)
+    rnbd.works(t, device, 4096, 5)
 
 
 @case(timeout=300)
@@ -309,11 +302,13 @@ def test_reconnect_twice(t: Test) -> None:
     t.client.write(f"{path}/disconnect", "1")
     t.server.pause()
     t.defer(t.server.resume)
-    job = t.client.start_job(f"echo >/tmp/asked; echo 1 > {path}/reconnect", timeout=120)
-    t.client.wait_for("/tmp/asked")
+    job = t.client.start_job(f"echo $$ >/tmp/asked; echo 1 > {path}/reconnect", timeout=120)
+    t.client.wait_for("/tmp/asked", matches=r"\d")
     t.defer(t.client.run, "rm /tmp/asked")
-    # C begins a second after it was asked.
-    time.sleep(2.5)
+    t.client.wait_for(f"/proc/{t.client.read('/tmp/asked')}/stack", matches=r"\[rtrs_client\]")
+    if t.modules == "c":
+        # It begins a second after it was asked.
+        time.sleep(2.5)
     t.check(not job.done(), "an attempt without a server has ended")
     with t.expect_errno(errno.EBUSY):
         t.client.write(f"{path}/reconnect", "1")
@@ -322,7 +317,7 @@ def test_reconnect_twice(t: Test) -> None:
     t.equal(job.wait().rc, 0, "exit code of who was first")
     t.equal(t.client.read(f"{path}/state"), "connected", "path")
     t.client.wait_for(f"{device.sysfs}/state", matches="open")
-    works(t, device, 6)
+    rnbd.works(t, device, 4096, 6)
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -338,7 +333,7 @@ def test_reconnect_without_server(t: Test) -> None:
     t.equal(t.client.read(f"{path}/state"), "disconnected", "path")
     load(t, "")
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
-    works(t, device, 4)
+    rnbd.works(t, device, 4096, 4)
 
 
 @case(timeout=1200, kernels=("stock",), module_sets=("ours",))

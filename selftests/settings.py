@@ -42,12 +42,6 @@ def parameter_file(module: str, name: str) -> str:
     return f"/sys/module/{module}/parameters/{name}"
 
 
-def configure(t: Test, **settings: object) -> None:
-    """Write settings of session sess."""
-    for name, value in settings.items():
-        t.client.write(session_file(name), str(value))
-
-
 @case(module_sets=("ours",))
 def test_ranges(t: Test) -> None:
     """Files take what is in range, refuse the rest by name, and begin with the parameters."""
@@ -58,7 +52,7 @@ def test_ranges(t: Test) -> None:
         t.equal(t.client.read(path), str(default), f"default of {name}")
         if name == "hb_interval_ms":
             # With the shortest one a machine that stands still for a moment would lose the path.
-            configure(t, hb_missed_max=SETTINGS["hb_missed_max"][1])
+            rnbd.configure(t, hb_missed_max=SETTINGS["hb_missed_max"][1])
         t.equal(t.client.read(parameter_file("rtrs_client", name)), str(default),
                 f"default of the parameter {name}")
         for value in (least, most):
@@ -73,7 +67,7 @@ def test_ranges(t: Test) -> None:
                 t.client.wait_log(f"sess: {name}: ", mark)
         t.equal(t.client.read(path), str(most), f"{name} after refused values")
         t.client.write(path, str(default))
-        configure(t, hb_missed_max=SETTINGS["hb_missed_max"][2])
+        rnbd.configure(t, hb_missed_max=SETTINGS["hb_missed_max"][2])
     t.equal(t.client.read(f"{rnbd.client_path(t, 'sess')}/state"), "connected", "path state")
 
 
@@ -120,17 +114,17 @@ def test_silent_server(t: Test) -> None:
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     state = f"{rnbd.client_path(t, 'sess')}/state"
-    configure(t, hb_missed_max=5, reconnect_delay_ms=1000, connect_timeout_ms=10000)
+    rnbd.configure(t, hb_missed_max=5, reconnect_delay_ms=1000, connect_timeout_ms=10000)
     taken: list[float] = []
     # A host that is busy with other work adds to any one.
     while len(taken) < 3 and min(taken, default=60.0) >= 1.0 * t.client.slow:
         # The 5 s that the first beat waits for must not matter.
-        configure(t, hb_interval_ms=100)
+        rnbd.configure(t, hb_interval_ms=100)
         taken.append(silence(t, t.server, t.client, state, matches="disconnected"))
         with t.expect_errno(errno.EIO):
             t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         time.sleep(1)
-        configure(t, hb_interval_ms=5000)
+        rnbd.configure(t, hb_interval_ms=5000)
         t.server.resume()
         started = time.monotonic()
         t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
@@ -147,7 +141,7 @@ def test_silent_client(t: Test) -> None:
     """A server with fast heartbeats forgets a client that falls silent."""
     rnbd.load(t, rtrs_server="hb_interval_ms=100 hb_missed_max=5")
     device = rnbd.map_device(t, disks.PLAIN)
-    configure(t, reconnect_delay_ms=500, hold_io_ms=60000)
+    rnbd.configure(t, reconnect_delay_ms=500, hold_io_ms=60000)
     folder = f"{rnbd.SERVER_SESSIONS}/sess"
     taken = silence(t, t.client, t.server, folder, gone=True)
     t.say(f"client silent: forgotten after {taken:.2f} s")

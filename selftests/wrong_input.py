@@ -23,26 +23,8 @@ USAGE = ('Usage: echo "[dest_port=server port number] sessname=<name of the rtrs
 def refused(t: Test, text: str, number: int | tuple[int, ...], log: str) -> None:
     """Writing ``text`` must fail with the errno; ``log`` must match what our modules say."""
     text = text.replace("{server}", t.server.address)
-    mark = t.client.log_mark()
-    try:
-        with t.expect_errno(*(number if isinstance(number, tuple) else (number,))):
-            t.client.write(rnbd.MAP_DEVICE, text)
-    except AssertionError as error:
-        for node in t.nodes:
-            for name in node.listdir(rnbd.CLIENT_DEVICES):
-                node.write(f"{rnbd.CLIENT_DEVICES}/{name}/rnbd/unmap_device", "force")
-        raise AssertionError(f"`{text[:80]}`: {error}") from None
-    said = t.client.log_since(mark)
-    if t.modules == "ours":
-        import re
-
-        t.check(any(re.search(log, line) for line in said),
-                f"`{text[:80]}`: no message matches {log!r} in {said}")
-    else:
-        t.check(said, f"`{text[:80]}`: nothing in the log")
-    t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [], f"mappings after `{text[:80]}`")
-    t.equal([name for name in t.client.listdir("/sys/block") if name.startswith("rnbd")], [],
-            f"disks after `{text[:80]}`")
+    with rnbd.refusal(t, f"`{text[:80]}`", number if isinstance(number, tuple) else (number,), log):
+        t.client.write(rnbd.MAP_DEVICE, text)
 
 
 def options(**changes: object) -> str:

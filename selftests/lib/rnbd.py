@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 import time
+from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lab.selftest_case import Test
 from lab.vm_node import Node
+from lib import guest_io
 
 MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
 CLIENT_DEVICES = "/sys/class/rnbd-client/ctl/devices"
@@ -186,3 +190,59 @@ def disk_stats(node: Node, disk: str) -> dict[str, int]:
     return {"reads": words[0], "read_sectors": words[2], "writes": words[4],
             "write_merges": words[5], "write_sectors": words[6], "discards": words[11], "discard_sectors": words[13],
             "flushes": words[15]}
+
+
+def configure(t: Test, **settings: object) -> None:
+    """Write settings of the client's session sess."""
+    for name, value in settings.items():
+        t.client.write(f"{CLIENT_SESSIONS}/sess/{name}", str(value))
+
+
+def path_to(t: Test, address: str) -> str:
+    """The sysfs folder of the path of session sess to an address."""
+    folder = f"{CLIENT_SESSIONS}/sess/paths"
+    names = [name for name in t.client.listdir(folder) if name.endswith(f"@ip:{address}")]
+    t.equal(len(names), 1, f"paths to {address} among {t.client.listdir(folder)}")
+    return f"{folder}/{names[0]}"
+
+
+def path_over(t: Test, link: int) -> str:
+    """The sysfs folder of the path of session sess over a link."""
+    return path_to(t, t.server.addresses[link])
+
+
+def works(t: Test, device: Device, length: int = 64 << 10, seed: int = 1) -> None:
+    """What is written to a device is read from it again."""
+    t.client.call(guest_io.write, path=device.path, offset=0, length=length, seed=seed)
+    t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=length, seed=seed),
+             None, "first wrong byte")
+
+
+def unmap_all(t: Test) -> None:
+    """Unmap by force what should not have been mapped."""
+    for name in t.client.listdir(CLIENT_DEVICES):
+        t.client.write(f"{CLIENT_DEVICES}/{name}/rnbd/unmap_device", "force")
+
+
+@contextlib.contextmanager
+def refusal(t: Test, what: str, numbers: Iterable[int], log: str) -> Iterator[None]:
+    """What is done inside must fail with one of these errnos, say why, and leave nothing mapped.
+
+    ``log`` is a regular expression that a message of our client matches; C's only has to say something.
+    """
+    mark = t.client.log_mark()
+    try:
+        with t.expect_errno(*numbers):
+            yield
+    except AssertionError as error:
+        unmap_all(t)
+        raise AssertionError(f"{what}: {error}") from None
+    said = t.client.log_since(mark)
+    if t.modules == "ours":
+        t.check(any(re.search(log, line) for line in said), f"{what}: {log!r} does not match {said}")
+    else:
+        t.check(said, f"{what}: nothing in the log")
+    t.equal(t.client.listdir(CLIENT_SESSIONS), [], f"{what}: sessions afterwards")
+    t.equal(t.client.listdir(CLIENT_DEVICES), [], f"{what}: mappings afterwards")
+    t.equal([name for name in t.client.listdir("/sys/block") if name.startswith("rnbd")], [],
+            f"{what}: disks afterwards")
