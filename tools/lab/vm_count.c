@@ -8,37 +8,13 @@
  * (address, instructions in it, executions), ended by three zeros. Everything
  * below the upper half of the address space (user space) is one block at 0.
  *
- * The machine is to run with one thread for all processors (-icount). Debian
- * packages no header for plugins, so what is used of the interface, of
- * version 4, is declared here; https://www.qemu.org/docs/ describes it.
+ * The machine is to run with one thread for all processors (-icount).
  */
 
-#include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#define API __attribute__((visibility("default")))
-
-struct qemu_plugin_tb;
-
-typedef uint64_t plugin_id;
-typedef void (*tb_trans_cb)(plugin_id id, struct qemu_plugin_tb *tb);
-typedef void (*exec_cb)(unsigned int vcpu, void *data);
-
-enum { NO_REGISTERS = 0 };
-
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, tb_trans_cb cb);
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, exec_cb cb,
-					  int registers, void *data);
-
-API int qemu_plugin_version = 4;
-int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv);
+#include "vm_plugin.h"
+#include "vm_plugin_socket.h"
 
 /* Kernel blocks; a machine that boots and runs fio has some 150000. */
 #define MAX_BLOCKS (1u << 20)
@@ -53,10 +29,8 @@ static struct block blocks[MAX_BLOCKS];
 static uint32_t num_blocks = 1;
 /* Numbers of blocks by hash; 0 is free. */
 static uint32_t table[2 * MAX_BLOCKS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Only the one thread of the processors adds to them. */
 static uint64_t counts[MAX_BLOCKS];
-static int listener;
 
 /* The number of a block, 0 if there are too many. */
 static uint32_t number_of(uint64_t address, uint64_t instructions)
@@ -110,19 +84,6 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 						     (void *)(uintptr_t)instructions);
 }
 
-static int send_all(int to, const void *data, size_t len)
-{
-	while (len) {
-		ssize_t sent = write(to, data, len);
-
-		if (sent <= 0)
-			return -1;
-		data = (const char *)data + sent;
-		len -= sent;
-	}
-	return 0;
-}
-
 static int dump(int to)
 {
 	uint64_t (*found)[3] = calloc(num_blocks + 1, sizeof(*found));
@@ -144,43 +105,23 @@ static int dump(int to)
 	return error;
 }
 
-static void *serve(void *unused)
+static int carry_out(int client, char command)
 {
-	for (;;) {
-		int client = accept(listener, NULL, NULL);
-		char command;
-
-		while (client >= 0 && read(client, &command, 1) == 1) {
-			pthread_mutex_lock(&lock);
-			if (command == 'r') {
-				memset(counts, 0, num_blocks * sizeof(*counts));
-				send_all(client, "r", 1);
-			} else if (command == 'd') {
-				dump(client);
-			}
-			pthread_mutex_unlock(&lock);
-		}
-		if (client >= 0)
-			close(client);
+	switch (command) {
+	case 'r':
+		memset(counts, 0, num_blocks * sizeof(*counts));
+		return send_all(client, "r", 1);
+	case 'd':
+		return dump(client);
+	default:
+		return -1;
 	}
-	return unused;
 }
 
 API int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	pthread_t thread;
-
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "socket=", 7) ||
-	    strlen(argv[0] + 7) >= sizeof(address.sun_path))
-		return -1;
-	strcpy(address.sun_path, argv[0] + 7);
-	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) ||
-	    listen(listener, 1))
-		return -1;
-	if (pthread_create(&thread, NULL, serve, NULL))
+	if (begin_to_serve(argc, argv))
 		return -1;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	return 0;

@@ -8,13 +8,12 @@ the guest and without taking any of the guest's time.
 from __future__ import annotations
 
 import bisect
-import socket
 import struct
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 from .vm_node import Node
+from .vm_plugin import Connection
 
 _BLOCK = struct.Struct("<QQQ")
 USER = "user space"
@@ -67,33 +66,19 @@ def symbols(node: Node) -> Symbols:
                            timeout=120))
 
 
-class Instructions:
+class Instructions(Connection):
     """The counts of one machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.connect(str(path))
-        self._file = self._sock.makefile("rb")
 
     def reset(self) -> None:
         """Begin at zero."""
-        self._sock.sendall(b"r")
-        if self._file.read(1) != b"r":
-            raise ConnectionResetError("the emulator's plugin is gone")
+        self.confirmed(b"r")
 
     def spent(self, known: Symbols) -> dict[Place, Spent]:
         """What each function took since the last reset."""
-        self._sock.sendall(b"d")
+        self.send(b"d")
         found: defaultdict[Place, Spent] = defaultdict(Spent)
-        while True:
-            address, instructions, times = _BLOCK.unpack(self._file.read(_BLOCK.size))
-            if not times:
-                return found
+        for address, instructions, times in self.records(_BLOCK):
             place, is_start = known.place(address)
             found[place].instructions += instructions * times
             found[place].calls += times if is_start else 0
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._file.close()
-        self._sock.close()
+        return found

@@ -17,30 +17,14 @@
  * then shared by the processors, and QEMU tells a block's callback the processor
  * that first met it. So the one that executes it is told by its register GS,
  * which leads Linux to the processor's own data.
- *
- * Debian packages no header for plugins, so what is used of the interface, of
- * version 4, and of GLib is declared here; https://www.qemu.org/docs/ describes it.
  */
 
-#include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#define API __attribute__((visibility("default")))
+#include "vm_plugin.h"
+#include "vm_plugin_socket.h"
 
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-
-typedef uint64_t plugin_id;
-typedef void (*tb_trans_cb)(plugin_id id, struct qemu_plugin_tb *tb);
-typedef void (*exec_cb)(unsigned int vcpu, void *data);
-typedef void (*vcpu_cb)(plugin_id id, unsigned int vcpu);
-
-/* GArray and GByteArray. */
+/* GArray and GByteArray of GLib. */
 struct array {
 	char *data;
 	unsigned int len;
@@ -52,25 +36,10 @@ struct register_descriptor {
 	const char *feature;
 };
 
-enum { READS_REGISTERS = 1 };
-
 struct array *g_byte_array_new(void);
 struct array *g_byte_array_set_size(struct array *array, unsigned int len);
 struct array *qemu_plugin_get_registers(void);
 int qemu_plugin_read_register(void *handle, struct array *to);
-void qemu_plugin_register_vcpu_init_cb(plugin_id id, vcpu_cb cb);
-
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t len);
-size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, tb_trans_cb cb);
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, exec_cb cb,
-					  int registers, void *data);
-
-API int qemu_plugin_version = 4;
-int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv);
 
 #define MAX_BLOCKS (1u << 21)
 #define MAX_STEPS (1u << 22)
@@ -111,8 +80,6 @@ static uint64_t ranges[MAX_RANGES][2];
 static uint64_t num_ranges;
 static int tracing;
 static int is_full;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int listener;
 
 static int is_watched(uint64_t address)
 {
@@ -237,23 +204,10 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 	pthread_mutex_unlock(&lock);
 }
 
-static int all(int file, void *data, size_t len, int out)
-{
-	while (len) {
-		ssize_t done = out ? write(file, data, len) : read(file, data, len);
-
-		if (done <= 0)
-			return -1;
-		data = (char *)data + done;
-		len -= done;
-	}
-	return 0;
-}
-
 static int begin(int client)
 {
-	if (all(client, &num_ranges, sizeof(num_ranges), 0) || num_ranges > MAX_RANGES ||
-	    all(client, ranges, num_ranges * sizeof(*ranges), 0)) {
+	if (receive_all(client, &num_ranges, sizeof(num_ranges)) || num_ranges > MAX_RANGES ||
+	    receive_all(client, ranges, num_ranges * sizeof(*ranges))) {
 		num_ranges = 0;
 		return -1;
 	}
@@ -262,53 +216,34 @@ static int begin(int client)
 	num_steps = 0;
 	others = 0;
 	tracing = 1;
-	return all(client, &(char){ 'w' }, 1, 1);
+	return send_all(client, "w", 1);
 }
 
-static void *serve(void *unused)
+static int end(int client)
 {
-	for (;;) {
-		int client = accept(listener, NULL, NULL);
-		char command;
+	tracing = 0;
+	memset(&steps[num_steps], 0, sizeof(*steps));
+	return is_full || send_all(client, steps, (num_steps + 1) * sizeof(*steps));
+}
 
-		while (client >= 0 && read(client, &command, 1) == 1) {
-			int error = 0;
-
-			pthread_mutex_lock(&lock);
-			if (command == 'w') {
-				error = begin(client);
-			} else if (command == 's') {
-				tracing = 0;
-				memset(&steps[num_steps], 0, sizeof(*steps));
-				error = is_full || all(client, steps, (num_steps + 1) * sizeof(*steps), 1);
-			}
-			pthread_mutex_unlock(&lock);
-			if (error)
-				break;
-		}
-		if (client >= 0)
-			close(client);
+static int carry_out(int client, char command)
+{
+	switch (command) {
+	case 'w':
+		return begin(client);
+	case 's':
+		return end(client);
+	default:
+		return -1;
 	}
-	return unused;
 }
 
 API int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	pthread_t thread;
-
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "socket=", 7) ||
-	    strlen(argv[0] + 7) >= sizeof(address.sun_path))
-		return -1;
-	strcpy(address.sun_path, argv[0] + 7);
 	steps = calloc(MAX_STEPS + 1, sizeof(*steps));
 	value = g_byte_array_new();
-	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (!steps || listener < 0 ||
-	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 1))
-		return -1;
-	if (pthread_create(&thread, NULL, serve, NULL))
+	if (!steps || begin_to_serve(argc, argv))
 		return -1;
 	qemu_plugin_register_vcpu_init_cb(id, processor);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import enum
-import socket
 import struct
 from dataclasses import dataclass
-from pathlib import Path
+
+from .vm_plugin import Connection
 
 _STEP = struct.Struct("<QIBBBxQ")
 Range = tuple[int, int]
@@ -36,32 +36,16 @@ class Step:
     others: int
 
 
-class Trace:
+class Trace(Connection):
     """The plugin of one machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.connect(str(path))
-        self._file = self._sock.makefile("rb")
 
     def begin(self, ranges: list[Range]) -> None:
         """Begin to write down what is executed in these ranges."""
         numbers = [number for one in ranges for number in one]
-        self._sock.sendall(b"w" + struct.pack(f"<{1 + len(numbers)}Q", len(ranges), *numbers))
-        if self._file.read(1) != b"w":
-            raise ConnectionResetError("the emulator's plugin is gone")
+        self.confirmed(b"w" + struct.pack(f"<{1 + len(numbers)}Q", len(ranges), *numbers))
 
     def end(self) -> list[Step]:
         """End it; what was executed, in order."""
-        self._sock.sendall(b"s")
-        found: list[Step] = []
-        while True:
-            address, size, locked, leaving, cpu, others = _STEP.unpack(self._file.read(_STEP.size))
-            if not address:
-                return found
-            found.append(Step(address, size, locked, Leaving(leaving), cpu, others))
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._file.close()
-        self._sock.close()
+        self.send(b"s")
+        return [Step(address, size, locked, Leaving(leaving), cpu, others)
+                for address, size, locked, leaving, cpu, others in self.records(_STEP)]

@@ -7,37 +7,12 @@
  * processor that holds a spinlock may be off the host's while another one spins
  * for all of its own slice of time. What spins says so with the instruction
  * "pause", after which the thread lets another one go first.
- *
- * Debian packages no header for plugins, so what is used of the interface, of
- * version 4, is declared here; https://www.qemu.org/docs/ describes it.
  */
 
 #include <sched.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#define API __attribute__((visibility("default")))
-
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-
-typedef uint64_t plugin_id;
-typedef void (*tb_trans_cb)(plugin_id id, struct qemu_plugin_tb *tb);
-typedef void (*exec_cb)(unsigned int vcpu, void *data);
-
-enum { NO_REGISTERS = 0 };
-
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
-size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *data, size_t len);
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, tb_trans_cb cb);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, exec_cb cb,
-					    int registers, void *data);
-
-API int qemu_plugin_version = 4;
-int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv);
+#include "vm_plugin.h"
 
 static const uint8_t pause_code[] = { 0xf3, 0x90 };
 
