@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import time
 
 from lab.selftest_case import case
@@ -17,6 +18,7 @@ from lib import guest_links
 from lib import rnbd
 from lib import uevents
 from lib.batches import Batches
+from lib.lag import Lag
 from lib.rnbd import Device
 from lib.stream import seconds
 from lib.stream import Stream
@@ -27,6 +29,9 @@ LINKS = 2
 
 MAX_PATHS = 128
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
+
+# A path's cur_latency of 100 ms or more, or of less.
+SLOW, QUICK = r"^[1-9]\d{8,} ns", r"^\d{1,8} ns"
 
 
 def map_on(t: Test, *paths: str) -> Device:
@@ -59,6 +64,26 @@ def counts(t: Test, device: Device, policy: str, iodepth: int = 8) -> list[int]:
     return [int(t.client.read(f"{SESSION}/paths/{name}/stats/rdma").split()[0]) for name in names]
 
 
+def counts_beside_slow(t: Test, device: Device, slow: int, most: int, lag: Lag) -> list[int]:
+    """How many reads each path gets under min-latency while path ``slow`` is the slow one, by what the
+    client measures. A busy host makes the other one slow at times: if the other one gets ``most`` at
+    most, and is slow afterwards or a machine stood still meanwhile, they are counted again."""
+    files = [f"{SESSION}/paths/{name_of(t, address)}/cur_latency" for address in t.server.addresses]
+    found: list[int] = []
+    for _ in range(3):
+        t.client.wait_for(files[slow], matches=SLOW, timeout=20)
+        t.client.wait_for(files[1 - slow], matches=QUICK, timeout=20)
+        lag.lost()
+        found = counts(t, device, "min-latency")
+        stood_still = lag.lost()
+        texts = [t.client.read(file) for file in files]
+        if found[1 - slow] > most or (re.search(QUICK, texts[1 - slow]) and stood_still < 0.3):
+            break
+        t.say(f"min-latency with path {slow} slow: {found}; cur_latency {texts}, "
+              f"stood still for {stood_still:.2f} s")
+    return found
+
+
 def test_policies(t: Test) -> None:
     """Round-robin takes turns, min-inflight uses all paths, min-latency the quicker one."""
     device = map_on(t, *t.server.addresses)
@@ -72,21 +97,21 @@ def test_policies(t: Test) -> None:
     t.check(min(got) > 100, f"min-inflight with one request at a time: {got}")
     t.client.write(f"{SESSION}/hb_interval_ms", "50")
     t.client.write(f"{SESSION}/hb_missed_max", "100")
+    lag = Lag(t)
     # Far more than a slow machine takes by itself.
     delay = f"delay {round(300 * t.client.slow)}ms"
     for slow in (0, 1):
         cable.change(t, t.server, [slow], delay, "delay 0ms")
         path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
-        t.client.wait_for(f"{path}/cur_latency", matches=r"^[1-9]\d{8,} ns", timeout=20)
-        got = counts(t, device, "min-latency")
-        by_requests = counts(t, device, "min-inflight")
-        cable.have(t.server, [slow], "delay 0ms")
         # The debug kernel answers heartbeats late by itself, now and then.
         most = 200 if t.debug else 300
+        got = counts_beside_slow(t, device, slow, most, lag)
+        by_requests = counts(t, device, "min-inflight")
+        cable.have(t.server, [slow], "delay 0ms")
         t.check(got[1 - slow] > most, f"min-latency with path {slow} slow: {got}")
         # Taking turns they would get 200 each.
         t.check(by_requests[slow] < 150, f"min-inflight with path {slow} slow: {by_requests}")
-        t.client.wait_for(f"{path}/cur_latency", matches=r"^\d{1,8} ns", timeout=20)
+        t.client.wait_for(f"{path}/cur_latency", matches=QUICK, timeout=20)
 
 
 @case(timeout=600)
