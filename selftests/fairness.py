@@ -46,9 +46,9 @@ def test_full_queue(t: Test) -> None:
     """Reads and writes that are more than the server's send queue holds are answered in turn."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.null_blk(t, memory_backed=0, size=128))
-    for name, job in {"reads of 8 KiB": {"rw": "randread", "bs": 8 * KIB},
-                      "writes of 16 KiB": {"rw": "randwrite", "bs": 16 * KIB}}.items():
-        most = most_overtaken(t, device, **job)
+    for name, rw, size in (("reads of 8 KiB", "randread", 8 * KIB),
+                           ("writes of 16 KiB", "randwrite", 16 * KIB)):
+        most = most_overtaken(t, device, rw=rw, bs=size)
         t.say(f"{name}: {most} others ended while one was on its way")
         t.check(most < 3 * DEPTH, f"{name}: one request was overtaken by {most}")
     device.unmap()
