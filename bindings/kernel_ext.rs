@@ -11,6 +11,7 @@ mod kunit;
 pub mod block;
 pub mod cpu;
 pub mod device;
+pub mod dma;
 pub mod ida;
 pub mod kobject;
 pub mod mm;

@@ -20,7 +20,6 @@ pub mod client;
 pub mod cm;
 pub mod cq;
 pub mod device;
-mod direction;
 mod drain;
 pub mod message_buffers;
 pub mod mr;
@@ -37,6 +36,7 @@ pub(crate) mod verbs;
 pub mod wc;
 pub mod wr;
 
+pub use crate::dma::Direction;
 pub use batch::{
     Unposted,
     WriteBatch, //
@@ -49,7 +49,6 @@ pub use device::{
     Device,
     DeviceHandle, //
 };
-pub use direction::Direction;
 pub(crate) use mr::REGION_PAGE_SIZE;
 pub use mr::{
     Access,

@@ -86,6 +86,92 @@ unsafe fn add(bio: *mut bindings::bio, segment: &Segment, skip: u32, len: u32) -
     u32::try_from(added) == Ok(len)
 }
 
+/// The bios that share the data of a request which does not fit into one.
+///
+/// # Invariants
+///
+/// - `parent` is valid and not ended.
+/// - `part` is null, or a bio that is ours: chained to `parent`, not submitted, and with less data
+///   than `part_len`.
+struct Parts {
+    parent: *mut bindings::bio,
+    /// The bio that is being filled.
+    part: *mut bindings::bio,
+    /// How many bytes a part holds: whole blocks.
+    part_len: u32,
+    /// The operation of the next part.
+    op: bindings::blk_opf_t,
+    /// The first sector of the next part.
+    sector: u64,
+}
+
+impl Parts {
+    /// How many vectors a part has.
+    const VECS: u32 = bindings::BIO_MAX_VECS;
+
+    /// The part that is being filled, a new one if there is none; `None` without memory for it.
+    fn current(&mut self) -> Option<*mut bindings::bio> {
+        if !self.part.is_null() {
+            return Some(self.part);
+        }
+        // SAFETY: By the type invariant the parent is valid. The general set is always there; its
+        // bios wait for memory rather than fail, and the parent has used up none of them.
+        let part = unsafe {
+            bindings::bio_alloc_bioset(
+                (*self.parent).bi_bdev,
+                Self::VECS as u16,
+                self.op,
+                GFP_NOIO,
+                &raw mut bindings::fs_bio_set,
+            )
+        };
+        if part.is_null() {
+            return None;
+        }
+        // SAFETY: The part is new, and by the type invariant the parent is not ended.
+        unsafe {
+            (*part).bi_iter.bi_sector = self.sector;
+            (*part).bi_ioprio = (*self.parent).bi_ioprio;
+            bindings::bio_chain(part, self.parent);
+        }
+        // What was written before is flushed by the first part.
+        self.op &= !flag(bindings::req_flag_bits___REQ_PREFLUSH);
+        // INVARIANT: The part is empty and was just chained.
+        self.part = part;
+        Some(part)
+    }
+
+    /// Adds a segment, and submits the parts that it completes; false if that failed.
+    ///
+    /// # Safety
+    ///
+    /// The segment's memory stays valid until the parent is ended.
+    unsafe fn add(&mut self, segment: &Segment) -> bool {
+        let mut skip = 0;
+        while skip < segment.len {
+            let Some(part) = self.current() else {
+                return false;
+            };
+            // SAFETY: By the type invariant the part is ours.
+            let filled = unsafe { (*part).bi_iter.bi_size };
+            let len = (segment.len - skip).min(self.part_len - filled);
+            // SAFETY: The part is ours, and the bytes lie in the segment.
+            if !unsafe { add(part, segment, skip, len) } {
+                return false;
+            }
+            skip += len;
+            if filled + len == self.part_len {
+                self.sector += u64::from(self.part_len / SECTOR_SIZE);
+                // INVARIANT: A part that is full is not kept.
+                self.part = ptr::null_mut();
+                // SAFETY: The part is ours, and complete.
+                unsafe { bindings::submit_bio(part) };
+            }
+        }
+        true
+    }
+}
+
 /// Submits `memory` in as many bios as it takes, all of which `parent` waits for.
 ///
 /// # Safety
@@ -98,77 +184,31 @@ pub(super) unsafe fn submit_parts(
     block_size: u32,
 ) {
     // One vector may be lost to a start in the middle of a page. A part ends at a block boundary.
-    let vecs = bindings::BIO_MAX_VECS;
-    let room = (vecs - 1) * bindings::PAGE_SIZE as u32;
-    let part_len = room - room.checked_rem(block_size).unwrap_or(0);
-    let mut part: *mut bindings::bio = ptr::null_mut();
-    // SAFETY: The parent is valid.
-    let (bdev, mut op, prio, mut sector) = unsafe {
-        (
-            (*parent).bi_bdev,
-            (*parent).bi_opf,
-            (*parent).bi_ioprio,
-            (*parent).bi_iter.bi_sector,
-        )
+    let room = (Parts::VECS - 1) * bindings::PAGE_SIZE as u32;
+    // INVARIANT: The parent is as the caller says, and there is no part yet.
+    let mut parts = Parts {
+        parent,
+        part: ptr::null_mut(),
+        part_len: room - room % block_size.max(SECTOR_SIZE),
+        // SAFETY: The parent is valid.
+        op: unsafe { (*parent).bi_opf },
+        // SAFETY: As above.
+        sector: unsafe { (*parent).bi_iter.bi_sector },
     };
-    let mut failed = false;
+    let mut added = true;
     memory.for_each_segment(|segment| {
-        let mut skip = 0;
-        while skip < segment.len && !failed {
-            if part.is_null() {
-                // SAFETY: The general set is always there; its bios wait for memory rather than
-                // fail, and are not those that the parent could have used up.
-                part = unsafe {
-                    bindings::bio_alloc_bioset(
-                        bdev,
-                        vecs as u16,
-                        op,
-                        GFP_NOIO,
-                        &raw mut bindings::fs_bio_set,
-                    )
-                };
-                if part.is_null() {
-                    failed = true;
-                    break;
-                }
-                // SAFETY: The part is ours, the parent not ended.
-                unsafe {
-                    (*part).bi_iter.bi_sector = sector;
-                    (*part).bi_ioprio = prio;
-                    bindings::bio_chain(part, parent);
-                }
-                // What was written before is flushed by the first part.
-                op &= !flag(bindings::req_flag_bits___REQ_PREFLUSH);
-            }
-            // SAFETY: The part is ours.
-            let filled = unsafe { (*part).bi_iter.bi_size };
-            let len = (segment.len - skip).min(part_len - filled);
-            // SAFETY: The bytes lie in the segment.
-            if !unsafe { add(part, &segment, skip, len) } {
-                failed = true;
-                break;
-            }
-            skip += len;
-            if filled + len == part_len {
-                sector += u64::from(part_len / SECTOR_SIZE);
-                // SAFETY: The part is complete.
-                unsafe { bindings::submit_bio(part) };
-                part = ptr::null_mut();
-            }
-        }
+        // SAFETY: The caller keeps the memory until the parent is ended.
+        added = added && unsafe { parts.add(&segment) };
     });
-    if failed {
+    if !added {
         // SAFETY: The parent is not ended.
         unsafe { (*parent).bi_status = Status::IO_ERROR.as_raw() };
     }
-    if !part.is_null() {
-        // SAFETY: The last part is complete, or ended here without having been submitted.
-        unsafe {
-            if failed {
-                bindings::bio_endio(part);
-            } else {
-                bindings::submit_bio(part);
-            }
-        }
+    match (NonNull::new(parts.part), added) {
+        (None, _) => {}
+        // SAFETY: The last part is ours, and complete.
+        (Some(part), true) => unsafe { bindings::submit_bio(part.as_ptr()) },
+        // SAFETY: The last part is ours, and ends without having been submitted.
+        (Some(part), false) => unsafe { bindings::bio_endio(part.as_ptr()) },
     }
 }

@@ -72,9 +72,10 @@ pub struct DiskParams<'a> {
 ///
 /// # Invariants
 ///
-/// `raw` is a disk added by `device_add_disk` whose queue uses `tag_set`, and whose `private_data`
-/// and `queuedata` are `data`, an `Arc<O::DiskData>` turned raw that this value owns. Each opener
-/// owns another one.
+/// - `raw` is a disk that `device_add_disk` has added and only `drop` removes. Its queue uses
+///   `tag_set`. This value owns the reference that came with the disk, so that it is valid.
+/// - The disk's `private_data` and `queuedata` are `data`, an `Arc<O::DiskData>` turned raw that
+///   this value owns. Each opener owns another one.
 pub struct GenDisk<O: Operations> {
     raw: NonNull<bindings::gendisk>,
     data: NonNull<O::DiskData>,
@@ -100,10 +101,8 @@ impl<O: Operations> GenDisk<O> {
         data: Arc<O::DiskData>,
     ) -> Result<Self> {
         let mut limits = params.limits.to_raw()?;
-        let name = params.name.to_bytes_with_nul();
-        let minors = c_int::from(params.minors);
         let first_minor = c_int::try_from(params.first_minor)?;
-        if params.capacity > MAX_CAPACITY || minors == 0 {
+        if params.capacity > MAX_CAPACITY || params.minors == 0 {
             return Err(EINVAL);
         }
         let data = Arc::into_raw(data).cast_mut();
@@ -121,29 +120,8 @@ impl<O: Operations> GenDisk<O> {
             drop(unsafe { Arc::from_raw(data) });
         })?;
 
-        // SAFETY: The disk has not been added, so it is ours alone.
-        let disk = unsafe { &mut *raw };
-        disk.major = params.major.number();
-        disk.first_minor = first_minor;
-        disk.minors = minors;
-        disk.fops = Vtable::<O>::disk_ops();
-        disk.private_data = data.cast::<c_void>();
-        let fits = name.len() <= disk.disk_name.len();
-        for (to, from) in disk.disk_name.iter_mut().zip(name) {
-            *to = *from as c_char;
-        }
-        // SAFETY: The disk is valid.
-        unsafe {
-            bindings::set_capacity(raw, params.capacity);
-            bindings::set_disk_ro(raw, params.read_only);
-        }
-        let added = if fits {
-            // SAFETY: The disk is complete. It has no parent and no attributes of ours.
-            to_result(unsafe { bindings::device_add_disk(ptr::null_mut(), raw, ptr::null_mut()) })
-        } else {
-            Err(ENAMETOOLONG)
-        };
-        if let Err(error) = added {
+        // SAFETY: The disk is new and nobody else knows it; its data is what was just given to it.
+        if let Err(error) = unsafe { Self::complete(raw, params, first_minor, data) } {
             // SAFETY: The reference is the one of `__blk_mq_alloc_disk`. The disk was not added, or
             // not for good: its queue, which has no requests, gets none any more.
             unsafe { bindings::put_disk(raw) };
@@ -162,9 +140,47 @@ impl<O: Operations> GenDisk<O> {
         })
     }
 
+    /// Fills in a new disk and adds it. `ENAMETOOLONG` if its name does not fit.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a disk of a tag set of `O` that only the caller knows, and is valid while this
+    /// runs. `data` came from an `Arc`, which stays until the disk is gone.
+    unsafe fn complete(
+        raw: *mut bindings::gendisk,
+        params: &DiskParams<'_>,
+        first_minor: c_int,
+        data: *mut O::DiskData,
+    ) -> Result {
+        // SAFETY: Only the caller knows the disk.
+        let disk = unsafe { &mut *raw };
+        let name = params.name.to_bytes_with_nul();
+        if name.len() > disk.disk_name.len() {
+            return Err(ENAMETOOLONG);
+        }
+        for (to, from) in disk.disk_name.iter_mut().zip(name) {
+            *to = *from as c_char;
+        }
+        disk.major = params.major.number();
+        disk.first_minor = first_minor;
+        disk.minors = c_int::from(params.minors);
+        disk.fops = Vtable::<O>::disk_ops();
+        disk.private_data = data.cast::<c_void>();
+        // SAFETY: The disk is valid and complete. It has no parent and no attributes of ours.
+        unsafe {
+            bindings::set_capacity(raw, params.capacity);
+            bindings::set_disk_ro(raw, params.read_only);
+            to_result(bindings::device_add_disk(
+                ptr::null_mut(),
+                raw,
+                ptr::null_mut(),
+            ))
+        }
+    }
+
     /// The size in sectors of 512 bytes.
     pub fn capacity(&self) -> u64 {
-        // SAFETY: By the type invariant the disk is valid.
+        // SAFETY: The reference that this value owns keeps the disk.
         unsafe { capacity(self.raw.as_ptr()) }
     }
 
@@ -175,15 +191,15 @@ impl<O: Operations> GenDisk<O> {
         if sectors > MAX_CAPACITY {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariant the disk is valid.
+        // SAFETY: The reference that this value owns keeps the disk, which only `drop` removes.
         unsafe { bindings::set_capacity_and_notify(self.raw.as_ptr(), sectors) };
         Ok(())
     }
 
     /// The directory `/sys/block/NAME`.
     fn kobject(&self) -> &Kobject {
-        // SAFETY: By the type invariant the disk is valid, and so is its first partition, the
-        // whole disk; both stay while `self` is borrowed.
+        // SAFETY: The reference that this value owns keeps the disk, and so its first partition,
+        // the whole disk; both stay while `self` is borrowed.
         unsafe { Kobject::from_raw(&raw mut (*(*self.raw.as_ptr()).part0).bd_device.kobj) }
     }
 }

@@ -18,7 +18,7 @@ use super::operations::Operations;
 use crate::{
     bindings,
     block::status::Status,
-    rdma::Direction,
+    dma::Direction,
     scatterlist::ScatterTable,
     sync::atomic::{
         ordering,
