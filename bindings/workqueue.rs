@@ -74,8 +74,7 @@ impl BitOr for QueueFlags {
 ///
 /// # Invariants
 ///
-/// The pointer came from `alloc_workqueue` and is not destroyed while this object exists in its
-/// gate.
+/// The pointer came from `alloc_workqueue`, and is destroyed when this is dropped.
 pub(crate) struct RawQueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: The C functions on a workqueue may be called from any task.
@@ -91,8 +90,15 @@ impl RawQueue {
     }
 
     fn queue(&self) -> &Queue {
-        // SAFETY: The queue is not destroyed while `self` is in its gate.
+        // SAFETY: By the type invariant the queue exists as long as `self`.
         unsafe { Queue::from_raw(self.as_ptr()) }
+    }
+}
+
+impl Drop for RawQueue {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the queue exists. This runs what is queued.
+        unsafe { bindings::destroy_workqueue(self.as_ptr()) };
     }
 }
 
@@ -102,6 +108,7 @@ impl RawQueue {
 /// does not keep the queue alive: queueing fails once the drop has begun. The drop waits for
 /// everything that is queued, including the delayed work whose time has not come, so that nothing
 /// of it runs afterwards; cancel delayed work before. It must not happen in work of this queue.
+/// Where sleeping is not allowed, dropping it leaves the queue to the last handle.
 ///
 /// # Examples
 ///
@@ -132,20 +139,13 @@ impl OwnedQueue {
                 name.as_char_ptr(),
             )
         };
-        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
-        // INVARIANT: The queue was just made; `drop` destroys it only after it has taken the
-        // `RawQueue` out of the gate.
-        let gate = Gate::new(RawQueue(raw)).and_then(|gate| Ok(Arc::new(gate, GFP_KERNEL)?));
-        match gate {
-            Ok(gate) => Ok(Self {
-                handle: QueueHandle { gate },
-            }),
-            Err(error) => {
-                // SAFETY: The queue was made above, and the gate with the only `RawQueue` is gone.
-                unsafe { bindings::destroy_workqueue(raw.as_ptr()) };
-                Err(error)
-            }
-        }
+        // INVARIANT: The queue was just made.
+        let raw = RawQueue(NonNull::new(raw).ok_or(ENOMEM)?);
+        Ok(Self {
+            handle: QueueHandle {
+                gate: Arc::new(Gate::new(raw)?, GFP_KERNEL)?,
+            },
+        })
     }
 
     /// A handle to queue work with.
@@ -156,12 +156,10 @@ impl OwnedQueue {
 
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
-        // Nobody can queue any more once this returns; delayed work whose timer runs has entered.
-        if let Some(raw) = self.handle.gate.close() {
-            // SAFETY: The queue exists, and with the `RawQueue` taken out of the gate nobody else
-            // can reach it. This runs what is queued.
-            unsafe { bindings::destroy_workqueue(raw.as_ptr()) };
-        }
+        // Nobody can queue any more once the gate is closed; delayed work whose timer runs has
+        // entered. Where sleeping is not allowed the gate stays open, and its last handle destroys
+        // the queue.
+        drop(self.handle.gate.close());
     }
 }
 

@@ -24,6 +24,7 @@ mod tests {
                 ordering,
                 Atomic, //
             },
+            rcu,
             Arc, //
         },
         time::{
@@ -122,6 +123,25 @@ mod tests {
         workqueue::flush(&item);
         assert_eq!(item.runs(), 1);
         drop(queue);
+        assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_dropped_where_sleeping_is_not_allowed_goes_with_its_last_handle() -> Result {
+        let queue = queue()?;
+        let handle = queue.handle();
+        let item = Item::new(&handle, false)?;
+        let guard = rcu::read_lock();
+        drop(queue);
+        drop(guard);
+        // The handle still works, so the queue is there.
+        assert!(handle.enqueue(item.clone()).is_ok());
+        item.started.wait();
+        item.proceed.complete_all();
+        handle.flush();
+        assert_eq!(item.runs(), 1);
+        drop(handle);
         assert!(is_last(item));
         Ok(())
     }
