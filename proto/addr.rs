@@ -202,11 +202,9 @@ impl fmt::Display for Address {
                 fmt_v6(f, Ipv6Addr::from(*addr))
             }
             Self::Gid(gid) => {
-                let [a, b, c, d, e, g, h, i] = Ipv6Addr::from(*gid).segments();
-                write!(
-                    f,
-                    "gid:{a:04x}:{b:04x}:{c:04x}:{d:04x}:{e:04x}:{g:04x}:{h:04x}:{i:04x}"
-                )
+                f.write_str("gid")?;
+                let mut words = Ipv6Addr::from(*gid).segments().into_iter();
+                words.try_for_each(|word| write!(f, ":{word:04x}"))
             }
         }
     }
@@ -300,7 +298,7 @@ fn fmt_v6(f: &mut fmt::Formatter<'_>, addr: Ipv6Addr) -> fmt::Result {
     }
     // `::` must not reach into the last two words, so other words than zeroes stand in for them.
     let prefix = Text::<PATH_TEXT_LEN>::of(&Ipv6Addr::new(a, b, c, d, e, g, 1, 1));
-    let prefix = prefix.as_str().trim_end_matches("1:1");
+    let prefix = prefix.as_str().strip_suffix("1:1").unwrap_or("");
     let v4 = Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     write!(f, "{prefix}{v4}")
 }

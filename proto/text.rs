@@ -52,7 +52,7 @@ impl<const N: usize> Text<N> {
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        core::str::from_utf8(self.as_bytes()).unwrap_or("")
+        as_str(self.as_bytes())
     }
 
     /// The text as bytes, without NUL.
@@ -79,22 +79,38 @@ impl<const N: usize> Default for Text<N> {
 
 impl<const N: usize> fmt::Write for Text<N> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        for c in s.chars() {
-            let mut utf8 = [0; 4];
-            let utf8 = c.encode_utf8(&mut utf8).as_bytes();
-            let end = self.len.saturating_add(utf8.len());
-            // Once cut, nothing follows: a later short piece must not close the gap.
-            if self.cut || c == '\0' || end >= N {
-                self.cut = true;
-                break;
-            }
-            if let Some(to) = self.buf.get_mut(self.len..end) {
-                to.copy_from_slice(utf8);
-                self.len = end;
-            }
+        // Once cut, nothing follows: a later short piece must not close the gap.
+        if !self.cut {
+            // The last byte is a NUL for ever.
+            let free = self.buf.get_mut(self.len..);
+            let kept = match free.and_then(<[u8]>::split_last_mut) {
+                Some((_, free)) => append(free, s),
+                None => 0,
+            };
+            self.len = self.len.wrapping_add(kept);
+            self.cut = kept < s.len();
         }
         Ok(())
     }
+}
+
+/// Copies as much of `s` to the beginning of `free` as fits: whole characters, and nothing from a
+/// NUL on. Gives the number of bytes.
+fn append(free: &mut [u8], s: &str) -> usize {
+    let text = s.split('\0').next().unwrap_or(s);
+    let longest = text.len().min(free.len());
+    let fits = (0..=longest).rev().find_map(|len| text.get(..len));
+    let bytes = fits.unwrap_or("").as_bytes();
+    if let Some(to) = free.get_mut(..bytes.len()) {
+        to.copy_from_slice(bytes);
+    }
+    bytes.len()
+}
+
+/// The bytes of a [`Text`]. Out of line, as each log line calls it.
+#[inline(never)]
+fn as_str(bytes: &[u8]) -> &str {
+    core::str::from_utf8(bytes).unwrap_or("")
 }
 
 impl<const N: usize> fmt::Debug for Text<N> {
