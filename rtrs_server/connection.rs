@@ -56,8 +56,8 @@ pub(crate) trait PathRequests: Sized + Send + Sync + 'static {
     /// A request in flight.
     type Chunk: Send;
 
-    /// A request came; `payload` is that of its immediate.
-    fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32);
+    /// A request came by connection `cid`; `payload` is that of its immediate.
+    fn received(io: &Entered<Self>, cid: u16, payload: u32);
 
     /// The client has no access to chunk `id` any more.
     fn invalidated(io: &Entered<Self>, id: u32);
@@ -267,7 +267,7 @@ impl<R: PathRequests> Connection<R> {
             burst.used_receives = 0;
         }
         match Imm::decode(immediate) {
-            Imm::IoReq { payload } => R::received(io, queue_pair, payload),
+            Imm::IoReq { payload } => R::received(io, self.cid, payload),
             other => self.other_immediate(queue_pair, other),
         }
     }

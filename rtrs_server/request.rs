@@ -51,6 +51,9 @@ use crate::{
 /// together.
 const USUAL_WORDS: usize = (MAX_INLINE_HEADER + MAX_MSG_SIZE) / size_of::<u64>();
 
+/// A copy of both.
+type Words = [[u8; size_of::<u64>()]; USUAL_WORDS];
+
 /// The client names no chunk.
 #[cold]
 #[inline(never)]
@@ -122,21 +125,22 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
         // Either the path is being closed, or the client does not wait to be told where to write.
         return give_up(io, chunk);
     }
-    let words = (chunk.offset as usize)
+    let usual = (chunk.offset as usize)
         .checked_sub(MAX_INLINE_HEADER)
         .and_then(|start| {
             let end = start.checked_add(const { USUAL_WORDS * size_of::<u64>() })?;
             chunk.memory.sync_for_cpu(&io.chunks, end).ok()?;
-            chunk.memory.copy_words::<USUAL_WORDS>(start)
+            chunk.memory.copy_words(start)
         });
-    let copied = words.as_ref().and_then(|words| {
-        let (before, rest) = words.as_flattened().split_first_chunk()?;
-        Some((before, rest.first_chunk()?))
-    });
-    let usual = copied.and_then(|(_, message)| Request::parse_usual(chunk.offset, message));
-    let request = match usual {
+    let words = usual.unwrap_or_else(|| words_at_edge(io, &chunk));
+    let Some((before, message)) = words.as_flattened().split_first_chunk() else {
+        return give_up(io, chunk);
+    };
+    let request = usual.and_then(|_| Request::parse_usual(chunk.offset, message.first_chunk()?));
+    let request = match request {
         Some(request) => request,
-        None => match unusual(io, &chunk, copied.map(|(_, message)| message)) {
+        // The copy is not made again, so that this is what was found unusual.
+        None => match Request::parse(io.session.layout().chunk_size(), chunk.offset, message) {
             Ok(request) => request,
             Err(error) => return refuse(io, chunk, &error),
         },
@@ -153,10 +157,9 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
             return invalidate(io, chunk);
         }
     }
-    let header = copied.and_then(|(before, _): (&[u8; MAX_INLINE_HEADER], _)| {
-        before.get(before.len().checked_sub(usr_len)?..)
-    });
-    match header {
+    let before: &[u8; MAX_INLINE_HEADER] = before;
+    let skip = before.len().checked_sub(usr_len);
+    match skip.and_then(|skip| before.get(skip..)) {
         Some(header) => io
             .handler
             .request(Operation::new(io.clone(), chunk), header),
@@ -164,31 +167,30 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     }
 }
 
-/// The request whose message is not of the usual form, not aligned, or at one of the ends of the
-/// chunk. What was `copied` is not read again.
+/// A copy of the header of a block request and the message behind it, if they are not aligned or at
+/// one of the ends of the chunk, with zeroes for what is outside of it.
 #[cold]
 #[inline(never)]
-fn unusual(
-    io: &PathIo,
-    chunk: &PathChunk,
-    copied: Option<&[u8; MAX_MSG_SIZE]>,
-) -> Result<Request, RequestError> {
-    let chunk_size = io.session.layout().chunk_size();
-    let range = Request::msg_range(chunk_size, chunk.offset);
-    let mut buffer = [0u8; MAX_MSG_SIZE];
-    let message = match (copied, buffer.get_mut(..range.len())) {
-        (Some(message), _) => &message[..],
-        (None, Some(message)) => {
-            // Both are within the chunk, or the message is too short.
-            let synced = chunk.memory.sync_for_cpu(&io.chunks, range.end);
-            match synced.and_then(|()| chunk.memory.copy_out(range.start, message)) {
-                Ok(()) => &*message,
-                Err(_) => &[],
-            }
+fn words_at_edge(io: &PathIo, chunk: &PathChunk) -> Words {
+    let mut words = [[0; size_of::<u64>()]; USUAL_WORDS];
+    let message = Request::msg_range(io.session.layout().chunk_size(), chunk.offset);
+    let before = message.start.min(MAX_INLINE_HEADER);
+    // Neither is below zero: `before` is at most either.
+    let start = message.start.wrapping_sub(before);
+    let skip = MAX_INLINE_HEADER.wrapping_sub(before);
+    let len = message.end.wrapping_sub(start);
+    let bytes = words.as_flattened_mut().get_mut(skip..);
+    if let Some(bytes) = bytes.and_then(|bytes| bytes.get_mut(..len)) {
+        let synced = chunk.memory.sync_for_cpu(&io.chunks, message.end);
+        if synced
+            .and_then(|()| chunk.memory.copy_out(start, bytes))
+            .is_err()
+        {
+            // Then it is all zeroes, which is no message.
+            words = [[0; size_of::<u64>()]; USUAL_WORDS];
         }
-        (None, None) => &[],
-    };
-    Request::parse(chunk_size, chunk.offset, message)
+    }
+    words
 }
 
 /// Responds to a request that makes no sense, or closes its path.
@@ -343,8 +345,7 @@ impl PathRequests for PathIo {
     type Chunk = PathChunk;
 
     #[inline(always)]
-    fn received(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, payload: u32) {
-        let cid = queue_pair.handler().cid();
+    fn received(io: &Entered<Self>, cid: u16, payload: u32) {
         let (id, offset) = match io.session.layout().decode(payload) {
             Ok(place) => place,
             Err(error) => return no_chunk(io, &error),

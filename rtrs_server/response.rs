@@ -282,7 +282,7 @@ impl Plan {
 
 /// What the response writes, if that is all: from where and to where. A write has no data, nor has
 /// an error.
-#[inline]
+#[inline(always)]
 fn only_write(
     io: &PathIo,
     connection: &Connection<PathIo>,
