@@ -62,25 +62,30 @@ fn no_chunk(io: &PathIo, error: &ProtoError) {
     io.close();
 }
 
-/// A request came for a chunk that another request of the path uses.
+/// A request came for a chunk that another request of the path uses; gives the chunk if that has
+/// ended meanwhile.
 ///
 /// That may be for the moment between the posting of a response, which the client has already, and
 /// its end here. So one such request is noted with the chunk, and begins when the response has been
 /// posted.
 #[cold]
 #[inline(never)]
-fn early(io: &PathIo, id: u32, cid: u16, offset: u32) {
-    let noted = PathChunk::note(cid, offset);
-    if io.slot(id).is_some_and(|slot| slot.note(noted)) {
-        return;
+fn early(io: &PathIo, id: u32, cid: u16, offset: u32) -> Option<ChunkBox> {
+    let slot = io.slot(id)?;
+    if slot.note(PathChunk::note(cid, offset)) {
+        return None;
     }
-    // The box may have come back since it was looked for, if this is not the first such request.
-    pr_err_ratelimited!(
-        "<{}>: request for chunk {} while another request uses it\n",
-        io.path,
-        id
-    );
-    io.close();
+    // Either the box has come back since it was looked for, or another request is noted already.
+    let chunk = slot.take();
+    if chunk.is_none() {
+        pr_err_ratelimited!(
+            "<{}>: request for chunk {} while another request uses it\n",
+            io.path,
+            id
+        );
+        io.close();
+    }
+    chunk
 }
 
 /// Begins with a request that was noted, or parks it.
@@ -350,8 +355,9 @@ impl PathRequests for PathIo {
             Ok(place) => place,
             Err(error) => return no_chunk(io, &error),
         };
-        let Some(mut chunk) = io.slot(id).and_then(|slot| slot.take()) else {
-            return early(io, id, cid, offset);
+        let chunk = io.slot(id).and_then(|slot| slot.take());
+        let Some(mut chunk) = chunk.or_else(|| early(io, id, cid, offset)) else {
+            return;
         };
         chunk.cid = cid;
         chunk.offset = offset;
