@@ -149,6 +149,17 @@ impl<const N: usize> Counters<N> {
         }
     }
 
+    /// Counts `first` events as those of `index` and `second` as those of the next one; nothing if
+    /// there are no such two. Any context.
+    #[inline]
+    pub fn add_two(&self, index: usize, first: u64, second: u64) {
+        if index < N && index + 1 < N {
+            let base = self.cpus.base.as_ptr().cast();
+            // SAFETY: By the type invariant there are that many words for each CPU.
+            unsafe { bindings::rnbd_helper_this_cpu_add_two(base, index, first, second) };
+        }
+    }
+
     /// The events of `index` on all CPUs. Any context.
     pub fn sum(&self, index: usize) -> u64 {
         self.cpus.sum(|counters| {

@@ -10,9 +10,9 @@
 //! What outlives what is fixed by ownership: a [`QueuePair`] owns its [`cm::Id`] and holds its
 //! [`CompletionQueue`] and its [`ProtectionDomain`], which hold the [`Device`]. Buffers and memory
 //! regions belong to a protection domain and are released with it at the earliest, see
-//! [`pd::Retained`]; what is posted on a queue pair names memory of its domain only. The exception
-//! is memory of a [`ScatterTable`](crate::scatterlist::ScatterTable), which its user may unmap at
-//! any time, and only does when no request names it any more.
+//! [`pd::Retained`]; what is posted on a queue pair names memory of its domain only. Memory of a
+//! [`ScatterTable`](crate::scatterlist::ScatterTable) goes back to its user sooner: a
+//! [`MemoryRegion`] knows when no request and no key reaches it any more, see [`mr`].
 
 pub mod batch;
 pub mod chunk;
@@ -38,8 +38,8 @@ pub mod wr;
 
 pub use crate::dma::Direction;
 pub use batch::{
-    Unposted,
-    WriteBatch, //
+    SendBatch,
+    Unposted, //
 };
 pub use cq::{
     CompletionQueue,

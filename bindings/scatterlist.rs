@@ -11,8 +11,9 @@ use crate::{
     rdma::{
         chunk::MappedChunks,
         verbs,
+        Device,
         Direction,
-        ProtectionDomain,
+        MemoryRegion,
         Sge,
         SgeList, //
     }, //
@@ -30,8 +31,8 @@ use kernel::prelude::*;
 /// - The pages in use may be accessed as `permitted` says: those of a read request are only to be
 ///   written, as what is in them is not meant for others, and those of a write request only to be
 ///   read, as they may be somebody's that cannot write to them either.
-/// - If `mapping` names a domain, the entries in use are mapped for its device as it says, and
-///   neither they nor what keeps the pages is changed.
+/// - If `mapping` names a region, that region has mapped the entries in use as it says, for the
+///   device of its domain, and neither they nor what keeps the pages is changed.
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
     used: u32,
@@ -43,10 +44,10 @@ pub struct ScatterTable {
     mapping: Mapping,
 }
 
-/// For which device a table is mapped.
+/// How a table is mapped.
 struct Mapping {
-    /// The serial number of the protection domain; 0 if it is not mapped.
-    domain: u64,
+    /// The serial number of the memory region that has mapped it; 0 if none has.
+    region: u64,
     /// The number of DMA entries.
     entries: u32,
     direction: Direction,
@@ -75,7 +76,7 @@ impl ScatterTable {
             buffer: None,
             request: None,
             mapping: Mapping {
-                domain: 0,
+                region: 0,
                 entries: 0,
                 direction: Direction::ToDevice,
             },
@@ -270,14 +271,9 @@ impl ScatterTable {
         Ok(unsafe { Sge::new(dma_address, len as u32, lkey, serial) })
     }
 
-    /// Maps the memory for the device of `domain`. Any context.
-    ///
-    /// Until [`Self::unmap()`] the table cannot be changed, and keeps the memory. `EBUSY` if it is
-    /// mapped, `EINVAL` if it is empty or for anything but [`Direction::FromDevice`] with a read
-    /// request and [`Direction::ToDevice`] with a write request. `ENOMEM` if the device cannot
-    /// reach the memory, mostly for lack of bounce buffers or addresses: it may work later.
-    #[inline]
-    pub fn map(&mut self, domain: &ProtectionDomain, direction: Direction) -> Result {
+    /// Maps the memory for `device`, on behalf of the region with that serial number, which is not
+    /// 0; see [`MemoryRegion::map()`](crate::rdma::MemoryRegion::map). Any context.
+    pub(crate) fn map(&mut self, device: &Device, region: u64, direction: Direction) -> Result {
         if self.is_mapped() {
             return Err(EBUSY);
         }
@@ -287,7 +283,7 @@ impl ScatterTable {
         // SAFETY: By the type invariant the entries name pages. `used` was a C int.
         let mapped = unsafe {
             bindings::rnbd_helper_ib_dma_map_sg(
-                domain.device().as_raw(),
+                device.as_raw(),
                 self.entries.as_mut_ptr(),
                 self.used as c_int,
                 direction.into(),
@@ -296,9 +292,9 @@ impl ScatterTable {
         if mapped <= 0 {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just mapped.
+        // INVARIANT: Just mapped, for that region.
         self.mapping = Mapping {
-            domain: domain.serial(),
+            region,
             entries: mapped as u32,
             direction,
         };
@@ -308,26 +304,17 @@ impl ScatterTable {
     /// Whether the memory is mapped for a device.
     #[inline]
     pub fn is_mapped(&self) -> bool {
-        self.mapping.domain != 0
+        self.mapping.region != 0
     }
 
-    /// Unmaps the memory, if it is mapped; the table stays filled. Any context.
+    /// Unmaps the memory; the table stays filled. Any context.
     ///
-    /// That must not happen while requests that name it are in flight, nor while a region that took
-    /// it in has not been released. `EINVAL` if it is mapped for another domain: it stays mapped
-    /// then.
-    #[inline]
-    pub fn unmap(&mut self, domain: &ProtectionDomain) -> Result {
-        if !self.is_mapped() {
-            return Ok(());
-        }
-        if self.mapping.domain != domain.serial() {
-            return Err(EINVAL);
-        }
-        let device = domain.device().as_raw();
-        // SAFETY: By the type invariant these are mapped for the domain's device, as no other
-        // domain has the number. That no request and no region names them any more is the caller's
-        // part, as said above: the table does not know of these.
+    /// # Safety
+    ///
+    /// The table is mapped for `device`, which does not use the memory any more.
+    pub(crate) unsafe fn unmap(&mut self, device: &Device) {
+        let device = device.as_raw();
+        // SAFETY: By the function's requirement, and the entries are those that were mapped.
         unsafe {
             if !verbs::is_virtual(device) {
                 bindings::rnbd_helper_ib_dma_unmap_sg(
@@ -339,24 +326,26 @@ impl ScatterTable {
             }
         }
         // INVARIANT: Not mapped any more.
-        self.mapping.domain = 0;
-        Ok(())
+        self.mapping.region = 0;
     }
 
-    /// Adds the scatter entries to `list`, to be sent; false, and none added, if the memory is not
-    /// mapped for `domain` or not to be read, if the list has entries of another one, or if it
+    /// Adds the scatter entries to `list`, to be sent; false, and none added, if `region` has not
+    /// mapped the memory, if it is not to be read, or if the list has entries of another domain, or
     /// would have more than `limit` then, or more than it has room for.
+    ///
+    /// The caller sees to it that the region knows of the request that gets the entries.
     #[inline]
-    pub fn add_sges<const N: usize>(
+    pub(crate) fn add_sges<const N: usize>(
         &self,
-        domain: &ProtectionDomain,
+        region: &MemoryRegion,
         list: &mut SgeList<N>,
         limit: usize,
     ) -> bool {
+        let domain = region.domain();
         let count = self.mapping.entries as usize;
         // Neither number is larger than a `u32`.
         let total = list.len().wrapping_add(count);
-        if self.mapping.domain != domain.serial() || total > limit {
+        if self.mapping.region != region.serial() || total > limit {
             return false;
         }
         if self.permitted == Direction::FromDevice || !list.is_of(domain.serial()) {
@@ -379,33 +368,26 @@ impl ScatterTable {
         true
     }
 
+    /// The list and the number of its DMA entries; `None` if the region with that serial number has
+    /// not mapped it.
+    #[inline]
+    pub(crate) fn mapped_by(&self, region: u64) -> Option<(*mut bindings::scatterlist, u32)> {
+        (self.mapping.region == region)
+            .then(|| (self.entries.as_ptr().cast_mut(), self.mapping.entries))
+    }
+
     /// Lets the memory be accessed as that of a request may be.
     #[cfg(RNBD_KUNIT)]
     pub(crate) fn permit(&mut self, permitted: Direction) {
         // INVARIANT: It is the buffer's.
         self.permitted = permitted;
     }
-
-    /// The list, the number of its DMA entries and the direction they are mapped for; `None` if it
-    /// is not mapped for `domain`.
-    #[inline]
-    pub(crate) fn as_raw(
-        &self,
-        domain: &ProtectionDomain,
-    ) -> Option<(*mut bindings::scatterlist, u32, Direction)> {
-        (self.mapping.domain == domain.serial()).then(|| {
-            let Mapping {
-                entries, direction, ..
-            } = self.mapping;
-            (self.entries.as_ptr().cast_mut(), entries, direction)
-        })
-    }
 }
 
 impl Drop for ScatterTable {
     fn drop(&mut self) {
         if self.is_mapped() {
-            // Whose memory it is must not learn that it is free: a device may be using it.
+            // A device may use the memory, so its owner must not get it back.
             core::mem::forget(self.buffer.take());
             core::mem::forget(self.request.take());
         }

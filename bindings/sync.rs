@@ -9,3 +9,4 @@ pub mod gate;
 pub mod noted_slot;
 pub mod rcu;
 pub mod set_once;
+pub mod state_cell;

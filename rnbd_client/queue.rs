@@ -107,11 +107,11 @@ impl Operations for Queue {
 
 /// Adds a request to a submission, or gives it back.
 #[inline(always)]
-fn submit(
-    submission: &mut Submission<'_>,
+fn submit<'a>(
+    submission: &mut Submission<'a, '_>,
     queue: &HwQueue<'_, Queue>,
-    path: &IoPath,
-    request: OwnedRequest<Queue>,
+    path: &'a IoPath,
+    mut request: OwnedRequest<Queue>,
 ) -> Result<(), Refusal<Queue>> {
     let device = queue.disk();
     let (kind, message) = match message(device, &request) {

@@ -117,8 +117,8 @@ impl RemoteDevice {
     /// The state. Any context.
     #[inline]
     pub(crate) fn state(&self) -> DeviceState {
-        let state = self.state.load(ordering::Acquire);
-        DeviceState::try_from(state).unwrap_or(DeviceState::Unmapped)
+        // Only states are stored.
+        DeviceState::try_from(self.state.load(ordering::Acquire)).unwrap_or(DeviceState::Unmapped)
     }
 
     /// Does what an event does to the state; returns the state before. Sleeps.

@@ -1,433 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection of a path: its queue pair, and what its events and completions mean.
+//! An established connection of a path: its queue pair, and which work requests are signaled.
 
-use kernel::{
-    fmt,
-    new_mutex,
-    prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
+use core::mem::MaybeUninit;
+use kernel::prelude::*;
+use kernel_ext::rdma::{
+    cm::Handler,
+    QueuePair,
+    QueuePairRef,
+    SendBatch, //
 };
-use kernel_ext::{
-    cpu,
-    pr_err_ratelimited,
-    pr_info_ratelimited,
-    rdma::{
-        cm,
-        message_buffers::{
-            Incoming,
-            MessageBuffer,
-            Outgoing, //
-        },
-        QueuePair,
-        QueuePairRef,
-        Receive,
-        SendChain,
-        Status,
-        WorkCompletion, //
-    },
-    sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
-        set_once::SetOnce, //
-    }, //
-};
-use proto::rtrs::{
-    ConnAccept,
-    ConnReject,
-    Imm, //
-};
-use rtrs_core::{
-    connection::SignalInterval,
-    error::from_errno, //
-};
+use proto::rtrs::Imm;
+use rtrs_core::connection::SignalInterval;
 
-use crate::{
-    incarnation::Incarnation,
-    work::WorkKind, //
-};
-
-mod receive;
-
-/// Room for each message of the server beside an immediate, in bytes.
-pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_RESPONSE_MSG_SIZE;
-
-/// How far the establishment of a connection has come.
-#[derive(Clone, Copy)]
-pub(crate) enum Progress {
-    /// Nothing was heard since the last step was asked for.
-    Waiting,
-    /// The address was resolved, so that the device is known.
-    AddressResolved,
-    /// The route was resolved.
-    RouteResolved,
-    /// The connection stands; the server's answer, as long as it is.
-    Established(Answer),
-    /// It failed.
-    Failed(Error),
-}
-
-/// The private data of the server's answer.
-#[derive(Clone, Copy)]
-pub(crate) struct Answer {
-    bytes: [u8; Answer::MAX_LEN],
-    len: usize,
-}
-
-impl Answer {
-    /// What is kept of it, in bytes; nothing is expected behind.
-    const MAX_LEN: usize = ConnAccept::SIZE;
-
-    fn new(private_data: &[u8]) -> Self {
-        let len = private_data.len().min(Self::MAX_LEN);
-        let mut bytes = [0; Self::MAX_LEN];
-        for (to, from) in bytes.iter_mut().zip(private_data) {
-            *to = *from;
-        }
-        Self { bytes, len }
-    }
-
-    /// The bytes.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or(&[])
-    }
-}
-
-/// The buffers of the information exchange on the first connection.
-pub(crate) struct InfoBuffers {
-    /// The client's half.
-    pub(crate) request: MessageBuffer<Outgoing>,
-    /// The server's half.
-    pub(crate) answer: MessageBuffer<Incoming>,
-}
-
-/// What events and completions of a connection are given to.
-#[pin_data]
-pub(crate) struct ConnectionHandler {
-    pub(crate) incarnation: Arc<Incarnation>,
-    /// The number of the connection on its path.
-    pub(crate) cid: u16,
-    /// The CPU that answers are expected on, as C counts.
-    cpu: u32,
-    #[pin]
-    progress: Mutex<Progress>,
-    /// The buffers of the posted receives, if the server sends keys with its answers or answers
-    /// several requests by one message.
-    receive_buffers: SetOnce<KVVec<MessageBuffer<Incoming>>>,
-    /// Kept until the queue pair is gone, which may write to them until then.
-    info_buffers: SetOnce<InfoBuffers>,
-    /// The key that the device has invalidated last at the server's request, until the next answer;
-    /// zero otherwise. Completions of a connection come one at a time, so the answer that follows
-    /// finds it here.
-    invalidated_rkey: Atomic<u32>,
-    /// The length of the information that came; zero before.
-    info_len: Atomic<u32>,
-}
-
-/// The most receives that are posted at once.
-const MAX_RECEIVES_AT_ONCE: u32 = 8;
-
-/// How many receives a connection is posted, and how many of them are posted again at once.
-///
-/// The server needs two for each of `depth` requests (an answer to a read may be preceded by an
-/// invalidation); those that wait to be posted come on top. `room` is what the queue has.
-pub(crate) fn receive_counts(depth: u32, room: u32) -> (u32, u32) {
-    let needed = depth.saturating_mul(2);
-    let at_once = room
-        .saturating_sub(needed)
-        .saturating_add(1)
-        .min(MAX_RECEIVES_AT_ONCE);
-    (needed.saturating_add(at_once).saturating_sub(1), at_once)
-}
-
-impl ConnectionHandler {
-    /// Makes the handler of connection `cid`.
-    pub(crate) fn new(incarnation: Arc<Incarnation>, cid: u16) -> Result<Arc<Self>> {
-        // Polled connections begin with the first CPU again.
-        let queue = u32::from(cid.saturating_sub(1));
-        Arc::pin_init(
-            pin_init!(Self {
-                incarnation,
-                cid,
-                cpu: queue.checked_rem(cpu::nr_cpu_ids()).unwrap_or(0),
-                progress <- new_mutex!(Progress::Waiting),
-                receive_buffers: SetOnce::new(),
-                info_buffers: SetOnce::new(),
-                invalidated_rkey: Atomic::new(0),
-                info_len: Atomic::new(0),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Takes the progress that was made since the last call. May sleep.
-    pub(crate) fn take_progress(&self) -> Progress {
-        core::mem::replace(&mut *self.progress.lock(), Progress::Waiting)
-    }
-
-    /// Whether the server, or the CM in its place, has ended the connection, which was established.
-    /// May sleep.
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(*self.progress.lock(), Progress::Failed(_))
-    }
-
-    /// The length of the server's information, once it is there.
-    pub(crate) fn info_len(&self) -> Option<u32> {
-        match self.info_len.load(ordering::Acquire) {
-            0 => None,
-            len => Some(len),
-        }
-    }
-
-    /// The receive buffers, which have to be set before receives with buffers are posted.
-    pub(crate) fn set_receive_buffers(&self, buffers: KVVec<MessageBuffer<Incoming>>) {
-        self.receive_buffers.populate(buffers);
-    }
-
-    /// Sets the buffers of the information exchange; `EEXIST` the second time.
-    pub(crate) fn set_info_buffers(
-        &self,
-        request: MessageBuffer<Outgoing>,
-        answer: MessageBuffer<Incoming>,
-    ) -> Result<&InfoBuffers> {
-        if !self.info_buffers.populate(InfoBuffers { request, answer }) {
-            return Err(EEXIST);
-        }
-        self.info_buffers.as_ref().ok_or(EINVAL)
-    }
-
-    fn report(&self, progress: Progress) {
-        *self.progress.lock() = progress;
-        self.incarnation.path.wake();
-    }
-
-    /// Nothing becomes of the connection, for the reason given, which has been logged. Sleeps.
-    fn attempt_failed(&self, error: Error) {
-        self.report(Progress::Failed(error));
-        self.incarnation.path.connection_failed();
-    }
-
-    /// The server has refused the connection; logs and returns why.
-    fn rejected(&self, status: i32, private_data: &[u8]) -> Error {
-        let path = &self.incarnation.path;
-        let error = match ConnReject::parse(private_data) {
-            Ok(reject) => from_errno(reject.errno),
-            Err(_) => ECONNRESET,
-        };
-        if error == EBUSY {
-            pr_err_ratelimited!(
-                "{}: the previous session still exists on the server, please reconnect later\n",
-                path.name_text()
-            );
-        } else {
-            pr_err_ratelimited!(
-                "{}: the server refused connection {}: status {}, {:?}\n",
-                path.name_text(),
-                self.cid,
-                status,
-                error
-            );
-        }
-        error
-    }
-
-    /// The connection is of no use any more; says so unless the path failed already.
-    /// Any context.
-    #[cold]
-    #[inline(never)]
-    fn fail(&self, why: impl fmt::Display) {
-        let path = &self.incarnation.path;
-        if path.connection_failed() {
-            pr_info_ratelimited!("{}: connection {}: {}\n", path.name_text(), self.cid, why);
-        }
-    }
-
-    /// What is posted for receive `index`.
-    #[inline]
-    fn receive(&self, index: u32) -> Result<Receive<'_>> {
-        let buffer = match self.receive_buffers.as_ref() {
-            Some(buffers) => Some(buffers.get(index as usize).ok_or(EINVAL)?),
-            None => None,
-        };
-        Ok((WorkKind::Receive(index).id(), buffer))
-    }
-
-    /// Posts the receives 0 to `count`, of which `at_once` will be posted again at a time. Sleeps.
-    pub(crate) fn post_receives(
-        &self,
-        queue_pair: &QueuePairRef<Self>,
-        count: u32,
-        at_once: u32,
-    ) -> Result {
-        let count = usize::try_from(count)?;
-        queue_pair.post_receives((0..count).map(|index| self.receive(index as u32)), at_once)
-    }
-
-    /// Takes the key that the device has invalidated since the last answer; zero if none.
-    ///
-    /// To be called when the request that is answered was taken from its slot.
-    #[inline]
-    pub(crate) fn take_invalidated_rkey(&self) -> u32 {
-        // Who else clears it does so before it puts a request in the slot, which orders that.
-        let rkey = self.invalidated_rkey.load(ordering::Relaxed);
-        if rkey != 0 {
-            self.invalidated_rkey.store(0, ordering::Relaxed);
-        }
-        rkey
-    }
-
-    /// `rkey` is about to be registered again: that it was invalidated before does not count.
-    ///
-    /// A region has 256 keys in turn, so it may be one that the server had invalidated long ago.
-    #[inline]
-    pub(crate) fn forget_invalidated(&self, rkey: u32) {
-        // The request is put in its slot afterwards, by an operation that orders this with
-        // what the handler reads when it has taken it.
-        if self.invalidated_rkey.load(ordering::Relaxed) == rkey {
-            // Nothing to do if the handler has stored another one meanwhile.
-            let _ = self.invalidated_rkey.cmpxchg(rkey, 0, ordering::Relaxed);
-        }
-    }
-}
-
-/// Sends an immediate that is no request on the service connection. Any context.
-pub(crate) fn post_immediate(
-    queue_pair: &QueuePairRef<ConnectionHandler>,
-    kind: WorkKind,
-    immediate: Imm,
-) -> Result {
-    let mut chain = SendChain::<1>::new();
-    chain.imm_only(kind.id(), true, immediate.encode())?;
-    queue_pair.post(chain)
-}
-
-impl cm::Handler for ConnectionHandler {
-    type Burst = ();
-
-    fn event(&self, event: cm::Event<'_>) {
-        let path = &self.incarnation.path;
-        match event {
-            cm::Event::AddressResolved => self.report(Progress::AddressResolved),
-            cm::Event::RouteResolved => self.report(Progress::RouteResolved),
-            cm::Event::Established { private_data } => {
-                self.report(Progress::Established(Answer::new(private_data)))
-            }
-            cm::Event::Rejected {
-                status,
-                private_data,
-                ..
-            } => self.attempt_failed(self.rejected(status, private_data)),
-            // It may be tried again.
-            cm::Event::AddressError { status } if status == ETIMEDOUT.to_errno() => {
-                self.report(Progress::Failed(ETIMEDOUT));
-            }
-            cm::Event::AddressError { status } | cm::Event::RouteError { status } => {
-                pr_err_ratelimited!(
-                    "{}: no way to the server for connection {}: status {}\n",
-                    path.name_text(),
-                    self.cid,
-                    status
-                );
-                self.attempt_failed(EHOSTUNREACH);
-            }
-            cm::Event::DeviceRemoval => {
-                pr_info!("{}: the RDMA device is being removed\n", path.name_text());
-                // The removal waits until the teardown has dropped what is on the device; the
-                // path is connected again when there is a device for it.
-                self.attempt_failed(ECONNRESET);
-            }
-            cm::Event::TimewaitExit => {}
-            other => {
-                self.report(Progress::Failed(ECONNRESET));
-                self.fail(other.name());
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn completion(
-        &self,
-        queue_pair: &QueuePairRef<Self>,
-        completion: &WorkCompletion<'_>,
-        _burst: &mut (),
-    ) {
-        if !completion.is_success() {
-            return self.failed_completion(completion);
-        }
-        match WorkKind::of(completion.wr_id()) {
-            WorkKind::Receive(index) => self.received(queue_pair, index, completion),
-            WorkKind::Send => {}
-            other => self.other_completion(other, completion),
-        }
-    }
-}
-
-impl ConnectionHandler {
-    #[cold]
-    fn failed_completion(&self, completion: &WorkCompletion<'_>) {
-        match completion.status() {
-            Status::Success => {}
-            // The teardown flushes the queues and takes back what was in them; but a device may
-            // also stop a queue pair without another error than this.
-            Status::Flushed => self.fail("the queue pair has failed"),
-            Status::Error(error) => self.fail(error.text().to_str().unwrap_or("?")),
-        }
-    }
-
-    /// A completion of something else than a message to or from the server.
-    #[inline(never)]
-    fn other_completion(&self, kind: WorkKind, completion: &WorkCompletion<'_>) {
-        match kind {
-            WorkKind::Send | WorkKind::Registration | WorkKind::InfoSend | WorkKind::Receive(_) => {
-            }
-            WorkKind::InfoReceive => {
-                self.info_len
-                    .store(completion.byte_len(), ordering::Release);
-                self.incarnation.path.wake();
-            }
-            WorkKind::Heartbeat => self.incarnation.beats.heartbeat.sent(),
-            WorkKind::HeartbeatAck => self.incarnation.beats.ack.sent(),
-            WorkKind::LastUse(tag) => self.used(tag),
-            WorkKind::LastUseOfService => {
-                if let Some(tag) = self.incarnation.path.session.service_tag() {
-                    self.used(tag);
-                }
-            }
-        }
-    }
-}
+use crate::work::WorkKind;
 
 /// An established connection.
 ///
-/// A cache line of its own: each request counts in it, and it is only touched by the CPU whose
+/// A cache line of its own: each request counts in it, and it is mostly touched by the CPU whose
 /// requests the connection carries.
 #[repr(align(64))]
-pub(crate) struct Connection {
-    queue_pair: QueuePair<ConnectionHandler>,
+pub(crate) struct Connection<H: Handler> {
+    queue_pair: QueuePair<H>,
     signals: SignalInterval,
+    cid: u16,
 }
 
-impl Connection {
-    /// Makes a connection of an established queue pair.
-    pub(crate) fn new(queue_pair: QueuePair<ConnectionHandler>, signals: SignalInterval) -> Self {
+impl<H: Handler> Connection<H> {
+    /// Makes connection `cid` of an established queue pair.
+    pub(crate) fn new(queue_pair: QueuePair<H>, cid: u16, signals: SignalInterval) -> Self {
         Self {
             queue_pair,
             signals,
+            cid,
         }
     }
 
     /// Its queue pair.
-    pub(crate) fn queue_pair(&self) -> &QueuePair<ConnectionHandler> {
+    pub(crate) fn queue_pair(&self) -> &QueuePair<H> {
         &self.queue_pair
+    }
+
+    /// Its number on its path.
+    pub(crate) fn cid(&self) -> u16 {
+        self.cid
     }
 
     /// Whether the next request asks for a send completion.
     pub(crate) fn next_is_signaled(&self) -> bool {
         self.signals.next_is_signaled()
     }
+}
+
+/// Sends an immediate that is no request on the service connection. Any context.
+pub(crate) fn post_immediate<H: Handler>(
+    queue_pair: &QueuePairRef<H>,
+    kind: WorkKind,
+    immediate: Imm,
+) -> Result {
+    let mut place = MaybeUninit::uninit();
+    let batch = SendBatch::<1, 1>::init(&mut place);
+    batch.imm_only(kind.id(), true, immediate.encode())?;
+    queue_pair
+        .post_batch(batch)
+        .map_err(|unposted| unposted.error)
 }

@@ -7,34 +7,49 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::sync::set_once::SetOnce;
+use rtrs_core::heartbeat::Heartbeat;
 
 use crate::{
-    beat::Beats,
-    connection::Connection,
-    path::Path,
-    request::Request,
-    transfer::Transfer, //
+    heartbeat::HeartbeatMessages,
+    requests::PathRequests,
+    stats::Stats, //
 };
 
-/// What the handlers of all connections of one establishment share.
-pub(crate) struct Incarnation {
-    pub(crate) path: Arc<Path>,
-    /// The number that it has in messages on other paths.
-    pub(crate) number: u32,
-    transfer: SetOnce<Transfer>,
-    /// What of the heartbeat is in the send queue of the service connection.
-    pub(crate) beats: Beats,
+/// What connections tell their path, and have of it.
+pub(crate) trait PathEvents: Send + Sync + 'static {
+    /// The addresses that the path was made with, for log lines.
+    fn name_text(&self) -> &str;
+    /// The heartbeat, which counts what comes from the server.
+    fn heartbeat(&self) -> &Heartbeat;
+    /// The statistics.
+    fn stats(&self) -> &Stats;
+    /// A step of the establishment is done, or a connection has ended. Any context.
+    fn wake(&self);
+    /// A connection failed; whether the path was used until now. Any context.
+    fn connection_failed(this: &Arc<Self>) -> bool;
+    /// The server says that it has ended the path that has this number in messages. Any context.
+    fn path_ended(&self, number: u32);
 }
 
-impl Incarnation {
+/// What the handlers of all connections of one establishment share.
+pub(crate) struct Incarnation<P: PathEvents> {
+    pub(crate) path: Arc<P>,
+    /// The number that it has in messages on other paths.
+    pub(crate) number: u32,
+    requests: SetOnce<PathRequests>,
+    /// What of the heartbeat is in the send queue of the service connection.
+    pub(crate) heartbeat: HeartbeatMessages,
+}
+
+impl<P: PathEvents> Incarnation<P> {
     /// Begins a new establishment, `number` for other paths.
-    pub(crate) fn new(path: Arc<Path>, number: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(path: Arc<P>, number: u32) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
                 path,
                 number,
-                transfer: SetOnce::new(),
-                beats: Beats::new(),
+                requests: SetOnce::new(),
+                heartbeat: HeartbeatMessages::new(),
             },
             GFP_KERNEL,
         )?)
@@ -42,48 +57,16 @@ impl Incarnation {
 
     /// The requests, once the server has said what it offers.
     #[inline]
-    pub(crate) fn transfer(&self) -> Option<&Transfer> {
-        self.transfer.as_ref()
+    pub(crate) fn requests(&self) -> Option<&PathRequests> {
+        self.requests.as_ref()
     }
 
     /// Sets the requests; `EEXIST` if there are some.
-    pub(crate) fn set_transfer(&self, transfer: Transfer) -> Result<&Transfer> {
-        if !self.transfer.populate(transfer) {
-            return Err(EEXIST);
+    pub(crate) fn set_requests(&self, requests: PathRequests) -> Result {
+        if self.requests.populate(requests) {
+            Ok(())
+        } else {
+            Err(EEXIST)
         }
-        self.transfer.as_ref().ok_or(EINVAL)
-    }
-
-    /// Gives a finished request back to the session. Completion context.
-    #[inline(always)]
-    pub(crate) fn finish(&self, request: KBox<Request>) {
-        self.path.session.finish(request);
-    }
-}
-
-/// All connections of a path; the IO path finds them through the path's RCU pointer.
-pub(crate) struct ConnectionSet {
-    // Dropped first: a queue pair's drop ends its completions, which use the incarnation.
-    connections: KVec<Connection>,
-    pub(crate) incarnation: Arc<Incarnation>,
-}
-
-impl ConnectionSet {
-    /// Makes a set of the connections that were established.
-    pub(crate) fn new(incarnation: Arc<Incarnation>, connections: KVec<Connection>) -> Self {
-        Self {
-            connections,
-            incarnation,
-        }
-    }
-
-    /// Connection `cid`.
-    pub(crate) fn get(&self, cid: usize) -> Option<&Connection> {
-        self.connections.get(cid)
-    }
-
-    /// All connections.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
-        self.connections.iter()
     }
 }

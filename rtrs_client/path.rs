@@ -31,10 +31,7 @@ use kernel_ext::{
     new_delayed_work,
     pr_err_ratelimited,
     random,
-    rdma::{
-        cm::PortSpace,
-        QueuePair, //
-    },
+    rdma::cm::PortSpace,
     sync::{
         atomic::{
             ordering,
@@ -42,7 +39,8 @@ use kernel_ext::{
         },
         completion::Completion,
         rcu::RcuArc,
-        set_once::SetOnce, //
+        set_once::SetOnce,
+        state_cell::Owned, //
     },
     tracepoint,
     workqueue::{
@@ -54,38 +52,37 @@ use kernel_ext::{
 use proto::{
     addr::{
         Address,
-        PathAddress,
-        PATH_TEXT_LEN, //
+        PathAddress, //
     },
     path_state::{
         ClientEvent,
         ClientState, //
-    },
-    text::Text, //
+    }, //
 };
 use rtrs_core::{
-    address::{
-        address,
-        socket_address, //
-    },
+    address::socket_address,
     heartbeat::Heartbeat, //
 };
 
 use crate::{
+    availability::ConnectSnapshot,
     backoff::Backoff,
-    connection::ConnectionHandler,
-    establish::establish,
-    incarnation::ConnectionSet,
-    link::Asked,
-    session::Session,
+    connection_set::ConnectionSet,
+    handler::ConnectionHandler,
+    incarnation::PathEvents,
+    requests::request::Request,
+    session_core::SessionCore,
     stats::Stats, //
 };
 
-mod io;
+mod ending;
+mod ends;
+mod establish;
+mod heartbeat;
 mod reconnect;
 mod teardown;
 
-use teardown::Ending;
+use ending::Ending;
 
 /// The RDMA device that a path uses, for sysfs and log lines.
 pub(crate) struct DevicePort {
@@ -99,7 +96,7 @@ const RECOVERY: u64 = 0;
 /// The work item that connects a path again.
 const RECONNECT: u64 = 1;
 /// The work item that sends heartbeats.
-pub(crate) const BEAT: u64 = 2;
+const HEARTBEAT: u64 = 2;
 
 /// What only the one who connects or tears down uses.
 struct Control {
@@ -107,10 +104,32 @@ struct Control {
     up: bool,
 }
 
+/// What a path has of its session and asks of it.
+pub(crate) trait PathOwner: Send + Sync {
+    /// What the paths of the session share.
+    fn core(&self) -> &Arc<SessionCore>;
+    /// The paths.
+    fn paths(&self) -> &RcuArc<KVec<Arc<Path>>>;
+    /// Held while a path learns its name.
+    fn naming(&self) -> &Mutex<()>;
+    /// Sends a request of a failed path on another one, or tells the user that there is none.
+    /// Sleeps.
+    fn fail_over<'a>(&'a self, failed: &Path, request: Owned<'a, Request>);
+    /// Tells the user of a request that was in flight on a lost path and goes by no other one.
+    /// Sleeps.
+    fn give_up(&self, request: Owned<'_, Request>);
+    /// Closes `path` and forgets it, if nobody else does. Sleeps.
+    fn remove_path(&self, path: &Arc<Path>);
+}
+
+/// The handler of a path's connections.
+pub(crate) type PathHandler = ConnectionHandler<Path>;
+
 /// A path.
 #[pin_data]
 pub(crate) struct Path {
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: Arc<SessionCore>,
+    pub(crate) owner: Arc<dyn PathOwner>,
     pub(crate) uuid: [u8; 16],
     address: PathAddress,
     source: Option<SocketAddress>,
@@ -119,7 +138,7 @@ pub(crate) struct Path {
     file_name: SetOnce<CString>,
     state: Atomic<u32>,
     /// The connections that requests may be sent on; only set while the path is connected.
-    connections: RcuArc<ConnectionSet>,
+    connections: RcuArc<ConnectionSet<Path>>,
     #[pin]
     control: Mutex<Control>,
     /// Woken when the state changes or a step of the establishment is done.
@@ -140,21 +159,22 @@ pub(crate) struct Path {
     #[pin]
     reconnect: DelayedWork<Path, RECONNECT>,
     #[pin]
-    beat: DelayedWork<Path, BEAT>,
+    heartbeat_work: DelayedWork<Path, HEARTBEAT>,
 }
 
 impl_has_work! { impl HasWork<Path, RECOVERY> for Path { self.recovery } }
 impl_has_delayed_work! { impl HasDelayedWork<Path, RECONNECT> for Path { self.reconnect } }
-impl_has_delayed_work! { impl HasDelayedWork<Path, BEAT> for Path { self.beat } }
+impl_has_delayed_work! { impl HasDelayedWork<Path, HEARTBEAT> for Path { self.heartbeat_work } }
 
 impl Path {
     /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
     /// Sleeps.
     pub(crate) fn new(
-        session: Arc<Session>,
+        owner: Arc<dyn PathOwner>,
         address: &PathAddress,
         first: bool,
     ) -> Result<Arc<Self>> {
+        let session = owner.core().clone();
         let queue = session.queue.clone();
         let source = match &address.src {
             Some(source) => Some(socket_address(source, 0)?),
@@ -165,6 +185,7 @@ impl Path {
         Arc::pin_init(
             try_pin_init!(Self {
                 session,
+                owner,
                 uuid: random::uuid(),
                 address: *address,
                 source,
@@ -181,84 +202,23 @@ impl Path {
                 backoff: Backoff::new(),
                 first: Atomic::new(first),
                 heartbeat: Heartbeat::new(session.settings.heartbeat()),
-                stats: Stats::new(session.num_connections(), cpu::nr_cpu_ids())?,
+                stats: Stats::new(cpu::nr_cpu_ids())?,
                 recovery <- new_work!("Path::recovery"),
                 reconnect <- new_delayed_work!(&queue, "Path::reconnect"),
-                beat <- new_delayed_work!(&queue, "Path::beat"),
+                heartbeat_work <- new_delayed_work!(&queue, "Path::heartbeat_work"),
                 queue,
             }),
             GFP_KERNEL,
         )
     }
 
-    /// The name of the directory in sysfs: `source@destination`, as they were when the path was
-    /// connected for the first time. `EINVAL` before that. Any context.
-    pub(crate) fn file_name(&self) -> Result<&CStr> {
-        Ok(self.file_name.as_ref().ok_or(EINVAL)?)
-    }
-
-    /// Whether `address` is what the path was made with, or the ends that it had last. Sleeps.
-    pub(crate) fn is_known_as(&self, address: &PathAddress) -> bool {
-        self.address.same_as(address) || self.used_ends().same_as(address)
-    }
-
-    /// The ends: those that are in use, once there was a connection. Sleeps.
-    fn used_ends(&self) -> PathAddress {
-        PathAddress {
-            src: self.used_source(),
-            dst: self.address.dst,
-        }
-    }
-
-    /// Gives this path its name, now that its ends are known, if it has none yet. `EEXIST` if it
-    /// has turned out to be one that the session has already. Sleeps.
-    pub(crate) fn settle_name(&self) -> Result {
-        // Of paths with the same ends that are connected at the same time one has to stay.
-        let _naming = self.session.naming.lock();
-        if self.file_name.as_ref().is_some() {
-            return Ok(());
-        }
-        let ends = self.used_ends();
-        let is_same =
-            |other: &&Arc<Self>| other.file_name.as_ref().is_some() && other.is_known_as(&ends);
-        let paths = self.session.paths.get();
-        if let Some(other) = paths.iter().find_map(|paths| paths.iter().find(is_same)) {
-            pr_err!(
-                "{}: it is the path {}\n",
-                self.name_text(),
-                other.name_text()
-            );
-            return Err(EEXIST);
-        }
-        let name = CString::try_from_fmt(fmt!(
-            "{}@{}",
-            self.source_text().as_str(),
-            self.address.dst.to_text().as_str()
-        ))?;
-        self.file_name.populate(name);
-        Ok(())
-    }
-
-    /// The source address: the one that is in use, once there was a connection. Sleeps.
-    fn used_source(&self) -> Option<Address> {
-        let used = self.device.lock().as_ref().and_then(|device| device.source);
-        used.or(self.address.src)
-    }
-
-    /// The text of the source address, empty if there is none yet. Sleeps.
-    pub(crate) fn source_text(&self) -> Text<PATH_TEXT_LEN> {
-        match self.used_source() {
-            Some(source) => source.to_text(),
-            None => Text::new(),
-        }
-    }
-
     /// The requests in flight. Any context.
-    pub(crate) fn in_flight(&self) -> i32 {
+    pub(crate) fn in_flight(&self) -> usize {
         let guard = rcu::read_lock();
-        self.connections(&guard)
-            .and_then(|set| Some(set.incarnation.transfer()?.in_flight()))
-            .unwrap_or(0)
+        let requests = self
+            .connections(&guard)
+            .and_then(|set| set.incarnation.requests());
+        requests.map_or(0, |requests| requests.in_flight())
     }
 
     /// The addresses that the path was made with, for log lines.
@@ -327,19 +287,6 @@ impl Path {
         self.first.load(ordering::Relaxed)
     }
 
-    /// Notes the device that the first connection is on. Sleeps.
-    pub(crate) fn set_device(&self, queue_pair: &QueuePair<ConnectionHandler>) -> Result {
-        let name = queue_pair.domain().device().name();
-        *self.device.lock() = Some(DevicePort {
-            name: CString::try_from_fmt(fmt!("{}", name))?,
-            port: queue_pair.id().port_num(),
-            source: address(&queue_pair.id().local_address()),
-        });
-        // A server that has lost the session may make a new one on any later connect.
-        self.first.store(true, ordering::Relaxed);
-        Ok(())
-    }
-
     /// The state.
     pub(crate) fn state(&self) -> ClientState {
         // Only states are stored.
@@ -380,7 +327,7 @@ impl Path {
 
     /// The connections, for as long as `guard` lives.
     #[inline]
-    pub(crate) fn connections<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet> {
+    pub(crate) fn connections<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet<Path>> {
         self.connections.load_ref(guard)
     }
 
@@ -394,6 +341,18 @@ impl Path {
             self.queue_recovery();
         }
         old.is_some()
+    }
+
+    /// A request may have been posted in part. Only while the connections are borrowed that it was
+    /// posted on: the teardown has not looked for requests to take back yet.
+    #[cold]
+    pub(crate) fn submission_failed(self: &Arc<Self>) {
+        if self.connection_failed() {
+            kernel_ext::pr_info_ratelimited!(
+                "{}: a request could not be posted\n",
+                self.name_text()
+            );
+        }
     }
 
     /// The path is not connected again, unless somebody asks for it. Any context.
@@ -417,7 +376,8 @@ impl Path {
 
     /// As [`Path::connect`]; there are no connections.
     fn connect_locked(self: &Arc<Self>, control: &mut Control) -> Result {
-        let result = establish(self).and_then(|(set, asked)| self.set_up(control, set, &asked));
+        let established = self.establish();
+        let result = established.and_then(|(set, snapshot)| self.set_up(control, set, &snapshot));
         if let Err(error) = result {
             pr_err_ratelimited!(
                 "{}: connecting to the server failed: {:?}\n",
@@ -429,24 +389,25 @@ impl Path {
         result
     }
 
-    /// Lets requests at the connections, if what the server was `asked` still holds.
+    /// Lets requests at the connections, if what the server was told by `snapshot` still holds.
     fn set_up(
         self: &Arc<Self>,
         control: &mut Control,
-        set: Arc<ConnectionSet>,
-        asked: &Asked,
+        set: Arc<ConnectionSet<Path>>,
+        snapshot: &ConnectSnapshot,
     ) -> Result {
         self.heartbeat.reset();
         drop(self.connections.replace(Some(set)));
         let establish = || self.change_state(ClientEvent::Established).is_some();
-        if let Err(error) = self.session.path_up(asked, establish) {
+        let availability = &self.session.availability;
+        if let Err(error) = availability.path_up(self.session.name_text(), snapshot, establish) {
             self.take_down(control);
             return Err(error);
         }
         self.backoff.connected();
         control.up = true;
         self.stats.connected();
-        self.restart_beat();
+        self.restart_heartbeat();
         Ok(())
     }
 
@@ -499,8 +460,40 @@ impl Path {
 
     /// Cancels what waits for its time. Sleeps.
     fn cancel_delayed_works(self: &Arc<Self>) {
-        DelayedWork::<Path, BEAT>::cancel_sync(self);
+        DelayedWork::<Path, HEARTBEAT>::cancel_sync(self);
         DelayedWork::<Path, RECONNECT>::cancel_sync(self);
+    }
+}
+
+impl PathEvents for Path {
+    fn name_text(&self) -> &str {
+        self.name_text()
+    }
+
+    fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn wake(&self) {
+        self.wake();
+    }
+
+    fn connection_failed(this: &Arc<Self>) -> bool {
+        this.connection_failed()
+    }
+
+    fn path_ended(&self, number: u32) {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.owner.paths().load(&guard) else {
+            return;
+        };
+        for path in paths.iter().filter(|path| path.ending.confirm(number)) {
+            path.wake();
+        }
     }
 }
 

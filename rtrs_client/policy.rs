@@ -120,7 +120,7 @@ impl Candidate for Seen<'_> {
     fn in_flight(&self) -> i32 {
         self.path
             .connections(self.guard)
-            .and_then(|set| Some(set.incarnation.transfer()?.in_flight_on(self.connection)))
+            .and_then(|set| Some(set.incarnation.requests()?.in_flight_on(self.connection)))
             .unwrap_or(i32::MAX)
     }
 

@@ -9,7 +9,7 @@
 //!
 //! ```ignore
 //! let session = Session::open(&params, events)?;
-//! session.service_request(&header, ServiceData::FromServer(&mut answer), || Ok(()))?;
+//! session.service_request(&header, ServiceData::FromServer(&mut response), || Ok(()))?;
 //!
 //! let mut permit = session.permit(tag).ok_or(EBUSY)?;
 //! fill(permit.scatter());
@@ -35,52 +35,57 @@ use kernel::{
 use kernel_ext::{
     device::class::Class,
     rdma::client::Registration,
-    sync::rcu::RcuArc,
     workqueue::{
         OwnedQueue,
-        QueueFlags,
-        QueueHandle, //
+        QueueFlags, //
     }, //
 };
 
+mod availability;
 mod backoff;
-mod beat;
-mod bounce;
 mod connection;
-mod establish;
+mod connection_set;
+mod events;
+mod failover;
+mod globals;
+mod handler;
+mod heartbeat;
 mod hotplug;
 mod incarnation;
-mod link;
-mod outage;
 mod params;
 mod path;
 mod permit;
 mod policy;
-mod request;
+mod poll;
+mod requests;
 mod service;
 mod session;
+mod session_core;
+mod sessions;
 mod settings;
 mod stats;
 mod submission;
 mod sysfs;
-mod transfer;
 mod work;
 
 pub use crate::{
-    permit::{
-        Permit,
+    events::{
+        LinkEvent,
+        SessionEvents,
         SubmitError, //
     },
-    request::Kind,
+    permit::Permit,
+    requests::{
+        request::Kind,
+        submit::FullBatch, //
+    },
     service::ServiceData,
     session::{
-        LinkEvent,
         OpenParams,
-        Session,
-        SessionEvents, //
+        Session, //
     },
-    submission::Submission,
-    transfer::FullBatch, //
+    session_core::SessionCore,
+    submission::Submission, //
 };
 
 module! {
@@ -89,19 +94,6 @@ module! {
     authors: ["The RNBD in Rust developers"],
     description: "RTRS client: RDMA transport, initiating end",
     license: "GPL",
-}
-
-/// What sessions need of the module.
-struct Globals {
-    class: Class,
-    sessions: Arc<hotplug::Sessions>,
-    queue: QueueHandle,
-}
-
-static GLOBALS: RcuArc<Globals> = RcuArc::empty();
-
-fn globals() -> Result<Arc<Globals>> {
-    GLOBALS.get().ok_or(ENODEV)
 }
 
 /// The module; dropped when it is unloaded, which its users, who hold the sessions, prevent.
@@ -117,13 +109,13 @@ impl kernel::Module for RtrsClient {
             c"rtrs_client",
             QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM,
         )?;
-        let globals = Globals {
+        let globals = globals::Globals {
             class: Class::new(c"rtrs-client")?,
-            sessions: hotplug::Sessions::new()?,
+            sessions: sessions::Sessions::new()?,
             queue: queue.handle(),
         };
         let devices = hotplug::Devices::register()?;
-        drop(GLOBALS.replace(Some(Arc::new(globals, GFP_KERNEL)?)));
+        globals::set_globals(Some(Arc::new(globals, GFP_KERNEL)?));
         Ok(Self {
             _devices: devices,
             _queue: queue,
@@ -133,6 +125,6 @@ impl kernel::Module for RtrsClient {
 
 impl Drop for RtrsClient {
     fn drop(&mut self) {
-        drop(GLOBALS.replace(None));
+        globals::set_globals(None);
     }
 }

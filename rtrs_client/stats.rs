@@ -2,24 +2,29 @@
 
 //! What a path counts (C: `rtrs-clt-stats.c`).
 //!
-//! The counters of the IO path lie in one cache line for each connection, which only the CPU whose
-//! requests the connection carries writes to.
+//! The counters of the IO path are those of a CPU, which alone writes to them.
 
 use kernel::prelude::*;
-use kernel_ext::sync::atomic::{
-    ordering,
-    Atomic, //
+use kernel_ext::{
+    percpu::Counters,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 
-use crate::request::Kind;
+use crate::requests::request::{
+    Kind,
+    Request, //
+};
 
-/// The counters of one connection.
-#[repr(align(64))]
-struct ConnectionStats {
-    reads: Atomic<u64>,
-    read_bytes: Atomic<u64>,
-    writes: Atomic<u64>,
-    write_bytes: Atomic<u64>,
+/// What is counted of requests that are sent, by CPU: the number of each kind, then its bytes.
+mod sent {
+    pub(super) const READS: usize = 0;
+    pub(super) const READ_BYTES: usize = 1;
+    pub(super) const WRITES: usize = 2;
+    pub(super) const WRITE_BYTES: usize = 3;
+    pub(super) const COUNT: usize = 4;
 }
 
 /// The counters of a CPU: completions that were to come to it, and completions that came to it
@@ -31,7 +36,7 @@ struct CpuStats {
 }
 
 /// The sums of [`Stats`] that the file `rdma` shows.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct RdmaSums {
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
@@ -42,7 +47,7 @@ pub(crate) struct RdmaSums {
 
 /// What a path counts.
 pub(crate) struct Stats {
-    connections: KVec<ConnectionStats>,
+    sent: Counters<{ sent::COUNT }>,
     cpus: KVec<CpuStats>,
     failovers: Atomic<u64>,
     /// Begins at -1, so that the first connect makes it 0.
@@ -51,20 +56,8 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// All zero, for this many connections and possible CPUs. May sleep.
-    pub(crate) fn new(num_connections: u16, num_cpus: u32) -> Result<Self> {
-        let mut connections = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
-        for _ in 0..num_connections {
-            connections.push(
-                ConnectionStats {
-                    reads: Atomic::new(0),
-                    read_bytes: Atomic::new(0),
-                    writes: Atomic::new(0),
-                    write_bytes: Atomic::new(0),
-                },
-                GFP_KERNEL,
-            )?;
-        }
+    /// All zero, for this many possible CPUs. May sleep.
+    pub(crate) fn new(num_cpus: u32) -> Result<Self> {
         let mut cpus = KVec::with_capacity(num_cpus as usize, GFP_KERNEL)?;
         for _ in 0..num_cpus {
             cpus.push(
@@ -76,7 +69,7 @@ impl Stats {
             )?;
         }
         Ok(Self {
-            connections,
+            sent: Counters::new()?,
             cpus,
             failovers: Atomic::new(0),
             reconnects: Atomic::new(-1),
@@ -84,16 +77,14 @@ impl Stats {
         })
     }
 
-    /// A request is being sent; `bytes` of header and data. Any context.
-    #[inline]
-    pub(crate) fn submitted(&self, connection: usize, kind: Kind, bytes: usize) {
-        if let Some(stats) = self.connections.get(connection) {
-            let (count, sum) = match kind {
-                Kind::Read => (&stats.reads, &stats.read_bytes),
-                Kind::Write | Kind::HeaderOnly => (&stats.writes, &stats.write_bytes),
-            };
-            count.add(1u64, ordering::Relaxed);
-            sum.add(bytes as u64, ordering::Relaxed);
+    /// A request is being sent. Any context.
+    #[inline(always)]
+    pub(crate) fn submitted(&self, request: &Request) {
+        let bytes = request.data_len() as u64;
+        let bytes = bytes.wrapping_add(u64::from(request.header_len()));
+        match request.kind {
+            Kind::Read => self.sent.add_two(sent::READS, 1, bytes),
+            Kind::Write | Kind::HeaderOnly => self.sent.add_two(sent::WRITES, 1, bytes),
         }
     }
 
@@ -127,22 +118,15 @@ impl Stats {
         self.failed_reconnects.add(1, ordering::Relaxed);
     }
 
-    /// The sums over all connections.
+    /// The sums over all CPUs.
     pub(crate) fn rdma(&self) -> RdmaSums {
-        let mut sums = RdmaSums {
+        RdmaSums {
+            reads: self.sent.sum(sent::READS),
+            read_bytes: self.sent.sum(sent::READ_BYTES),
+            writes: self.sent.sum(sent::WRITES),
+            write_bytes: self.sent.sum(sent::WRITE_BYTES),
             failovers: self.failovers.load(ordering::Relaxed),
-            ..RdmaSums::default()
-        };
-        for stats in &self.connections {
-            let add = |sum: &mut u64, counter: &Atomic<u64>| {
-                *sum = sum.wrapping_add(counter.load(ordering::Relaxed));
-            };
-            add(&mut sums.reads, &stats.reads);
-            add(&mut sums.read_bytes, &stats.read_bytes);
-            add(&mut sums.writes, &stats.writes);
-            add(&mut sums.write_bytes, &stats.write_bytes);
         }
-        sums
     }
 
     /// For each CPU, the completions that were to come to it and did not.
@@ -170,12 +154,7 @@ impl Stats {
     /// Sets what [`Stats::rdma`] shows to zero.
     pub(crate) fn reset_rdma(&self) {
         self.failovers.store(0, ordering::Relaxed);
-        for stats in &self.connections {
-            stats.reads.store(0, ordering::Relaxed);
-            stats.read_bytes.store(0, ordering::Relaxed);
-            stats.writes.store(0, ordering::Relaxed);
-            stats.write_bytes.store(0, ordering::Relaxed);
-        }
+        self.sent.reset();
     }
 
     /// Sets the migrations to zero.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Requests that are sent together, so that the device is told of several at once.
+//!
+//! This is the only way to send a request.
 
 use core::{
     mem::MaybeUninit,
@@ -13,25 +15,37 @@ use kernel::{
         Arc, //
     }, //
 };
+use kernel_ext::{
+    rdma::SendBatch,
+    sync::state_cell::Owned, //
+};
+
+use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
     connection::Connection,
-    path::Path,
-    permit::{
-        Permit,
-        SubmitError, //
+    events::SubmitError,
+    path::{
+        Path,
+        PathHandler, //
     },
-    request::{
-        Kind,
-        Request, //
+    permit::Permit,
+    requests::{
+        request::{
+            Kind,
+            Request, //
+        },
+        submit::{
+            has_room,
+            FullBatch,
+            Posted,
+            Refused,
+            MAX_BATCH, //
+        },
+        tags::Phase,
+        PathRequests, //
     },
-    session::Session,
-    transfer::{
-        FullBatch,
-        Refused,
-        Submitted,
-        Transfer, //
-    }, //
+    session::Session, //
 };
 
 /// Sends requests of one session together.
@@ -42,34 +56,41 @@ use crate::{
 ///
 /// The read lock is held all the time: no path is taken down while one of its requests is waiting
 /// here.
-pub struct Submission<'a> {
-    session: &'a Session,
-    guard: &'a rcu::Guard,
-    batch: &'a mut FullBatch,
+///
+/// # Invariants
+///
+/// The work requests in `batch` are for `target`; `tags` has the tag of each.
+pub struct Submission<'s, 'g> {
+    session: &'s Session,
+    guard: &'g rcu::Guard,
+    batch: &'g mut FullBatch,
+    tags: [u32; MAX_BATCH],
     /// Where the batch goes, if there is one.
-    target: Option<Target<'a>>,
+    target: Option<Target<'g>>,
 }
 
 /// A connection of a path.
 #[derive(Clone, Copy)]
-struct Target<'a> {
-    path: &'a Arc<Path>,
-    transfer: &'a Transfer,
-    connection: &'a Connection,
+struct Target<'g> {
+    path: &'g Arc<Path>,
+    requests: &'g PathRequests,
+    connection: &'g Connection<PathHandler>,
 }
 
-impl<'a> Submission<'a> {
+impl<'s, 'g> Submission<'s, 'g> {
     /// Begins one, in `room`.
     #[inline]
     pub fn new(
-        session: &'a Session,
-        guard: &'a rcu::Guard,
-        room: &'a mut MaybeUninit<FullBatch>,
+        session: &'s Session,
+        guard: &'g rcu::Guard,
+        room: &'g mut MaybeUninit<FullBatch>,
     ) -> Self {
+        // INVARIANT: There are no work requests.
         Self {
             session,
             guard,
-            batch: FullBatch::init(room),
+            batch: SendBatch::init(room),
+            tags: [0; MAX_BATCH],
             target: None,
         }
     }
@@ -77,90 +98,194 @@ impl<'a> Submission<'a> {
     /// Adds a request. Never sleeps.
     ///
     /// `queue` is below the number of queues of the session; the response interrupts the CPU of
-    /// that queue. `header` is handed to the server's user.
+    /// that queue. A service request goes by the service connection, whatever the queue. `header`
+    /// is handed to the server's user.
+    #[inline(always)]
     pub fn add(
         &mut self,
-        permit: Permit<'_>,
+        permit: Permit<'s>,
         kind: Kind,
         queue: u32,
         header: &[u8],
     ) -> Result<(), SubmitError> {
         let session = self.session;
+        let connection = match permit.is_of_service() {
+            true => SERVICE_CID,
+            // A queue number that is out of range finds no connection.
+            false => queue.wrapping_add(1).min(u32::from(u16::MAX)) as u16,
+        };
         if !ptr::eq(permit.session(), session) {
             return Err(SubmitError::Failed(EINVAL));
         }
         let Some(mut request) = permit.into_request() else {
             return Err(SubmitError::Failed(EINVAL));
         };
-        let added = match request.prepare(kind, queue.saturating_add(1), header) {
-            Ok(()) => self.add_request(request),
+        let added = match request.prepare(kind, connection, header) {
+            Ok(()) => match self.only_target(connection) {
+                Some(target) => self.add_to(target, request),
+                None => self.add_by_policy(request, None),
+            },
             Err(error) => Err(Refused { request, error }),
         };
-        match added {
-            Ok(()) => Ok(()),
-            Err(refused) => Err(session.refused(refused)),
+        added.map_err(|refused| refuse(session, refused))
+    }
+
+    /// The connection of number `connection`, if there is just one path, and it is connected.
+    #[inline(always)]
+    fn only_target(&self, connection: u16) -> Option<Target<'g>> {
+        match self.session.paths.load_ref(self.guard)?.as_slice() {
+            [path] => self.target_on(path, connection),
+            _ => None,
         }
     }
 
-    #[inline]
-    fn add_request(&mut self, request: KBox<Request>) -> Result<(), Refused> {
-        let Some(target) = self.choose(request.connection) else {
-            return self.session.dispatch_except(request, None);
-        };
-        let is_other = |old: Target<'_>| !ptr::eq(old.connection, target.connection);
-        let entries = target.transfer.most_entries(&request);
-        if self.target.is_some_and(is_other) || !self.batch.has_room(entries) {
-            self.post();
-        }
-        target.path.count_submitted(&request);
-        match target
-            .transfer
-            .add(target.connection, self.batch, request)?
-        {
-            Submitted::Added => self.target = Some(target),
-            Submitted::Posted => {}
-            Submitted::Broken => target.path.submission_failed(),
-        }
-        Ok(())
-    }
-
-    /// The connection of number `connection`, if there is just one path. With several each request
-    /// goes where the policy says, and alone.
-    #[inline]
-    fn choose(&self, connection: u32) -> Option<Target<'a>> {
-        let paths = self.session.paths.load_ref(self.guard)?;
-        let [path] = paths.as_slice() else {
-            return None;
-        };
+    /// The connection of number `connection` of `path`, if it is connected.
+    #[inline(always)]
+    fn target_on(&self, path: &'g Arc<Path>, connection: u16) -> Option<Target<'g>> {
         if !path.is_connected() {
             return None;
         }
         let set = path.connections(self.guard)?;
         Some(Target {
             path,
-            transfer: set.incarnation.transfer()?,
-            connection: set.get(connection as usize)?,
+            requests: set.incarnation.requests()?,
+            connection: set.get(usize::from(connection))?,
         })
     }
 
+    /// Adds `request` for `target`.
+    #[inline(always)]
+    fn add_to(
+        &mut self,
+        target: Target<'g>,
+        request: Owned<'s, Request>,
+    ) -> Result<(), Refused<'s>> {
+        let is_other = |old: Target<'_>| !ptr::eq(old.connection, target.connection);
+        if self.target.is_some_and(is_other) || !has_room(self.batch) {
+            self.post();
+        }
+        target.path.stats.submitted(&request);
+        let (tag, before) = (request.tag(), self.batch.len());
+        let phase = target
+            .requests
+            .add(target.connection, self.batch, request)?;
+        // INVARIANT: Those that were added are of this request.
+        let added = self.tags.iter_mut().take(self.batch.len()).skip(before);
+        added.for_each(|place| *place = tag);
+        self.target = Some(target);
+        if phase == Phase::Registering {
+            self.post_registration(target, tag);
+        }
+        Ok(())
+    }
+
+    /// Sends what was added, of which the last is the registration of request `tag` and the
+    /// request.
+    #[inline(never)]
+    fn post_registration(&mut self, target: Target<'g>, tag: u32) {
+        self.post();
+        let requests = target.requests;
+        if requests.registration_posted(target.connection, tag) == Posted::Broken {
+            target.path.submission_failed();
+        }
+    }
+
+    /// Sends `request` as the policy says, on a path other than `except`, which has failed. Never
+    /// sleeps.
+    #[inline(never)]
+    pub(crate) fn add_by_policy(
+        &mut self,
+        mut request: Owned<'s, Request>,
+        except: Option<&Path>,
+    ) -> Result<(), Refused<'s>> {
+        let mut error = ECONNABORTED;
+        let Some(paths) = self.session.paths.load_ref(self.guard) else {
+            return Err(Refused { request, error });
+        };
+        let connection = request.connection;
+        let policy = &self.session.policy;
+        for path in policy.order(paths, self.guard, usize::from(connection)) {
+            if except.is_some_and(|except| ptr::eq(except, &**path)) {
+                continue;
+            }
+            let Some(target) = self.target_on(path, connection) else {
+                continue;
+            };
+            match self.send_alone(target, request) {
+                Ok(()) => {
+                    if except.is_some() {
+                        path.stats.failed_over();
+                    }
+                    return Ok(());
+                }
+                Err(refused) => {
+                    request = refused.request;
+                    // Of a path that is up, if any of them is.
+                    if refused.error != ECONNABORTED {
+                        error = refused.error;
+                    }
+                }
+            }
+        }
+        Err(Refused { request, error })
+    }
+
+    /// Sends `request` to `target`, so that another path can take it if that fails.
+    fn send_alone(
+        &mut self,
+        target: Target<'g>,
+        mut request: Owned<'s, Request>,
+    ) -> Result<(), Refused<'s>> {
+        self.post();
+        target.requests.count_in_flight(&mut request);
+        if let Err(mut refused) = self.add_to(target, request) {
+            target.requests.left(&mut refused.request);
+            return Err(refused);
+        }
+        let mut refused = None;
+        self.post_to(|request| refused = Some(request));
+        refused.map_or(Ok(()), Err)
+    }
+
     /// Sends what was added. Never sleeps.
-    #[inline]
+    #[inline(always)]
     fn post(&mut self) {
-        let (Some(target), session) = (self.target.take(), self.session) else {
+        if self.target.is_some() {
+            let tags = &self.session.tags;
+            self.post_to(|refused| tags.unanswered(refused.request, refused.error));
+        }
+    }
+
+    /// Sends what was added; what cannot be sent is given to `refused`. Never sleeps.
+    #[inline]
+    fn post_to(&mut self, refused: impl FnMut(Refused<'s>)) {
+        let Some(target) = self.target.take() else {
             return;
         };
-        let posted = target
-            .transfer
-            .post(target.connection, self.batch, |refused| {
-                session.unposted(refused)
-            });
-        if posted == Submitted::Broken {
+        let len = self.batch.len();
+        // INVARIANT: The batch is empty afterwards.
+        let Err(unposted) = target.connection.queue_pair().post_batch(self.batch) else {
+            return;
+        };
+        let numbers = self.tags.get(..len).unwrap_or(&[]);
+        let (tags, cid) = (&self.session.tags, target.connection.cid());
+        let taken = target
+            .requests
+            .take_back(tags, cid, numbers, unposted, refused);
+        if taken == Posted::Broken {
             target.path.submission_failed();
         }
     }
 }
 
-impl Drop for Submission<'_> {
+/// Gives back the permit of a request that was not sent; says why that was.
+#[cold]
+fn refuse(session: &Session, refused: Refused<'_>) -> SubmitError {
+    session.tags.give_back(refused.request);
+    SubmitError::new(refused.error)
+}
+
+impl Drop for Submission<'_, '_> {
     #[inline]
     fn drop(&mut self) {
         self.post();

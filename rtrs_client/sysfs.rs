@@ -25,23 +25,92 @@ use proto::{
 use rtrs_core::sysfs::is_text;
 
 use crate::{
+    globals::globals,
     path::Path,
-    session::Session,
+    policy::Policy,
+    session_core::SessionCore,
     settings::Value, //
 };
 
-/// The directory of a session and the one of its paths in it.
-pub(crate) struct SessionFiles {
-    // Before the device that it is in.
-    paths: Arc<Directory<()>>,
-    device: ClassDevice<Session>,
+/// What the files of a session do with it.
+pub(crate) trait SessionControl: Sized + Send + Sync + 'static {
+    /// What the paths of the session share.
+    fn core(&self) -> &SessionCore;
+    /// Which path a request takes.
+    fn policy(&self) -> &Policy;
+    /// Adds and connects a path. Sleeps. `EEXIST` if there is one with these addresses.
+    fn add_path(self: &Arc<Self>, address: &PathAddress) -> Result;
+    /// Lets a change of the settings take effect on all paths. Sleeps.
+    fn settings_changed(&self);
 }
 
-impl SessionFiles {
+/// The file of a setting.
+macro_rules! setting {
+    ($name:literal, $field:ident) => {
+        Attribute::read_write(
+            $name,
+            |session, out| out.print(fmt!("{}\n", session.core().settings.$field.get())),
+            |session, _, bytes| store_setting(&**session, &session.core().settings.$field, bytes),
+        )
+    };
+}
+
+/// The directory of a session and the one of its paths in it.
+pub(crate) struct SessionFiles<S: SessionControl> {
+    // Before the device that it is in.
+    paths: Arc<Directory<()>>,
+    device: ClassDevice<S>,
+}
+
+impl<S: SessionControl> SessionFiles<S> {
+    const ATTRIBUTES: &'static [Attribute<S>] = &[
+        setting!(c"max_reconnect_attempts", max_reconnect_attempts),
+        setting!(c"hb_interval_ms", hb_interval_ms),
+        setting!(c"hb_missed_max", hb_missed_max),
+        setting!(c"reconnect_delay_ms", reconnect_delay_ms),
+        setting!(c"connect_timeout_ms", connect_timeout_ms),
+        setting!(c"hold_io_ms", hold_io_ms),
+        setting!(c"ack_timeout_ms", ack_timeout_ms),
+        Attribute::read_write(
+            c"mpath_policy",
+            |session, out| {
+                let kind = session.policy().kind();
+                let (name, short) = kind.names();
+                out.print(fmt!("{} ({}: {})\n", name, short, kind as u32))
+            },
+            |session, _, bytes| {
+                let kind = PolicyKind::parse(bytes).ok_or(EINVAL)?;
+                session.policy().set(kind);
+                Ok(())
+            },
+        ),
+        Attribute::read_write(
+            c"add_path",
+            |_, out| {
+                out.print(fmt!(
+                    "Usage: echo [<source addr>@]<destination addr> > add_path\n\n\
+                         *addr ::= [ ip:<ipv4|ipv6> | gid:<gid> ]\n"
+                ))
+            },
+            |session, _, bytes| {
+                let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes);
+                let address = PathAddress::parse(line).map_err(|error| {
+                    pr_err!(
+                        "{}: add_path: {}\n",
+                        session.core().name_text(),
+                        error.message().as_str()
+                    );
+                    EINVAL
+                })?;
+                session.add_path(&address)
+            },
+        ),
+    ];
+
     /// Makes the directories of `session`. Sleeps; `EEXIST` if the name is in use.
-    pub(crate) fn new(session: &Arc<Session>) -> Result<Self> {
-        let class = &crate::globals()?.class;
-        let device = class.device(session.name(), SESSION_ATTRIBUTES, session.clone())?;
+    pub(crate) fn new(session: &Arc<S>) -> Result<Self> {
+        let class = &globals()?.class;
+        let device = class.device(session.core().name(), Self::ATTRIBUTES, session.clone())?;
         let paths = Arc::new(Directory::empty(&device, c"paths")?, GFP_KERNEL)?;
         device.announce();
         Ok(Self { paths, device })
@@ -73,61 +142,6 @@ impl PathFiles {
         })
     }
 }
-
-/// The file of a setting.
-macro_rules! setting {
-    ($name:literal, $field:ident) => {
-        Attribute::read_write(
-            $name,
-            |session, out| out.print(fmt!("{}\n", session.settings.$field.get())),
-            |session, _, bytes| store_setting(session, &session.settings.$field, bytes),
-        )
-    };
-}
-
-const SESSION_ATTRIBUTES: &[Attribute<Session>] = &[
-    setting!(c"max_reconnect_attempts", max_reconnect_attempts),
-    setting!(c"hb_interval_ms", hb_interval_ms),
-    setting!(c"hb_missed_max", hb_missed_max),
-    setting!(c"reconnect_delay_ms", reconnect_delay_ms),
-    setting!(c"connect_timeout_ms", connect_timeout_ms),
-    setting!(c"hold_io_ms", hold_io_ms),
-    setting!(c"ack_timeout_ms", ack_timeout_ms),
-    Attribute::read_write(
-        c"mpath_policy",
-        |session, out| {
-            let kind = session.policy.kind();
-            let (name, short) = kind.names();
-            out.print(fmt!("{} ({}: {})\n", name, short, kind as u32))
-        },
-        |session, _, bytes| {
-            let kind = PolicyKind::parse(bytes).ok_or(EINVAL)?;
-            session.policy.set(kind);
-            Ok(())
-        },
-    ),
-    Attribute::read_write(
-        c"add_path",
-        |_, out| {
-            out.print(fmt!(
-                "Usage: echo [<source addr>@]<destination addr> > add_path\n\n\
-                     *addr ::= [ ip:<ipv4|ipv6> | gid:<gid> ]\n"
-            ))
-        },
-        |session, _, bytes| {
-            let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes);
-            let address = PathAddress::parse(line).map_err(|error| {
-                pr_err!(
-                    "{}: add_path: {}\n",
-                    session.name_text(),
-                    error.message().as_str()
-                );
-                EINVAL
-            })?;
-            session.add_path(&address, false)
-        },
-    ),
-];
 
 const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
     Attribute::read_only(c"hca_name", |path, out| match &*path.device.lock() {
@@ -169,10 +183,10 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
         |_, out| out.print(fmt!("Usage: echo 1 > remove_path\n")),
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
-            context.keep_module(path.session.events().module()?);
+            context.keep_module(path.session.events.module()?);
             // The directory of this very file goes.
             context.release_protection()?;
-            path.session.remove_path(path);
+            path.owner.remove_path(path);
             Ok(())
         },
     ),
@@ -237,9 +251,9 @@ fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> R
     out.print(fmt!("\n"))
 }
 
-fn store_setting(session: &Session, value: &Value, bytes: &[u8]) -> Result {
+fn store_setting<S: SessionControl>(session: &S, value: &Value, bytes: &[u8]) -> Result {
     // What is set again as it was does not begin any time anew.
-    if value.set(session.name_text(), bytes)? {
+    if value.set(session.core().name_text(), bytes)? {
         session.settings_changed();
     }
     Ok(())

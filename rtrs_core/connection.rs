@@ -134,7 +134,8 @@ impl SignalInterval {
     /// Counts one work request; says whether it is to be signaled. Any context.
     #[inline]
     pub fn next_is_signaled(&self) -> bool {
-        let before = self.posted.fetch_add(1, ordering::Relaxed);
-        before.wrapping_add(1) & self.interval.wrapping_sub(1) == 0
+        (self.posted.fetch_add(1, ordering::Relaxed)).wrapping_add(1)
+            & self.interval.wrapping_sub(1)
+            == 0
     }
 }

@@ -64,7 +64,8 @@ impl Path {
                 queue_pair.disconnect();
             }
             for queue_pair in &io.queue_pairs {
-                queue_pair.drain();
+                // If this fails the device is gone, which carries out nothing more either.
+                let _ = queue_pair.drain();
             }
             // No completion comes any more that these wait for.
             io.release_leftovers();

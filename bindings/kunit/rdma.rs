@@ -93,6 +93,8 @@ struct Peer {
     length: Atomic<u32>,
     invalidated: Atomic<u32>,
     last: Atomic<u32>,
+    /// The key of the region whose request has completed last.
+    region: Atomic<u32>,
     failed: Atomic<u32>,
     flushed: Atomic<u32>,
     /// Whether to keep on posting in the completion handler.
@@ -116,6 +118,7 @@ impl Peer {
                 length: Atomic::new(0),
                 invalidated: Atomic::new(0),
                 last: Atomic::new(0),
+                region: Atomic::new(0),
                 failed: Atomic::new(0),
                 flushed: Atomic::new(0),
                 noisy: Atomic::new(false),
@@ -177,7 +180,7 @@ impl Handler for Peer {
         self.last.store(completion.wr_id().0, ordering::Relaxed);
         if let Some(own) = self.own.take() {
             // Does nothing, in here.
-            own.drain();
+            assert_eq!(own.drain(), Err(EDEADLK));
             drop(self.own.put(own));
         }
         let is_receive = match completion.status() {
@@ -207,6 +210,7 @@ impl Handler for Peer {
             completion.invalidated_rkey().unwrap_or(0),
             ordering::Relaxed,
         );
+        queue_pair.note_invalidation(completion);
         if self.noisy.load(ordering::Relaxed) {
             let mut chain = SendChain::<1>::new();
             let _ = queue_pair.post_empty_recvs(RECEIVE, 1);
@@ -214,6 +218,13 @@ impl Handler for Peer {
             let _ = queue_pair.post(chain);
         }
         self.received.complete();
+    }
+
+    fn region_completed(&self, _: &QueuePairRef<Self>, key: u32, completion: &WorkCompletion<'_>) {
+        if completion.is_success() {
+            self.region.store(key, ordering::Relaxed);
+            self.finished.complete();
+        }
     }
 }
 

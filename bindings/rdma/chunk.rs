@@ -521,11 +521,11 @@ impl MappedChunks {
         let pages = count
             .checked_mul(set.chunk_size / REGION_PAGE_SIZE)
             .ok_or(EINVAL)?;
-        let region = MemoryRegion::new(self.domain(), u32::try_from(pages)?)?;
+        let region = MemoryRegion::new(self.domain(), u32::try_from(pages)?, 0)?;
         let (list, len) = (entries.as_ptr().cast_mut(), u32::try_from(entries.len())?);
-        // SAFETY: The entries are mapped for the domain's device, for both directions; the list is
-        // only read.
-        unsafe { region.map_raw(list, len, Direction::Bidirectional) }?;
+        // SAFETY: The entries are mapped for the domain's device, for both directions, and as long
+        // as the domain is there, by which the chunks are retained; the list is only read.
+        unsafe { region.map_permanently(list, len, Direction::Bidirectional) }?;
         Ok(region)
     }
 }

@@ -78,6 +78,10 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// sleeping is allowed; serialised per completion queue.
     fn completion(&self, _: &QueuePairRef<Self>, _: &WorkCompletion<'_>, _: &mut Self::Burst) {}
 
+    /// A request has completed that used the memory which the region with this key has mapped: a
+    /// write from it, or an invalidation. As [`Self::completion()`].
+    fn region_completed(&self, _: &QueuePairRef<Self>, _key: u32, _: &WorkCompletion<'_>) {}
+
     /// The burst has ended. As [`Self::completion()`].
     fn burst_ends(&self, _: &QueuePairRef<Self>, _: Self::Burst) {}
 }

@@ -78,8 +78,9 @@ impl Marker {
 
 /// Waits until all requests that were posted have completed and their handlers have returned.
 ///
-/// Nobody must post concurrently, save for handlers: what these post may be in flight afterwards.
-/// Sleeps.
+/// Nobody must post concurrently, save for handlers: what these post may be in flight afterwards,
+/// to be flushed. Sleeps. The driver's error if it cannot say when the queue pair is drained, as
+/// that of a device that is gone.
 ///
 /// The C function wants room in the queues for its requests, warns if there is none, and does not
 /// wait then. So markers go through the queues first, and keep on trying.
@@ -87,7 +88,7 @@ impl Marker {
 /// # Safety
 ///
 /// `qp` must be a valid queue pair on `queue`.
-pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
+pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) -> Result {
     let polling = queue.exclude_polling();
     let mut attributes = bindings::ib_qp_attr {
         qp_state: bindings::ib_qp_state_IB_QPS_ERR,
@@ -95,10 +96,10 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
     };
     let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
     // SAFETY: The queue pair is valid.
-    if unsafe { bindings::ib_modify_qp(qp, &mut attributes, mask) } == 0 {
+    let mut drained = to_result(unsafe { bindings::ib_modify_qp(qp, &mut attributes, mask) });
+    if drained.is_ok() {
         pin_init::stack_pin_init!(let marker = Marker::new());
-        // An error is one of a device that is gone, which only the device's driver can handle.
-        let _ = marker.as_ref().pass(&polling, |cqe| {
+        let sends = marker.as_ref().pass(&polling, |cqe| {
             let wr = bindings::ib_send_wr {
                 __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
                     wr_cqe: ManuallyDrop::new(cqe),
@@ -114,7 +115,7 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
             unsafe { verbs::post_send(qp, &wr.wr) }
         });
         pin_init::stack_pin_init!(let marker = Marker::new());
-        let _ = marker.as_ref().pass(&polling, |cqe| {
+        let receives = marker.as_ref().pass(&polling, |cqe| {
             let wr = bindings::ib_recv_wr {
                 __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
                     wr_cqe: ManuallyDrop::new(cqe),
@@ -124,9 +125,11 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) {
             // SAFETY: As above.
             unsafe { verbs::post_recv(qp, &wr) }
         });
+        drained = sends.and(receives);
     }
     // SAFETY: The queue pair is valid. Its completion queue comes from `ib_alloc_cq()`; or, if it
     // is polled in bursts, from `__ib_create_cq()`, and then the poller calls `done` as well, and
     // its context is `IB_POLL_SOFTIRQ`, which is zero: nobody polls it here.
     unsafe { bindings::ib_drain_qp(qp) };
+    drained
 }

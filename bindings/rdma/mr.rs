@@ -1,11 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions that are registered by work requests.
+//! Memory regions that are registered by work requests, and the memory that devices use through
+//! them.
+//!
+//! Would be: `rust/kernel/rdma/mr.rs`.
+//!
+//! # Memory that its owner wants back
+//!
+//! A [`ScatterTable`] names memory of a user: pages of a block request. A device reaches them in
+//! two ways: by a send-side work request that has their DMA addresses, or by a registration, which
+//! gives the peer a key. The owner must not get them back while either is possible. So a table is
+//! mapped by a [`MemoryRegion`], and only its state says when the table may be unmapped:
+//!
+//! ```text
+//!          map            send_mapped                success
+//!  Idle --------> Mapped -------------> Sending -----------------+
+//!   ^              |  ^                                          |
+//!   |     unmap    |  +------------------------------------------+
+//!   +--------------+  |                                          |
+//!                load |            register        post          | success, or
+//!                     +--> Loaded ---------> Registering --> Exposed --> Ending
+//!                                                          invalidate
+//! ```
+//!
+//! The peer can end `Exposed` as well, see [`MemoryRegion::ended_by_peer()`]. Only a completion
+//! without an error ends a use: a request that failed or was flushed says nothing of the peer's
+//! key, which is good on every queue pair of the domain. What does not end this way ends when all
+//! queue pairs of the domain are drained ([`ProtectionDomain::is_drained()`]).
 
 use super::{
+    cm::Handler,
     pd::Retained,
+    qp,
     Direction,
     ProtectionDomain,
+    QueuePairRef,
     Sge, //
 };
 use crate::{
@@ -70,36 +99,71 @@ impl Access {
 /// block request start and end on such a boundary.
 pub(crate) const REGION_PAGE_SIZE: usize = 4096;
 
-/// A fast-registration memory region (`ib_mr`).
+/// What a region is used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Use {
+    /// Nothing.
+    Idle,
+    /// A caller changes the region.
+    Busy,
+    /// A table is mapped.
+    Mapped,
+    /// A table is mapped, and its pages are in the region under a new key.
+    Loaded,
+    /// A work request has the addresses of the mapped table.
+    Sending,
+    /// A batch has a work request that registers the region.
+    Registering,
+    /// That work request was posted.
+    Exposed,
+    /// A work request invalidates the key.
+    Ending,
+    /// Memory is in the region that stays as long as the domain.
+    Permanent,
+}
+
+/// The state of a region: its use, and the direction that its memory is mapped for.
+const fn state(usage: Use, direction: Direction) -> u32 {
+    usage as u32 | (direction as u32) << 8
+}
+
+/// All directions.
+const DIRECTIONS: [Direction; 3] = [
+    Direction::Bidirectional,
+    Direction::ToDevice,
+    Direction::FromDevice,
+];
+
+/// A fast-registration memory region (`ib_mr`), which maps one [`ScatterTable`] at a time.
 ///
-/// Made once; then any number of times: [`map()`](Self::map), `reg_mr()` in a chain, use by the
-/// peer, invalidation by the peer or by `local_invalidate()`. May be dropped in any context, as
-/// long as somebody else holds the domain.
+/// May be dropped in any context, as long as something else holds the domain.
 pub struct MemoryRegion(Retained<Raw>);
 
 /// # Invariants
 ///
-/// - `region` is valid and owned by this type. It is only changed by who set `state` to
-///   [`MAPPING`], until that sets it to something else; its keys also by [`bump_key()`].
-/// - If `state` is one of [`mapped_for()`], all that was given to the last map is in the region,
-///   and was mapped for that direction.
-struct Raw {
+/// - `region` is valid and owned by this type. It is only changed by the caller that changed
+///   `state` to [`Use::Busy`], until that caller changes it again; its keys also by [`bump_key()`].
+/// - A table that names `serial` was mapped by this region, for the direction in `state`. There is
+///   at most one such table, and none while the state is [`Use::Idle`] or [`Use::Permanent`].
+/// - In [`Use::Mapped`] and [`Use::Loaded`] no device uses that table's memory: no work request has
+///   its addresses, and no key of the region is valid, nor will a posted request make it valid.
+/// - In [`Use::Sending`] and [`Use::Ending`] one work request with `cqe` is in a batch or in
+///   flight.
+/// - In [`Use::Exposed`] the region was registered on the queue pair with the serial number in
+///   `queue_pair`, and no request that invalidates it was made.
+pub(super) struct Raw {
+    pub(super) cqe: bindings::ib_cqe,
     region: NonNull<bindings::ib_mr>,
     state: Atomic<u32>,
+    queue_pair: Atomic<u64>,
+    serial: u64,
+    /// The owner's name for the region.
+    key: u32,
 }
 
-/// Nothing is mapped.
-const IDLE: u32 = 0;
-/// Somebody is mapping.
-const MAPPING: u32 = 1;
-/// Something is mapped, and may be registered: from here on, one for each direction.
-const MAPPED: u32 = 2;
-
-/// Something is mapped for `direction`.
-#[inline(always)]
-const fn mapped_for(direction: Direction) -> u32 {
-    MAPPED + direction as u32
-}
+/// The number of regions that were made.
+static MADE: Atomic<u64> = Atomic::new(0);
 
 // SAFETY: The functions called on a region may be called from any thread.
 unsafe impl Send for Raw {}
@@ -115,9 +179,63 @@ impl Drop for Raw {
     }
 }
 
+impl Raw {
+    /// The owner's name for the region.
+    pub(super) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Changes the use of what is mapped, whatever its direction. `EBUSY` if it is another one.
+    #[inline]
+    fn change(&self, from: Use, to: Use) -> Result<Direction> {
+        let current = self.state.load(ordering::Relaxed);
+        let mut directions = DIRECTIONS.into_iter();
+        let direction = directions.find(|direction| current == state(from, *direction));
+        let direction = direction.ok_or(EBUSY)?;
+        match self
+            .state
+            .cmpxchg(current, state(to, direction), ordering::Full)
+        {
+            Ok(_) => Ok(direction),
+            Err(_) => Err(EBUSY),
+        }
+    }
+
+    /// The work request that is named by `cqe` has completed without an error.
+    pub(super) fn work_request_done(&self) {
+        // INVARIANT: The request that had the addresses is done. The one that invalidated the key
+        // was posted on the queue pair of the registration and after it, so the key was valid and
+        // is not any more.
+        if self.change(Use::Sending, Use::Mapped).is_err() {
+            let _ = self.change(Use::Ending, Use::Mapped);
+        }
+    }
+
+    /// The region is about to be registered on the queue pair with this serial number; says by
+    /// which key.
+    pub(super) fn registering(&self, queue_pair: u64) -> u32 {
+        self.queue_pair.store(queue_pair, ordering::Relaxed);
+        self.rkey()
+    }
+
+    /// The registration was posted, or may have been.
+    pub(super) fn registered(&self) {
+        // INVARIANT: On the queue pair that `registering()` noted.
+        let _ = self.change(Use::Registering, Use::Exposed);
+    }
+
+    #[inline]
+    fn rkey(&self) -> u32 {
+        // SAFETY: By the type invariant the region is valid; the access is volatile, as in
+        // `bump_key()`.
+        unsafe { (&raw const (*self.region.as_ptr()).rkey).read_volatile() }
+    }
+}
+
 impl MemoryRegion {
-    /// Allocates a region for up to `max_segments` pages. Sleeps.
-    pub fn new(domain: &Arc<ProtectionDomain>, max_segments: u32) -> Result<Self> {
+    /// Allocates a region for up to `max_segments` pages. Completions of requests that use its
+    /// table go to [`Handler::region_completed()`], with `key`. Sleeps.
+    pub fn new(domain: &Arc<ProtectionDomain>, max_segments: u32, key: u32) -> Result<Self> {
         let kind = if domain.device().has_gap_registration() {
             bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
         } else {
@@ -127,10 +245,17 @@ impl MemoryRegion {
         let raw = unsafe { bindings::ib_alloc_mr(domain.as_raw(), kind, max_segments) };
         let raw = from_err_ptr(raw)?;
         let region = NonNull::new(raw).ok_or(ENOMEM)?;
-        // INVARIANT: `region` was just allocated; if this fails, it is dropped.
+        // INVARIANT: `region` was just allocated, and the number is new, so no table has it. If
+        // this fails, it is dropped.
         let raw = Raw {
+            cqe: bindings::ib_cqe {
+                done: Some(qp::complete_region),
+            },
             region,
-            state: Atomic::new(IDLE),
+            state: Atomic::new(Use::Idle as u32),
+            queue_pair: Atomic::new(0),
+            serial: MADE.fetch_add(1u64, ordering::Relaxed) + 1,
+            key,
         };
         Ok(Self(Retained::new(domain, raw)?))
     }
@@ -141,111 +266,235 @@ impl MemoryRegion {
         self.0.region.as_ptr()
     }
 
+    /// What stays as long as the domain.
+    #[inline]
+    pub(super) fn raw(&self) -> &Raw {
+        &self.0
+    }
+
+    /// Tells it from every other one, also from those that are gone. Not 0.
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.0.serial
+    }
+
     /// The domain.
     pub fn domain(&self) -> &Arc<ProtectionDomain> {
         self.0.domain()
     }
 
-    /// Takes in all of `scatter` and chooses a new key; the next `reg_mr()` makes it accessible.
+    /// Maps the memory of `table` for the device of the domain. Any context.
     ///
-    /// `EINVAL` if there are more pages than the region was made for, if the segments leave gaps
-    /// that the device cannot express, or if it is not mapped for this domain; `EBUSY` from the
-    /// first success until [`Self::release()`].
-    #[inline]
-    pub fn map(&self, scatter: &ScatterTable) -> Result {
-        let (list, entries, direction) = scatter.as_raw(self.domain()).ok_or(EINVAL)?;
-        // SAFETY: The list has that many mapped entries.
-        unsafe { self.map_raw(list, entries, direction) }
+    /// Until [`Self::unmap()`] the table cannot be changed, and keeps the memory. `EBUSY` if the
+    /// region or the table is in use, `EINVAL` if the table is empty or for anything but
+    /// [`Direction::FromDevice`] with a read request and [`Direction::ToDevice`] with a write
+    /// request. `ENOMEM` if the device cannot reach the memory, mostly for lack of bounce buffers
+    /// or addresses: it may work later.
+    pub fn map(&self, table: &mut ScatterTable, direction: Direction) -> Result {
+        let (idle, busy) = (Use::Idle as u32, Use::Busy as u32);
+        if self.0.state.cmpxchg(idle, busy, ordering::Acquire).is_err() {
+            return Err(EBUSY);
+        }
+        let mapped = table.map(self.domain().device(), self.0.serial, direction);
+        // INVARIANT: The table names this region if it was mapped. No request has its addresses
+        // yet, and the region has no valid key since the last unmapping.
+        let next = match mapped {
+            Ok(()) => state(Use::Mapped, direction),
+            Err(_) => idle,
+        };
+        self.0.state.store(next, ordering::Release);
+        mapped
     }
 
+    /// Takes the memory of `table`, which this region has mapped, into the region under a new key.
+    ///
+    /// `EINVAL` if there are more pages than the region was made for, if the segments leave gaps
+    /// that the device cannot express, or if another region has mapped the table; `EBUSY` if a
+    /// device may use the memory.
+    pub fn load(&self, table: &ScatterTable) -> Result {
+        let (list, entries) = table.mapped_by(self.0.serial).ok_or(EINVAL)?;
+        let direction = self.0.change(Use::Mapped, Use::Busy)?;
+        // SAFETY: The list has that many mapped entries, and the state was changed just now.
+        let taken = unsafe { self.take_in(list, entries) };
+        // INVARIANT: The key is new, so nothing that was posted makes it valid.
+        let next = match taken {
+            Ok(()) => Use::Loaded,
+            Err(_) => Use::Mapped,
+        };
+        self.0
+            .state
+            .store(state(next, direction), ordering::Release);
+        taken
+    }
+
+    /// Unmaps `table`, if it is mapped; it stays filled. Any context.
+    ///
+    /// `EBUSY` as long as a device may use the memory, `EINVAL` if another region has mapped it:
+    /// the table stays mapped then.
+    pub fn unmap(&self, table: &mut ScatterTable) -> Result {
+        if !table.is_mapped() {
+            return Ok(());
+        }
+        table.mapped_by(self.0.serial).ok_or(EINVAL)?;
+        let is_free = self.0.change(Use::Mapped, Use::Busy).is_ok()
+            || self.0.change(Use::Loaded, Use::Busy).is_ok();
+        if !is_free && !self.domain().is_drained() {
+            return Err(EBUSY);
+        }
+        // SAFETY: The table names this region, which has mapped it for the domain's device. By the
+        // type invariant no device uses the memory in the states that were just left; in every
+        // other one requests of the domain might, and none of them is in flight or can be posted
+        // once it is drained.
+        unsafe { table.unmap(self.domain().device()) };
+        // INVARIANT: No table names the region any more.
+        self.0.state.store(Use::Idle as u32, ordering::Release);
+        Ok(())
+    }
+
+    /// Takes in memory that stays as long as the domain: the region is for nothing else then.
+    /// `EBUSY` if it is in use.
+    ///
     /// # Safety
     ///
     /// `list` must have `entries` entries that are mapped for the device of the region, and for
-    /// `direction`.
-    pub(crate) unsafe fn map_raw(
+    /// `direction`, until the domain goes.
+    pub(crate) unsafe fn map_permanently(
         &self,
         list: *mut bindings::scatterlist,
         entries: u32,
         direction: Direction,
     ) -> Result {
-        let mr = self.as_raw();
-        let count = c_int::try_from(entries).map_err(|_| EINVAL)?;
-        let state = &self.0.state;
-        if state.cmpxchg(IDLE, MAPPING, ordering::Acquire).is_err() {
+        let (idle, busy) = (Use::Idle as u32, Use::Busy as u32);
+        if self.0.state.cmpxchg(idle, busy, ordering::Acquire).is_err() {
             return Err(EBUSY);
         }
-        // SAFETY: The region is valid, and ours as we set `state`; the list by the caller's
-        // promise.
+        // SAFETY: By the function's requirement, and the state was changed just now.
+        let taken = unsafe { self.take_in(list, entries) };
+        let next = match taken {
+            Ok(()) => state(Use::Permanent, direction),
+            Err(_) => idle,
+        };
+        self.0.state.store(next, ordering::Release);
+        taken
+    }
+
+    /// Takes in all entries and chooses a new key.
+    ///
+    /// # Safety
+    ///
+    /// `list` must have `entries` entries that are mapped for the device of the region, and the
+    /// caller has changed the state to [`Use::Busy`].
+    unsafe fn take_in(&self, list: *mut bindings::scatterlist, entries: u32) -> Result {
+        let count = c_int::try_from(entries).map_err(|_| EINVAL)?;
+        // SAFETY: The region is valid, and ours to change; the list by the caller's promise.
         let mapped = unsafe {
             let page_size = REGION_PAGE_SIZE as c_uint;
-            bindings::ib_map_mr_sg(mr, list, count, ptr::null_mut(), page_size)
+            bindings::ib_map_mr_sg(self.as_raw(), list, count, ptr::null_mut(), page_size)
         };
+        if mapped < 0 {
+            return Err(Error::from_errno(mapped));
+        }
         if mapped < count {
-            state.store(IDLE, ordering::Release);
-            return Err(if mapped < 0 {
-                Error::from_errno(mapped)
-            } else {
-                EINVAL
-            });
+            return Err(EINVAL);
         }
         // SAFETY: The region is valid.
-        unsafe { bump_key(mr) };
-        // INVARIANT: All is in the region.
-        state.store(mapped_for(direction), ordering::Release);
+        unsafe { bump_key(self.as_raw()) };
         Ok(())
     }
 
-    /// Allows the next [`Self::map()`]. Any context.
-    ///
-    /// To be called when the region has been invalidated, or was not registered after all.
+    /// A work request with the addresses of the mapped table is being made.
     #[inline]
-    pub fn release(&self) {
-        // Most requests map nothing. Whoever is mapping just now decides that alone.
-        let state = self.0.state.load(ordering::Relaxed);
-        if state >= MAPPED {
-            let _ = self.0.state.cmpxchg(state, IDLE, ordering::Release);
-        }
+    pub(super) fn begin_sending(&self) -> Result {
+        self.0.change(Use::Mapped, Use::Sending).map(|_| ())
     }
 
-    /// For which direction something is mapped, if anything is.
+    /// A work request that registers the region is being made. `EINVAL` if nothing is in it that
+    /// `access` may be given to.
+    pub(super) fn begin_registering(&self, access: Access) -> Result {
+        if !self.may_give(access) {
+            return Err(EINVAL);
+        }
+        if self.is(Use::Permanent) {
+            return Ok(());
+        }
+        self.0.change(Use::Loaded, Use::Registering).map(|_| ())
+    }
+
+    /// A work request that invalidates the key is being made; returns the serial number of the
+    /// queue pair that it is to be posted on. `EBUSY` if the registration was not posted.
+    pub(super) fn begin_ending(&self) -> Result<u64> {
+        self.0.change(Use::Exposed, Use::Ending)?;
+        Ok(self.0.queue_pair.load(ordering::Relaxed))
+    }
+
+    /// Whether the device of `queue_pair` said that the peer invalidated the key, and the region
+    /// was registered there: the memory is free then. To be called from the handler.
+    ///
+    /// What the peer itself says does not count.
+    pub fn ended_by_peer<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> bool {
+        let registered_on = self.0.queue_pair.load(ordering::Relaxed);
+        // INVARIANT: That the peer invalidated a key is forgotten when a region is registered with
+        // it, on the same queue pair; so the device said so of this registration.
+        registered_on == queue_pair.serial()
+            && queue_pair.invalidated_key() == Some(self.rkey())
+            && self.0.change(Use::Exposed, Use::Mapped).is_ok()
+    }
+
+    /// Whether it is used for that.
+    #[inline]
+    fn is(&self, usage: Use) -> bool {
+        let current = self.0.state.load(ordering::Acquire);
+        current & 0xff == usage as u32
+    }
+
+    /// The direction of what is in the region, if anything is.
     #[inline]
     fn direction(&self) -> Option<Direction> {
-        let state = self.0.state.load(ordering::Acquire);
-        [
-            Direction::Bidirectional,
-            Direction::ToDevice,
-            Direction::FromDevice,
-        ]
-        .into_iter()
-        .find(|direction| state == mapped_for(*direction))
+        let current = self.0.state.load(ordering::Acquire);
+        let is_in = [
+            Use::Loaded,
+            Use::Registering,
+            Use::Exposed,
+            Use::Ending,
+            Use::Permanent,
+        ];
+        let is_in = |direction| {
+            is_in
+                .iter()
+                .any(|usage| current == state(*usage, direction))
+        };
+        DIRECTIONS.into_iter().find(|direction| is_in(*direction))
     }
 
-    /// Whether something is mapped that `access` may be given to.
+    /// Whether something is in the region that `access` may be given to.
     #[inline]
-    pub(super) fn may_give(&self, access: Access) -> bool {
+    fn may_give(&self, access: Access) -> bool {
         self.direction()
             .is_some_and(|direction| access.suits(direction))
     }
 
-    /// Chooses a new key without changing what is mapped, for registering it again.
+    /// Chooses a new key without changing what is in the region, for registering it again; only for
+    /// memory that stays as long as the domain.
     ///
-    /// The region must have been invalidated, and only who is going to register it may do this.
+    /// The region must have been invalidated, or the peer's device goes on taking the old key.
     #[inline]
     pub fn renew_key(&self) {
-        // SAFETY: The region is valid.
-        unsafe { bump_key(self.as_raw()) };
+        if self.is(Use::Permanent) {
+            // SAFETY: The region is valid.
+            unsafe { bump_key(self.as_raw()) };
+        }
     }
 
     /// The key for the peer, and for invalidation.
     #[inline]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: The region is valid.
-        unsafe { (&raw const (*self.as_raw()).rkey).read_volatile() }
+        self.0.rkey()
     }
 
-    /// What is mapped as one scatter entry, for a request behind the registration that sends it.
+    /// What is in the region as one scatter entry, for a request behind the registration that sends
+    /// it.
     ///
-    /// `EINVAL` if nothing is mapped that the device may read, or 4 GiB or more.
+    /// `EINVAL` if nothing is that the device may read, or 4 GiB or more.
     #[inline]
     pub fn sge(&self) -> Result<Sge> {
         let direction = self.direction().ok_or(EINVAL)?;
@@ -256,25 +505,25 @@ impl MemoryRegion {
         // SAFETY: The region is valid; the access is volatile, as in `bump_key()`.
         let lkey = unsafe { (&raw const (*self.as_raw()).lkey).read_volatile() };
         let (iova, domain) = (self.iova(), self.domain().serial());
-        // SAFETY: That much is in the region, whose key it is. What was mapped into it stays until
-        // it is released, which is not before the request has completed.
+        // SAFETY: That much is in the region, whose key it is: a device refuses a request with it
+        // unless the region is registered.
         Ok(unsafe { Sge::new(iova, len, lkey, domain) })
     }
 
-    /// The address for the peer of the first byte; 0 if nothing is mapped.
+    /// The address for the peer of the first byte; 0 if nothing is in the region.
     ///
-    /// Only who keeps others from releasing the region can rely on it.
+    /// Only a caller that keeps the table from being unmapped can rely on it.
     #[inline]
     pub fn iova(&self) -> u64 {
         if self.direction().is_none() {
             return 0;
         }
-        // SAFETY: The region is valid. Nobody writes to the field while something is mapped, and if
-        // it has just been released the volatile access gets either number, of a word at once.
+        // SAFETY: The region is valid. The field is not written to while something is in it, and if
+        // that has just changed the volatile access gets either number, of a word at once.
         unsafe { (&raw const (*self.as_raw()).iova).read_volatile() }
     }
 
-    /// The length in bytes of what is mapped; see [`Self::iova()`].
+    /// The length in bytes of what is in the region; see [`Self::iova()`].
     #[inline]
     pub fn len(&self) -> u64 {
         if self.direction().is_none() {
@@ -284,7 +533,7 @@ impl MemoryRegion {
         unsafe { (&raw const (*self.as_raw()).length).read_volatile() }
     }
 
-    /// Whether nothing is mapped.
+    /// Whether nothing is in the region.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -49,13 +49,19 @@ use kernel::{
 /// - Everything that is made in the domain holds a reference to this, or is in the list `retired`.
 /// - `retired` heads a list of [`Header`]s of leaked [`Node`]s, which the list owns. They are
 ///   linked by `next`, and have the `release` of their type.
+/// - `queue_pairs` is the number of [`Membership`]s that have not ended, and [`CLOSED`] if one has
+///   ended as drained; after that there are no new ones.
 pub struct ProtectionDomain {
     raw: NonNull<bindings::ib_pd>,
     retired: Atomic<*mut Header>,
+    queue_pairs: Atomic<u32>,
     device: DeviceHandle,
     /// Tells it from every other one, also from those that are gone. Not 0.
     serial: u64,
 }
+
+/// No queue pair can be made in the domain any more.
+const CLOSED: u32 = 1 << 31;
 
 /// The number of domains that were made.
 static MADE: Atomic<u64> = Atomic::new(0);
@@ -83,6 +89,7 @@ impl ProtectionDomain {
             Self {
                 raw,
                 retired: Atomic::new(ptr::null_mut()),
+                queue_pairs: Atomic::new(0),
                 device,
                 serial: MADE.fetch_add(1u64, ordering::Relaxed) + 1,
             },
@@ -93,6 +100,12 @@ impl ProtectionDomain {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Whether nothing of the domain is in flight any more, and never will be: every queue pair
+    /// that was made in it is drained, and no further one can be made. Any context.
+    pub fn is_drained(&self) -> bool {
+        self.queue_pairs.load(ordering::Acquire) == CLOSED
     }
 
     /// A number that no other domain has or had; not 0.
@@ -152,6 +165,77 @@ impl Drop for ProtectionDomain {
         // SAFETY: The domain is ours. What was made in it has held a reference to `self`, or was on
         // the list, so it is unused.
         unsafe { bindings::ib_dealloc_pd_user(self.raw.as_ptr(), ptr::null_mut()) };
+    }
+}
+
+/// A queue pair's part in its domain.
+///
+/// # Invariants
+///
+/// It counts in `queue_pairs` of the domain until `ended` is set.
+pub(super) struct Membership {
+    domain: Arc<ProtectionDomain>,
+    ended: Atomic<bool>,
+}
+
+impl Membership {
+    /// For a queue pair that is about to be made. `ESHUTDOWN` if a queue pair of the domain was
+    /// drained before.
+    pub(super) fn new(domain: &Arc<ProtectionDomain>) -> Result<Self> {
+        let mut members = domain.queue_pairs.load(ordering::Relaxed);
+        loop {
+            if members & CLOSED != 0 {
+                return Err(ESHUTDOWN);
+            }
+            let more = members.checked_add(1).filter(|more| more & CLOSED == 0);
+            let more = more.ok_or(ENOSPC)?;
+            match domain.queue_pairs.cmpxchg(members, more, ordering::Full) {
+                Ok(_) => break,
+                Err(now) => members = now,
+            }
+        }
+        // INVARIANT: It was just counted.
+        Ok(Self {
+            domain: domain.clone(),
+            ended: Atomic::new(false),
+        })
+    }
+
+    /// The queue pair was drained, or is destroyed: what is posted on it from here on is not
+    /// carried out.
+    pub(super) fn drained(&self) {
+        self.end(CLOSED);
+    }
+
+    fn end(&self, flag: u32) {
+        if self.ended.xchg(true, ordering::Full) {
+            return;
+        }
+        let count = &self.domain.queue_pairs;
+        let mut members = count.load(ordering::Relaxed);
+        loop {
+            // INVARIANT: This one does not count any more.
+            let fewer = members.wrapping_sub(1) | flag;
+            match count.cmpxchg(members, fewer, ordering::Full) {
+                Ok(_) => return,
+                Err(now) => members = now,
+            }
+        }
+    }
+}
+
+impl Deref for Membership {
+    type Target = Arc<ProtectionDomain>;
+
+    fn deref(&self) -> &Arc<ProtectionDomain> {
+        &self.domain
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        // A queue pair that was made has ended as drained before.
+        self.end(0);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Posting on a queue pair.
 
 use super::{
+    batch::Target,
     cm::Handler,
     receive::Receives,
     verbs,
@@ -10,11 +11,12 @@ use super::{
     QueuePairRef,
     Receive,
     RemoteMemory,
+    SendBatch,
     SendChain,
     SgeList,
     Unposted,
-    WrId,
-    WriteBatch, //
+    WorkCompletion,
+    WrId, //
 };
 use crate::{
     bindings,
@@ -69,39 +71,99 @@ impl<H: Handler> QueuePairRef<H> {
         Ok(())
     }
 
-    /// Posts the writes of `batch`, in order. Any context.
+    /// Posts the requests of `batch`, in order, and empties it. Any context.
     ///
-    /// If it fails, the writes before [`Unposted::first`] were posted. Errors as [`Self::post()`].
-    /// The caller empties the batch.
+    /// If it fails, the requests before [`Unposted::first`] were posted. Errors as
+    /// [`Self::post()`]; `EINVAL` also if the batch is for another queue pair.
     #[inline]
     pub fn post_batch<const N: usize, const S: usize>(
         &self,
-        batch: &mut WriteBatch<N, S>,
+        batch: &mut SendBatch<N, S>,
     ) -> Result<(), Unposted> {
         let inner = self.inner();
-        let none = |error| Unposted {
-            first: Some(0),
-            error,
+        let target = Target {
+            cqes: &inner.cqes,
+            domain: inner.domain_serial,
+            queue_pair: inner.serial,
+            max_send_sge: inner.max_send_sge,
         };
-        if inner.closing.load(ordering::Acquire) {
-            return Err(none(ESHUTDOWN));
+        let linked = if inner.closing.load(ordering::Acquire) {
+            Err(ESHUTDOWN)
+        } else {
+            batch.link(&target)
+        };
+        let first = match linked {
+            Ok(first) => first,
+            Err(error) => {
+                batch.clear();
+                let first = Some(0);
+                return Err(Unposted { first, error });
+            }
+        };
+        // SAFETY: The batch was linked, so its domain is that of the queue pair, which holds it.
+        let registering = unsafe { batch.registering() };
+        if let Some(region) = registering {
+            self.forget_invalidated(region.registering(inner.serial));
         }
-        let first = batch
-            .link(&inner.cqes, inner.domain_serial, inner.max_send_sge)
-            .map_err(none)?;
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
         // entries it points to are valid during the call, after which they are not used.
         let error = unsafe { verbs::post_send_until(inner.qp, first, &mut bad) };
-        if error == 0 {
-            return Ok(());
+        if let Some(region) = registering {
+            region.registered();
         }
-        // Some drivers (erdma) name the head of a list of which they have posted a part.
-        let first = batch.position(bad);
-        Err(Unposted {
-            first: first.filter(|first| *first > 0 || batch.keys().len() == 1),
-            error: Error::from_errno(error),
-        })
+        let result = if error == 0 {
+            Ok(())
+        } else {
+            // Some drivers (erdma) name the head of a list of which they have posted a part.
+            let first = batch.position(bad);
+            Err(Unposted {
+                first: first.filter(|first| *first > 0 || batch.len() == 1),
+                error: Error::from_errno(error),
+            })
+        };
+        batch.clear();
+        result
+    }
+
+    /// A region is about to be registered with `rkey`: that the peer invalidated it before does not
+    /// count.
+    #[cold]
+    fn forget_invalidated(&self, rkey: u32) {
+        let invalidated = &self.inner().invalidated;
+        if invalidated.load(ordering::Relaxed) == rkey {
+            // Nothing to do if the handler has noted another key meanwhile.
+            let _ = invalidated.cmpxchg(rkey, 0, ordering::Relaxed);
+        }
+    }
+
+    /// Notes the key that the device has invalidated at the peer's request, if `completion` is one
+    /// of this queue pair that says so; returns whether it is. Any context.
+    ///
+    /// The key is known until the next one comes, or until it is registered again; see
+    /// [`MemoryRegion::ended_by_peer()`](super::MemoryRegion::ended_by_peer).
+    pub fn note_invalidation(&self, completion: &WorkCompletion<'_>) -> bool {
+        let Some(rkey) = completion.invalidated_rkey() else {
+            return false;
+        };
+        if completion.queue_pair() != self.inner().qp {
+            return false;
+        }
+        self.inner().invalidated.store(rkey, ordering::Release);
+        true
+    }
+
+    /// The key that the peer has invalidated last.
+    pub(super) fn invalidated_key(&self) -> Option<u32> {
+        match self.inner().invalidated.load(ordering::Acquire) {
+            0 => None,
+            rkey => Some(rkey),
+        }
+    }
+
+    /// Tells the queue pair from every other one, also from those that are gone. Not 0.
+    pub(super) fn serial(&self) -> u64 {
+        self.inner().serial
     }
 
     /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what

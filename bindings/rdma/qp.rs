@@ -14,6 +14,8 @@ use super::{
     },
     cq::Reservation,
     drain::drain,
+    mr,
+    pd::Membership,
     poller::{
         Hook,
         Polled, //
@@ -107,21 +109,35 @@ pub struct QueuePairRef<H: Handler> {
 /// - `cqes` has the length given at creation and stays where it is; all call `complete::<H>`.
 /// - `domain_serial` is that of `domain`.
 /// - The queue pair takes `max_send_sge` scatter entries in a send-side request.
+/// - `serial` is a number that no other queue pair has or had, and not 0.
+/// - `invalidated` is the key that the device has invalidated last at the peer's request, on this
+///   queue pair; 0 if there was none, or if a region was to be registered with it here since.
+/// - `region_completed` is that of `H`.
 #[repr(C)]
 pub(super) struct Inner<H: Handler> {
+    /// First, as the completion of a region's request does not know `H`.
+    region_completed: RegionCompleted,
     // Declared in the order in which they have to go. What posting needs is in one cache line.
     id: Id<H>,
     pub(super) qp: *mut bindings::ib_qp,
     pub(super) cqes: KVVec<bindings::ib_cqe>,
     pub(super) domain_serial: u64,
+    pub(super) serial: u64,
     pub(super) max_send_sge: u32,
+    pub(super) invalidated: Atomic<u32>,
     /// Set before draining: handlers must not post behind the drain requests.
     pub(super) closing: Atomic<bool>,
     hook: Hook,
     pub(super) receives: SetOnce<Receives>,
     completions: Reservation,
-    domain: Arc<ProtectionDomain>,
+    domain: Membership,
 }
+
+/// Tells the handler of an [`Inner`] of a completion of a region's request.
+type RegionCompleted = unsafe fn(*mut c_void, &mr::Raw, &bindings::ib_wc);
+
+/// The number of queue pairs that were made.
+static MADE: Atomic<u64> = Atomic::new(0);
 
 /// What can be made before it is certain that the id becomes part of a queue pair.
 struct Prepared<H: Handler> {
@@ -177,8 +193,11 @@ impl<H: Handler> QueuePair<H> {
         capabilities: &Capabilities,
         wr_ids: u32,
     ) -> Result<Self, (Id<H>, Error)> {
-        let domain = domain.clone();
-        let prepared = match Self::prepare(&domain, completions, capabilities, wr_ids) {
+        let prepared = Membership::new(domain).and_then(|domain| {
+            let prepared = Self::prepare(&domain, completions, capabilities, wr_ids)?;
+            Ok((domain, prepared))
+        });
+        let (domain, prepared) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err((id, error)),
         };
@@ -194,11 +213,14 @@ impl<H: Handler> QueuePair<H> {
         }
         // Nothing is posted before this returns, so nothing completes; see `event()` for events.
         let inner = inner.write(Inner {
+            region_completed: region_completed::<H>,
             id,
             qp: ptr::null_mut(),
             cqes,
             domain_serial: domain.serial(),
+            serial: MADE.fetch_add(1u64, ordering::Relaxed).wrapping_add(1),
             max_send_sge: capabilities.max_send_sge,
+            invalidated: Atomic::new(0),
             closing: Atomic::new(false),
             hook: Hook { burst: burst::<H> },
             receives: SetOnce::new(),
@@ -330,15 +352,20 @@ impl<H: Handler> QueuePair<H> {
 
     /// Ends the connection and waits until every request in flight has completed. Sleeps.
     ///
-    /// Handlers may still post, and what they post may still be in flight afterwards. Does nothing
+    /// Handlers may still post, and what they post may still be in flight afterwards, to be
+    /// flushed. No queue pair can be made in the domain any more. `EDEADLK`, and nothing is done,
     /// where it would wait for itself: in a completion handler, or where sleeping is not allowed.
-    pub fn drain(&self) {
+    /// Another error is the driver's, which could not say that all is done: dropping the queue pair
+    /// ends it.
+    pub fn drain(&self) -> Result {
         if !self.may_wait() {
-            return;
+            return Err(EDEADLK);
         }
         self.disconnect();
         // SAFETY: The queue pair is valid, and on that completion queue.
-        unsafe { drain(self.inner().qp, self.completion_queue()) };
+        unsafe { drain(self.inner().qp, self.completion_queue()) }?;
+        self.inner().domain.drained();
+        Ok(())
     }
 
     /// Whether the caller may wait for completion handlers.
@@ -358,12 +385,14 @@ impl<H: Handler> Drop for QueuePair<H> {
         // A handler that was running before may post behind the first drain requests, but it has
         // returned when these have completed, as handlers of one completion queue do not run
         // concurrently. The second pass drains what it posted.
-        self.drain();
-        self.drain();
+        // Destroying it ends what a driver could not end.
+        let _ = self.drain();
+        let _ = self.drain();
         self.completion_queue().unhook();
         // SAFETY: The id is valid and has a queue pair, on which nothing is in flight; the device
         // waits for event handlers that are running.
         unsafe { bindings::rdma_destroy_qp(self.id().as_raw()) };
+        self.inner().domain.drained();
         // SAFETY: It comes from a box and is owned by this value alone. With the queue pair gone
         // and the hook taken out, no callback gets the pointer.
         drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
@@ -436,6 +465,50 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     let mut burst = H::Burst::default();
     lent.handler().completion(&lent, &completion, &mut burst);
     lent.handler().burst_ends(&lent, burst);
+}
+
+/// Called for each completion of a request that is named by the `cqe` of a region.
+///
+/// # Safety
+///
+/// Only to be called by the RDMA core, or a poller, for requests posted by a [`QueuePair`].
+pub(super) unsafe extern "C" fn complete_region(
+    _cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: The core passes a valid completion; the queue pair is set in all, failed ones too.
+    let wc = unsafe { &*wc };
+    // SAFETY: `wr_cqe` is what was posted: that of a region, which stays as long as the domain.
+    let region = unsafe {
+        let cqe = *wc.__bindgen_anon_1.wr_cqe;
+        &*container_of!(cqe, mr::Raw, cqe)
+    };
+    // SAFETY: The queue pair is not destroyed before it is drained. Its context is an `Inner`,
+    // which begins with the function, and that is the one of its type.
+    unsafe {
+        let context = (*wc.qp).qp_context;
+        (*context.cast::<RegionCompleted>())(context, region, wc);
+    }
+}
+
+/// # Safety
+///
+/// `context` is an `Inner<H>`, whose owner waits for the handler before it frees it.
+unsafe fn region_completed<H: Handler>(
+    context: *mut c_void,
+    region: &mr::Raw,
+    wc: &bindings::ib_wc,
+) {
+    // SAFETY: By the function's requirement it is not null.
+    let inner = unsafe { NonNull::new_unchecked(context.cast::<Inner<H>>()) };
+    // INVARIANT: By the function's requirement.
+    let lent = QueuePairRef { inner };
+    let completion = WorkCompletion::new(WrId(region.key()), wc);
+    if completion.is_success() {
+        region.work_request_done();
+    }
+    lent.handler()
+        .region_completed(&lent, region.key(), &completion);
 }
 
 /// Called for events of the queue pair, in any context.

@@ -63,6 +63,11 @@ impl<'a> WorkCompletion<'a> {
         Self { id, wc }
     }
 
+    /// The queue pair of the request.
+    pub(super) fn queue_pair(&self) -> *mut bindings::ib_qp {
+        self.wc.qp
+    }
+
     /// The request's name.
     #[inline]
     pub fn wr_id(&self) -> WrId {

@@ -58,8 +58,8 @@ impl Sge {
 /// The first `len` of `entries` are initialised, and of the domain with the serial number `domain`.
 pub struct SgeList<const N: usize> {
     entries: [MaybeUninit<bindings::ib_sge>; N],
-    len: usize,
-    domain: u64,
+    pub(super) len: usize,
+    pub(super) domain: u64,
 }
 
 impl<const N: usize> SgeList<N> {
@@ -71,21 +71,6 @@ impl<const N: usize> SgeList<N> {
             entries: [const { MaybeUninit::uninit() }; N],
             len: 0,
             domain: 0,
-        }
-    }
-
-    /// Makes an empty list at `place`.
-    ///
-    /// # Safety
-    ///
-    /// The place must be valid for writes.
-    #[inline(always)]
-    pub(super) unsafe fn init(place: *mut Self) {
-        // INVARIANT: There are none.
-        // SAFETY: By the function's requirement; the entries need no initialisation.
-        unsafe {
-            (&raw mut (*place).len).write(0);
-            (&raw mut (*place).domain).write(0);
         }
     }
 
@@ -203,11 +188,17 @@ pub(super) struct RawList {
 }
 
 impl RawList {
-    const EMPTY: Self = Self {
-        entries: ptr::null_mut(),
-        count: 0,
-        domain: 0,
-    };
+    pub(super) const EMPTY: Self = Self::of_length(0);
+
+    /// So many entries, whose place is not known yet; they are on the stack, so not that many.
+    #[inline(always)]
+    pub(super) const fn of_length(count: usize) -> Self {
+        Self {
+            entries: ptr::null_mut(),
+            count: count as c_int,
+            domain: 0,
+        }
+    }
 }
 
 /// Memory of the peer.
@@ -228,7 +219,7 @@ impl RemoteMemory {
 }
 
 /// Any of the work requests that a chain may hold; all start with an `ib_send_wr`.
-union Request {
+pub(super) union Request {
     send: ManuallyDrop<bindings::ib_send_wr>,
     rdma: ManuallyDrop<bindings::ib_rdma_wr>,
     reg: ManuallyDrop<bindings::ib_reg_wr>,
@@ -387,12 +378,9 @@ impl<'a, const N: usize> SendChain<'a, N> {
 
     /// Makes what is mapped into `region` accessible under its key (`IB_WR_REG_MR`).
     ///
-    /// `EINVAL` if nothing is, or if it is mapped for a direction that `access` does not suit.
-    ///
-    /// The region must have been invalidated since it was last registered, and its mapping must
-    /// not be changed before it is invalidated. It is not borrowed, since a request that is posted
-    /// may be finished at any moment: even if it is dropped, its domain keeps it, and the chain can
-    /// only be posted on a queue pair that holds the domain.
+    /// `EINVAL` if nothing is, or if it is mapped for a direction that `access` does not suit. For
+    /// memory that stays as long as the domain: another region stays in use until the domain is
+    /// drained, see [`SendBatch::register()`](super::SendBatch::register).
     #[inline]
     pub fn reg_mr(
         &mut self,
@@ -401,21 +389,18 @@ impl<'a, const N: usize> SendChain<'a, N> {
         region: &MemoryRegion,
         access: Access,
     ) -> Result {
-        // A device may remember the pages of the mapping before, which are not ours any more.
-        if !region.may_give(access) {
+        let serial = region.domain().serial();
+        if self.domain != serial && self.domain != 0 {
             return Err(EINVAL);
         }
-        let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
-        let reg = bindings::ib_reg_wr {
-            wr: send_wr(opcode, id, signaled, &RawList::EMPTY),
-            mr: region.as_raw(),
-            key: region.rkey(),
-            access: access.as_raw(),
-        };
-        let request = Request {
-            reg: ManuallyDrop::new(reg),
-        };
-        self.push(request, region.domain().serial())
+        region.begin_registering(access)?;
+        let wr = send_wr(
+            bindings::ib_wr_opcode_IB_WR_REG_MR,
+            id,
+            signaled,
+            &RawList::EMPTY,
+        );
+        self.push(reg(wr, region, access), serial)
     }
 
     /// Takes away the access that [`Self::reg_mr()`] gave (`IB_WR_LOCAL_INV`).
@@ -514,7 +499,7 @@ impl<const N: usize> Default for SendChain<'_, N> {
 }
 
 #[inline]
-fn send_wr(
+pub(super) fn send_wr(
     opcode: bindings::ib_wr_opcode,
     id: WrId,
     signaled: bool,
@@ -546,14 +531,26 @@ pub(super) const fn send_flags(signaled: bool) -> c_int {
 }
 
 #[inline]
-fn plain(send: bindings::ib_send_wr) -> Request {
+pub(super) fn plain(send: bindings::ib_send_wr) -> Request {
     Request {
         send: ManuallyDrop::new(send),
     }
 }
 
+/// A registration of `region`, which gives `access`.
+pub(super) fn reg(wr: bindings::ib_send_wr, region: &MemoryRegion, access: Access) -> Request {
+    Request {
+        reg: ManuallyDrop::new(bindings::ib_reg_wr {
+            wr,
+            mr: region.as_raw(),
+            key: region.rkey(),
+            access: access.as_raw(),
+        }),
+    }
+}
+
 #[inline]
-fn rdma(wr: bindings::ib_send_wr, remote: RemoteMemory) -> Request {
+pub(super) fn rdma(wr: bindings::ib_send_wr, remote: RemoteMemory) -> Request {
     Request {
         rdma: ManuallyDrop::new(bindings::ib_rdma_wr {
             wr,

@@ -119,7 +119,7 @@ impl Path {
         self.heartbeat.set(self.session.settings.heartbeat());
         if self.is_connected() {
             // It does nothing if the path has been lost meanwhile.
-            self.restart_beat();
+            self.restart_heartbeat();
             self.cancel_if_dead();
         } else {
             self.requeue_attempt(|| self.schedule_reconnect());

@@ -14,10 +14,6 @@ use kernel::{
 };
 use kernel_ext::{
     pr_info_ratelimited,
-    sync::atomic::{
-        ordering,
-        Atomic, //
-    },
     workqueue::DelayedWork, //
 };
 use proto::rtrs::Imm;
@@ -25,54 +21,15 @@ use proto::rtrs::Imm;
 use super::{
     Control,
     Path,
-    BEAT, //
+    HEARTBEAT, //
 };
 use crate::{
     connection::post_immediate,
-    incarnation::ConnectionSet,
-    session::Session,
-    transfer::Outstanding,
+    connection_set::ConnectionSet,
+    incarnation::Incarnation,
+    requests::outstanding::Outstanding,
     work::WorkKind, //
 };
-
-/// What a path that is being taken down is to hear from the server by another path.
-pub(super) struct Ending(Atomic<u32>);
-
-impl Ending {
-    /// Nothing is awaited. Neither this nor the next is the number of a path.
-    const NONE: u32 = u32::MAX;
-    /// The server has ended the path.
-    const CONFIRMED: u32 = u32::MAX - 1;
-
-    /// Nothing is awaited.
-    pub(super) fn new() -> Self {
-        Self(Atomic::new(Self::NONE))
-    }
-
-    /// From here on the end of path `number` is awaited.
-    fn begin(&self, number: u32) {
-        self.0.store(number, ordering::Relaxed);
-    }
-
-    /// Nothing is awaited any more.
-    fn end(&self) {
-        self.0.store(Self::NONE, ordering::Relaxed);
-    }
-
-    /// Whether what was awaited has come.
-    fn is_confirmed(&self) -> bool {
-        self.0.load(ordering::Acquire) == Self::CONFIRMED
-    }
-
-    /// The server has ended path `number`; whether that was awaited here. Any context.
-    fn confirm(&self, number: u32) -> bool {
-        number < Self::CONFIRMED
-            && self
-                .0
-                .cmpxchg(number, Self::CONFIRMED, ordering::Full)
-                .is_ok()
-    }
-}
 
 /// How often a path that waits for the server looks for paths to ask by, in milliseconds.
 const ASK_AGAIN_MS: u32 = 200;
@@ -109,41 +66,34 @@ enum Carriers {
     Full,
 }
 
-impl Session {
-    /// The server says, by whichever path, that it has ended path `number`. Any context.
-    pub(crate) fn path_ended(&self, number: u32) {
-        let guard = rcu::read_lock();
-        let Some(paths) = self.paths.load(&guard) else {
-            return;
-        };
-        for path in paths.iter().filter(|path| path.ending.confirm(number)) {
-            path.wake();
-        }
-    }
-}
-
 impl Path {
     /// Takes the connections away from the IO path, ends them, and sends what was in flight on
     /// another path or fails it.
     ///
     /// The state is not `connected`, so nobody sets them again.
     pub(super) fn take_down(self: &Arc<Self>, control: &mut Control) {
-        DelayedWork::<Path, BEAT>::cancel_sync(self);
-        let set = self.connections.replace(None);
-        if let Some(set) = &set {
-            for connection in set.iter() {
+        DelayedWork::<Path, HEARTBEAT>::cancel_sync(self);
+        let mut set = self.connections.replace(None);
+        if let Some(connections) = &set {
+            for connection in connections.iter() {
                 connection.queue_pair().disconnect();
             }
-            for connection in set.iter() {
-                connection.queue_pair().drain();
+            let mut drained = true;
+            for connection in connections.iter() {
+                drained &= connection.queue_pair().drain().is_ok();
             }
-            let fence = self.wait_for_server(set);
-            self.settle(set, fence);
+            let fence = self.wait_for_server(connections);
+            let incarnation = connections.incarnation.clone();
+            if !drained {
+                // What a device does not say to be done is done when its queue pairs are gone.
+                drop(set.take());
+            }
+            self.settle(&incarnation, fence);
         }
         if core::mem::replace(&mut control.up, false) {
             let settings = &self.session.settings;
             self.backoff.lost(settings.reconnect_delay_ms());
-            self.session.path_down();
+            self.session.availability.path_down();
         }
         // Last, as the end of a connection may wait some seconds for a peer that is gone.
         drop(set);
@@ -151,16 +101,16 @@ impl Path {
 
     /// Waits until the server begins with none of this path's requests any more, if there are some
     /// that it has not answered: see [`Fence`].
-    fn wait_for_server(&self, set: &ConnectionSet) -> Fence {
-        let Some(transfer) = set.incarnation.transfer() else {
+    fn wait_for_server(&self, set: &ConnectionSet<Path>) -> Fence {
+        let Some(requests) = set.incarnation.requests() else {
             return Fence::Passed;
         };
-        if transfer.in_flight() == 0 {
+        if requests.in_flight() == 0 {
             return Fence::Passed;
         }
         let number = set.incarnation.number;
         self.ending.begin(number);
-        let fence = if transfer.ends_other_paths() {
+        let fence = if requests.ends_other_paths() {
             self.wait_for_path_ended(number)
         } else {
             if !self.heartbeat.is_silent() {
@@ -180,13 +130,13 @@ impl Path {
     fn wait_for_path_ended(&self, number: u32) -> Fence {
         let mut asked = None;
         while !self.ending.is_confirmed() {
-            let times_up = self.session.times_up();
+            let times_up = self.session.availability.times_up();
             match self.ask_others(number, asked != Some(times_up)) {
                 Carriers::None => return Fence::Lost,
                 Carriers::Asked => asked = Some(times_up),
                 Carriers::Full => asked = None,
             }
-            // Woken by the answer; whatever else wakes it only makes it look once more.
+            // Woken by the response; whatever else wakes it only makes it look once more.
             let _ = self.wake.wait_timeout(ASK_AGAIN_MS);
         }
         Fence::Passed
@@ -195,7 +145,7 @@ impl Path {
     /// Waits for a server that cannot be asked to confirm the disconnection, for
     /// [`DISCONNECTION_TIMEOUT_MS`] at most: such a server begins with no request of the path after
     /// that, but may be about to carry out one that it began with before.
-    fn wait_for_disconnection(&self, set: &ConnectionSet) {
+    fn wait_for_disconnection(&self, set: &ConnectionSet<Path>) {
         let began = Instant::<Monotonic>::now();
         let all_ended = || {
             set.iter()
@@ -220,17 +170,17 @@ impl Path {
     fn ask_others(&self, number: u32, asks: bool) -> Carriers {
         let guard = rcu::read_lock();
         let mut carriers = Carriers::None;
-        let Some(paths) = self.session.paths.load(&guard) else {
+        let Some(paths) = self.owner.paths().load(&guard) else {
             return carriers;
         };
         for path in paths.iter().filter(|path| path.is_connected()) {
             let Some(set) = path.connections(&guard) else {
                 continue;
             };
-            let (Some(transfer), Some(service)) = (set.incarnation.transfer(), set.get(0)) else {
+            let (Some(requests), Some(service)) = (set.incarnation.requests(), set.get(0)) else {
                 continue;
             };
-            if !transfer.ends_other_paths() {
+            if !requests.ends_other_paths() {
                 continue;
             }
             if carriers == Carriers::None {
@@ -245,18 +195,18 @@ impl Path {
     }
 
     /// Finishes all requests that the failed connections leave behind.
-    fn settle(&self, set: &ConnectionSet, fence: Fence) {
-        let Some(transfer) = set.incarnation.transfer() else {
+    fn settle(&self, incarnation: &Incarnation<Path>, fence: Fence) {
+        let Some(requests) = incarnation.requests() else {
             return;
         };
-        let mut tag = 0;
-        while let Some(outstanding) = transfer.take_outstanding(&mut tag) {
+        let (tags, mut tag) = (&self.session.tags, 0);
+        while let Some(outstanding) = requests.take_outstanding(tags, &mut tag) {
             match outstanding {
-                Outstanding::Answered(request) => self.session.finish(request),
+                Outstanding::Answered(request, result) => tags.finish(request, result),
                 Outstanding::Unanswered(request) if fence == Fence::Lost => {
-                    self.session.give_up(request)
+                    self.owner.give_up(request)
                 }
-                Outstanding::Unanswered(request) => self.session.fail_over(self, request),
+                Outstanding::Unanswered(request) => self.owner.fail_over(self, request),
             }
         }
     }

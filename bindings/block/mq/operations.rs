@@ -105,11 +105,10 @@ impl<O: Operations> HwQueue<'_, O> {
     /// The disk's data.
     #[inline]
     pub fn disk(&self) -> &O::DiskData {
-        // SAFETY: By the type invariant `raw` is valid, and so is its queue.
-        let queuedata = unsafe { (*(*self.raw).queue).queuedata };
-        // SAFETY: `GenDisk::add` made the queue with a pointer of an `Arc<O::DiskData>`, which
-        // `GenDisk` gives up when no callback with a hardware queue runs any more.
-        unsafe { &*queuedata.cast::<O::DiskData>() }
+        // SAFETY: By the type invariant `raw` is valid, and so is its queue. `GenDisk::add` made
+        // that with a pointer of an `Arc<O::DiskData>`, which `GenDisk` gives up when no callback
+        // with a hardware queue runs any more.
+        unsafe { &*(*(*self.raw).queue).queuedata.cast::<O::DiskData>() }
     }
 
     /// What the disks of the tag set share.

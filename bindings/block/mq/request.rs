@@ -167,8 +167,7 @@ impl<O: Operations> OwnedRequest<O> {
     /// What the request asks for.
     #[inline]
     pub fn op(&self) -> Op {
-        let op = read!(self, cmd_flags) & bindings::RNBD_REQ_OP_MASK;
-        match op {
+        match read!(self, cmd_flags) & bindings::RNBD_REQ_OP_MASK {
             bindings::req_op_REQ_OP_READ => Op::Read,
             bindings::req_op_REQ_OP_WRITE => Op::Write,
             bindings::req_op_REQ_OP_FLUSH => Op::Flush,
@@ -262,7 +261,7 @@ impl<O: Operations> OwnedRequest<O> {
     /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else
     /// in this one is mapped.
     #[inline]
-    pub fn map_to(&self, table: &mut ScatterTable) -> Result {
+    pub fn map_to(&mut self, table: &mut ScatterTable) -> Result {
         let permitted = match self.op() {
             Op::Read => Direction::FromDevice,
             Op::Write => Direction::ToDevice,
@@ -429,9 +428,13 @@ unsafe impl Sync for DataHold {}
 
 impl DataHold {
     /// Holds the request; `None` if it is held already.
-    fn new<O: Operations>(request: &OwnedRequest<O>) -> Option<Self> {
+    fn new<O: Operations>(request: &mut OwnedRequest<O>) -> Option<Self> {
         let hold = &request.private().hold;
-        hold.cmpxchg(IDLE, HELD, ordering::Relaxed).ok()?;
+        if hold.load(ordering::Acquire) != IDLE {
+            return None;
+        }
+        // Only the request's owner, which is borrowed exclusively here, changes `IDLE`.
+        hold.store(HELD, ordering::Relaxed);
         // INVARIANT: Just made `HELD`, by us.
         Some(Self { raw: request.raw })
     }

@@ -119,10 +119,9 @@ impl<O: Operations> TagSet<O> {
     /// `set` must be the set of a `TagSet<O>` that outlives `'a`, or is being made and has its
     /// data.
     pub(super) unsafe fn data_of_raw<'a>(set: *mut bindings::blk_mq_tag_set) -> &'a O::SetData {
-        // SAFETY: `driver_data` of such a set points to its `TagSet<O>`.
-        let this = unsafe { (*set).driver_data }.cast::<Self>();
-        // SAFETY: By the safety requirement the data is initialized.
-        unsafe { &(*this).data }
+        // SAFETY: `driver_data` of such a set points to its `TagSet<O>`, and by the safety
+        // requirement the data in that is initialized.
+        unsafe { &(*(*set).driver_data.cast::<Self>()).data }
     }
 
     /// Lays out the queues: each CPU has that of its number, or of its number modulo theirs.

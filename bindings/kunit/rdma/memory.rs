@@ -74,6 +74,50 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     Ok(())
 }
 
+/// Runs `f` with an empty batch.
+fn with_batch<R>(f: impl FnOnce(&mut SendBatch<2, 2>) -> Result<R>) -> Result<R> {
+    let mut place = core::mem::MaybeUninit::uninit();
+    f(SendBatch::init(&mut place))
+}
+
+/// A page that `region` has mapped.
+fn page_table(region: &MemoryRegion, direction: Direction) -> Result<ScatterTable> {
+    let mut table = ScatterTable::new(2)?;
+    table.set_buffer(PageBuffer::new()?, 4096)?;
+    assert_eq!(region.load(&table), Err(EINVAL));
+    region.map(&mut table, direction)?;
+    assert_eq!(region.map(&mut table, direction), Err(EBUSY));
+    // The memory stays that the device may use.
+    table.clear();
+    assert!(table.take_buffer().is_none());
+    assert_eq!(table.set_buffer(PageBuffer::new()?, 1), Err(EBUSY));
+    assert!(table.is_mapped());
+    Ok(table)
+}
+
+/// Registers `table`, which `region` has mapped, and looks that it stays mapped meanwhile.
+fn expose(
+    near: &QueuePair<Peer>,
+    region: &MemoryRegion,
+    table: &mut ScatterTable,
+    access: Access,
+) -> Result {
+    region.load(table)?;
+    assert_eq!(region.load(table), Err(EBUSY));
+    with_batch(|batch| {
+        batch.register(REQUEST, true, region, access)?;
+        let again = batch.register(REQUEST, true, region, access);
+        assert_eq!(again, Err(ENOSPC));
+        // It is not registered yet.
+        assert_eq!(with_batch(|other| other.invalidate(region)), Err(EBUSY));
+        assert_eq!(region.unmap(table), Err(EBUSY));
+        near.post_batch(batch).map_err(|unposted| unposted.error)
+    })?;
+    wait(near, |peer| &peer.finished)?;
+    assert_eq!(region.unmap(table), Err(EBUSY));
+    Ok(())
+}
+
 #[kunit_tests(rnbd_rdma_memory)]
 mod cases {
     use super::*;
@@ -88,30 +132,17 @@ mod cases {
     }
 
     #[test]
-    fn read_into_a_page_and_invalidate() -> Result {
+    fn the_peer_reads_into_a_page_and_invalidates() -> Result {
         for context in CONTEXTS {
             let (near, far) = pair(context)?;
-            let mut table = ScatterTable::new(2)?;
-            table.set_buffer(PageBuffer::new()?, 4096)?;
-            let region = MemoryRegion::new(near.domain(), 2)?;
-            assert_eq!(region.map(&table), Err(EINVAL));
-            table.map(near.domain(), Direction::FromDevice)?;
-            assert_eq!(table.map(near.domain(), Direction::FromDevice), Err(EBUSY));
-            // What the device may use stays.
-            table.clear();
-            assert!(table.take_buffer().is_none());
-            assert_eq!(table.set_buffer(PageBuffer::new()?, 1), Err(EBUSY));
-            assert!(table.is_mapped());
-            region.map(&table)?;
-            assert_eq!(region.map(&table), Err(EBUSY));
+            let region = MemoryRegion::new(near.domain(), 2, 1)?;
+            let mut table = page_table(&region, Direction::FromDevice)?;
             let receives = MessageBuffers::allocate(near.domain(), 2, 100)?;
             for (i, buffer) in receives.iter().enumerate() {
                 near.post_recv(WrId(i as u32), buffer)?;
                 assert_eq!(far.post_recv(WrId(i as u32), buffer), Err(EINVAL));
             }
-            let mut chain = SendChain::<1>::new();
-            chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
-            run(&near, chain)?;
+            expose(&near, &region, &mut table, Access::RemoteWrite)?;
 
             let messages = MessageBuffers::allocate(far.domain(), 2, 100)?;
             messages[1].copy_in(0, &[0x55; 100])?;
@@ -139,20 +170,109 @@ mod cases {
             let mut bytes = [0; 10];
             receives[1].copy_out(&mut bytes)?;
             assert_eq!(bytes, [0x55; 10]);
-            assert_eq!(table.unmap(far.domain()), Err(EINVAL));
-            table.unmap(near.domain())?;
+
+            // Only the queue pair of the registration knows, and it counts once.
+            assert_eq!(region.unmap(&mut table), Err(EBUSY));
+            assert!(!region.ended_by_peer(&far));
+            assert!(region.ended_by_peer(&near));
+            assert!(!region.ended_by_peer(&near));
+            let other = MemoryRegion::new(near.domain(), 2, 2)?;
+            assert_eq!(other.unmap(&mut table), Err(EINVAL));
+            region.unmap(&mut table)?;
             assert!(!table.is_mapped());
             let page = table.take_buffer().ok_or(EINVAL)?;
             let mut bytes = [0; 100];
             page.read(3996, &mut bytes)?;
             assert_eq!(bytes, [0x55; 100]);
-            region.release();
             // The device may still know the page, which is not the region's any more.
-            let mut chain = SendChain::<1>::new();
-            let again = chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite);
+            let again =
+                with_batch(|batch| batch.register(REQUEST, true, &region, Access::RemoteWrite));
             assert_eq!(again, Err(EINVAL));
             assert!(region.is_empty() && region.sge().is_err());
         }
+        Ok(())
+    }
+
+    #[test]
+    fn an_invalidation_gives_the_page_back() -> Result {
+        for context in CONTEXTS {
+            let (near, far) = pair(context)?;
+            let region = MemoryRegion::new(near.domain(), 2, 3)?;
+            let mut table = page_table(&region, Direction::FromDevice)?;
+            expose(&near, &region, &mut table, Access::RemoteWrite)?;
+            with_batch(|batch| {
+                batch.invalidate(&region)?;
+                near.post_batch(batch).map_err(|unposted| unposted.error)
+            })?;
+            wait(&near, |peer| &peer.finished)?;
+            assert_eq!(near.handler().region.load(ordering::Relaxed), 3);
+            region.unmap(&mut table)?;
+            assert!(table.take_buffer().is_some());
+
+            // On another queue pair it could come before the registration.
+            let mut table = page_table(&region, Direction::FromDevice)?;
+            expose(&near, &region, &mut table, Access::RemoteWrite)?;
+            with_batch(|batch| {
+                batch.invalidate(&region)?;
+                assert_eq!(batch.invalidate(&region), Err(ENOSPC));
+                assert!(far.post_batch(batch).is_err());
+                Ok(())
+            })?;
+            // Nothing was posted, and nothing says that the key is gone.
+            assert_eq!(region.unmap(&mut table), Err(EBUSY));
+            near.drain()?;
+            region.unmap(&mut table)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_is_sent_until_it_is_written() -> Result {
+        let (near, far) = pair(PollContext::Direct)?;
+        let set = ChunkSet::new(1, 4096, -1, None)?;
+        let chunks = MappedChunks::new(far.domain(), &set)?;
+        let target = chunks.region(0, 1)?;
+        let mut chain = SendChain::<1>::new();
+        chain.reg_mr(REQUEST, true, &target, Access::RemoteWrite)?;
+        run(&far, chain)?;
+        let remote = RemoteMemory {
+            address: target.iova(),
+            rkey: target.rkey(),
+        };
+        let region = MemoryRegion::new(near.domain(), 2, 4)?;
+        let mut table = page_table(&region, Direction::ToDevice)?;
+        with_batch(|batch| {
+            assert!(!batch.add_table(&table, &region, 0));
+            assert_eq!(batch.write_from_table(&region, remote, 1), Err(EINVAL));
+            assert!(batch.add_table(&table, &region, 1));
+            assert_eq!(batch.write_with_imm(REQUEST, true, remote, 1), Err(EINVAL));
+            batch.write_from_table(&region, remote, 1)?;
+            assert_eq!(region.unmap(&mut table), Err(EBUSY));
+            assert_eq!(region.load(&table), Err(EBUSY));
+            near.post_batch(batch).map_err(|unposted| unposted.error)
+        })?;
+        // The queue is polled, so the handler has not been told yet.
+        assert_eq!(region.unmap(&mut table), Err(EBUSY));
+        wait(&near, |peer| &peer.finished)?;
+        assert_eq!(near.handler().region.load(ordering::Relaxed), 4);
+        region.unmap(&mut table)?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_drained_domain_gives_everything_back() -> Result {
+        let (near, far) = pair(PollContext::Softirq)?;
+        let region = MemoryRegion::new(near.domain(), 2, 5)?;
+        let mut table = page_table(&region, Direction::FromDevice)?;
+        expose(&near, &region, &mut table, Access::RemoteWrite)?;
+        far.drain()?;
+        assert!(!near.domain().is_drained());
+        assert_eq!(region.unmap(&mut table), Err(EBUSY));
+        near.drain()?;
+        assert!(near.domain().is_drained());
+        assert!(matches!(pd::Membership::new(near.domain()), Err(error) if error == ESHUTDOWN));
+        region.unmap(&mut table)?;
+        assert!(table.take_buffer().is_some());
         Ok(())
     }
 
@@ -176,32 +296,44 @@ mod cases {
         let (near, _far) = pair(PollContext::Softirq)?;
         let domain = near.domain();
         let chunks = MappedChunks::new(domain, &ChunkSet::new(1, 4096, -1, None)?)?;
-        let region = MemoryRegion::new(domain, 2)?;
+        let mut tables = KVec::new();
         for (permitted, other) in [
             (Direction::ToDevice, Direction::FromDevice),
             (Direction::FromDevice, Direction::ToDevice),
         ] {
             let is_sent = permitted == Direction::ToDevice;
+            let region = MemoryRegion::new(domain, 2, 0)?;
             let mut table = ScatterTable::new(2)?;
             table.set_buffer(PageBuffer::new()?, 4096)?;
             table.permit(permitted);
             assert_eq!(table.copy_to_chunk(&chunks, 0).is_ok(), is_sent);
             assert_eq!(table.copy_from_chunk(&chunks, 0).is_ok(), !is_sent);
-            assert_eq!(table.map(domain, other), Err(EINVAL));
-            assert_eq!(table.map(domain, Direction::Bidirectional), Err(EINVAL));
-            table.map(domain, permitted)?;
-            let mut sges = SgeList::<2>::new();
-            assert_eq!(table.add_sges(domain, &mut sges, 2), is_sent);
-            region.map(&table)?;
+            assert_eq!(region.map(&mut table, other), Err(EINVAL));
+            let both = Direction::Bidirectional;
+            assert_eq!(region.map(&mut table, both), Err(EINVAL));
+            region.map(&mut table, permitted)?;
+            let adds = with_batch(|batch| Ok(batch.add_table(&table, &region, 2)))?;
+            assert_eq!(adds, is_sent);
+            region.load(&table)?;
             assert_eq!(region.len(), 4096);
             assert_eq!(region.sge().is_ok(), is_sent);
-            let mut chain = SendChain::<3>::new();
-            let mut give = |access| chain.reg_mr(REQUEST, false, &region, access);
-            assert_eq!(give(Access::RemoteWrite).is_ok(), !is_sent);
-            assert_eq!(give(Access::RemoteRead).is_ok(), is_sent);
-            assert_eq!(give(Access::Local), Ok(()));
-            region.release();
-            table.unmap(domain)?;
+            let (allowed, refused) = if is_sent {
+                (Access::RemoteRead, Access::RemoteWrite)
+            } else {
+                (Access::RemoteWrite, Access::RemoteRead)
+            };
+            with_batch(|batch| {
+                let wrong = batch.register(REQUEST, false, &region, refused);
+                assert_eq!(wrong, Err(EINVAL));
+                batch.register(REQUEST, false, &region, allowed)
+            })?;
+            // The batch might have been posted.
+            assert_eq!(region.unmap(&mut table), Err(EBUSY));
+            tables.push((region, table), GFP_KERNEL)?;
+        }
+        near.drain()?;
+        for (region, mut table) in tables {
+            region.unmap(&mut table)?;
         }
         Ok(())
     }

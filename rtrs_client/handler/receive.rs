@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the server sends on a connection: answers, new keys of chunks, heartbeats.
+//! What the server sends on a connection: responses, new keys of chunks, heartbeats.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -10,8 +10,7 @@ use kernel_ext::{
         Opcode,
         QueuePairRef,
         WorkCompletion, //
-    },
-    sync::atomic::ordering, //
+    }, //
 };
 use proto::rtrs::{
     coalesced_responses::{
@@ -23,12 +22,15 @@ use proto::rtrs::{
 };
 
 use super::ConnectionHandler;
-use crate::transfer::{
-    Answered,
-    Transfer, //
+use crate::{
+    incarnation::PathEvents,
+    requests::{
+        response::Mismatch,
+        PathRequests, //
+    }, //
 };
 
-impl ConnectionHandler {
+impl<P: PathEvents> ConnectionHandler<P> {
     /// Something came from the server into receive `index`.
     #[inline]
     pub(super) fn received(
@@ -38,8 +40,8 @@ impl ConnectionHandler {
         completion: &WorkCompletion<'_>,
     ) {
         let path = &self.incarnation.path;
-        path.heartbeat.received();
-        path.stats.completed_on(self.cpu, cpu::current_cpu());
+        path.heartbeat().received();
+        path.stats().completed_on(self.cpu, cpu::current_cpu());
         if let Some(immediate) = completion.written_imm() {
             self.immediate(queue_pair, Imm::decode(immediate));
         } else if let Err(why) = self.message(queue_pair, index, completion) {
@@ -62,35 +64,33 @@ impl ConnectionHandler {
             (Some(Opcode::Receive), Some(immediate)) => {
                 let immediate = Imm::decode(immediate);
                 if let Imm::IoRsps { count } = immediate {
-                    if !self.joint_answers(queue_pair, index, completion, count) {
-                        return Err("malformed answers");
+                    if !self.coalesced_responses(queue_pair, index, completion, count) {
+                        return Err("malformed responses");
                     }
                 } else if !self.new_key(index, completion, immediate) {
-                    return Err("answer with a malformed key");
+                    return Err("response with a malformed key");
                 } else {
                     self.immediate(queue_pair, immediate);
                 }
             }
-            (Some(Opcode::Receive), None) => match completion.invalidated_rkey() {
-                // The answer to the request that used the key follows.
-                Some(rkey) => self.invalidated_rkey.store(rkey, ordering::Relaxed),
-                None => return Err("message of the server without a meaning"),
-            },
+            // The response to the request that used the key follows.
+            (Some(Opcode::Receive), None) if queue_pair.note_invalidation(completion) => {}
+            (Some(Opcode::Receive), None) => return Err("message of the server without a meaning"),
             _ => return Err("completion of an unknown kind"),
         }
         Ok(())
     }
 
-    /// Finishes the requests that a message coalesced_responses; says whether it made sense.
-    fn joint_answers(
+    /// Finishes the requests that a message responds to; says whether it made sense.
+    fn coalesced_responses(
         &self,
         queue_pair: &QueuePairRef<Self>,
         index: u32,
         completion: &WorkCompletion<'_>,
         count: u32,
     ) -> bool {
-        let (Some(transfer), Some(buffers)) =
-            (self.incarnation.transfer(), self.receive_buffers.as_ref())
+        let (Some(requests), Some(buffers)) =
+            (self.incarnation.requests(), self.receive_buffers.as_ref())
         else {
             return false;
         };
@@ -101,21 +101,21 @@ impl ConnectionHandler {
         ) else {
             return false;
         };
-        if !transfer.takes_joint_answers() || buffer.copy_out(bytes).is_err() {
+        if !requests.takes_coalesced_responses() || buffer.copy_out(bytes).is_err() {
             return false;
         }
         let Some(tags) = coalesced_responses::parse(bytes, count) else {
             return false;
         };
         for tag in tags {
-            self.answered_well(queue_pair, transfer, u32::from(tag));
+            self.responded_well(queue_pair, requests, u32::from(tag));
         }
         true
     }
 
     /// Takes the new key of a chunk; says whether the message made sense.
     fn new_key(&self, index: u32, completion: &WorkCompletion<'_>, immediate: Imm) -> bool {
-        let Some(transfer) = self.incarnation.transfer() else {
+        let Some(requests) = self.incarnation.requests() else {
             return false;
         };
         let Some(buffer) = self
@@ -133,7 +133,7 @@ impl ConnectionHandler {
         if buffer.copy_out(bytes).is_err() {
             return false;
         }
-        let message = match RkeyRsp::parse(bytes, &transfer.layout) {
+        let message = match RkeyRsp::parse(bytes, &requests.layout) {
             Ok(message) => message,
             Err(error) => {
                 pr_warn_ratelimited!(
@@ -146,53 +146,41 @@ impl ConnectionHandler {
         };
         match immediate {
             Imm::IoRsp { msg_id, .. } if msg_id == u32::from(message.buf_id) => {
-                transfer.set_rkey(msg_id, message.rkey).is_ok()
+                requests.set_rkey(msg_id, message.rkey).is_ok()
             }
             _ => false,
         }
     }
 
-    /// The device does not use the data of request `tag` any more.
-    pub(super) fn used(&self, tag: u32) {
-        let request = self
-            .incarnation
-            .transfer()
-            .and_then(|transfer| transfer.used(tag));
-        if let Some(request) = request {
-            self.incarnation.finish(request);
-        }
-    }
-
-    /// The server has answered request `tag` and others, and all of them well.
+    /// The server has responded to request `tag` and others, and all of them well.
     #[inline(never)]
-    fn answered_well(&self, queue_pair: &QueuePairRef<Self>, transfer: &Transfer, tag: u32) {
-        self.answered(queue_pair, transfer, tag, Ok(()), false);
+    fn responded_well(&self, queue_pair: &QueuePairRef<Self>, requests: &PathRequests, tag: u32) {
+        self.responded(queue_pair, requests, tag, Ok(()), false);
     }
 
-    /// The server has answered request `tag`.
+    /// The server has responded to request `tag`.
     #[inline(always)]
-    fn answered(
+    fn responded(
         &self,
         queue_pair: &QueuePairRef<Self>,
-        transfer: &Transfer,
+        requests: &PathRequests,
         tag: u32,
-        answer: Result,
+        result: Result,
         invalidated: bool,
     ) {
-        match transfer.answered(self, queue_pair, tag, answer, invalidated) {
-            Answered::Finished(request) => self.incarnation.finish(request),
-            Answered::InUse => {}
-            Answered::Failed => self.fail("an invalidation could not be posted"),
-            Answered::Unknown => self.unknown(tag),
-            Answered::Misdirected => self.fail("answer to a request of another connection"),
+        match requests.responded(queue_pair, self.cid, tag, result, invalidated) {
+            Ok(()) => {}
+            Err(Mismatch::Unposted) => self.fail("an invalidation could not be posted"),
+            Err(Mismatch::Unknown) => self.unknown(tag),
+            Err(Mismatch::Misdirected) => self.fail("response to a request of another connection"),
         }
     }
 
-    /// The server has answered what nobody asked.
+    /// The server has responded to nothing that was sent.
     #[cold]
     fn unknown(&self, tag: u32) {
         pr_warn_ratelimited!(
-            "{}: answer to request {}, which is not in flight\n",
+            "{}: response to request {}, which is not in flight\n",
             self.incarnation.path.name_text(),
             tag
         );
@@ -208,28 +196,28 @@ impl ConnectionHandler {
         else {
             return self.other_immediate(queue_pair, immediate);
         };
-        let Some(transfer) = self.incarnation.transfer() else {
-            return self.fail("answer before the first request");
+        let Some(requests) = self.incarnation.requests() else {
+            return self.fail("response before the first request");
         };
-        let answer = match errno {
+        let result = match errno {
             0 => Ok(()),
             errno => Err(Error::from_errno(errno)),
         };
-        self.answered(queue_pair, transfer, msg_id, answer, invalidated);
+        self.responded(queue_pair, requests, msg_id, result, invalidated);
     }
 
-    /// An immediate that is not the answer to a request.
+    /// An immediate that is not the response to a request.
     #[inline(never)]
     fn other_immediate(&self, queue_pair: &QueuePairRef<Self>, immediate: Imm) {
         let path = &self.incarnation.path;
         match immediate {
             Imm::HbMsg => {
-                if self.incarnation.beats.answer(queue_pair).is_err() {
-                    self.fail("a heartbeat could not be answered");
+                if self.incarnation.heartbeat.acknowledge(queue_pair).is_err() {
+                    self.fail("a heartbeat could not be acknowledged");
                 }
             }
-            Imm::HbAck => path.heartbeat.acknowledged(),
-            Imm::PathEnded { path: number } => path.session.path_ended(number),
+            Imm::HbAck => path.heartbeat().acknowledged(),
+            Imm::PathEnded { path: number } => path.path_ended(number),
             Imm::IoReq { .. }
             | Imm::IoRsp { .. }
             | Imm::IoRsps { .. }

@@ -10,6 +10,7 @@
 //! connections of its path stand. Nothing but the data of small requests is ever in it, so that all
 //! a server can see or spoil is what it has been given or asked for.
 
+use core::mem::MaybeUninit;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
@@ -21,21 +22,17 @@ use kernel_ext::{
             ChunkSet,
             MappedChunks, //
         },
+        cm::Handler,
         Access,
         MemoryRegion,
         ProtectionDomain,
         QueuePairRef,
-        SendChain,
-        Sge, //
-    },
-    scatterlist::ScatterTable, //
+        SendBatch, //
+    }, //
 };
 use proto::rtrs::SgDesc;
 
-use crate::{
-    connection::ConnectionHandler,
-    work::WorkKind, //
-};
+use crate::work::WorkKind;
 
 /// The most memory that a path takes for it, in bytes.
 const MAX_MEMORY: usize = 8 << 20;
@@ -88,16 +85,19 @@ impl BounceBuffers {
     }
 
     /// Registers all pages. What `queue_pair` sends afterwards is sent when that is done.
-    pub(crate) fn register(&self, queue_pair: &QueuePairRef<ConnectionHandler>) -> Result {
+    pub(crate) fn register<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> Result {
+        let mut place = MaybeUninit::uninit();
+        let batch = SendBatch::<1, 1>::init(&mut place);
         for region in &self.regions {
-            let mut chain = SendChain::<1>::new();
-            chain.reg_mr(
+            batch.register(
                 WorkKind::Registration.id(),
                 false,
                 region,
                 Access::RemoteWrite,
             )?;
-            queue_pair.post(chain)?;
+            queue_pair
+                .post_batch(batch)
+                .map_err(|unposted| unposted.error)?;
         }
         Ok(())
     }
@@ -116,15 +116,9 @@ impl BounceBuffers {
         })
     }
 
-    /// Copies the memory of `table` to the page of `tag`, and says what to send. Any context.
+    /// The pages, by tag.
     #[inline]
-    pub(crate) fn fill(&self, tag: u32, table: &ScatterTable) -> Result<Sge> {
-        table.copy_to_chunk(&self.chunks, tag as usize)
-    }
-
-    /// Copies what the server wrote for `tag` to the memory of `table`. Any context.
-    #[inline]
-    pub(crate) fn deliver(&self, tag: u32, table: &mut ScatterTable) -> Result {
-        table.copy_from_chunk(&self.chunks, tag as usize)
+    pub(crate) fn chunks(&self) -> &MappedChunks {
+        &self.chunks
     }
 }

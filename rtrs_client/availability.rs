@@ -1,30 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which paths of a session are up, and what the server is told of them.
+//! Whether a session has a path that is up, and what the server is told of that.
 //!
 //! A request whose path fails goes to another one, in the same chunk of the server's memory, and
 //! the server has the second one wait for the first. Without another path the request is given up,
 //! and its chunk is soon used for something else, although the server may still be at work on it.
 //! So a path that connects tells how many requests were given up so far, and if that has changed
 //! the server makes a new session, with other chunks, when it has ended the old one. No path that
-//! is up, or comes up, may have told less: see [`Session::giving_up`].
+//! is up, or comes up, may have told less: see [`Availability::giving_up`].
 
 use kernel::{
     new_mutex,
     prelude::*,
-    sync::Mutex, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
 };
 
-use crate::session::{
+use crate::events::{
     LinkEvent,
-    Session, //
+    SessionEvents, //
 };
 
-/// Counts the paths that are up, and serialises the events that tell the user of it.
+/// Counts the paths that are up, and tells the user when the last one goes and the first one comes.
 #[pin_data]
-pub(crate) struct Link {
+pub(crate) struct Availability {
     #[pin]
     state: Mutex<State>,
+    events: Arc<dyn SessionEvents>,
+    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    origin: Instant<Monotonic>,
+    /// When the last path was lost, in ms after `origin`.
+    outage_began: Atomic<i64>,
+    /// No path has been up since.
+    is_out: Atomic<bool>,
 }
 
 struct State {
@@ -40,14 +58,14 @@ struct State {
 
 /// What a path is to know of its session when it asks the server for its first connection.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ConnectSnapshot {
     /// A path was up, or had requests that may go to this one.
     up: bool,
     /// How many requests the session had given up, modulo 2^32.
     pub(crate) given_up: u32,
 }
 
-impl Asked {
+impl ConnectSnapshot {
     /// Whether the server may make a new session.
     ///
     /// Not while another path is up, as far as this side knows, or has requests that may go to
@@ -59,31 +77,33 @@ impl Asked {
     }
 }
 
-impl Link {
+impl Availability {
     /// No path is up, and the user does not have the session yet.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    pub(crate) fn new(events: Arc<dyn SessionEvents>) -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_mutex!(
                 State { up: 0, times_up: 0, given_up: 0, opened: false },
-                "Link::state"
+                "Availability::state"
             ),
+            events,
+            origin: Instant::now(),
+            outage_began: Atomic::new(0),
+            is_out: Atomic::new(true),
         })
     }
-}
 
-impl Session {
     /// From here on the user is told when the last path is lost, and when the first is up again; or
     /// not any more. Sleeps.
     pub(crate) fn tell_user(&self, opened: bool) {
-        self.link.state.lock().opened = opened;
+        self.state.lock().opened = opened;
     }
 
     /// What a path is to know that is about to ask the server. Sleeps.
-    pub(crate) fn ask(&self) -> Asked {
-        let link = self.link.state.lock();
-        Asked {
-            up: link.up != 0,
-            given_up: link.given_up,
+    pub(crate) fn snapshot(&self) -> ConnectSnapshot {
+        let state = self.state.lock();
+        ConnectSnapshot {
+            up: state.up != 0,
+            given_up: state.given_up,
         }
     }
 
@@ -93,61 +113,83 @@ impl Session {
     /// will not come up. Those that are up must be taken down before the request's chunk is used
     /// again.
     pub(crate) fn giving_up(&self) {
-        let mut link = self.link.state.lock();
-        link.given_up = link.given_up.wrapping_add(1);
+        let mut state = self.state.lock();
+        state.given_up = state.given_up.wrapping_add(1);
     }
 
     /// How often a path of the session came up, modulo 2^32. Sleeps.
     pub(crate) fn times_up(&self) -> u32 {
-        self.link.state.lock().times_up
+        self.state.lock().times_up
     }
 
     /// Whether a path is up, or was and has not been taken down yet. Sleeps.
     pub(crate) fn has_path_up(&self) -> bool {
-        self.link.state.lock().up != 0
+        self.state.lock().up != 0
     }
 
     /// Runs `f` while no path comes up or is taken down. Sleeps.
     pub(crate) fn without_change<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _link = self.link.state.lock();
+        let _state = self.state.lock();
         f()
     }
 
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.
     ///
-    /// `ECONNABORTED` if it does not, or if requests were given up since `asked`, which the server
-    /// was not told.
-    pub(crate) fn path_up(&self, asked: &Asked, establish: impl FnOnce() -> bool) -> Result {
-        let mut link = self.link.state.lock();
-        if link.given_up != asked.given_up {
+    /// `ECONNABORTED` if it does not, or, with a line in the log for `session`, if requests were
+    /// given up since `snapshot`, which the server was not told.
+    pub(crate) fn path_up(
+        &self,
+        session: &str,
+        snapshot: &ConnectSnapshot,
+        establish: impl FnOnce() -> bool,
+    ) -> Result {
+        let mut state = self.state.lock();
+        if state.given_up != snapshot.given_up {
             kernel_ext::pr_info_ratelimited!(
                 "{}: another path was lost with requests while this one was connecting\n",
-                self.name_text()
+                session
             );
             return Err(ECONNABORTED);
         }
         if !establish() {
             return Err(ECONNABORTED);
         }
-        link.up = link.up.saturating_add(1);
-        link.times_up = link.times_up.wrapping_add(1);
-        self.outage.end();
-        if link.opened && link.up == 1 {
-            self.events().link_event(LinkEvent::Reconnected);
+        // At most as many as a session has paths.
+        state.up = state.up.wrapping_add(1);
+        state.times_up = state.times_up.wrapping_add(1);
+        self.is_out.store(false, ordering::Release);
+        if state.opened && state.up == 1 {
+            self.events.link_event(LinkEvent::Reconnected);
         }
         Ok(())
     }
 
     /// A path that was up has no requests left and takes none. Process context.
     pub(crate) fn path_down(&self) {
-        let mut link = self.link.state.lock();
-        link.up = link.up.saturating_sub(1);
-        if link.up != 0 {
+        let mut state = self.state.lock();
+        // It was counted when it came up.
+        state.up = state.up.wrapping_sub(1);
+        if state.up != 0 {
             return;
         }
-        self.outage.begin();
-        if link.opened {
-            self.events().link_event(LinkEvent::Disconnected);
+        let now = self.origin.elapsed().as_millis();
+        self.outage_began.store(now, ordering::Relaxed);
+        self.is_out.store(true, ordering::Release);
+        if state.opened {
+            self.events.link_event(LinkEvent::Disconnected);
         }
+    }
+
+    /// Whether the last path was lost less than `ms` ago. Any context.
+    pub(crate) fn was_lost_within(&self, ms: u32) -> bool {
+        let began = self.outage_began.load(ordering::Relaxed);
+        // Both are times of one clock, which does not go back.
+        self.origin.elapsed().as_millis().wrapping_sub(began) < i64::from(ms)
+    }
+
+    /// Whether a request that finds no path comes before the loss of the last one has been noted.
+    /// Any context.
+    pub(crate) fn is_about_to_be_lost(&self) -> bool {
+        !self.is_out.load(ordering::Acquire)
     }
 }

@@ -6,6 +6,7 @@
 //! done. All functions sleep, and give up when the path leaves the state `connecting`, after the
 //! session's `connect_timeout_ms` without progress, or when the calling process gets a signal.
 
+use core::mem::MaybeUninit;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -26,8 +27,7 @@ use kernel_ext::{
         PollContext,
         ProtectionDomain,
         QueuePair,
-        SendChain,
-        SgeList, //
+        SendBatch, //
     }, //
 };
 use proto::{
@@ -53,23 +53,23 @@ use rtrs_core::{
     }, //
 };
 
+use super::{
+    Path,
+    PathHandler, //
+};
 use crate::{
-    connection::{
+    availability::ConnectSnapshot,
+    connection::Connection,
+    connection_set::ConnectionSet,
+    handler::{
         receive_counts,
-        Connection,
-        ConnectionHandler,
         Progress,
         RECEIVE_SIZE, //
     },
-    incarnation::{
-        ConnectionSet,
-        Incarnation, //
-    },
-    link::Asked,
-    path::Path,
-    transfer::{
-        Transfer,
-        MAX_SEND_SGE, //
+    incarnation::Incarnation,
+    requests::{
+        submit::MAX_SEND_SGE,
+        PathRequests, //
     },
     work::WorkKind, //
 };
@@ -77,11 +77,20 @@ use crate::{
 // The server's information about its chunks is received into one buffer, however many there are.
 const _: () = assert!(InfoRsp::size(u16::MAX) <= MessageBuffers::MAX_SIZE);
 
+impl Path {
+    /// Establishes all connections, see [`establish()`].
+    pub(super) fn establish(
+        self: &Arc<Self>,
+    ) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnapshot)> {
+        establish(self)
+    }
+}
+
 /// Establishes all connections of `path` and learns where the server's chunks are; returns them,
 /// and what the session was like when the server was asked for the first one.
 ///
 /// The state of the path is `connecting`; the caller changes it.
-pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Asked)> {
+fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnapshot)> {
     let total = path.num_connections();
     let recon_cnt = path.next_reconnect_count();
     let number = path_number(&path.uuid, recon_cnt);
@@ -93,7 +102,7 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Asked)>
         recon_cnt,
         domain: None,
         max_send_sge: 0,
-        asked: Asked::default(),
+        snapshot: ConnectSnapshot::default(),
     };
     let mut connections = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
     let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
@@ -101,17 +110,17 @@ pub(crate) fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet>, Asked)>
         let (queue_pair, handler) = setup.connect(cid)?;
         let interval = setup.queue_depth(cid).div_ceil(2);
         connections.push(
-            Connection::new(queue_pair, SignalInterval::new(interval)),
+            Connection::new(queue_pair, cid, SignalInterval::new(interval)),
             GFP_KERNEL,
         )?;
         handlers.push(handler, GFP_KERNEL)?;
     }
-    let transfer = incarnation.transfer().ok_or(EINVAL)?;
-    transfer.limit_send_sge(setup.max_send_sge);
+    let requests = incarnation.requests().ok_or(EINVAL)?;
+    requests.limit_send_sge(setup.max_send_sge);
     setup.exchange_info(&connections, &handlers)?;
-    let asked = setup.asked;
+    let snapshot = setup.snapshot;
     let set = ConnectionSet::new(incarnation, connections);
-    Ok((Arc::new(set, GFP_KERNEL)?, asked))
+    Ok((Arc::new(set, GFP_KERNEL)?, snapshot))
 }
 
 /// The scatter entries of a request that every device has: one for data, one for the message.
@@ -121,7 +130,7 @@ const MIN_SEND_SGE: u32 = 2;
 const RESOLVE_TIMEOUT_MS: u32 = 2000;
 
 /// Waits until the last step that was asked for is done, `what` it is for the log.
-fn wait_for_progress(path: &Path, handler: &ConnectionHandler, what: &str) -> Result<Progress> {
+fn wait_for_progress(path: &Path, handler: &PathHandler, what: &str) -> Result<Progress> {
     loop {
         match handler.take_progress() {
             Progress::Waiting => {}
@@ -136,7 +145,7 @@ fn wait_for_progress(path: &Path, handler: &ConnectionHandler, what: &str) -> Re
 }
 
 /// Waits until something happens on the path. Whoever lets it end says what was waited for.
-fn wait(path: &Path, handler: &ConnectionHandler, what: &str) -> Result {
+fn wait(path: &Path, handler: &PathHandler, what: &str) -> Result {
     let timeout = path.session.settings.connect_timeout_ms();
     path.wait_for_wake(timeout).inspect_err(|_| {
         pr_err_ratelimited!(
@@ -150,7 +159,7 @@ fn wait(path: &Path, handler: &ConnectionHandler, what: &str) -> Result {
 }
 
 /// Waits for the information about the server's chunks; returns its length.
-fn wait_for_info(path: &Path, handler: &ConnectionHandler) -> Result<usize> {
+fn wait_for_info(path: &Path, handler: &PathHandler) -> Result<usize> {
     loop {
         if let Some(len) = handler.info_len() {
             return Ok(len as usize);
@@ -179,9 +188,9 @@ fn filled_buffer(
 /// after. So it is asked several times.
 fn resolve_address(
     path: &Path,
-    handler: &Arc<ConnectionHandler>,
+    handler: &Arc<PathHandler>,
     timeout: u32,
-) -> Result<cm::Id<ConnectionHandler>> {
+) -> Result<cm::Id<PathHandler>> {
     let mut left = timeout;
     loop {
         let mut id = cm::Id::new(
@@ -213,21 +222,21 @@ const TURN_TIMEOUT_MS: u32 = 500;
 /// What the steps of one establishment have in common.
 struct Setup<'a> {
     path: &'a Arc<Path>,
-    incarnation: &'a Arc<Incarnation>,
+    incarnation: &'a Arc<Incarnation<Path>>,
     total: u16,
     recon_cnt: u16,
     /// Made for the device of the first connection; all others must use that device too.
     domain: Option<Arc<ProtectionDomain>>,
     max_send_sge: u32,
     /// The session when the server was asked for the first connection.
-    asked: Asked,
+    snapshot: ConnectSnapshot,
 }
 
 impl Setup<'_> {
     /// The requests that connection `cid` may carry at once.
     fn queue_depth(&self, cid: u16) -> u32 {
-        match self.incarnation.transfer() {
-            Some(transfer) if cid != SERVICE_CID => transfer.queue_depth(),
+        match self.incarnation.requests() {
+            Some(requests) if cid != SERVICE_CID => requests.queue_depth(),
             _ => SERVICE_CON_QUEUE_DEPTH,
         }
     }
@@ -242,12 +251,9 @@ impl Setup<'_> {
     }
 
     /// Establishes connection `cid`.
-    fn connect(
-        &mut self,
-        cid: u16,
-    ) -> Result<(QueuePair<ConnectionHandler>, Arc<ConnectionHandler>)> {
+    fn connect(&mut self, cid: u16) -> Result<(QueuePair<PathHandler>, Arc<PathHandler>)> {
         let path = self.path;
-        let handler = ConnectionHandler::new(self.incarnation.clone(), cid)?;
+        let handler = PathHandler::new(self.incarnation.clone(), cid)?;
         let timeout = path.session.settings.connect_timeout_ms();
         let mut id = resolve_address(path, &handler, timeout)?;
         id.resolve_route(timeout)?;
@@ -281,9 +287,9 @@ impl Setup<'_> {
     /// Makes the queue pair of connection `cid`, with its completion queue.
     fn make_queue_pair(
         &mut self,
-        id: cm::Id<ConnectionHandler>,
+        id: cm::Id<PathHandler>,
         cid: u16,
-    ) -> Result<QueuePair<ConnectionHandler>> {
+    ) -> Result<QueuePair<PathHandler>> {
         let device = id.device().ok_or(ENODEV)?;
         let domain = self.domain(device)?;
         let sizes = self.sizes(cid, device);
@@ -302,34 +308,35 @@ impl Setup<'_> {
             vector,
             context,
         )?;
-        self.create_queue_pair(id, &domain, &queue, cid, &sizes)
+        self.create_queue_pair(id, &domain, &queue, &sizes)
     }
 
     /// Asks the server for the connection; returns what it answers if it accepts.
     fn ask_server(
         &mut self,
-        queue_pair: &mut QueuePair<ConnectionHandler>,
-        handler: &ConnectionHandler,
+        queue_pair: &mut QueuePair<PathHandler>,
+        handler: &PathHandler,
     ) -> Result<ConnAccept> {
         let (path, cid) = (self.path, handler.cid);
         let session = &path.session;
         // Later connections belong to a session that exists.
-        let may_be_first =
-            cid == SERVICE_CID && path.may_be_first() && session.ask().let_make_session();
+        let may_be_first = cid == SERVICE_CID
+            && path.may_be_first()
+            && session.availability.snapshot().let_make_session();
         // A C server makes two sessions if two paths ask for one at once, as they do when it has
         // just been loaded, and frees one of them in use.
-        let turn = may_be_first
+        let asking = may_be_first
             .then(|| {
                 session
-                    .turn
+                    .asking
                     .lock_interruptible_timeout(TURN_TIMEOUT_MS)
                     .ok()
             })
             .flatten();
         if cid == SERVICE_CID {
-            self.asked = session.ask();
+            self.snapshot = session.availability.snapshot();
         }
-        let first_conn = may_be_first && self.asked.let_make_session();
+        let first_conn = may_be_first && self.snapshot.let_make_session();
         let request = ConnReq {
             cid,
             cid_num: self.total,
@@ -338,23 +345,23 @@ impl Setup<'_> {
             paths_uuid: session.uuid,
             first_conn,
             features: FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END,
-            given_up: self.asked.given_up,
+            given_up: self.snapshot.given_up,
         };
         queue_pair.connect(
             &request.to_bytes(),
             &session.settings.connection_parameters(),
         )?;
-        let progress = wait_for_progress(path, handler, "the server's answer")?;
-        let Progress::Established(answer) = progress else {
+        let progress = wait_for_progress(path, handler, "the server's reply")?;
+        let Progress::Established(reply) = progress else {
             return Err(ECONNRESET);
         };
-        drop(turn);
-        if first_conn && session.has_path_up() {
+        drop(asking);
+        if first_conn && session.availability.has_path_up() {
             // Another one came up while this request was on its way. The server may have forgotten
             // that one since, and this would be a new session that nobody is told of.
             return Err(ECONNRESET);
         }
-        ConnAccept::parse(answer.as_bytes()).map_err(|error| {
+        ConnAccept::parse(reply.as_bytes()).map_err(|error| {
             pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
             ECONNRESET
         })
@@ -364,13 +371,12 @@ impl Setup<'_> {
     /// a queue of that length, which it does not tell before.
     fn create_queue_pair(
         &mut self,
-        mut id: cm::Id<ConnectionHandler>,
+        mut id: cm::Id<PathHandler>,
         domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
-        cid: u16,
         sizes: &QueueSizes,
-    ) -> Result<QueuePair<ConnectionHandler>> {
-        let wr_ids = WorkKind::count(self.queue_depth(cid), sizes.receive);
+    ) -> Result<QueuePair<PathHandler>> {
+        let wr_ids = WorkKind::count(sizes.receive)?;
         loop {
             let capabilities = Capabilities {
                 max_send_wr: sizes.send,
@@ -392,44 +398,42 @@ impl Setup<'_> {
     }
 
     /// The server has accepted the first connection and said what it offers.
-    fn negotiated(&self, queue_pair: &QueuePair<ConnectionHandler>, accept: ConnAccept) -> Result {
+    fn negotiated(&self, queue_pair: &QueuePair<PathHandler>, accept: ConnAccept) -> Result {
         let path = self.path;
-        let layout = accept.layout().map_err(|_| ECONNRESET)?;
-        let domain = self.domain.clone().ok_or(EINVAL)?;
+        let domain = self.domain.as_ref().ok_or(EINVAL)?;
         let queue_depth = path
             .session
-            .negotiated(path, &accept, domain.device())
+            .negotiated(path.name_text(), &accept, domain.device())
             .inspect_err(|_| path.backoff.give_up())?;
         path.set_device(queue_pair)?;
         path.settle_name()?;
         let max_segments = path.session.limit_segments(domain.device());
-        self.incarnation.set_transfer(Transfer::new(
+        self.incarnation.set_requests(PathRequests::new(
             domain,
+            path.session.tags.clone(),
             accept,
-            layout,
             queue_depth,
             max_segments,
             self.max_send_sge,
             usize::from(self.total),
-        )?)?;
-        Ok(())
+        )?)
     }
 
     /// Posts all receives, sends the name of the session, and notes the chunks that the server
     /// answers with.
     fn exchange_info(
         &self,
-        connections: &KVec<Connection>,
-        handlers: &KVec<Arc<ConnectionHandler>>,
+        connections: &KVec<Connection<PathHandler>>,
+        handlers: &KVec<Arc<PathHandler>>,
     ) -> Result {
         let path = self.path;
-        let transfer = self.incarnation.transfer().ok_or(EINVAL)?;
+        let requests = self.incarnation.requests().ok_or(EINVAL)?;
         let domain = self.domain.as_ref().ok_or(EINVAL)?;
         let (Some(first), Some(handler)) = (connections.first(), handlers.first()) else {
             return Err(EINVAL);
         };
 
-        let size = InfoRsp::size(transfer.accept.queue_depth);
+        let size = InfoRsp::size(requests.accept.queue_depth);
         let message = InfoReq {
             sessname: path.session.session_name(),
         }
@@ -442,28 +446,30 @@ impl Setup<'_> {
         // The answer is the first thing that comes, so its receive is the first of its queue.
         first
             .queue_pair()
-            .post_recv(WorkKind::InfoReceive.id(), &buffers.answer)?;
+            .post_recv(WorkKind::InfoReceive.id(), &buffers.response)?;
         for (connection, handler) in connections.iter().zip(handlers) {
-            self.post_receives(domain, transfer, connection, handler)?;
+            self.post_receives(domain, requests, connection, handler)?;
         }
 
         // The server's answer to what is sent next says that this is done.
-        transfer.register_bounce_buffers(first.queue_pair())?;
-        let entries = SgeList::from(buffers.request.sge(message.len())?);
-        let mut chain = SendChain::<1>::new();
-        chain.send(WorkKind::InfoSend.id(), true, &entries)?;
-        first.queue_pair().post(chain)?;
+        requests.register_bounce_buffers(first.queue_pair())?;
+        let mut place = MaybeUninit::uninit();
+        let batch = SendBatch::<1, 1>::init(&mut place);
+        batch.add(buffers.request.sge(message.len())?)?;
+        batch.send(WorkKind::InfoSend.id(), true)?;
+        let posted = first.queue_pair().post_batch(batch);
+        posted.map_err(|unposted| unposted.error)?;
 
         let mut bytes = KVVec::new();
         bytes.resize(wait_for_info(path, handler)?.min(size), 0, GFP_KERNEL)?;
-        buffers.answer.copy_out(&mut bytes)?;
-        let info = InfoRsp::parse(&bytes, &transfer.layout).map_err(|error| {
+        buffers.response.copy_out(&mut bytes)?;
+        let info = InfoRsp::parse(&bytes, &requests.layout).map_err(|error| {
             pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
             EINVAL
         })?;
-        let used = transfer.queue_depth() as usize;
+        let used = requests.queue_depth() as usize;
         for (index, chunk) in info.remote_bufs().take(used).enumerate() {
-            transfer.set_chunk(index, chunk.addr, chunk.rkey)?;
+            requests.set_chunk(index, chunk.addr, chunk.rkey)?;
         }
         Ok(())
     }
@@ -472,9 +478,9 @@ impl Setup<'_> {
     fn post_receives(
         &self,
         domain: &Arc<ProtectionDomain>,
-        transfer: &Transfer,
-        connection: &Connection,
-        handler: &ConnectionHandler,
+        requests: &PathRequests,
+        connection: &Connection<PathHandler>,
+        handler: &PathHandler,
     ) -> Result {
         let cid = handler.cid;
         let room = if cid == SERVICE_CID {
@@ -483,7 +489,7 @@ impl Setup<'_> {
             self.sizes(cid, domain.device()).receive
         };
         let (count, at_once) = receive_counts(self.queue_depth(cid), room);
-        if transfer.accept.new_rkey || transfer.takes_joint_answers() {
+        if requests.accept.new_rkey || requests.takes_coalesced_responses() {
             handler.set_receive_buffers(MessageBuffers::allocate(
                 domain,
                 count as usize,

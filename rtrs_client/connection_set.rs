@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The established connections of a path.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::{
+    connection::Connection,
+    handler::ConnectionHandler,
+    incarnation::{
+        Incarnation,
+        PathEvents, //
+    }, //
+};
+
+/// All connections of a path; the IO path finds them through the path's RCU pointer.
+pub(crate) struct ConnectionSet<P: PathEvents> {
+    // Dropped first: a queue pair's drop ends its completions, which use the incarnation.
+    connections: KVec<Connection<ConnectionHandler<P>>>,
+    pub(crate) incarnation: Arc<Incarnation<P>>,
+}
+
+impl<P: PathEvents> ConnectionSet<P> {
+    /// Makes a set of the connections that were established.
+    pub(crate) fn new(
+        incarnation: Arc<Incarnation<P>>,
+        connections: KVec<Connection<ConnectionHandler<P>>>,
+    ) -> Self {
+        Self {
+            connections,
+            incarnation,
+        }
+    }
+
+    /// Connection `cid`.
+    #[inline]
+    pub(crate) fn get(&self, cid: usize) -> Option<&Connection<ConnectionHandler<P>>> {
+        self.connections.get(cid)
+    }
+
+    /// All connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection<ConnectionHandler<P>>> {
+        self.connections.iter()
+    }
+}

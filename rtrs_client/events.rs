@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a session tells its user.
+
+use kernel::prelude::*;
+use kernel_ext::module::ModuleReference;
+
+/// What a session tells its user.
+pub trait SessionEvents: Send + Sync + 'static {
+    /// A request that was submitted is finished. Called exactly once for each, in the context of
+    /// the completion queue (softirq, or the poller) or of a teardown (process); never sleeps.
+    /// The tag's permit can be taken again from here on.
+    fn complete(&self, tag: u32, result: Result);
+
+    /// A request that was submitted was not answered, and could not be sent on another path, for
+    /// the reason given as by [`Submission::add`](crate::Submission::add). The server may have
+    /// carried it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which
+    /// is not called for it; any context, never sleeps.
+    fn unanswered(&self, tag: u32, error: SubmitError);
+
+    /// The session lost its last path, or has one again. Process context; may sleep, but not
+    /// close the session.
+    fn link_event(&self, event: LinkEvent);
+
+    /// Keeps the user's module loaded: whoever removes a path by sysfs may be the last one to let
+    /// go of the session, some time after it was closed. Any context. `ENODEV` if it is being
+    /// unloaded.
+    fn module(&self) -> Result<ModuleReference>;
+}
+
+/// See [`SessionEvents::link_event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The first path is up again.
+    Reconnected,
+    /// The last path is gone.
+    Disconnected,
+}
+
+/// Why a request could not be submitted; its permit is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// No path is up (`ECONNABORTED` in C).
+    NoPath,
+    /// Something is short for the moment; try again later.
+    Busy,
+    /// It cannot be sent as it is.
+    Failed(Error),
+}
+
+impl SubmitError {
+    pub(crate) fn new(error: Error) -> Self {
+        if error == ECONNABORTED {
+            Self::NoPath
+        } else if error == EAGAIN || error == ENOMEM || error == EBUSY {
+            Self::Busy
+        } else {
+            Self::Failed(error)
+        }
+    }
+
+    /// The error, as C returns it.
+    pub fn to_error(self) -> Error {
+        match self {
+            Self::NoPath => ECONNABORTED,
+            Self::Busy => EAGAIN,
+            Self::Failed(error) => error,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What becomes of a request whose path is lost.
+
+use core::mem::MaybeUninit;
+use kernel::{
+    prelude::*,
+    sync::rcu,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+use kernel_ext::sync::state_cell::Owned;
+use rtrs_core::connection::SERVICE_CID;
+
+use crate::{
+    events::SubmitError,
+    path::Path,
+    requests::{
+        request::Request,
+        submit::Refused, //
+    },
+    session::Session,
+    submission::Submission, //
+};
+
+/// How long a request of a failed path waits before it is offered again to paths that are up and
+/// cannot take it for the moment, in milliseconds.
+const FAIL_OVER_PAUSE_MS: i64 = 10;
+
+impl Session {
+    /// Sends a request of a failed path on another one, or tells the user that there is none.
+    /// Sleeps.
+    ///
+    /// A path that is up and short of memory is asked again until it takes the request, or is lost
+    /// itself: giving the request up instead would cost every path that is up, see
+    /// [`Self::fail_paths`].
+    pub(crate) fn fail_over<'a>(&'a self, failed: &Path, mut request: Owned<'a, Request>) {
+        let error = loop {
+            let Err(refused) = self.send_except(failed, request) else {
+                return;
+            };
+            request = refused.request;
+            if SubmitError::new(refused.error) != SubmitError::Busy {
+                break refused.error;
+            }
+            fsleep(Delta::from_millis(FAIL_OVER_PAUSE_MS));
+        };
+        self.give_up_for(request, error);
+    }
+
+    /// Sends a request on a path other than `failed`.
+    fn send_except<'a>(
+        &'a self,
+        failed: &Path,
+        request: Owned<'a, Request>,
+    ) -> Result<(), Refused<'a>> {
+        let guard = rcu::read_lock();
+        let mut room = MaybeUninit::uninit();
+        let mut submission = Submission::new(self, &guard, &mut room);
+        submission.add_by_policy(request, Some(failed))
+    }
+
+    /// Tells the user of a request that was in flight on a lost path and goes by no other one.
+    /// Sleeps.
+    pub(crate) fn give_up(&self, request: Owned<'_, Request>) {
+        self.give_up_for(request, ECONNABORTED);
+    }
+
+    /// As [`Self::give_up`], for the reason given.
+    fn give_up_for(&self, request: Owned<'_, Request>, error: Error) {
+        // In this order: a path that came up before is taken down, one that comes up later tells.
+        self.availability.giving_up();
+        self.fail_paths();
+        let error = match request.connection {
+            SERVICE_CID => ECONNABORTED,
+            _ => error,
+        };
+        self.tags.unanswered(request, error);
+    }
+
+    /// Takes all paths down before a request is given up that the server may be at work on: it only
+    /// learns of that by a path that connects. Sleeps.
+    fn fail_paths(&self) {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.load(&guard) else {
+            return;
+        };
+        let mut any = false;
+        for path in paths.iter().filter(|path| path.is_connected()) {
+            // It cannot carry this request at all: its limits are lower than the lost path's.
+            any |= path.connection_failed();
+        }
+        drop(guard);
+        if any {
+            // A task that found such a path connected has sent by then.
+            rcu::synchronize_rcu();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ends of a path: its addresses and its device, and the name that it has by them.
+
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+use kernel_ext::{
+    rdma::QueuePair,
+    sync::atomic::ordering, //
+};
+use proto::{
+    addr::{
+        Address,
+        PathAddress,
+        PATH_TEXT_LEN, //
+    },
+    text::Text, //
+};
+use rtrs_core::address::address;
+
+use super::{
+    DevicePort,
+    Path,
+    PathHandler, //
+};
+
+impl Path {
+    /// The name of the directory in sysfs: `source@destination`, as they were when the path was
+    /// connected for the first time. `EINVAL` before that. Any context.
+    pub(crate) fn file_name(&self) -> Result<&CStr> {
+        Ok(self.file_name.as_ref().ok_or(EINVAL)?)
+    }
+
+    /// Whether `address` is what the path was made with, or the ends that it had last. Sleeps.
+    pub(crate) fn is_known_as(&self, address: &PathAddress) -> bool {
+        self.address.same_as(address) || self.used_ends().same_as(address)
+    }
+
+    /// The ends: those that are in use, once there was a connection. Sleeps.
+    fn used_ends(&self) -> PathAddress {
+        PathAddress {
+            src: self.used_source(),
+            dst: self.address.dst,
+        }
+    }
+
+    /// Gives this path its name, now that its ends are known, if it has none yet. `EEXIST` if it
+    /// has turned out to be one that the session has already. Sleeps.
+    pub(crate) fn settle_name(&self) -> Result {
+        // Of paths with the same ends that are connected at the same time one has to stay.
+        let _naming = self.owner.naming().lock();
+        if self.file_name.as_ref().is_some() {
+            return Ok(());
+        }
+        let ends = self.used_ends();
+        let is_same =
+            |other: &&Arc<Self>| other.file_name.as_ref().is_some() && other.is_known_as(&ends);
+        let paths = self.owner.paths().get();
+        if let Some(other) = paths.iter().find_map(|paths| paths.iter().find(is_same)) {
+            pr_err!(
+                "{}: it is the path {}\n",
+                self.name_text(),
+                other.name_text()
+            );
+            return Err(EEXIST);
+        }
+        let name = CString::try_from_fmt(fmt!(
+            "{}@{}",
+            self.source_text().as_str(),
+            self.address.dst.to_text().as_str()
+        ))?;
+        self.file_name.populate(name);
+        Ok(())
+    }
+
+    /// The source address: the one that is in use, once there was a connection. Sleeps.
+    fn used_source(&self) -> Option<Address> {
+        let used = self.device.lock().as_ref().and_then(|device| device.source);
+        used.or(self.address.src)
+    }
+
+    /// The text of the source address, empty if there is none yet. Sleeps.
+    pub(crate) fn source_text(&self) -> Text<PATH_TEXT_LEN> {
+        match self.used_source() {
+            Some(source) => source.to_text(),
+            None => Text::new(),
+        }
+    }
+
+    /// Notes the device that the first connection is on. Sleeps.
+    pub(crate) fn set_device(&self, queue_pair: &QueuePair<PathHandler>) -> Result {
+        let name = queue_pair.domain().device().name();
+        *self.device.lock() = Some(DevicePort {
+            name: CString::try_from_fmt(fmt!("{}", name))?,
+            port: queue_pair.id().port_num(),
+            source: address(&queue_pair.id().local_address()),
+        });
+        // A server that has lost the session may make a new one on any later connect.
+        self.first.store(true, ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The requests of one incarnation of a path's connections: how they are sent, what ends them, and
+//! what is left of them when the path fails.
+//!
+//! [`PathRequests`] is made while the connections are established and goes with them, so that
+//! nothing of an old connection can be mistaken for the new one's. The requests themselves are the
+//! session's: see [`tags`] for who owns one, and what each state of a tag means.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    rdma::{
+        cm::Handler,
+        message_buffers::{
+            MessageBuffer,
+            MessageBuffers,
+            Outgoing, //
+        },
+        MemoryRegion,
+        ProtectionDomain,
+        QueuePairRef, //
+    },
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+use proto::rtrs::{
+    ChunkLayout,
+    ConnAccept,
+    FEATURE_COALESCED_RESPONSES,
+    FEATURE_PATH_END,
+    FEATURE_SHORT_RESPONSES, //
+};
+use rtrs_core::connection::SERVICE_CID;
+
+use bounce::BounceBuffers;
+use request::{
+    Request,
+    HEADER_BUFFER_SIZE, //
+};
+use tags::{
+    Incarnation,
+    Phase,
+    Tags, //
+};
+
+mod bounce;
+pub(crate) mod outstanding;
+pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod service;
+pub(crate) mod submit;
+pub(crate) mod tags;
+
+/// The requests of one incarnation of a path's connections.
+pub(crate) struct PathRequests {
+    pub(crate) accept: ConnAccept,
+    pub(crate) layout: ChunkLayout,
+    tags: Arc<Tags>,
+    /// By which the tags name this object.
+    incarnation: Incarnation,
+    /// One for each of the server's chunks that is used.
+    chunks: KVVec<Chunk>,
+    /// Nothing if there is no memory for it; then all reads are registered, and writes are sent
+    /// from their own memory.
+    bounce: Option<BounceBuffers>,
+    max_send_sge: Atomic<u32>,
+    /// By connection.
+    in_flight: KVec<InFlight>,
+}
+
+/// What a path keeps for a tag: the server's chunk, and this end's memory for its requests.
+#[repr(align(64))]
+struct Chunk {
+    /// The chunk as this path reaches it.
+    address: Atomic<u64>,
+    /// Changes with every response if the server invalidates always. Only the owner of the tag
+    /// reads it, and only after the response that changed it.
+    rkey: Atomic<u32>,
+    /// The errno of the server's response, while the device still uses the data.
+    result: Atomic<i32>,
+    /// The header as it is sent.
+    message: MessageBuffer<Outgoing>,
+    /// Maps the data; registers it for the server, or for a write with more segments than the queue
+    /// pair takes.
+    region: MemoryRegion,
+}
+
+/// The requests in flight on one connection, of those that a policy has sent there.
+///
+/// A cache line of its own: it is mostly touched by the CPU whose requests the connection carries.
+#[repr(align(64))]
+struct InFlight(Atomic<i32>);
+
+impl PathRequests {
+    /// Allocates all that the requests of a path need. May sleep.
+    ///
+    /// `queue_depth` of the server's chunks are used, on `num_connections` queue pairs, the first
+    /// of which was made with `max_send_sge`; see [`Self::limit_send_sge`] for the others.
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        tags: Arc<Tags>,
+        accept: ConnAccept,
+        queue_depth: u16,
+        max_segments: u16,
+        max_send_sge: u32,
+        num_connections: usize,
+    ) -> Result<Self> {
+        let mut in_flight = KVec::with_capacity(num_connections, GFP_KERNEL)?;
+        for _ in 0..num_connections {
+            in_flight.push(InFlight(Atomic::new(0)), GFP_KERNEL)?;
+        }
+        let depth = usize::from(queue_depth);
+        // Data that does not begin on a page boundary touches one page more.
+        let pages = u32::from(max_segments).checked_add(1).ok_or(EINVAL)?;
+        let mut chunks = KVVec::with_capacity(depth, GFP_KERNEL)?;
+        let messages = MessageBuffers::allocate(domain, depth, HEADER_BUFFER_SIZE)?;
+        for (tag, message) in (0..u32::from(queue_depth)).zip(messages) {
+            let chunk = Chunk {
+                address: Atomic::new(0),
+                rkey: Atomic::new(0),
+                result: Atomic::new(0),
+                message,
+                region: MemoryRegion::new(domain, pages, tag)?,
+            };
+            chunks.push(chunk, GFP_KERNEL)?;
+        }
+        let bounce = BounceBuffers::new(domain, depth).ok();
+        Ok(Self {
+            layout: accept.layout().map_err(|_| ECONNRESET)?,
+            accept,
+            incarnation: tags.new_incarnation(),
+            tags,
+            chunks,
+            bounce,
+            max_send_sge: Atomic::new(max_send_sge),
+            in_flight,
+        })
+    }
+
+    /// The requests that there may be at a time, service requests with them.
+    pub(crate) fn queue_depth(&self) -> u32 {
+        // As many as `new` was asked for.
+        self.chunks.len() as u32
+    }
+
+    /// The queue pairs take only so many scatter entries. No request has been sent yet.
+    pub(crate) fn limit_send_sge(&self, max_send_sge: u32) {
+        self.max_send_sge.store(max_send_sge, ordering::Relaxed);
+    }
+
+    /// Whether the server may respond to several requests in one message.
+    pub(crate) fn takes_coalesced_responses(&self) -> bool {
+        self.accept.features & FEATURE_COALESCED_RESPONSES != 0
+    }
+
+    /// Whether the server leaves the invalidation of registrations to the client, which does it for
+    /// less than a message.
+    fn leaves_invalidation(&self) -> bool {
+        self.accept.features & FEATURE_SHORT_RESPONSES != 0
+    }
+
+    /// Whether the server ends another path if it is asked on this one.
+    pub(crate) fn ends_other_paths(&self) -> bool {
+        self.accept.features & FEATURE_PATH_END != 0
+    }
+
+    /// The requests in flight on `connection`, of those that a policy has sent there.
+    pub(crate) fn in_flight_on(&self, connection: usize) -> i32 {
+        self.in_flight
+            .get(connection)
+            .map_or(0, |in_flight| in_flight.0.load(ordering::Relaxed))
+    }
+
+    /// The requests in flight on all connections: those that the server has not responded to. Looks
+    /// at every tag.
+    pub(crate) fn in_flight(&self) -> usize {
+        let states = self.tags.iter().map(|cell| cell.state());
+        states
+            .filter(|state| {
+                let phase = self.incarnation.phase_of(*state);
+                phase.is_some_and(Phase::awaits_response)
+            })
+            .count()
+    }
+
+    /// Changes the number of requests in flight on a connection.
+    #[inline(never)]
+    fn count(&self, connection: u16, change: i32) {
+        if let Some(in_flight) = self.in_flight.get(usize::from(connection)) {
+            in_flight.0.add(change, ordering::Relaxed);
+        }
+    }
+
+    /// Counts `request`, which a policy sends here, until it is not in flight any more.
+    pub(crate) fn count_in_flight(&self, request: &mut Request) {
+        request.is_counted = true;
+        self.count(request.connection, 1);
+    }
+
+    /// Notes that a request is not in flight any more.
+    #[inline]
+    pub(crate) fn left(&self, request: &mut Request) {
+        if core::mem::take(&mut request.is_counted) {
+            self.count(request.connection, -1);
+        }
+    }
+
+    /// Lets the server write to the bounce buffers, as soon as it gets what `queue_pair` sends
+    /// afterwards.
+    pub(crate) fn register_bounce_buffers<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+    ) -> Result {
+        match &self.bounce {
+            Some(bounce) => bounce.register(queue_pair),
+            None => Ok(()),
+        }
+    }
+
+    /// The pages that the data of `request` goes through, if it does not go to or from its own
+    /// memory.
+    #[inline]
+    fn bounce(&self, request: &Request, data_len: usize) -> Option<&BounceBuffers> {
+        if data_len > BounceBuffers::SIZE || request.connection == SERVICE_CID {
+            return None;
+        }
+        self.bounce.as_ref()
+    }
+
+    /// Notes where chunk `index` lies. `EINVAL` beyond the queue depth.
+    pub(crate) fn set_chunk(&self, index: usize, address: u64, rkey: u32) -> Result {
+        let chunk = self.chunks.get(index).ok_or(EINVAL)?;
+        chunk.address.store(address, ordering::Relaxed);
+        chunk.rkey.store(rkey, ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Notes the new key of chunk `index`. `EINVAL` beyond the queue depth.
+    pub(crate) fn set_rkey(&self, index: u32, rkey: u32) -> Result {
+        let chunk = self.chunks.get(index as usize).ok_or(EINVAL)?;
+        chunk.rkey.store(rkey, ordering::Relaxed);
+        Ok(())
+    }
+}

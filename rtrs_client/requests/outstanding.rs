@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a failed path leaves behind.
+
+use kernel::prelude::*;
+use kernel_ext::sync::{
+    atomic::ordering,
+    state_cell::Owned, //
+};
+
+use super::{
+    request::Request,
+    tags::Tags,
+    PathRequests, //
+};
+
+/// A request that a failed path leaves behind.
+pub(crate) enum Outstanding<'a> {
+    /// May be sent on another path.
+    Unanswered(Owned<'a, Request>),
+    /// The server has responded so; the device still used its data.
+    Answered(Owned<'a, Request>, Result),
+}
+
+impl PathRequests {
+    /// Takes one more request that was never finished, beginning with tag `from`.
+    ///
+    /// Only for the teardown, after the queue pairs are drained, so that the device uses nothing of
+    /// it any more. A request whose data the device might still use stays where it is. `tags` are
+    /// those of the session.
+    pub(crate) fn take_outstanding<'a>(
+        &self,
+        tags: &'a Tags,
+        from: &mut u32,
+    ) -> Option<Outstanding<'a>> {
+        while let Some((cell, chunk)) = tags.get(*from).zip(self.chunks.get(*from as usize)) {
+            *from = from.checked_add(1)?;
+            let state = cell.state();
+            let Some(phase) = self.incarnation.phase_of(state) else {
+                continue;
+            };
+            let Some(mut request) = cell.take(state) else {
+                continue;
+            };
+            if let Err(error) = chunk.region.unmap(&mut request.data) {
+                pr_err!(
+                    "request {}: the RDMA device may still use its memory ({:?}): it never ends\n",
+                    request.tag(),
+                    error
+                );
+                request.put(state);
+                continue;
+            }
+            self.left(&mut request);
+            if phase.awaits_response() {
+                return Some(Outstanding::Unanswered(request));
+            }
+            let errno = chunk.result.load(ordering::Relaxed);
+            return Some(Outstanding::Answered(
+                request,
+                kernel::error::to_result(errno),
+            ));
+        }
+        None
+    }
+}

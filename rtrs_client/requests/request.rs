@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One request: what a tag keeps from the moment its permit is taken until it is answered.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    rdma::Direction,
+    scatterlist::ScatterTable, //
+};
+
+/// The longest header of the user, in bytes; an RNBD open message has 264.
+pub(crate) const MAX_USER_HEADER: usize = 384;
+
+/// Room for the user's header and the transport's message behind it, in bytes.
+pub(crate) const HEADER_BUFFER_SIZE: usize = 512;
+
+/// What a request does with data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The server sends data, if the table of its segments is not empty.
+    Read,
+    /// The server receives data.
+    Write,
+    /// There is only a header, sent as a write.
+    HeaderOnly,
+}
+
+impl Kind {
+    /// How the device accesses the data's memory.
+    pub(crate) fn dma_direction(self) -> Direction {
+        match self {
+            Kind::Read => Direction::FromDevice,
+            Kind::Write | Kind::HeaderOnly => Direction::ToDevice,
+        }
+    }
+}
+
+/// The state of a tag that is in use, and the memory it keeps for the next use.
+pub(crate) struct Request {
+    tag: u32,
+    pub(crate) kind: Kind,
+    /// The number of the connection that carries the request.
+    pub(crate) connection: u16,
+    /// Whether the request counts as one in flight on its connection, for a policy.
+    pub(crate) is_counted: bool,
+    /// At most [`MAX_USER_HEADER`].
+    header_len: u16,
+    /// The data's segments.
+    pub(crate) data: ScatterTable,
+    header: [u8; MAX_USER_HEADER],
+}
+
+/// The length of the header that nearly all requests have: an RNBD IO message.
+pub(crate) const USUAL_HEADER: usize = 32;
+
+impl Request {
+    /// Makes the request of `tag`, with room for `max_segments` segments of data. May sleep.
+    pub(crate) fn new(tag: u32, max_segments: u16) -> Result<Self> {
+        Ok(Self {
+            tag,
+            kind: Kind::HeaderOnly,
+            connection: 0,
+            is_counted: false,
+            header_len: 0,
+            data: ScatterTable::new(u32::from(max_segments))?,
+            header: [0; MAX_USER_HEADER],
+        })
+    }
+
+    /// The tag, which is the chunk that the request uses on the server.
+    #[inline]
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// The user's header.
+    #[inline]
+    pub(crate) fn header(&self) -> &[u8] {
+        // The length is that of a header that was copied there.
+        self.header
+            .get(..usize::from(self.header_len))
+            .unwrap_or(&[])
+    }
+
+    /// The length of the user's header, in bytes.
+    #[inline]
+    pub(crate) fn header_len(&self) -> u16 {
+        self.header_len
+    }
+
+    /// Describes a new request. `EMSGSIZE` if the header is too long.
+    #[inline(always)]
+    pub(crate) fn prepare(&mut self, kind: Kind, connection: u16, header: &[u8]) -> Result {
+        let room = self.header.get_mut(..header.len()).ok_or(EMSGSIZE)?;
+        match (
+            <&mut [u8; USUAL_HEADER]>::try_from(&mut *room),
+            <&[u8; USUAL_HEADER]>::try_from(header),
+        ) {
+            // A copy of known length takes no call.
+            (Ok(room), Ok(header)) => *room = *header,
+            _ => room.copy_from_slice(header),
+        }
+        // It fits, so it is not that long.
+        self.header_len = header.len() as u16;
+        self.kind = kind;
+        self.connection = connection;
+        Ok(())
+    }
+
+    /// The length of the data in bytes; nothing for a header-only request.
+    #[inline]
+    pub(crate) fn data_len(&self) -> usize {
+        if self.kind == Kind::HeaderOnly {
+            0
+        } else {
+            self.data.byte_len()
+        }
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a request ends: by the server's response, and by the device's last use of its data.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    rdma::{
+        cm::Handler,
+        QueuePairRef, //
+    },
+    sync::{
+        atomic::ordering,
+        state_cell::Owned, //
+    }, //
+};
+
+use super::{
+    request::{
+        Kind,
+        Request, //
+    },
+    tags::Phase,
+    Chunk,
+    PathRequests, //
+};
+
+/// Why a response ends nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// No request was in flight under this number.
+    Unknown,
+    /// The request was sent on another connection; it waits for the teardown.
+    Misdirected,
+    /// The invalidation of the data's registration could not be posted: the queue pair has failed,
+    /// and the request waits for the teardown.
+    Unposted,
+}
+
+impl PathRequests {
+    /// The server responded to request `number` on connection `cid`, that of `queue_pair`;
+    /// `invalidated` if it says that it has let the device invalidate the registration just before.
+    /// Completion context.
+    ///
+    /// The request is finished now, or when the device does not use its data any more.
+    #[inline(always)]
+    pub(crate) fn responded<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        cid: u16,
+        number: u32,
+        result: Result,
+        invalidated: bool,
+    ) -> Result<(), Mismatch> {
+        let cell = self.tags.get(number).ok_or(Mismatch::Unknown)?;
+        let Some(mut request) = cell.take(self.incarnation.state(cid, Phase::Sent)) else {
+            return self.responded_in_steps(queue_pair, cid, number, result, invalidated);
+        };
+        self.left(&mut request);
+        let result = match &self.bounce {
+            // What the server has written to the bounce buffer.
+            Some(bounce) if request.kind == Kind::Read && request.data_len() != 0 => result
+                .and_then(|()| {
+                    let chunks = bounce.chunks();
+                    request.data.copy_from_chunk(chunks, number as usize)
+                }),
+            _ => result,
+        };
+        self.tags.finish(request, result);
+        Ok(())
+    }
+
+    /// As [`Self::responded`], for a request whose data the device uses in its own memory: it may
+    /// send it once more if it has not heard that the server has it, and the server can get at what
+    /// is registered.
+    #[inline(never)]
+    fn responded_in_steps<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        cid: u16,
+        number: u32,
+        result: Result,
+        invalidated: bool,
+    ) -> Result<(), Mismatch> {
+        let state = |phase| self.incarnation.state(cid, phase);
+        let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
+        else {
+            return Err(Mismatch::Unknown);
+        };
+        let step = |from, to| cell.change(state(from), state(to));
+        // Before the state says that there is a result.
+        let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
+        chunk.result.store(errno, ordering::Relaxed);
+        if step(Phase::Direct, Phase::DirectResponded)
+            // An honest server has the request before it responds, but the task that posted it may
+            // not have come back yet.
+            || step(Phase::Registering, Phase::RespondedEarly)
+        {
+            return Ok(());
+        }
+        if let Some(request) = cell.take(state(Phase::DirectWritten)) {
+            self.end(chunk, request);
+            return Ok(());
+        }
+        if step(Phase::Registered, Phase::Invalidating) {
+            // That the server says so is not enough: it must not be able to write to this memory
+            // once the request is finished.
+            if invalidated && chunk.region.ended_by_peer(queue_pair) {
+                self.end_in(chunk, number, state(Phase::Invalidating));
+                return Ok(());
+            }
+            let posted = self.post_invalidation(queue_pair, number);
+            return posted.map_err(|_| Mismatch::Unposted);
+        }
+        match self.incarnation.phase_of(cell.state()) {
+            Some(phase) if phase.awaits_response() => Err(Mismatch::Misdirected),
+            _ => Err(Mismatch::Unknown),
+        }
+    }
+
+    /// The device does not use the data of request `number` any more, which connection `cid`
+    /// carries: it was written, or its registration is invalid. Completion context.
+    pub(crate) fn region_completed(&self, cid: u16, number: u32) {
+        let state = |phase| self.incarnation.state(cid, phase);
+        let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
+        else {
+            return;
+        };
+        if !cell.change(state(Phase::Direct), state(Phase::DirectWritten)) {
+            self.end_in(chunk, number, state(Phase::DirectResponded));
+            self.end_in(chunk, number, state(Phase::Invalidating));
+        }
+    }
+
+    /// Ends request `number`, if its tag is in `state`.
+    fn end_in(&self, chunk: &Chunk, number: u32, state: u64) {
+        if let Some(request) = self.tags.get(number).and_then(|cell| cell.take(state)) {
+            self.end(chunk, request);
+        }
+    }
+
+    /// Finishes a request that the server has responded to, and whose data the device does not use
+    /// any more.
+    fn end(&self, chunk: &Chunk, mut request: Owned<'_, Request>) {
+        self.left(&mut request);
+        if chunk.region.unmap(&mut request.data).is_err() {
+            // Not possible: the region says the same. The teardown of the path finishes it.
+            let state = self
+                .incarnation
+                .state(request.connection, Phase::Invalidating);
+            return request.put(state);
+        }
+        let errno = chunk.result.load(ordering::Relaxed);
+        self.tags.finish(request, kernel::error::to_result(errno));
+    }
+}

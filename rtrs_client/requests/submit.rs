@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a request is sent: what is written to the server's chunk, and from where.
+//!
+//! The data of a small request goes through the tag's bounce buffer. That of a longer write is sent
+//! from its own memory, if the queue pair takes as many segments. Everything else is registered.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    rdma::{
+        cm::Handler,
+        Access,
+        QueuePairRef,
+        RemoteMemory,
+        SendBatch,
+        Sge,
+        Unposted, //
+    },
+    sync::{
+        atomic::ordering,
+        state_cell::Owned, //
+    }, //
+};
+use proto::rtrs::{
+    Imm,
+    ReadMsg,
+    SgDesc,
+    WriteMsg, //
+};
+
+use super::{
+    request::{
+        Kind,
+        Request,
+        USUAL_HEADER, //
+    },
+    tags::{
+        Phase,
+        Tags, //
+    },
+    Chunk,
+    PathRequests, //
+};
+use crate::{
+    connection::Connection,
+    work::WorkKind, //
+};
+
+/// The most scatter entries of one RDMA write: data segments and the header.
+///
+/// A write with more segments is registered; the table is on the stack.
+pub(crate) const MAX_SEND_SGE: usize = 30;
+
+/// The most requests that are posted at once.
+const MAX_REQUESTS: usize = 8;
+
+/// The most work requests that are posted at once: one for each request, and a registration.
+pub(crate) const MAX_BATCH: usize = MAX_REQUESTS + 1;
+
+/// The scatter entries of a request whose data is bounced: the page and the message.
+const BOUNCED_SGE: usize = 2;
+
+/// The room for as many requests as are posted at once: all but the last have their data bounced,
+/// or there are fewer of them.
+pub type FullBatch = SendBatch<MAX_BATCH, { MAX_SEND_SGE + (MAX_REQUESTS - 1) * BOUNCED_SGE }>;
+
+/// Whether `batch` has room for a request, whatever it is.
+#[inline(always)]
+pub(crate) fn has_room(batch: &FullBatch) -> bool {
+    batch.has_room(2, MAX_SEND_SGE)
+}
+
+/// Why a request could not be sent.
+pub(crate) struct Refused<'a> {
+    /// The request, as it was before.
+    pub(crate) request: Owned<'a, Request>,
+    pub(crate) error: Error,
+}
+
+/// Whether a connection can go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// Each request was posted, or taken back.
+    All,
+    /// A request may have been posted in part: the connection is to be given up, and the request is
+    /// found by the teardown.
+    Broken,
+}
+
+impl PathRequests {
+    /// Adds `request` to `batch`, which is for `connection` and has room. Never sleeps.
+    ///
+    /// On success the request belongs to this path, until it is answered or taken back by
+    /// [`Self::take_back`] or [`Self::take_outstanding`]; the batch has to be posted while the
+    /// path's connections are still there. It has to be posted at once if the request is
+    /// [`Phase::Registering`], and then [`Self::registration_posted`] follows.
+    #[inline(always)]
+    pub(crate) fn add<'a, H: Handler>(
+        &self,
+        connection: &Connection<H>,
+        batch: &mut FullBatch,
+        mut request: Owned<'a, Request>,
+    ) -> Result<Phase, Refused<'a>> {
+        let Some(chunk) = self.chunks.get(request.tag() as usize) else {
+            let error = EINVAL;
+            return Err(Refused { request, error });
+        };
+        match self.write(connection, chunk, batch, &mut request) {
+            Ok(phase) => {
+                // Once it is posted a response may come, and looks for the request in this state.
+                let state = self.incarnation.state(request.connection, phase);
+                request.put(state);
+                Ok(phase)
+            }
+            Err(error) => {
+                batch.reset();
+                // No work request uses the data, so this does not fail.
+                let _ = chunk.region.unmap(&mut request.data);
+                Err(Refused { request, error })
+            }
+        }
+    }
+
+    /// Adds the RDMA write that carries `request`.
+    ///
+    /// In the chunk, the data comes first, then the user's header, then the message, which the
+    /// immediate points to.
+    #[inline(always)]
+    fn write<H: Handler>(
+        &self,
+        connection: &Connection<H>,
+        chunk: &Chunk,
+        batch: &mut FullBatch,
+        request: &mut Request,
+    ) -> Result<Phase> {
+        let data_len = request.data_len();
+        if data_len > self.accept.max_io_size as usize {
+            return Err(EMSGSIZE);
+        }
+        let mut desc = None;
+        match self.bounce(request, data_len) {
+            _ if data_len == 0 => {}
+            Some(bounce) if request.kind == Kind::Read => {
+                desc = bounce.place(request.tag(), data_len);
+            }
+            Some(bounce) => batch.add(
+                request
+                    .data
+                    .copy_to_chunk(bounce.chunks(), request.tag() as usize)?,
+            )?,
+            None => return self.write_unbounced(connection, chunk, batch, request),
+        }
+        batch.add(self.message_inline(chunk, request, false, desc)?)?;
+        let (remote, immediate) = self.place(chunk, request, data_len)?;
+        let signaled = connection.next_is_signaled();
+        batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)?;
+        Ok(Phase::Sent)
+    }
+
+    /// As [`Self::write`], for data that the device gets at in its own memory.
+    #[inline(never)]
+    fn write_unbounced<H: Handler>(
+        &self,
+        connection: &Connection<H>,
+        chunk: &Chunk,
+        batch: &mut FullBatch,
+        request: &mut Request,
+    ) -> Result<Phase> {
+        let (kind, region) = (request.kind, &chunk.region);
+        region.map(&mut request.data, kind.dma_direction())?;
+        // One entry is for the message.
+        let limit = (self.max_send_sge.load(ordering::Relaxed) as usize).wrapping_sub(1);
+        if kind != Kind::Read && batch.add_table(&request.data, region, limit) {
+            batch.add(self.message(chunk, request, false, None)?)?;
+            let (remote, immediate) = self.place(chunk, request, request.data_len())?;
+            batch.write_from_table(region, remote, immediate)?;
+            return Ok(Phase::Direct);
+        }
+        region.load(&request.data)?;
+        let (access, desc) = if kind == Kind::Read {
+            let desc = SgDesc {
+                addr: region.iova(),
+                key: region.rkey(),
+                len: u32::try_from(region.len())?,
+            };
+            (Access::RemoteWrite, Some(desc))
+        } else {
+            batch.add(region.sge()?)?;
+            (Access::Local, None)
+        };
+        batch.add(self.message(chunk, request, !self.leaves_invalidation(), desc)?)?;
+        let (remote, immediate) = self.place(chunk, request, request.data_len())?;
+        let signaled = connection.next_is_signaled();
+        batch.register(WorkKind::Registration.id(), false, region, access)?;
+        batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)?;
+        Ok(Phase::Registering)
+    }
+
+    /// As [`Self::message_inline`], where it is not as urgent.
+    #[inline(never)]
+    fn message(
+        &self,
+        chunk: &Chunk,
+        request: &Request,
+        need_inval: bool,
+        desc: Option<SgDesc>,
+    ) -> Result<Sge> {
+        self.message_inline(chunk, request, need_inval, desc)
+    }
+
+    /// Writes the user's header and the transport's message behind it. `EMSGSIZE` if they are too
+    /// long.
+    #[inline(always)]
+    fn message_inline(
+        &self,
+        chunk: &Chunk,
+        request: &Request,
+        need_inval: bool,
+        desc: Option<SgDesc>,
+    ) -> Result<Sge> {
+        let (message, header) = (&chunk.message, request.header());
+        let usr_len = request.header_len();
+        match <&[u8; USUAL_HEADER]>::try_from(header) {
+            // A copy of known length takes no call.
+            Ok(header) => message.copy_in(0, header)?,
+            Err(_) => message.copy_in(0, header)?,
+        }
+        let size = if request.kind == Kind::Read {
+            let mut bytes = [0; ReadMsg::MAX_SIZE];
+            let read = ReadMsg {
+                usr_len,
+                need_inval,
+                desc,
+            };
+            let size = read.write_to(&mut bytes).ok_or(EMSGSIZE)?;
+            // Nothing looks at what follows a shorter message.
+            message.copy_in(header.len(), &bytes)?;
+            size
+        } else {
+            message.copy_in(header.len(), &WriteMsg { usr_len }.to_bytes())?;
+            WriteMsg::SIZE
+        };
+        let len = header.len().wrapping_add(size);
+        if len > self.accept.max_hdr_size as usize {
+            return Err(EMSGSIZE);
+        }
+        message.sge(len)
+    }
+
+    /// Where `request` is written to, and the immediate that says where its message is.
+    #[inline(always)]
+    fn place(
+        &self,
+        chunk: &Chunk,
+        request: &Request,
+        data_len: usize,
+    ) -> Result<(RemoteMemory, u32)> {
+        // At most `max_io_size`, which is a `u32`.
+        let data_len = data_len as u32;
+        let offset = data_len.wrapping_add(u32::from(request.header_len()));
+        let immediate = Imm::encode_io_req(&self.layout, request.tag(), offset).ok_or(EMSGSIZE)?;
+        // The place of a read's data in the chunk is the server's.
+        let skipped = if request.kind == Kind::Read {
+            data_len
+        } else {
+            0
+        };
+        let address = chunk.address.load(ordering::Relaxed);
+        let remote = RemoteMemory {
+            // Of memory that is the server's; if it wraps around, that is the server's doing.
+            address: address.wrapping_add(u64::from(skipped)),
+            rkey: chunk.rkey.load(ordering::Relaxed),
+        };
+        Ok((remote, immediate))
+    }
+
+    /// The registration of request `number` was posted on `connection`, and the request with it.
+    pub(crate) fn registration_posted<H: Handler>(
+        &self,
+        connection: &Connection<H>,
+        number: u32,
+    ) -> Posted {
+        let queue_pair = connection.queue_pair();
+        let state = |phase| self.incarnation.state(connection.cid(), phase);
+        let Some(cell) = self.tags.get(number) else {
+            return Posted::All;
+        };
+        if cell.change(state(Phase::Registering), state(Phase::Registered)) {
+            return Posted::All;
+        }
+        // The server was faster: it responded to what it did not have yet. The handler of that
+        // response left the invalidation to this side, as it must come after the registration.
+        if cell.change(state(Phase::RespondedEarly), state(Phase::Invalidating))
+            && self.post_invalidation(queue_pair, number).is_err()
+        {
+            return Posted::Broken;
+        }
+        Posted::All
+    }
+
+    /// Posts the invalidation of the registration of request `number`;
+    /// [`Self::region_completed`] follows.
+    pub(super) fn post_invalidation<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        number: u32,
+    ) -> Result {
+        let chunk = self.chunks.get(number as usize).ok_or(EINVAL)?;
+        let mut place = core::mem::MaybeUninit::uninit();
+        let batch = SendBatch::<1, 1>::init(&mut place);
+        batch.invalidate(&chunk.region)?;
+        queue_pair
+            .post_batch(batch)
+            .map_err(|unposted| unposted.error)
+    }
+
+    /// Takes back what of a batch of the requests `numbers` was not posted on connection `cid`, and
+    /// gives each to `refused`. `tags` are those of the session.
+    #[cold]
+    pub(crate) fn take_back<'a>(
+        &self,
+        tags: &'a Tags,
+        cid: u16,
+        numbers: &[u32],
+        unposted: Unposted,
+        mut refused: impl FnMut(Refused<'a>),
+    ) -> Posted {
+        let error = unposted.error;
+        // Any other errno means that the queue pair is failing: its teardown sends the requests
+        // elsewhere, or has them wait.
+        let stays = [ENOMEM, EINVAL, ESHUTDOWN].contains(&error);
+        let Some(first) = unposted.first.filter(|_| stays) else {
+            return Posted::Broken;
+        };
+        let mut posted = Posted::All;
+        let sent = self.incarnation.state(cid, Phase::Sent);
+        for number in numbers.iter().skip(first) {
+            match tags.get(*number).and_then(|cell| cell.take(sent)) {
+                Some(mut request) => {
+                    self.left(&mut request);
+                    refused(Refused { request, error });
+                }
+                // The device may use its data, or the server has responded to what it never got.
+                None => posted = Posted::Broken,
+            }
+        }
+        posted
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tags of a session, and who owns the request of each.
+//!
+//! Each tag has one [`Request`], allocated with the session, in a cell. The state of the cell says
+//! who may take the request: the user, as a permit, or an incarnation of a path that carries it.
+//! Whoever has taken it is its only owner, and puts it back with the next state:
+//!
+//! ```text
+//!            permit, add                    response
+//!  free ------------------> Sent -----------------------------------------------> free
+//!         \                                 response                  written
+//!          +--------------> Direct ----------------> DirectResponded -----------> free
+//!          |                   |  written                  response
+//!          |                   +-----------> DirectWritten ---------------------> free
+//!          |                posted               response             invalidated
+//!          +-> Registering ------> Registered -------------> Invalidating ------> free
+//!                   |  response                    posted     ^
+//!                   +-----------> RespondedEarly -------------+
+//! ```
+//!
+//! Completions of one connection come one at a time, so each of these steps has one party that can
+//! take it, but for two: the response to a request that is being posted (`Registering`), and the
+//! teardown of a path, which takes what is left after the last completion.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sync::{
+    atomic::{
+        ordering,
+        Atomic, //
+    },
+    set_once::SetOnce,
+    state_cell::{
+        Owned,
+        StateCell, //
+    }, //
+};
+use rtrs_core::connection::SERVICE_CID;
+
+use super::{
+    request::Request,
+    service::Service, //
+};
+use crate::events::{
+    SessionEvents,
+    SubmitError, //
+};
+
+/// The state of a tag that no path carries a request for: the user may take its permit.
+pub(crate) const FREE: u64 = 0;
+
+/// How far a request is that a path carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Nothing but the response is awaited: the device does not use the data's own memory.
+    Sent = 1,
+    /// The device sends the data from its own memory.
+    Direct,
+    /// As `Direct`, and the server has responded: the device has not reported the write yet.
+    DirectResponded,
+    /// As `Direct`, and the device has reported the write: the server has not responded yet.
+    DirectWritten,
+    /// The data is registered, by a work request that is just being posted.
+    Registering,
+    /// As `Registering`, and the server has responded to what it cannot have yet.
+    RespondedEarly,
+    /// The data is registered.
+    Registered,
+    /// The server has responded; the registration is being invalidated.
+    Invalidating,
+}
+
+impl Phase {
+    const ALL: [Self; 8] = [
+        Self::Sent,
+        Self::Direct,
+        Self::DirectResponded,
+        Self::DirectWritten,
+        Self::Registering,
+        Self::RespondedEarly,
+        Self::Registered,
+        Self::Invalidating,
+    ];
+
+    /// Whether the server has not responded yet.
+    pub(crate) fn awaits_response(self) -> bool {
+        match self {
+            Self::Sent | Self::Direct | Self::DirectWritten => true,
+            Self::Registering | Self::Registered => true,
+            Self::DirectResponded | Self::RespondedEarly | Self::Invalidating => false,
+        }
+    }
+}
+
+/// One incarnation of a path's connections, as the states of tags name it.
+///
+/// A state has the number of the incarnation in its upper half, then the connection, then the
+/// phase.
+///
+/// # Invariants
+///
+/// The number is not 0, and no other incarnation of the session that still exists has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Incarnation(u32);
+
+const INCARNATION_SHIFT: u32 = 32;
+const CONNECTION_SHIFT: u32 = 8;
+
+impl Incarnation {
+    /// The state of a tag whose request `connection` of this incarnation carries.
+    #[inline(always)]
+    pub(crate) fn state(self, connection: u16, phase: Phase) -> u64 {
+        u64::from(self.0) << INCARNATION_SHIFT
+            | u64::from(connection) << CONNECTION_SHIFT
+            | phase as u64
+    }
+
+    /// The phase of a tag in `state`, if this incarnation carries its request.
+    pub(crate) fn phase_of(self, state: u64) -> Option<Phase> {
+        if state >> INCARNATION_SHIFT != u64::from(self.0) {
+            return None;
+        }
+        let mut phases = Phase::ALL.into_iter();
+        phases.find(|phase| state & 0xff == *phase as u64)
+    }
+}
+
+/// The tags of a session.
+#[pin_data]
+pub(crate) struct Tags {
+    cells: SetOnce<KVVec<StateCell<Request>>>,
+    incarnations: Atomic<u32>,
+    events: Arc<dyn SessionEvents>,
+    #[pin]
+    pub(crate) service: Service,
+}
+
+impl Tags {
+    /// No tags yet. Sleeps.
+    pub(crate) fn new(events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                cells: SetOnce::new(),
+                incarnations: Atomic::new(0),
+                events,
+                service <- Service::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes `depth` tags, of which the last is for service requests, with room for `max_segments`
+    /// segments of data each. Sleeps; `EEXIST` the second time.
+    pub(crate) fn make(&self, depth: u16, max_segments: u16) -> Result {
+        let mut cells = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
+        for tag in 0..u32::from(depth) {
+            let request = Request::new(tag, max_segments)?;
+            cells.push(StateCell::new(request, FREE), GFP_KERNEL)?;
+        }
+        if self.cells.populate(cells) {
+            Ok(())
+        } else {
+            Err(EEXIST)
+        }
+    }
+
+    /// Whether there are tags.
+    pub(crate) fn are_made(&self) -> bool {
+        self.cells.as_ref().is_some()
+    }
+
+    /// Names an incarnation of a path's connections.
+    pub(crate) fn new_incarnation(&self) -> Incarnation {
+        loop {
+            // INVARIANT: By the time the numbers begin again the first ones are long gone: each
+            // takes an establishment, of at least a millisecond, so that is 49 days.
+            let number = self.incarnations.fetch_add(1, ordering::Relaxed);
+            if number != 0 && number != u32::MAX {
+                return Incarnation(number);
+            }
+        }
+    }
+
+    /// The cell of `tag`.
+    #[inline]
+    pub(crate) fn get(&self, tag: u32) -> Option<&StateCell<Request>> {
+        self.cells.as_ref()?.get(tag as usize)
+    }
+
+    /// All cells.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StateCell<Request>> {
+        self.cells.as_ref().into_iter().flatten()
+    }
+
+    /// Lets the tag of `request` be used again.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, mut request: Owned<'_, Request>) {
+        // The user's block request may end from here on.
+        request.data.release_request();
+        request.put(FREE);
+    }
+
+    /// The server has responded to `request`. Any context.
+    #[inline(always)]
+    pub(crate) fn finish(&self, request: Owned<'_, Request>, result: Result) {
+        let (tag, connection) = (request.tag(), request.connection);
+        // First, since the user may use the tag again at once.
+        self.give_back(request);
+        if connection == SERVICE_CID {
+            self.service.finished(result);
+        } else {
+            self.events.complete(tag, result);
+        }
+    }
+
+    /// Tells the user of a request that was submitted and is not answered, for the reason given.
+    /// Any context.
+    #[cold]
+    pub(crate) fn unanswered(&self, request: Owned<'_, Request>, error: Error) {
+        let (tag, connection) = (request.tag(), request.connection);
+        self.give_back(request);
+        if connection == SERVICE_CID {
+            self.service.finished(Err(error));
+        } else {
+            self.events.unanswered(tag, SubmitError::new(error));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the paths of a session share: its name, its settings, and what was agreed with the server.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    cpu,
+    pr_err_ratelimited,
+    random,
+    rdma::Device,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::KillableMutex,
+        set_once::SetOnce, //
+    },
+    workqueue::QueueHandle, //
+};
+use proto::{
+    name::SessName,
+    rtrs::{
+        ConnAccept,
+        MAX_SEGMENTS, //
+    }, //
+};
+use rtrs_core::connection::QueueSizes;
+
+use crate::{
+    availability::Availability,
+    events::SessionEvents,
+    requests::tags::Tags,
+    settings::Settings, //
+};
+
+/// The most that one segment of a request's data has, in bytes; it is also the alignment that
+/// lets segments be registered together.
+pub(crate) const SEGMENT_SIZE: u32 = 4096;
+
+/// The most of a server's chunks that are used: more tags than a block driver has use for
+/// (`BLK_MQ_MAX_DEPTH`) nobody needs; and one for service requests.
+const MAX_QUEUE_DEPTH: u32 = 10240 + 1;
+
+/// What all paths of a session agree on; set by the first one.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// The chunks that are used: as many as the first path's device has room for, and at most
+    /// [`MAX_QUEUE_DEPTH`].
+    queue_depth: u16,
+    /// The server's chunks.
+    num_chunks: u16,
+    max_io_size: u32,
+}
+
+/// What the paths of a session share.
+#[pin_data]
+pub struct SessionCore {
+    name: SessName,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) port: u16,
+    num_irq_queues: u16,
+    num_poll_queues: u16,
+    /// Where the work of the paths runs.
+    pub(crate) queue: QueueHandle,
+    pub(crate) events: Arc<dyn SessionEvents>,
+    limits: SetOnce<Limits>,
+    /// The segments of a request that every path can carry.
+    max_segments: Atomic<u32>,
+    pub(crate) tags: Arc<Tags>,
+    #[pin]
+    pub(crate) availability: Availability,
+    /// Lets one path at a time ask the server for what may become a new session.
+    #[pin]
+    pub(crate) asking: KillableMutex,
+    pub(crate) settings: Settings,
+}
+
+impl SessionCore {
+    /// Nothing is agreed with the server yet. Sleeps. `EINVAL` for more queues than a path can
+    /// have.
+    pub(crate) fn new(
+        name: SessName,
+        port: u16,
+        nr_poll_queues: u32,
+        queue: QueueHandle,
+        events: Arc<dyn SessionEvents>,
+    ) -> Result<Arc<Self>> {
+        let num_irq_queues = u16::try_from(cpu::nr_cpu_ids()).map_err(|_| EINVAL)?;
+        let num_poll_queues = u16::try_from(nr_poll_queues).map_err(|_| EINVAL)?;
+        // One connection is for service.
+        let queues = num_irq_queues.checked_add(num_poll_queues).ok_or(EINVAL)?;
+        queues.checked_add(1).ok_or(EINVAL)?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                name,
+                uuid: random::uuid(),
+                port,
+                num_irq_queues,
+                num_poll_queues,
+                queue,
+                limits: SetOnce::new(),
+                max_segments: Atomic::new(MAX_SEGMENTS),
+                tags: Tags::new(events.clone())?,
+                availability <- Availability::new(events.clone()),
+                events,
+                asking <- KillableMutex::new(),
+                settings: Settings::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes the tags for what was agreed with the server. Sleeps. `EINVAL` if nothing was.
+    pub(crate) fn make_tags(&self) -> Result {
+        let limits = self.limits.as_ref().ok_or(EINVAL)?;
+        self.tags.make(limits.queue_depth, self.max_segments())
+    }
+
+    /// The name. Any context.
+    pub fn name(&self) -> &CStr {
+        self.name.as_cstr()
+    }
+
+    /// The name as it goes to the server.
+    pub(crate) fn session_name(&self) -> SessName {
+        self.name
+    }
+
+    /// The name, for log lines.
+    pub(crate) fn name_text(&self) -> &str {
+        self.name().to_str().unwrap_or("?")
+    }
+
+    /// The tags that users may use: one less than the server's chunks that are used, of which the
+    /// last is the transport's own. Any context.
+    #[inline]
+    pub fn queue_depth(&self) -> u32 {
+        self.service_tag().unwrap_or(0)
+    }
+
+    /// The tag of service requests.
+    #[inline]
+    pub(crate) fn service_tag(&self) -> Option<u32> {
+        u32::from(self.limits.as_ref()?.queue_depth).checked_sub(1)
+    }
+
+    /// The most data of one request, in bytes. Any context.
+    pub fn max_io_size(&self) -> u32 {
+        let by_segments = u32::from(self.max_segments()).saturating_mul(SEGMENT_SIZE);
+        self.limits
+            .as_ref()
+            .map_or(0, |limits| limits.max_io_size.min(by_segments))
+    }
+
+    /// The most segments of one request, each of at most 4 KiB. Any context.
+    pub fn max_segments(&self) -> u16 {
+        (self.max_segments.load(ordering::Relaxed) & 0xffff) as u16
+    }
+
+    /// The queues for requests that raise interrupts: one for each CPU. Any context.
+    pub fn num_irq_queues(&self) -> u16 {
+        self.num_irq_queues
+    }
+
+    /// The queues for requests that are polled; their numbers follow those of the others. Any
+    /// context.
+    pub fn num_poll_queues(&self) -> u16 {
+        self.num_poll_queues
+    }
+
+    /// The connections of each path.
+    pub(crate) fn num_connections(&self) -> u16 {
+        // `new` has seen to it that this is a number.
+        let queues = self.num_irq_queues.wrapping_add(self.num_poll_queues);
+        queues.wrapping_add(1)
+    }
+
+    /// A path, `path` in log lines, that uses `device` has learnt what the server offers; returns
+    /// how many of its chunks are used. `ECONNRESET` if that does not fit the session.
+    pub(crate) fn negotiated(
+        &self,
+        path: &str,
+        accept: &ConnAccept,
+        device: &Device,
+    ) -> Result<u16> {
+        if accept.queue_depth < 2 {
+            pr_err_ratelimited!(
+                "{}: the server's queue depth of {} leaves no room for requests\n",
+                path,
+                accept.queue_depth
+            );
+            return Err(ECONNRESET);
+        }
+        // Users may rely on requests of a page, as service requests do.
+        if accept.max_io_size < SEGMENT_SIZE {
+            pr_err_ratelimited!(
+                "{}: the server's largest request of {} bytes is less than a page\n",
+                path,
+                accept.max_io_size
+            );
+            return Err(ECONNRESET);
+        }
+        // One is for service requests.
+        let most = QueueSizes::max_queue_depth(device).clamp(2, MAX_QUEUE_DEPTH);
+        let used = most.min(u32::from(accept.queue_depth));
+        let limits = Limits {
+            queue_depth: u16::try_from(used)?,
+            num_chunks: accept.queue_depth,
+            max_io_size: accept.max_io_size,
+        };
+        if self.limits.populate(limits) {
+            return Ok(limits.queue_depth);
+        }
+        match self.limits.as_ref() {
+            Some(known) if known.num_chunks != accept.queue_depth => {
+                pr_err_ratelimited!(
+                    "{}: the server's queue depth changed from {} to {}\n",
+                    path,
+                    known.num_chunks,
+                    accept.queue_depth
+                );
+                Err(ECONNRESET)
+            }
+            Some(known) if known.max_io_size > accept.max_io_size => {
+                pr_err_ratelimited!(
+                    "{}: the server's largest request shrank from {} to {} bytes\n",
+                    path,
+                    known.max_io_size,
+                    accept.max_io_size
+                );
+                Err(ECONNRESET)
+            }
+            _ => Ok(self.limits.as_ref().unwrap_or(&limits).queue_depth),
+        }
+    }
+
+    /// Lowers the segments of a request to what `device` can register, unless the session has
+    /// made its tags already; returns them.
+    pub(crate) fn limit_segments(&self, device: &Device) -> u16 {
+        let pages = device.max_fast_reg_page_list_len().saturating_sub(1);
+        let mine = pages.min(MAX_SEGMENTS);
+        if !self.tags.are_made() && mine < u32::from(self.max_segments()) {
+            self.max_segments.store(mine, ordering::Relaxed);
+        }
+        self.max_segments()
+    }
+
+    /// Whether requests are to wait for a path rather than fail: not for longer than `hold_io_ms`
+    /// after the last one was lost. Any context.
+    pub fn holds_io(&self) -> bool {
+        self.availability
+            .was_lost_within(self.settings.hold_io_ms())
+    }
+
+    /// As [`Self::holds_io`], for a request that was refused for
+    /// [`NoPath`](crate::SubmitError::NoPath), which happens before the loss of the last path is
+    /// noted. Any context.
+    pub fn holds_refused_io(&self) -> bool {
+        self.settings.hold_io_ms() != 0
+            && (self.availability.is_about_to_be_lost() || self.holds_io())
+    }
+}
