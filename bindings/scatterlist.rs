@@ -333,9 +333,12 @@ impl ScatterTable {
     /// mapped the memory, if it is not to be read, or if the list has entries of another domain, or
     /// would have more than `limit` then, or more than it has room for.
     ///
-    /// The caller sees to it that the region knows of the request that gets the entries.
+    /// # Safety
+    ///
+    /// If it is `region` that has mapped the memory, it is in use for sending until the entries are
+    /// taken away, or the request with them has completed.
     #[inline]
-    pub(crate) fn add_sges<const N: usize>(
+    pub(crate) unsafe fn add_sges<const N: usize>(
         &self,
         region: &MemoryRegion,
         list: &mut SgeList<N>,
@@ -348,7 +351,8 @@ impl ScatterTable {
         if self.mapping.region != region.serial() || total > limit {
             return false;
         }
-        if self.permitted == Direction::FromDevice || !list.is_of(domain.serial()) {
+        let is_read = self.mapping.direction.permits(Direction::ToDevice);
+        if !is_read || !list.is_of(domain.serial()) {
             return false;
         }
         let Some(out) = list.spare(count) else {

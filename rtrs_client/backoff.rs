@@ -59,7 +59,8 @@ impl Backoff {
 
     /// An attempt to connect failed.
     pub(crate) fn failed(&self) {
-        let failed = self.failed_attempts().saturating_add(1);
+        // An attempt takes at least a round trip, so that they do not become that many.
+        let failed = self.failed_attempts().wrapping_add(1);
         self.failed_attempts.store(failed, ordering::Relaxed);
     }
 
@@ -73,7 +74,8 @@ impl Backoff {
     /// The path is not up any more. `longest_ms` is the longest delay.
     pub(crate) fn lost(&self, longest_ms: u32) {
         let up_since = self.up_since.load(ordering::Relaxed);
-        let was_up = self.origin.elapsed().as_millis().saturating_sub(up_since);
+        // Both are times of one clock, which does not go back.
+        let was_up = self.origin.elapsed().as_millis().wrapping_sub(up_since);
         let before = self.short_lived.load(ordering::Relaxed);
         let short_lived = reconnect::short_lived(before, was_up, longest_ms);
         self.short_lived.store(short_lived, ordering::Relaxed);

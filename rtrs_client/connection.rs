@@ -11,7 +11,10 @@ use kernel_ext::rdma::{
     SendBatch, //
 };
 use proto::rtrs::Imm;
-use rtrs_core::connection::SignalInterval;
+use rtrs_core::connection::{
+    SignalInterval,
+    SERVICE_CID, //
+};
 
 use crate::work::WorkKind;
 
@@ -49,6 +52,16 @@ impl<H: Handler> Connection<H> {
     /// Whether the next request asks for a send completion.
     pub(crate) fn next_is_signaled(&self) -> bool {
         self.signals.next_is_signaled()
+    }
+}
+
+/// The queue of the session that connection `cid` is for: the service connection shares the CPU and
+/// the vector of the first one.
+pub(crate) const fn queue_of(cid: u16) -> u16 {
+    if cid == SERVICE_CID {
+        0
+    } else {
+        cid.wrapping_sub(1)
     }
 }
 

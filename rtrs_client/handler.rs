@@ -42,6 +42,7 @@ use proto::rtrs::{
 use rtrs_core::error::from_errno;
 
 use crate::{
+    connection::queue_of,
     incarnation::{
         Incarnation,
         PathEvents, //
@@ -130,24 +131,24 @@ const MAX_RECEIVES_AT_ONCE: u32 = 8;
 /// The server needs two for each of `depth` requests (the response to a read may be preceded by an
 /// invalidation); those that wait to be posted come on top. `room` is what the queue has.
 pub(crate) fn receive_counts(depth: u32, room: u32) -> (u32, u32) {
-    let needed = depth.saturating_mul(2);
-    let at_once = room
-        .saturating_sub(needed)
-        .saturating_add(1)
-        .min(MAX_RECEIVES_AT_ONCE);
-    (needed.saturating_add(at_once).saturating_sub(1), at_once)
+    // A depth is at most 2^16, so nothing here wraps around.
+    let needed = depth.wrapping_mul(2);
+    let spare = room.checked_sub(needed);
+    let waiting = spare.map_or(0, |spare| spare.min(MAX_RECEIVES_AT_ONCE - 1));
+    (needed.wrapping_add(waiting), waiting.wrapping_add(1))
 }
 
 impl<P: PathEvents> ConnectionHandler<P> {
     /// Makes the handler of connection `cid`.
     pub(crate) fn new(incarnation: Arc<Incarnation<P>>, cid: u16) -> Result<Arc<Self>> {
         // Polled connections begin with the first CPU again.
-        let queue = u32::from(cid.saturating_sub(1));
+        let queue = u32::from(queue_of(cid));
+        let cpu = queue.checked_rem(cpu::nr_cpu_ids()).ok_or(EINVAL)?;
         Arc::pin_init(
             pin_init!(Self {
                 incarnation,
                 cid,
-                cpu: queue.checked_rem(cpu::nr_cpu_ids()).unwrap_or(0),
+                cpu,
                 progress <- new_mutex!(Progress::Waiting),
                 receive_buffers: SetOnce::new(),
                 info_buffers: SetOnce::new(),

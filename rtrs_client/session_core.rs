@@ -139,7 +139,9 @@ impl SessionCore {
     /// last is the transport's own. Any context.
     #[inline]
     pub fn queue_depth(&self) -> u32 {
-        self.service_tag().unwrap_or(0)
+        // 0 before anything is agreed with the server, which has at least two chunks.
+        let limits = self.limits.as_ref();
+        limits.map_or(0, |limits| u32::from(limits.queue_depth).wrapping_sub(1))
     }
 
     /// The tag of service requests.
@@ -150,7 +152,8 @@ impl SessionCore {
 
     /// The most data of one request, in bytes. Any context.
     pub fn max_io_size(&self) -> u32 {
-        let by_segments = u32::from(self.max_segments()).saturating_mul(SEGMENT_SIZE);
+        // At most 2^16 times 2^12.
+        let by_segments = u32::from(self.max_segments()).wrapping_mul(SEGMENT_SIZE);
         self.limits
             .as_ref()
             .map_or(0, |limits| limits.max_io_size.min(by_segments))
@@ -239,14 +242,15 @@ impl SessionCore {
     }
 
     /// Lowers the segments of a request to what `device` can register, unless the session has
-    /// made its tags already; returns them.
-    pub(crate) fn limit_segments(&self, device: &Device) -> u16 {
-        let pages = device.max_fast_reg_page_list_len().saturating_sub(1);
-        let mine = pages.min(MAX_SEGMENTS);
+    /// made its tags already; returns them. `EOPNOTSUPP` if it can register no page.
+    pub(crate) fn limit_segments(&self, device: &Device) -> Result<u16> {
+        // Data that does not begin on a page boundary touches a page more.
+        let pages = device.max_fast_reg_page_list_len();
+        let mine = pages.checked_sub(1).ok_or(EOPNOTSUPP)?.min(MAX_SEGMENTS);
         if !self.tags.are_made() && mine < u32::from(self.max_segments()) {
             self.max_segments.store(mine, ordering::Relaxed);
         }
-        self.max_segments()
+        Ok(self.max_segments())
     }
 
     /// Whether requests are to wait for a path rather than fail: not for longer than `hold_io_ms`

@@ -43,7 +43,7 @@ impl Value {
 
     /// The number, of a setting without negative ones.
     fn get_u32(&self) -> u32 {
-        u32::try_from(self.get()).unwrap_or(0)
+        self.get().unsigned_abs()
     }
 
     /// Takes the number that `text` says; returns whether it is another one than before. `EINVAL`

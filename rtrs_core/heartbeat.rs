@@ -34,7 +34,8 @@ pub struct Heartbeat {
     missed: Atomic<u32>,
     /// Times are kept relative to this one, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
-    /// When the last heartbeat was posted, in ns after `origin`.
+    /// When the heartbeat was posted that is to be acknowledged next, in ns after `origin`; 0 if
+    /// there is none.
     sent: Atomic<i64>,
     /// The round-trip time of the last heartbeat, in ns.
     latency: Atomic<i64>,
@@ -91,10 +92,11 @@ impl Heartbeat {
         }
     }
 
-    /// A heartbeat is about to be posted, and its round trip begins.
+    /// A heartbeat is about to be posted, and its round trip begins; unless that of an earlier one
+    /// still goes on, which is as long as the peer says nothing, even if its device has that one.
     pub fn posting(&self) {
-        self.sent
-            .store(self.origin.elapsed().as_nanos(), ordering::Relaxed);
+        let now = self.origin.elapsed().as_nanos();
+        let _ = self.sent.cmpxchg(0, now, ordering::Relaxed);
     }
 
     /// Something came from the peer, be it a heartbeat, an acknowledgement or a request.
@@ -110,9 +112,12 @@ impl Heartbeat {
     pub fn acknowledged(&self) {
         self.received();
         let now = self.origin.elapsed().as_nanos();
-        let sent = self.sent.load(ordering::Relaxed);
-        self.latency
-            .store(now.saturating_sub(sent).max(0), ordering::Relaxed);
+        let sent = self.sent.xchg(0, ordering::Relaxed);
+        if sent != 0 {
+            // Both are times of one clock, which does not go back.
+            self.latency
+                .store(now.wrapping_sub(sent), ordering::Relaxed);
+        }
     }
 
     /// The round-trip time of the last acknowledged heartbeat in ns; zero before the first.
@@ -128,5 +133,6 @@ impl Heartbeat {
     /// Forgets what was missed; for a path that is connected again.
     pub fn reset(&self) {
         self.missed.store(0, ordering::Relaxed);
+        self.sent.store(0, ordering::Relaxed);
     }
 }

@@ -47,8 +47,8 @@ use kernel::prelude::*;
 ///   except for what [`Self::link()`] sets. `wr_id` of each holds a [`WrId`], or [`OF_REGION`] and
 ///   then its place in `regions` is set.
 /// - Together the requests have the first `taken` of `entries`, in this order.
-/// - Entries behind these that name memory of a table are of the one that the region with the
-///   serial number `sending` has mapped; if that is 0 there are none.
+/// - Entries that name memory of a table are part of a request in `requests`, and the region that
+///   has mapped the table is in use for sending.
 /// - `regions` and `registering` are null or those of regions in the domain with the serial number
 ///   `domain`, which is also that of the entries; if it is 0 there are neither.
 /// - The requests may be posted on the queue pair with the serial number `queue_pair`, or on any of
@@ -59,7 +59,6 @@ pub struct SendBatch<const N: usize, const S: usize> {
     len: usize,
     entries: SgeList<S>,
     taken: usize,
-    sending: u64,
     registering: *const mr::Raw,
     domain: u64,
     queue_pair: u64,
@@ -95,7 +94,6 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
             // INVARIANT: There are no requests and no entries.
             (&raw mut (*this).len).write(0);
             (&raw mut (*this).taken).write(0);
-            (&raw mut (*this).sending).write(0);
             (&raw mut (*this).registering).write(ptr::null());
             (&raw mut (*this).domain).write(0);
             (&raw mut (*this).queue_pair).write(0);
@@ -131,26 +129,11 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         self.entries.push(sge)
     }
 
-    /// Adds the entries of `table`, which `region` has mapped, to the next request, which is to be
-    /// [`Self::write_from_table()`]. False if there is no room, if the request would have more than
-    /// `limit` entries, or if the memory is not to be sent.
-    #[inline(always)]
-    pub fn add_table(&mut self, table: &ScatterTable, region: &MemoryRegion, limit: usize) -> bool {
-        let limit = self.taken.wrapping_add(limit);
-        if self.sending != 0 || !table.add_sges(region, &mut self.entries, limit) {
-            return false;
-        }
-        // INVARIANT: They are of that region's table.
-        self.sending = region.serial();
-        true
-    }
-
     /// Forgets the entries that were added since the last request.
     #[inline(always)]
     pub fn reset(&mut self) {
         // INVARIANT: Those of the requests are not touched.
         self.entries.truncate(self.taken);
-        self.sending = 0;
     }
 
     /// Forgets all.
@@ -159,7 +142,6 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         // INVARIANT: There are no requests and no entries.
         self.len = 0;
         self.taken = 0;
-        self.sending = 0;
         self.registering = ptr::null();
         self.domain = 0;
         self.queue_pair = 0;
@@ -176,36 +158,52 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         remote: RemoteMemory,
         imm: u32,
     ) -> Result {
-        if self.sending != 0 {
-            return Err(EINVAL);
-        }
         let mut wr = send_wr(WRITE_WITH_IMM, id, signaled, &self.pending());
         wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
-        self.push_with_entries(rdma(wr, remote))
+        self.push(rdma(wr, remote), self.pending_domain())?;
+        // INVARIANT: The entries are this request's.
+        self.taken = self.entries.len();
+        Ok(())
     }
 
-    /// As [`Self::write_with_imm()`], with the entries of the table that `region` has mapped: the
-    /// table stays mapped until the write has completed, of which
+    /// As [`Self::write_with_imm()`], of the memory of `table`, which `region` has mapped, and of
+    /// `last` behind it. The table stays mapped until the write has completed, of which
     /// [`Handler::region_completed()`](super::cm::Handler::region_completed) tells.
     ///
-    /// `EINVAL` if the entries are not of that table, `EBUSY` if a device uses the table already.
-    pub fn write_from_table(
+    /// False, and nothing is added, if the request would have more than `limit` entries or more
+    /// than there is room for, if another region has mapped the table, or if its memory is not to
+    /// be sent. `EBUSY` if a device uses the table already, `EINVAL` if entries were added before.
+    pub fn write_table(
         &mut self,
+        table: &ScatterTable,
         region: &MemoryRegion,
+        last: Sge,
+        limit: usize,
         remote: RemoteMemory,
         imm: u32,
-    ) -> Result {
-        if self.sending != region.serial() || self.len >= N {
+    ) -> Result<bool> {
+        let limit = limit.checked_sub(1).ok_or(EINVAL)?;
+        if self.entries.len() != self.taken || self.len >= N {
             return Err(EINVAL);
         }
+        // Before the entries are read: from here on the table cannot be unmapped.
         region.begin_sending()?;
+        let limit = self.taken.wrapping_add(limit);
+        // SAFETY: The region is in use for sending, if it is the one that has mapped the table.
+        // What is added is taken away below, or becomes part of a request with the region's `cqe`.
+        let added = unsafe { table.add_sges(region, &mut self.entries, limit) };
+        if !added || self.entries.push(last).is_err() {
+            self.reset();
+            region.cancel_sending();
+            return Ok(false);
+        }
         let mut wr = send_wr(WRITE_WITH_IMM, WrId(0), true, &self.pending());
         wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
         wr.__bindgen_anon_1.wr_id = ManuallyDrop::new(OF_REGION);
         self.push_of_region(rdma(wr, remote), region)?;
+        // INVARIANT: The entries are this request's.
         self.taken = self.entries.len();
-        self.sending = 0;
-        Ok(())
+        Ok(true)
     }
 
     /// RDMA write without data, only to give the peer `imm`.
@@ -218,18 +216,18 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
 
     /// Send of the entries that were added since the last request (`IB_WR_SEND`).
     pub fn send(&mut self, id: WrId, signaled: bool) -> Result {
-        if self.sending != 0 {
-            return Err(EINVAL);
-        }
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND;
         let wr = send_wr(opcode, id, signaled, &self.pending());
-        self.push_with_entries(plain(wr))
+        self.push(plain(wr), self.pending_domain())?;
+        // INVARIANT: The entries are this request's.
+        self.taken = self.entries.len();
+        Ok(())
     }
 
     /// Makes what is in `region` accessible under its key (`IB_WR_REG_MR`); one in each batch.
     ///
-    /// `EINVAL` if nothing is in the region that `access` may be given to, `EBUSY` if the region is
-    /// registered already.
+    /// `EINVAL` if what is in the region is mapped for a direction that `access` does not suit,
+    /// `EBUSY` if nothing is, or if the region is registered already.
     pub fn register(
         &mut self,
         id: WrId,
@@ -276,6 +274,17 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         RawList::of_length(self.entries.len().wrapping_sub(self.taken))
     }
 
+    /// The serial number of the domain of the entries that were added since the last request; 0 if
+    /// there are none.
+    #[inline(always)]
+    fn pending_domain(&self) -> u64 {
+        if self.entries.len() == self.taken {
+            0
+        } else {
+            self.entries.domain()
+        }
+    }
+
     /// Adds a request whose completion is that of `region`.
     fn push_of_region(&mut self, request: Request, region: &MemoryRegion) -> Result {
         let place = self.regions.get_mut(self.len).ok_or(ENOSPC)?;
@@ -297,15 +306,6 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         // set the region if the request has its completion.
         slot.write(request);
         self.len = self.len.wrapping_add(1);
-        Ok(())
-    }
-
-    /// Adds a request that has the entries which were added since the last one.
-    #[inline(always)]
-    fn push_with_entries(&mut self, request: Request) -> Result {
-        self.push(request, self.entries.domain())?;
-        // INVARIANT: They are this request's.
-        self.taken = self.entries.len();
         Ok(())
     }
 

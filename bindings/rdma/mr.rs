@@ -13,7 +13,7 @@
 //! mapped by a [`MemoryRegion`], and only its state says when the table may be unmapped:
 //!
 //! ```text
-//!          map            send_mapped                success
+//!          map            write_table                success
 //!  Idle --------> Mapped -------------> Sending -----------------+
 //!   ^              |  ^                                          |
 //!   |     unmap    |  +------------------------------------------+
@@ -25,8 +25,8 @@
 //!
 //! The peer can end `Exposed` as well, see [`MemoryRegion::ended_by_peer()`]. Only a completion
 //! without an error ends a use: a request that failed or was flushed says nothing of the peer's
-//! key, which is good on every queue pair of the domain. What does not end this way ends when all
-//! queue pairs of the domain are drained ([`ProtectionDomain::is_drained()`]).
+//! key, which is good on every queue pair of the domain. A use that no completion ends, ends when
+//! all queue pairs of the domain are drained ([`ProtectionDomain::is_drained()`]).
 
 use super::{
     cm::Handler,
@@ -148,10 +148,13 @@ pub struct MemoryRegion(Retained<Raw>);
 ///   at most one such table, and none while the state is [`Use::Idle`] or [`Use::Permanent`].
 /// - In [`Use::Mapped`] and [`Use::Loaded`] no device uses that table's memory: no work request has
 ///   its addresses, and no key of the region is valid, nor will a posted request make it valid.
-/// - In [`Use::Sending`] and [`Use::Ending`] one work request with `cqe` is in a batch or in
-///   flight.
+/// - In [`Use::Sending`] and [`Use::Ending`] at most one work request with `cqe` is in a batch or
+///   in flight.
+/// - In [`Use::Registering`] a work request that registers the region is in a batch or being
+///   posted, or was dropped with its batch.
 /// - In [`Use::Exposed`] the region was registered on the queue pair with the serial number in
-///   `queue_pair`, and no request that invalidates it was made.
+///   `queue_pair`, or posting that failed;
+///   [`SendBatch::invalidate()`](super::SendBatch::invalidate) has made no request since.
 pub(super) struct Raw {
     pub(super) cqe: bindings::ib_cqe,
     region: NonNull<bindings::ib_mr>,
@@ -185,7 +188,8 @@ impl Raw {
         self.key
     }
 
-    /// Changes the use of what is mapped, whatever its direction. `EBUSY` if it is another one.
+    /// Changes the use of what is mapped from `from` to `to`, whatever its direction. `EBUSY` if it
+    /// is not used for `from`.
     #[inline]
     fn change(&self, from: Use, to: Use) -> Result<Direction> {
         let current = self.state.load(ordering::Relaxed);
@@ -203,9 +207,9 @@ impl Raw {
 
     /// The work request that is named by `cqe` has completed without an error.
     pub(super) fn work_request_done(&self) {
-        // INVARIANT: The request that had the addresses is done. The one that invalidated the key
-        // was posted on the queue pair of the registration and after it, so the key was valid and
-        // is not any more.
+        // INVARIANT: The request that had the addresses is done. The request that invalidated the
+        // key was posted on the queue pair of the registration and after it, so the key was valid
+        // and is not any more; or the registration was never posted, and the key is not valid.
         if self.change(Use::Sending, Use::Mapped).is_err() {
             let _ = self.change(Use::Ending, Use::Mapped);
         }
@@ -342,9 +346,9 @@ impl MemoryRegion {
             return Err(EBUSY);
         }
         // SAFETY: The table names this region, which has mapped it for the domain's device. By the
-        // type invariant no device uses the memory in the states that were just left; in every
-        // other one requests of the domain might, and none of them is in flight or can be posted
-        // once it is drained.
+        // type invariant no device uses the memory in the states that were just left. In every
+        // other state requests of the domain might, and once it is drained such a request is
+        // flushed, not carried out, and no key of the domain is good on any queue pair.
         unsafe { table.unmap(self.domain().device()) };
         // INVARIANT: No table names the region any more.
         self.0.state.store(Use::Idle as u32, ordering::Release);
@@ -403,21 +407,32 @@ impl MemoryRegion {
     }
 
     /// A work request with the addresses of the mapped table is being made.
-    #[inline]
     pub(super) fn begin_sending(&self) -> Result {
         self.0.change(Use::Mapped, Use::Sending).map(|_| ())
     }
 
-    /// A work request that registers the region is being made. `EINVAL` if nothing is in it that
-    /// `access` may be given to.
+    /// That work request was not made.
+    pub(super) fn cancel_sending(&self) {
+        // INVARIANT: No request has the addresses.
+        let _ = self.0.change(Use::Sending, Use::Mapped);
+    }
+
+    /// A work request that registers the region is being made. `EINVAL` if what is in it is mapped
+    /// for a direction that `access` does not suit, `EBUSY` if nothing is.
     pub(super) fn begin_registering(&self, access: Access) -> Result {
-        if !self.may_give(access) {
-            return Err(EINVAL);
-        }
         if self.is(Use::Permanent) {
+            // That stays, and so does its direction.
+            let direction = self.direction();
+            let suits = direction.is_some_and(|direction| access.suits(direction));
+            return if suits { Ok(()) } else { Err(EINVAL) };
+        }
+        let direction = self.0.change(Use::Loaded, Use::Registering)?;
+        if access.suits(direction) {
             return Ok(());
         }
-        self.0.change(Use::Loaded, Use::Registering).map(|_| ())
+        // INVARIANT: The request is not made.
+        let _ = self.0.change(Use::Registering, Use::Loaded);
+        Err(EINVAL)
     }
 
     /// A work request that invalidates the key is being made; returns the serial number of the
@@ -428,16 +443,25 @@ impl MemoryRegion {
     }
 
     /// Whether the device of `queue_pair` said that the peer invalidated the key, and the region
-    /// was registered there: the memory is free then. To be called from the handler.
+    /// was registered there: the memory is free then. What the peer itself says does not count.
     ///
-    /// What the peer itself says does not count.
+    /// A key is one of 256 that a region has in turn. That the peer invalidated it is forgotten
+    /// when it is registered again on the same queue pair, and no completion of that queue pair
+    /// that says so can be left by then: the registration ended by a completion behind it in the
+    /// same queue. One way remains: a region that goes through all its keys on another queue pair
+    /// of the domain, whose peer invalidated one of them by a message on this one, while the
+    /// completion of that message waits here all the time.
     pub fn ended_by_peer<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> bool {
+        // First, so that queue pair and key stay what they are.
+        if self.0.change(Use::Exposed, Use::Busy).is_err() {
+            return false;
+        }
         let registered_on = self.0.queue_pair.load(ordering::Relaxed);
-        // INVARIANT: That the peer invalidated a key is forgotten when a region is registered with
-        // it, on the same queue pair; so the device said so of this registration.
-        registered_on == queue_pair.serial()
-            && queue_pair.invalidated_key() == Some(self.rkey())
-            && self.0.change(Use::Exposed, Use::Mapped).is_ok()
+        let ended = registered_on == queue_pair.serial()
+            && queue_pair.invalidated_key() == Some(self.rkey());
+        // INVARIANT: The device said that the key is not valid any more; or nothing has changed.
+        let next = if ended { Use::Mapped } else { Use::Exposed };
+        self.0.change(Use::Busy, next).is_ok() && ended
     }
 
     /// Whether it is used for that.
@@ -464,13 +488,6 @@ impl MemoryRegion {
                 .any(|usage| current == state(*usage, direction))
         };
         DIRECTIONS.into_iter().find(|direction| is_in(*direction))
-    }
-
-    /// Whether something is in the region that `access` may be given to.
-    #[inline]
-    fn may_give(&self, access: Access) -> bool {
-        self.direction()
-            .is_some_and(|direction| access.suits(direction))
     }
 
     /// Chooses a new key without changing what is in the region, for registering it again; only for

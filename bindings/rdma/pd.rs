@@ -102,8 +102,9 @@ impl ProtectionDomain {
         &self.device
     }
 
-    /// Whether nothing of the domain is in flight any more, and never will be: every queue pair
-    /// that was made in it is drained, and no further one can be made. Any context.
+    /// Whether no request of the domain is carried out any more: every queue pair that was made in
+    /// it is drained, and no further one can be made. A request that is in flight all the same, or
+    /// is posted from here on, is flushed. Any context.
     pub fn is_drained(&self) -> bool {
         self.queue_pairs.load(ordering::Acquire) == CLOSED
     }
@@ -202,7 +203,8 @@ impl Membership {
     }
 
     /// The queue pair was drained, or is destroyed: what is posted on it from here on is not
-    /// carried out.
+    /// carried out. It cannot be connected again, as the RDMA core lets no queue pair out of the
+    /// error state but to reset it.
     pub(super) fn drained(&self) {
         self.end(CLOSED);
     }

@@ -128,7 +128,6 @@ impl<H: Handler> QueuePairRef<H> {
 
     /// A region is about to be registered with `rkey`: that the peer invalidated it before does not
     /// count.
-    #[cold]
     fn forget_invalidated(&self, rkey: u32) {
         let invalidated = &self.inner().invalidated;
         if invalidated.load(ordering::Relaxed) == rkey {

@@ -429,8 +429,8 @@ unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
                 let completion = WorkCompletion::new(WrId(index as u32), wc);
                 handler.completion(&lent, &completion, &mut burst);
             } else {
-                // A marker of `drain()`.
-                // SAFETY: It comes from there.
+                // SAFETY: It is a marker of `drain()`, or a region's, whose `done` are both called
+                // for a completion of their queue.
                 unsafe { Polled::call(cq, wc) };
             }
         }

@@ -144,12 +144,9 @@ impl ChunkLayout {
     /// no such chunk or the offset is not inside it.
     #[inline]
     pub const fn encode(&self, msg_id: u32, off: u32) -> Option<u32> {
-        if msg_id >= self.queue_depth || off >= self.chunk_size {
-            return None;
-        }
         match msg_id.checked_shl(self.mem_bits) {
-            Some(high) => Some(high | off),
-            None => None,
+            Some(high) if msg_id < self.queue_depth && off < self.chunk_size => Some(high | off),
+            _ => None,
         }
     }
 

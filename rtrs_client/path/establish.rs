@@ -59,7 +59,10 @@ use super::{
 };
 use crate::{
     availability::ConnectSnapshot,
-    connection::Connection,
+    connection::{
+        queue_of,
+        Connection, //
+    },
     connection_set::ConnectionSet,
     handler::{
         receive_counts,
@@ -202,7 +205,7 @@ fn resolve_address(
         let step = left.min(RESOLVE_TIMEOUT_MS);
         id.resolve_address(path.source(), path.destination(), step)?;
         match wait_for_progress(path, handler, "resolving the address") {
-            Err(error) if error == ETIMEDOUT && step < left => left = left.saturating_sub(step),
+            Err(error) if error == ETIMEDOUT && step < left => left = left.wrapping_sub(step),
             Err(error) if error == ETIMEDOUT => {
                 pr_err_ratelimited!(
                     "{}: no way to the server: nobody answers there\n",
@@ -298,9 +301,7 @@ impl Setup<'_> {
         } else {
             PollContext::Softirq
         };
-        // Queue i of the session is connection i + 1; the service connection shares the vector of
-        // the first.
-        let vector = u32::from(cid.saturating_sub(1));
+        let vector = u32::from(queue_of(cid));
         let queue = CompletionQueue::new(
             device,
             RESOURCE_OWNER,
@@ -407,7 +408,7 @@ impl Setup<'_> {
             .inspect_err(|_| path.backoff.give_up())?;
         path.set_device(queue_pair)?;
         path.settle_name()?;
-        let max_segments = path.session.limit_segments(domain.device());
+        let max_segments = path.session.limit_segments(domain.device())?;
         self.incarnation.set_requests(PathRequests::new(
             domain,
             path.session.tags.clone(),

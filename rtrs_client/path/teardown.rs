@@ -153,9 +153,9 @@ impl Path {
         };
         while !all_ended() {
             let elapsed = began.elapsed().as_millis();
-            let left = u32::try_from(i64::from(DISCONNECTION_TIMEOUT_MS).saturating_sub(elapsed));
-            let left = left.unwrap_or(0);
-            if left == 0 || self.wake.wait_timeout(left).is_err() {
+            let left = i64::from(DISCONNECTION_TIMEOUT_MS).wrapping_sub(elapsed);
+            let left = u32::try_from(left).ok().filter(|left| *left != 0);
+            if left.is_none_or(|left| self.wake.wait_timeout(left).is_err()) {
                 pr_info_ratelimited!(
                     "{}: the server has not confirmed the disconnection within {} ms\n",
                     self.name_text(),

@@ -63,7 +63,8 @@ impl BounceBuffers {
         let mut regions = KVec::new();
         let mut places = KVec::with_capacity(depth, GFP_KERNEL)?;
         for first in (0..depth).step_by(per_region) {
-            let count = per_region.min(depth.saturating_sub(first));
+            // `first` is below `depth`.
+            let count = per_region.min(depth.wrapping_sub(first));
             let region = chunks.region(first, count)?;
             let mut addr = region.iova();
             for _ in 0..count {

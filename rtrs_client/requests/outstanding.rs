@@ -43,7 +43,7 @@ impl PathRequests {
                 continue;
             };
             if let Err(error) = chunk.region.unmap(&mut request.data) {
-                pr_err!(
+                kernel_ext::pr_err_ratelimited!(
                     "request {}: the RDMA device may still use its memory ({:?}): it never ends\n",
                     request.tag(),
                     error

@@ -87,6 +87,20 @@ impl PathRequests {
             return Err(Mismatch::Unknown);
         };
         let step = |from, to| cell.change(state(from), state(to));
+        let now = cell.state();
+        let awaits = [
+            Phase::Direct,
+            Phase::DirectWritten,
+            Phase::Registering,
+            Phase::Registered,
+        ];
+        if !awaits.iter().any(|phase| now == state(*phase)) {
+            // A second response does not change what the first one said.
+            return Err(match self.incarnation.phase_of(now) {
+                Some(phase) if phase.awaits_response() => Mismatch::Misdirected,
+                _ => Mismatch::Unknown,
+            });
+        }
         // Before the state says that there is a result.
         let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
         chunk.result.store(errno, ordering::Relaxed);
@@ -111,10 +125,7 @@ impl PathRequests {
             let posted = self.post_invalidation(queue_pair, number);
             return posted.map_err(|_| Mismatch::Unposted);
         }
-        match self.incarnation.phase_of(cell.state()) {
-            Some(phase) if phase.awaits_response() => Err(Mismatch::Misdirected),
-            _ => Err(Mismatch::Unknown),
-        }
+        Err(Mismatch::Unknown)
     }
 
     /// The device does not use the data of request `number` any more, which connection `cid`

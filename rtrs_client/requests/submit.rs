@@ -168,13 +168,13 @@ impl PathRequests {
     ) -> Result<Phase> {
         let (kind, region) = (request.kind, &chunk.region);
         region.map(&mut request.data, kind.dma_direction())?;
-        // One entry is for the message.
-        let limit = (self.max_send_sge.load(ordering::Relaxed) as usize).wrapping_sub(1);
-        if kind != Kind::Read && batch.add_table(&request.data, region, limit) {
-            batch.add(self.message(chunk, request, false, None)?)?;
+        let limit = self.max_send_sge.load(ordering::Relaxed) as usize;
+        if kind != Kind::Read {
+            let message = self.message(chunk, request, false, None)?;
             let (remote, immediate) = self.place(chunk, request, request.data_len())?;
-            batch.write_from_table(region, remote, immediate)?;
-            return Ok(Phase::Direct);
+            if batch.write_table(&request.data, region, message, limit, remote, immediate)? {
+                return Ok(Phase::Direct);
+            }
         }
         region.load(&request.data)?;
         let (access, desc) = if kind == Kind::Read {
@@ -340,7 +340,8 @@ impl PathRequests {
                     self.left(&mut request);
                     refused(Refused { request, error });
                 }
-                // The device may use its data, or the server has responded to what it never got.
+                // Its data is mapped for the device, or the server has responded to what it never
+                // got.
                 None => posted = Posted::Broken,
             }
         }

@@ -10,7 +10,11 @@ use crate::{
             ChunkSet,
             MappedChunks, //
         },
-        message_buffers::MessageBuffers, //
+        message_buffers::{
+            MessageBuffer,
+            MessageBuffers,
+            Outgoing, //
+        }, //
     },
     scatterlist::ScatterTable, //
 };
@@ -187,7 +191,7 @@ mod cases {
             // The device may still know the page, which is not the region's any more.
             let again =
                 with_batch(|batch| batch.register(REQUEST, true, &region, Access::RemoteWrite));
-            assert_eq!(again, Err(EINVAL));
+            assert_eq!(again, Err(EBUSY));
             assert!(region.is_empty() && region.sge().is_err());
         }
         Ok(())
@@ -229,7 +233,8 @@ mod cases {
     #[test]
     fn a_page_is_sent_until_it_is_written() -> Result {
         let (near, far) = pair(PollContext::Direct)?;
-        let set = ChunkSet::new(1, 4096, -1, None)?;
+        // For a page and what follows it.
+        let set = ChunkSet::new(1, 8192, -1, None)?;
         let chunks = MappedChunks::new(far.domain(), &set)?;
         let target = chunks.region(0, 1)?;
         let mut chain = SendChain::<1>::new();
@@ -242,11 +247,19 @@ mod cases {
         let region = MemoryRegion::new(near.domain(), 2, 4)?;
         let mut table = page_table(&region, Direction::ToDevice)?;
         with_batch(|batch| {
-            assert!(!batch.add_table(&table, &region, 0));
-            assert_eq!(batch.write_from_table(&region, remote, 1), Err(EINVAL));
-            assert!(batch.add_table(&table, &region, 1));
-            assert_eq!(batch.write_with_imm(REQUEST, true, remote, 1), Err(EINVAL));
-            batch.write_from_table(&region, remote, 1)?;
+            let buffer = MessageBuffer::<Outgoing>::new(near.domain(), 8)?;
+            let mut write = |table: &_, limit| {
+                batch.write_table(table, &region, buffer.sge(8)?, limit, remote, 1)
+            };
+            assert_eq!(write(&table, 0), Err(EINVAL));
+            // Not the last entry.
+            assert_eq!(write(&table, 1), Ok(false));
+            let other = MemoryRegion::new(near.domain(), 2, 6)?;
+            let mut elsewhere = page_table(&other, Direction::ToDevice)?;
+            assert_eq!(write(&elsewhere, 2), Ok(false));
+            other.unmap(&mut elsewhere)?;
+            assert_eq!(write(&table, 2), Ok(true));
+            assert_eq!(write(&table, 2), Err(EBUSY));
             assert_eq!(region.unmap(&mut table), Err(EBUSY));
             assert_eq!(region.load(&table), Err(EBUSY));
             near.post_batch(batch).map_err(|unposted| unposted.error)
@@ -312,7 +325,19 @@ mod cases {
             let both = Direction::Bidirectional;
             assert_eq!(region.map(&mut table, both), Err(EINVAL));
             region.map(&mut table, permitted)?;
-            let adds = with_batch(|batch| Ok(batch.add_table(&table, &region, 2)))?;
+            let adds = with_batch(|batch| {
+                let last = MessageBuffer::<Outgoing>::new(domain, 8)?;
+                let spare = MemoryRegion::new(domain, 2, 0)?;
+                let mut table = ScatterTable::new(2)?;
+                table.set_buffer(PageBuffer::new()?, 4096)?;
+                table.permit(permitted);
+                spare.map(&mut table, permitted)?;
+                let place = RemoteMemory::NONE;
+                let adds = batch.write_table(&table, &spare, last.sge(8)?, 2, place, 1)?;
+                // What is in a batch stays mapped; the rest does not.
+                assert_eq!(spare.unmap(&mut table).is_ok(), !adds);
+                Ok(adds)
+            })?;
             assert_eq!(adds, is_sent);
             region.load(&table)?;
             assert_eq!(region.len(), 4096);
