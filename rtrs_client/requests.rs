@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests of one incarnation of a path's connections: how they are sent, what ends them, and
-//! what is left of them when the path fails.
+//! The requests of one incarnation of a path's connections: how they are sent, how they end, and
+//! which of them are left when the path fails.
 //!
 //! [`PathRequests`] is made while the connections are established and goes with them, so that
 //! nothing of an old connection can be mistaken for the new one's. The requests themselves are the
-//! session's: see [`tags`] for who owns one, and what each state of a tag means.
+//! session's: see [`tags`] for their owners and the states of a tag.
 
 use kernel::{
     prelude::*,

@@ -16,7 +16,7 @@
 //! let guard = rcu::read_lock();
 //! let mut room = MaybeUninit::uninit();
 //! let mut submission = Submission::new(&session, &guard, &mut room);
-//! submission.add(permit, Kind::Write, queue, &header)?; // … events.complete(tag, result) follows.
+//! submission.add(permit, Kind::Write, queue, &header)?; // events.complete(tag, result) follows.
 //! ```
 
 #![deny(

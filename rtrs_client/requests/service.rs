@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The one service request that a session may have in flight: who waits for its end.
+//! The one service request that a session may have in flight, and the task that waits for its end.
 
 use kernel::prelude::*;
 use kernel_ext::sync::{
