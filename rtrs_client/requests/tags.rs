@@ -3,8 +3,8 @@
 //! The tags of a session, and the owner of each one's request.
 //!
 //! Each tag has one [`Request`], allocated with the session, in a cell. The state of the cell says
-//! which party may take the request: the user, as a permit, or an incarnation of a path that carries
-//! it. The party that takes it is its only owner, and puts it back with the next state:
+//! which party may take the request: the user, as a permit, or an incarnation of a path that
+//! carries it. The party that takes it is its only owner, and puts it back with the next state:
 //!
 //! ```text
 //!            permit, add                    response
@@ -19,12 +19,12 @@
 //!                   +-----------> RespondedEarly -------------+
 //! ```
 //!
-//! Not drawn: a request in `Sent` that could not be posted is taken back to `free`, and the teardown
-//! of a path takes every request that is left after the last completion.
+//! Not drawn: a request in `Sent` that could not be posted is taken back to `free`, and the
+//! teardown of a path takes every request that is left after the last completion.
 //!
 //! Completions of one connection come one at a time, so each step above has one party that can do
 //! it, but for two: a request in `Registering`, to which the server may respond while it is being
-//! posted, and one in `Sent`, which is taken back while the server responds to it without having it.
+//! posted, and one in `Sent`, which may be taken back while the server responds to it.
 
 use kernel::{
     prelude::*,
