@@ -26,8 +26,9 @@ pub struct WrId(pub u32);
 /// A piece of DMA-mapped memory, for a work request on a queue pair of the same protection domain
 /// (`ib_sge`).
 ///
-/// Only made by what owns mapped memory, within the bounds of it, and never empty. Whoever posts
-/// it keeps the owner until the request has completed.
+/// Only made by an owner of mapped memory, within its bounds, and never empty. That memory stays
+/// mapped as long as the domain; or it is in a region, whose key the device refuses when the region
+/// is not registered.
 pub struct Sge {
     raw: bindings::ib_sge,
     /// The serial number of the domain.
@@ -39,9 +40,9 @@ impl Sge {
     ///
     /// # Safety
     ///
-    /// As the type says: the bytes are mapped at `addr` for whoever has `lkey`, which is of that
-    /// domain, `domain` is its serial number, and `length` is not 0. They stay mapped as long as
-    /// the domain, or are those of a region or a table.
+    /// As the type says: the bytes are mapped at `addr` under the key `lkey` of that domain,
+    /// `domain` is its serial number, and `length` is not 0. They stay mapped as long as the
+    /// domain, or `lkey` is the key of a region, which ends before they are unmapped.
     #[inline]
     pub(crate) unsafe fn new(addr: u64, length: u32, lkey: u32, domain: u64) -> Self {
         Self {
