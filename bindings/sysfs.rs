@@ -6,12 +6,13 @@
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
-pub(crate) mod attribute;
+mod attribute;
 mod binary;
 mod directory;
 mod link;
+pub(crate) mod node;
 mod output;
-pub(crate) mod registration;
+mod registration;
 
 pub use self::{
     attribute::{

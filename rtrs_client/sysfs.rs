@@ -129,6 +129,8 @@ impl<S: SessionControl> SessionFiles<S> {
 
 /// The directory of a path.
 pub(crate) struct PathFiles {
+    // In the order of removal.
+    _stats: Directory<Path>,
     _directory: Directory<Path>,
 }
 
@@ -136,8 +138,8 @@ impl PathFiles {
     /// Makes the directory of `path` in `paths`. Sleeps.
     pub(crate) fn new(paths: &Directory<()>, path: &Arc<Path>) -> Result<Self> {
         let directory = Directory::new(paths, path.file_name()?, PATH_ATTRIBUTES, path.clone())?;
-        directory.add_group(c"stats", STATS_ATTRIBUTES)?;
         Ok(Self {
+            _stats: Directory::new(&directory, c"stats", STATS_ATTRIBUTES, path.clone())?,
             _directory: directory,
         })
     }

@@ -48,10 +48,18 @@ struct PathFiles {
     hca_port: u32,
 }
 
+/// The directory of a path.
+struct PathDirectory {
+    path: Arc<Path>,
+    // In the order of removal.
+    _stats: Directory<PathFiles>,
+    _directory: Directory<PathFiles>,
+}
+
 /// The directory of a session.
 struct SessionDirectory {
     // In the order of removal.
-    paths: KVec<(Arc<Path>, Directory<PathFiles>)>,
+    paths: KVec<PathDirectory>,
     parent: Directory<()>,
     _device: ClassDevice<SessionFiles>,
 }
@@ -114,7 +122,7 @@ impl SessionSysfs {
         let Some(directory) = &mut *place else { return };
         directory
             .paths
-            .retain(|(other, _)| !Arc::ptr_eq(other, path));
+            .retain(|other| !Arc::ptr_eq(&other.path, path));
         if directory.paths.is_empty() {
             *place = None;
         }
@@ -153,12 +161,16 @@ impl SessionDirectory {
     }
 
     fn add(&mut self, path: &Arc<Path>, files: Arc<PathFiles>) -> Result {
-        self.paths.reserve(1, GFP_KERNEL)?;
         let name = path.core().name();
-        let directory = Directory::new(&self.parent, name, PATH_ATTRIBUTES, files)?;
-        directory.add_group(c"stats", STATS_ATTRIBUTES)?;
-        // There is room.
-        let _ = self.paths.push_within_capacity((path.clone(), directory));
+        let directory = Directory::new(&self.parent, name, PATH_ATTRIBUTES, files.clone())?;
+        self.paths.push(
+            PathDirectory {
+                path: path.clone(),
+                _stats: Directory::new(&directory, c"stats", STATS_ATTRIBUTES, files)?,
+                _directory: directory,
+            },
+            GFP_KERNEL,
+        )?;
         Ok(())
     }
 }

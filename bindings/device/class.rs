@@ -8,13 +8,9 @@
 
 use core::{
     marker::PhantomData,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ptr::NonNull, //
 };
 use kernel::{
-    container_of,
     error::{
         from_err_ptr,
         to_result, //
@@ -23,14 +19,10 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
-        aref::{
-            ARef,
-            AlwaysRefCounted, //
-        },
+        aref::ARef,
         Arc,
         Mutex, //
-    },
-    types::Opaque, //
+    }, //
 };
 
 use crate::{
@@ -44,8 +36,7 @@ use crate::{
         Uevent, //
     },
     sysfs::{
-        attribute,
-        registration::Registration,
+        node::Node,
         Attribute,
         BinaryAttribute, //
     }, //
@@ -166,37 +157,9 @@ impl Drop for Name {
 /// ```
 pub struct ClassDevice<T: Send + Sync + 'static> {
     // Before the name, which is free when the device is gone.
-    node: ARef<Node>,
+    node: ARef<Node<bindings::device>>,
     _name: Name,
     _data: PhantomData<Arc<T>>,
-}
-
-/// The C device; freed by its last reference, wherever that is.
-#[pin_data]
-struct Node {
-    #[pin]
-    device: Opaque<bindings::device>,
-    #[pin]
-    registration: Registration,
-}
-
-// SAFETY: The device counts its references, and the registration may be used by any task.
-unsafe impl Send for Node {}
-
-// SAFETY: As above.
-unsafe impl Sync for Node {}
-
-// SAFETY: A `Node` is made by `ClassDevice::new` only, and freed when the count of its device is 0.
-unsafe impl AlwaysRefCounted for Node {
-    fn inc_ref(&self) {
-        // SAFETY: `self` is valid, so there is a reference.
-        unsafe { bindings::get_device(self.device.get()) };
-    }
-
-    unsafe fn dec_ref(node: NonNull<Self>) {
-        // SAFETY: The caller gives up a reference, until then the node is valid.
-        unsafe { bindings::put_device((*node.as_ptr()).device.get()) };
-    }
 }
 
 impl<T: Send + Sync + 'static> ClassDevice<T> {
@@ -207,32 +170,21 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         data: Arc<T>,
     ) -> Result<Self> {
         let name = Name::take(class, sysfs_name(name)?)?;
-        let node = KBox::pin_init(
-            pin_init!(Node {
-                // The C code wants it zeroed.
-                device <- Opaque::zeroed(),
-                registration <- Registration::new(data),
-            }),
-            GFP_KERNEL,
-        )?;
-        // SAFETY: The node is never moved; it is freed by `Node::release`.
-        let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
-        // SAFETY: The node is valid.
-        let device = unsafe { (*node).device.get() };
-        // SAFETY: The device is zeroed memory that nobody else knows. This makes the first
-        // reference, whose release function is that of the node.
-        unsafe {
-            bindings::device_initialize(device);
-            (*device).class = class.inner.raw.as_ptr();
-            (*device).release = Some(Node::release);
-        }
-        // SAFETY: The node is valid, and the reference above is handed over.
-        let node = unsafe { ARef::from_raw(NonNull::new_unchecked(node)) };
+        let init = |device| {
+            // SAFETY: The device is zeroed memory that nobody else knows.
+            unsafe {
+                bindings::device_initialize(device);
+                (*device).class = class.inner.raw.as_ptr();
+                (*device).release = Some(release);
+            }
+        };
+        // SAFETY: `init` makes the first reference and sets the release function.
+        let node = unsafe { Node::new(data, init) }?;
         // SAFETY: Initialised above with all that; nobody else knows it.
-        let added = unsafe { Self::add(device, &name.name) };
+        let added = unsafe { Self::add(node.as_raw(), &name.name) };
         if let Err(error) = added {
             // SAFETY: The data are a `T`, and there are no attributes.
-            unsafe { node.registration.remove::<T>(|| ()) };
+            unsafe { node.forget::<T>() };
             return Err(error);
         }
         // Whatever fails below, dropping this removes and frees what there is.
@@ -241,13 +193,9 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
             _name: name,
             _data: PhantomData,
         };
-        // SAFETY: The device is there.
-        let kobject = unsafe { &raw mut (*device).kobj };
-        for file in Attribute::files(attributes) {
-            // SAFETY: The kobject is in sysfs. The attribute is static and for the data of this
-            // device; its module keeps it until the device is removed, as it owns that.
-            to_result(unsafe { bindings::sysfs_create_file_ns(kobject, file, ptr::null()) })?;
-        }
+        // SAFETY: The data are a `T`, and the device is in sysfs; the module that has the
+        // attributes owns this value, which removes it.
+        unsafe { Attribute::add_all(attributes, this.node.kobject()) }?;
         Ok(this)
     }
 
@@ -289,9 +237,9 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
 
     /// Tells user space that the device is there, and from now on of its events. Sleeps.
     pub fn announce(&self) {
-        self.node.registration.while_live(|| {
+        self.with_kobject(|_| {
             // SAFETY: The device is there and is not being removed.
-            unsafe { bindings::rnbd_helper_dev_set_uevent_suppress(self.node.device.get(), 0) };
+            unsafe { bindings::rnbd_helper_dev_set_uevent_suppress(self.node.as_raw(), 0) };
         });
         // That nobody listens is no error of the device.
         let _ = uevent(self, Uevent::Add);
@@ -302,14 +250,8 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
     /// Waits until no function of its attributes is running, except for those that released
     /// their protection. Sleeps.
     pub fn remove(&self) {
-        let device = self.node.device.get();
-        // SAFETY: The data are a `T` since `new`. When `device_del()` returns, all attributes are
-        // out of use.
-        unsafe {
-            self.node
-                .registration
-                .remove::<T>(|| bindings::device_del(device))
-        };
+        // SAFETY: The data are a `T` since `new`.
+        unsafe { self.node.remove::<T>() };
     }
 }
 
@@ -319,92 +261,26 @@ impl<T: Send + Sync + 'static> Drop for ClassDevice<T> {
     }
 }
 
-// SAFETY: Removing the device begins with waiting for `while_live`, and is its only way out of
-// sysfs.
+// SAFETY: As for its node.
 unsafe impl<T: Send + Sync + 'static> AsKobject for ClassDevice<T> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
-        // SAFETY: The node is valid, and has a reference while `self` is borrowed.
-        let kobject = unsafe { Kobject::from_raw(&raw mut (*self.node.device.get()).kobj) };
-        self.node.registration.while_live(|| run(kobject))
+        self.node.with_kobject(run)
     }
 }
 
-// SAFETY: The kobject is initialised since `new`.
+// SAFETY: As for its node.
 unsafe impl<T: Send + Sync + 'static> LinkTarget for ClassDevice<T> {
     fn target(&self) -> ARef<Kobject> {
-        // SAFETY: The kobject is valid, and has a reference while `self` is borrowed.
-        unsafe { Kobject::from_raw(&raw mut (*self.node.device.get()).kobj) }.into()
+        self.node.target()
     }
 }
 
-impl Node {
-    /// The node of a device.
-    ///
-    /// # Safety
-    ///
-    /// `device` must be that of a node.
-    unsafe fn of(device: *mut bindings::device) -> *mut Self {
-        let device: *mut Opaque<bindings::device> = device.cast();
-        // SAFETY: By the safety requirement.
-        unsafe { container_of!(device, Self, device) }
-    }
-
-    /// `device::release`.
-    ///
-    /// # Safety
-    ///
-    /// Called by the C code when the last reference to the device of a node is gone.
-    unsafe extern "C" fn release(device: *mut bindings::device) {
-        // SAFETY: The node came from a box, and this was the last reference.
-        drop(unsafe { KBox::from_raw(Self::of(device)) });
-    }
-}
-
-/// `device_attribute::show`.
+/// `device::release`.
 ///
 /// # Safety
 ///
-/// Called by sysfs for a file of a [`ClassDevice`], with a page.
-pub(crate) unsafe extern "C" fn show_device(
-    device: *mut bindings::device,
-    attribute: *mut bindings::device_attribute,
-    page: *mut c_char,
-) -> isize {
-    // SAFETY: The device is of a node, and stays as long as the file is in use.
-    let node = unsafe { &*Node::of(device) };
-    // SAFETY: The files of a node are made of attributes for its data.
-    unsafe { attribute::show(&node.registration, attribute.cast(), page) }
-}
-
-/// `device_attribute::store`.
-///
-/// # Safety
-///
-/// Called by sysfs for a file of a [`ClassDevice`], with `count` bytes.
-pub(crate) unsafe extern "C" fn store_device(
-    device: *mut bindings::device,
-    attribute: *mut bindings::device_attribute,
-    bytes: *const c_char,
-    count: usize,
-) -> isize {
-    // The file's own reference may go with the protection that the call releases.
-    // SAFETY: The device is of a node, and stays as long as the file is in use.
-    let node: ARef<Node> = unsafe { &*Node::of(device) }.into();
-    // SAFETY: `device` is valid, as above.
-    let kobject = unsafe { &raw mut (*device).kobj };
-    // SAFETY: The files of a node are made of attributes for its data.
-    unsafe { attribute::store(kobject, &node.registration, attribute.cast(), bytes, count) }
-}
-
-/// The data of a device, for the callbacks of its files.
-///
-/// # Safety
-///
-/// `kobject` must be that of a [`ClassDevice`]. The data are valid while one of its files is in
-/// use.
-pub(crate) unsafe fn data_of(kobject: *mut bindings::kobject) -> NonNull<c_void> {
-    // SAFETY: By the safety requirement the kobject is that of a device.
-    let device = unsafe { container_of!(kobject, bindings::device, kobj) };
-    // SAFETY: By the safety requirement the device is of a node.
-    unsafe { &*Node::of(device) }.registration.data()
+/// Called by the C code when the last reference to the device of a node is gone.
+unsafe extern "C" fn release(device: *mut bindings::device) {
+    // SAFETY: By the safety requirement.
+    unsafe { Node::free(device) };
 }

@@ -59,7 +59,7 @@ mod tests {
         let device = class()?.device(c"device", &[], Arc::new((), GFP_KERNEL)?)?;
         let data = Arc::new(7, GFP_KERNEL)?;
         let directory = Directory::new(&device, c"a/b", ATTRIBUTES, data.clone())?;
-        directory.add_group(c"stats", ATTRIBUTES)?;
+        let below = Directory::new(&directory, c"stats", ATTRIBUTES, data.clone())?;
         assert_eq!(contains(&device, c"a!b"), Some(true));
         assert_eq!(contains(&directory, c"value"), Some(true));
         assert_eq!(contains(&directory, c"stats"), Some(true));
@@ -68,7 +68,8 @@ mod tests {
         directory.remove();
         assert_eq!(contains(&device, c"a!b"), Some(false));
         assert_eq!(contains(&directory, c"value"), None);
-        assert_eq!(directory.add_group(c"more", ATTRIBUTES), Err(ENODEV));
+        assert_eq!(contains(&below, c"value"), Some(false));
+        drop(below);
         assert_eq!(Directory::empty(&directory, c"below").err(), Some(ENODEV));
         assert_eq!(uevent(&directory, Uevent::Change), Err(ENODEV));
         assert!(is_last(data));

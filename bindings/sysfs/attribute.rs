@@ -18,18 +18,23 @@ use core::{
     slice, //
 };
 use kernel::{
+    error::to_result,
     prelude::*,
     str::as_char_ptr_in_const_context,
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
 };
 
 use super::{
-    registration::Registration,
-    SysfsOutput, //
+    node,
+    output::SysfsOutput,
+    registration::Registration, //
 };
 use crate::{
     bindings,
-    device::class,
+    kobject::Kobject,
     module::ModuleReference, //
 };
 
@@ -102,10 +107,10 @@ impl<T: Send + Sync + 'static> Attribute<T> {
         file.attr.name = as_char_ptr_in_const_context(name);
         file.attr.mode = mode;
         file.__bindgen_anon_1 = bindings::device_attribute__bindgen_ty_1 {
-            show: Some(class::show_device),
+            show: Some(show_device),
         };
         file.__bindgen_anon_2 = bindings::device_attribute__bindgen_ty_2 {
-            store: Some(class::store_device),
+            store: Some(store_device),
         };
         Self {
             raw: RawAttribute {
@@ -158,25 +163,31 @@ impl<T: Send + Sync + 'static> Attribute<T> {
         this.store.ok_or(EIO)?(&data, context, bytes)
     }
 
-    /// The C structure of each of `attributes`.
-    pub(crate) fn files(
-        attributes: &'static [Self],
-    ) -> impl Iterator<Item = *const bindings::attribute> {
-        attributes
-            .iter()
-            .map(|attribute| &raw const attribute.raw.file.attr)
+    /// Makes the files `attributes` in the directory of an object. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// The kobject is that of a [`Node`](node::Node) whose data are a `T`, and is in sysfs. The
+    /// module of the attributes removes the node before it goes.
+    pub(crate) unsafe fn add_all(attributes: &'static [Self], to: &Kobject) -> Result {
+        for attribute in attributes {
+            let file = &raw const attribute.raw.file.attr;
+            // SAFETY: By the safety requirement; the attribute is static.
+            to_result(unsafe { bindings::sysfs_create_file_ns(to.as_raw(), file, ptr::null()) })?;
+        }
+        Ok(())
     }
 }
 
-/// Shows the file `attribute` of an object with `registration`; for the callbacks of sysfs.
+/// `sysfs_ops::show`.
 ///
 /// # Safety
 ///
-/// `attribute` must be that of an [`Attribute`] for the data of the object. Called by sysfs, so
-/// that the object is not removed meanwhile, with a page.
-pub(crate) unsafe fn show(
-    registration: &Registration,
-    attribute: *const bindings::attribute,
+/// Called by sysfs for a file of a [`Node`](node::Node), so that this is not removed
+/// meanwhile, with a page.
+pub(super) unsafe extern "C" fn show(
+    kobject: *mut bindings::kobject,
+    attribute: *mut bindings::attribute,
     page: *mut c_char,
 ) -> isize {
     let raw: *const RawAttribute = attribute.cast();
@@ -185,26 +196,62 @@ pub(crate) unsafe fn show(
     };
     // SAFETY: By the safety requirement.
     let mut out = unsafe { SysfsOutput::new(page.cast()) };
-    // SAFETY: By the safety requirement. The data stay until the object is removed.
-    match unsafe { ((*raw).show)(raw, registration.data(), &mut out) } {
+    // SAFETY: The node stays as long as the file is in use.
+    let data = unsafe { node::registration(kobject) }.data();
+    // SAFETY: The files of a node are the beginnings of attributes for its data, which stay until
+    // it is removed.
+    match unsafe { ((*raw).show)(raw, data, &mut out) } {
         Ok(()) => out.len() as isize,
         Err(error) => error.to_errno() as isize,
     }
 }
 
-/// Stores to the file `attribute` of an object with `registration`; for the callbacks of sysfs.
+/// `device_attribute::show`.
 ///
 /// # Safety
 ///
-/// As for [`show`]; `kobject` is that of the object, `bytes` are `count` bytes to read.
-pub(crate) unsafe fn store(
+/// As for [`show`].
+unsafe extern "C" fn show_device(
+    device: *mut bindings::device,
+    attribute: *mut bindings::device_attribute,
+    page: *mut c_char,
+) -> isize {
+    // SAFETY: Both begin with what `show` is for.
+    unsafe { show(device.cast(), attribute.cast(), page) }
+}
+
+/// `device_attribute::store`.
+///
+/// # Safety
+///
+/// As for [`store`].
+unsafe extern "C" fn store_device(
+    device: *mut bindings::device,
+    attribute: *mut bindings::device_attribute,
+    bytes: *const c_char,
+    count: usize,
+) -> isize {
+    // SAFETY: Both begin with what `store` is for.
+    unsafe { store(device.cast(), attribute.cast(), bytes, count) }
+}
+
+/// `sysfs_ops::store`.
+///
+/// # Safety
+///
+/// As for [`show`]; `bytes` are `count` bytes to read.
+pub(super) unsafe extern "C" fn store(
     kobject: *mut bindings::kobject,
-    registration: &Registration,
-    attribute: *const bindings::attribute,
+    attribute: *mut bindings::attribute,
     bytes: *const c_char,
     count: usize,
 ) -> isize {
     let raw: *const RawAttribute = attribute.cast();
+    // The file's own reference may go with the protection that the call releases.
+    // SAFETY: The kobject stays as long as the file is in use.
+    let _node: ARef<Kobject> = unsafe { Kobject::from_raw(kobject) }.into();
+    // SAFETY: The reference above keeps the node.
+    let registration = unsafe { node::registration(kobject) };
     let context = StoreContext {
         kobject,
         registration,
@@ -214,8 +261,8 @@ pub(crate) unsafe fn store(
     };
     // SAFETY: By the safety requirement. The buffer is a copy of what the user wrote.
     let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), count) };
-    // SAFETY: By the safety requirement. The data stay until the object is removed, which is not
-    // before the protection is released.
+    // SAFETY: The files of a node are the beginnings of attributes for its data, which stay until
+    // it is removed. That is not before the protection is released.
     let result = unsafe { ((*raw).store)(raw, registration.data(), &context, bytes) };
 
     let released = context.released.get();
@@ -223,8 +270,7 @@ pub(crate) unsafe fn store(
     // there is a reference to its module.
     let owner = unsafe { (*raw).owner };
     if !released.is_null() {
-        // SAFETY: This is what breaking the protection returned, and is used once. The kobject
-        // with the registration may be gone afterwards.
+        // SAFETY: This is what breaking the protection returned, and is used once.
         unsafe { bindings::sysfs_unbreak_active_protection(released) };
         // SAFETY: The reference was taken with the protection released. No code of that module
         // is run any more, this being another one, whose `module::Returned` waits for it.

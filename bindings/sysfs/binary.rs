@@ -23,10 +23,8 @@ use kernel::{
     sync::Arc, //
 };
 
-use crate::{
-    bindings,
-    device::class, //
-};
+use super::node;
+use crate::bindings;
 
 type Read<T> = fn(&Arc<T>, u64, &mut BinaryOutput<'_>) -> Result;
 type Write<T> = fn(&Arc<T>, OpenFile, u64, &[u8]) -> Result;
@@ -112,10 +110,9 @@ impl<T: Send + Sync + 'static> BinaryAttribute<T> {
     ) -> (&'a Self, ManuallyDrop<Arc<T>>) {
         // SAFETY: By the safety requirement this is the beginning of a `Self`, which is static.
         let this = unsafe { &*attribute.cast::<Self>() };
-        // SAFETY: The kobject is that of a class device. Its data are a `T`, and stay as long as
-        // the file is in use.
-        let data = unsafe { class::data_of(kobject) };
-        // SAFETY: As above; the reference is not given up.
+        // SAFETY: The kobject is that of a class device, which stays as long as the file is in use.
+        let data = unsafe { node::registration(kobject) }.data();
+        // SAFETY: The data are a `T`, and stay as the device; the reference is not given up.
         let data = ManuallyDrop::new(unsafe { Arc::from_raw(data.as_ptr().cast::<T>()) });
         (this, data)
     }

@@ -12,8 +12,8 @@ use kernel::{
 };
 
 use super::{
-    directory::Node,
-    Directory, //
+    directory::Directory,
+    node::Node, //
 };
 use crate::{
     bindings,
@@ -27,7 +27,7 @@ use crate::{
 /// A link in a directory to another object; removed when dropped, in process context.
 #[must_use = "the link is removed otherwise"]
 pub struct Link {
-    parent: ARef<Node>,
+    parent: ARef<Node<bindings::kobject>>,
     name: CString,
 }
 

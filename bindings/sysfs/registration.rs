@@ -11,7 +11,6 @@ use kernel::{
     str::CStr,
     sync::{
         Arc,
-        ArcBorrow,
         Mutex, //
     }, //
 };
@@ -63,19 +62,6 @@ impl Registration {
     /// The data. Valid while an attribute of the object is in use, and until it is removed.
     pub(crate) fn data(&self) -> NonNull<c_void> {
         self.data
-    }
-
-    /// Another reference to the data; `None` if the object has been removed.
-    ///
-    /// # Safety
-    ///
-    /// `T` must be that of `new`.
-    pub(crate) unsafe fn clone_data<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.while_live(|| {
-            // SAFETY: `live` is locked and true, so the reference is owned: nobody has begun to
-            // remove the object; it is borrowed here.
-            Arc::from(unsafe { ArcBorrow::from_raw(self.data.as_ptr().cast::<T>()) })
-        })
     }
 
     /// Does something while the object is in sysfs and stays there; `None` if it has been removed.
