@@ -6,7 +6,11 @@
 
 use crate::{
     bindings,
-    block::mq::request::DataHold,
+    block::mq::request::{
+        DataHold,
+        Op,
+        OwnedRequest, //
+    },
     page::buffer::PageBuffer,
     rdma::{
         chunk::MappedChunks,
@@ -18,6 +22,7 @@ use crate::{
         SgeList, //
     }, //
 };
+use core::ptr;
 use kernel::prelude::*;
 
 /// A scatterlist with room for a fixed number of segments, allocated once and filled many times.
@@ -99,7 +104,7 @@ impl ScatterTable {
     /// The entries of the table, which is emptied, for C functions that fill them; `None` if it is
     /// mapped.
     #[inline]
-    pub(crate) fn as_mut_ptr(&mut self) -> Option<*mut bindings::scatterlist> {
+    fn as_mut_ptr(&mut self) -> Option<*mut bindings::scatterlist> {
         if self.is_mapped() {
             return None;
         }
@@ -109,29 +114,42 @@ impl ScatterTable {
         Some(self.entries.as_mut_ptr())
     }
 
-    /// Tells how many entries were filled.
+    /// Describes the data of a block request, which the table keeps until it is emptied: the
+    /// request does not end before that. Any context.
     ///
-    /// # Safety
-    ///
-    /// The first `used` entries must name pages of the request of `request`, which may be accessed
-    /// as `permitted` says, and `used` must not exceed the capacity. Nothing was done with the
-    /// table since [`Self::as_mut_ptr()`].
+    /// `EINVAL` if the data has more segments than the table has room for, or if there is none, as
+    /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else
+    /// in this one is mapped.
     #[inline]
-    pub(crate) unsafe fn set_request(
-        &mut self,
-        used: u32,
-        permitted: Direction,
-        request: DataHold,
-    ) {
-        // INVARIANT: By the function's requirement.
-        self.used = used;
+    pub fn set_request<D>(&mut self, request: &mut OwnedRequest<D>) -> Result {
+        let permitted = match request.op() {
+            Op::Read => Direction::FromDevice,
+            Op::Write => Direction::ToDevice,
+            // The others have a length, and no pages.
+            _ => return Err(EINVAL),
+        };
+        if u32::from(request.segments()) > self.capacity() {
+            return Err(EINVAL);
+        }
+        let entries = self.as_mut_ptr().ok_or(EBUSY)?;
+        let hold = DataHold::new(request).ok_or(EBUSY)?;
+        let mut last = ptr::null_mut();
+        // SAFETY: The request is live, and the table has room for all of its segments.
+        let used = unsafe { bindings::__blk_rq_map_sg(request.as_raw(), entries, &mut last) };
+        if used <= 0 {
+            return Err(EINVAL);
+        }
+        // INVARIANT: That many entries have been filled, with pages of this request, which is a
+        // read or a write as `permitted` says.
+        self.used = used as u32;
         self.permitted = permitted;
         self.bytes = match (used, self.entries.first()) {
             (1, Some(entry)) => entry.length as usize,
-            _ => self.sum(used),
+            _ => self.sum(used as u32),
         };
         // There is none since the table was emptied, and so nothing to be dropped.
-        core::mem::forget(self.request.replace(request));
+        core::mem::forget(self.request.replace(hold));
+        Ok(())
     }
 
     /// The length of the first `used` entries, in bytes.

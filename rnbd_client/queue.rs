@@ -52,7 +52,7 @@ pub(crate) struct IoPath {
 }
 
 /// The requests of a session that the transport has, by their tags.
-pub(crate) struct InFlight(RequestTable<Queue>);
+pub(crate) struct InFlight(RequestTable<RemoteDevice>);
 
 /// The block driver.
 pub(crate) struct Queue;
@@ -64,8 +64,8 @@ impl Operations for Queue {
 
     fn queue_rq(
         queue: &HwQueue<'_, Self>,
-        request: OwnedRequest<Self>,
-    ) -> Result<(), Refusal<Self>> {
+        request: OwnedRequest<RemoteDevice>,
+    ) -> Result<(), Refusal<RemoteDevice>> {
         let path = queue.set();
         let guard = rcu::read_lock();
         let mut room = MaybeUninit::uninit();
@@ -111,8 +111,8 @@ fn submit<'a>(
     submission: &mut Submission<'a, '_>,
     queue: &HwQueue<'_, Queue>,
     path: &'a IoPath,
-    mut request: OwnedRequest<Queue>,
-) -> Result<(), Refusal<Queue>> {
+    mut request: OwnedRequest<RemoteDevice>,
+) -> Result<(), Refusal<RemoteDevice>> {
     let device = queue.disk();
     let (kind, message) = match message(device, &request) {
         Ok(message) => message,
@@ -124,7 +124,7 @@ fn submit<'a>(
     };
     if matches!(message.rw.op, rnbd::Op::Read | rnbd::Op::Write) {
         let mapped = match permit.scatter() {
-            Some(table) => request.map_to(table),
+            Some(table) => table.set_request(&mut request),
             None => Err(EBUSY),
         };
         if let Err(error) = mapped {
@@ -151,7 +151,10 @@ fn submit<'a>(
 /// The message that tells the server what to do; or the status of a request that ends without one:
 /// [`Status::OK`] for a flush of a disk without a volatile write cache.
 #[inline(always)]
-fn message(device: &RemoteDevice, request: &OwnedRequest<Queue>) -> Result<(Kind, Io), Status> {
+fn message(
+    device: &RemoteDevice,
+    request: &OwnedRequest<RemoteDevice>,
+) -> Result<(Kind, Io), Status> {
     let device_id = device
         .mapped_id()
         .ok_or_else(|| device.status_if_not_mapped())?;
@@ -199,7 +202,10 @@ fn message(device: &RemoteDevice, request: &OwnedRequest<Queue>) -> Result<(Kind
 
 /// Ends a request of which the server is told nothing.
 #[cold]
-fn end_unsent(request: OwnedRequest<Queue>, status: Status) -> Result<(), Refusal<Queue>> {
+fn end_unsent(
+    request: OwnedRequest<RemoteDevice>,
+    status: Status,
+) -> Result<(), Refusal<RemoteDevice>> {
     if status == Status::OK {
         request.end(status);
         Ok(())
@@ -212,9 +218,9 @@ fn end_unsent(request: OwnedRequest<Queue>, status: Status) -> Result<(), Refusa
 #[cold]
 fn refuse(
     device: &RemoteDevice,
-    request: OwnedRequest<Queue>,
+    request: OwnedRequest<RemoteDevice>,
     error: SubmitError,
-) -> Refusal<Queue> {
+) -> Refusal<RemoteDevice> {
     if device.waits_after(error) {
         request.refuse(Status::RESOURCE)
     } else {

@@ -57,6 +57,7 @@ use crate::{
     }, //
 };
 
+mod flags;
 mod memory;
 mod set;
 
@@ -65,39 +66,29 @@ pub use self::{
         Memory,
         Segment, //
     },
-    set::BioSet, //
+    set::{
+        BioSet,
+        Completion, //
+    }, //
 };
 
 use self::{
+    flags::{
+        flag,
+        GFP_NOIO,
+        GFP_NOWAIT,
+        NOWAIT,
+        WRITE, //
+    },
     memory::{
         add_all,
         submit_parts, //
     },
-    set::State, //
+    set::{
+        State,
+        Target, //
+    }, //
 };
-
-/// Who wants to know that a request is finished, and has its memory until then.
-pub trait Completion: Send + 'static {
-    /// The memory of the data, borrowed from the completion.
-    type Memory<'a>: Memory
-    where
-        Self: 'a;
-
-    /// The memory of the data; `None` if there is none.
-    ///
-    /// It can be used until the completion is dropped: nobody gets another than a shared reference
-    /// to the completion before it is done.
-    fn memory(&self) -> Option<Self::Memory<'_>>;
-
-    /// Called exactly once for an accepted request, when the device does not use the memory any
-    /// more. Any context: it must not sleep.
-    fn done(self, result: Result);
-
-    /// Called instead of [`Self::done`] for a request with [`Wait::Never`] that would have slept:
-    /// the whole request is to be submitted again, with [`Wait::Allowed`]. A part of it may have
-    /// been carried out. Any context.
-    fn again(self);
-}
 
 /// Whether a submission may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,15 +198,6 @@ pub struct Refused<C> {
     pub completion: C,
     /// Why.
     pub error: Error,
-}
-
-/// What the gate of an open device guards.
-///
-/// Whoever has entered the gate can use both: the device is closed when all have left.
-struct Target<C: Completion> {
-    // Closed before the set goes.
-    device: BlockDevice,
-    bios: Arc<BioSet<C>>,
 }
 
 /// A block device that is open for requests with the access `A`.
@@ -518,26 +500,4 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         };
         self.submit_empty(op, at, len, completion)
     }
-}
-
-/// A write as direct IO marks it; see the top of this file.
-const WRITE: u32 = bindings::req_op_REQ_OP_WRITE
-    | flag(bindings::req_flag_bits___REQ_SYNC)
-    | flag(bindings::req_flag_bits___REQ_IDLE);
-
-/// The bio must not sleep.
-const NOWAIT: u32 = flag(bindings::req_flag_bits___REQ_NOWAIT);
-
-/// Memory is not waited for.
-const GFP_NOWAIT: bindings::gfp_t =
-    1 << bindings::___GFP_KSWAPD_RECLAIM_BIT | 1 << bindings::___GFP_NOWARN_BIT;
-
-/// Memory may be waited for, but not by submitting IO, since it is IO that waits.
-const GFP_NOIO: bindings::gfp_t =
-    1 << bindings::___GFP_DIRECT_RECLAIM_BIT | 1 << bindings::___GFP_KSWAPD_RECLAIM_BIT;
-
-/// The flag of a bit number.
-#[inline(always)]
-const fn flag(bit: bindings::req_flag_bits) -> u32 {
-    1 << bit
 }

@@ -7,12 +7,15 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
+    device::{
+        Device,
+        DeviceHandle,
+        DRAIN_ENTRIES, //
+    },
     poller::{
         Hook,
         Poller, //
-    },
-    Device,
-    DeviceHandle, //
+    }, //
 };
 use crate::{
     bindings,
@@ -56,9 +59,6 @@ pub enum PollContext {
     /// On a workqueue of the user, which is told of bursts: process context.
     Bursts,
 }
-
-/// Entries that are added to what is asked for, for draining both queues of a queue pair.
-pub(crate) const DRAIN_ENTRIES: u32 = 2;
 
 /// How long to wait for something of which no event tells.
 const POLL_INTERVAL: Delta = Delta::from_micros(100);

@@ -18,6 +18,9 @@ use kernel::{
     types::Opaque, //
 };
 
+/// Entries of a completion queue besides those asked for, to drain both queues of a queue pair.
+pub(super) const DRAIN_ENTRIES: u32 = 2;
+
 /// An RDMA device, borrowed from something that keeps it.
 ///
 /// # Invariants
@@ -102,16 +105,18 @@ impl Device {
 
     /// The most work requests that may be asked for per send or receive queue.
     ///
-    /// One less than what the device has: each queue pair keeps one for draining.
+    /// One less than what the device has: each queue pair keeps one for draining. A device that has
+    /// none leaves none.
     pub fn max_qp_wr(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
         unsafe { (*self.attributes()).max_qp_wr }.saturating_sub(1)
     }
 
-    /// The most completion queue entries that may be asked for.
+    /// The most completion queue entries that may be asked for: what the device has besides those
+    /// for draining. A device that has no more leaves none.
     pub fn max_cqe(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
-        unsafe { (*self.attributes()).max_cqe }.saturating_sub(super::cq::DRAIN_ENTRIES)
+        unsafe { (*self.attributes()).max_cqe }.saturating_sub(DRAIN_ENTRIES)
     }
 
     /// Whether memory can be registered by a work request (`IB_DEVICE_MEM_MGT_EXTENSIONS`).

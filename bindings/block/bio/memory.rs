@@ -7,7 +7,7 @@ use core::ptr::{
     NonNull, //
 };
 
-use super::{
+use super::flags::{
     flag,
     GFP_NOIO, //
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of bios, and what is kept in front of each. Belongs to [`bio`](super).
+//! The memory of bios, what is kept in front of each, and what is called when it ends. Belongs to
+//! [`bio`](super).
 
 use core::{
     marker::PhantomData,
@@ -15,14 +16,46 @@ use kernel::{
 };
 
 use super::{
-    Completion,
-    Target,
-    NOWAIT, //
+    flags::NOWAIT,
+    memory::Memory, //
 };
 use crate::{
     bindings,
+    block::bdev::BlockDevice,
     sync::gate::Entered, //
 };
+
+/// Who wants to know that a request is finished, and has its memory until then.
+pub trait Completion: Send + 'static {
+    /// The memory of the data, borrowed from the completion.
+    type Memory<'a>: Memory
+    where
+        Self: 'a;
+
+    /// The memory of the data; `None` if there is none.
+    ///
+    /// It can be used until the completion is dropped: nobody gets another than a shared reference
+    /// to the completion before it is done.
+    fn memory(&self) -> Option<Self::Memory<'_>>;
+
+    /// Called exactly once for an accepted request, when the device does not use the memory any
+    /// more. Any context: it must not sleep.
+    fn done(self, result: Result);
+
+    /// Called instead of [`Self::done`] for a request with [`Wait::Never`] that would have slept:
+    /// the whole request is to be submitted again, with [`Wait::Allowed`]. A part of it may have
+    /// been carried out. Any context.
+    fn again(self);
+}
+
+/// What the gate of an open device guards.
+///
+/// Whoever has entered the gate can use both: the device is closed when all have left.
+pub(super) struct Target<C: Completion> {
+    // Closed before the set goes.
+    pub(super) device: BlockDevice,
+    pub(super) bios: Arc<BioSet<C>>,
+}
 
 /// The memory that requests with completions of type `C` are made of.
 ///

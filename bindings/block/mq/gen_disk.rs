@@ -11,8 +11,7 @@ use super::{
     },
     operations::{
         OpenMode,
-        Operations,
-        Vtable, //
+        Operations, //
     },
     tag_set::TagSet, //
 };
@@ -92,6 +91,15 @@ unsafe impl<O: Operations> Send for GenDisk<O> {}
 unsafe impl<O: Operations> Sync for GenDisk<O> {}
 
 impl<O: Operations> GenDisk<O> {
+    const OPS: bindings::block_device_operations = bindings::block_device_operations {
+        open: Some(open_callback::<O>),
+        release: Some(release_callback::<O>),
+        getgeo: Some(getgeo_callback),
+        // An open disk keeps the driver's module, not ours, from being unloaded.
+        owner: kernel::module::this_module::<O::OwnerModule>().as_ptr(),
+        ..pin_init::zeroed()
+    };
+
     /// Makes a disk and adds it: partitions are read, so requests must work by now.
     ///
     /// `EINVAL` for limits that make no sense. Sleeps.
@@ -164,7 +172,7 @@ impl<O: Operations> GenDisk<O> {
         disk.major = params.major.number();
         disk.first_minor = first_minor;
         disk.minors = c_int::from(params.minors);
-        disk.fops = Vtable::<O>::disk_ops();
+        disk.fops = &Self::OPS;
         disk.private_data = data.cast::<c_void>();
         // SAFETY: The disk is valid and complete. It has no parent and no attributes of ours.
         unsafe {
@@ -256,7 +264,7 @@ unsafe fn capacity(disk: *mut bindings::gendisk) -> u64 {
 /// # Safety
 ///
 /// Only for the block layer, with a disk of `O` that has not been removed.
-pub(super) unsafe extern "C" fn open_callback<O: Operations>(
+unsafe extern "C" fn open_callback<O: Operations>(
     disk: *mut bindings::gendisk,
     mode: bindings::blk_mode_t,
 ) -> c_int {
@@ -280,7 +288,7 @@ pub(super) unsafe extern "C" fn open_callback<O: Operations>(
 /// # Safety
 ///
 /// Only for the block layer, once for each success of `open_callback`.
-pub(super) unsafe extern "C" fn release_callback<O: Operations>(disk: *mut bindings::gendisk) {
+unsafe extern "C" fn release_callback<O: Operations>(disk: *mut bindings::gendisk) {
     // SAFETY: The opener's `Arc`, turned raw by `open_callback`.
     let data = unsafe { Arc::from_raw((*disk).private_data.cast::<O::DiskData>()) };
     O::release(data.as_arc_borrow());
@@ -291,7 +299,7 @@ pub(super) unsafe extern "C" fn release_callback<O: Operations>(disk: *mut bindi
 /// # Safety
 ///
 /// Only for the block layer.
-pub(super) unsafe extern "C" fn getgeo_callback(
+unsafe extern "C" fn getgeo_callback(
     disk: *mut bindings::gendisk,
     geometry: *mut kernel::bindings::hd_geometry,
 ) -> c_int {

@@ -5,26 +5,27 @@
 //!
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
-use super::{
-    gen_disk,
-    request::{
-        self,
-        OwnedRequest,
-        Refusal, //
-    },
-    tag_set::TagSet, //
+use super::request::{
+    self,
+    OwnedRequest,
+    Refusal, //
 };
 use crate::{
     bindings,
     block::status::Status, //
 };
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    slice, //
+};
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
     sync::ArcBorrow, //
 };
 
-/// A driver of block devices whose requests go through a [`TagSet`].
+/// A driver of block devices whose requests go through a
+/// [`TagSet`](super::tag_set::TagSet).
 ///
 /// The callbacks are called concurrently and from any CPU. Those on the IO path (`queue_rq`,
 /// `queue_rqs`, `complete`, `poll`) must not sleep.
@@ -43,8 +44,8 @@ pub trait Operations: Sized + Send + Sync + 'static {
     /// way; when the disk is gone it is not.
     fn queue_rq(
         queue: &HwQueue<'_, Self>,
-        request: OwnedRequest<Self>,
-    ) -> Result<(), Refusal<Self>>;
+        request: OwnedRequest<Self::DiskData>,
+    ) -> Result<(), Refusal<Self::DiskData>>;
 
     /// Takes requests of one disk that come together; those that are left in the list go to
     /// [`Self::queue_rq`] one by one. Otherwise as that.
@@ -54,7 +55,7 @@ pub trait Operations: Sized + Send + Sync + 'static {
 
     /// Ends a request that [`OwnedRequest::complete`] brought to the CPU it came from. Softirq or
     /// interrupt context.
-    fn complete(request: OwnedRequest<Self>, status: Status) {
+    fn complete(request: OwnedRequest<Self::DiskData>, status: Status) {
         request.end(status);
     }
 
@@ -88,10 +89,10 @@ pub struct OpenMode {
 /// # Invariants
 ///
 /// `raw` points to a context of a queue of a disk made with `Operations` `O`. It is live, as the
-/// [`GenDisk`](gen_disk::GenDisk) waits for the callback before it gives the disk up.
+/// [`GenDisk`](super::gen_disk::GenDisk) waits for the callback before it gives the disk up.
 pub struct HwQueue<'a, O: Operations> {
     raw: *mut bindings::blk_mq_hw_ctx,
-    _callback: PhantomData<&'a TagSet<O>>,
+    _callback: PhantomData<&'a O>,
 }
 
 impl<O: Operations> HwQueue<'_, O> {
@@ -115,10 +116,8 @@ impl<O: Operations> HwQueue<'_, O> {
     #[inline]
     pub fn set(&self) -> &O::SetData {
         // SAFETY: By the type invariant `raw` is valid, and so are its queue and the tag set,
-        // which `GenDisk` keeps as long as the data.
-        let set = unsafe { (*(*self.raw).queue).tag_set };
-        // SAFETY: Every set with these operations was made by `TagSet::new`.
-        unsafe { TagSet::<O>::data_of_raw(set) }
+        // which `GenDisk` keeps as long as the data. It was made for `O`.
+        unsafe { &SetData::of((*(*self.raw).queue).tag_set).data }
     }
 }
 
@@ -130,7 +129,7 @@ impl<O: Operations> HwQueue<'_, O> {
 /// are the block layer's and not started. Nobody else uses it.
 pub struct RequestList<'a, O: Operations> {
     list: *mut bindings::rq_list,
-    _callback: PhantomData<&'a TagSet<O>>,
+    _callback: PhantomData<&'a O>,
 }
 
 impl<'a, O: Operations> RequestList<'a, O> {
@@ -144,14 +143,12 @@ impl<'a, O: Operations> RequestList<'a, O> {
         }
         // SAFETY: By the type invariant the request is valid, and so are its queue and the tag set,
         // see `HwQueue::set`.
-        let set = unsafe { (*(*first).q).tag_set };
-        // SAFETY: Every set with these operations was made by `TagSet::new`.
-        Some(unsafe { TagSet::<O>::data_of_raw(set) })
+        Some(unsafe { &SetData::of((*(*first).q).tag_set).data })
     }
 
     /// Takes the next request out of the list, started, and says which queue it is for.
     #[inline]
-    pub fn take_next(&mut self) -> Option<(HwQueue<'a, O>, OwnedRequest<O>)> {
+    pub fn take_next(&mut self) -> Option<(HwQueue<'a, O>, OwnedRequest<O::DiskData>)> {
         // SAFETY: By the type invariant the list is ours.
         let raw = unsafe { bindings::rnbd_helper_rq_list_pop(self.list) };
         if raw.is_null() {
@@ -164,13 +161,55 @@ impl<'a, O: Operations> RequestList<'a, O> {
             bindings::blk_mq_start_request(raw);
             Some((
                 Vtable::<O>::hw_queue((*raw).mq_hctx),
-                OwnedRequest::<O>::from_raw(raw),
+                OwnedRequest::<O::DiskData>::from_raw(raw),
             ))
         }
     }
 }
 
-/// Makes the block layer's tables of callbacks.
+/// What `driver_data` of a tag set points to.
+pub(super) struct SetData<T> {
+    pub(super) nr_poll_queues: u32,
+    /// What the disks share.
+    pub(super) data: T,
+}
+
+impl<T> SetData<T> {
+    /// # Safety
+    ///
+    /// `set` must be the set of a `TagSet` whose disks share a `T`. It outlives `'a`.
+    unsafe fn of<'a>(set: *mut bindings::blk_mq_tag_set) -> &'a Self {
+        // SAFETY: By the safety requirement `driver_data` points to such a value.
+        unsafe { &*(*set).driver_data.cast::<Self>() }
+    }
+}
+
+/// Lays out the queues of a set: each CPU has that of its number, or of its number modulo theirs.
+fn map_queues(set: &mut bindings::blk_mq_tag_set, nr_poll_queues: u32) {
+    // The kernel for crash dumps has one queue, however many were asked for.
+    let nr_queues = match set.nr_hw_queues.checked_sub(nr_poll_queues) {
+        None | Some(0) => 1,
+        Some(nr_queues) => nr_queues,
+    };
+    let nr_maps = set.nr_maps as usize;
+    for (hctx_type, map) in set.map.iter_mut().enumerate().take(nr_maps) {
+        let is_poll = hctx_type == bindings::hctx_type_HCTX_TYPE_POLL as usize;
+        (map.queue_offset, map.nr_queues) = if is_poll {
+            (nr_queues, nr_poll_queues)
+        } else {
+            (0, nr_queues)
+        };
+        // SAFETY: The array has been allocated with an entry for each CPU number.
+        let queues = unsafe { slice::from_raw_parts_mut(map.mq_map, nr_cpu_ids() as usize) };
+        // Not `blk_mq_map_queues()`, which orders CPUs by the caches they share.
+        let numbers = (map.queue_offset..).take(map.nr_queues as usize);
+        for (queue, number) in queues.iter_mut().zip(numbers.cycle()) {
+            *queue = number;
+        }
+    }
+}
+
+/// Makes the block layer's table of callbacks.
 pub(super) struct Vtable<O: Operations>(PhantomData<O>);
 
 impl<O: Operations> Vtable<O> {
@@ -198,7 +237,7 @@ impl<O: Operations> Vtable<O> {
         unsafe { bindings::blk_mq_start_request(raw) };
         // SAFETY: The request belongs to a set of `O`, so `init_request` prepared it, and by the
         // safety requirement nobody else owns it.
-        let request = unsafe { OwnedRequest::<O>::from_raw(raw) };
+        let request = unsafe { OwnedRequest::<O::DiskData>::from_raw(raw) };
         // SAFETY: The context is live during the callback.
         let queue = unsafe { Self::hw_queue(hctx) };
         match O::queue_rq(&queue, request) {
@@ -223,7 +262,7 @@ impl<O: Operations> Vtable<O> {
     /// Only for the block layer, as the consequence of [`OwnedRequest::complete`].
     unsafe extern "C" fn complete(raw: *mut bindings::request) {
         // SAFETY: `OwnedRequest::complete` gave its ownership up for this very call.
-        let request = unsafe { OwnedRequest::<O>::from_raw(raw) };
+        let request = unsafe { OwnedRequest::<O::DiskData>::from_raw(raw) };
         let status = request.completion_status();
         O::complete(request, status);
     }
@@ -259,12 +298,14 @@ impl<O: Operations> Vtable<O> {
     ///
     /// Only for the block layer.
     unsafe extern "C" fn map_queues(set: *mut bindings::blk_mq_tag_set) {
-        // SAFETY: The block layer passes a set made by `TagSet::new` and nobody else uses its
-        // map now.
-        unsafe { TagSet::<O>::map_queues(set) };
+        // SAFETY: The block layer passes a set made for `O`.
+        let data: &SetData<O::SetData> = unsafe { SetData::of(set) };
+        // SAFETY: Nobody else uses the set now.
+        map_queues(unsafe { &mut *set }, data.nr_poll_queues);
     }
 
-    const MQ_OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
+    /// The callbacks of a tag set.
+    pub(super) const MQ_OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
         queue_rq: Some(Self::queue_rq),
         queue_rqs: if O::HAS_QUEUE_RQS {
             Some(Self::queue_rqs)
@@ -277,23 +318,4 @@ impl<O: Operations> Vtable<O> {
         map_queues: Some(Self::map_queues),
         ..pin_init::zeroed()
     };
-
-    const DISK_OPS: bindings::block_device_operations = bindings::block_device_operations {
-        open: Some(gen_disk::open_callback::<O>),
-        release: Some(gen_disk::release_callback::<O>),
-        getgeo: Some(gen_disk::getgeo_callback),
-        // An open disk keeps the driver's module, not ours, from being unloaded.
-        owner: kernel::module::this_module::<O::OwnerModule>().as_ptr(),
-        ..pin_init::zeroed()
-    };
-
-    /// The callbacks of a tag set.
-    pub(super) const fn mq_ops() -> &'static bindings::blk_mq_ops {
-        &Self::MQ_OPS
-    }
-
-    /// The callbacks of a disk.
-    pub(super) const fn disk_ops() -> &'static bindings::block_device_operations {
-        &Self::DISK_OPS
-    }
 }

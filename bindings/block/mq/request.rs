@@ -14,12 +14,9 @@
 //!    one, ending only notes the status; the request is ended when the hold is dropped. So no
 //!    order of calls lets a device work on pages that have been given away.
 
-use super::operations::Operations;
 use crate::{
     bindings,
     block::status::Status,
-    dma::Direction,
-    scatterlist::ScatterTable,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -31,10 +28,7 @@ use core::{
         needs_drop,
         ManuallyDrop, //
     },
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ptr::NonNull, //
 };
 use kernel::prelude::*;
 
@@ -112,20 +106,20 @@ pub(super) unsafe fn init_private(raw: *mut bindings::request) {
 ///
 /// # Invariants
 ///
-/// `raw` is a started request of a tag set of `O`, its private area is initialized, and this is
-/// the only handle that may end it.
+/// `raw` is a started request of a disk with data of type `D`, its private area is initialized, and
+/// this is the only handle that may end it.
 #[must_use = "a request that is dropped fails"]
-pub struct OwnedRequest<O: Operations> {
+pub struct OwnedRequest<D> {
     raw: NonNull<bindings::request>,
-    _operations: PhantomData<fn() -> O>,
+    _disk_data: PhantomData<fn() -> D>,
 }
 
 // SAFETY: A request may be ended by any thread.
-unsafe impl<O: Operations> Send for OwnedRequest<O> {}
+unsafe impl<D> Send for OwnedRequest<D> {}
 
 // SAFETY: Through a shared reference only fields that do not change while the driver owns the
 // request are read, and the private area is atomic.
-unsafe impl<O: Operations> Sync for OwnedRequest<O> {}
+unsafe impl<D> Sync for OwnedRequest<D> {}
 
 /// Reads a field of the C structure of an [`OwnedRequest`], and nothing else of it: the block layer
 /// may be writing to other fields, so that there is no reference to the whole.
@@ -137,7 +131,7 @@ macro_rules! read {
     };
 }
 
-impl<O: Operations> OwnedRequest<O> {
+impl<D> OwnedRequest<D> {
     /// Takes ownership of a request.
     ///
     /// # Safety
@@ -148,8 +142,13 @@ impl<O: Operations> OwnedRequest<O> {
         Self {
             // SAFETY: By the safety requirement it is not null.
             raw: unsafe { NonNull::new_unchecked(raw) },
-            _operations: PhantomData,
+            _disk_data: PhantomData,
         }
+    }
+
+    /// The C structure.
+    pub(crate) fn as_raw(&self) -> *mut bindings::request {
+        self.raw.as_ptr()
     }
 
     /// Gives up ownership without ending the request.
@@ -158,9 +157,9 @@ impl<O: Operations> OwnedRequest<O> {
     }
 
     fn private(&self) -> &Private {
-        // SAFETY: A request of a tag set of `O` has a private area, which `init_request` prepared.
-        // It is not exited while the driver owns it, since freeing the set waits for its disks'
-        // requests.
+        // SAFETY: A request of a tag set of this crate has a private area, which `init_request`
+        // prepared. It is not exited while the driver owns it, since freeing the set waits for its
+        // disks' requests.
         unsafe { private(self.raw.as_ptr()) }
     }
 
@@ -247,43 +246,11 @@ impl<O: Operations> OwnedRequest<O> {
     }
 
     /// The disk's data.
-    pub fn disk(&self) -> &O::DiskData {
+    pub fn disk(&self) -> &D {
         let queue = read!(self, q);
         // SAFETY: The queue lives as long as its requests; for its data see `HwQueue::disk`: the
         // disk is not gone before all its requests have ended.
-        unsafe { &*(*queue).queuedata.cast::<O::DiskData>() }
-    }
-
-    /// Describes the request's data in `table`, which keeps the request until it is emptied: it
-    /// does not end before that. Any context.
-    ///
-    /// `EINVAL` if the data has more segments than the table has room for, or if there is none, as
-    /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else
-    /// in this one is mapped.
-    #[inline]
-    pub fn map_to(&mut self, table: &mut ScatterTable) -> Result {
-        let permitted = match self.op() {
-            Op::Read => Direction::FromDevice,
-            Op::Write => Direction::ToDevice,
-            // The others have a length, and no pages.
-            _ => return Err(EINVAL),
-        };
-        if u32::from(self.segments()) > table.capacity() {
-            return Err(EINVAL);
-        }
-        let entries = table.as_mut_ptr().ok_or(EBUSY)?;
-        let hold = DataHold::new(self).ok_or(EBUSY)?;
-        let mut last = ptr::null_mut();
-        // SAFETY: By the type invariant the request is live, and the table has room for all of
-        // its segments.
-        let used = unsafe { bindings::__blk_rq_map_sg(self.raw.as_ptr(), entries, &mut last) };
-        if used <= 0 {
-            return Err(EINVAL);
-        }
-        // SAFETY: That many entries have been filled, with pages of this request, which is a read
-        // or a write as `permitted` says.
-        unsafe { table.set_request(used as u32, permitted, hold) };
-        Ok(())
+        unsafe { &*(*queue).queuedata.cast::<D>() }
     }
 
     /// Returns the request to the block layer.
@@ -306,8 +273,10 @@ impl<O: Operations> OwnedRequest<O> {
         unsafe { bindings::blk_mq_end_request(this.raw.as_ptr(), status.as_raw()) };
     }
 
-    /// Hands the finished request to [`Operations::complete`], on the CPU it came from or one
-    /// near to it. Any context.
+    /// Hands the finished request to [`Operations::complete`], on the CPU it came from or one near
+    /// to it. Any context.
+    ///
+    /// [`Operations::complete`]: super::operations::Operations::complete
     #[inline]
     pub fn complete(self, status: Status) {
         let status = u32::from(status.as_raw());
@@ -326,7 +295,7 @@ impl<O: Operations> OwnedRequest<O> {
     /// [`Status::is_retry`] the request comes again, with any other it fails: [`Status::OK`] is for
     /// requests that were done, and taken as [`Status::IO_ERROR`]. One that stands for `EBUSY` is
     /// taken as [`Status::RESOURCE`].
-    pub fn refuse(self, status: Status) -> Refusal<O> {
+    pub fn refuse(self, status: Status) -> Refusal<D> {
         let status = match status {
             Status::OK => Status::IO_ERROR,
             // With this the request only comes again when another one ends, if there is one.
@@ -359,7 +328,7 @@ impl<O: Operations> OwnedRequest<O> {
     }
 }
 
-impl<O: Operations> Drop for OwnedRequest<O> {
+impl<D> Drop for OwnedRequest<D> {
     fn drop(&mut self) {
         // SAFETY: The handle is not used after this.
         unsafe { Self::from_raw(self.raw.as_ptr()) }.end(Status::IO_ERROR);
@@ -372,12 +341,12 @@ impl<O: Operations> Drop for OwnedRequest<O> {
 ///
 /// `status` is not [`Status::OK`].
 #[must_use = "to be returned from `queue_rq`"]
-pub struct Refusal<O: Operations> {
-    request: OwnedRequest<O>,
+pub struct Refusal<D> {
+    request: OwnedRequest<D>,
     status: Status,
 }
 
-impl<O: Operations> Refusal<O> {
+impl<D> Refusal<D> {
     /// Does with the request what the block layer would do, if that has given it up already: lets
     /// it come again, or fails it. Any context.
     #[cold]
@@ -428,7 +397,7 @@ unsafe impl Sync for DataHold {}
 
 impl DataHold {
     /// Holds the request; `None` if it is held already.
-    fn new<O: Operations>(request: &mut OwnedRequest<O>) -> Option<Self> {
+    pub(crate) fn new<D>(request: &mut OwnedRequest<D>) -> Option<Self> {
         let hold = &request.private().hold;
         if hold.load(ordering::Acquire) != IDLE {
             return None;

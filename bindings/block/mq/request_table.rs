@@ -2,10 +2,7 @@
 
 //! Requests in flight, by their tags. Would be a new part of `kernel::block::mq`.
 
-use super::{
-    operations::Operations,
-    request::OwnedRequest, //
-};
+use super::request::OwnedRequest;
 use crate::bindings;
 use crate::sync::atomic::{
     ordering,
@@ -26,19 +23,19 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// Each slot is null or comes from `OwnedRequest::<O>::into_raw` and is owned by the slot.
-pub struct RequestTable<O: Operations> {
+/// Each slot is null or comes from `OwnedRequest::<D>::into_raw` and is owned by the slot.
+pub struct RequestTable<D> {
     slots: KVVec<Atomic<*mut bindings::request>>,
-    _owned: PhantomData<OwnedRequest<O>>,
+    _owned: PhantomData<OwnedRequest<D>>,
 }
 
 // SAFETY: The table owns requests, which are `Send`.
-unsafe impl<O: Operations> Send for RequestTable<O> {}
+unsafe impl<D> Send for RequestTable<D> {}
 
 // SAFETY: Through a shared reference requests are only moved in and out, by atomic exchanges.
-unsafe impl<O: Operations> Sync for RequestTable<O> {}
+unsafe impl<D> Sync for RequestTable<D> {}
 
-impl<O: Operations> RequestTable<O> {
+impl<D> RequestTable<D> {
     /// Makes a table for the tags of a set of this queue depth. May sleep.
     pub fn new(queue_depth: u32) -> Result<Self> {
         let mut slots = KVVec::with_capacity(usize::try_from(queue_depth)?, GFP_KERNEL)?;
@@ -57,7 +54,7 @@ impl<O: Operations> RequestTable<O> {
     /// The handle comes back if the table has no such tag, or has a request there, which would be
     /// one of another tag set.
     #[inline]
-    pub fn insert(&self, request: OwnedRequest<O>) -> Result<(), OwnedRequest<O>> {
+    pub fn insert(&self, request: OwnedRequest<D>) -> Result<(), OwnedRequest<D>> {
         let Some(slot) = self.slots.get(request.tag() as usize) else {
             return Err(request);
         };
@@ -72,7 +69,7 @@ impl<O: Operations> RequestTable<O> {
 
     /// Takes the request of this tag out; of several callers one gets it. Any context.
     #[inline]
-    pub fn take(&self, tag: u32) -> Option<OwnedRequest<O>> {
+    pub fn take(&self, tag: u32) -> Option<OwnedRequest<D>> {
         let slot = self.slots.get(tag as usize)?;
         let raw = slot.xchg(ptr::null_mut(), ordering::Full);
         if raw.is_null() {
@@ -84,7 +81,7 @@ impl<O: Operations> RequestTable<O> {
     }
 }
 
-impl<O: Operations> Drop for RequestTable<O> {
+impl<D> Drop for RequestTable<D> {
     fn drop(&mut self) {
         for tag in 0..self.slots.len() {
             drop(self.take(tag as u32));

@@ -2,18 +2,17 @@
 
 //! The set of requests that the disks of a driver share. Would extend `kernel::block::mq::tag_set`.
 
-use super::operations::{
-    Operations,
-    Vtable, //
+use super::{
+    operations::{
+        Operations,
+        SetData,
+        Vtable, //
+    },
+    request::Private, //
 };
-use super::request::Private;
 use crate::bindings;
-use core::{
-    ffi::c_void,
-    slice, //
-};
+use core::mem::offset_of;
 use kernel::{
-    cpu::nr_cpu_ids,
     error::to_result,
     prelude::*,
     sync::Arc,
@@ -40,11 +39,10 @@ pub struct TagSetParams {
 ///
 /// # Invariants
 ///
-/// `inner` was made by `blk_mq_alloc_tag_set`; its `driver_data` points to this very value.
+/// `inner` was made by `blk_mq_alloc_tag_set`; its `driver_data` points to `data`.
 #[pin_data(PinnedDrop)]
 pub struct TagSet<O: Operations> {
-    data: O::SetData,
-    nr_poll_queues: u32,
+    data: SetData<O::SetData>,
     #[pin]
     inner: Opaque<bindings::blk_mq_tag_set>,
 }
@@ -70,17 +68,19 @@ impl<O: Operations> TagSet<O> {
         let nr_maps = if params.nr_poll_queues > 0 { 3 } else { 2 };
         Arc::pin_init(
             pin_init!(Self {
-                data,
-                nr_poll_queues: params.nr_poll_queues,
+                data: SetData {
+                    nr_poll_queues: params.nr_poll_queues,
+                    data,
+                },
                 inner <- Opaque::try_ffi_init(|inner: *mut bindings::blk_mq_tag_set| {
-                    // SAFETY: `inner` is the field of that name of a `TagSet<O>` that is being
-                    // initialized; the pointer is only remembered here, and used again in the
-                    // callbacks below, when the fields declared before it have been initialized.
-                    let this = unsafe {
-                        inner.byte_sub(core::mem::offset_of!(Self, inner)).cast::<c_void>()
+                    // SAFETY: `inner` is the field of that name of a `TagSet<O>`, whose data is
+                    // initialized, as it is declared before.
+                    let data = unsafe {
+                        let this = inner.byte_sub(offset_of!(Self, inner)).cast::<Self>();
+                        &raw mut (*this).data
                     };
                     let set = bindings::blk_mq_tag_set {
-                        ops: Vtable::<O>::mq_ops(),
+                        ops: &Vtable::<O>::MQ_OPS,
                         nr_maps,
                         nr_hw_queues,
                         queue_depth: params.queue_depth,
@@ -90,7 +90,7 @@ impl<O: Operations> TagSet<O> {
                         // as for a set with several queues of their own.
                         flags: bindings::BLK_MQ_F_TAG_HCTX_SHARED
                             | bindings::BLK_MQ_F_NO_SCHED_BY_DEFAULT,
-                        driver_data: this,
+                        driver_data: data.cast(),
                         ..pin_init::zeroed()
                     };
                     // SAFETY: `inner` is valid for writing.
@@ -112,47 +112,6 @@ impl<O: Operations> TagSet<O> {
 
     pub(super) fn as_raw(&self) -> *mut bindings::blk_mq_tag_set {
         self.inner.get()
-    }
-
-    /// # Safety
-    ///
-    /// `set` must be the set of a `TagSet<O>` that outlives `'a`, or is being made and has its
-    /// data.
-    pub(super) unsafe fn data_of_raw<'a>(set: *mut bindings::blk_mq_tag_set) -> &'a O::SetData {
-        // SAFETY: `driver_data` of such a set points to its `TagSet<O>`, and by the safety
-        // requirement the data in that is initialized.
-        unsafe { &(*(*set).driver_data.cast::<Self>()).data }
-    }
-
-    /// Lays out the queues: each CPU has that of its number, or of its number modulo theirs.
-    ///
-    /// # Safety
-    ///
-    /// `set` must be the set of a `TagSet<O>`, and its maps must not be in use.
-    pub(super) unsafe fn map_queues(set: *mut bindings::blk_mq_tag_set) {
-        // SAFETY: As for `data_of_raw`.
-        let this = unsafe { (*set).driver_data }.cast::<Self>();
-        // SAFETY: The field was initialized before the block layer saw the set.
-        let nr_poll_queues = unsafe { (*this).nr_poll_queues };
-        // SAFETY: The caller passes a valid set that nobody else uses now.
-        let set = unsafe { &mut *set };
-        let nr_queues = set.nr_hw_queues.saturating_sub(nr_poll_queues).max(1);
-        let nr_maps = set.nr_maps as usize;
-        for (hctx_type, map) in set.map.iter_mut().enumerate().take(nr_maps) {
-            let is_poll = hctx_type == bindings::hctx_type_HCTX_TYPE_POLL as usize;
-            (map.queue_offset, map.nr_queues) = if is_poll {
-                (nr_queues, nr_poll_queues)
-            } else {
-                (0, nr_queues)
-            };
-            // SAFETY: The array has been allocated with an entry for each CPU number.
-            let queues = unsafe { slice::from_raw_parts_mut(map.mq_map, nr_cpu_ids() as usize) };
-            // Not `blk_mq_map_queues()`, which orders CPUs by the caches they share.
-            let numbers = (map.queue_offset..).take(map.nr_queues as usize);
-            for (queue, number) in queues.iter_mut().zip(numbers.cycle()) {
-                *queue = number;
-            }
-        }
     }
 }
 
