@@ -57,6 +57,7 @@ pub use mr::{
 pub use pd::ProtectionDomain;
 pub use qp::{
     Capabilities,
+    Handler,
     QueuePair,
     QueuePairRef,
     Receive, //

@@ -5,7 +5,7 @@
 use core::mem::MaybeUninit;
 use kernel::prelude::*;
 use kernel_ext::rdma::{
-    cm::Handler,
+    Handler,
     QueuePair,
     QueuePairRef,
     SendBatch, //

@@ -22,6 +22,7 @@ use kernel_ext::{
             MessageBuffer,
             Outgoing, //
         },
+        Handler,
         QueuePairRef,
         Receive,
         Status,
@@ -265,9 +266,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
     }
 }
 
-impl<P: PathEvents> cm::Handler for ConnectionHandler<P> {
-    type Burst = ();
-
+impl<P: PathEvents> cm::EventHandler for ConnectionHandler<P> {
     fn event(&self, event: cm::Event<'_>) {
         let path = &self.incarnation.path;
         match event {
@@ -307,6 +306,10 @@ impl<P: PathEvents> cm::Handler for ConnectionHandler<P> {
             }
         }
     }
+}
+
+impl<P: PathEvents> Handler for ConnectionHandler<P> {
+    type Burst = ();
 
     #[inline(always)]
     fn completion(

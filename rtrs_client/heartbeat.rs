@@ -5,7 +5,7 @@
 use kernel::prelude::*;
 use kernel_ext::{
     rdma::{
-        cm::Handler,
+        Handler,
         QueuePairRef, //
     },
     sync::atomic::{

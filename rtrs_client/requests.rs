@@ -13,12 +13,12 @@ use kernel::{
 };
 use kernel_ext::{
     rdma::{
-        cm::Handler,
         message_buffers::{
             MessageBuffer,
             MessageBuffers,
             Outgoing, //
         },
+        Handler,
         MemoryRegion,
         ProtectionDomain,
         QueuePairRef, //

@@ -53,9 +53,7 @@ impl Acceptor {
     }
 }
 
-impl cm::Handler for Acceptor {
-    type Burst = ();
-
+impl cm::EventHandler for Acceptor {
     fn event(&self, event: cm::Event<'_>) {
         match event {
             cm::Event::ConnectRequest { id, private_data } => {

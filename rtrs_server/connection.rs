@@ -17,6 +17,7 @@ use kernel_ext::{
     pr_info_ratelimited,
     rdma::{
         cm,
+        Handler,
         QueuePairRef,
         SendChain,
         Status,
@@ -339,9 +340,7 @@ impl<R: PathRequests> WorkItem for Connection<R> {
     }
 }
 
-impl<R: PathRequests> cm::Handler for Connection<R> {
-    type Burst = Burst<R>;
-
+impl<R: PathRequests> cm::EventHandler for Connection<R> {
     fn event(&self, event: cm::Event<'_>) {
         let (what, status) = match event {
             cm::Event::Disconnected => return self.close_because("disconnected"),
@@ -364,6 +363,10 @@ impl<R: PathRequests> cm::Handler for Connection<R> {
         );
         self.close();
     }
+}
+
+impl<R: PathRequests> Handler for Connection<R> {
+    type Burst = Burst<R>;
 
     #[inline]
     fn burst_begins(&self) {

@@ -14,7 +14,7 @@ use super::{
     cm::{
         ConnectionParameters,
         Event,
-        Handler,
+        EventHandler,
         Id,
         NewId,
         PortSpace, //
@@ -146,9 +146,7 @@ impl Peer {
     }
 }
 
-impl Handler for Peer {
-    type Burst = ();
-
+impl EventHandler for Peer {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::AddressResolved | Event::RouteResolved => self.progress.complete(),
@@ -170,6 +168,10 @@ impl Handler for Peer {
             _ => {}
         }
     }
+}
+
+impl Handler for Peer {
+    type Burst = ();
 
     fn completion(
         &self,
@@ -297,9 +299,7 @@ impl Listener {
     }
 }
 
-impl Handler for Listener {
-    type Burst = ();
-
+impl EventHandler for Listener {
     fn event(&self, event: Event<'_>) {
         if let Event::ConnectRequest { id, .. } = event {
             if let Err(error) = self.request(id) {

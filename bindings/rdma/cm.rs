@@ -6,15 +6,7 @@
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
-use super::{
-    Capabilities,
-    CompletionQueue,
-    Device,
-    ProtectionDomain,
-    QueuePair,
-    QueuePairRef,
-    WorkCompletion, //
-};
+use super::Device;
 use crate::{
     bindings,
     net::{
@@ -40,24 +32,27 @@ use kernel::{
     sync::{
         atomic::ordering,
         Arc, //
-    },
-    types::NotThreadSafe, //
+    }, //
 };
 
 mod event;
 mod peer;
 mod scope;
 
-pub use event::Event;
+pub use event::{
+    Event,
+    NewId, //
+};
 
 use event::{
     connection_data,
+    reject,
     translate, //
 };
 use scope::Scope;
 
-/// Receives the events of an [`Id`] and the completions of its [`QueuePair`].
-pub trait Handler: Send + Sync + Sized + 'static {
+/// Receives the events of an [`Id`].
+pub trait EventHandler: Send + Sync + Sized + 'static {
     /// An event. Process context; serialised per id, but for one that listens on all addresses:
     /// that gets requests of several devices at once.
     ///
@@ -66,24 +61,6 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// comes after this one. A *listening* id that is dropped in here is left behind, see
     /// [`preempt`](crate::preempt).
     fn event(&self, event: Event<'_>);
-
-    /// What the handler keeps for a burst of completions: all that one look at a queue of
-    /// [`CompletionQueue::in_bursts()`] finds. With other queues each completion is a burst.
-    type Burst: Default;
-
-    /// A burst begins that has more than one completion. As [`Self::completion()`].
-    fn burst_begins(&self) {}
-
-    /// A completion. Called in the context of the completion queue, of which it depends whether
-    /// sleeping is allowed; serialised per completion queue.
-    fn completion(&self, _: &QueuePairRef<Self>, _: &WorkCompletion<'_>, _: &mut Self::Burst) {}
-
-    /// A request has completed that used the memory which the region with this key has mapped: a
-    /// write from it, or an invalidation. As [`Self::completion()`].
-    fn region_completed(&self, _: &QueuePairRef<Self>, _key: u32, _: &WorkCompletion<'_>) {}
-
-    /// The burst has ended. As [`Self::completion()`].
-    fn burst_ends(&self, _: &QueuePairRef<Self>, _: Self::Burst) {}
 }
 
 /// Where ports are counted.
@@ -153,7 +130,7 @@ struct Inner<H> {
     handler: Arc<H>,
 }
 
-impl<H: Handler> Inner<H> {
+impl<H: EventHandler> Inner<H> {
     fn new(handler: Arc<H>) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
@@ -186,18 +163,18 @@ impl<H: Handler> Inner<H> {
 /// - `inner` comes from `KBox::into_raw` and is owned by this type.
 /// - `inner.cm_id` is a valid id with `inner` as its context and `handle::<H>` as its event
 ///   handler.
-pub struct Id<H: Handler> {
+pub struct Id<H: EventHandler> {
     inner: NonNull<Inner<H>>,
 }
 
 // SAFETY: The CM's functions may be called from any task. Those that change an id in ways which
 // the CM does not serialise take `&mut self`.
-unsafe impl<H: Handler> Send for Id<H> {}
+unsafe impl<H: EventHandler> Send for Id<H> {}
 
 // SAFETY: As above.
-unsafe impl<H: Handler> Sync for Id<H> {}
+unsafe impl<H: EventHandler> Sync for Id<H> {}
 
-impl<H: Handler> Id<H> {
+impl<H: EventHandler> Id<H> {
     /// Makes an id in the network namespace `net`, which the RDMA core lists under the name
     /// `owner`. Sleeps.
     pub fn new(
@@ -334,21 +311,6 @@ impl<H: Handler> Id<H> {
         })
     }
 
-    /// Makes the queue pair. `wr_ids` is the number of [`WrId`](super::WrId)s. Sleeps.
-    ///
-    /// Gives the id back if it fails: with `ENODEV` if the id has no device, `EINVAL` if the
-    /// completion queue has not enough entries left or a capability is beyond the device's, and
-    /// with any error of the driver.
-    pub fn create_queue_pair(
-        self,
-        domain: &Arc<ProtectionDomain>,
-        completions: &Arc<CompletionQueue>,
-        capabilities: &Capabilities,
-        wr_ids: u32,
-    ) -> Result<QueuePair<H>, (Self, Error)> {
-        QueuePair::new(self, domain, completions, capabilities, wr_ids)
-    }
-
     /// Runs `f` with the id's handler mutex held; it is, in the event handler.
     ///
     /// While a listening id handles a request the mutex may be held or not. Then it is not needed
@@ -432,7 +394,7 @@ impl<H: Handler> Id<H> {
     }
 }
 
-impl<H: Handler> Drop for Id<H> {
+impl<H: EventHandler> Drop for Id<H> {
     fn drop(&mut self) {
         let scope = &self.inner().scope;
         if scope.is_in_request() || !preempt::may_sleep() {
@@ -451,43 +413,9 @@ impl<H: Handler> Drop for Id<H> {
     }
 }
 
-/// The id of a requested connection, in the event handler of the listener.
-///
-/// If nobody takes it, the CM refuses the connection and destroys the id.
-pub struct NewId<'a> {
-    raw: *mut bindings::rdma_cm_id,
-    /// What the event handler finds after the listener's handler has returned.
-    taken: &'a Cell<Option<NonNull<Scope>>>,
-    _current: PhantomData<NotThreadSafe>,
-}
-
 impl NewId<'_> {
-    /// The device.
-    pub fn device(&self) -> &Device {
-        // SAFETY: The id is valid during the event; a requested connection has a device.
-        unsafe { Device::from_raw((*self.raw).device) }
-    }
-
-    /// The port of the device, from 1.
-    pub fn port_num(&self) -> u32 {
-        // SAFETY: The id is valid during the event.
-        unsafe { (*self.raw).port_num }
-    }
-
-    /// The local address.
-    pub fn local_address(&self) -> SocketAddress {
-        // SAFETY: The id is valid during the event, and its handler mutex is held.
-        unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.src_addr) }
-    }
-
-    /// The peer's address.
-    pub fn peer_address(&self) -> SocketAddress {
-        // SAFETY: The id is valid during the event, and its handler mutex is held.
-        unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.dst_addr) }
-    }
-
     /// Takes the id: its further events go to `handler`.
-    pub fn take<H: Handler>(self, handler: Arc<H>) -> Result<Id<H>> {
+    pub fn take<H: EventHandler>(self, handler: Arc<H>) -> Result<Id<H>> {
         let mut inner = Inner::new(handler)?;
         inner.cm_id = self.raw;
         inner.scope.has_device.store(true, ordering::Release);
@@ -506,22 +434,6 @@ impl NewId<'_> {
         // INVARIANT: As set up above.
         Ok(Id { inner })
     }
-
-    /// Refuses the connection, giving the peer `private_data`; the id must not be taken then.
-    pub fn reject(&self, private_data: &[u8]) -> Result {
-        // SAFETY: The id is valid during the event and has a device.
-        unsafe { reject(self.raw, private_data) }
-    }
-}
-
-/// # Safety
-///
-/// The id must be valid and have a device.
-unsafe fn reject(id: *mut bindings::rdma_cm_id, private_data: &[u8]) -> Result {
-    let len = u8::try_from(private_data.len()).map_err(|_| EINVAL)?;
-    let reason = bindings::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8;
-    // SAFETY: By the function's requirement; the data is copied.
-    to_result(unsafe { bindings::rdma_reject(id, private_data.as_ptr().cast(), len, reason) })
 }
 
 /// The event handler of all ids.
@@ -530,7 +442,7 @@ unsafe fn reject(id: *mut bindings::rdma_cm_id, private_data: &[u8]) -> Result {
 ///
 /// Only to be called by the CM, for an id whose context is an `Inner<H>`, or for a connection
 /// requested from such a listener.
-unsafe extern "C" fn handle<H: Handler>(
+unsafe extern "C" fn handle<H: EventHandler>(
     cm_id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {

@@ -29,9 +29,11 @@
 //! all queue pairs of the domain are drained ([`ProtectionDomain::is_drained()`]).
 
 use super::{
-    cm::Handler,
     pd::Retained,
-    qp,
+    qp::{
+        self,
+        Handler, //
+    },
     Direction,
     ProtectionDomain,
     QueuePairRef,

@@ -4,7 +4,7 @@
 
 use super::{
     batch::Target,
-    cm::Handler,
+    qp::Handler,
     receive::Receives,
     verbs,
     wr::send_flags,

@@ -9,7 +9,7 @@
 use super::{
     cm::{
         ConnectionParameters,
-        Handler,
+        EventHandler,
         Id, //
     },
     cq::Reservation,
@@ -59,6 +59,27 @@ use kernel::{
     }, //
 };
 
+/// Receives the completions of a [`QueuePair`], besides the events of its id.
+pub trait Handler: EventHandler {
+    /// What the handler keeps for a burst of completions: all that one look at a queue of
+    /// [`CompletionQueue::in_bursts()`] finds. With other queues each completion is a burst.
+    type Burst: Default;
+
+    /// A burst begins that has more than one completion. As [`Self::completion()`].
+    fn burst_begins(&self) {}
+
+    /// A completion. Called in the context of the completion queue, of which it depends whether
+    /// sleeping is allowed; serialised per completion queue.
+    fn completion(&self, _: &QueuePairRef<Self>, _: &WorkCompletion<'_>, _: &mut Self::Burst) {}
+
+    /// A request has completed that used the memory which the region with this key has mapped: a
+    /// write from it, or an invalidation. As [`Self::completion()`].
+    fn region_completed(&self, _: &QueuePairRef<Self>, _key: u32, _: &WorkCompletion<'_>) {}
+
+    /// The burst has ended. As [`Self::completion()`].
+    fn burst_ends(&self, _: &QueuePairRef<Self>, _: Self::Burst) {}
+}
+
 /// What a queue pair is to hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
@@ -77,7 +98,7 @@ pub type Receive<'a> = (WrId, Option<&'a MessageBuffer<Incoming>>);
 
 /// A reliable-connected queue pair, with the CM id that it belongs to.
 ///
-/// Completions and CM events go to the id's [`Handler`].
+/// Completions and CM events go to the id's handler.
 ///
 /// Dropping it disconnects, waits until every request in flight has completed (that is, the
 /// handler is called, mostly with [`Status::Flushed`](super::Status::Flushed)), and destroys the
@@ -184,22 +205,26 @@ impl<H: Handler> Deref for QueuePair<H> {
     }
 }
 
-impl<H: Handler> QueuePair<H> {
-    /// See [`Id::create_queue_pair()`].
-    pub(super) fn new(
-        id: Id<H>,
+impl<H: Handler> Id<H> {
+    /// Makes the queue pair. `wr_ids` is the number of [`WrId`](super::WrId)s. Sleeps.
+    ///
+    /// Gives the id back if it fails: with `ENODEV` if the id has no device, `EINVAL` if the
+    /// completion queue has not enough entries left or a capability is beyond the device's, and
+    /// with any error of the driver.
+    pub fn create_queue_pair(
+        self,
         domain: &Arc<ProtectionDomain>,
         completions: &Arc<CompletionQueue>,
         capabilities: &Capabilities,
         wr_ids: u32,
-    ) -> Result<Self, (Id<H>, Error)> {
+    ) -> Result<QueuePair<H>, (Self, Error)> {
         let prepared = Membership::new(domain).and_then(|domain| {
-            let prepared = Self::prepare(&domain, completions, capabilities, wr_ids)?;
+            let prepared = QueuePair::prepare(&domain, completions, capabilities, wr_ids)?;
             Ok((domain, prepared))
         });
         let (domain, prepared) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Err((id, error)),
+            Err(error) => return Err((self, error)),
         };
         let Prepared {
             completions,
@@ -208,13 +233,13 @@ impl<H: Handler> QueuePair<H> {
             inner,
         } = prepared;
         // No device, no queue pair; the CM compares the devices of id and domain.
-        if id.device().is_none() {
-            return Err((id, ENODEV));
+        if self.device().is_none() {
+            return Err((self, ENODEV));
         }
         // Nothing is posted before this returns, so nothing completes; see `event()` for events.
         let inner = inner.write(Inner {
             region_completed: region_completed::<H>,
-            id,
+            id: self,
             qp: ptr::null_mut(),
             cqes,
             domain_serial: domain.serial(),
@@ -227,9 +252,11 @@ impl<H: Handler> QueuePair<H> {
             completions,
             domain,
         });
-        Self::create(inner, attributes)
+        QueuePair::create(inner, attributes)
     }
+}
 
+impl<H: Handler> QueuePair<H> {
     /// Makes the queue pair of `inner`. Sleeps.
     fn create(
         inner: KBox<Inner<H>>,

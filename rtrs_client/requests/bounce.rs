@@ -22,8 +22,8 @@ use kernel_ext::{
             ChunkSet,
             MappedChunks, //
         },
-        cm::Handler,
         Access,
+        Handler,
         MemoryRegion,
         ProtectionDomain,
         QueuePairRef,

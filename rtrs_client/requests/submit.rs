@@ -8,8 +8,8 @@
 use kernel::prelude::*;
 use kernel_ext::{
     rdma::{
-        cm::Handler,
         Access,
+        Handler,
         QueuePairRef,
         RemoteMemory,
         SendBatch,

@@ -4,13 +4,26 @@
 //!
 //! Would be: part of `rust/kernel/rdma/cm.rs`.
 
-use super::NewId;
-use crate::bindings;
+use super::scope::Scope;
+use crate::{
+    bindings,
+    net::socket_address::SocketAddress,
+    rdma::Device, //
+};
 use core::{
-    ptr,
+    cell::Cell,
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    },
     slice, //
 };
-use kernel::prelude::*;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    types::NotThreadSafe, //
+};
 
 /// An event of an [`Id`](super::Id) (`rdma_cm_event`).
 ///
@@ -155,4 +168,56 @@ unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
     }
     // SAFETY: By the function's requirement.
     unsafe { slice::from_raw_parts(data.cast(), usize::from(len)) }
+}
+
+/// The id of a requested connection, in the event handler of the listener.
+///
+/// If nobody takes it, the CM refuses the connection and destroys the id.
+pub struct NewId<'a> {
+    pub(super) raw: *mut bindings::rdma_cm_id,
+    /// What the event handler finds after the listener's handler has returned.
+    pub(super) taken: &'a Cell<Option<NonNull<Scope>>>,
+    pub(super) _current: PhantomData<NotThreadSafe>,
+}
+
+impl NewId<'_> {
+    /// The device.
+    pub fn device(&self) -> &Device {
+        // SAFETY: The id is valid during the event; a requested connection has a device.
+        unsafe { Device::from_raw((*self.raw).device) }
+    }
+
+    /// The port of the device, from 1.
+    pub fn port_num(&self) -> u32 {
+        // SAFETY: The id is valid during the event.
+        unsafe { (*self.raw).port_num }
+    }
+
+    /// The local address.
+    pub fn local_address(&self) -> SocketAddress {
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.src_addr) }
+    }
+
+    /// The peer's address.
+    pub fn peer_address(&self) -> SocketAddress {
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.dst_addr) }
+    }
+
+    /// Refuses the connection, giving the peer `private_data`; the id must not be taken then.
+    pub fn reject(&self, private_data: &[u8]) -> Result {
+        // SAFETY: The id is valid during the event and has a device.
+        unsafe { reject(self.raw, private_data) }
+    }
+}
+
+/// # Safety
+///
+/// The id must be valid and have a device.
+pub(super) unsafe fn reject(id: *mut bindings::rdma_cm_id, private_data: &[u8]) -> Result {
+    let len = u8::try_from(private_data.len()).map_err(|_| EINVAL)?;
+    let reason = bindings::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8;
+    // SAFETY: By the function's requirement; the data is copied.
+    to_result(unsafe { bindings::rdma_reject(id, private_data.as_ptr().cast(), len, reason) })
 }

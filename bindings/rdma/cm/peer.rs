@@ -2,7 +2,7 @@
 
 //! How far the address of a peer that wants a connection is to be believed.
 
-use super::NewId;
+use super::event::NewId;
 use crate::{
     bindings,
     net::socket_address::HostAddress, //
