@@ -17,7 +17,8 @@ pub fn next(len: usize, last: usize, mut is_free: impl FnMut(usize) -> bool) -> 
     if len < FRESH {
         return len;
     }
-    let behind = last.saturating_add(1);
+    // Behind the largest number comes 0.
+    let behind = last.wrapping_add(1);
     (behind..len)
         .chain(0..behind.min(len))
         .find(|number| is_free(*number))

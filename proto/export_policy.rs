@@ -196,7 +196,10 @@ impl<'a> Start<'a> {
             let len = number::from_digits(digits)
                 .filter(|&len| len <= MAX_LEN)
                 .ok_or(StartError::TooLong(digits))?;
-            (Self::Policy { len, text }, text.len().saturating_sub(len))
+            (
+                Self::Policy { len, text },
+                text.get(len..).map_or(0, <[u8]>::len),
+            )
         };
         match excess {
             0 => Ok(start),
@@ -283,14 +286,12 @@ pub fn check(text: &[u8]) -> Result<usize, PolicyError<'_>> {
         });
     }
     let mut rules = 0usize;
-    for (index, line) in lines(text).enumerate() {
-        match parse_line(line) {
+    for (line, text) in (1..).zip(lines(text)) {
+        match parse_line(text) {
             Ok(None) => {}
-            Ok(Some(_)) => rules = rules.saturating_add(1),
-            Err(kind) => {
-                let line = index.saturating_add(1);
-                return Err(PolicyError { line, kind });
-            }
+            // There are fewer rules than bytes.
+            Ok(Some(_)) => rules = rules.wrapping_add(1),
+            Err(kind) => return Err(PolicyError { line, kind }),
         }
     }
     Ok(rules)

@@ -29,7 +29,8 @@ impl Settings {
 
     /// The longest time from the last sign of life to [`Action::Fail`] in ms.
     pub const fn detection_ms(&self) -> u64 {
-        (self.interval_ms as u64).saturating_mul((self.missed_max as u64).saturating_add(2))
+        // At most (2^32 - 1) * (2^32 + 1), which is 2^64 - 1.
+        (self.interval_ms as u64).wrapping_mul((self.missed_max as u64).wrapping_add(2))
     }
 }
 
@@ -61,6 +62,7 @@ pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
     } else {
         Action::Wait
     };
+    // The largest count stays: with the largest setting a path is never given up.
     (action, missed.saturating_add(1))
 }
 

@@ -71,16 +71,14 @@ pub fn choose<P: Candidate>(
 ) -> usize {
     let mut connected = paths.enumerate().filter(|(_, path)| path.is_connected());
     let chosen = match kind {
-        PolicyKind::RoundRobin => {
-            let turn = turn_among(&connected, turn);
-            connected.nth(turn)
-        }
+        PolicyKind::RoundRobin => turn_among(&connected, turn).and_then(|turn| connected.nth(turn)),
         PolicyKind::MinInflight => {
             // The search begins with another path each time and the first of the minima counts.
             // Else a CPU with one request at a time would only ever use the first path.
-            let turn = turn_among(&connected, turn);
-            let from_turn = connected.clone().skip(turn).chain(connected.take(turn));
-            from_turn.min_by_key(|(_, path)| path.in_flight())
+            turn_among(&connected, turn).and_then(|turn| {
+                let from_turn = connected.clone().skip(turn).chain(connected.take(turn));
+                from_turn.min_by_key(|(_, path)| path.in_flight())
+            })
         }
         PolicyKind::MinLatency => connected.min_by_key(|(_, path)| path.latency_ns()),
     };
@@ -88,13 +86,12 @@ pub fn choose<P: Candidate>(
 }
 
 /// The number of the request modulo the number of paths that are connected: a path that is not
-/// connected has no turn that would fall to its neighbour. 0 if there is none.
+/// connected has no turn that would fall to its neighbour. `None` if there is none.
 #[inline]
 fn turn_among<T>(
     connected: &(impl Iterator<Item = T> + Clone),
     turn: impl FnOnce() -> u32,
-) -> usize {
+) -> Option<usize> {
     let up = connected.clone().count();
-    // No path is up: there is no turn to take.
-    (turn() as usize).checked_rem(up).unwrap_or(0)
+    (turn() as usize).checked_rem(up)
 }

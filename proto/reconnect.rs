@@ -17,28 +17,27 @@ const RANDOM_PART: u32 = 4;
 /// left out, so that the paths of many clients do not come back all at once after a server was
 /// away. Never zero.
 pub const fn delay_ms(failed: u32, longest_ms: u32, random: u32) -> u32 {
-    let first = at_least_1(longest_ms / FIRST_PART);
-    let factor = match 1u32.checked_shl(failed) {
-        Some(factor) => factor,
-        None => u32::MAX,
-    };
-    let delay = first.saturating_mul(factor);
-    let delay = if delay < longest_ms {
-        delay
-    } else {
-        longest_ms
-    };
-    let less = match random.checked_rem((delay / RANDOM_PART).saturating_add(1)) {
+    let mut delay = longest_ms;
+    if failed <= EARLY_ATTEMPTS {
+        // No bit is lost: what is doubled so often is that part of the longest wait, or 1.
+        let doubled = at_least_1(longest_ms / FIRST_PART).wrapping_shl(failed);
+        if doubled < longest_ms {
+            delay = doubled;
+        }
+    }
+    // Neither overflows: a part of the wait, and one more.
+    let less = match random.checked_rem((delay / RANDOM_PART).wrapping_add(1)) {
         Some(less) => less,
         None => 0,
     };
-    at_least_1(delay.saturating_sub(less))
+    at_least_1(delay.wrapping_sub(less))
 }
 
 /// How many times in a row a path has been up for less than `longest_ms`, the longest wait, after
 /// it was up for `up_ms`; before that it was `before` times.
 pub const fn short_lived(before: u32, up_ms: i64, longest_ms: u32) -> u32 {
     if up_ms < longest_ms as i64 {
+        // The largest number stands for all beyond it: the wait is the longest long before.
         before.saturating_add(1)
     } else {
         0
@@ -51,7 +50,11 @@ pub const fn short_lived(before: u32, up_ms: i64, longest_ms: u32) -> u32 {
 /// A server that accepts and drops connections is one that fails, but a path that was lost once
 /// may be back at once.
 pub const fn failures(failed_attempts: u32, short_lived: u32) -> u32 {
-    failed_attempts.saturating_add(short_lived.saturating_sub(1))
+    match short_lived.checked_sub(1) {
+        // The largest number stands for all beyond it, as above.
+        Some(repeated) => failed_attempts.saturating_add(repeated),
+        None => failed_attempts,
+    }
 }
 
 /// Whether to give up when `failed` attempts have failed in a row and `max` of them may; negative:
@@ -63,7 +66,8 @@ pub const fn gives_up(failed: u32, max: i32) -> bool {
     if max <= 0 {
         return max == 0;
     }
-    failed >= EARLY_ATTEMPTS.saturating_add(max.unsigned_abs())
+    // `max` is at most 2^31.
+    failed >= EARLY_ATTEMPTS.wrapping_add(max.unsigned_abs())
 }
 
 const fn at_least_1(value: u32) -> u32 {

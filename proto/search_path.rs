@@ -88,11 +88,8 @@ pub fn full_path<'a>(
         None => [search_path, b"/", dev_name, b"", b""],
     };
     // C counts before it squeezes the slashes, and counts the whole search path.
-    let joined = |parts: &[&[u8]]| {
-        parts
-            .iter()
-            .fold(0usize, |sum, part| sum.saturating_add(part.len()))
-    };
+    // The sum fits: the search path is in memory, at most once, and the names are short.
+    let joined = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
     let len = joined(&parts).max(joined(&[search_path, dev_name]));
     if len >= PATH_MAX {
         return Err(SearchPathError::TooLong(len));

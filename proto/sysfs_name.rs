@@ -14,10 +14,11 @@ pub const DEVICE_LINK_LEN: usize = 2 * Name::MAX_LEN + 2;
 
 /// The length of a [`device_link`].
 pub(crate) fn device_link_len(device_path: &[u8], sessname: &[u8]) -> usize {
+    // A slice is at most `isize::MAX` long, so that two and a byte are at most `usize::MAX`.
     device_path
         .len()
-        .saturating_add(sessname.len())
-        .saturating_add(1)
+        .wrapping_add(sessname.len())
+        .wrapping_add(1)
 }
 
 /// Writes the name of a device's link below

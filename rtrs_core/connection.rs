@@ -36,10 +36,10 @@ impl QueueSizes {
     ///
     /// `max_qp_wr` is what the device allows.
     pub const fn service(max_qp_wr: u32) -> Self {
-        let entries = SERVICE_CON_QUEUE_DEPTH.saturating_mul(2).saturating_add(2);
+        const ENTRIES: u32 = 2 * SERVICE_CON_QUEUE_DEPTH + 2;
         Self {
-            send: min(entries, max_qp_wr),
-            receive: min(entries, max_qp_wr),
+            send: min(ENTRIES, max_qp_wr),
+            receive: min(ENTRIES, max_qp_wr),
         }
     }
 
@@ -50,8 +50,8 @@ impl QueueSizes {
     /// an invalidation and an immediate) and one to spare.
     pub const fn client(queue_depth: u32, max_qp_wr: u32) -> Self {
         Self {
-            send: min(queue_depth.saturating_mul(4).saturating_add(1), max_qp_wr),
-            receive: min(queue_depth.saturating_mul(3).saturating_add(1), max_qp_wr),
+            send: entries(4, queue_depth, max_qp_wr),
+            receive: entries(3, queue_depth, max_qp_wr),
         }
     }
 
@@ -59,25 +59,37 @@ impl QueueSizes {
     ///
     /// With a larger queue depth, a request that has a permit may find no entry.
     pub fn max_queue_depth(device: &Device) -> u32 {
-        let by_queue = device.max_qp_wr().saturating_sub(1) / 4;
-        let by_completions = device.max_cqe().saturating_sub(2) / 7;
-        min(by_queue, by_completions)
+        let by_queue = device.max_qp_wr().checked_sub(1);
+        let by_completions = device.max_cqe().checked_sub(2);
+        min(
+            by_queue.map_or(0, |entries| entries / 4),
+            by_completions.map_or(0, |entries| entries / 7),
+        )
     }
 
     /// The entries that a completion queue for both needs. `EINVAL` if `device` has none so long.
     pub fn completions(&self, device: &Device) -> Result<u32> {
-        let (needed, limit) = (self.send.saturating_add(self.receive), device.max_cqe());
-        if needed > limit {
+        let limit = device.max_cqe();
+        let needed = self.send.checked_add(self.receive);
+        needed.filter(|needed| *needed <= limit).ok_or_else(|| {
             kernel_ext::pr_err_ratelimited!(
-                "{}: completion queues have at most {} entries, {} are needed: the server's \
+                "{}: completion queues have at most {} entries, {} + {} are needed: the server's \
                  queue depth is too large\n",
                 device.name(),
                 limit,
-                needed
+                self.send,
+                self.receive
             );
-            return Err(EINVAL);
-        }
-        Ok(needed)
+            EINVAL
+        })
+    }
+}
+
+/// `per_request` entries for each of `queue_depth` requests, and one more; at most `limit`.
+const fn entries(per_request: u32, queue_depth: u32, limit: u32) -> u32 {
+    match queue_depth.checked_mul(per_request) {
+        Some(entries) if entries < limit => entries.wrapping_add(1),
+        _ => limit,
     }
 }
 

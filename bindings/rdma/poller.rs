@@ -73,8 +73,8 @@ impl Polled<'_> {
         }
         // SAFETY: By the type invariant the queue is ours, and there is that much room.
         let found = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, self.batch) };
-        // A driver that fails has found nothing.
-        let found = usize::try_from(found).unwrap_or(0).min(BATCH);
+        // A driver that fails has found nothing, and none finds more than there is room for.
+        let found = found.clamp(0, BATCH as c_int) as usize;
         self.is_last = found < BATCH;
         self.done += found;
         // SAFETY: That many completions have been written, and are not changed as long as `self` is

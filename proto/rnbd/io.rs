@@ -271,9 +271,8 @@ impl Io {
             return Err(mismatch);
         }
         let (sector, len) = (self.sector, self.bi_size);
-        let whole = len.checked_rem(SECTOR_SIZE) == Some(0);
-        let nsectors = u64::from(len.checked_div(SECTOR_SIZE).unwrap_or(0));
-        if len == 0 || !whole || sector.checked_add(nsectors).is_none() {
+        let nsectors = u64::from(len / SECTOR_SIZE);
+        if len == 0 || len % SECTOR_SIZE != 0 || sector.checked_add(nsectors).is_none() {
             return Err(IoError::Range { sector, len });
         }
         Ok(match (range, self.rw.op) {

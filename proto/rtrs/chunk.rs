@@ -70,10 +70,10 @@ impl fmt::Display for LayoutError {
 
 impl_error!(LayoutError, EINVAL);
 
-/// The bits that each number below `count` fits in.
+/// The bits that each number below `count`, which is not zero, fits in.
 const fn bits_below(count: u32) -> u32 {
     // `leading_zeros` is at most 32.
-    u32::BITS.saturating_sub(count.saturating_sub(1).leading_zeros())
+    u32::BITS.wrapping_sub(count.wrapping_sub(1).leading_zeros())
 }
 
 impl ChunkLayout {
@@ -88,7 +88,7 @@ impl ChunkLayout {
         }
         let chunk_bits = bits_below(queue_depth);
         // At most 16, see the check above.
-        let mem_bits = MAX_IMM_PAYL_BITS.saturating_sub(chunk_bits);
+        let mem_bits = MAX_IMM_PAYL_BITS.wrapping_sub(chunk_bits);
         if bits_below(chunk_size) > mem_bits {
             return Err(LayoutError::TooLarge {
                 queue_depth,
@@ -137,7 +137,8 @@ impl ChunkLayout {
 
     /// The size of all chunks in bytes, at most 2^28.
     pub const fn total_size(&self) -> u64 {
-        (self.queue_depth as u64).saturating_mul(self.chunk_size as u64)
+        // Both have 32 bits.
+        (self.queue_depth as u64).wrapping_mul(self.chunk_size as u64)
     }
 
     /// The payload that names offset `off` in chunk `msg_id`; `None` if there is

@@ -38,15 +38,16 @@ pub fn write(out: &mut [u8], chunks: impl IntoIterator<Item = u16>) -> usize {
         .zip(chunks)
     {
         to.copy_from_slice(&chunk.to_le_bytes());
-        count = count.saturating_add(1);
+        // At most `MAX_COALESCED`.
+        count = count.wrapping_add(1);
     }
     count
 }
 
-/// The size of a message with `count` responses in bytes.
+/// The size of a message with `count` responses, at most [`MAX_COALESCED`], in bytes.
 #[inline]
 pub const fn size(count: usize) -> usize {
-    count.saturating_mul(NUMBER_SIZE)
+    count.wrapping_mul(NUMBER_SIZE)
 }
 
 /// The immediate of a message with `count` responses.

@@ -174,7 +174,7 @@ impl ConnAccept {
             }
         }
         // The sum of two `u32` always fits.
-        let size = u64::from(self.max_io_size).saturating_add(self.max_hdr_size.into());
+        let size = u64::from(self.max_io_size).wrapping_add(self.max_hdr_size.into());
         u32::try_from(size)
             .ok()
             .and_then(|size| ChunkLayout::new(self.queue_depth.into(), size).ok())

@@ -119,7 +119,7 @@ impl<'a> InfoRsp<'a> {
     /// The size of the message with `sg_cnt` descriptors in bytes.
     pub const fn size(sg_cnt: u16) -> usize {
         // At most 8 + 65535 * 16.
-        size_of::<wire::InfoRspHdr>().saturating_add((sg_cnt as usize).saturating_mul(SgDesc::SIZE))
+        size_of::<wire::InfoRspHdr>().wrapping_add((sg_cnt as usize).wrapping_mul(SgDesc::SIZE))
     }
 
     /// Writes the message with these descriptors to the front of `out` and
@@ -180,8 +180,8 @@ impl<'a> InfoRsp<'a> {
             if desc.addr.checked_add(desc.len.into()).is_none() {
                 return bad("descriptor address of the info response", desc.addr);
             }
-            // At most 65535 lengths of 32 bits each, so the sum does not saturate.
-            total = total.saturating_add(desc.len.into());
+            // At most 65535 lengths of 32 bits each.
+            total = total.wrapping_add(desc.len.into());
         }
         if total != layout.total_size() {
             return bad("total length of the info response", total);
@@ -200,8 +200,8 @@ impl<'a> InfoRsp<'a> {
         let step = self.chunk_size;
         self.descs().flat_map(move |desc| {
             // By the type's invariant no address wraps around.
-            let addresses =
-                (desc.addr..desc.addr.saturating_add(desc.len.into())).step_by(step as usize);
+            let end = desc.addr.wrapping_add(desc.len.into());
+            let addresses = (desc.addr..end).step_by(step as usize);
             addresses.map(move |addr| RemoteBuf {
                 addr,
                 rkey: desc.key,

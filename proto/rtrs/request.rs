@@ -245,8 +245,12 @@ impl Request {
     /// offset is not inside the chunk.
     #[inline]
     pub fn msg_range(chunk_size: u32, off: u32) -> Range<usize> {
-        let end = off.saturating_add(MAX_MSG_SIZE as u32).min(chunk_size);
-        off.min(end) as usize..end as usize
+        let Some(room) = chunk_size.checked_sub(off) else {
+            return 0..0;
+        };
+        // At most the size of the chunk.
+        let end = off.wrapping_add(room.min(MAX_MSG_SIZE as u32));
+        off as usize..end as usize
     }
 
     /// The request whose RTRS message is `msg`, if it is a write, or a read with one target, and
@@ -383,6 +387,7 @@ impl Request {
     #[inline]
     pub const fn usr_range(&self) -> Range<usize> {
         let start = self.data_len as usize;
-        start..start.saturating_add(self.usr_len as usize)
+        // The end is the offset of the RTRS message.
+        start..start.wrapping_add(self.usr_len as usize)
     }
 }
