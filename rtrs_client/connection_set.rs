@@ -13,7 +13,8 @@ use crate::{
     incarnation::{
         Incarnation,
         PathEvents, //
-    }, //
+    },
+    requests::PathRequests, //
 };
 
 /// All connections of a path; the IO path finds them through the path's RCU pointer.
@@ -39,6 +40,15 @@ impl<P: PathEvents> ConnectionSet<P> {
     #[inline]
     pub(crate) fn get(&self, cid: usize) -> Option<&Connection<ConnectionHandler<P>>> {
         self.connections.get(cid)
+    }
+
+    /// Connection `cid`, with the requests that it carries.
+    #[inline(always)]
+    pub(crate) fn sender(
+        &self,
+        cid: usize,
+    ) -> Option<(&PathRequests, &Connection<ConnectionHandler<P>>)> {
+        Some((self.incarnation.requests()?, self.get(cid)?))
     }
 
     /// All connections.

@@ -24,7 +24,6 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    cpu,
     impl_has_delayed_work,
     mm::without_io,
     net::socket_address::SocketAddress,
@@ -152,7 +151,7 @@ pub(crate) struct Path {
     /// Whether the server may make a new session for this path.
     first: Atomic<bool>,
     pub(crate) heartbeat: Heartbeat,
-    pub(crate) stats: Stats,
+    pub(crate) stats: Arc<Stats>,
     #[pin]
     recovery: Work<Path, RECOVERY>,
     queue: QueueHandle,
@@ -202,7 +201,7 @@ impl Path {
                 backoff: Backoff::new(),
                 first: Atomic::new(first),
                 heartbeat: Heartbeat::new(session.settings.heartbeat()),
-                stats: Stats::new(cpu::nr_cpu_ids())?,
+                stats: Stats::new(usize::from(session.num_connections()))?,
                 recovery <- new_work!("Path::recovery"),
                 reconnect <- new_delayed_work!(&queue, "Path::reconnect"),
                 heartbeat_work <- new_delayed_work!(&queue, "Path::heartbeat_work"),
@@ -329,6 +328,14 @@ impl Path {
     #[inline]
     pub(crate) fn connections<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet<Path>> {
         self.connections.load_ref(guard)
+    }
+
+    /// The connections of a path that is connected, for as long as `guard` lives.
+    #[inline(always)]
+    pub(crate) fn connected<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet<Path>> {
+        self.is_connected()
+            .then(|| self.connections(guard))
+            .flatten()
     }
 
     /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that

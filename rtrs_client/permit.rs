@@ -65,12 +65,9 @@ impl Session {
     /// Takes the permit of `tag`; nothing if it is taken, or if there is no such tag. Any context.
     #[inline(always)]
     pub fn permit(&self, tag: u32) -> Option<Permit<'_>> {
-        if tag >= self.queue_depth() {
-            return None;
-        }
         Some(Permit {
             session: self,
-            request: Some(self.tags.get(tag)?.take(FREE)?),
+            request: Some(self.tags.of_user(tag)?.take(FREE)?),
             is_of_service: false,
         })
     }
@@ -79,7 +76,7 @@ impl Session {
     pub(crate) fn service_permit(&self) -> Option<Permit<'_>> {
         Some(Permit {
             session: self,
-            request: Some(self.tags.get(self.service_tag()?)?.take(FREE)?),
+            request: Some(self.tags.of_service()?.take(FREE)?),
             is_of_service: true,
         })
     }

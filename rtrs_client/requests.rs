@@ -23,9 +23,12 @@ use kernel_ext::{
         ProtectionDomain,
         QueuePairRef, //
     },
-    sync::atomic::{
-        ordering,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        state_cell::Owned, //
     }, //
 };
 use proto::rtrs::{
@@ -48,6 +51,8 @@ use tags::{
     Tags, //
 };
 
+use crate::stats::Stats;
+
 mod bounce;
 pub(crate) mod outstanding;
 pub(crate) mod request;
@@ -61,6 +66,7 @@ pub(crate) struct PathRequests {
     pub(crate) accept: ConnAccept,
     pub(crate) layout: ChunkLayout,
     tags: Arc<Tags>,
+    stats: Arc<Stats>,
     /// By which the tags name this object.
     incarnation: Incarnation,
     /// One for each of the server's chunks that is used.
@@ -99,8 +105,9 @@ struct InFlight(Atomic<i32>);
 impl PathRequests {
     /// Allocates all that the requests of a path need. May sleep.
     ///
-    /// `queue_depth` of the server's chunks are used, on `num_connections` queue pairs, the first
-    /// of which was made with `max_send_sge`; see [`Self::limit_send_sge`] for the others.
+    /// `queue_depth` of the server's chunks are used, on the queue pairs of the path whose
+    /// counters are `stats`. The first was made with `max_send_sge`; see [`Self::limit_send_sge`]
+    /// for the others.
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         tags: Arc<Tags>,
@@ -108,8 +115,9 @@ impl PathRequests {
         queue_depth: u16,
         max_segments: u16,
         max_send_sge: u32,
-        num_connections: usize,
+        stats: Arc<Stats>,
     ) -> Result<Self> {
+        let num_connections = stats.num_connections();
         let mut in_flight = KVec::with_capacity(num_connections, GFP_KERNEL)?;
         for _ in 0..num_connections {
             in_flight.push(InFlight(Atomic::new(0)), GFP_KERNEL)?;
@@ -135,6 +143,7 @@ impl PathRequests {
             accept,
             incarnation: tags.new_incarnation(),
             tags,
+            stats,
             chunks,
             bounce,
             max_send_sge: Atomic::new(max_send_sge),
@@ -208,6 +217,14 @@ impl PathRequests {
         if core::mem::take(&mut request.is_counted) {
             self.count(request.connection, -1);
         }
+    }
+
+    /// Finishes `request`, which the server has responded to.
+    #[inline(always)]
+    fn finish(&self, mut request: Owned<'_, Request>, result: Result) {
+        self.left(&mut request);
+        self.stats.responded(&request);
+        self.tags.finish(request, result);
     }
 
     /// Lets the server write to the bounce buffers, as soon as it gets what `queue_pair` sends

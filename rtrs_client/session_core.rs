@@ -144,12 +144,6 @@ impl SessionCore {
         limits.map_or(0, |limits| u32::from(limits.queue_depth).wrapping_sub(1))
     }
 
-    /// The tag of service requests.
-    #[inline]
-    pub(crate) fn service_tag(&self) -> Option<u32> {
-        u32::from(self.limits.as_ref()?.queue_depth).checked_sub(1)
-    }
-
     /// The most data of one request, in bytes. Any context.
     pub fn max_io_size(&self) -> u32 {
         // At most 2^16 times 2^12.

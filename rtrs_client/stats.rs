@@ -2,11 +2,15 @@
 
 //! What a path counts (C: `rtrs-clt-stats.c`).
 //!
-//! The counters of the IO path are those of a CPU, which alone writes to them.
+//! The counters of the IO path are those of a connection, whose completions come one at a time, or
+//! those of a CPU.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use kernel_ext::{
-    percpu::Counters,
+    cpu,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -18,13 +22,43 @@ use crate::requests::request::{
     Request, //
 };
 
-/// What is counted of requests that are sent, by CPU: the number of each kind, then its bytes.
-mod sent {
-    pub(super) const READS: usize = 0;
-    pub(super) const READ_BYTES: usize = 1;
-    pub(super) const WRITES: usize = 2;
-    pub(super) const WRITE_BYTES: usize = 3;
-    pub(super) const COUNT: usize = 4;
+/// The requests of one kind that the server has responded to on a connection.
+///
+/// Only the completion handler of the connection counts, so an addition is no atomic one.
+struct Responded {
+    requests: Atomic<u64>,
+    bytes: Atomic<u64>,
+}
+
+impl Responded {
+    const fn new() -> Self {
+        Self {
+            requests: Atomic::new(0),
+            bytes: Atomic::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&self, bytes: u64) {
+        let add = |counter: &Atomic<u64>, number| {
+            let sum = counter.load(ordering::Relaxed).wrapping_add(number);
+            counter.store(sum, ordering::Relaxed);
+        };
+        add(&self.requests, 1);
+        add(&self.bytes, bytes);
+    }
+
+    fn reset(&self) {
+        self.requests.store(0, ordering::Relaxed);
+        self.bytes.store(0, ordering::Relaxed);
+    }
+}
+
+/// The counters of a connection.
+#[repr(align(64))]
+struct ConnectionStats {
+    reads: Responded,
+    writes: Responded,
 }
 
 /// The counters of a CPU: completions that were to come to it, and completions that came to it
@@ -47,7 +81,7 @@ pub(crate) struct RdmaSums {
 
 /// What a path counts.
 pub(crate) struct Stats {
-    sent: Counters<{ sent::COUNT }>,
+    connections: KVec<ConnectionStats>,
     cpus: KVec<CpuStats>,
     failovers: Atomic<u64>,
     /// Begins at -1, so that the first connect makes it 0.
@@ -56,10 +90,20 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// All zero, for this many possible CPUs. May sleep.
-    pub(crate) fn new(num_cpus: u32) -> Result<Self> {
-        let mut cpus = KVec::with_capacity(num_cpus as usize, GFP_KERNEL)?;
-        for _ in 0..num_cpus {
+    /// All zero, for a path of this many connections. Sleeps.
+    pub(crate) fn new(num_connections: usize) -> Result<Arc<Self>> {
+        let mut connections = KVec::with_capacity(num_connections, GFP_KERNEL)?;
+        for _ in 0..num_connections {
+            connections.push(
+                ConnectionStats {
+                    reads: Responded::new(),
+                    writes: Responded::new(),
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        let mut cpus = KVec::new();
+        for _ in 0..cpu::nr_cpu_ids() {
             cpus.push(
                 CpuStats {
                     migrated_from: Atomic::new(0),
@@ -68,23 +112,31 @@ impl Stats {
                 GFP_KERNEL,
             )?;
         }
-        Ok(Self {
-            sent: Counters::new()?,
+        let stats = Self {
+            connections,
             cpus,
             failovers: Atomic::new(0),
             reconnects: Atomic::new(-1),
             failed_reconnects: Atomic::new(0),
-        })
+        };
+        Ok(Arc::new(stats, GFP_KERNEL)?)
     }
 
-    /// A request is being sent. Any context.
+    /// The number of connections.
+    pub(crate) fn num_connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// The server has responded to `request`. For the completion handler of its connection.
     #[inline(always)]
-    pub(crate) fn submitted(&self, request: &Request) {
+    pub(crate) fn responded(&self, request: &Request) {
         let bytes = request.data_len() as u64;
         let bytes = bytes.wrapping_add(u64::from(request.header_len()));
-        match request.kind {
-            Kind::Read => self.sent.add_two(sent::READS, 1, bytes),
-            Kind::Write | Kind::HeaderOnly => self.sent.add_two(sent::WRITES, 1, bytes),
+        if let Some(connection) = self.connections.get(usize::from(request.connection)) {
+            match request.kind {
+                Kind::Read => connection.reads.add(bytes),
+                Kind::Write | Kind::HeaderOnly => connection.writes.add(bytes),
+            }
         }
     }
 
@@ -118,13 +170,19 @@ impl Stats {
         self.failed_reconnects.add(1, ordering::Relaxed);
     }
 
-    /// The sums over all CPUs.
+    /// The sums over all connections.
     pub(crate) fn rdma(&self) -> RdmaSums {
+        let sum = |counter: fn(&ConnectionStats) -> &Atomic<u64>| {
+            let counters = self.connections.iter().map(counter);
+            counters.fold(0, |sum: u64, counter| {
+                sum.wrapping_add(counter.load(ordering::Relaxed))
+            })
+        };
         RdmaSums {
-            reads: self.sent.sum(sent::READS),
-            read_bytes: self.sent.sum(sent::READ_BYTES),
-            writes: self.sent.sum(sent::WRITES),
-            write_bytes: self.sent.sum(sent::WRITE_BYTES),
+            reads: sum(|connection| &connection.reads.requests),
+            read_bytes: sum(|connection| &connection.reads.bytes),
+            writes: sum(|connection| &connection.writes.requests),
+            write_bytes: sum(|connection| &connection.writes.bytes),
             failovers: self.failovers.load(ordering::Relaxed),
         }
     }
@@ -151,10 +209,14 @@ impl Stats {
         )
     }
 
-    /// Sets what [`Stats::rdma`] shows to zero.
+    /// Sets what [`Stats::rdma`] shows to zero. A request that ends at the same moment may be
+    /// lost, or what was counted before not be forgotten.
     pub(crate) fn reset_rdma(&self) {
         self.failovers.store(0, ordering::Relaxed);
-        self.sent.reset();
+        for connection in &self.connections {
+            connection.reads.reset();
+            connection.writes.reset();
+        }
     }
 
     /// Sets the migrations to zero.

@@ -16,7 +16,10 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    rdma::SendBatch,
+    rdma::{
+        SendBatch,
+        Unposted, //
+    },
     sync::state_cell::Owned, //
 };
 
@@ -142,15 +145,13 @@ impl<'s, 'g> Submission<'s, 'g> {
     /// The connection of number `connection` of `path`, if it is connected.
     #[inline(always)]
     fn target_on(&self, path: &'g Arc<Path>, connection: u16) -> Option<Target<'g>> {
-        if !path.is_connected() {
-            return None;
-        }
-        let set = path.connections(self.guard)?;
-        Some(Target {
-            path,
-            requests: set.incarnation.requests()?,
-            connection: set.get(usize::from(connection))?,
-        })
+        path.connected(self.guard)?
+            .sender(usize::from(connection))
+            .map(|(requests, connection)| Target {
+                path,
+                requests,
+                connection,
+            })
     }
 
     /// Adds `request` for `target`.
@@ -164,7 +165,6 @@ impl<'s, 'g> Submission<'s, 'g> {
         if self.target.is_some_and(is_other) || !has_room(self.batch) {
             self.post();
         }
-        target.path.stats.submitted(&request);
         let (tag, before) = (request.tag(), self.batch.len());
         let phase = target
             .requests
@@ -243,30 +243,38 @@ impl<'s, 'g> Submission<'s, 'g> {
             return Err(refused);
         }
         let mut refused = None;
-        self.post_to(|request| refused = Some(request));
+        self.post_or(|request| refused = Some(request));
         refused.map_or(Ok(()), Err)
     }
 
-    /// Sends what was added. Never sleeps.
-    #[inline(always)]
+    /// Sends what was added; the user is told of what cannot be sent. Never sleeps.
     fn post(&mut self) {
-        if self.target.is_some() {
-            let tags = &self.session.tags;
-            self.post_to(|refused| tags.unanswered(refused.request, refused.error));
-        }
+        self.post_or(unanswered(self.session));
     }
 
     /// Sends what was added; what cannot be sent is given to `refused`. Never sleeps.
-    #[inline]
-    fn post_to(&mut self, refused: impl FnMut(Refused<'s>)) {
+    #[inline(always)]
+    fn post_or(&mut self, refused: impl FnMut(Refused<'s>)) {
         let Some(target) = self.target.take() else {
             return;
         };
         let len = self.batch.len();
         // INVARIANT: The batch is empty afterwards.
-        let Err(unposted) = target.connection.queue_pair().post_batch(self.batch) else {
-            return;
-        };
+        if let Err(unposted) = target.connection.queue_pair().post_batch(self.batch) {
+            self.take_back(target, len, unposted, refused);
+        }
+    }
+
+    /// The device has not taken the last of `len` requests that were added for `target`.
+    #[cold]
+    #[inline(never)]
+    fn take_back(
+        &self,
+        target: Target<'g>,
+        len: usize,
+        unposted: Unposted,
+        refused: impl FnMut(Refused<'s>),
+    ) {
         let numbers = self.tags.get(..len).unwrap_or(&[]);
         let (tags, cid) = (&self.session.tags, target.connection.cid());
         let taken = target
@@ -278,6 +286,11 @@ impl<'s, 'g> Submission<'s, 'g> {
     }
 }
 
+/// Tells the user of requests that were added and could not be sent.
+fn unanswered<'s>(session: &'s Session) -> impl FnMut(Refused<'s>) {
+    |refused| session.tags.unanswered(refused.request, refused.error)
+}
+
 /// Gives back the permit of a request that was not sent; says why that was.
 #[cold]
 fn refuse(session: &Session, refused: Refused<'_>) -> SubmitError {
@@ -286,8 +299,8 @@ fn refuse(session: &Session, refused: Refused<'_>) -> SubmitError {
 }
 
 impl Drop for Submission<'_, '_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        self.post();
+        self.post_or(unanswered(self.session));
     }
 }

@@ -416,7 +416,7 @@ impl Setup<'_> {
             queue_depth,
             max_segments,
             self.max_send_sge,
-            usize::from(self.total),
+            path.stats.clone(),
         )?)
     }
 

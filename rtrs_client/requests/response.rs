@@ -55,7 +55,6 @@ impl PathRequests {
         let Some(mut request) = cell.take(self.incarnation.state(cid, Phase::Sent)) else {
             return self.responded_in_steps(queue_pair, cid, number, result, invalidated);
         };
-        self.left(&mut request);
         let result = match &self.bounce {
             // What the server has written to the bounce buffer.
             Some(bounce) if request.kind == Kind::Read && request.data_len() != 0 => result
@@ -65,7 +64,7 @@ impl PathRequests {
                 }),
             _ => result,
         };
-        self.tags.finish(request, result);
+        self.finish(request, result);
         Ok(())
     }
 
@@ -152,7 +151,6 @@ impl PathRequests {
     /// Finishes a request that the server has responded to, and whose data the device does not use
     /// any more.
     fn end(&self, chunk: &Chunk, mut request: Owned<'_, Request>) {
-        self.left(&mut request);
         if chunk.region.unmap(&mut request.data).is_err() {
             // Not possible: the region says the same. The teardown of the path finishes it.
             let state = self
@@ -161,6 +159,6 @@ impl PathRequests {
             return request.put(state);
         }
         let errno = chunk.result.load(ordering::Relaxed);
-        self.tags.finish(request, kernel::error::to_result(errno));
+        self.finish(request, kernel::error::to_result(errno));
     }
 }

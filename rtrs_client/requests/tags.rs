@@ -194,6 +194,17 @@ impl Tags {
         self.cells.as_ref()?.get(tag as usize)
     }
 
+    /// The cell of `tag`, if it is one that the user of the transport may use.
+    #[inline]
+    pub(crate) fn of_user(&self, tag: u32) -> Option<&StateCell<Request>> {
+        self.cells.as_ref()?.split_last()?.1.get(tag as usize)
+    }
+
+    /// The cell of service requests.
+    pub(crate) fn of_service(&self) -> Option<&StateCell<Request>> {
+        self.cells.as_ref()?.last()
+    }
+
     /// All cells.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &StateCell<Request>> {
         self.cells.as_ref().into_iter().flatten()
