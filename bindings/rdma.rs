@@ -28,7 +28,6 @@ mod poller;
 mod posting;
 pub mod qp;
 mod receive;
-mod shared_memory;
 #[cfg(RNBD_KUNIT)]
 #[path = "kunit/rdma.rs"]
 mod tests;

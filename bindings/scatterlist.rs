@@ -13,7 +13,7 @@ use crate::{
     },
     page::buffer::PageBuffer,
     rdma::{
-        chunk::MappedChunks,
+        chunk::MappedChunk,
         verbs,
         Device,
         Direction,
@@ -222,27 +222,18 @@ impl ScatterTable {
     /// `EINVAL` if the chunk is shorter, or is not one block, or if the memory must not be written
     /// to: that of a write request.
     #[inline(always)]
-    pub fn copy_from_chunk(&mut self, chunks: &MappedChunks, index: usize) -> Result {
-        let (address, room, dma_address) = chunks.block(index).ok_or(EINVAL)?;
+    pub fn copy_from_chunk(&mut self, chunk: &MappedChunk) -> Result {
         let len = self.byte_len();
-        if len > room || self.permitted == Direction::ToDevice {
+        let from = chunk.block(len).ok_or(EINVAL)?;
+        if self.permitted == Direction::ToDevice {
             return Err(EINVAL);
         }
-        // SAFETY: That much is mapped there, for both directions. By the type invariant the entries
-        // name pages, which are kept and may be written to; `len` bytes are at `address`.
+        chunk.sync_for_cpu(len)?;
+        // SAFETY: By the type invariant the entries name pages, which are kept and may be written
+        // to; `len` bytes are at `from`.
         let copied = unsafe {
-            verbs::sync_for_cpu(
-                chunks.device(),
-                dma_address,
-                len,
-                Direction::Bidirectional.into(),
-            );
-            bindings::rnbd_helper_sg_copy_from_buffer(
-                self.entries.as_mut_ptr(),
-                self.used,
-                address.as_ptr().cast(),
-                len,
-            )
+            let entries = self.entries.as_mut_ptr();
+            bindings::rnbd_helper_sg_copy_from_buffer(entries, self.used, from.as_ptr().cast(), len)
         };
         if copied != len {
             return Err(EINVAL);
@@ -256,37 +247,23 @@ impl ScatterTable {
     /// `EINVAL` if the chunk is shorter, or is not one block, or if the table is empty or has the
     /// memory of a read request, in which is what its last user left.
     #[inline(always)]
-    pub fn copy_to_chunk(&self, chunks: &MappedChunks, index: usize) -> Result<Sge> {
-        let (address, room, dma_address) = chunks.block(index).ok_or(EINVAL)?;
+    pub fn copy_to_chunk(&self, chunk: &MappedChunk) -> Result<Sge> {
         let len = self.byte_len();
-        if len == 0 || len > room || self.permitted == Direction::FromDevice {
+        let to = chunk.block(len).ok_or(EINVAL)?;
+        if self.permitted == Direction::FromDevice {
             return Err(EINVAL);
         }
-        // SAFETY: That much is mapped there, for both directions. By the type invariant the entries
-        // name pages, which are kept; `len` bytes are at `address`.
+        // SAFETY: By the type invariant the entries name pages, which are kept; `len` bytes are at
+        // `to`. Chunks are only accessed by copying.
         let copied = unsafe {
-            let copied = bindings::rnbd_helper_sg_copy_to_buffer(
-                self.entries.as_ptr().cast_mut(),
-                self.used,
-                address.as_ptr().cast(),
-                len,
-            );
-            verbs::sync_for_device(
-                chunks.device(),
-                dma_address,
-                len,
-                Direction::Bidirectional.into(),
-            );
-            copied
+            let entries = self.entries.as_ptr().cast_mut();
+            bindings::rnbd_helper_sg_copy_to_buffer(entries, self.used, to.as_ptr().cast(), len)
         };
         if copied != len {
             return Err(EINVAL);
         }
-        let domain = chunks.domain();
-        let (lkey, serial) = (domain.local_dma_lkey(), domain.serial());
-        // SAFETY: That much is mapped there for the domain, and as long as that is there. A chunk
-        // is not as long as 4 GiB.
-        Ok(unsafe { Sge::new(dma_address, len as u32, lkey, serial) })
+        chunk.sync_for_device(len)?;
+        chunk.sge(len).ok_or(EINVAL)
     }
 
     /// Maps the memory for `device`, on behalf of the region with that serial number, which is not

@@ -9,4 +9,5 @@ pub mod gate;
 pub mod noted_slot;
 pub mod rcu;
 pub mod set_once;
+pub(crate) mod shared_memory;
 pub mod state_cell;

@@ -40,7 +40,10 @@ use proto::rtrs::{
 };
 use rtrs_core::connection::SERVICE_CID;
 
-use bounce::BounceBuffers;
+use bounce::{
+    BounceBuffer,
+    BounceBuffers, //
+};
 use request::{
     Request,
     HEADER_BUFFER_SIZE, //
@@ -239,14 +242,14 @@ impl PathRequests {
         }
     }
 
-    /// The pages that the data of `request` goes through, if it does not go to or from its own
-    /// memory.
-    #[inline]
-    fn bounce(&self, request: &Request, data_len: usize) -> Option<&BounceBuffers> {
-        if data_len > BounceBuffers::SIZE || request.connection == SERVICE_CID {
-            return None;
-        }
-        self.bounce.as_ref()
+    /// The buffer that the data of `request`, of `len` bytes, goes through; nothing if it goes to or
+    /// from its own memory.
+    #[inline(always)]
+    fn bounce(&self, request: &Request, len: usize) -> Option<&BounceBuffer> {
+        self.bounce
+            .as_ref()
+            .filter(|_| request.connection != SERVICE_CID)?
+            .get(request.tag(), len)
     }
 
     /// Notes where chunk `index` lies. `EINVAL` beyond the queue depth.

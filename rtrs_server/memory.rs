@@ -36,7 +36,7 @@ use crate::{
 
 /// The chunks of a session on one path.
 pub(crate) struct PathMemory {
-    pub(crate) chunks: MappedChunks,
+    pub(crate) chunks: Arc<MappedChunks>,
     /// Each covers an equal number of chunks: one of them with `always_invalidate`.
     pub(crate) regions: KVVec<MemoryRegion>,
     /// One for each chunk.
@@ -53,7 +53,7 @@ impl PathMemory {
         coalesces: bool,
     ) -> Result<Self> {
         let count = layout.queue_depth();
-        let chunks = MappedChunks::new(domain, set)?;
+        let chunks = Arc::new(MappedChunks::new(domain, set)?, GFP_KERNEL)?;
         let fit = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
         let most = if always_invalidate { 1 } else { fit };
         let Some(per_region) = chunks_per_region(count, most.min(fit)) else {

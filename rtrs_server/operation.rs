@@ -126,7 +126,7 @@ pub(crate) struct PathIo {
     pub(crate) handler: Arc<dyn SessionHandler>,
     /// By number.
     pub(crate) queue_pairs: KVec<QueuePair<Connection<Self>>>,
-    pub(crate) chunks: MappedChunks,
+    pub(crate) chunks: Arc<MappedChunks>,
     /// With `always_invalidate` by number of the chunk, else each for several of them.
     pub(crate) regions: KVVec<MemoryRegion>,
     /// By number of the chunk.

@@ -134,7 +134,7 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox) {
         .checked_sub(MAX_INLINE_HEADER)
         .and_then(|start| {
             let end = start.checked_add(const { USUAL_WORDS * size_of::<u64>() })?;
-            chunk.memory.sync_for_cpu(&io.chunks, end).ok()?;
+            chunk.memory.sync_for_cpu(end).ok()?;
             chunk.memory.copy_words(start)
         });
     let words = usual.unwrap_or_else(|| words_at_edge(io, &chunk));
@@ -186,7 +186,7 @@ fn words_at_edge(io: &PathIo, chunk: &PathChunk) -> Words {
     let len = message.end.wrapping_sub(start);
     let bytes = words.as_flattened_mut().get_mut(skip..);
     if let Some(bytes) = bytes.and_then(|bytes| bytes.get_mut(..len)) {
-        let synced = chunk.memory.sync_for_cpu(&io.chunks, message.end);
+        let synced = chunk.memory.sync_for_cpu(message.end);
         if synced
             .and_then(|()| chunk.memory.copy_out(start, bytes))
             .is_err()

@@ -221,7 +221,7 @@ fn post_late(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: Ch
 fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
     let connection = queue_pair.handler();
     trace(connection, &chunk);
-    let posted = match only_write(io, connection, &chunk) {
+    let posted = match only_write(connection, &chunk) {
         Some((sges, remote)) => {
             let immediate = Imm::IoRsp {
                 msg_id: chunk.id,
@@ -284,7 +284,6 @@ impl Plan {
 /// an error.
 #[inline(always)]
 fn only_write(
-    io: &PathIo,
     connection: &Connection<PathIo>,
     chunk: &PathChunk,
 ) -> Option<(SgeList<1>, RemoteMemory)> {
@@ -300,7 +299,7 @@ fn only_write(
     let target = request.only_target()?;
     let len = chunk.result.ok()?.min(target.len) as usize;
     let sge = chunk.memory.sge(len)?;
-    chunk.memory.sync_for_device(&io.chunks, len).ok()?;
+    chunk.memory.sync_for_device(len).ok()?;
     let remote = RemoteMemory {
         address: target.addr,
         rkey: target.key,

@@ -10,15 +10,15 @@ use crate::{
     page::Pages,
     rdma::{
         pd::Retained,
-        shared_memory,
         verbs,
         Direction,
         MemoryRegion,
         ProtectionDomain,
         Sge,
-        SgeList, //
-        REGION_PAGE_SIZE,
-    }, //
+        SgeList,
+        REGION_PAGE_SIZE, //
+    },
+    sync::shared_memory, //
 };
 use core::{
     ops::Range,
@@ -253,7 +253,7 @@ impl ChunkSet {
 
     /// The address and length of a chunk that is one block.
     #[inline]
-    pub(crate) fn contiguous(&self, index: usize) -> Option<(NonNull<u8>, usize)> {
+    fn contiguous(&self, index: usize) -> Option<(NonNull<u8>, usize)> {
         match self.segments(index)? {
             [segment] => Some((segment.address(), segment.len())),
             _ => None,
@@ -373,26 +373,11 @@ impl MappedChunks {
         self.0.domain()
     }
 
-    /// The address, the length and the DMA address of a chunk that is one block.
-    #[inline]
-    pub(crate) fn block(&self, index: usize) -> Option<(NonNull<u8>, usize, u64)> {
-        let set = &self.0.set;
-        let number = if set.segments.len() == set.count {
-            // The usual case: all chunks are.
-            index
-        } else {
-            set.contiguous(index)?;
-            *set.first.get(index)?
-        };
-        let segment = set.segments.get(number)?;
-        let address = *self.0.addresses.get(number)?;
-        Some((segment.address(), segment.len(), address))
-    }
-
-    /// The device.
-    #[inline]
-    pub(crate) fn device(&self) -> *mut bindings::ib_device {
-        self.0.device
+    /// The DMA address of a chunk that is one block.
+    fn block_address(&self, index: usize) -> Option<u64> {
+        self.0.set.contiguous(index)?;
+        let number = *self.0.set.first.get(index)?;
+        self.0.addresses.get(number).copied()
     }
 
     /// The most scatter entries that a range of a chunk takes.

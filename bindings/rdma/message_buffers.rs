@@ -7,12 +7,12 @@ use crate::{
     page::Pages,
     rdma::{
         pd::Retained,
-        shared_memory,
         verbs,
         Direction,
         ProtectionDomain,
         Sge, //
-    }, //
+    },
+    sync::shared_memory, //
 };
 use core::{
     marker::PhantomData,

@@ -47,9 +47,7 @@ pub(super) unsafe fn post_send_until(
     wr: *const bindings::ib_send_wr,
     bad: &mut *const bindings::ib_send_wr,
 ) -> c_int {
-    // SAFETY: By the function's requirement.
-    let device = unsafe { (*qp).device };
-    device_op!(device, post_send(qp, wr, bad))
+    device_op!((*qp).device, post_send(qp, wr, bad))
 }
 
 /// Posts receives.
@@ -89,9 +87,7 @@ pub(super) unsafe fn req_notify_cq(
     cq: *mut bindings::ib_cq,
     flags: bindings::ib_cq_notify_flags,
 ) -> c_int {
-    // SAFETY: By the function's requirement.
-    let device = unsafe { (*cq).device };
-    device_op!(device, req_notify_cq(cq, flags))
+    device_op!((*cq).device, req_notify_cq(cq, flags))
 }
 
 /// Whether a device is software that uses the CPU's addresses, so that there is nothing to be
@@ -121,7 +117,7 @@ pub(crate) unsafe fn sync_for_cpu(
     // SAFETY: By the function's requirement.
     unsafe {
         if !is_virtual(device) {
-            bindings::rnbd_helper_ib_dma_sync_single_for_cpu(device, address, len, direction);
+            bindings::rnbd_helper_ib_dma_sync_single_for_cpu(device, address, len, direction)
         }
     }
 }
@@ -141,7 +137,7 @@ pub(crate) unsafe fn sync_for_device(
     // SAFETY: By the function's requirement.
     unsafe {
         if !is_virtual(device) {
-            bindings::rnbd_helper_ib_dma_sync_single_for_device(device, address, len, direction);
+            bindings::rnbd_helper_ib_dma_sync_single_for_device(device, address, len, direction)
         }
     }
 }

@@ -20,6 +20,7 @@ use kernel_ext::{
     rdma::{
         chunk::{
             ChunkSet,
+            MappedChunk,
             MappedChunks, //
         },
         Access,
@@ -37,56 +38,56 @@ use crate::work::WorkKind;
 /// The most memory that a path takes for it, in bytes.
 const MAX_MEMORY: usize = 8 << 20;
 
-/// A page for each tag of a path.
-pub(crate) struct BounceBuffers {
-    chunks: MappedChunks,
+/// The bounce buffer of a tag.
+pub(super) struct BounceBuffer {
+    pub(super) memory: MappedChunk,
+    /// Where the server finds it.
+    pub(super) place: SgDesc,
+}
+
+/// The bounce buffers of a path, by tag.
+pub(super) struct BounceBuffers {
+    buffers: KVVec<BounceBuffer>,
     regions: KVec<MemoryRegion>,
-    /// By tag: where the server finds its page.
-    places: KVec<SgDesc>,
 }
 
 impl BounceBuffers {
-    /// The longest data that they are used for, in bytes.
-    pub(crate) const SIZE: usize = PAGE_SIZE;
+    /// The longest data that they are used for, in bytes; every server takes as much.
+    const SIZE: usize = 4096;
 
     /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if that is too much.
-    pub(crate) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
-        if depth > MAX_MEMORY / Self::SIZE {
+    pub(super) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
+        let size = Self::SIZE.next_multiple_of(PAGE_SIZE);
+        if depth > MAX_MEMORY / size {
             return Err(ENOMEM);
         }
-        let set = ChunkSet::new(depth, Self::SIZE, domain.device().numa_node(), None)?;
-        let chunks = MappedChunks::new(domain, &set)?;
+        let set = ChunkSet::new(depth, size, domain.device().numa_node(), None)?;
+        let chunks = Arc::new(MappedChunks::new(domain, &set)?, GFP_KERNEL)?;
         let per_region = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
         if per_region == 0 {
             return Err(EINVAL);
         }
         let mut regions = KVec::new();
-        let mut places = KVec::with_capacity(depth, GFP_KERNEL)?;
+        let mut buffers = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for first in (0..depth).step_by(per_region) {
             // `first` is below `depth`.
             let count = per_region.min(depth.wrapping_sub(first));
             let region = chunks.region(first, count)?;
-            let mut addr = region.iova();
-            for _ in 0..count {
-                let place = SgDesc {
-                    addr,
-                    key: region.rkey(),
-                    len: Self::SIZE as u32,
-                };
-                places.push(place, GFP_KERNEL)?;
-                addr = addr.wrapping_add(Self::SIZE as u64);
+            let (key, len) = (region.rkey(), Self::SIZE as u32);
+            let addr = region.iova();
+            let mut place = SgDesc { addr, key, len };
+            for tag in first..first.wrapping_add(count) {
+                let memory = MappedChunk::new(&chunks, tag)?;
+                buffers.push(BounceBuffer { memory, place }, GFP_KERNEL)?;
+                place.addr = place.addr.wrapping_add(size as u64);
             }
             regions.push(region, GFP_KERNEL)?;
         }
-        Ok(Self {
-            chunks,
-            regions,
-            places,
-        })
+        Ok(Self { buffers, regions })
     }
 
     /// Registers all pages. What `queue_pair` sends afterwards is sent when that is done.
-    pub(crate) fn register<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> Result {
+    pub(super) fn register<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> Result {
         let mut place = MaybeUninit::uninit();
         let batch = SendBatch::<1, 1>::init(&mut place);
         for region in &self.regions {
@@ -103,23 +104,9 @@ impl BounceBuffers {
         Ok(())
     }
 
-    /// Where the server is to write `len` bytes for `tag`; `None` if they do not fit.
-    #[inline]
-    pub(crate) fn place(&self, tag: u32, len: usize) -> Option<SgDesc> {
-        let place = self.places.get(tag as usize)?;
-        if len > Self::SIZE {
-            return None;
-        }
-        Some(SgDesc {
-            // At most a page.
-            len: len as u32,
-            ..*place
-        })
-    }
-
-    /// The pages, by tag.
-    #[inline]
-    pub(crate) fn chunks(&self) -> &MappedChunks {
-        &self.chunks
+    /// That of `tag`; nothing if it is too small for `len` bytes.
+    #[inline(always)]
+    pub(super) fn get(&self, tag: u32, len: usize) -> Option<&BounceBuffer> {
+        self.buffers.get(tag as usize).filter(|_| len <= Self::SIZE)
     }
 }

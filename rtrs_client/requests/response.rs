@@ -55,13 +55,12 @@ impl PathRequests {
         let Some(mut request) = cell.take(self.incarnation.state(cid, Phase::Sent)) else {
             return self.responded_in_steps(queue_pair, cid, number, result, invalidated);
         };
-        let result = match &self.bounce {
+        let len = request.data_len();
+        let result = match self.bounce(&request, len) {
             // What the server has written to the bounce buffer.
-            Some(bounce) if request.kind == Kind::Read && request.data_len() != 0 => result
-                .and_then(|()| {
-                    let chunks = bounce.chunks();
-                    request.data.copy_from_chunk(chunks, number as usize)
-                }),
+            Some(bounce) if request.kind == Kind::Read && len != 0 => {
+                result.and_then(|()| request.data.copy_from_chunk(&bounce.memory))
+            }
             _ => result,
         };
         self.finish(request, result);

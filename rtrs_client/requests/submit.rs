@@ -87,6 +87,23 @@ pub(crate) enum Posted {
     Broken,
 }
 
+impl Chunk {
+    /// Where `request` is written to.
+    #[inline(always)]
+    fn place(&self, request: &Request) -> RemoteMemory {
+        // The place of a read's data in the chunk is the server's.
+        let skipped = match request.kind {
+            Kind::Read => request.data_len() as u64,
+            Kind::Write | Kind::HeaderOnly => 0,
+        };
+        RemoteMemory {
+            // Of memory that is the server's; if it wraps around, that is the server's doing.
+            address: self.address.load(ordering::Relaxed).wrapping_add(skipped),
+            rkey: self.rkey.load(ordering::Relaxed),
+        }
+    }
+}
+
 impl PathRequests {
     /// Adds `request` to `batch`, which is for `connection` and has room. Never sleeps.
     ///
@@ -134,25 +151,23 @@ impl PathRequests {
         request: &mut Request,
     ) -> Result<Phase> {
         let data_len = request.data_len();
-        if data_len > self.accept.max_io_size as usize {
-            return Err(EMSGSIZE);
-        }
         let mut desc = None;
         match self.bounce(request, data_len) {
             _ if data_len == 0 => {}
             Some(bounce) if request.kind == Kind::Read => {
-                desc = bounce.place(request.tag(), data_len);
+                // At most a page.
+                let len = data_len as u32;
+                desc = Some(SgDesc {
+                    len,
+                    ..bounce.place
+                });
             }
-            Some(bounce) => batch.add(
-                request
-                    .data
-                    .copy_to_chunk(bounce.chunks(), request.tag() as usize)?,
-            )?,
+            Some(bounce) => batch.add(request.data.copy_to_chunk(&bounce.memory)?)?,
             None => return self.write_unbounced(connection, chunk, batch, request),
         }
         batch.add(self.message_inline(chunk, request, false, desc)?)?;
-        let (remote, immediate) = self.place(chunk, request, data_len)?;
         let signaled = connection.next_is_signaled();
+        let (remote, immediate) = (chunk.place(request), self.immediate(request)?);
         batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)?;
         Ok(Phase::Sent)
     }
@@ -166,12 +181,15 @@ impl PathRequests {
         batch: &mut FullBatch,
         request: &mut Request,
     ) -> Result<Phase> {
+        if request.data_len() > self.accept.max_io_size as usize {
+            return Err(EMSGSIZE);
+        }
         let (kind, region) = (request.kind, &chunk.region);
+        let (remote, immediate) = (chunk.place(request), self.immediate(request)?);
         region.map(&mut request.data, kind.dma_direction())?;
         let limit = self.max_send_sge.load(ordering::Relaxed) as usize;
         if kind != Kind::Read {
             let message = self.message(chunk, request, false, None)?;
-            let (remote, immediate) = self.place(chunk, request, request.data_len())?;
             if batch.write_table(&request.data, region, message, limit, remote, immediate)? {
                 return Ok(Phase::Direct);
             }
@@ -189,7 +207,6 @@ impl PathRequests {
             (Access::Local, None)
         };
         batch.add(self.message(chunk, request, !self.leaves_invalidation(), desc)?)?;
-        let (remote, immediate) = self.place(chunk, request, request.data_len())?;
         let signaled = connection.next_is_signaled();
         batch.register(WorkKind::Registration.id(), false, region, access)?;
         batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)?;
@@ -247,31 +264,13 @@ impl PathRequests {
         message.sge(len)
     }
 
-    /// Where `request` is written to, and the immediate that says where its message is.
+    /// The immediate that says where the message of `request` is. `EMSGSIZE` if that is beyond the
+    /// chunk.
     #[inline(always)]
-    fn place(
-        &self,
-        chunk: &Chunk,
-        request: &Request,
-        data_len: usize,
-    ) -> Result<(RemoteMemory, u32)> {
-        // At most `max_io_size`, which is a `u32`.
-        let data_len = data_len as u32;
-        let offset = data_len.wrapping_add(u32::from(request.header_len()));
-        let immediate = Imm::encode_io_req(&self.layout, request.tag(), offset).ok_or(EMSGSIZE)?;
-        // The place of a read's data in the chunk is the server's.
-        let skipped = if request.kind == Kind::Read {
-            data_len
-        } else {
-            0
-        };
-        let address = chunk.address.load(ordering::Relaxed);
-        let remote = RemoteMemory {
-            // Of memory that is the server's; if it wraps around, that is the server's doing.
-            address: address.wrapping_add(u64::from(skipped)),
-            rkey: chunk.rkey.load(ordering::Relaxed),
-        };
-        Ok((remote, immediate))
+    fn immediate(&self, request: &Request) -> Result<u32> {
+        // At most `max_io_size`, which is a `u32`, and a header's length.
+        let offset = (request.data_len() as u32).wrapping_add(u32::from(request.header_len()));
+        Imm::encode_io_req(&self.layout, request.tag(), offset).ok_or(EMSGSIZE)
     }
 
     /// The registration of request `number` was posted on `connection`, and the request with it.

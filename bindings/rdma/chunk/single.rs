@@ -17,11 +17,10 @@ use crate::{
         Memory, //
     },
     rdma::{
-        shared_memory,
         verbs,
-        ProtectionDomain,
         Sge, //
-    }, //
+    },
+    sync::shared_memory, //
 };
 use core::{
     array,
@@ -211,9 +210,9 @@ unsafe impl Memory for ChunkData<'_> {
 ///
 /// # Invariants
 ///
+/// - `chunk` is a chunk of `mapped`, whose mapping stays until its domain goes.
 /// - `address` is that of the chunk for the domain's device, if the chunk is one block, and nothing
 ///   otherwise; `lkey` and `domain_serial` are of the domain.
-/// - The mapping stays until the domain goes, see [`MappedChunks`].
 pub struct MappedChunk {
     chunk: Chunk,
     address: u64,
@@ -221,30 +220,24 @@ pub struct MappedChunk {
     domain_serial: u64,
     /// The device is not software that uses the CPU's addresses.
     synchronise: bool,
-    _domain: Arc<ProtectionDomain>,
+    mapped: Arc<MappedChunks>,
 }
 
 impl MappedChunk {
     /// Chunk `index` of `mapped`. `EINVAL` if there is none.
-    pub fn new(mapped: &MappedChunks, index: usize) -> Result<Self> {
+    pub fn new(mapped: &Arc<MappedChunks>, index: usize) -> Result<Self> {
         let chunk = Chunk::new(mapped.set(), index)?;
-        let address = match chunk.block {
-            Some(_) => {
-                let (_, _, address) = mapped.block(index).ok_or(EINVAL)?;
-                address
-            }
-            None => 0,
-        };
         let domain = mapped.domain();
         // INVARIANT: As `mapped` has it.
         Ok(Self {
             chunk,
-            address,
+            // Not used if the chunk is not one block.
+            address: mapped.block_address(index).unwrap_or(0),
             lkey: domain.local_dma_lkey(),
             domain_serial: domain.serial(),
             // SAFETY: The domain keeps its device.
             synchronise: !unsafe { verbs::is_virtual(domain.device().as_raw()) },
-            _domain: domain.clone(),
+            mapped: mapped.clone(),
         })
     }
 
@@ -252,23 +245,30 @@ impl MappedChunk {
     /// none. Any context.
     #[inline]
     pub fn sge(&self, len: usize) -> Option<Sge> {
-        if self.chunk.block.is_none() || len == 0 || len > self.chunk.size {
-            return None;
-        }
         // SAFETY: By the type invariant that much is mapped there, and as long as the domain is
         // there.
-        Some(unsafe { Sge::new(self.address, len as u32, self.lkey, self.domain_serial) })
+        self.block(len).filter(|_| len != 0).map(|_| unsafe {
+            Sge::new(self.address, len as u32, self.lkey, self.domain_serial)
+        })
     }
 
-    /// Makes what peers wrote to the first `len` bytes visible to the CPU; `mapped` has the chunk.
-    /// Any context.
+    /// Where the chunk is, if it is one block and has `len` bytes.
+    #[inline]
+    pub(crate) fn block(&self, len: usize) -> Option<NonNull<u8>> {
+        self.chunk
+            .block
+            .filter(|_| len <= self.chunk.size)
+            .map(|block| block.address)
+    }
+
+    /// Makes what peers wrote to the first `len` bytes visible to the CPU. Any context.
     ///
     /// `EINVAL` if there are not as many, which is not looked at for a device that uses the CPU's
     /// addresses.
     #[inline]
-    pub fn sync_for_cpu(&self, mapped: &MappedChunks, len: usize) -> Result {
+    pub fn sync_for_cpu(&self, len: usize) -> Result {
         if self.synchronise {
-            mapped.sync_for_cpu(self.chunk.index, 0, len)
+            self.mapped.sync_for_cpu(self.chunk.index, 0, len)
         } else {
             Ok(())
         }
@@ -277,9 +277,9 @@ impl MappedChunk {
     /// Makes what the CPU wrote to the first `len` bytes visible to the device; as
     /// [`Self::sync_for_cpu()`].
     #[inline]
-    pub fn sync_for_device(&self, mapped: &MappedChunks, len: usize) -> Result {
+    pub fn sync_for_device(&self, len: usize) -> Result {
         if self.synchronise {
-            mapped.sync_for_device(self.chunk.index, 0, len)
+            self.mapped.sync_for_device(self.chunk.index, 0, len)
         } else {
             Ok(())
         }

@@ -2,6 +2,8 @@
 
 //! Copies to and from memory that a device, a peer or another CPU may access at the same time.
 //!
+//! Would be: a copy of bytes that are atomic one by one, in `rust/kernel/sync/atomic/`.
+//!
 //! No reference to such memory is ever made. It is only accessed by the functions here, of which
 //! each access is a volatile one of at most a word, or an instruction of the kernel's `memcpy()` or
 //! `copy_page()`, which are written in assembly (and are function calls for the compiler, with
@@ -22,7 +24,7 @@ const WORD: usize = size_of::<u64>();
 /// The ranges are valid for that, do not overlap, and no reference to bytes of a range exists that
 /// the copy (or, for the source, somebody else) changes.
 #[inline(always)]
-pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: By the function's requirement.
     unsafe { bindings::rnbd_helper_memcpy(to.cast(), from.cast(), len) };
 }
@@ -33,7 +35,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// `to` is valid for writes of that many bytes; no reference to them exists.
 #[inline(always)]
-pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
+pub(crate) unsafe fn store(to: *mut u8, bytes: &[u8]) {
     let (mut to, mut bytes) = (to, bytes);
     if to.addr() % WORD == 0 {
         while let Some((word, rest)) = bytes.split_first_chunk() {
@@ -68,7 +70,7 @@ pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
 ///
 /// `from` is valid for reads of a word, and aligned to one.
 #[inline(always)]
-pub(super) unsafe fn load_word(from: *const u8) -> [u8; WORD] {
+pub(crate) unsafe fn load_word(from: *const u8) -> [u8; WORD] {
     // SAFETY: By the function's requirement.
     unsafe { from.cast::<u64>().read_volatile() }.to_ne_bytes()
 }
