@@ -433,7 +433,7 @@ impl MappedChunks {
     /// Makes what peers wrote to a range visible to the CPU. Any context.
     ///
     /// `EINVAL` if it is not all within the chunk.
-    #[inline]
+    #[inline(never)]
     pub fn sync_for_cpu(&self, index: usize, offset: usize, len: usize) -> Result {
         self.for_each_mapped_piece(index, offset, len, |address, len| {
             // SAFETY: The piece is part of what is mapped.
@@ -446,7 +446,7 @@ impl MappedChunks {
     /// Makes what the CPU wrote to a range visible to the device. Any context.
     ///
     /// `EINVAL` if it is not all within the chunk.
-    #[inline]
+    #[inline(never)]
     pub fn sync_for_device(&self, index: usize, offset: usize, len: usize) -> Result {
         self.for_each_mapped_piece(index, offset, len, |address, len| {
             // SAFETY: The piece is part of what is mapped.

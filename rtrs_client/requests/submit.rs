@@ -91,14 +91,16 @@ impl Chunk {
     /// Where `request` is written to.
     #[inline(always)]
     fn place(&self, request: &Request) -> RemoteMemory {
-        // The place of a read's data in the chunk is the server's.
-        let skipped = match request.kind {
-            Kind::Read => request.data_len() as u64,
-            Kind::Write | Kind::HeaderOnly => 0,
-        };
         RemoteMemory {
             // Of memory that is the server's; if it wraps around, that is the server's doing.
-            address: self.address.load(ordering::Relaxed).wrapping_add(skipped),
+            address: self
+                .address
+                .load(ordering::Relaxed)
+                .wrapping_add(match request.kind {
+                    // The place of a read's data in the chunk is the server's.
+                    Kind::Read => request.data_len() as u64,
+                    Kind::Write | Kind::HeaderOnly => 0,
+                }),
             rkey: self.rkey.load(ordering::Relaxed),
         }
     }
@@ -268,9 +270,13 @@ impl PathRequests {
     /// chunk.
     #[inline(always)]
     fn immediate(&self, request: &Request) -> Result<u32> {
-        // At most `max_io_size`, which is a `u32`, and a header's length.
-        let offset = (request.data_len() as u32).wrapping_add(u32::from(request.header_len()));
-        Imm::encode_io_req(&self.layout, request.tag(), offset).ok_or(EMSGSIZE)
+        Imm::encode_io_req(
+            &self.layout,
+            request.tag(),
+            // At most `max_io_size`, which is a `u32`, and the length of a header.
+            (request.data_len() as u32).wrapping_add(u32::from(request.header_len())),
+        )
+        .ok_or(EMSGSIZE)
     }
 
     /// The registration of request `number` was posted on `connection`, and the request with it.

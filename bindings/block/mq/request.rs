@@ -245,6 +245,14 @@ impl<D> OwnedRequest<D> {
         read!(self, tag) as u32
     }
 
+    /// The tag set.
+    #[inline]
+    pub(super) fn set(&self) -> *mut bindings::blk_mq_tag_set {
+        let queue = read!(self, q);
+        // SAFETY: The queue lives as long as its requests, and its tag set does not change.
+        unsafe { (*queue).tag_set }
+    }
+
     /// The disk's data.
     pub fn disk(&self) -> &D {
         let queue = read!(self, q);

@@ -3,10 +3,12 @@
 //! Requests in flight, by their tags. Would be a new part of `kernel::block::mq`.
 
 use super::request::OwnedRequest;
-use crate::bindings;
-use crate::sync::atomic::{
-    ordering,
-    Atomic, //
+use crate::{
+    bindings,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 use core::{
     marker::PhantomData,
@@ -17,15 +19,20 @@ use kernel::{
     prelude::*, //
 };
 
-/// Holds the requests that wait for a response; each can be taken out by its tag, once.
+/// Holds the requests of one tag set that wait for a response; each can be taken out by its tag,
+/// once.
 ///
 /// Dropping the table fails what is in it.
 ///
 /// # Invariants
 ///
-/// Each slot is null or comes from `OwnedRequest::<D>::into_raw` and is owned by the slot.
+/// - Each slot is null or comes from `OwnedRequest::<D>::into_raw` and is owned by the slot.
+/// - The request in a slot has the number of the slot as its tag, and is of `set`; no two requests
+///   of a tag set that a driver owns have the same tag.
 pub struct RequestTable<D> {
     slots: KVVec<Atomic<*mut bindings::request>>,
+    /// The tag set, which is only compared; null before the first request.
+    set: Atomic<*mut bindings::blk_mq_tag_set>,
     _owned: PhantomData<OwnedRequest<D>>,
 }
 
@@ -45,25 +52,37 @@ impl<D> RequestTable<D> {
         }
         Ok(Self {
             slots,
+            set: Atomic::new(ptr::null_mut()),
             _owned: PhantomData,
         })
     }
 
     /// Puts a request in the slot of its tag. Any context.
     ///
-    /// The handle comes back if the table has no such tag, or has a request there, which would be
-    /// one of another tag set.
+    /// The handle comes back if the table has no such tag, or the requests of another tag set.
     #[inline]
     pub fn insert(&self, request: OwnedRequest<D>) -> Result<(), OwnedRequest<D>> {
-        let Some(slot) = self.slots.get(request.tag() as usize) else {
-            return Err(request);
-        };
-        let raw = request.into_raw();
-        // INVARIANT: `raw` comes from `into_raw`.
-        match slot.cmpxchg(ptr::null_mut(), raw, ordering::Full) {
-            Ok(_) => Ok(()),
-            // SAFETY: The slot did not take what came from `into_raw` just now.
-            Err(_) => Err(unsafe { OwnedRequest::from_raw(raw) }),
+        match self.slots.get(request.tag() as usize) {
+            Some(slot) if self.is_of(request.set()) => {
+                // INVARIANT: What is stored comes from `into_raw`. The slot was null: a request
+                // there would be of the same set, and have the same tag as this one.
+                slot.store(request.into_raw(), ordering::Release);
+                Ok(())
+            }
+            _ => Err(request),
+        }
+    }
+
+    /// Whether the requests are those of `set`, which the first one decides.
+    #[inline]
+    fn is_of(&self, set: *mut bindings::blk_mq_tag_set) -> bool {
+        let known = self.set.load(ordering::Relaxed);
+        if !known.is_null() {
+            return known == set;
+        }
+        match self.set.cmpxchg(known, set, ordering::Relaxed) {
+            Ok(_) => true,
+            Err(other) => other == set,
         }
     }
 

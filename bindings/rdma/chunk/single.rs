@@ -247,9 +247,9 @@ impl MappedChunk {
     pub fn sge(&self, len: usize) -> Option<Sge> {
         // SAFETY: By the type invariant that much is mapped there, and as long as the domain is
         // there.
-        self.block(len).filter(|_| len != 0).map(|_| unsafe {
-            Sge::new(self.address, len as u32, self.lkey, self.domain_serial)
-        })
+        self.block(len)
+            .filter(|_| len != 0)
+            .map(|_| unsafe { Sge::new(self.address, len as u32, self.lkey, self.domain_serial) })
     }
 
     /// Where the chunk is, if it is one block and has `len` bytes.
