@@ -62,6 +62,7 @@ impl Operations for Queue {
     type SetData = IoPath;
     type DiskData = RemoteDevice;
 
+    #[inline(always)]
     fn queue_rq(
         queue: &HwQueue<'_, Self>,
         request: OwnedRequest<RemoteDevice>,

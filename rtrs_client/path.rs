@@ -320,8 +320,9 @@ impl Path {
     }
 
     /// Whether requests can be sent.
+    #[inline(always)]
     pub(crate) fn is_connected(&self) -> bool {
-        self.state() == ClientState::Connected
+        self.state.load(ordering::Acquire) == ClientState::Connected.to_u32()
     }
 
     /// The connections, for as long as `guard` lives.

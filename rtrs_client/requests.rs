@@ -242,8 +242,8 @@ impl PathRequests {
         }
     }
 
-    /// The buffer that the data of `request`, of `len` bytes, goes through; nothing if it goes to or
-    /// from its own memory.
+    /// The buffer that the data of `request`, `len` bytes, goes through; nothing if the data goes
+    /// to or from its own memory.
     #[inline(always)]
     fn bounce(&self, request: &Request, len: usize) -> Option<&BounceBuffer> {
         self.bounce

@@ -161,17 +161,19 @@ impl<'s, 'g> Submission<'s, 'g> {
         target: Target<'g>,
         request: Owned<'s, Request>,
     ) -> Result<(), Refused<'s>> {
-        let is_other = |old: Target<'_>| !ptr::eq(old.connection, target.connection);
-        if self.target.is_some_and(is_other) || !has_room(self.batch) {
-            self.post();
+        if let Some(old) = self.target {
+            if !ptr::eq(old.connection, target.connection) || !has_room(self.batch) {
+                self.post();
+            }
         }
-        let (tag, before) = (request.tag(), self.batch.len());
+        let (tag, first) = (request.tag(), self.batch.len());
         let phase = target
             .requests
             .add(target.connection, self.batch, request)?;
-        // INVARIANT: Those that were added are of this request.
-        let added = self.tags.iter_mut().take(self.batch.len()).skip(before);
-        added.for_each(|place| *place = tag);
+        // INVARIANT: That is the work request that was added, or there are two of this request.
+        if let Some(place) = self.tags.get_mut(first) {
+            *place = tag;
+        }
         self.target = Some(target);
         if phase == Phase::Registering {
             self.post_registration(target, tag);
@@ -183,6 +185,11 @@ impl<'s, 'g> Submission<'s, 'g> {
     /// request.
     #[inline(never)]
     fn post_registration(&mut self, target: Target<'g>, tag: u32) {
+        // INVARIANT: The last work request is of this request, too.
+        let last = self.batch.len().wrapping_sub(1);
+        if let Some(place) = self.tags.get_mut(last) {
+            *place = tag;
+        }
         self.post();
         let requests = target.requests;
         if requests.registration_posted(target.connection, tag) == Posted::Broken {

@@ -246,7 +246,7 @@ impl<D: MessageDirection> MessageBuffer<D> {
 }
 
 impl MessageBuffer<Outgoing> {
-    /// Copies `bytes` to `offset` and hands them to the device. Any context.
+    /// Copies `bytes` to `offset`; [`Self::sge()`] hands them to the device. Any context.
     ///
     /// A device that still sends what was there before may send any mixture of both, as bytes are
     /// only copied in; see the module `shared_memory`. Bytes that were never written are zero.
@@ -259,34 +259,26 @@ impl MessageBuffer<Outgoing> {
             return Err(EINVAL);
         }
         // SAFETY: By the invariant of the piece its bytes are this buffer's alone, and are only
-        // accessed by copying; the range was checked. It is part of what is mapped.
-        unsafe {
-            shared_memory::store(piece.address.as_ptr().add(offset), bytes);
-            verbs::sync_for_device(
-                piece.device,
-                piece.dma_address + offset as u64,
-                bytes.len(),
-                Outgoing::DIRECTION.into(),
-            );
-        }
+        // accessed by copying; the range was checked.
+        unsafe { shared_memory::store(piece.address.as_ptr().add(offset), bytes) };
         Ok(())
     }
 
-    /// The first `len` bytes as a scatter entry. `EINVAL` if `len` is 0 or more than the size.
+    /// Hands the first `len` bytes to the device, as a scatter entry. Any context. `EINVAL` if
+    /// `len` is 0 or more than the size.
     #[inline]
     pub fn sge(&self, len: usize) -> Result<Sge> {
         if len == 0 || len > self.size() {
             return Err(EINVAL);
         }
-        let Piece {
-            dma_address,
-            lkey,
-            domain,
-            ..
-        } = self.piece;
+        let piece = &self.piece;
+        let (address, direction) = (piece.dma_address, Outgoing::DIRECTION.into());
         // SAFETY: By the type invariant of the piece, whose block stays as long as the domain. The
         // size is at most `MAX_SIZE`.
-        Ok(unsafe { Sge::new(dma_address, len as u32, lkey, domain) })
+        unsafe {
+            verbs::sync_for_device(piece.device, address, len, direction);
+            Ok(Sge::new(address, len as u32, piece.lkey, piece.domain))
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub struct ReadMsg {
 
 impl ReadMsg {
     /// The size of the longest one on the wire in bytes.
-    pub const MAX_SIZE: usize = size_of::<wire::RdmaReadHdr>() + SgDesc::SIZE;
+    pub const MAX_SIZE: usize = size_of::<wire::RdmaRead>();
 
     /// The size of this one on the wire in bytes.
     #[inline]
@@ -64,37 +64,34 @@ impl ReadMsg {
     }
 
     /// Writes the message to the front of `out` and returns its size in bytes.
-    #[inline]
     pub fn write(&self, out: &mut [u8]) -> Result<usize, ProtoError> {
-        let len = out.len();
-        self.write_to(out).ok_or(ProtoError::NoRoom {
-            what: "read request",
-            len,
-            need: self.size(),
-        })
+        let (size, len) = (self.size(), out.len());
+        let (bytes, out) = (self.to_bytes(), out.get_mut(..size));
+        let (Some(bytes), Some(out)) = (bytes.get(..size), out) else {
+            return Err(ProtoError::NoRoom {
+                what: "read request",
+                len,
+                need: size,
+            });
+        };
+        out.copy_from_slice(bytes);
+        Ok(size)
     }
 
-    /// As [`ReadMsg::write`]; `None` if there is no room.
-    #[inline]
-    pub fn write_to(&self, out: &mut [u8]) -> Option<usize> {
-        const HDR_SIZE: usize = size_of::<wire::RdmaReadHdr>();
+    /// The wire form: the first [`Self::size()`] bytes. Those behind them are zero.
+    #[inline(always)]
+    pub fn to_bytes(&self) -> [u8; Self::MAX_SIZE] {
         // Without a descriptor there is no key to invalidate.
         let need_inval = self.need_inval && self.desc.is_some();
-        let hdr = to_array::<_, HDR_SIZE>(&wire::RdmaReadHdr {
+        to_array(&wire::RdmaRead {
             r#type: MsgType::Read.to_wire(),
             usr_len: self.usr_len.into(),
             flags: (if need_inval { MSG_NEED_INVAL_F } else { 0 }).into(),
             sg_cnt: u16::from(self.desc.is_some()).into(),
-        });
-        let Some(desc) = &self.desc else {
-            *out.first_chunk_mut()? = hdr;
-            return Some(HDR_SIZE);
-        };
-        let out: &mut [u8; Self::MAX_SIZE] = out.first_chunk_mut()?;
-        let (to, body) = out.split_first_chunk_mut()?;
-        *to = hdr;
-        *body.first_chunk_mut()? = desc.to_bytes();
-        Some(Self::MAX_SIZE)
+            addr: self.desc.map_or(0, |desc| desc.addr).into(),
+            key: self.desc.map_or(0, |desc| desc.key).into(),
+            len: self.desc.map_or(0, |desc| desc.len).into(),
+        })
     }
 }
 

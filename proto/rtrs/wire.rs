@@ -113,6 +113,17 @@ wire_structs! {
         6 => sg_cnt: U16,
     }
 
+    /// `struct rtrs_msg_rdma_read` with its one descriptor.
+    struct RdmaRead: 24 {
+        0 => r#type: U16,
+        2 => usr_len: U16,
+        4 => flags: U16,
+        6 => sg_cnt: U16,
+        8 => addr: U64,
+        16 => key: U32,
+        20 => len: U32,
+    }
+
     /// `struct rtrs_msg_rdma_write`; also the start of a read.
     struct RdmaWrite: 4 {
         0 => r#type: U16,

@@ -58,7 +58,7 @@ impl BounceBuffers {
     /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if that is too much.
     pub(super) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
         let size = Self::SIZE.next_multiple_of(PAGE_SIZE);
-        if depth > MAX_MEMORY / size {
+        if depth.checked_mul(size).ok_or(ENOMEM)? > MAX_MEMORY {
             return Err(ENOMEM);
         }
         let set = ChunkSet::new(depth, size, domain.device().numa_node(), None)?;

@@ -245,16 +245,14 @@ impl PathRequests {
             Err(_) => message.copy_in(0, header)?,
         }
         let size = if request.kind == Kind::Read {
-            let mut bytes = [0; ReadMsg::MAX_SIZE];
             let read = ReadMsg {
                 usr_len,
                 need_inval,
                 desc,
             };
-            let size = read.write_to(&mut bytes).ok_or(EMSGSIZE)?;
             // Nothing looks at what follows a shorter message.
-            message.copy_in(header.len(), &bytes)?;
-            size
+            message.copy_in(header.len(), &read.to_bytes())?;
+            read.size()
         } else {
             message.copy_in(header.len(), &WriteMsg { usr_len }.to_bytes())?;
             WriteMsg::SIZE

@@ -211,11 +211,11 @@ unsafe impl Memory for ChunkData<'_> {
 /// # Invariants
 ///
 /// - `chunk` is a chunk of `mapped`, whose mapping stays until its domain goes.
-/// - `address` is that of the chunk for the domain's device, if the chunk is one block, and nothing
-///   otherwise; `lkey` and `domain_serial` are of the domain.
+/// - `address` is that of the chunk for the domain's device, if the chunk is one block; `lkey` and
+///   `domain_serial` are of the domain.
 pub struct MappedChunk {
     chunk: Chunk,
-    address: u64,
+    address: Option<u64>,
     lkey: u32,
     domain_serial: u64,
     /// The device is not software that uses the CPU's addresses.
@@ -231,8 +231,7 @@ impl MappedChunk {
         // INVARIANT: As `mapped` has it.
         Ok(Self {
             chunk,
-            // Not used if the chunk is not one block.
-            address: mapped.block_address(index).unwrap_or(0),
+            address: mapped.block_address(index),
             lkey: domain.local_dma_lkey(),
             domain_serial: domain.serial(),
             // SAFETY: The domain keeps its device.
@@ -245,11 +244,11 @@ impl MappedChunk {
     /// none. Any context.
     #[inline]
     pub fn sge(&self, len: usize) -> Option<Sge> {
-        // SAFETY: By the type invariant that much is mapped there, and as long as the domain is
-        // there.
-        self.block(len)
-            .filter(|_| len != 0)
-            .map(|_| unsafe { Sge::new(self.address, len as u32, self.lkey, self.domain_serial) })
+        self.address
+            .filter(|_| len != 0 && len <= self.chunk.size)
+            // SAFETY: By the type invariant that much is mapped there, and as long as the domain is
+            // there.
+            .map(|addr| unsafe { Sge::new(addr, len as u32, self.lkey, self.domain_serial) })
     }
 
     /// Where the chunk is, if it is one block and has `len` bytes.
