@@ -14,6 +14,7 @@
 //! [`ScatterTable`](crate::scatterlist::ScatterTable) goes back to its user sooner: a
 //! [`MemoryRegion`] knows when no request and no key reaches it any more, see [`mr`].
 
+pub mod access;
 pub mod batch;
 pub mod chunk;
 pub mod client;
@@ -36,6 +37,7 @@ pub mod wc;
 pub mod wr;
 
 pub use crate::dma::Direction;
+pub use access::Access;
 pub use batch::{
     SendBatch,
     Unposted, //
@@ -48,11 +50,8 @@ pub use device::{
     Device,
     DeviceHandle, //
 };
+pub use mr::MemoryRegion;
 pub(crate) use mr::REGION_PAGE_SIZE;
-pub use mr::{
-    Access,
-    MemoryRegion, //
-};
 pub use pd::ProtectionDomain;
 pub use qp::{
     Capabilities,

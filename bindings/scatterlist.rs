@@ -13,12 +13,10 @@ use crate::{
     },
     page::buffer::PageBuffer,
     rdma::{
-        chunk::MappedChunk,
         verbs,
         Device,
         Direction,
         MemoryRegion,
-        Sge,
         SgeList, //
     }, //
 };
@@ -217,53 +215,13 @@ impl ScatterTable {
         self.buffer.take()
     }
 
-    /// Fills the memory from the start of a chunk that a peer wrote to. Any context.
-    ///
-    /// `EINVAL` if the chunk is shorter, or is not one block, or if the memory must not be written
-    /// to: that of a write request.
+    /// The entries in use and their number, for C functions that access the pages; `None` if those
+    /// may not be accessed as a device would for `direction`.
     #[inline(always)]
-    pub fn copy_from_chunk(&mut self, chunk: &MappedChunk) -> Result {
-        let len = self.byte_len();
-        let from = chunk.block(len).ok_or(EINVAL)?;
-        if self.permitted == Direction::ToDevice {
-            return Err(EINVAL);
-        }
-        chunk.sync_for_cpu(len)?;
-        // SAFETY: By the type invariant the entries name pages, which are kept and may be written
-        // to; `len` bytes are at `from`.
-        let copied = unsafe {
-            let entries = self.entries.as_mut_ptr();
-            bindings::rnbd_helper_sg_copy_from_buffer(entries, self.used, from.as_ptr().cast(), len)
-        };
-        if copied != len {
-            return Err(EINVAL);
-        }
-        Ok(())
-    }
-
-    /// Copies the memory to the start of a chunk, from where a device is to send it; says where.
-    /// Any context.
-    ///
-    /// `EINVAL` if the chunk is shorter, or is not one block, or if the table is empty or has the
-    /// memory of a read request, in which is what its last user left.
-    #[inline(always)]
-    pub fn copy_to_chunk(&self, chunk: &MappedChunk) -> Result<Sge> {
-        let len = self.byte_len();
-        let to = chunk.block(len).ok_or(EINVAL)?;
-        if self.permitted == Direction::FromDevice {
-            return Err(EINVAL);
-        }
-        // SAFETY: By the type invariant the entries name pages, which are kept; `len` bytes are at
-        // `to`. Chunks are only accessed by copying.
-        let copied = unsafe {
-            let entries = self.entries.as_ptr().cast_mut();
-            bindings::rnbd_helper_sg_copy_to_buffer(entries, self.used, to.as_ptr().cast(), len)
-        };
-        if copied != len {
-            return Err(EINVAL);
-        }
-        chunk.sync_for_device(len)?;
-        chunk.sge(len).ok_or(EINVAL)
+    pub(crate) fn pages(&self, direction: Direction) -> Option<(*mut bindings::scatterlist, u32)> {
+        self.permitted
+            .permits(direction)
+            .then_some((self.entries.as_ptr().cast_mut(), self.used))
     }
 
     /// Maps the memory for `device`, on behalf of the region with that serial number, which is not

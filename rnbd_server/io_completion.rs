@@ -5,7 +5,7 @@
 use kernel::prelude::*;
 use kernel_ext::{
     block::bio::Completion,
-    rdma::chunk::ChunkData, //
+    rdma::chunk::single::ChunkData, //
 };
 use proto::rnbd::Io;
 use rtrs_server::Operation;

@@ -10,7 +10,7 @@
 use kernel::prelude::*;
 use kernel_ext::{
     rdma::{
-        chunk::MappedChunk,
+        chunk::single::MappedChunk,
         message_buffers::{
             MessageBuffer,
             Outgoing, //

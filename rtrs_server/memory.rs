@@ -12,8 +12,8 @@ use kernel::{
 };
 use kernel_ext::rdma::{
     chunk::{
+        single::MappedChunk,
         ChunkSet,
-        MappedChunk,
         MappedChunks, //
     },
     message_buffers::MessageBuffers,

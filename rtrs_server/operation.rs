@@ -10,7 +10,7 @@ use kernel::{
 use kernel_ext::{
     rdma::{
         chunk::{
-            ChunkData,
+            single::ChunkData,
             MappedChunks, //
         },
         MemoryRegion,

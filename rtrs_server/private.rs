@@ -14,7 +14,7 @@ use kernel::{
 };
 use kernel_ext::{
     rdma::chunk::{
-        Chunk,
+        single::Chunk,
         ChunkSet, //
     },
     sync::box_slot::BoxSlot, //

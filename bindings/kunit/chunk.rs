@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::*;
+use super::{single::Chunk, *};
 use crate::block::bio::Memory;
 use kernel::page::PAGE_SIZE;
 

@@ -30,15 +30,11 @@ use kernel::{
 };
 
 mod allocator;
+mod copy;
 mod pool;
-mod single;
+pub mod single;
 
 pub use pool::ChunkPool;
-pub use single::{
-    Chunk,
-    ChunkData,
-    MappedChunk, //
-};
 
 use allocator::Allocator;
 

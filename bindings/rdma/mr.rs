@@ -23,20 +23,17 @@
 //!                                                          invalidate
 //! ```
 //!
-//! The peer can end `Exposed` as well, see [`MemoryRegion::ended_by_peer()`]. Only a completion
-//! without an error ends a use: a request that failed or was flushed says nothing of the peer's
-//! key, which is good on every queue pair of the domain. A use that no completion ends, ends when
-//! all queue pairs of the domain are drained ([`ProtectionDomain::is_drained()`]).
+//! The peer can end `Exposed` as well, see
+//! [`QueuePairRef::peer_ended()`](super::QueuePairRef::peer_ended). Only a completion without an
+//! error ends a use: a request that failed or was flushed says nothing of the peer's key, which is
+//! good on every queue pair of the domain. A use that no completion ends, ends when all queue pairs
+//! of the domain are drained ([`ProtectionDomain::is_drained()`]).
 
 use super::{
+    access::Access,
     pd::Retained,
-    qp::{
-        self,
-        Handler, //
-    },
     Direction,
     ProtectionDomain,
-    QueuePairRef,
     Sge, //
 };
 use crate::{
@@ -52,48 +49,11 @@ use core::ptr::{
     NonNull, //
 };
 use kernel::{
+    container_of,
     error::from_err_ptr,
     prelude::*,
-    sync::{
-        Arc, //
-    }, //
+    sync::Arc, //
 };
-
-/// What the peer may do with registered memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Nothing: it is only for work requests of this end.
-    Local,
-    /// Read.
-    RemoteRead,
-    /// Write.
-    RemoteWrite,
-}
-
-impl Access {
-    #[inline]
-    pub(super) fn as_raw(self) -> c_int {
-        let flags = match self {
-            Self::Local => bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE,
-            Self::RemoteRead => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
-            Self::RemoteWrite => {
-                bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
-                    | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
-            }
-        };
-        flags as c_int
-    }
-
-    /// Whether it may be given to memory that is mapped for `direction`.
-    #[inline]
-    fn suits(self, direction: Direction) -> bool {
-        match self {
-            Self::Local => true,
-            Self::RemoteRead => direction.permits(Direction::ToDevice),
-            Self::RemoteWrite => direction.permits(Direction::FromDevice),
-        }
-    }
-}
 
 /// The page size of registrations.
 ///
@@ -124,6 +84,10 @@ enum Use {
     /// Memory is in the region that stays as long as the domain.
     Permanent,
 }
+
+/// Tells a queue pair of a completion of a region's request; the context of each queue pair begins
+/// with it, and is its first argument.
+pub(super) type RegionCompleted = unsafe fn(*mut c_void, &Raw, &bindings::ib_wc);
 
 /// The state of a region: its use, and the direction that its memory is mapped for.
 const fn state(usage: Use, direction: Direction) -> u32 {
@@ -240,7 +204,8 @@ impl Raw {
 
 impl MemoryRegion {
     /// Allocates a region for up to `max_segments` pages. Completions of requests that use its
-    /// table go to [`Handler::region_completed()`], with `key`. Sleeps.
+    /// table go to [`Handler::region_completed()`](super::Handler::region_completed), with `key`.
+    /// Sleeps.
     pub fn new(domain: &Arc<ProtectionDomain>, max_segments: u32, key: u32) -> Result<Self> {
         let kind = if domain.device().has_gap_registration() {
             bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
@@ -255,7 +220,7 @@ impl MemoryRegion {
         // this fails, it is dropped.
         let raw = Raw {
             cqe: bindings::ib_cqe {
-                done: Some(qp::complete_region),
+                done: Some(complete_region),
             },
             region,
             state: Atomic::new(Use::Idle as u32),
@@ -444,8 +409,9 @@ impl MemoryRegion {
         Ok(self.0.queue_pair.load(ordering::Relaxed))
     }
 
-    /// Whether the device of `queue_pair` said that the peer invalidated the key, and the region
-    /// was registered there: the memory is free then. What the peer itself says does not count.
+    /// Whether the region was registered on the queue pair with this serial number, and the device
+    /// said that the peer invalidated its key, which is in `invalidated` then, else 0: the memory
+    /// is free.
     ///
     /// A key is one of 256 that a region has in turn. That the peer invalidated it is forgotten
     /// when it is registered again on the same queue pair, and no completion of that queue pair
@@ -453,14 +419,14 @@ impl MemoryRegion {
     /// same queue. One way remains: a region that goes through all its keys on another queue pair
     /// of the domain, whose peer invalidated one of them by a message on this one, while the
     /// completion of that message waits here all the time.
-    pub fn ended_by_peer<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> bool {
+    pub(super) fn ended_by_peer(&self, queue_pair: u64, invalidated: &Atomic<u32>) -> bool {
         // First, so that queue pair and key stay what they are.
         if self.0.change(Use::Exposed, Use::Busy).is_err() {
             return false;
         }
         let registered_on = self.0.queue_pair.load(ordering::Relaxed);
-        let ended = registered_on == queue_pair.serial()
-            && queue_pair.invalidated_key() == Some(self.rkey());
+        let key = invalidated.load(ordering::Acquire);
+        let ended = registered_on == queue_pair && key != 0 && key == self.rkey();
         // INVARIANT: The device said that the key is not valid any more; or nothing has changed.
         let next = if ended { Use::Mapped } else { Use::Exposed };
         self.0.change(Use::Busy, next).is_ok() && ended
@@ -556,6 +522,28 @@ impl MemoryRegion {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Called for each completion of a request that is named by the `cqe` of a region.
+///
+/// # Safety
+///
+/// Only to be called by the RDMA core, or a poller, for requests posted by a
+/// [`QueuePair`](super::QueuePair).
+unsafe extern "C" fn complete_region(_cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: The core passes a valid completion; the queue pair is set in all, failed ones too.
+    let wc = unsafe { &*wc };
+    // SAFETY: `wr_cqe` is what was posted: that of a region, which stays as long as the domain.
+    let region = unsafe {
+        let cqe = *wc.__bindgen_anon_1.wr_cqe;
+        &*container_of!(cqe, Raw, cqe)
+    };
+    // SAFETY: The queue pair is not destroyed before it is drained. Its context begins with the
+    // function, which is for that context.
+    unsafe {
+        let context = (*wc.qp).qp_context;
+        (*context.cast::<RegionCompleted>())(context, region, wc);
     }
 }
 

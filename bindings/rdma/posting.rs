@@ -8,6 +8,7 @@ use super::{
     receive::Receives,
     verbs,
     wr::send_flags,
+    MemoryRegion,
     QueuePairRef,
     Receive,
     RemoteMemory,
@@ -140,7 +141,7 @@ impl<H: Handler> QueuePairRef<H> {
     /// of this queue pair that says so; returns whether it is. Any context.
     ///
     /// The key is known until the next one comes, or until it is registered again; see
-    /// [`MemoryRegion::ended_by_peer()`](super::MemoryRegion::ended_by_peer).
+    /// [`Self::peer_ended()`].
     pub fn note_invalidation(&self, completion: &WorkCompletion<'_>) -> bool {
         let Some(rkey) = completion.invalidated_rkey() else {
             return false;
@@ -152,17 +153,11 @@ impl<H: Handler> QueuePairRef<H> {
         true
     }
 
-    /// The key that the peer has invalidated last.
-    pub(super) fn invalidated_key(&self) -> Option<u32> {
-        match self.inner().invalidated.load(ordering::Acquire) {
-            0 => None,
-            rkey => Some(rkey),
-        }
-    }
-
-    /// Tells the queue pair from every other one, also from those that are gone. Not 0.
-    pub(super) fn serial(&self) -> u64 {
-        self.inner().serial
+    /// Whether the device said that the peer has invalidated the key of `region`, which was
+    /// registered on this queue pair: its memory is free then. What the peer itself says does not
+    /// count. Any context.
+    pub fn peer_ended(&self, region: &MemoryRegion) -> bool {
+        region.ended_by_peer(self.inner().serial, &self.inner().invalidated)
     }
 
     /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what

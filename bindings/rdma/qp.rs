@@ -14,7 +14,10 @@ use super::{
     },
     cq::Reservation,
     drain::drain,
-    mr,
+    mr::{
+        self,
+        RegionCompleted, //
+    },
     pd::Membership,
     poller::{
         Hook,
@@ -153,9 +156,6 @@ pub(super) struct Inner<H: Handler> {
     completions: Reservation,
     domain: Membership,
 }
-
-/// Tells the handler of an [`Inner`] of a completion of a region's request.
-type RegionCompleted = unsafe fn(*mut c_void, &mr::Raw, &bindings::ib_wc);
 
 /// The number of queue pairs that were made.
 static MADE: Atomic<u64> = Atomic::new(0);
@@ -492,30 +492,6 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     let mut burst = H::Burst::default();
     lent.handler().completion(&lent, &completion, &mut burst);
     lent.handler().burst_ends(&lent, burst);
-}
-
-/// Called for each completion of a request that is named by the `cqe` of a region.
-///
-/// # Safety
-///
-/// Only to be called by the RDMA core, or a poller, for requests posted by a [`QueuePair`].
-pub(super) unsafe extern "C" fn complete_region(
-    _cq: *mut bindings::ib_cq,
-    wc: *mut bindings::ib_wc,
-) {
-    // SAFETY: The core passes a valid completion; the queue pair is set in all, failed ones too.
-    let wc = unsafe { &*wc };
-    // SAFETY: `wr_cqe` is what was posted: that of a region, which stays as long as the domain.
-    let region = unsafe {
-        let cqe = *wc.__bindgen_anon_1.wr_cqe;
-        &*container_of!(cqe, mr::Raw, cqe)
-    };
-    // SAFETY: The queue pair is not destroyed before it is drained. Its context is an `Inner`,
-    // which begins with the function, and that is the one of its type.
-    unsafe {
-        let context = (*wc.qp).qp_context;
-        (*context.cast::<RegionCompleted>())(context, region, wc);
-    }
 }
 
 /// # Safety

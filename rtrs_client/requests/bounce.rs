@@ -19,8 +19,8 @@ use kernel::{
 use kernel_ext::{
     rdma::{
         chunk::{
+            single::MappedChunk,
             ChunkSet,
-            MappedChunk,
             MappedChunks, //
         },
         Access,

@@ -116,7 +116,7 @@ impl PathRequests {
         if step(Phase::Registered, Phase::Invalidating) {
             // That the server says so is not enough: it must not be able to write to this memory
             // once the request is finished.
-            if invalidated && chunk.region.ended_by_peer(queue_pair) {
+            if invalidated && queue_pair.peer_ended(&chunk.region) {
                 self.end_in(chunk, number, state(Phase::Invalidating));
                 return Ok(());
             }

@@ -7,8 +7,8 @@ use crate::{
     page::buffer::PageBuffer,
     rdma::{
         chunk::{
+            single::MappedChunk,
             ChunkSet,
-            MappedChunk,
             MappedChunks, //
         },
         message_buffers::{
@@ -178,9 +178,9 @@ mod cases {
 
             // Only the queue pair of the registration knows, and it counts once.
             assert_eq!(region.unmap(&mut table), Err(EBUSY));
-            assert!(!region.ended_by_peer(&far));
-            assert!(region.ended_by_peer(&near));
-            assert!(!region.ended_by_peer(&near));
+            assert!(!far.peer_ended(&region));
+            assert!(near.peer_ended(&region));
+            assert!(!near.peer_ended(&region));
             let other = MemoryRegion::new(near.domain(), 2, 2)?;
             assert_eq!(other.unmap(&mut table), Err(EINVAL));
             region.unmap(&mut table)?;
