@@ -175,7 +175,7 @@ impl<T: ParameterValue> Parameter<T> {
             return EINVAL.to_errno();
         };
         // SAFETY: By the safety requirement.
-        let mut out = unsafe { SysfsOutput::new(page.cast()) };
+        let mut out = unsafe { SysfsOutput::new(page.cast(), SysfsOutput::PAGE) };
         // SAFETY: By the safety requirement.
         let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
         // SAFETY: Nothing is written once it is in sysfs.

@@ -194,12 +194,6 @@ impl Counter {
         self.0.add(number, ordering::Relaxed);
     }
 
-    /// Counts one event. Any context.
-    #[inline]
-    pub fn inc(&self) {
-        self.add(1);
-    }
-
     /// The number of events.
     #[inline]
     pub fn get(&self) -> u64 {

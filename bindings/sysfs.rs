@@ -21,7 +21,6 @@ pub use self::{
     },
     binary::{
         BinaryAttribute,
-        BinaryOutput,
         OpenFile, //
     },
     directory::Directory,

@@ -26,12 +26,6 @@ impl Settings {
         interval_ms: HB_INTERVAL_MS,
         missed_max: HB_MISSED_MAX,
     };
-
-    /// The longest time from the last sign of life to [`Action::Fail`] in ms.
-    pub const fn detection_ms(&self) -> u64 {
-        // At most (2^32 - 1) * (2^32 + 1), which is 2^64 - 1.
-        (self.interval_ms as u64).wrapping_mul((self.missed_max as u64).wrapping_add(2))
-    }
 }
 
 impl Default for Settings {

@@ -47,19 +47,6 @@ pub enum ClientEvent {
     Remove,
 }
 
-impl ClientEvent {
-    /// All events.
-    pub const ALL: &'static [Self] = &[
-        Self::Connect,
-        Self::Established,
-        Self::Error,
-        Self::Reconnect,
-        Self::Close,
-        Self::Closed,
-        Self::Remove,
-    ];
-}
-
 impl ClientState {
     /// The state that `event` leads to; `None` if it changes nothing.
     #[inline]
@@ -133,11 +120,6 @@ pub enum ServerEvent {
     Close,
     /// Its connections are gone.
     Closed,
-}
-
-impl ServerEvent {
-    /// All events.
-    pub const ALL: &'static [Self] = &[Self::Established, Self::Close, Self::Closed];
 }
 
 impl ServerState {

@@ -28,8 +28,8 @@ use kernel_ext::{
         rcu::RcuArc, //
     },
     sysfs::{
-        BinaryOutput,
-        OpenFile, //
+        OpenFile,
+        SysfsOutput, //
     }, //
 };
 use proto::{
@@ -174,7 +174,7 @@ impl ExportPolicy {
     }
 
     /// Shows the policy in the form in which it is written; nothing if there is none.
-    pub(crate) fn read(&self, offset: u64, out: &mut BinaryOutput<'_>) -> Result {
+    pub(crate) fn read(&self, offset: u64, out: &mut SysfsOutput<'_>) -> Result {
         let Some(policy) = self.current.get() else {
             return Ok(());
         };

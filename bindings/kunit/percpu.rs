@@ -30,7 +30,7 @@ mod tests {
         let cpus = cpus as u64;
         // The CPUs of a test machine are numbered without gaps.
         assert_eq!(counters.sum(Counter::get), cpus * (cpus + 1) / 2);
-        counters.current().inc();
+        counters.current().add(1);
         assert_eq!(counters.sum(Counter::get), cpus * (cpus + 1) / 2 + 1);
         for (_, counter) in counters.iter() {
             counter.reset();

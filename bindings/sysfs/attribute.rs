@@ -195,7 +195,7 @@ pub(super) unsafe extern "C" fn show(
         return EINVAL.to_errno() as isize;
     };
     // SAFETY: By the safety requirement.
-    let mut out = unsafe { SysfsOutput::new(page.cast()) };
+    let mut out = unsafe { SysfsOutput::new(page.cast(), SysfsOutput::PAGE) };
     // SAFETY: The node stays as long as the file is in use.
     let data = unsafe { node::registration(kobject) }.data();
     // SAFETY: The files of a node are the beginnings of attributes for its data, which stay until

@@ -5,16 +5,12 @@
 //! Would be: part of `rust/kernel/sysfs.rs`.
 
 use core::{
-    marker::PhantomData,
     mem::{
         self,
         ManuallyDrop,
         MaybeUninit, //
     },
-    ptr::{
-        self,
-        NonNull, //
-    },
+    ptr::NonNull,
     slice, //
 };
 use kernel::{
@@ -23,10 +19,13 @@ use kernel::{
     sync::Arc, //
 };
 
-use super::node;
+use super::{
+    node,
+    output::SysfsOutput, //
+};
 use crate::bindings;
 
-type Read<T> = fn(&Arc<T>, u64, &mut BinaryOutput<'_>) -> Result;
+type Read<T> = fn(&Arc<T>, u64, &mut SysfsOutput<'_>) -> Result;
 type Write<T> = fn(&Arc<T>, OpenFile, u64, &[u8]) -> Result;
 
 /// A file of a [`ClassDevice`](crate::device::class::ClassDevice) whose data are a `T`, read and
@@ -47,34 +46,8 @@ pub struct BinaryAttribute<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile(usize);
 
-/// Where a `read` function writes to.
-///
-/// # Invariants
-///
-/// `buffer` is valid for writes of `room` bytes; `len <= room`.
-pub struct BinaryOutput<'a> {
-    buffer: NonNull<u8>,
-    room: usize,
-    len: usize,
-    _buffer: PhantomData<&'a mut [u8]>,
-}
-
 // SAFETY: An attribute is never written; sysfs only reads it.
 unsafe impl<T> Sync for BinaryAttribute<T> {}
-
-impl BinaryOutput<'_> {
-    /// Writes bytes, as many as there is room for.
-    pub fn write_bytes(&mut self, bytes: &[u8]) {
-        let len = bytes.len().min(self.room - self.len);
-        // SAFETY: `buffer` is valid for `room` bytes, and `len` more than `self.len` are at most
-        // that.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.as_ptr().add(self.len), len)
-        };
-        // INVARIANT: `len` is at most the room there was.
-        self.len += len;
-    }
-}
 
 impl<T: Send + Sync + 'static> BinaryAttribute<T> {
     /// A file called `name`.
@@ -136,15 +109,10 @@ impl<T: Send + Sync + 'static> BinaryAttribute<T> {
         let (Some(buffer), Ok(offset)) = (NonNull::new(buffer), u64::try_from(offset)) else {
             return EINVAL.to_errno() as isize;
         };
-        // INVARIANT: By the safety requirement.
-        let mut out = BinaryOutput {
-            buffer: buffer.cast(),
-            room: count,
-            len: 0,
-            _buffer: PhantomData,
-        };
+        // SAFETY: By the safety requirement.
+        let mut out = unsafe { SysfsOutput::new(buffer.cast(), count) };
         match (this.read)(&data, offset, &mut out) {
-            Ok(()) => out.len as isize,
+            Ok(()) => out.len() as isize,
             Err(error) => error.to_errno() as isize,
         }
     }

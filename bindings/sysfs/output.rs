@@ -17,42 +17,47 @@ use kernel::{
     prelude::*, //
 };
 
-/// The page that a `show` function writes its text to.
+/// Where a file's content is written to.
 ///
 /// What does not fit is cut off, as `sysfs_emit_at()` does; writing never fails.
 ///
 /// # Invariants
 ///
-/// `page` is valid for writes of `PAGE_SIZE` bytes; `len < PAGE_SIZE`.
+/// `buffer` is valid for writes of `room` bytes; `len <= room`.
 pub struct SysfsOutput<'a> {
-    page: NonNull<u8>,
+    buffer: NonNull<u8>,
+    room: usize,
     len: usize,
-    _page: PhantomData<&'a mut [u8]>,
+    _buffer: PhantomData<&'a mut [u8]>,
 }
 
 impl SysfsOutput<'_> {
+    /// What a page holds; sysfs takes no more than a page less one byte.
+    pub(crate) const PAGE: usize = PAGE_SIZE - 1;
+
     /// Makes an empty output.
     ///
     /// # Safety
     ///
-    /// `page` must be valid for writes of `PAGE_SIZE` bytes, and not be used otherwise, as long as
-    /// the output is used.
-    pub(crate) unsafe fn new(page: NonNull<u8>) -> Self {
+    /// `buffer` must be valid for writes of `room` bytes, and not be used otherwise, as long as the
+    /// output is used.
+    pub(crate) unsafe fn new(buffer: NonNull<u8>, room: usize) -> Self {
         // INVARIANT: By the safety requirement.
         Self {
-            page,
+            buffer,
+            room,
             len: 0,
-            _page: PhantomData,
+            _buffer: PhantomData,
         }
     }
 
     /// Writes bytes as they are.
     pub fn write_bytes(&mut self, bytes: &[u8]) {
-        // sysfs takes no more than a page less one byte.
-        let room = PAGE_SIZE - 1 - self.len;
-        let len = bytes.len().min(room);
-        // SAFETY: The page is valid for `PAGE_SIZE` bytes, of which `room` are left.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.page.as_ptr().add(self.len), len) };
+        let len = bytes.len().min(self.room - self.len);
+        // SAFETY: By the type invariant `len` more bytes fit in the buffer.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.as_ptr().add(self.len), len)
+        };
         // INVARIANT: `len` is at most the room there was.
         self.len += len;
     }

@@ -152,9 +152,6 @@ impl Io {
     /// The size on the wire in bytes.
     pub const SIZE: usize = size_of::<wire::Io>();
 
-    /// The size without `prio`, as RNBD 2.0 sent it.
-    pub const MIN_SIZE: usize = size_of::<wire::IoBase>();
-
     /// The wire form.
     #[inline]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {

@@ -20,6 +20,24 @@ use proto::{
     Errno, //
 };
 
+const CLIENT_EVENTS: &[ClientEvent] = {
+    use ClientEvent::*;
+    &[
+        Connect,
+        Established,
+        Error,
+        Reconnect,
+        Close,
+        Closed,
+        Remove,
+    ]
+};
+
+const SERVER_EVENTS: &[ServerEvent] = {
+    use ServerEvent::*;
+    &[Established, Close, Closed]
+};
+
 /// `rtrs_clt_change_state`: from, to.
 const CLIENT_TRANSITIONS: &[(ClientState, ClientState)] = {
     use ClientState::*;
@@ -68,7 +86,7 @@ fn client_events_lead_somewhere_or_nowhere() {
         _ => None,
     };
     for &from in ClientState::ALL {
-        for &event in E::ALL {
+        for &event in CLIENT_EVENTS {
             let to = from.next(event);
             assert_eq!(to, leads(from, event), "{from:?} on {event:?}");
             assert!(to.is_none_or(|to| from.allows(to)));
@@ -80,7 +98,7 @@ fn client_events_lead_somewhere_or_nowhere() {
 fn every_client_transition_has_an_event() {
     for &(from, to) in CLIENT_TRANSITIONS {
         assert!(
-            ClientEvent::ALL.iter().any(|&e| from.next(e) == Some(to)),
+            CLIENT_EVENTS.iter().any(|&e| from.next(e) == Some(to)),
             "{from:?} to {to:?}"
         );
     }
@@ -88,7 +106,7 @@ fn every_client_transition_has_an_event() {
 
 #[test]
 fn nothing_follows_a_removed_path() {
-    for &event in ClientEvent::ALL {
+    for &event in CLIENT_EVENTS {
         assert_eq!(ClientState::Dead.next(event), None);
     }
 }
@@ -107,7 +125,7 @@ fn server_states_change_as_in_c() {
             let allowed = transitions.iter().any(|t| (t.0, t.1) == (from, to));
             assert_eq!(from.allows(to), allowed, "{from:?} to {to:?}");
         }
-        for &event in ServerEvent::ALL {
+        for &event in SERVER_EVENTS {
             let to = transitions.iter().find(|t| (t.0, t.2) == (from, event));
             assert_eq!(from.next(event), to.map(|t| t.1), "{from:?} on {event:?}");
         }
@@ -200,12 +218,17 @@ fn until_failure(settings: &Settings) -> (u32, Vec<Action>) {
     unreachable!()
 }
 
+/// The longest time from the last sign of life to [`Action::Fail`] in ms.
+fn detection_ms(settings: &Settings) -> u64 {
+    u64::from(settings.interval_ms) * (u64::from(settings.missed_max) + 2)
+}
+
 #[test]
 fn a_silent_peer_is_given_up_as_in_c() {
     let (intervals, actions) = until_failure(&Settings::DEFAULT);
     // Between 30 and 35 s after the last sign of life.
     assert_eq!(intervals, 7);
-    assert_eq!(Settings::DEFAULT.detection_ms(), 35_000);
+    assert_eq!(detection_ms(&Settings::DEFAULT), 35_000);
     // One heartbeat, and no more while it is not answered.
     assert_eq!(actions[0], Action::Send);
     assert!(actions[1..].iter().all(|&action| action == Action::Wait));
@@ -218,8 +241,8 @@ fn detection_can_be_faster_than_a_second() {
         missed_max: 5,
     };
     let (intervals, _) = until_failure(&settings);
-    assert_eq!(u64::from(intervals) * 100, settings.detection_ms());
-    assert!(settings.detection_ms() < 1000);
+    assert_eq!(u64::from(intervals) * 100, detection_ms(&settings));
+    assert!(detection_ms(&settings) < 1000);
 }
 
 #[test]
@@ -249,5 +272,4 @@ fn no_setting_overflows() {
         missed_max: u32::MAX,
     };
     assert_eq!(tick(u32::MAX, &settings), (Action::Wait, u32::MAX));
-    assert!(settings.detection_ms() > u64::from(u32::MAX));
 }
