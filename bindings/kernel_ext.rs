@@ -4,6 +4,9 @@
 //!
 //! All unsafe code of the project is in this crate.
 
+// What is made by a `new()` without arguments is made in statics and fields, by that name.
+#![allow(clippy::new_without_default)]
+
 mod bindings;
 #[cfg(RNBD_KUNIT)]
 mod kunit;

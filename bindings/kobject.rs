@@ -108,12 +108,6 @@ impl<M: ModuleMetadata> ModuleDirectory<M> {
     }
 }
 
-impl<M: ModuleMetadata> Default for ModuleDirectory<M> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 // SAFETY: A module is in sysfs before its `init` runs and until its `exit` has run. Code that can
 // name `M` is part of that module or of one that depends on it, and runs at no other time.
 unsafe impl<M: ModuleMetadata> AsKobject for ModuleDirectory<M> {

@@ -82,12 +82,6 @@ impl Returned {
     }
 }
 
-impl Default for Returned {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Drop for Returned {
     fn drop(&mut self) {
         // SAFETY: May be called wherever sleeping is allowed, as is said above. Modules are loaded

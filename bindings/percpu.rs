@@ -205,9 +205,3 @@ impl Counter {
         self.0.store(0, ordering::Relaxed);
     }
 }
-
-impl Default for Counter {
-    fn default() -> Self {
-        Self::new()
-    }
-}

@@ -55,12 +55,6 @@ impl RateLimit {
     }
 }
 
-impl Default for RateLimit {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Does something, a `pr_` macro say, unless this place has done so too often; see
 /// [`RateLimit`](crate::print::RateLimit).
 #[macro_export]

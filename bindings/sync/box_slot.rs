@@ -199,12 +199,6 @@ impl<T> BoxStack<T> {
     }
 }
 
-impl<T> Default for BoxStack<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T> Drop for BoxStack<T> {
     fn drop(&mut self) {
         drop(self.take_all());
