@@ -40,6 +40,7 @@ pub use crate::dma::Direction;
 pub use access::Access;
 pub use batch::{
     SendBatch,
+    SendRoom,
     Unposted, //
 };
 pub use cq::{
@@ -67,8 +68,6 @@ pub use wc::{
 };
 pub use wr::{
     RemoteMemory,
-    SendChain,
     Sge,
-    SgeList,
     WrId, //
 };

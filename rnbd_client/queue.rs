@@ -5,7 +5,6 @@
 //! A request's tag is the number of its permit, and so of the server's chunk it uses. While the
 //! transport has a request it is in the table of its session, from where its completion takes it.
 
-use core::mem::MaybeUninit;
 use kernel::{
     prelude::*,
     sync::{
@@ -40,6 +39,7 @@ use proto::rnbd::{
 use rtrs_client::{
     Kind,
     Submission,
+    SubmissionRoom,
     SubmitError, //
 };
 
@@ -69,7 +69,7 @@ impl Operations for Queue {
     ) -> Result<(), Refusal<RemoteDevice>> {
         let path = queue.set();
         let guard = rcu::read_lock();
-        let mut room = MaybeUninit::uninit();
+        let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(&path.transport, &guard, &mut room);
         submit(&mut submission, queue, path, request)
     }
@@ -79,7 +79,7 @@ impl Operations for Queue {
             return;
         };
         let guard = rcu::read_lock();
-        let mut room = MaybeUninit::uninit();
+        let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(&path.transport, &guard, &mut room);
         while let Some((queue, request)) = requests.take_next() {
             if let Err(refusal) = submit(&mut submission, &queue, path, request) {

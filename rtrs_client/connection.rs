@@ -2,13 +2,13 @@
 
 //! An established connection of a path: its queue pair, and which work requests are signaled.
 
-use core::mem::MaybeUninit;
 use kernel::prelude::*;
 use kernel_ext::rdma::{
     Handler,
     QueuePair,
     QueuePairRef,
-    SendBatch, //
+    SendBatch,
+    SendRoom, //
 };
 use proto::rtrs::Imm;
 use rtrs_core::connection::{
@@ -71,10 +71,8 @@ pub(crate) fn post_immediate<H: Handler>(
     kind: WorkKind,
     immediate: Imm,
 ) -> Result {
-    let mut place = MaybeUninit::uninit();
-    let batch = SendBatch::<1, 1>::init(&mut place);
+    let mut room = SendRoom::<1, 1>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
     batch.imm_only(kind.id(), true, immediate.encode())?;
-    queue_pair
-        .post_batch(batch)
-        .map_err(|unposted| unposted.error)
+    Ok(queue_pair.post(&mut batch)?)
 }

@@ -2,7 +2,6 @@
 
 //! What becomes of a request whose path is lost.
 
-use core::mem::MaybeUninit;
 use kernel::{
     prelude::*,
     sync::rcu,
@@ -19,7 +18,10 @@ use crate::{
     path::Path,
     requests::{
         request::Request,
-        submit::Refused, //
+        submit::{
+            Refused,
+            SubmissionRoom, //
+        }, //
     },
     session::Session,
     submission::Submission, //
@@ -57,7 +59,7 @@ impl Session {
         request: Owned<'a, Request>,
     ) -> Result<(), Refused<'a>> {
         let guard = rcu::read_lock();
-        let mut room = MaybeUninit::uninit();
+        let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(self, &guard, &mut room);
         submission.add_by_policy(request, Some(failed))
     }

@@ -14,7 +14,7 @@
 //! let mut permit = session.permit(tag).ok_or(EBUSY)?;
 //! fill(permit.scatter());
 //! let guard = rcu::read_lock();
-//! let mut room = MaybeUninit::uninit();
+//! let mut room = SubmissionRoom::EMPTY;
 //! let mut submission = Submission::new(&session, &guard, &mut room);
 //! submission.add(permit, Kind::Write, queue, &header)?; // events.complete(tag, result) follows.
 //! ```
@@ -77,7 +77,7 @@ pub use crate::{
     permit::Permit,
     requests::{
         request::Kind,
-        submit::FullBatch, //
+        submit::SubmissionRoom, //
     },
     service::ServiceData,
     session::{

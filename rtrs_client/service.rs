@@ -2,7 +2,6 @@
 
 //! Service requests: what a user asks of the server outside the IO path.
 
-use core::mem::MaybeUninit;
 use kernel::{
     prelude::*,
     sync::rcu,
@@ -14,7 +13,10 @@ use kernel::{
 use kernel_ext::page::buffer::PageBuffer;
 
 use crate::{
-    requests::request::Kind,
+    requests::{
+        request::Kind,
+        submit::SubmissionRoom, //
+    },
     session::Session,
     submission::Submission, //
 };
@@ -122,7 +124,7 @@ impl Session {
         }
         self.tags.service.begin();
         let guard = rcu::read_lock();
-        let mut room = MaybeUninit::uninit();
+        let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(self, &guard, &mut room);
         submission
             .add(permit, kind, 0, header)

@@ -140,8 +140,7 @@ impl SessionCore {
     #[inline]
     pub fn queue_depth(&self) -> u32 {
         // 0 before anything is agreed with the server, which has at least two chunks.
-        let limits = self.limits.as_ref();
-        limits.map_or(0, |limits| u32::from(limits.queue_depth).wrapping_sub(1))
+        (self.limits.as_ref()).map_or(0, |limits| u32::from(limits.queue_depth).wrapping_sub(1))
     }
 
     /// The most data of one request, in bytes. Any context.

@@ -4,10 +4,7 @@
 //!
 //! This is the only way to send a request.
 
-use core::{
-    mem::MaybeUninit,
-    ptr, //
-};
+use core::ptr;
 use kernel::{
     prelude::*,
     sync::{
@@ -43,6 +40,7 @@ use crate::{
             FullBatch,
             Posted,
             Refused,
+            SubmissionRoom,
             MAX_BATCH, //
         },
         tags::Phase,
@@ -66,7 +64,7 @@ use crate::{
 pub struct Submission<'s, 'g> {
     session: &'s Session,
     guard: &'g rcu::Guard,
-    batch: &'g mut FullBatch,
+    batch: FullBatch<'g>,
     tags: [u32; MAX_BATCH],
     /// Where the batch goes, if there is one.
     target: Option<Target<'g>>,
@@ -83,16 +81,12 @@ struct Target<'g> {
 impl<'s, 'g> Submission<'s, 'g> {
     /// Begins one, in `room`.
     #[inline]
-    pub fn new(
-        session: &'s Session,
-        guard: &'g rcu::Guard,
-        room: &'g mut MaybeUninit<FullBatch>,
-    ) -> Self {
+    pub fn new(session: &'s Session, guard: &'g rcu::Guard, room: &'g mut SubmissionRoom) -> Self {
         // INVARIANT: There are no work requests.
         Self {
             session,
             guard,
-            batch: SendBatch::init(room),
+            batch: SendBatch::new(room),
             tags: [0; MAX_BATCH],
             target: None,
         }
@@ -162,14 +156,14 @@ impl<'s, 'g> Submission<'s, 'g> {
         request: Owned<'s, Request>,
     ) -> Result<(), Refused<'s>> {
         if let Some(old) = self.target {
-            if !ptr::eq(old.connection, target.connection) || !has_room(self.batch) {
+            if !ptr::eq(old.connection, target.connection) || !has_room(&self.batch) {
                 self.post();
             }
         }
         let (tag, first) = (request.tag(), self.batch.len());
         let phase = target
             .requests
-            .add(target.connection, self.batch, request)?;
+            .add(target.connection, &mut self.batch, request)?;
         // INVARIANT: That is the work request that was added, or there are two of this request.
         if let Some(place) = self.tags.get_mut(first) {
             *place = tag;
@@ -267,7 +261,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         };
         let len = self.batch.len();
         // INVARIANT: The batch is empty afterwards.
-        if let Err(unposted) = target.connection.queue_pair().post_batch(self.batch) {
+        if let Err(unposted) = target.connection.queue_pair().post(&mut self.batch) {
             self.take_back(target, len, unposted, refused);
         }
     }

@@ -30,13 +30,16 @@ use crate::{
 };
 
 /// The path that chunks are used by, and what the lists of a session hand requests back to.
-pub(crate) trait ChunkPath: PathRequests<Chunk = PathChunk<Self>> {
+pub(crate) trait ChunkPath: Responses {
+    /// Does the task of `chunk`, on a worker. Sleeps.
+    fn run(io: Entered<Self>, chunk: ChunkBox<Self>);
+}
+
+/// A path that sends responses.
+pub(crate) trait Responses: PathRequests<Chunk = PathChunk<Self>> {
     /// Sends the response in `chunk`, whose `result` is set, now, at the end of the burst, or when
     /// there is room. Any context.
     fn respond(io: &Entered<Self>, chunk: ChunkBox<Self>);
-
-    /// Does the task of `chunk`, on a worker. Sleeps.
-    fn run(io: Entered<Self>, chunk: ChunkBox<Self>);
 }
 
 /// The longest header of a request that is handed over where completions are handled, in bytes:

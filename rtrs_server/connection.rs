@@ -19,7 +19,8 @@ use kernel_ext::{
         cm,
         Handler,
         QueuePairRef,
-        SendChain,
+        SendBatch,
+        SendRoom,
         Status,
         WorkCompletion, //
     },
@@ -210,11 +211,12 @@ impl<R: PathRequests> Connection<R> {
         if !self.send_queue.take_credit() {
             return;
         }
-        let mut chain = SendChain::<1>::new();
+        let mut room = SendRoom::<1, 0>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
         let signaled = self.send_queue.next_is_signaled();
-        let sent = chain
+        let sent = batch
             .imm_only(WrKind::Response.id(), signaled, immediate.encode())
-            .and_then(|()| queue_pair.post(chain));
+            .and_then(|()| Ok(queue_pair.post(&mut batch)?));
         if let Err(error) = sent {
             self.send_failed("an immediate", error);
         }

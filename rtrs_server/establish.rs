@@ -17,8 +17,8 @@ use kernel_ext::rdma::{
     Access,
     ProtectionDomain,
     QueuePair,
-    SendChain,
-    SgeList, //
+    SendBatch,
+    SendRoom, //
 };
 use proto::{
     name::SessName,
@@ -161,13 +161,13 @@ fn take_queue_pairs(path: &Path, made: KVec<Option<Connected>>) -> Result<KVec<C
 
 /// Registers all chunks for the client.
 fn register(service: &Connected, memory: &PathMemory) -> Result {
-    let mut regions = memory.regions.iter().peekable();
-    while regions.peek().is_some() {
-        let mut chain = SendChain::<REGISTRATIONS_PER_POST>::new();
-        for region in regions.by_ref().take(REGISTRATIONS_PER_POST) {
-            chain.reg_mr(WrKind::Unsignaled.id(), false, region, Access::RemoteWrite)?;
+    let mut room = SendRoom::<REGISTRATIONS_PER_POST, 0>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
+    for regions in memory.regions.chunks(REGISTRATIONS_PER_POST) {
+        for region in regions {
+            batch.register(WrKind::Unsignaled.id(), false, region, Access::RemoteWrite)?;
         }
-        service.post(chain)?;
+        service.post(&mut batch)?;
     }
     Ok(())
 }
@@ -197,9 +197,10 @@ impl Response {
 
     /// Sends it. The memory stays until the protection domain goes.
     fn send(self, service: &Connected) -> Result {
-        let entries = SgeList::from(self.buffer.sge(self.len)?);
-        let mut chain = SendChain::<1>::new();
-        chain.send(WrKind::InfoResponse.id(), true, &entries)?;
-        service.post(chain)
+        let mut room = SendRoom::<1, 1>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
+        batch.add(self.buffer.sge(self.len)?)?;
+        batch.send(WrKind::InfoResponse.id(), true)?;
+        Ok(service.post(&mut batch)?)
     }
 }

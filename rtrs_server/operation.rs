@@ -23,9 +23,9 @@ use proto::addr::Address;
 use crate::{
     chunk::{
         self,
-        ChunkPath,
         ChunkSlot,
         Direction,
+        Responses,
         Task, //
     },
     connection::Connection,

@@ -8,7 +8,10 @@
 use kernel::prelude::*;
 use kernel_ext::{
     pr_err_ratelimited,
-    rdma::SendChain,
+    rdma::{
+        SendBatch,
+        SendRoom, //
+    },
     sync::{
         box_slot::BoxList,
         gate::Entered, //
@@ -260,10 +263,11 @@ pub(crate) fn send_invalidation(
         // The client has sent the chunk's next request without a response to this one.
         return early_and_late(io, chunk);
     }
-    let mut chain = SendChain::<1>::new();
-    let posted = chain
-        .local_invalidate(WrKind::Invalidate(id).id(), true, region.rkey())
-        .and_then(|()| queue_pair.post(chain));
+    let mut room = SendRoom::<1, 0>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
+    let posted = batch
+        .invalidate_key(WrKind::Invalidate(id).id(), true, region.rkey())
+        .and_then(|()| Ok(queue_pair.post(&mut batch)?));
     if let Err(error) = posted {
         queue_pair.handler().send_failed("an invalidation", error);
         if let Some(chunk) = slot.take_aside() {
@@ -395,11 +399,6 @@ impl PathRequests for PathIo {
 }
 
 impl ChunkPath for PathIo {
-    #[inline]
-    fn respond(io: &Entered<Self>, chunk: ChunkBox) {
-        response::send(io, chunk);
-    }
-
     fn run(io: Entered<Self>, chunk: ChunkBox) {
         match chunk.task {
             Task::Admit => admit(&io, chunk),

@@ -21,8 +21,9 @@ use kernel_ext::{
         Access,
         MemoryRegion,
         RemoteMemory,
-        SendChain,
-        SgeList, //
+        SendBatch,
+        SendRoom,
+        Sge, //
     },
     sync::{
         box_slot::BoxList,
@@ -43,6 +44,7 @@ use proto::rtrs::{
 use crate::{
     chunk::{
         ChunkKey,
+        Responses,
         Task, //
     },
     connection::{
@@ -60,31 +62,32 @@ use crate::{
 /// The most scatter entries of one RDMA write, whatever the device allows; they are on the stack.
 pub(crate) const MAX_SEND_SGE: usize = 32;
 
-/// The work requests of the last post of a response: data, registration, invalidation, immediate.
-const MAX_LAST_POST: usize = 4;
+/// The last post of a response: data, registration, invalidation, and the immediate, which may come
+/// with a message.
+type LastPost<'a> = SendBatch<'a, 4, { MAX_SEND_SGE + 1 }>;
 
-/// Sends the response in `chunk`, whose `result` is set, now, at the end of the burst, or when
-/// there is room. Any context.
-pub(crate) fn send(io: &Entered<PathIo>, chunk: ChunkBox) {
-    let Some(queue_pair) = io.queue_pair(chunk.cid) else {
-        return io.release(chunk);
-    };
-    if !io.path.is_connected() {
-        // No client is there to read it.
-        return io.release(chunk);
-    }
-    if is_contended(io, &chunk) {
-        return withhold(io, chunk);
-    }
-    let queue = queue_pair.handler().send_queue();
-    if queue.is_collecting() && says_nothing_else(&chunk) {
-        if !queue.collect(chunk) {
-            send_coalesced(io, queue_pair, queue.take_collected());
+impl Responses for PathIo {
+    fn respond(io: &Entered<Self>, chunk: ChunkBox) {
+        let Some(queue_pair) = io.queue_pair(chunk.cid) else {
+            return io.release(chunk);
+        };
+        if !io.path.is_connected() {
+            // No client is there to read it.
+            return io.release(chunk);
         }
-    } else if queue.take_credit() {
-        post(io, queue_pair, chunk);
-    } else {
-        wait(io, queue_pair, chunk);
+        if is_contended(io, &chunk) {
+            return withhold(io, chunk);
+        }
+        let queue = queue_pair.handler().send_queue();
+        if queue.is_collecting() && says_nothing_else(&chunk) {
+            if !queue.collect(chunk) {
+                send_coalesced(io, queue_pair, queue.take_collected());
+            }
+        } else if queue.take_credit() {
+            post(io, queue_pair, chunk);
+        } else {
+            wait(io, queue_pair, chunk);
+        }
     }
 }
 
@@ -189,15 +192,15 @@ fn post_coalesced(
     let size = coalesced_responses::size(count);
     let result = first.message.as_ref().ok_or(EINVAL).and_then(|message| {
         message.copy_in(0, numbers.get(..size).ok_or(EINVAL)?)?;
-        let sges = SgeList::from(message.sge(size)?);
-        let mut chain = SendChain::<1>::new();
-        chain.send_with_imm(
+        let mut room = SendRoom::<1, 1>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
+        batch.add(message.sge(size)?)?;
+        batch.send_with_imm(
             WrKind::Response.id(),
             connection.send_queue().next_is_signaled(),
-            &sges,
             coalesced_responses::immediate(count).encode(),
         )?;
-        queue_pair.post_mut(&mut chain)
+        Ok(queue_pair.post(&mut batch)?)
     });
     if let Err(error) = result {
         connection.send_failed("a response", error);
@@ -222,19 +225,23 @@ fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: Chu
     let connection = queue_pair.handler();
     trace(connection, &chunk);
     let posted = match only_write(connection, &chunk) {
-        Some((sges, remote)) => {
+        Some((data, remote)) => {
             let immediate = Imm::IoRsp {
                 msg_id: chunk.id,
                 errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
                 invalidated: false,
-            };
-            queue_pair.post_write_with_imm(
+            }
+            .encode();
+            let (id, signaled) = (
                 WrKind::Response.id(),
                 connection.send_queue().next_is_signaled(),
-                &sges,
-                remote,
-                immediate.encode(),
-            )
+            );
+            // From here on nothing is atomic: the compiler knows what is in the batch.
+            let mut room = SendRoom::<1, 1>::EMPTY;
+            let mut batch = SendBatch::new(&mut room);
+            data.map_or(Ok(()), |data| batch.add(data))
+                .and_then(|()| batch.write_with_imm(id, signaled, remote, immediate))
+                .and_then(|()| Ok(queue_pair.post(&mut batch)?))
         }
         None => post_in_steps(io, queue_pair, &mut chunk),
     };
@@ -286,7 +293,7 @@ impl Plan {
 fn only_write(
     connection: &Connection<PathIo>,
     chunk: &PathChunk,
-) -> Option<(SgeList<1>, RemoteMemory)> {
+) -> Option<(Option<Sge>, RemoteMemory)> {
     match chunk.key {
         ChunkKey::Shared => {}
         ChunkKey::Registered(_) if !tells_keys(connection) => {}
@@ -294,7 +301,7 @@ fn only_write(
     }
     let request = chunk.request.as_ref()?;
     if !request.is_read() {
-        return Some((SgeList::new(), RemoteMemory::NONE));
+        return Some((None, RemoteMemory::NONE));
     }
     let target = request.only_target()?;
     let len = chunk.result.ok()?.min(target.len) as usize;
@@ -304,7 +311,7 @@ fn only_write(
         address: target.addr,
         rkey: target.key,
     };
-    Some((SgeList::from(sge), remote))
+    Some((Some(sge), remote))
 }
 
 /// Posts a response that may be several work requests.
@@ -317,10 +324,11 @@ fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut Pa
         invalidated: plan.invalidate.is_some(),
     }
     .encode();
-    let mut sges = SgeList::<MAX_SEND_SGE>::new();
+    let mut room = SendRoom::EMPTY;
+    let mut batch = LastPost::new(&mut room);
     let data = match plan.data {
         Some((target, len)) => Some(write_data(
-            io, queue_pair, chunk.id, target, len, &mut sges,
+            io, queue_pair, chunk.id, target, len, &mut batch,
         )?),
         None => None,
     };
@@ -328,49 +336,47 @@ fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut Pa
     let key = renew_key(io, chunk, connection)?;
     let signaled = connection.send_queue().next_is_signaled();
     let (id, unsignaled) = (WrKind::Response.id(), WrKind::Unsignaled.id());
-    let mut chain = SendChain::<MAX_LAST_POST>::new();
-    if let Some(remote) = data {
-        if plan.invalidate.is_none() && key.message.is_none() {
-            chain.rdma_write_with_imm(id, signaled, &sges, remote, immediate)?;
-            return queue_pair.post_mut(&mut chain);
-        }
-        chain.rdma_write(unsignaled, false, &sges, remote)?;
+    let comes_with_data = plan.invalidate.is_none() && key.message.is_none();
+    if let Some(remote) = data.filter(|_| !comes_with_data) {
+        batch.rdma_write(unsignaled, false, remote)?;
     }
     if let Some(region) = key.register {
-        chain.reg_mr(unsignaled, false, region, Access::RemoteWrite)?;
+        batch.register(unsignaled, false, region, Access::RemoteWrite)?;
     }
     if let Some(rkey) = plan.invalidate {
-        chain.send_with_invalidate(unsignaled, false, rkey)?;
+        batch.send_with_invalidate(unsignaled, false, rkey)?;
     }
-    match &key.message {
-        Some(message) => chain.send_with_imm(id, signaled, message, immediate)?,
-        None => chain.imm_only(id, signaled, immediate)?,
+    match (key.message, data) {
+        (Some(message), _) => {
+            batch.add(message)?;
+            batch.send_with_imm(id, signaled, immediate)?;
+        }
+        (None, Some(remote)) if comes_with_data => {
+            batch.write_with_imm(id, signaled, remote, immediate)?;
+        }
+        (None, _) => batch.imm_only(id, signaled, immediate)?,
     }
-    queue_pair.post_mut(&mut chain)
+    Ok(queue_pair.post(&mut batch)?)
 }
 
 /// Lets a response be traced.
 #[inline]
 fn trace(connection: &Connection<PathIo>, chunk: &PathChunk) {
-    tracepoint::send_io_resp_imm(|| {
-        let path = connection.path();
-        let signals = connection.send_queue().signals();
-        tracepoint::Response {
-            session: path.session_name(),
-            path: path.name(),
-            state: path.state().to_u32(),
-            msg_id: chunk.id,
-            signal_interval: signals.interval(),
-            count: signals.posted(),
-            error: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
-            is_write: chunk
-                .request
-                .as_ref()
-                .is_none_or(|request| !request.is_read()),
-            need_inval: Plan::of(chunk).invalidate.is_some(),
-            always_invalidate: chunk.key != ChunkKey::Shared,
-        }
-    });
+    tracepoint::send_io_resp_imm(|| tracepoint::Response {
+        session: connection.path().session_name(),
+        path: connection.path().name(),
+        state: connection.path().state().to_u32(),
+        msg_id: chunk.id,
+        signal_interval: connection.send_queue().signals().interval(),
+        count: connection.send_queue().signals().posted(),
+        error: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
+        is_write: chunk
+            .request
+            .as_ref()
+            .is_none_or(|request| !request.is_read()),
+        need_inval: Plan::of(chunk).invalidate.is_some(),
+        always_invalidate: chunk.key != ChunkKey::Shared,
+    })
 }
 
 /// What the client is told of a chunk's key; nothing without `always_invalidate`.
@@ -378,7 +384,7 @@ struct Key<'a> {
     /// The registration that is to be made again.
     register: Option<&'a MemoryRegion>,
     /// The message with the key.
-    message: Option<SgeList<1>>,
+    message: Option<Sge>,
 }
 
 /// Chooses a new key for the chunk if it was invalidated, and writes the message with its key,
@@ -409,19 +415,19 @@ fn renew_key<'a>(
     };
     let buffer = chunk.message.as_ref().ok_or(EINVAL)?;
     buffer.copy_in(0, &message.to_bytes())?;
-    key.message = Some(SgeList::from(buffer.sge(RkeyRsp::SIZE)?));
+    key.message = Some(buffer.sge(RkeyRsp::SIZE)?);
     Ok(key)
 }
 
 /// Posts `len` bytes from the start of a chunk to `target`, except for the last RDMA write, whose
-/// scatter entries are left in `sges` and whose place is returned.
+/// scatter entries are left in `batch` and whose place is returned.
 fn write_data(
     io: &PathIo,
     queue_pair: &ConnectionRef<PathIo>,
     id: u32,
     target: SgDesc,
     len: u32,
-    sges: &mut SgeList<MAX_SEND_SGE>,
+    batch: &mut LastPost<'_>,
 ) -> Result<RemoteMemory> {
     let chunks = &io.chunks;
     let (index, len) = (id as usize, len as usize);
@@ -433,9 +439,8 @@ fn write_data(
             address: target.addr.wrapping_add(done as u64),
             rkey: target.key,
         };
-        sges.clear();
         let left = len.checked_sub(done).ok_or(EINVAL)?;
-        let bytes = chunks.add_sges(index, done, left, sges, io.max_send_sge)?;
+        let bytes = chunks.add_sges(index, done, left, batch, io.max_send_sge)?;
         if bytes == 0 {
             return Err(EINVAL);
         }
@@ -443,8 +448,7 @@ fn write_data(
         if done >= len {
             return Ok(remote);
         }
-        let mut chain = SendChain::<1>::new();
-        chain.rdma_write(WrKind::Unsignaled.id(), false, sges, remote)?;
-        queue_pair.post(chain)?;
+        batch.rdma_write(WrKind::Unsignaled.id(), false, remote)?;
+        queue_pair.post(batch)?;
     }
 }

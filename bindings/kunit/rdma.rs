@@ -214,10 +214,8 @@ impl Handler for Peer {
         );
         queue_pair.note_invalidation(completion);
         if self.noisy.load(ordering::Relaxed) {
-            let mut chain = SendChain::<1>::new();
             let _ = queue_pair.post_empty_recvs(RECEIVE, 1);
-            let _ = chain.imm_only(REQUEST, true, 7);
-            let _ = queue_pair.post(chain);
+            let _ = post(queue_pair, |batch| batch.imm_only(REQUEST, true, 7));
         }
         self.received.complete();
     }
@@ -394,9 +392,23 @@ fn wait(queue_pair: &QueuePair<Peer>, event: impl Fn(&Peer) -> &Completion) -> R
     event.wait_timeout(PATIENCE).map_err(|_| ETIMEDOUT)
 }
 
-/// Posts `chain`, whose last request is signaled, and waits for it.
-fn run<const N: usize>(queue_pair: &QueuePair<Peer>, chain: SendChain<'_, N>) -> Result {
-    queue_pair.post(chain)?;
+/// Posts what `add` adds to an empty batch.
+fn post(
+    queue_pair: &QueuePairRef<Peer>,
+    add: impl FnOnce(&mut SendBatch<'_, 3, 8>) -> Result,
+) -> Result {
+    let mut room = SendRoom::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
+    add(&mut batch)?;
+    Ok(queue_pair.post(&mut batch)?)
+}
+
+/// As [`post()`], and waits for the last of the requests, which is signaled.
+fn run(
+    queue_pair: &QueuePair<Peer>,
+    add: impl FnOnce(&mut SendBatch<'_, 3, 8>) -> Result,
+) -> Result {
+    post(queue_pair, add)?;
     wait(queue_pair, |peer| &peer.finished)
 }
 

@@ -11,14 +11,12 @@ use super::{
         rdma,
         reg,
         send_wr,
-        RawList,
         Request, //
     },
     Access,
     MemoryRegion,
     RemoteMemory,
     Sge,
-    SgeList,
     WrId, //
 };
 use crate::{
@@ -34,30 +32,52 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// Up to `N` send-side work requests, with `S` scatter entries in all, on the stack.
+/// Room for up to `N` send-side work requests, with `S` scatter entries in all; on the stack, from
+/// where it is not to be moved in the IO path.
+pub struct SendRoom<const N: usize, const S: usize> {
+    requests: [MaybeUninit<Request>; N],
+    regions: [MaybeUninit<*const mr::Raw>; N],
+    entries: [MaybeUninit<bindings::ib_sge>; S],
+}
+
+impl<const N: usize, const S: usize> SendRoom<N, S> {
+    /// Nothing is in use.
+    pub const EMPTY: Self = Self {
+        requests: [const { MaybeUninit::uninit() }; N],
+        regions: [const { MaybeUninit::uninit() }; N],
+        entries: [const { MaybeUninit::uninit() }; S],
+    };
+}
+
+/// Send-side work requests, which are posted at once and carried out in order.
 ///
 /// First the entries of a request are added, then the request. What the entries name stays as long
 /// as the protection domain, or a [`MemoryRegion`] knows of the request. The methods fail with
 /// `ENOSPC` if there is no room, and with `EINVAL` if the requests would name memory of several
 /// domains. `signaled` asks for a completion; a request that fails completes in any case.
 ///
+/// The counts are not part of the room: the driver gets an address in the room, so the compiler has
+/// to store everything there.
+///
 /// # Invariants
 ///
-/// - The first `len` of `requests` are initialised as requests of the type that their opcode names,
-///   except for what [`Self::link()`] sets. `wr_id` of each holds a [`WrId`], or [`OF_REGION`] and
-///   then its place in `regions` is set.
-/// - Together the requests have the first `taken` of `entries`, in this order.
-/// - Entries that name memory of a table are part of a request in `requests`, and the region that
-///   has mapped the table is in use for sending.
-/// - `regions` and `registering` are null or those of regions in the domain with the serial number
-///   `domain`, which is also that of the entries; if it is 0 there are neither.
+/// - The first `len` of the `requests` in `room` are initialised as requests of the type that their
+///   opcode names, except for what [`Self::link()`] sets. `next` of each is null, and `wr_id` holds
+///   a [`WrId`], or [`OF_REGION`] and then its place in `regions` is set.
+/// - The first `added` of the `entries` are initialised. Together the requests have the first
+///   `taken` of them, in this order.
+/// - Entries that name memory of a table are part of a request, and the region that has mapped the
+///   table is in use for sending.
+/// - `registering` is null, or the region of the only request that registers a region that is not
+///   permanent.
+/// - The entries and the regions of the requests, of `regions` and `registering` are of the domain
+///   with the serial number `domain`; if it is 0 there are neither.
 /// - The requests may be posted on the queue pair with the serial number `queue_pair`, or on any of
 ///   the domain if that is 0.
-pub struct SendBatch<const N: usize, const S: usize> {
-    requests: [MaybeUninit<Request>; N],
-    regions: [MaybeUninit<*const mr::Raw>; N],
+pub struct SendBatch<'a, const N: usize, const S: usize> {
+    room: &'a mut SendRoom<N, S>,
     len: usize,
-    entries: SgeList<S>,
+    added: usize,
     taken: usize,
     registering: *const mr::Raw,
     domain: u64,
@@ -76,6 +96,13 @@ pub struct Unposted {
     pub error: Error,
 }
 
+impl From<Unposted> for Error {
+    #[inline(always)]
+    fn from(unposted: Unposted) -> Self {
+        unposted.error
+    }
+}
+
 /// The queue pair that a batch is linked for.
 pub(super) struct Target<'a> {
     pub(super) cqes: &'a [bindings::ib_cqe],
@@ -84,25 +111,20 @@ pub(super) struct Target<'a> {
     pub(super) max_send_sge: u32,
 }
 
-impl<const N: usize, const S: usize> SendBatch<N, S> {
-    /// Makes an empty batch at `place`, from where it is not to be moved in the IO path.
+impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
+    /// Makes an empty batch in `room`.
     #[inline(always)]
-    pub fn init(place: &mut MaybeUninit<Self>) -> &mut Self {
-        let this = place.as_mut_ptr();
-        // SAFETY: The place is valid for writes.
-        unsafe {
-            // INVARIANT: There are no requests and no entries.
-            (&raw mut (*this).len).write(0);
-            (&raw mut (*this).taken).write(0);
-            (&raw mut (*this).registering).write(ptr::null());
-            (&raw mut (*this).domain).write(0);
-            (&raw mut (*this).queue_pair).write(0);
-            (&raw mut (*this).entries.len).write(0);
-            (&raw mut (*this).entries.domain).write(0);
+    pub fn new(room: &'a mut SendRoom<N, S>) -> Self {
+        // INVARIANT: There are no requests and no entries.
+        Self {
+            room,
+            len: 0,
+            added: 0,
+            taken: 0,
+            registering: ptr::null(),
+            domain: 0,
+            queue_pair: 0,
         }
-        // SAFETY: The requests and their regions need no initialisation; everything else was just
-        // initialised.
-        unsafe { place.assume_init_mut() }
     }
 
     /// The number of requests.
@@ -126,14 +148,72 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
     /// Adds an entry to the next request.
     #[inline(always)]
     pub fn add(&mut self, sge: Sge) -> Result {
-        self.entries.push(sge)
+        let (entry, domain) = sge.into_raw();
+        self.domain = self.common_domain(domain)?;
+        self.room
+            .entries
+            .get_mut(self.added)
+            .ok_or(ENOSPC)?
+            .write(entry);
+        // INVARIANT: One more is initialised, and it is of the domain.
+        self.added = self.added.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Adds `count` entries of the domain with this serial number to the next request: `write` puts
+    /// them at the address that it gets. False, and none is added, if there is no room for them, or
+    /// if the batch names memory of another domain.
+    ///
+    /// # Safety
+    ///
+    /// `write` must write that many entries, of memory as [`Sge`] says.
+    #[inline(always)]
+    pub(crate) unsafe fn add_from(
+        &mut self,
+        count: usize,
+        domain: u64,
+        write: impl FnOnce(*mut bindings::ib_sge),
+    ) -> bool {
+        if self.common_domain(domain).is_err() {
+            return false;
+        }
+        let rest = self.room.entries.get_mut(self.added..);
+        let Some(room) = rest.and_then(|rest| rest.get_mut(..count)) else {
+            return false;
+        };
+        write(room.as_mut_ptr().cast());
+        // INVARIANT: By the function's requirement.
+        self.domain = domain;
+        self.added = self.added.wrapping_add(count);
+        true
+    }
+
+    /// The number of entries that the next request has so far.
+    #[inline(always)]
+    pub(crate) fn pending(&self) -> usize {
+        self.added.wrapping_sub(self.taken)
+    }
+
+    /// The domain of everything if something of the one with this serial number is added. `EINVAL`
+    /// if there is something of another one.
+    #[inline(always)]
+    pub(super) fn common_domain(&self, domain: u64) -> Result<u64> {
+        if self.domain == domain || self.domain == 0 {
+            Ok(domain)
+        } else {
+            Err(EINVAL)
+        }
     }
 
     /// Forgets the entries that were added since the last request.
     #[inline(always)]
     pub fn reset(&mut self) {
         // INVARIANT: Those of the requests are not touched.
-        self.entries.truncate(self.taken);
+        self.added = self.taken;
+        if self.len == 0 {
+            // INVARIANT: There are neither requests nor entries.
+            self.domain = 0;
+        }
     }
 
     /// Forgets all.
@@ -141,11 +221,20 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
     pub fn clear(&mut self) {
         // INVARIANT: There are no requests and no entries.
         self.len = 0;
+        self.added = 0;
         self.taken = 0;
         self.registering = ptr::null();
         self.domain = 0;
         self.queue_pair = 0;
-        self.entries.clear();
+    }
+
+    /// RDMA write of the entries that were added since the last request to the peer's memory, which
+    /// the peer does not notice (`IB_WR_RDMA_WRITE`).
+    #[inline]
+    pub fn rdma_write(&mut self, id: WrId, signaled: bool, remote: RemoteMemory) -> Result {
+        let count = self.pending();
+        let wr = send_wr(RDMA_WRITE, id, signaled, count, 0);
+        self.push(rdma(wr, remote), count)
     }
 
     /// RDMA write of the entries that were added since the last request, which also completes a
@@ -158,12 +247,9 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         remote: RemoteMemory,
         imm: u32,
     ) -> Result {
-        let mut wr = send_wr(WRITE_WITH_IMM, id, signaled, &self.pending());
-        wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
-        self.push(rdma(wr, remote), self.pending_domain())?;
-        // INVARIANT: The entries are this request's.
-        self.taken = self.entries.len();
-        Ok(())
+        let count = self.pending();
+        let wr = send_wr(WRITE_WITH_IMM, id, signaled, count, imm.to_be());
+        self.push(rdma(wr, remote), count)
     }
 
     /// As [`Self::write_with_imm()`], of the memory of `table`, which `region` has mapped, and of
@@ -183,51 +269,57 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         imm: u32,
     ) -> Result<bool> {
         let limit = limit.checked_sub(1).ok_or(EINVAL)?;
-        if self.entries.len() != self.taken || self.len >= N {
+        if self.pending() != 0 || self.len >= N {
             return Err(EINVAL);
         }
         // Before the entries are read: from here on the table cannot be unmapped.
         region.begin_sending()?;
-        let limit = self.taken.wrapping_add(limit);
         // SAFETY: The region is in use for sending, if it is the one that has mapped the table.
         // What is added is taken away below, or becomes part of a request with the region's `cqe`.
-        let added = unsafe { table.add_sges(region, &mut self.entries, limit) };
-        if !added || self.entries.push(last).is_err() {
+        let added = unsafe { table.add_sges(region, self, limit) };
+        if !added || self.add(last).is_err() {
             self.reset();
             region.cancel_sending();
             return Ok(false);
         }
-        let mut wr = send_wr(WRITE_WITH_IMM, WrId(0), true, &self.pending());
-        wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
-        wr.__bindgen_anon_1.wr_id = ManuallyDrop::new(OF_REGION);
-        self.push_of_region(rdma(wr, remote), region)?;
-        // INVARIANT: The entries are this request's.
-        self.taken = self.entries.len();
+        let count = self.pending();
+        let wr = send_wr(WRITE_WITH_IMM, WrId(0), true, count, imm.to_be());
+        self.push_of_region(rdma(wr, remote), count, region)?;
         Ok(true)
     }
 
     /// RDMA write without data, only to give the peer `imm`.
     #[inline]
     pub fn imm_only(&mut self, id: WrId, signaled: bool, imm: u32) -> Result {
-        let mut wr = send_wr(WRITE_WITH_IMM, id, signaled, &RawList::EMPTY);
-        wr.ex.imm_data = ManuallyDrop::new(imm.to_be());
+        let wr = send_wr(WRITE_WITH_IMM, id, signaled, 0, imm.to_be());
         self.push(rdma(wr, RemoteMemory::NONE), 0)
     }
 
-    /// Send of the entries that were added since the last request (`IB_WR_SEND`).
+    /// Send of the entries that were added since the last request into a receive buffer of the peer
+    /// (`IB_WR_SEND`).
     pub fn send(&mut self, id: WrId, signaled: bool) -> Result {
-        let opcode = bindings::ib_wr_opcode_IB_WR_SEND;
-        let wr = send_wr(opcode, id, signaled, &self.pending());
-        self.push(plain(wr), self.pending_domain())?;
-        // INVARIANT: The entries are this request's.
-        self.taken = self.entries.len();
-        Ok(())
+        let count = self.pending();
+        self.push(plain(send_wr(SEND, id, signaled, count, 0)), count)
     }
 
-    /// Makes what is in `region` accessible under its key (`IB_WR_REG_MR`); one in each batch.
+    /// As [`Self::send()`], with `imm` in the peer's completion (`IB_WR_SEND_WITH_IMM`).
+    pub fn send_with_imm(&mut self, id: WrId, signaled: bool, imm: u32) -> Result {
+        let count = self.pending();
+        let wr = send_wr(SEND_WITH_IMM, id, signaled, count, imm.to_be());
+        self.push(plain(wr), count)
+    }
+
+    /// Send without data that invalidates a registration of the peer, named by its `rkey`
+    /// (`IB_WR_SEND_WITH_INV`).
+    pub fn send_with_invalidate(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
+        self.push(plain(send_wr(SEND_WITH_INV, id, signaled, 0, rkey)), 0)
+    }
+
+    /// Makes what is in `region` accessible under its key (`IB_WR_REG_MR`); one region in each
+    /// batch, and any number of regions whose memory stays as long as the domain.
     ///
     /// `EINVAL` if what is in the region is mapped for a direction that `access` does not suit,
-    /// `EBUSY` if nothing is, or if the region is registered already.
+    /// `EBUSY` if nothing is, or if a table is that is registered already.
     pub fn register(
         &mut self,
         id: WrId,
@@ -235,18 +327,19 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         region: &MemoryRegion,
         access: Access,
     ) -> Result {
-        let domain = region.domain().serial();
-        if self.len >= N || !self.registering.is_null() {
+        if self.len >= N {
             return Err(ENOSPC);
         }
-        if self.domain != domain && self.domain != 0 {
-            return Err(EINVAL);
+        self.domain = self.common_domain(region.domain().serial())?;
+        if !region.is_permanent(access)? {
+            if !self.registering.is_null() {
+                return Err(ENOSPC);
+            }
+            region.begin_registering(access)?;
+            // INVARIANT: Of the domain, and of the request that is made now.
+            self.registering = region.raw();
         }
-        region.begin_registering(access)?;
-        // INVARIANT: Of the domain that the request names now.
-        self.registering = region.raw();
-        let wr = send_wr(REG_MR, id, signaled, &RawList::EMPTY);
-        self.push(reg(wr, region, access), domain)
+        self.push(reg(send_wr(REG_MR, id, signaled, 0, 0), region, access), 0)
     }
 
     /// Takes away the access that [`Self::register()`] gave (`IB_WR_LOCAL_INV`). The batch has to
@@ -259,53 +352,45 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         if self.len >= N || self.queue_pair != 0 {
             return Err(ENOSPC);
         }
+        self.domain = self.common_domain(region.domain().serial())?;
         // INVARIANT: Until the queue pair has it no other one gets the request.
         self.queue_pair = region.begin_ending()?;
-        let opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
-        let mut wr = send_wr(opcode, WrId(0), true, &RawList::EMPTY);
-        wr.ex.invalidate_rkey = ManuallyDrop::new(region.rkey());
-        wr.__bindgen_anon_1.wr_id = ManuallyDrop::new(OF_REGION);
-        self.push_of_region(plain(wr), region)
+        let wr = send_wr(LOCAL_INV, WrId(0), true, 0, region.rkey());
+        self.push_of_region(plain(wr), 0, region)
     }
 
-    /// The entries that were added since the last request; [`Self::link()`] says where they are.
-    #[inline(always)]
-    fn pending(&self) -> RawList {
-        RawList::of_length(self.entries.len().wrapping_sub(self.taken))
+    /// Takes away the access by a key of this end (`IB_WR_LOCAL_INV`), for a region whose memory
+    /// stays as long as the domain: no state of a region changes by it.
+    pub fn invalidate_key(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
+        self.push(plain(send_wr(LOCAL_INV, id, signaled, 0, rkey)), 0)
     }
 
-    /// The serial number of the domain of the entries that were added since the last request; 0 if
-    /// there are none.
-    #[inline(always)]
-    fn pending_domain(&self) -> u64 {
-        if self.entries.len() == self.taken {
-            0
-        } else {
-            self.entries.domain()
-        }
-    }
-
-    /// Adds a request whose completion is that of `region`.
-    fn push_of_region(&mut self, request: Request, region: &MemoryRegion) -> Result {
-        let place = self.regions.get_mut(self.len).ok_or(ENOSPC)?;
+    /// Adds a request with so many entries, whose completion is that of `region`, of the domain.
+    fn push_of_region(
+        &mut self,
+        mut request: Request,
+        count: usize,
+        region: &MemoryRegion,
+    ) -> Result {
+        let place = self.room.regions.get_mut(self.len).ok_or(ENOSPC)?;
         place.write(region.raw());
-        self.push(request, region.domain().serial())
+        request.set_wr_id(OF_REGION);
+        self.push(request, count)
     }
 
-    /// Adds a request that names memory of the domain with this serial number; 0 if it names none.
+    /// Adds a request with the next `count` entries. What it names is of the domain.
     #[inline(always)]
-    fn push(&mut self, request: Request, domain: u64) -> Result {
-        let slot = self.requests.get_mut(self.len).ok_or(ENOSPC)?;
-        if domain != 0 {
-            if self.domain != domain && self.domain != 0 {
-                return Err(EINVAL);
-            }
-            self.domain = domain;
-        }
-        // INVARIANT: The callers pass complete requests, which name what is of the domain, and have
-        // set the region if the request has its completion.
-        slot.write(request);
+    fn push(&mut self, request: Request, count: usize) -> Result {
+        // INVARIANT: The callers pass complete requests, and have set the region if the request has
+        // its completion.
+        self.room
+            .requests
+            .get_mut(self.len)
+            .ok_or(ENOSPC)?
+            .write(request);
         self.len = self.len.wrapping_add(1);
+        // INVARIANT: These are the request's.
+        self.taken = self.taken.wrapping_add(count);
         Ok(())
     }
 
@@ -320,13 +405,13 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         {
             return Err(EINVAL);
         }
-        let mut entries = self.entries.as_raw().entries;
-        let Some(requests) = self.requests.get_mut(..self.len) else {
+        let mut entries: *mut bindings::ib_sge = self.room.entries.as_mut_ptr().cast();
+        let Some(requests) = self.room.requests.get_mut(..self.len) else {
             return Err(EINVAL);
         };
         let mut next: *mut bindings::ib_send_wr = ptr::null_mut();
         let mut last: *mut *mut bindings::ib_send_wr = &raw mut next;
-        for (request, region) in requests.iter_mut().zip(&self.regions) {
+        for (request, region) in requests.iter_mut().zip(&self.room.regions) {
             // CAST: Every request begins with an `ib_send_wr`.
             let wr: *mut bindings::ib_send_wr = request.as_mut_ptr().cast();
             // SAFETY: By the type invariant the request is initialised, with its name.
@@ -341,8 +426,8 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
             } else {
                 ptr::from_ref(target.cqes.get(id as usize).ok_or(EINVAL)?)
             };
-            // SAFETY: By the type invariant the request is initialised, and its entries are the
-            // next; `last` points to `next` or to the field of the request before.
+            // SAFETY: By the type invariant the request is initialised, with `next` null, and its
+            // entries are the next; `last` points to `next` or to the field of the request before.
             unsafe {
                 (&raw mut (*wr).__bindgen_anon_1).write(bindings::ib_send_wr__bindgen_ty_1 {
                     wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
@@ -351,7 +436,6 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
                 entries = entries.add(count as usize);
                 last.write(wr);
                 last = &raw mut (*wr).next;
-                last.write(ptr::null_mut());
             }
         }
         if next.is_null() {
@@ -360,25 +444,30 @@ impl<const N: usize, const S: usize> SendBatch<N, S> {
         Ok(next)
     }
 
-    /// The region that one of the requests registers.
-    ///
-    /// # Safety
-    ///
-    /// The domain with the serial number of the batch is there as long as the result is used.
+    /// The region for a table that one of the requests registers; null if there is none.
     #[inline(always)]
-    pub(super) unsafe fn registering<'a>(&self) -> Option<&'a mr::Raw> {
-        // SAFETY: By the type invariant it is null or a region of that domain, which keeps it.
-        unsafe { self.registering.as_ref() }
+    pub(super) fn registering(&self) -> *const mr::Raw {
+        self.registering
     }
 
     /// Which request `wr` is.
     pub(super) fn position(&self, wr: *const bindings::ib_send_wr) -> Option<usize> {
-        self.requests
+        self.room
+            .requests
             .iter()
             .take(self.len)
             .position(|request| ptr::eq(request.as_ptr().cast(), wr))
     }
 }
 
+const RDMA_WRITE: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
 const WRITE_WITH_IMM: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+const SEND: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_SEND;
+const SEND_WITH_IMM: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM;
+const SEND_WITH_INV: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
 const REG_MR: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
+const LOCAL_INV: bindings::ib_wr_opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
+
+#[cfg(RNBD_KUNIT)]
+#[path = "../kunit/rdma_batch.rs"]
+mod tests;

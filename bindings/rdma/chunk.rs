@@ -14,8 +14,8 @@ use crate::{
         Direction,
         MemoryRegion,
         ProtectionDomain,
+        SendBatch,
         Sge,
-        SgeList,
         REGION_PAGE_SIZE, //
     },
     sync::shared_memory, //
@@ -386,18 +386,18 @@ impl MappedChunks {
             .unwrap_or(0)
     }
 
-    /// Adds scatter entries of `len` bytes at `offset` of a chunk to `out`, until it has `limit`;
-    /// returns how many bytes they cover. Any context.
+    /// Adds scatter entries of `len` bytes at `offset` of a chunk to the next request of `batch`,
+    /// until it has `limit`; returns how many bytes they cover. Any context.
     ///
-    /// `EINVAL` if the bytes are not all within the chunk or are none, or if `out` has entries of
-    /// another protection domain.
+    /// `EINVAL` if the bytes are not all within the chunk or are none, or if `batch` names memory
+    /// of another protection domain.
     #[inline]
-    pub fn add_sges<const N: usize>(
+    pub fn add_sges<const N: usize, const S: usize>(
         &self,
         index: usize,
         offset: usize,
         len: usize,
-        out: &mut SgeList<N>,
+        batch: &mut SendBatch<'_, N, S>,
         limit: usize,
     ) -> Result<usize> {
         if len == 0 {
@@ -405,12 +405,10 @@ impl MappedChunks {
         }
         let range = self.0.set.range(index, offset, len)?;
         let (lkey, domain) = (self.domain().local_dma_lkey(), self.domain().serial());
-        if !out.is_of(domain) {
-            return Err(EINVAL);
-        }
+        batch.common_domain(domain)?;
         let mut covered = 0;
         self.0.set.for_each_piece(index, range, |number, _, piece| {
-            if out.len() >= limit {
+            if batch.pending() >= limit {
                 return;
             }
             if let Some(address) = self.0.addresses.get(number) {
@@ -418,7 +416,7 @@ impl MappedChunks {
                 // SAFETY: The piece, which is not empty, is part of what is mapped for the domain,
                 // and as long as that is there.
                 let sge = unsafe { Sge::new(address, piece.len() as u32, lkey, domain) };
-                if out.push(sge).is_ok() {
+                if batch.add(sge).is_ok() {
                     covered += piece.len();
                 }
             }

@@ -15,7 +15,8 @@ use crate::{
 };
 use core::{
     mem::ManuallyDrop,
-    pin::Pin, //
+    pin::Pin,
+    ptr, //
 };
 use kernel::{
     container_of,
@@ -112,7 +113,7 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) ->
                 ..Default::default()
             };
             // SAFETY: The queue pair and the request are valid; the marker stays until it is done.
-            unsafe { verbs::post_send(qp, &wr.wr) }
+            unsafe { verbs::post_send(qp, &wr.wr, &mut ptr::null()) }
         });
         pin_init::stack_pin_init!(let marker = Marker::new());
         let receives = marker.as_ref().pass(&polling, |cqe| {

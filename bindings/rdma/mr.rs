@@ -384,15 +384,21 @@ impl MemoryRegion {
         let _ = self.0.change(Use::Sending, Use::Mapped);
     }
 
-    /// A work request that registers the region is being made. `EINVAL` if what is in it is mapped
-    /// for a direction that `access` does not suit, `EBUSY` if nothing is.
-    pub(super) fn begin_registering(&self, access: Access) -> Result {
-        if self.is(Use::Permanent) {
-            // That stays, and so does its direction.
-            let direction = self.direction();
-            let suits = direction.is_some_and(|direction| access.suits(direction));
-            return if suits { Ok(()) } else { Err(EINVAL) };
+    /// Whether memory is in the region that stays as long as the domain: no state has to tell when
+    /// it is used. `EINVAL` if its direction does not suit `access`.
+    pub(super) fn is_permanent(&self, access: Access) -> Result<bool> {
+        if !self.is(Use::Permanent) {
+            return Ok(false);
         }
+        // It stays in the region, and so does its direction.
+        let direction = self.direction();
+        let suits = direction.is_some_and(|direction| access.suits(direction));
+        suits.then_some(true).ok_or(EINVAL)
+    }
+
+    /// A work request that registers the region is being made. `EINVAL` if what is in it is mapped
+    /// for a direction that `access` does not suit, `EBUSY` if nothing is, or if it is permanent.
+    pub(super) fn begin_registering(&self, access: Access) -> Result {
         let direction = self.0.change(Use::Loaded, Use::Registering)?;
         if access.suits(direction) {
             return Ok(());

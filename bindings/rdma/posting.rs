@@ -7,14 +7,10 @@ use super::{
     qp::Handler,
     receive::Receives,
     verbs,
-    wr::send_flags,
     MemoryRegion,
     QueuePairRef,
     Receive,
-    RemoteMemory,
     SendBatch,
-    SendChain,
-    SgeList,
     Unposted,
     WorkCompletion,
     WrId, //
@@ -40,46 +36,19 @@ use kernel::prelude::*;
 const RECVS_PER_POST: usize = 16;
 
 impl<H: Handler> QueuePairRef<H> {
-    /// Posts the requests of `chain`, in order. Any context.
-    ///
-    /// `EINVAL` for an empty chain, for a [`WrId`] out of range, for more scatter entries than the
-    /// queue pair takes in a request and for memory of another domain: nothing was posted then.
-    /// `ESHUTDOWN` while the queue pair is being dropped. Any other error is the driver's, and the
-    /// first requests of the chain may have been posted; with `ENOMEM` the queue is full. The
-    /// connection has to be given up in that case.
-    ///
-    /// What the scatter entries name must stay until the request has completed.
-    #[inline]
-    pub fn post<const N: usize>(&self, mut chain: SendChain<'_, N>) -> Result {
-        self.post_mut(&mut chain)
-    }
-
-    /// As [`Self::post()`], for a chain that is too large to be moved in the IO path. It is empty
-    /// afterwards, but as it was with `ESHUTDOWN`.
-    #[inline]
-    pub fn post_mut<const N: usize>(&self, chain: &mut SendChain<'_, N>) -> Result {
-        let inner = self.inner();
-        if inner.closing.load(ordering::Acquire) {
-            return Err(ESHUTDOWN);
-        }
-        let first = chain.link(&inner.cqes, inner.domain_serial, inner.max_send_sge)?;
-        // SAFETY: The queue pair is valid; the chain is linked, ends with null, and it and the
-        // lists it points to are valid during the call, after which they are not used.
-        let error = unsafe { verbs::post_send(inner.qp, first) };
-        if error != 0 {
-            return Err(Error::from_errno(error));
-        }
-        Ok(())
-    }
-
     /// Posts the requests of `batch`, in order, and empties it. Any context.
     ///
-    /// If it fails, the requests before [`Unposted::first`] were posted. Errors as
-    /// [`Self::post()`]; `EINVAL` also if the batch is for another queue pair.
-    #[inline]
-    pub fn post_batch<const N: usize, const S: usize>(
+    /// If it fails, the requests before [`Unposted::first`] were posted, and the error says why the
+    /// others were not. `EINVAL` if there are none, for a [`WrId`] out of range, for more scatter
+    /// entries than the queue pair takes in a request, for memory of another domain, and if the
+    /// batch is for another queue pair: nothing was posted then. `ESHUTDOWN` while the queue pair
+    /// is being dropped. Any other error is the driver's; with `ENOMEM` the queue is full.
+    ///
+    /// Inlined, so that a batch of one request is linked without a loop.
+    #[inline(always)]
+    pub fn post<const N: usize, const S: usize>(
         &self,
-        batch: &mut SendBatch<N, S>,
+        batch: &mut SendBatch<'_, N, S>,
     ) -> Result<(), Unposted> {
         let inner = self.inner();
         let target = Target {
@@ -88,10 +57,11 @@ impl<H: Handler> QueuePairRef<H> {
             queue_pair: inner.serial,
             max_send_sge: inner.max_send_sge,
         };
-        let linked = if inner.closing.load(ordering::Acquire) {
-            Err(ESHUTDOWN)
-        } else {
-            batch.link(&target)
+        // Before the state is read: behind that the compiler does not know what is in the batch.
+        let (linked, registering) = (batch.link(&target), batch.registering());
+        let linked = match inner.closing.load(ordering::Acquire) {
+            true => Err(ESHUTDOWN),
+            false => linked,
         };
         let first = match linked {
             Ok(first) => first,
@@ -101,15 +71,16 @@ impl<H: Handler> QueuePairRef<H> {
                 return Err(Unposted { first, error });
             }
         };
-        // SAFETY: The batch was linked, so its domain is that of the queue pair, which holds it.
-        let registering = unsafe { batch.registering() };
+        // SAFETY: The batch was linked, so it is null or of the domain of the queue pair, which
+        // holds the domain, and by it the region.
+        let registering = unsafe { registering.as_ref() };
         if let Some(region) = registering {
             self.forget_invalidated(region.registering(inner.serial));
         }
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
         // entries it points to are valid during the call, after which they are not used.
-        let error = unsafe { verbs::post_send_until(inner.qp, first, &mut bad) };
+        let error = unsafe { verbs::post_send(inner.qp, first, &mut bad) };
         if let Some(region) = registering {
             region.registered();
         }
@@ -158,52 +129,6 @@ impl<H: Handler> QueuePairRef<H> {
     /// count. Any context.
     pub fn peer_ended(&self, region: &MemoryRegion) -> bool {
         region.ended_by_peer(self.inner().serial, &self.inner().invalidated)
-    }
-
-    /// Posts an RDMA write of `sges` that also completes a receive of the peer, with `imm`: what
-    /// [`SendChain::rdma_write_with_imm()`] makes, alone. Any context. Errors as [`Self::post()`].
-    #[inline]
-    pub fn post_write_with_imm<const N: usize>(
-        &self,
-        id: WrId,
-        signaled: bool,
-        sges: &SgeList<N>,
-        remote: RemoteMemory,
-        imm: u32,
-    ) -> Result {
-        let inner = self.inner();
-        if inner.closing.load(ordering::Acquire) {
-            return Err(ESHUTDOWN);
-        }
-        if !sges.is_of(inner.domain_serial) || sges.len() > inner.max_send_sge as usize {
-            return Err(EINVAL);
-        }
-        let list = sges.as_raw();
-        let cqe: *const bindings::ib_cqe = inner.cqes.get(id.0 as usize).ok_or(EINVAL)?;
-        let wr = bindings::ib_rdma_wr {
-            wr: bindings::ib_send_wr {
-                next: ptr::null_mut(),
-                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                    wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
-                },
-                sg_list: list.entries,
-                num_sge: list.count,
-                opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM,
-                send_flags: send_flags(signaled),
-                ex: bindings::ib_send_wr__bindgen_ty_2 {
-                    imm_data: ManuallyDrop::new(imm.to_be()),
-                },
-            },
-            remote_addr: remote.address,
-            rkey: remote.rkey,
-        };
-        // SAFETY: The queue pair is valid; the request and its list are valid during the call,
-        // after which they are not used.
-        let error = unsafe { verbs::post_send(inner.qp, &wr.wr) };
-        if error != 0 {
-            return Err(Error::from_errno(error));
-        }
-        Ok(())
     }
 
     /// Posts a receive into `buffer`. Any context. Errors as [`Self::post()`].

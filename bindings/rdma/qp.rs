@@ -135,7 +135,7 @@ pub struct QueuePairRef<H: Handler> {
 /// - The queue pair takes `max_send_sge` scatter entries in a send-side request.
 /// - `serial` is a number that no other queue pair has or had, and not 0.
 /// - `invalidated` is the key that the device has invalidated last at the peer's request, on this
-///   queue pair; 0 if there was none, or if a region was to be registered with it here since.
+///   queue pair; 0 if there was none, or if a table was to be registered with it here since.
 /// - `region_completed` is that of `H`.
 #[repr(C)]
 pub(super) struct Inner<H: Handler> {

@@ -23,26 +23,13 @@ macro_rules! device_op {
     };
 }
 
-/// Posts send-side work requests.
+/// Posts send-side work requests; those before `bad` were posted if it fails.
 ///
 /// # Safety
 ///
 /// `qp` is valid, `wr` a linked list of complete requests.
 #[inline(always)]
-pub(super) unsafe fn post_send(qp: *mut bindings::ib_qp, wr: *const bindings::ib_send_wr) -> c_int {
-    let mut bad = ptr::null();
-    // SAFETY: By the function's requirement.
-    let device = unsafe { (*qp).device };
-    device_op!(device, post_send(qp, wr, &mut bad))
-}
-
-/// As [`post_send()`]; of the requests, those before `bad` were posted if it fails.
-///
-/// # Safety
-///
-/// As [`post_send()`].
-#[inline(always)]
-pub(super) unsafe fn post_send_until(
+pub(super) unsafe fn post_send(
     qp: *mut bindings::ib_qp,
     wr: *const bindings::ib_send_wr,
     bad: &mut *const bindings::ib_send_wr,

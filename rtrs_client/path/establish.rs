@@ -6,7 +6,6 @@
 //! done. All functions sleep, and give up when the path leaves the state `connecting`, after the
 //! session's `connect_timeout_ms` without progress, or when the calling process gets a signal.
 
-use core::mem::MaybeUninit;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -27,7 +26,8 @@ use kernel_ext::{
         PollContext,
         ProtectionDomain,
         QueuePair,
-        SendBatch, //
+        SendBatch,
+        SendRoom, //
     }, //
 };
 use proto::{
@@ -454,12 +454,11 @@ impl Setup<'_> {
 
         // The server's answer to what is sent next says that this is done.
         requests.register_bounce_buffers(first.queue_pair())?;
-        let mut place = MaybeUninit::uninit();
-        let batch = SendBatch::<1, 1>::init(&mut place);
+        let mut room = SendRoom::<1, 1>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
         batch.add(buffers.request.sge(message.len())?)?;
         batch.send(WorkKind::InfoSend.id(), true)?;
-        let posted = first.queue_pair().post_batch(batch);
-        posted.map_err(|unposted| unposted.error)?;
+        first.queue_pair().post(&mut batch)?;
 
         let mut bytes = KVVec::new();
         bytes.resize(wait_for_info(path, handler)?.min(size), 0, GFP_KERNEL)?;

@@ -10,7 +10,6 @@
 //! connections of its path stand. Nothing but the data of small requests is ever in it, so that all
 //! a server can see or spoil is what it has been given or asked for.
 
-use core::mem::MaybeUninit;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
@@ -28,7 +27,8 @@ use kernel_ext::{
         MemoryRegion,
         ProtectionDomain,
         QueuePairRef,
-        SendBatch, //
+        SendBatch,
+        SendRoom, //
     }, //
 };
 use proto::rtrs::SgDesc;
@@ -88,8 +88,8 @@ impl BounceBuffers {
 
     /// Registers all pages. What `queue_pair` sends afterwards is sent when that is done.
     pub(super) fn register<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> Result {
-        let mut place = MaybeUninit::uninit();
-        let batch = SendBatch::<1, 1>::init(&mut place);
+        let mut room = SendRoom::<1, 1>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
         for region in &self.regions {
             batch.register(
                 WorkKind::Registration.id(),
@@ -97,9 +97,7 @@ impl BounceBuffers {
                 region,
                 Access::RemoteWrite,
             )?;
-            queue_pair
-                .post_batch(batch)
-                .map_err(|unposted| unposted.error)?;
+            queue_pair.post(&mut batch)?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use kernel_ext::{
         QueuePairRef,
         RemoteMemory,
         SendBatch,
+        SendRoom,
         Sge,
         Unposted, //
     },
@@ -62,11 +63,17 @@ const BOUNCED_SGE: usize = 2;
 
 /// The room for as many requests as are posted at once: all but the last have their data bounced,
 /// or there are fewer of them.
-pub type FullBatch = SendBatch<MAX_BATCH, { MAX_SEND_SGE + (MAX_REQUESTS - 1) * BOUNCED_SGE }>;
+pub type SubmissionRoom = SendRoom<MAX_BATCH, MAX_ENTRIES>;
+
+/// The work requests of a submission.
+pub(crate) type FullBatch<'a> = SendBatch<'a, MAX_BATCH, MAX_ENTRIES>;
+
+/// The most scatter entries that are posted at once.
+const MAX_ENTRIES: usize = MAX_SEND_SGE + (MAX_REQUESTS - 1) * BOUNCED_SGE;
 
 /// Whether `batch` has room for a request, whatever it is.
 #[inline(always)]
-pub(crate) fn has_room(batch: &FullBatch) -> bool {
+pub(crate) fn has_room(batch: &FullBatch<'_>) -> bool {
     batch.has_room(2, MAX_SEND_SGE)
 }
 
@@ -117,7 +124,7 @@ impl PathRequests {
     pub(crate) fn add<'a, H: Handler>(
         &self,
         connection: &Connection<H>,
-        batch: &mut FullBatch,
+        batch: &mut FullBatch<'_>,
         mut request: Owned<'a, Request>,
     ) -> Result<Phase, Refused<'a>> {
         let Some(chunk) = self.chunks.get(request.tag() as usize) else {
@@ -149,7 +156,7 @@ impl PathRequests {
         &self,
         connection: &Connection<H>,
         chunk: &Chunk,
-        batch: &mut FullBatch,
+        batch: &mut FullBatch<'_>,
         request: &mut Request,
     ) -> Result<Phase> {
         let data_len = request.data_len();
@@ -180,7 +187,7 @@ impl PathRequests {
         &self,
         connection: &Connection<H>,
         chunk: &Chunk,
-        batch: &mut FullBatch,
+        batch: &mut FullBatch<'_>,
         request: &mut Request,
     ) -> Result<Phase> {
         if request.data_len() > self.accept.max_io_size as usize {
@@ -309,12 +316,10 @@ impl PathRequests {
         number: u32,
     ) -> Result {
         let chunk = self.chunks.get(number as usize).ok_or(EINVAL)?;
-        let mut place = core::mem::MaybeUninit::uninit();
-        let batch = SendBatch::<1, 1>::init(&mut place);
+        let mut room = SendRoom::<1, 1>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
         batch.invalidate(&chunk.region)?;
-        queue_pair
-            .post_batch(batch)
-            .map_err(|unposted| unposted.error)
+        Ok(queue_pair.post(&mut batch)?)
     }
 
     /// Takes back what of a batch of the requests `numbers` was not posted on connection `cid`, and

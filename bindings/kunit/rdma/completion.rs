@@ -15,9 +15,7 @@ mod cases {
             let peer = near.handler().clone();
             near.post_empty_recvs(RECEIVE, 1)?;
             assert!(peer.own.put(KBox::new(near, GFP_KERNEL)?).is_none());
-            let mut chain = SendChain::<1>::new();
-            chain.imm_only(REQUEST, true, 1)?;
-            far.post(chain)?;
+            post(&far, |batch| batch.imm_only(REQUEST, true, 1))?;
             if context == PollContext::Direct {
                 let queue = peer.queue.as_ref().ok_or(EINVAL)?;
                 while !peer.received.is_done() {
@@ -56,9 +54,7 @@ mod cases {
             }
             near.post_empty_recvs(RECEIVE, 16)?;
             for _ in 0..8 {
-                let mut chain = SendChain::<1>::new();
-                chain.imm_only(REQUEST, true, 1)?;
-                near.post(chain)?;
+                post(&near, |batch| batch.imm_only(REQUEST, true, 1))?;
             }
             wait(&far, |peer| &peer.received)?;
             wait(&near, |peer| &peer.received)?;

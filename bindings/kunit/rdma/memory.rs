@@ -27,30 +27,31 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     let set = ChunkSet::new(2, size, -1, None)?;
     let chunks = MappedChunks::new(far.domain(), &set)?;
     let region = chunks.region(0, 2)?;
-    let mut chain = SendChain::<1>::new();
-    chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
-    run(far, chain)?;
+    run(far, |batch| {
+        batch.register(REQUEST, true, &region, Access::RemoteWrite)
+    })?;
 
     let source = ChunkSet::new(2, size, -1, None)?;
     let pieces = [(0, 100, 5000), (1, 60_000, 9000), (0, 50_000, 1)];
     let mapped = MappedChunks::new(near.domain(), &source)?;
-    let mut sges = SgeList::<8>::new();
+    let mut room = SendRoom::<1, 8>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
     let mut expected = KVec::new();
     for (i, (index, offset, len)) in pieces.into_iter().enumerate() {
         let bytes = KVec::from_elem(i as u8 + 1, len, GFP_KERNEL)?;
         source.copy_in(index, offset, &bytes)?;
         mapped.sync_for_device(index, offset, len)?;
-        assert_eq!(mapped.add_sges(index, offset, len, &mut sges, 8), Ok(len));
-        assert_eq!(chunks.add_sges(index, 0, 1, &mut sges, 8), Err(EINVAL));
+        assert_eq!(mapped.add_sges(index, offset, len, &mut batch, 8), Ok(len));
+        assert_eq!(chunks.add_sges(index, 0, 1, &mut batch, 8), Err(EINVAL));
         expected.extend_from_slice(&bytes, GFP_KERNEL)?;
     }
     let remote = RemoteMemory {
         address: region.iova() + size as u64 + 3,
         rkey: region.rkey(),
     };
-    let mut chain = SendChain::<1>::new();
-    chain.rdma_write_with_imm(REQUEST, true, &sges, remote, 0xfeed_beef)?;
-    run(near, chain)?;
+    batch.write_with_imm(REQUEST, true, remote, 0xfeed_beef)?;
+    near.post(&mut batch)?;
+    wait(near, |peer| &peer.finished)?;
     wait(far, |peer| &peer.received)?;
     assert_eq!(far.handler().imm.load(ordering::Relaxed), 0xfeed_beef);
     assert_eq!(
@@ -65,24 +66,24 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     assert!(found[..3] == [0; 3] && found[expected.len() + 3] == 0);
 
     // With the key gone, so is the access.
-    let mut chain = SendChain::<1>::new();
-    chain.local_invalidate(REQUEST, true, region.rkey())?;
-    run(far, chain)?;
-    sges.truncate(1);
-    let mut chain = SendChain::<1>::new();
-    chain.rdma_write(REQUEST, true, &sges, remote)?;
-    assert_eq!(far.post(chain), Err(EINVAL));
-    let mut chain = SendChain::<1>::new();
-    chain.rdma_write(REQUEST, true, &sges, remote)?;
-    run(near, chain)?;
+    run(far, |batch| {
+        batch.invalidate_key(REQUEST, true, region.rkey())
+    })?;
+    let (index, offset, len) = pieces[0];
+    let write = |batch: &mut SendBatch<'_, 3, 8>| {
+        mapped.add_sges(index, offset, len, batch, 1)?;
+        batch.rdma_write(REQUEST, true, remote)
+    };
+    assert_eq!(post(far, write), Err(EINVAL));
+    run(near, write)?;
     assert_eq!(near.handler().failed.load(ordering::Relaxed), 1);
     Ok(())
 }
 
 /// Runs `f` with an empty batch.
-fn with_batch<R>(f: impl FnOnce(&mut SendBatch<2, 2>) -> Result<R>) -> Result<R> {
-    let mut place = core::mem::MaybeUninit::uninit();
-    f(SendBatch::init(&mut place))
+fn with_batch<R>(f: impl FnOnce(&mut SendBatch<'_, 2, 2>) -> Result<R>) -> Result<R> {
+    let mut room = SendRoom::EMPTY;
+    f(&mut SendBatch::new(&mut room))
 }
 
 /// A page that `region` has mapped.
@@ -116,7 +117,7 @@ fn expose(
         // It is not registered yet.
         assert_eq!(with_batch(|other| other.invalidate(region)), Err(EBUSY));
         assert_eq!(region.unmap(table), Err(EBUSY));
-        near.post_batch(batch).map_err(|unposted| unposted.error)
+        Ok(near.post(batch)?)
     })?;
     wait(near, |peer| &peer.finished)?;
     assert_eq!(region.unmap(table), Err(EBUSY));
@@ -154,17 +155,17 @@ mod cases {
             assert_eq!(messages[1].copy_in(8, &[0; 93]), Err(EINVAL));
             assert_eq!(messages[1].copy_in(usize::MAX, &[0; 2]), Err(EINVAL));
             assert_eq!(messages[1].sge(101).map(|_| ()), Err(EINVAL));
-            let data = SgeList::from(messages[1].sge(100)?);
-            let text = SgeList::from(messages[1].sge(10)?);
             let remote = RemoteMemory {
                 address: region.iova() + 4000 - 4,
                 rkey: region.rkey(),
             };
-            let mut chain = SendChain::<3>::new();
-            chain.rdma_write(REQUEST, false, &data, remote)?;
-            chain.send_with_invalidate(REQUEST, false, region.rkey())?;
-            chain.send_with_imm(REQUEST, true, &text, 5)?;
-            run(&far, chain)?;
+            run(&far, |batch| {
+                batch.add(messages[1].sge(100)?)?;
+                batch.rdma_write(REQUEST, false, remote)?;
+                batch.send_with_invalidate(REQUEST, false, region.rkey())?;
+                batch.add(messages[1].sge(10)?)?;
+                batch.send_with_imm(REQUEST, true, 5)
+            })?;
             wait(&near, |peer| &peer.received)?;
             wait(&near, |peer| &peer.received)?;
 
@@ -207,7 +208,7 @@ mod cases {
             expose(&near, &region, &mut table, Access::RemoteWrite)?;
             with_batch(|batch| {
                 batch.invalidate(&region)?;
-                near.post_batch(batch).map_err(|unposted| unposted.error)
+                Ok(near.post(batch)?)
             })?;
             wait(&near, |peer| &peer.finished)?;
             assert_eq!(near.handler().region.load(ordering::Relaxed), 3);
@@ -220,7 +221,7 @@ mod cases {
             with_batch(|batch| {
                 batch.invalidate(&region)?;
                 assert_eq!(batch.invalidate(&region), Err(ENOSPC));
-                assert!(far.post_batch(batch).is_err());
+                assert!(far.post(batch).is_err());
                 Ok(())
             })?;
             // Nothing was posted, and nothing says that the key is gone.
@@ -238,9 +239,9 @@ mod cases {
         let set = ChunkSet::new(1, 8192, -1, None)?;
         let chunks = MappedChunks::new(far.domain(), &set)?;
         let target = chunks.region(0, 1)?;
-        let mut chain = SendChain::<1>::new();
-        chain.reg_mr(REQUEST, true, &target, Access::RemoteWrite)?;
-        run(&far, chain)?;
+        run(&far, |batch| {
+            batch.register(REQUEST, true, &target, Access::RemoteWrite)
+        })?;
         let remote = RemoteMemory {
             address: target.iova(),
             rkey: target.rkey(),
@@ -263,7 +264,7 @@ mod cases {
             assert_eq!(write(&table, 2), Err(EBUSY));
             assert_eq!(region.unmap(&mut table), Err(EBUSY));
             assert_eq!(region.load(&table), Err(EBUSY));
-            near.post_batch(batch).map_err(|unposted| unposted.error)
+            Ok(near.post(batch)?)
         })?;
         // The queue is polled, so the handler has not been told yet.
         assert_eq!(region.unmap(&mut table), Err(EBUSY));
@@ -297,12 +298,47 @@ mod cases {
         let region = chunks.region(0, 1)?;
         let other = MappedChunks::new(far.domain(), &ChunkSet::new(1, 4096, -1, None)?)?;
         let other = other.region(0, 1)?;
-        let mut chain = SendChain::<2>::new();
-        chain.reg_mr(REQUEST, true, &region, Access::RemoteWrite)?;
-        let wrong = chain.reg_mr(REQUEST, true, &other, Access::RemoteWrite);
-        assert_eq!(wrong, Err(EINVAL));
-        assert_eq!(far.post(chain), Err(EINVAL));
-        Ok(())
+        let register = |batch: &mut SendBatch<'_, 3, 8>| {
+            batch.register(REQUEST, true, &region, Access::RemoteWrite)?;
+            let wrong = batch.register(REQUEST, true, &other, Access::RemoteWrite);
+            assert_eq!(wrong, Err(EINVAL));
+            Ok(())
+        };
+        assert_eq!(post(&far, register), Err(EINVAL));
+        run(&near, register)
+    }
+
+    #[test]
+    fn permanent_regions_are_registered_together() -> Result {
+        let (near, far) = pair(PollContext::Softirq)?;
+        let set = ChunkSet::new(3, 4096, -1, None)?;
+        let chunks = MappedChunks::new(far.domain(), &set)?;
+        let targets = [chunks.region(0, 1)?, chunks.region(1, 1)?];
+        let data = MessageBuffer::<Outgoing>::new(near.domain(), 8)?;
+        data.copy_in(0, &[0x55; 8])?;
+        // A region of a table goes with them, and each is usable.
+        let region = MemoryRegion::new(far.domain(), 2, 7)?;
+        let mut table = page_table(&region, Direction::FromDevice)?;
+        region.load(&table)?;
+        run(&far, |batch| {
+            batch.register(REQUEST, false, &targets[0], Access::RemoteWrite)?;
+            batch.register(REQUEST, false, &region, Access::RemoteWrite)?;
+            batch.register(REQUEST, true, &targets[1], Access::RemoteWrite)
+        })?;
+        for region in [&targets[0], &targets[1], &region] {
+            run(&near, |batch| {
+                batch.add(data.sge(8)?)?;
+                let (address, rkey) = (region.iova(), region.rkey());
+                batch.rdma_write(REQUEST, true, RemoteMemory { address, rkey })
+            })?;
+        }
+        assert_eq!(near.handler().failed.load(ordering::Relaxed), 0);
+        // Only what is not permanent is in use until a completion says that it is not.
+        let wrong = post(&far, |batch| batch.invalidate(&targets[0]));
+        assert_eq!(wrong, Err(EBUSY));
+        assert_eq!(region.unmap(&mut table), Err(EBUSY));
+        run(&far, |batch| batch.invalidate(&region))?;
+        region.unmap(&mut table)
     }
 
     #[test]
