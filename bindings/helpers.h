@@ -15,7 +15,6 @@
 #include <linux/hdreg.h>
 #include <linux/idr.h>
 #include <linux/percpu-refcount.h>
-#include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
@@ -27,10 +26,6 @@ void rnbd_helper_percpu_ref_get(struct percpu_ref *ref);
 void rnbd_helper_percpu_ref_put(struct percpu_ref *ref);
 
 /* helpers_sys.c */
-void *rnbd_helper_per_cpu_ptr(void *base, unsigned int cpu);
-void *rnbd_helper_raw_cpu_ptr(void *base);
-void rnbd_helper_this_cpu_add(u64 *counters, size_t index, u64 number);
-void rnbd_helper_this_cpu_add_two(u64 *counters, size_t index, u64 first, u64 second);
 unsigned int rnbd_helper_next_possible_cpu(unsigned int start);
 unsigned int rnbd_helper_num_online_cpus(void);
 void rnbd_helper_dev_set_uevent_suppress(struct device *dev, int val);

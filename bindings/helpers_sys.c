@@ -8,33 +8,6 @@
 
 #include "helpers.h"
 
-void *rnbd_helper_per_cpu_ptr(void *base, unsigned int cpu)
-{
-	return (void *)per_cpu_ptr((void __percpu *)(unsigned long)base, cpu);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_per_cpu_ptr);
-
-void *rnbd_helper_raw_cpu_ptr(void *base)
-{
-	return (void *)raw_cpu_ptr((void __percpu *)(unsigned long)base);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_raw_cpu_ptr);
-
-void rnbd_helper_this_cpu_add(u64 *counters, size_t index, u64 number)
-{
-	this_cpu_add(((u64 __percpu *)(unsigned long)counters)[index], number);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_this_cpu_add);
-
-void rnbd_helper_this_cpu_add_two(u64 *counters, size_t index, u64 first, u64 second)
-{
-	u64 __percpu *words = (u64 __percpu *)(unsigned long)counters;
-
-	this_cpu_add(words[index], first);
-	this_cpu_add(words[index + 1], second);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_this_cpu_add_two);
-
 unsigned int rnbd_helper_next_possible_cpu(unsigned int start)
 {
 	if (start >= nr_cpu_ids)

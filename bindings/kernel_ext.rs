@@ -22,7 +22,6 @@ pub mod module;
 pub mod module_param;
 pub mod net;
 pub mod page;
-pub mod percpu;
 pub mod preempt;
 pub mod print;
 pub mod random;

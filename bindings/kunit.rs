@@ -5,7 +5,6 @@
 mod gate;
 mod log;
 mod params;
-mod percpu;
 mod rcu;
 mod socket_address;
 mod sysfs;

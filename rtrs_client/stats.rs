@@ -16,50 +16,15 @@ use kernel_ext::{
         Atomic, //
     }, //
 };
+use rtrs_core::traffic::{
+    Totals,
+    Traffic, //
+};
 
 use crate::requests::request::{
     Kind,
     Request, //
 };
-
-/// The requests of one kind that the server has responded to on a connection.
-///
-/// Only the completion handler of the connection counts, so an addition is no atomic one.
-struct Responded {
-    requests: Atomic<u64>,
-    bytes: Atomic<u64>,
-}
-
-impl Responded {
-    const fn new() -> Self {
-        Self {
-            requests: Atomic::new(0),
-            bytes: Atomic::new(0),
-        }
-    }
-
-    #[inline(always)]
-    fn add(&self, bytes: u64) {
-        let add = |counter: &Atomic<u64>, number| {
-            let sum = counter.load(ordering::Relaxed).wrapping_add(number);
-            counter.store(sum, ordering::Relaxed);
-        };
-        add(&self.requests, 1);
-        add(&self.bytes, bytes);
-    }
-
-    fn reset(&self) {
-        self.requests.store(0, ordering::Relaxed);
-        self.bytes.store(0, ordering::Relaxed);
-    }
-}
-
-/// The counters of a connection.
-#[repr(align(64))]
-struct ConnectionStats {
-    reads: Responded,
-    writes: Responded,
-}
 
 /// The counters of a CPU: completions that were to come to it, and completions that came to it
 /// instead of another one.
@@ -69,19 +34,10 @@ struct CpuStats {
     migrated_to: Atomic<u64>,
 }
 
-/// The sums of [`Stats`] that the file `rdma` shows.
-#[derive(Clone, Copy)]
-pub(crate) struct RdmaSums {
-    pub(crate) reads: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) writes: u64,
-    pub(crate) write_bytes: u64,
-    pub(crate) failovers: u64,
-}
-
 /// What a path counts.
 pub(crate) struct Stats {
-    connections: KVec<ConnectionStats>,
+    /// The requests that the server has responded to.
+    traffic: Traffic,
     cpus: KVec<CpuStats>,
     failovers: Atomic<u64>,
     /// Begins at -1, so that the first connect makes it 0.
@@ -92,16 +48,6 @@ pub(crate) struct Stats {
 impl Stats {
     /// All zero, for a path of this many connections. Sleeps.
     pub(crate) fn new(num_connections: usize) -> Result<Arc<Self>> {
-        let mut connections = KVec::with_capacity(num_connections, GFP_KERNEL)?;
-        for _ in 0..num_connections {
-            connections.push(
-                ConnectionStats {
-                    reads: Responded::new(),
-                    writes: Responded::new(),
-                },
-                GFP_KERNEL,
-            )?;
-        }
         let mut cpus = KVec::new();
         for _ in 0..cpu::nr_cpu_ids() {
             cpus.push(
@@ -113,7 +59,7 @@ impl Stats {
             )?;
         }
         let stats = Self {
-            connections,
+            traffic: Traffic::new(num_connections)?,
             cpus,
             failovers: Atomic::new(0),
             reconnects: Atomic::new(-1),
@@ -124,7 +70,7 @@ impl Stats {
 
     /// The number of connections.
     pub(crate) fn num_connections(&self) -> usize {
-        self.connections.len()
+        self.traffic.num_connections()
     }
 
     /// The server has responded to `request`. For the completion handler of its connection.
@@ -132,12 +78,8 @@ impl Stats {
     pub(crate) fn responded(&self, request: &Request) {
         let bytes = request.data_len() as u64;
         let bytes = bytes.wrapping_add(u64::from(request.header_len()));
-        if let Some(connection) = self.connections.get(usize::from(request.connection)) {
-            match request.kind {
-                Kind::Read => connection.reads.add(bytes),
-                Kind::Write | Kind::HeaderOnly => connection.writes.add(bytes),
-            }
-        }
+        let is_read = request.kind == Kind::Read;
+        self.traffic.count(request.connection, is_read, bytes);
     }
 
     /// A completion that belongs to CPU `expected` came to CPU `actual`. Any context.
@@ -170,21 +112,14 @@ impl Stats {
         self.failed_reconnects.add(1, ordering::Relaxed);
     }
 
-    /// The sums over all connections.
-    pub(crate) fn rdma(&self) -> RdmaSums {
-        let sum = |counter: fn(&ConnectionStats) -> &Atomic<u64>| {
-            let counters = self.connections.iter().map(counter);
-            counters.fold(0, |sum: u64, counter| {
-                sum.wrapping_add(counter.load(ordering::Relaxed))
-            })
-        };
-        RdmaSums {
-            reads: sum(|connection| &connection.reads.requests),
-            read_bytes: sum(|connection| &connection.reads.bytes),
-            writes: sum(|connection| &connection.writes.requests),
-            write_bytes: sum(|connection| &connection.writes.bytes),
-            failovers: self.failovers.load(ordering::Relaxed),
-        }
+    /// The requests that the server has responded to.
+    pub(crate) fn totals(&self) -> Totals {
+        self.traffic.totals()
+    }
+
+    /// The requests that were taken over from other paths.
+    pub(crate) fn failovers(&self) -> u64 {
+        self.failovers.load(ordering::Relaxed)
     }
 
     /// For each CPU, the completions that were to come to it and did not.
@@ -209,14 +144,10 @@ impl Stats {
         )
     }
 
-    /// Sets what [`Stats::rdma`] shows to zero. A request that ends at the same moment may be
-    /// lost, or what was counted before not be forgotten.
+    /// Sets what [`Self::totals()`] and [`Self::failovers()`] show to zero.
     pub(crate) fn reset_rdma(&self) {
         self.failovers.store(0, ordering::Relaxed);
-        for connection in &self.connections {
-            connection.reads.reset();
-            connection.writes.reset();
-        }
+        self.traffic.reset();
     }
 
     /// Sets the migrations to zero.

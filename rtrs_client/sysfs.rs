@@ -219,7 +219,7 @@ const STATS_ATTRIBUTES: &[Attribute<Path>] = &[
     Attribute::read_write(
         c"rdma",
         |path, out| {
-            let sums = path.stats.rdma();
+            let sums = path.stats.totals();
             out.print(fmt!(
                 "{} {} {} {} {} {}\n",
                 sums.reads,
@@ -227,7 +227,7 @@ const STATS_ATTRIBUTES: &[Attribute<Path>] = &[
                 sums.writes,
                 sums.write_bytes,
                 path.in_flight(),
-                sums.failovers
+                path.stats.failovers()
             ))
         },
         |path, _, bytes| reset(bytes, || path.stats.reset_rdma()),

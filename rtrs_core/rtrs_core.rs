@@ -20,6 +20,7 @@ pub mod error;
 pub mod heartbeat;
 pub mod params;
 pub mod sysfs;
+pub mod traffic;
 
 module! {
     type: RtrsCore,

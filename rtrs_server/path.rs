@@ -271,6 +271,7 @@ impl Path {
             id.peer_address(),
             features,
             Heartbeat::new(settings.heartbeat),
+            request.cid_num,
         )?;
         let end = PathEnd::new()?;
         let path = Arc::pin_init(

@@ -31,10 +31,9 @@ use proto::{
 };
 use rtrs_core::{
     address::Shown,
-    heartbeat::Heartbeat, //
+    heartbeat::Heartbeat,
+    traffic::Traffic, //
 };
-
-use crate::stats::PathStats;
 
 /// The name of a session, which its client gives when the first path is established.
 #[derive(Clone)]
@@ -94,7 +93,7 @@ pub(crate) struct PathCore<R: Send + Sync + 'static> {
     features: u32,
     state: Atomic<u32>,
     heartbeat: Heartbeat,
-    stats: PathStats,
+    traffic: Traffic,
     requests: SetOnce<Gate<R>>,
 }
 
@@ -106,9 +105,9 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         peer: SocketAddress,
         features: u32,
         heartbeat: Heartbeat,
+        num_connections: u16,
     ) -> Result<Arc<Self>> {
         let name = CString::try_from_fmt(fmt!("{}@{}", Shown(peer), Shown(local)))?;
-        let stats = PathStats::new()?;
         let core = Self {
             session_name: session_name.clone(),
             name,
@@ -118,7 +117,7 @@ impl<R: Send + Sync + 'static> PathCore<R> {
             // INVARIANT: A state.
             state: Atomic::new(ServerState::Connecting.to_u32()),
             heartbeat,
-            stats,
+            traffic: Traffic::new(usize::from(num_connections))?,
             requests: SetOnce::new(),
         };
         Ok(Arc::new(core, GFP_KERNEL)?)
@@ -155,10 +154,10 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         &self.heartbeat
     }
 
-    /// Counts requests.
+    /// The requests of the client, counted.
     #[inline]
-    pub(crate) fn stats(&self) -> &PathStats {
-        &self.stats
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// What requests need, unless the path is not established or is being taken down. Any context.

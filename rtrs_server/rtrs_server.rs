@@ -47,7 +47,6 @@ mod send_queue;
 mod session;
 mod session_io;
 mod sessions;
-mod stats;
 mod sysfs;
 mod teardown;
 mod worker;

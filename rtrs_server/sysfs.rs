@@ -221,13 +221,13 @@ fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written
 }
 
 fn show_rdma(files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result {
-    let totals = files.path.core().stats().totals();
+    let totals = files.path.core().traffic().totals();
     out.print(fmt!(
         "{} {} {} {}\n",
         totals.reads,
         totals.read_bytes,
         totals.writes,
-        totals.written_bytes
+        totals.write_bytes
     ))
 }
 
@@ -235,6 +235,6 @@ fn store_rdma(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8
     if !is_text(written, "1") {
         return Err(EINVAL);
     }
-    files.path.core().stats().reset();
+    files.path.core().traffic().reset();
     Ok(())
 }

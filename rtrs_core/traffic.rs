@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a path has carried: the file `stats/rdma` of either end.
+
+use kernel::prelude::*;
+use kernel_ext::sync::atomic::{
+    ordering,
+    Atomic, //
+};
+
+/// The requests of one kind, and their bytes.
+struct Count {
+    requests: Atomic<u64>,
+    bytes: Atomic<u64>,
+}
+
+/// What one connection has carried; a cache line of its own, as one CPU at a time writes to it.
+#[repr(align(64))]
+struct Connection {
+    reads: Count,
+    writes: Count,
+}
+
+/// The sums over all connections.
+#[derive(Clone, Copy)]
+pub struct Totals {
+    /// The reads.
+    pub reads: u64,
+    /// The bytes that they had, those of the user's header with them.
+    pub read_bytes: u64,
+    /// All other requests.
+    pub writes: u64,
+    /// The bytes that they had, those of the user's header with them.
+    pub write_bytes: u64,
+}
+
+/// What a path has carried, by connection (C: `rtrs_clt_stats_rdma`, `rtrs_srv_stats_rdma_stats`).
+///
+/// The completion handler of a connection counts what the connection carries. It handles one
+/// completion at a time, so it needs no atomic addition.
+///
+/// # Invariants
+///
+/// Behind the elements of the connections there is one for what other contexts count.
+pub struct Traffic(KVec<Connection>);
+
+impl Count {
+    const fn new() -> Self {
+        Self {
+            requests: Atomic::new(0),
+            bytes: Atomic::new(0),
+        }
+    }
+
+    /// Adds to numbers that this context alone adds to.
+    #[inline(always)]
+    fn add(&self, bytes: u64) {
+        let add = |counter: &Atomic<u64>, number| {
+            let sum = counter.load(ordering::Relaxed).wrapping_add(number);
+            counter.store(sum, ordering::Relaxed);
+        };
+        add(&self.requests, 1);
+        add(&self.bytes, bytes);
+    }
+
+    fn reset(&self) {
+        self.requests.store(0, ordering::Relaxed);
+        self.bytes.store(0, ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    const fn new() -> Self {
+        Self {
+            reads: Count::new(),
+            writes: Count::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn count(&self, is_read: bool) -> &Count {
+        if is_read {
+            &self.reads
+        } else {
+            &self.writes
+        }
+    }
+}
+
+impl Traffic {
+    /// Nothing yet, for a path of this many connections. Sleeps.
+    pub fn new(num_connections: usize) -> Result<Self> {
+        let mut connections = KVec::new();
+        for _ in 0..=num_connections {
+            connections.push(Connection::new(), GFP_KERNEL)?;
+        }
+        // INVARIANT: There is one more.
+        Ok(Self(connections))
+    }
+
+    /// The number of connections.
+    pub fn num_connections(&self) -> usize {
+        self.0.len().wrapping_sub(1)
+    }
+
+    /// Counts a request of connection `cid` with this many bytes. For the completion handler of the
+    /// connection: elsewhere a count may be lost.
+    #[inline(always)]
+    pub fn count(&self, cid: u16, is_read: bool, bytes: u64) {
+        if let Some(connection) = self.0.get(usize::from(cid)) {
+            connection.count(is_read).add(bytes);
+        }
+    }
+
+    /// As [`Self::count()`], for any other context.
+    pub fn count_elsewhere(&self, is_read: bool, bytes: u64) {
+        if let Some(connection) = self.0.last() {
+            let count = connection.count(is_read);
+            count.requests.add(1u64, ordering::Relaxed);
+            count.bytes.add(bytes, ordering::Relaxed);
+        }
+    }
+
+    /// What was counted so far. Any context.
+    pub fn totals(&self) -> Totals {
+        let sum = |of: fn(&Connection) -> &Atomic<u64>| {
+            let counts = self.0.iter().map(of);
+            counts.fold(0u64, |sum, count| {
+                sum.wrapping_add(count.load(ordering::Relaxed))
+            })
+        };
+        Totals {
+            reads: sum(|connection| &connection.reads.requests),
+            read_bytes: sum(|connection| &connection.reads.bytes),
+            writes: sum(|connection| &connection.writes.requests),
+            write_bytes: sum(|connection| &connection.writes.bytes),
+        }
+    }
+
+    /// Begins at zero again. Of a request that is counted at the same moment, it is left open
+    /// whether it counts, and so are those before it on its connection. Any context.
+    pub fn reset(&self) {
+        for connection in &self.0 {
+            connection.reads.reset();
+            connection.writes.reset();
+        }
+    }
+}
