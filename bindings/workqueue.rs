@@ -472,14 +472,6 @@ where
         was_queued
     }
 
-    /// Runs `item` at once if it is waiting, and waits until its work has run.
-    ///
-    /// Sleeps; not to be called in that work itself.
-    pub fn flush(item: &Arc<T>) {
-        // SAFETY: The work is initialised, and stays so as the caller holds a reference.
-        unsafe { bindings::flush_delayed_work(Self::of(item).inner.get()) };
-    }
-
     fn of(item: &Arc<T>) -> &Self {
         // SAFETY: The pointer of an `Arc` is valid, and so is the one to its field, for as long as
         // the `Arc` is borrowed.
