@@ -30,7 +30,6 @@ use kernel::{
 };
 
 mod allocator;
-mod copy;
 mod pool;
 pub mod single;
 
