@@ -15,9 +15,7 @@ use crate::{
     rdma::{
         verbs,
         Device,
-        Direction,
-        MemoryRegion,
-        SendBatch, //
+        Direction, //
     }, //
 };
 use core::ptr;
@@ -280,42 +278,6 @@ impl ScatterTable {
         }
         // INVARIANT: Not mapped any more.
         self.mapping.region = 0;
-    }
-
-    /// Adds the scatter entries to the next request of `batch`, to be sent; false, and none added,
-    /// if `region` has not mapped the memory, if it is not to be read, if the batch names memory of
-    /// another domain, or if the request would have more than `limit` entries, or more than there
-    /// is room for.
-    ///
-    /// # Safety
-    ///
-    /// If it is `region` that has mapped the memory, it is in use for sending until the entries are
-    /// taken away, or the request with them has completed.
-    #[inline]
-    pub(crate) unsafe fn add_sges<const N: usize, const S: usize>(
-        &self,
-        region: &MemoryRegion,
-        batch: &mut SendBatch<'_, N, S>,
-        limit: usize,
-    ) -> bool {
-        let domain = region.domain();
-        let count = self.mapping.entries as usize;
-        // Neither number is larger than a `u32`.
-        let total = batch.pending().wrapping_add(count);
-        if self.mapping.region != region.serial() || total > limit {
-            return false;
-        }
-        if !self.mapping.direction.permits(Direction::ToDevice) {
-            return false;
-        }
-        let (from, lkey) = (self.entries.as_ptr().cast_mut(), domain.local_dma_lkey());
-        // SAFETY: By the type invariant that many DMA entries are valid, and mapped for the domain;
-        // the table is only read. They stay mapped by the function's requirement.
-        unsafe {
-            batch.add_from(count, domain.serial(), |out| {
-                bindings::rnbd_helper_sg_to_sges(from, self.mapping.entries, lkey, out);
-            })
-        }
     }
 
     /// The list and the number of its DMA entries; `None` if the region with that serial number has

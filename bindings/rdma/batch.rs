@@ -14,6 +14,7 @@ use super::{
         Request, //
     },
     Access,
+    Direction,
     MemoryRegion,
     RemoteMemory,
     Sge,
@@ -168,7 +169,7 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
     ///
     /// `write` must write that many entries, of memory as [`Sge`] says.
     #[inline(always)]
-    pub(crate) unsafe fn add_from(
+    unsafe fn add_from(
         &mut self,
         count: usize,
         domain: u64,
@@ -273,10 +274,24 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
             return Err(EINVAL);
         }
         // Before the entries are read: from here on the table cannot be unmapped.
-        region.begin_sending()?;
-        // SAFETY: The region is in use for sending, if it is the one that has mapped the table.
-        // What is added is taken away below, or becomes part of a request with the region's `cqe`.
-        let added = unsafe { table.add_sges(region, self, limit) };
+        let direction = region.begin_sending()?;
+        let (domain, mapped) = (region.domain(), table.mapped_by(region.serial()));
+        let added = match mapped {
+            Some((list, count))
+                if count as usize <= limit && direction.permits(Direction::ToDevice) =>
+            {
+                // SAFETY: That many DMA entries are mapped for the domain, and the region is in use
+                // for sending. What is added is taken away below, or becomes part of a request with
+                // the region's `cqe`.
+                unsafe {
+                    self.add_from(count as usize, domain.serial(), |out| {
+                        let lkey = domain.local_dma_lkey();
+                        bindings::rnbd_helper_sg_to_sges(list, count, lkey, out);
+                    })
+                }
+            }
+            _ => false,
+        };
         if !added || self.add(last).is_err() {
             self.reset();
             region.cancel_sending();
@@ -339,7 +354,8 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
             // INVARIANT: Of the domain, and of the request that is made now.
             self.registering = region.raw();
         }
-        self.push(reg(send_wr(REG_MR, id, signaled, 0, 0), region, access), 0)
+        let wr = send_wr(REG_MR, id, signaled, 0, 0);
+        self.push(reg(wr, region.as_raw(), region.rkey(), access), 0)
     }
 
     /// Takes away the access that [`Self::register()`] gave (`IB_WR_LOCAL_INV`). The batch has to

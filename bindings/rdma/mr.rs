@@ -373,9 +373,10 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// A work request with the addresses of the mapped table is being made.
-    pub(super) fn begin_sending(&self) -> Result {
-        self.0.change(Use::Mapped, Use::Sending).map(|_| ())
+    /// A work request with the addresses of the mapped table is being made; returns the direction
+    /// that it is mapped for.
+    pub(super) fn begin_sending(&self) -> Result<Direction> {
+        self.0.change(Use::Mapped, Use::Sending)
     }
 
     /// That work request was not made.

@@ -2,10 +2,7 @@
 
 //! Work requests and their scatter entries.
 
-use super::{
-    Access,
-    MemoryRegion, //
-};
+use super::Access;
 use crate::bindings;
 use core::{
     mem::ManuallyDrop,
@@ -128,13 +125,18 @@ pub(super) fn plain(send: bindings::ib_send_wr) -> Request {
     }
 }
 
-/// A request that registers `region`, and gives `access`.
-pub(super) fn reg(wr: bindings::ib_send_wr, region: &MemoryRegion, access: Access) -> Request {
+/// A request that registers the region `mr` under `key`, and gives `access`.
+pub(super) fn reg(
+    wr: bindings::ib_send_wr,
+    mr: *mut bindings::ib_mr,
+    key: u32,
+    access: Access,
+) -> Request {
     Request {
         reg: ManuallyDrop::new(bindings::ib_reg_wr {
             wr,
-            mr: region.as_raw(),
-            key: region.rkey(),
+            mr,
+            key,
             access: access.as_raw(),
         }),
     }
