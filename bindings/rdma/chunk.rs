@@ -161,10 +161,12 @@ impl ChunkSet {
         range: Range<usize>,
         mut f: impl FnMut(usize, &Pages, Range<usize>),
     ) {
-        let (Some(segments), true) = (self.segments(index), self.contains(index, &range)) else {
+        let (Some(segments), Some(&first)) = (self.segments(index), self.first.get(index)) else {
             return;
         };
-        let first = self.first.get(index).copied().unwrap_or(0);
+        if !self.contains(index, &range) {
+            return;
+        }
         if let [segment] = segments {
             // The usual one.
             if !range.is_empty() {
@@ -381,8 +383,7 @@ impl MappedChunks {
         (0..set.count)
             .filter_map(|index| set.segments(index))
             .map(<[Pages]>::len)
-            .max()
-            .unwrap_or(0)
+            .fold(0, usize::max)
     }
 
     /// Adds scatter entries of `len` bytes at `offset` of a chunk to the next request of `batch`,
@@ -477,10 +478,8 @@ impl MappedChunks {
     /// How many chunks a memory region of up to `max_pages` pages can hold.
     pub fn chunks_per_region(&self, max_pages: u32) -> usize {
         let pages = self.0.set.chunk_size / REGION_PAGE_SIZE;
-        usize::try_from(max_pages)
-            .ok()
-            .and_then(|max| max.checked_div(pages))
-            .unwrap_or(0)
+        // A chunk has a page at least; without a check the compiler would add a panic.
+        (max_pages as usize).checked_div(pages).unwrap_or(0)
     }
 
     /// Makes a memory region of `count` chunks from `first` on, with a new key.
