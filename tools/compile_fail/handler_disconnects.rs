@@ -2,7 +2,7 @@
 
 //! A completion handler, which may not sleep, ends the connection and waits for itself.
 
-use kernel_ext::rdma::{cm::Handler, QueuePairRef};
+use kernel_ext::rdma::{Handler, QueuePairRef};
 
 /// The mistake.
 pub fn completed<H: Handler>(pair: &QueuePairRef<H>) {

@@ -4,9 +4,8 @@
 
 use kernel::prelude::*;
 use kernel_ext::rdma::{
-    cm::Handler,
     message_buffers::{MessageBuffer, Outgoing},
-    QueuePair, WrId,
+    Handler, QueuePair, WrId,
 };
 
 /// The mistake.
