@@ -50,8 +50,14 @@ impl PathIo {
 
     /// The request in `chunk` is finished, and its response has been posted if it gets one: the
     /// chunk may be used again. Any context.
+    #[inline(never)]
+    pub(crate) fn release(&self, chunk: ChunkBox) {
+        self.release_inline(chunk);
+    }
+
+    /// As [`Self::release()`], where responses are sent.
     #[inline(always)]
-    pub(crate) fn release(&self, mut chunk: ChunkBox) {
+    pub(crate) fn release_inline(&self, mut chunk: ChunkBox) {
         let (id, owned) = (chunk.id, mem::replace(&mut chunk.owns, false));
         if let Some(page) = chunk.private.take() {
             self.session.private().put(page);

@@ -68,13 +68,11 @@ type LastPost<'a> = SendBatch<'a, 4, { MAX_SEND_SGE + 1 }>;
 
 impl Responses for PathIo {
     fn respond(io: &Entered<Self>, chunk: ChunkBox) {
-        let Some(queue_pair) = io.queue_pair(chunk.cid) else {
-            return io.release(chunk);
-        };
-        if !io.path.is_connected() {
+        let queue_pair = match io.queue_pair(chunk.cid) {
+            Some(queue_pair) if io.path.is_connected() => queue_pair,
             // No client is there to read it.
-            return io.release(chunk);
-        }
+            _ => return io.release(chunk),
+        };
         if is_contended(io, &chunk) {
             return withhold(io, chunk);
         }
@@ -207,7 +205,7 @@ fn post_coalesced(
     }
     io.release(first);
     for chunk in posted {
-        io.release(chunk);
+        io.release_inline(chunk);
     }
 }
 
@@ -221,35 +219,34 @@ fn post_late(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: Ch
 ///
 /// Inlined where responses are sent at once, which saves 20 instructions of 500.
 #[inline(always)]
-fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
+fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: ChunkBox) {
     let connection = queue_pair.handler();
     trace(connection, &chunk);
-    let posted = match only_write(connection, &chunk) {
-        Some((data, remote)) => {
-            let immediate = Imm::IoRsp {
-                msg_id: chunk.id,
-                errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
-                invalidated: false,
-            }
-            .encode();
-            let (id, signaled) = (
-                WrKind::Response.id(),
-                connection.send_queue().next_is_signaled(),
-            );
-            // From here on nothing is atomic: the compiler knows what is in the batch.
-            let mut room = SendRoom::<1, 1>::EMPTY;
-            let mut batch = SendBatch::new(&mut room);
-            data.map_or(Ok(()), |data| batch.add(data))
-                .and_then(|()| batch.write_with_imm(id, signaled, remote, immediate))
-                .and_then(|()| Ok(queue_pair.post(&mut batch)?))
-        }
-        None => post_in_steps(io, queue_pair, &mut chunk),
+    let Some((data, remote)) = only_write(connection, &chunk) else {
+        return post_in_steps(io, queue_pair, chunk);
     };
+    let immediate = Imm::IoRsp {
+        msg_id: chunk.id,
+        errno: chunk.result.map_or_else(|error| error.to_errno(), |_| 0),
+        invalidated: false,
+    }
+    .encode();
+    let (id, signaled) = (
+        WrKind::Response.id(),
+        connection.send_queue().next_is_signaled(),
+    );
+    // From here on nothing is atomic: the compiler knows what is in the batch.
+    let mut room = SendRoom::<1, 1>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
+    let posted = data
+        .map_or(Ok(()), |data| batch.add(data))
+        .and_then(|()| batch.write_with_imm(id, signaled, remote, immediate))
+        .and_then(|()| Ok(queue_pair.post(&mut batch)?));
     if let Err(error) = posted {
         // The client would wait for it for ever.
         connection.send_failed("a response", error);
     }
-    io.release(chunk);
+    io.release_inline(chunk);
 }
 
 /// Whether each response tells the client the key of its chunk, not only those with a new one.
@@ -294,10 +291,9 @@ fn only_write(
     connection: &Connection<PathIo>,
     chunk: &PathChunk,
 ) -> Option<(Option<Sge>, RemoteMemory)> {
-    match chunk.key {
-        ChunkKey::Shared => {}
-        ChunkKey::Registered(_) if !tells_keys(connection) => {}
-        _ => return None,
+    let has_message = chunk.key != ChunkKey::Shared && tells_keys(connection);
+    if chunk.key == ChunkKey::Invalidated || has_message {
+        return None;
     }
     let request = chunk.request.as_ref()?;
     if !request.is_read() {
@@ -314,9 +310,17 @@ fn only_write(
     Some((Some(sge), remote))
 }
 
-/// Posts a response that may be several work requests.
+/// As [`post()`], for a response that may be several work requests.
 #[inline(never)]
-fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut PathChunk) -> Result {
+fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
+    if let Err(error) = post_steps(io, queue_pair, &mut chunk) {
+        queue_pair.handler().send_failed("a response", error);
+    }
+    io.release(chunk);
+}
+
+/// Posts the work requests of the response in `chunk`.
+fn post_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut PathChunk) -> Result {
     let plan = Plan::of(chunk);
     let immediate = Imm::IoRsp {
         msg_id: chunk.id,

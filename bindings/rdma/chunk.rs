@@ -161,28 +161,25 @@ impl ChunkSet {
         range: Range<usize>,
         mut f: impl FnMut(usize, &Pages, Range<usize>),
     ) {
-        let (Some(segments), Some(&first)) = (self.segments(index), self.first.get(index)) else {
+        let (Some(&first), Some(segments)) = (self.first.get(index), self.segments(index)) else {
             return;
         };
-        if !self.contains(index, &range) {
-            return;
-        }
-        if let [segment] = segments {
+        match segments {
+            _ if range.is_empty() || !self.contains(index, &range) => {}
             // The usual one.
-            if !range.is_empty() {
-                f(first, segment, range);
+            [segment] => f(first, segment, range),
+            _ => {
+                let mut base = 0;
+                for (number, segment) in (first..).zip(segments) {
+                    // The lengths add up to the chunk's size, so that nothing here overflows.
+                    let end = base + segment.len();
+                    if range.start < end && base < range.end {
+                        let start = range.start.max(base) - base;
+                        f(number, segment, start..range.end.min(end) - base);
+                    }
+                    base = end;
+                }
             }
-            return;
-        }
-        let mut base = 0;
-        for (i, segment) in segments.iter().enumerate() {
-            // The lengths add up to the chunk's size, so that nothing here overflows.
-            let end = base + segment.len();
-            if range.start < end && base < range.end {
-                let start = range.start.max(base) - base;
-                f(first + i, segment, start..range.end.min(end) - base);
-            }
-            base = end;
         }
     }
 
@@ -429,39 +426,22 @@ impl MappedChunks {
     /// `EINVAL` if it is not all within the chunk.
     #[inline(never)]
     pub fn sync_for_cpu(&self, index: usize, offset: usize, len: usize) -> Result {
-        self.for_each_mapped_piece(index, offset, len, |address, len| {
-            // SAFETY: The piece is part of what is mapped.
-            unsafe {
-                verbs::sync_for_cpu(self.0.device, address, len, Direction::Bidirectional.into())
-            };
-        })
+        self.sync(index, offset, len, false)
     }
 
     /// Makes what the CPU wrote to a range visible to the device. Any context.
     ///
     /// `EINVAL` if it is not all within the chunk.
-    #[inline(never)]
+    #[inline]
     pub fn sync_for_device(&self, index: usize, offset: usize, len: usize) -> Result {
-        self.for_each_mapped_piece(index, offset, len, |address, len| {
-            // SAFETY: The piece is part of what is mapped.
-            unsafe {
-                verbs::sync_for_device(self.0.device, address, len, Direction::Bidirectional.into())
-            };
-        })
+        self.sync(index, offset, len, true)
     }
 
-    /// Calls `f` with the DMA address and the length of each piece of a range. Does nothing if the
-    /// device uses the CPU's addresses, so that there is nothing to be made visible.
+    /// Makes a range visible to the device, or to the CPU. Does nothing for a device that uses the
+    /// CPU's addresses.
     ///
     /// `EINVAL` if it is not all within the chunk.
-    #[inline(always)]
-    fn for_each_mapped_piece(
-        &self,
-        index: usize,
-        offset: usize,
-        len: usize,
-        f: impl Fn(u64, usize),
-    ) -> Result {
+    fn sync(&self, index: usize, offset: usize, len: usize, to_device: bool) -> Result {
         let range = self.0.set.range(index, offset, len)?;
         // SAFETY: By the type invariant the device stays.
         if unsafe { verbs::is_virtual(self.0.device) } {
@@ -469,7 +449,17 @@ impl MappedChunks {
         }
         self.0.set.for_each_piece(index, range, |number, _, piece| {
             if let Some(address) = self.0.addresses.get(number) {
-                f(address + piece.start as u64, piece.len());
+                let address = address + piece.start as u64;
+                let (device, both) = (self.0.device, Direction::Bidirectional.into());
+                // SAFETY: The device stays, and the piece is part of what is mapped for it, for
+                // both directions.
+                unsafe {
+                    if to_device {
+                        verbs::sync_for_device(device, address, piece.len(), both);
+                    } else {
+                        verbs::sync_for_cpu(device, address, piece.len(), both);
+                    }
+                }
             }
         });
         Ok(())
