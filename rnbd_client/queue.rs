@@ -71,7 +71,9 @@ impl Operations for Queue {
         let guard = rcu::read_lock();
         let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(&path.transport, &guard, &mut room);
-        submit(&mut submission, queue, path, request)
+        let submitted = submit(&mut submission, queue, path, request);
+        submission.send();
+        submitted
     }
 
     fn queue_rqs(mut requests: RequestList<'_, Self>) {

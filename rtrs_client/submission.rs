@@ -92,6 +92,14 @@ impl<'s, 'g> Submission<'s, 'g> {
         }
     }
 
+    /// Sends what was added, as its drop does, where the compiler is to have all of it before it.
+    #[inline(always)]
+    pub fn send(mut self) {
+        self.post_or(unanswered(self.session));
+        // There is nothing left to be sent.
+        core::mem::forget(self);
+    }
+
     /// Adds a request. Never sleeps.
     ///
     /// `queue` is below the number of queues of the session; the response interrupts the CPU of
