@@ -70,6 +70,14 @@ HARMLESS = {
 }
 
 
+def not_opened(t: Test, number: int, faults: Faults) -> None:
+    """With each of these faults in a response to a connection request, mapping fails."""
+    for what, (fault, log) in faults.items():
+        call(t, hostile.misbehave, place="conn_response",
+             fault="conn_raw" if "data" in fault else "conn_fields", **fault)
+        refused(t, what, (number,), log)
+
+
 @case(module_sets=ONLY_OURS)
 def test_refusals(t: Test) -> None:
     """Whatever errno a server refuses with, the user gets one of user space."""
@@ -83,14 +91,11 @@ def test_refusals(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, quick=(), timeout=180)
 def test_connections(t: Test) -> None:
-    """Wrong answers to connection requests: the session is not opened."""
+    """Malformed responses to connection requests: the session is not opened."""
     serve(t)
-    for number, faults in ((errno.ECONNRESET, CONNECTIONS), (errno.EMSGSIZE, TOO_LARGE),
-                           (errno.EINVAL, UNLIKE_THE_CHUNKS)):
-        for what, (fault, log) in faults.items():
-            call(t, hostile.misbehave, place="conn_response",
-                 fault="conn_raw" if "data" in fault else "conn_fields", **fault)
-            refused(t, what, (number,), log)
+    not_opened(t, errno.ECONNRESET, CONNECTIONS)
+    not_opened(t, errno.EMSGSIZE, TOO_LARGE)
+    not_opened(t, errno.EINVAL, UNLIKE_THE_CHUNKS)
     for what, fault in HARMLESS.items():
         call(t, hostile.misbehave, place="conn_response", fault="conn_fields", **fault)
         t.equal(accepted(t, what)["max_hw_sectors_kb"], 128, f"{what}: KiB of a request")
@@ -205,7 +210,7 @@ def test_disks(t: Test) -> None:
     call(t, hostile.behave)
     call(t, hostile.misbehave, place="control", fault="on_another", cid=1)
     refused(t, "answer on another connection", (errno.ECONNABORTED,),
-            "answer to a request of another")
+            "response to a request of another")
     call(t, hostile.behave)
     for version in (0, 1, 255):
         call(t, hostile.misbehave, place="session_info", fault="info_version", version=version)

@@ -44,7 +44,7 @@ def test_odd_answers(t: Test) -> None:
     # have come before its tag is used again.
     for length in (PAGE, LONG):
         call(t, hostile.misbehave, place="io", fault="twice", times=1)
-        ignored(t, device, "a second answer", "answer to request [0-9], which is not in flight",
+        ignored(t, device, "a second answer", "response to request [0-9], which is not in flight",
                 length)
     for length, logged in ((PAGE, True), (LONG, False)):
         for what, chunk in (("beyond the queue depth", 0x7FFFF), ("one beyond", 4),
@@ -52,7 +52,7 @@ def test_odd_answers(t: Test) -> None:
             call(t, hostile.misbehave, place="io", fault="first_immediates", kinds=[1, 2],
                  about=chunk)
             ignored(t, device, what,
-                    f"answer to request {chunk}, which is not in flight" if logged else "", length)
+                    f"response to request {chunk}, which is not in flight" if logged else "", length)
         call(t, hostile.misbehave, place="io", fault="first_immediates",
              kinds=[0, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15], about=1)
         ignored(t, device, "unknown immediates", "unknown immediate" if logged else "", length)
@@ -66,7 +66,7 @@ def test_wrong_answers(t: Test) -> None:
     serve(t, queue_depth=4, features=3)
     device = rnbd.map_device(t, DISK)
     joint = 3 << 28
-    for length, log in ((PAGE, "answer to a request of another"), (LONG, "")):
+    for length, log in ((PAGE, "response to a request of another"), (LONG, "")):
         for cid, what in ((1, "another connection"), (0, "the service connection")):
             call(t, hostile.misbehave, place="io", fault="on_another", times=1, cid=cid)
             ends_the_path(t, device, f"answer on {what}", log, length)
@@ -83,11 +83,11 @@ def test_wrong_answers(t: Test) -> None:
             ("heartbeat with a key", {"opcode": SEND_WITH_IMM, "data": "0400000000000000",
                                       "imm": 8 << 28}, "malformed key"),
             ("fewer answers than said", {"opcode": SEND_WITH_IMM, "data": "0000",
-                                         "imm": joint | 2}, "malformed answers"),
+                                         "imm": joint | 2}, "malformed responses"),
             ("more answers than said", {"opcode": SEND_WITH_IMM, "data": "00000100",
-                                        "imm": joint | 1}, "malformed answers"),
+                                        "imm": joint | 1}, "malformed responses"),
             ("too many answers", {"opcode": SEND_WITH_IMM, "data": "ff" * 128,
-                                  "imm": joint | 65}, "malformed answers")):
+                                  "imm": joint | 65}, "malformed responses")):
         call(t, hostile.misbehave, place="io", fault="message", times=1, **fault)
         ends_the_path(t, device, what, log)
     call(t, hostile.misbehave, place="io", fault="wrong_place", times=1)
@@ -100,7 +100,7 @@ def test_wrong_answers(t: Test) -> None:
     device = rnbd.map_device(t, DISK)
     call(t, hostile.misbehave, place="io", fault="message", times=1, opcode=SEND_WITH_IMM,
          imm=joint)
-    ends_the_path(t, device, "answers that were not agreed on", "malformed answers")
+    ends_the_path(t, device, "answers that were not agreed on", "malformed responses")
     device.unmap()
 
 

@@ -26,6 +26,8 @@ KIB = 1 << 10
 LONG = 64 * KIB  # such a read is registered for itself
 PAGE = 4 * KIB  # such a one goes through the page of its tag
 RECONNECT = "reconnect_delay_ms=100"
+# When the last faults were made: seconds of the client's uptime.
+recent: list[float] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 # The numbers of the messages that say hello, and that open a device.
@@ -48,8 +50,27 @@ def call(t: Test, function: Callable[P, R], *arguments: P.args, **named: P.kwarg
     return t.server.call_within(60, function, *arguments, **named)
 
 
+def within_log_limit(t: Test) -> None:
+    """Wait until the next fault is logged: of one kind of line the kernel logs ten in five seconds.
+
+    A fault is logged by at most three lines of a kind, one for each connection.
+    """
+    interval, most = 5.5, 3
+    now = _uptime(t)
+    recent[:] = [at for at in recent if now - interval < at <= now]
+    if len(recent) == most:
+        # There is no event when the kernel has forgotten the lines.
+        t.client.run(f"sleep {recent.pop(0) + interval - now:.1f}")
+    recent.append(_uptime(t))
+
+
+def _uptime(t: Test) -> float:
+    return float(t.client.read("/proc/uptime").split()[0])
+
+
 def refused(t: Test, what: str, numbers: Iterable[int], log: str) -> None:
     """Mapping must fail with one of these errnos, say why, and leave nothing."""
+    within_log_limit(t)
     with rnbd.refusal(t, what, numbers, log):
         rnbd.map_device(t, DISK, keep=True)
 
@@ -121,6 +142,7 @@ def path_state(t: Test) -> str:
 
 def ignored(t: Test, device: Device, what: str, log: str, length: int = PAGE) -> None:
     """A read, whose answer is wrong, is answered all the same, and the path stays."""
+    within_log_limit(t)
     mark = t.client.log_mark()
     reconnects = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects")
     t.equal(call(t, hostile.read, path=device.path, length=length), [0x11], what)
@@ -136,7 +158,8 @@ def ignored(t: Test, device: Device, what: str, log: str, length: int = PAGE) ->
 def ends_the_path(t: Test, device: Device, what: str, log: str, length: int = PAGE,
                   function: Callable[[str, int], object] = hostile.read) -> None:
     """A read, whose answer is wrong, fails as its path does, which connects again. ``log`` is not
-    waited for if it is empty: of one kind of line the first ten of some seconds are logged."""
+    waited for if it is empty."""
+    within_log_limit(t)
     mark = t.client.log_mark()
     with t.expect_errno(errno.EIO):
         call(t, function, device.path, length)
