@@ -38,6 +38,7 @@ use proto::rnbd::{
 };
 use rtrs_client::{
     Kind,
+    Permit,
     Submission,
     SubmissionRoom,
     SubmitError, //
@@ -68,12 +69,9 @@ impl Operations for Queue {
         request: OwnedRequest<RemoteDevice>,
     ) -> Result<(), Refusal<RemoteDevice>> {
         let path = queue.set();
-        let guard = rcu::read_lock();
-        let mut room = SubmissionRoom::EMPTY;
-        let mut submission = Submission::new(&path.transport, &guard, &mut room);
-        let submitted = submit(&mut submission, queue, path, request);
-        submission.send();
-        submitted
+        submit(queue, path, request, |permit, kind, header| {
+            path.transport.send(permit, kind, queue.index(), header)
+        })
     }
 
     fn queue_rqs(mut requests: RequestList<'_, Self>) {
@@ -84,7 +82,10 @@ impl Operations for Queue {
         let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(&path.transport, &guard, &mut room);
         while let Some((queue, request)) = requests.take_next() {
-            if let Err(refusal) = submit(&mut submission, &queue, path, request) {
+            let submitted = submit(&queue, path, request, |permit, kind, header| {
+                submission.add(permit, kind, queue.index(), header)
+            });
+            if let Err(refusal) = submitted {
                 refusal.give_back();
             }
         }
@@ -108,13 +109,13 @@ impl Operations for Queue {
     }
 }
 
-/// Adds a request to a submission, or gives it back.
+/// Has the transport send a request by `send`, or gives it back.
 #[inline(always)]
 fn submit<'a>(
-    submission: &mut Submission<'a, '_>,
     queue: &HwQueue<'_, Queue>,
     path: &'a IoPath,
     mut request: OwnedRequest<RemoteDevice>,
+    send: impl FnOnce(Permit<'a>, Kind, &[u8]) -> Result<(), SubmitError>,
 ) -> Result<(), Refusal<RemoteDevice>> {
     let device = queue.disk();
     let (kind, message) = match message(device, &request) {
@@ -141,7 +142,7 @@ fn submit<'a>(
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }
-    match submission.add(permit, kind, queue.index(), &message.to_bytes()) {
+    match send(permit, kind, &message.to_bytes()) {
         Ok(()) => Ok(()),
         // What the transport did not take does not complete, so the request is still there.
         Err(error) => match path.in_flight.0.take(tag) {

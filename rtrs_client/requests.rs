@@ -23,12 +23,9 @@ use kernel_ext::{
         ProtectionDomain,
         QueuePairRef, //
     },
-    sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
-        state_cell::Owned, //
+    sync::atomic::{
+        ordering,
+        Atomic, //
     }, //
 };
 use proto::rtrs::{
@@ -212,22 +209,6 @@ impl PathRequests {
     pub(crate) fn count_in_flight(&self, request: &mut Request) {
         request.is_counted = true;
         self.count(request.connection, 1);
-    }
-
-    /// Notes that a request is not in flight any more.
-    #[inline]
-    pub(crate) fn left(&self, request: &mut Request) {
-        if core::mem::take(&mut request.is_counted) {
-            self.count(request.connection, -1);
-        }
-    }
-
-    /// Finishes `request`, which the server has responded to.
-    #[inline(always)]
-    fn finish(&self, mut request: Owned<'_, Request>, result: Result) {
-        self.left(&mut request);
-        self.stats.responded(&request);
-        self.tags.finish(request, result);
     }
 
     /// Lets the server write to the bounce buffers, as soon as it gets what `queue_pair` sends

@@ -13,11 +13,10 @@
 //!
 //! let mut permit = session.permit(tag).ok_or(EBUSY)?;
 //! fill(permit.scatter());
-//! let guard = rcu::read_lock();
-//! let mut room = SubmissionRoom::EMPTY;
-//! let mut submission = Submission::new(&session, &guard, &mut room);
-//! submission.add(permit, Kind::Write, queue, &header)?; // events.complete(tag, result) follows.
+//! session.send(permit, Kind::Write, queue, &header)?; // events.complete(tag, result) follows.
 //! ```
+//!
+//! Requests that come together go into a [`Submission`], so that the device is told of all at once.
 
 #![deny(
     clippy::arithmetic_side_effects,

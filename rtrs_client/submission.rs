@@ -2,7 +2,7 @@
 
 //! Requests that are sent together, so that the device is told of several at once.
 //!
-//! This is the only way to send a request.
+//! This, and [`Session::send()`] for a request that comes alone, are the only ways to send one.
 
 use core::ptr;
 use kernel::{
@@ -15,6 +15,7 @@ use kernel::{
 use kernel_ext::{
     rdma::{
         SendBatch,
+        SendRoom,
         Unposted, //
     },
     sync::state_cell::Owned, //
@@ -41,6 +42,7 @@ use crate::{
             Posted,
             Refused,
             SubmissionRoom,
+            COPIED_SGE,
             MAX_BATCH, //
         },
         tags::Phase,
@@ -92,14 +94,6 @@ impl<'s, 'g> Submission<'s, 'g> {
         }
     }
 
-    /// Sends what was added, as its drop does, where the compiler is to have all of it before it.
-    #[inline(always)]
-    pub fn send(mut self) {
-        self.post_or(unanswered(self.session));
-        // There is nothing left to be sent.
-        core::mem::forget(self);
-    }
-
     /// Adds a request. Never sleeps.
     ///
     /// `queue` is below the number of queues of the session; the response interrupts the CPU of
@@ -113,47 +107,12 @@ impl<'s, 'g> Submission<'s, 'g> {
         queue: u32,
         header: &[u8],
     ) -> Result<(), SubmitError> {
-        let session = self.session;
-        let connection = match permit.is_of_service() {
-            true => SERVICE_CID,
-            // A queue number that is out of range finds no connection.
-            false => queue.wrapping_add(1).min(u32::from(u16::MAX)) as u16,
+        let request = prepare(self.session, permit, kind, queue, header)?;
+        let added = match only_target(self.session, self.guard, request.connection) {
+            Some(target) => self.add_to(target, request),
+            None => self.add_by_policy(request, None),
         };
-        if !ptr::eq(permit.session(), session) {
-            return Err(SubmitError::Failed(EINVAL));
-        }
-        let Some(mut request) = permit.into_request() else {
-            return Err(SubmitError::Failed(EINVAL));
-        };
-        let added = match request.prepare(kind, connection, header) {
-            Ok(()) => match self.only_target(connection) {
-                Some(target) => self.add_to(target, request),
-                None => self.add_by_policy(request, None),
-            },
-            Err(error) => Err(Refused { request, error }),
-        };
-        added.map_err(|refused| refuse(session, refused))
-    }
-
-    /// The connection of number `connection`, if there is just one path, and it is connected.
-    #[inline(always)]
-    fn only_target(&self, connection: u16) -> Option<Target<'g>> {
-        match self.session.paths.load_ref(self.guard)?.as_slice() {
-            [path] => self.target_on(path, connection),
-            _ => None,
-        }
-    }
-
-    /// The connection of number `connection` of `path`, if it is connected.
-    #[inline(always)]
-    fn target_on(&self, path: &'g Arc<Path>, connection: u16) -> Option<Target<'g>> {
-        path.connected(self.guard)?
-            .sender(usize::from(connection))
-            .map(|(requests, connection)| Target {
-                path,
-                requests,
-                connection,
-            })
+        added.map_err(|refused| refuse(self.session, refused))
     }
 
     /// Adds `request` for `target`.
@@ -217,7 +176,7 @@ impl<'s, 'g> Submission<'s, 'g> {
             if except.is_some_and(|except| ptr::eq(except, &**path)) {
                 continue;
             }
-            let Some(target) = self.target_on(path, connection) else {
+            let Some(target) = target_on(path, self.guard, connection) else {
                 continue;
             };
             match self.send_alone(target, request) {
@@ -270,28 +229,140 @@ impl<'s, 'g> Submission<'s, 'g> {
         let len = self.batch.len();
         // INVARIANT: The batch is empty afterwards.
         if let Err(unposted) = target.connection.queue_pair().post(&mut self.batch) {
-            self.take_back(target, len, unposted, refused);
+            let numbers = self.tags.get(..len).unwrap_or(&[]);
+            take_back(self.session, target, numbers, unposted, refused);
         }
     }
+}
 
-    /// The device has not taken the last of `len` requests that were added for `target`.
-    #[cold]
-    #[inline(never)]
-    fn take_back(
-        &self,
-        target: Target<'g>,
-        len: usize,
-        unposted: Unposted,
-        refused: impl FnMut(Refused<'s>),
-    ) {
-        let numbers = self.tags.get(..len).unwrap_or(&[]);
-        let (tags, cid) = (&self.session.tags, target.connection.cid());
-        let taken = target
-            .requests
-            .take_back(tags, cid, numbers, unposted, refused);
-        if taken == Posted::Broken {
-            target.path.submission_failed();
-        }
+impl Session {
+    /// Sends one request: what [`Submission::add()`] and the end of the submission do, in fewer
+    /// instructions. Never sleeps.
+    #[inline(always)]
+    pub fn send<'s>(
+        &'s self,
+        permit: Permit<'s>,
+        kind: Kind,
+        queue: u32,
+        header: &[u8],
+    ) -> Result<(), SubmitError> {
+        let request = prepare(self, permit, kind, queue, header)?;
+        let guard = rcu::read_lock();
+        let sent = match only_target(self, &guard, request.connection) {
+            Some(target) if target.requests.is_copied(&request) => {
+                send_copied(self, target, request)
+            }
+            _ => send_otherwise(self, &guard, request),
+        };
+        sent.map_err(|refused| refuse(self, refused))
+    }
+}
+
+/// Sends one request that needs no more than an RDMA write of copies.
+#[inline(always)]
+fn send_copied<'s>(
+    session: &'s Session,
+    target: Target<'_>,
+    request: Owned<'s, Request>,
+) -> Result<(), Refused<'s>> {
+    let tag = request.tag();
+    let mut room = SendRoom::<1, COPIED_SGE>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
+    target
+        .requests
+        .add_copied(target.connection, &mut batch, request)?;
+    if let Err(unposted) = target.connection.queue_pair().post(&mut batch) {
+        take_back(session, target, &[tag], unposted, unanswered(session));
+    }
+    Ok(())
+}
+
+/// Sends one request, whatever it needs.
+#[inline(never)]
+fn send_otherwise<'s>(
+    session: &'s Session,
+    guard: &rcu::Guard,
+    request: Owned<'s, Request>,
+) -> Result<(), Refused<'s>> {
+    let mut room = SubmissionRoom::EMPTY;
+    let mut submission = Submission::new(session, guard, &mut room);
+    match only_target(session, guard, request.connection) {
+        Some(target) => submission.add_to(target, request),
+        None => submission.add_by_policy(request, None),
+    }
+}
+
+/// Describes a request that has a permit of `session`.
+#[inline(always)]
+fn prepare<'s>(
+    session: &'s Session,
+    permit: Permit<'s>,
+    kind: Kind,
+    queue: u32,
+    header: &[u8],
+) -> Result<Owned<'s, Request>, SubmitError> {
+    let connection = match permit.is_of_service() {
+        true => SERVICE_CID,
+        // A queue number that is out of range finds no connection.
+        false => queue.wrapping_add(1).min(u32::from(u16::MAX)) as u16,
+    };
+    if !ptr::eq(permit.session(), session) {
+        return Err(SubmitError::Failed(EINVAL));
+    }
+    let Some(mut request) = permit.into_request() else {
+        return Err(SubmitError::Failed(EINVAL));
+    };
+    match request.prepare(kind, connection, header) {
+        Ok(()) => Ok(request),
+        Err(error) => Err(refuse(session, Refused { request, error })),
+    }
+}
+
+/// The connection of number `connection`, if there is just one path, and it is connected.
+#[inline(always)]
+fn only_target<'g>(
+    session: &Session,
+    guard: &'g rcu::Guard,
+    connection: u16,
+) -> Option<Target<'g>> {
+    match session.paths.load_ref(guard)?.as_slice() {
+        [path] => target_on(path, guard, connection),
+        _ => None,
+    }
+}
+
+/// The connection of number `connection` of `path`, if it is connected.
+#[inline(always)]
+fn target_on<'g>(
+    path: &'g Arc<Path>,
+    guard: &'g rcu::Guard,
+    connection: u16,
+) -> Option<Target<'g>> {
+    path.connected(guard)?
+        .sender(usize::from(connection))
+        .map(|(requests, connection)| Target {
+            path,
+            requests,
+            connection,
+        })
+}
+
+/// The device has not taken the last of the requests `numbers`, which were added for `target`.
+#[cold]
+#[inline(never)]
+fn take_back<'s>(
+    session: &'s Session,
+    target: Target<'_>,
+    numbers: &[u32],
+    unposted: Unposted,
+    refused: impl FnMut(Refused<'s>),
+) {
+    let (tags, cid) = (&session.tags, target.connection.cid());
+    let taken = target
+        .requests
+        .take_back(tags, cid, numbers, unposted, refused);
+    if taken == Posted::Broken {
+        target.path.submission_failed();
     }
 }
 

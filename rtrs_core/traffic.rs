@@ -52,17 +52,6 @@ impl Count {
         }
     }
 
-    /// Adds to numbers that this context alone adds to.
-    #[inline(always)]
-    fn add(&self, bytes: u64) {
-        let add = |counter: &Atomic<u64>, number| {
-            let sum = counter.load(ordering::Relaxed).wrapping_add(number);
-            counter.store(sum, ordering::Relaxed);
-        };
-        add(&self.requests, 1);
-        add(&self.bytes, bytes);
-    }
-
     fn reset(&self) {
         self.requests.store(0, ordering::Relaxed);
         self.bytes.store(0, ordering::Relaxed);
@@ -108,7 +97,14 @@ impl Traffic {
     #[inline(always)]
     pub fn count(&self, cid: u16, is_read: bool, bytes: u64) {
         if let Some(connection) = self.0.get(usize::from(cid)) {
-            connection.count(is_read).add(bytes);
+            // No other context adds to these.
+            let add = |counter: &Atomic<u64>, number| {
+                let sum = counter.load(ordering::Relaxed).wrapping_add(number);
+                counter.store(sum, ordering::Relaxed);
+            };
+            let count = connection.count(is_read);
+            add(&count.requests, 1);
+            add(&count.bytes, bytes);
         }
     }
 

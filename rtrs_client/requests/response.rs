@@ -160,4 +160,20 @@ impl PathRequests {
         let errno = chunk.result.load(ordering::Relaxed);
         self.finish(request, kernel::error::to_result(errno));
     }
+
+    /// Notes that a request is not in flight any more.
+    #[inline]
+    pub(crate) fn left(&self, request: &mut Request) {
+        if core::mem::take(&mut request.is_counted) {
+            self.count(request.connection, -1);
+        }
+    }
+
+    /// Finishes `request`, which the server has responded to.
+    #[inline(always)]
+    fn finish(&self, mut request: Owned<'_, Request>, result: Result) {
+        self.left(&mut request);
+        self.stats.responded(&request);
+        self.tags.finish(request, result);
+    }
 }

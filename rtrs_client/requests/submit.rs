@@ -58,18 +58,18 @@ const MAX_REQUESTS: usize = 8;
 /// The most work requests that are posted at once: one for each request, and a registration.
 pub(crate) const MAX_BATCH: usize = MAX_REQUESTS + 1;
 
-/// The scatter entries of a request whose data is bounced: the page and the message.
-const BOUNCED_SGE: usize = 2;
+/// The scatter entries of a request that is copied: the data and the message.
+pub(crate) const COPIED_SGE: usize = 2;
 
-/// The room for as many requests as are posted at once: all but the last have their data bounced,
-/// or there are fewer of them.
+/// The room for as many requests as are posted at once: all but the last are copied, or there are
+/// fewer of them.
 pub type SubmissionRoom = SendRoom<MAX_BATCH, MAX_ENTRIES>;
 
 /// The work requests of a submission.
 pub(crate) type FullBatch<'a> = SendBatch<'a, MAX_BATCH, MAX_ENTRIES>;
 
 /// The most scatter entries that are posted at once.
-const MAX_ENTRIES: usize = MAX_SEND_SGE + (MAX_REQUESTS - 1) * BOUNCED_SGE;
+const MAX_ENTRIES: usize = MAX_SEND_SGE + (MAX_REQUESTS - 1) * COPIED_SGE;
 
 /// Whether `batch` has room for a request, whatever it is.
 #[inline(always)]
@@ -127,13 +127,16 @@ impl PathRequests {
         batch: &mut FullBatch<'_>,
         mut request: Owned<'a, Request>,
     ) -> Result<Phase, Refused<'a>> {
+        if self.is_copied(&request) {
+            let added = self.add_copied(connection, batch, request);
+            return added.map(|()| Phase::Sent);
+        }
         let Some(chunk) = self.chunks.get(request.tag() as usize) else {
             let error = EINVAL;
             return Err(Refused { request, error });
         };
-        match self.write(connection, chunk, batch, &mut request) {
+        match self.write_uncopied(connection, chunk, batch, &mut request) {
             Ok(phase) => {
-                // Once it is posted a response may come, and looks for the request in this state.
                 let state = self.incarnation.state(request.connection, phase);
                 request.put(state);
                 Ok(phase)
@@ -147,18 +150,46 @@ impl PathRequests {
         }
     }
 
+    /// Whether `request` has no data, or so little that it is copied.
+    #[inline(always)]
+    pub(crate) fn is_copied(&self, request: &Request) -> bool {
+        request.data_len() == 0 || self.bounce(request, request.data_len()).is_some()
+    }
+
+    /// As [`Self::add`], for a request that [is copied](Self::is_copied). `EINVAL` if it is not.
+    #[inline(always)]
+    pub(crate) fn add_copied<'a, H: Handler, const N: usize, const S: usize>(
+        &self,
+        connection: &Connection<H>,
+        batch: &mut SendBatch<'_, N, S>,
+        mut request: Owned<'a, Request>,
+    ) -> Result<(), Refused<'a>> {
+        match self.write_copied(connection, batch, &mut request) {
+            Ok(()) => {
+                // Once it is posted a response may come, and looks for the request in this state.
+                let state = self.incarnation.state(request.connection, Phase::Sent);
+                request.put(state);
+                Ok(())
+            }
+            Err(error) => {
+                batch.reset();
+                Err(Refused { request, error })
+            }
+        }
+    }
+
     /// Adds the RDMA write that carries `request`.
     ///
     /// In the chunk, the data comes first, then the user's header, then the message, which the
     /// immediate points to.
     #[inline(always)]
-    fn write<H: Handler>(
+    fn write_copied<H: Handler, const N: usize, const S: usize>(
         &self,
         connection: &Connection<H>,
-        chunk: &Chunk,
-        batch: &mut FullBatch<'_>,
+        batch: &mut SendBatch<'_, N, S>,
         request: &mut Request,
-    ) -> Result<Phase> {
+    ) -> Result {
+        let chunk = self.chunks.get(request.tag() as usize).ok_or(EINVAL)?;
         let data_len = request.data_len();
         let mut desc = None;
         match self.bounce(request, data_len) {
@@ -172,18 +203,17 @@ impl PathRequests {
                 });
             }
             Some(bounce) => batch.add(request.data.copy_to_chunk(&bounce.memory)?)?,
-            None => return self.write_unbounced(connection, chunk, batch, request),
+            None => return Err(EINVAL),
         }
         batch.add(self.message_inline(chunk, request, false, desc)?)?;
         let signaled = connection.next_is_signaled();
         let (remote, immediate) = (chunk.place(request), self.immediate(request)?);
-        batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)?;
-        Ok(Phase::Sent)
+        batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)
     }
 
-    /// As [`Self::write`], for data that the device gets at in its own memory.
+    /// As [`Self::write_copied`], for data that the device gets at in its own memory.
     #[inline(never)]
-    fn write_unbounced<H: Handler>(
+    fn write_uncopied<H: Handler>(
         &self,
         connection: &Connection<H>,
         chunk: &Chunk,
