@@ -4,7 +4,8 @@
 //!
 //! All unsafe code of the project is in this crate.
 
-// What is made by a `new()` without arguments is made in statics and fields, by that name.
+// A type whose `new()` takes no arguments has no `Default`: statics need a constant `new()`, and a
+// second name for it would have no user.
 #![allow(clippy::new_without_default)]
 
 mod bindings;

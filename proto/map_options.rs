@@ -252,7 +252,7 @@ impl<'a> Given<'a> {
             sessname: SessName::from_checked(sessname),
             access_mode: self.access_mode.unwrap_or(AccessMode::Rw),
             dest_port: self.dest_port.unwrap_or(RTRS_PORT),
-            // None are made that nobody asked for.
+            // There are no poll queues unless the option asks for them.
             nr_poll_queues: self.nr_poll_queues.unwrap_or(0),
             paths: self.paths,
         })

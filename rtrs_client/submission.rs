@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests that are sent together, so that the device is told of several at once.
-//!
-//! This, and [`Session::send()`] for a request that comes alone, are the only ways to send one.
+//! How requests are sent: together, by a [`Submission`], so that the device is told of several at
+//! once; or a single one, by [`Session::send()`]. There is no other way.
 
 use core::ptr;
 use kernel::{
@@ -236,8 +235,11 @@ impl<'s, 'g> Submission<'s, 'g> {
 }
 
 impl Session {
-    /// Sends one request: what [`Submission::add()`] and the end of the submission do, in fewer
-    /// instructions. Never sleeps.
+    /// Sends one request, in fewer instructions than a [`Submission`] with one request takes. Never
+    /// sleeps.
+    ///
+    /// Arguments and errors are those of [`Submission::add()`]. A request that the device does not
+    /// take ends as by [`SessionEvents::unanswered`](crate::SessionEvents::unanswered).
     #[inline(always)]
     pub fn send<'s>(
         &'s self,

@@ -41,7 +41,7 @@ pub struct Totals {
 ///
 /// # Invariants
 ///
-/// Behind the elements of the connections there is one for what other contexts count.
+/// There is one element for each connection, and a last one for the counts of other contexts.
 pub struct Traffic(KVec<Connection>);
 
 impl Count {
@@ -83,7 +83,7 @@ impl Traffic {
         for _ in 0..=num_connections {
             connections.push(Connection::new(), GFP_KERNEL)?;
         }
-        // INVARIANT: There is one more.
+        // INVARIANT: There is one element more than connections.
         Ok(Self(connections))
     }
 
@@ -97,7 +97,7 @@ impl Traffic {
     #[inline(always)]
     pub fn count(&self, cid: u16, is_read: bool, bytes: u64) {
         if let Some(connection) = self.0.get(usize::from(cid)) {
-            // No other context adds to these.
+            // Only the completion handler of the connection adds to these counters.
             let add = |counter: &Atomic<u64>, number| {
                 let sum = counter.load(ordering::Relaxed).wrapping_add(number);
                 counter.store(sum, ordering::Relaxed);
@@ -133,8 +133,8 @@ impl Traffic {
         }
     }
 
-    /// Begins at zero again. Of a request that is counted at the same moment, it is left open
-    /// whether it counts, and so are those before it on its connection. Any context.
+    /// Begins at zero again. A connection that counts a request at the same moment may keep its old
+    /// counts, or lose the request. Any context.
     pub fn reset(&self) {
         for connection in &self.0 {
             connection.reads.reset();

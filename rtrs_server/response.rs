@@ -235,7 +235,8 @@ fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: ChunkBo
         WrKind::Response.id(),
         connection.send_queue().next_is_signaled(),
     );
-    // From here on nothing is atomic: the compiler knows what is in the batch.
+    // Made last, so that no atomic access lies between the batch and its post: the compiler then
+    // keeps the batch's fields in registers.
     let mut room = SendRoom::<1, 1>::EMPTY;
     let mut batch = SendBatch::new(&mut room);
     let posted = data

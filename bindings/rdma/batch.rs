@@ -195,8 +195,8 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.added.wrapping_sub(self.taken)
     }
 
-    /// The domain of everything if something of the one with this serial number is added. `EINVAL`
-    /// if there is something of another one.
+    /// The domain of the batch once memory of the domain with this serial number is added: that
+    /// number. `EINVAL` if the batch names memory of another domain.
     #[inline(always)]
     pub(super) fn common_domain(&self, domain: u64) -> Result<u64> {
         if self.domain == domain || self.domain == 0 {
@@ -281,7 +281,7 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
                 if count as usize <= limit && direction.permits(Direction::ToDevice) =>
             {
                 // SAFETY: That many DMA entries are mapped for the domain, and the region is in use
-                // for sending. What is added is taken away below, or becomes part of a request with
+                // for sending. The entries are taken away below, or become part of a request with
                 // the region's `cqe`.
                 unsafe {
                     self.add_from(count as usize, domain.serial(), |out| {
@@ -330,11 +330,12 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.push(plain(send_wr(SEND_WITH_INV, id, signaled, 0, rkey)), 0)
     }
 
-    /// Makes what is in `region` accessible under its key (`IB_WR_REG_MR`); one region in each
-    /// batch, and any number of regions whose memory stays as long as the domain.
+    /// Registers `region` (`IB_WR_REG_MR`): its key gives `access` to its memory then. A batch
+    /// registers at most one region with a table, and any number of permanent regions, whose memory
+    /// stays as long as the domain.
     ///
-    /// `EINVAL` if what is in the region is mapped for a direction that `access` does not suit,
-    /// `EBUSY` if nothing is, or if a table is that is registered already.
+    /// `EINVAL` if the memory is mapped for a direction that `access` does not suit, `EBUSY` if the
+    /// region has no memory, or a table that is registered already, `ENOSPC` for a second table.
     pub fn register(
         &mut self,
         id: WrId,
@@ -375,13 +376,15 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.push_of_region(plain(wr), 0, region)
     }
 
-    /// Takes away the access by a key of this end (`IB_WR_LOCAL_INV`), for a region whose memory
-    /// stays as long as the domain: no state of a region changes by it.
+    /// Ends the access that the key `rkey` of a permanent region gives (`IB_WR_LOCAL_INV`). The
+    /// state of the region stays the same; for a region with a table [`Self::invalidate()`] is
+    /// needed, or the table stays mapped until the domain is drained.
     pub fn invalidate_key(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
         self.push(plain(send_wr(LOCAL_INV, id, signaled, 0, rkey)), 0)
     }
 
-    /// Adds a request with so many entries, whose completion is that of `region`, of the domain.
+    /// Adds a request with the next `count` entries. The completion of the request goes to
+    /// `region`, which is of the domain of the batch.
     fn push_of_region(
         &mut self,
         mut request: Request,
@@ -394,7 +397,8 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.push(request, count)
     }
 
-    /// Adds a request with the next `count` entries. What it names is of the domain.
+    /// Adds a request with the next `count` entries. Its region, if there is one, is of the domain
+    /// of the batch.
     #[inline(always)]
     fn push(&mut self, request: Request, count: usize) -> Result {
         // INVARIANT: The callers pass complete requests, and have set the region if the request has

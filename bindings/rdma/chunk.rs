@@ -424,7 +424,7 @@ impl MappedChunks {
     /// Makes what peers wrote to a range visible to the CPU. Any context.
     ///
     /// `EINVAL` if it is not all within the chunk.
-    #[inline(never)]
+    #[inline]
     pub fn sync_for_cpu(&self, index: usize, offset: usize, len: usize) -> Result {
         self.sync(index, offset, len, false)
     }

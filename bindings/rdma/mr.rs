@@ -385,20 +385,20 @@ impl MemoryRegion {
         let _ = self.0.change(Use::Sending, Use::Mapped);
     }
 
-    /// Whether memory is in the region that stays as long as the domain: no state has to tell when
-    /// it is used. `EINVAL` if its direction does not suit `access`.
+    /// Whether the region is permanent: its memory stays as long as the domain, so the region keeps
+    /// no state of its use. `EINVAL` if it is, and the memory's direction does not suit `access`.
     pub(super) fn is_permanent(&self, access: Access) -> Result<bool> {
         if !self.is(Use::Permanent) {
             return Ok(false);
         }
-        // It stays in the region, and so does its direction.
+        // The memory stays in the region, and so does its direction.
         let direction = self.direction();
         let suits = direction.is_some_and(|direction| access.suits(direction));
         suits.then_some(true).ok_or(EINVAL)
     }
 
-    /// A work request that registers the region is being made. `EINVAL` if what is in it is mapped
-    /// for a direction that `access` does not suit, `EBUSY` if nothing is, or if it is permanent.
+    /// A work request that registers the region is being made. `EINVAL` if the table in the region
+    /// is mapped for a direction that `access` does not suit, `EBUSY` if the region has no table.
     pub(super) fn begin_registering(&self, access: Access) -> Result {
         let direction = self.0.change(Use::Loaded, Use::Registering)?;
         if access.suits(direction) {
@@ -416,9 +416,9 @@ impl MemoryRegion {
         Ok(self.0.queue_pair.load(ordering::Relaxed))
     }
 
-    /// Whether the region was registered on the queue pair with this serial number, and the device
-    /// said that the peer invalidated its key, which is in `invalidated` then, else 0: the memory
-    /// is free.
+    /// Whether the peer has ended the access to the region: it was registered on the queue pair
+    /// with this serial number, and `invalidated`, the key that the device of that queue pair
+    /// reported last as invalidated by the peer (0 if none), is its key. The memory is free then.
     ///
     /// A key is one of 256 that a region has in turn. That the peer invalidated it is forgotten
     /// when it is registered again on the same queue pair, and no completion of that queue pair

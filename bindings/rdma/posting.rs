@@ -57,7 +57,8 @@ impl<H: Handler> QueuePairRef<H> {
             queue_pair: inner.serial,
             max_send_sge: inner.max_send_sge,
         };
-        // Before the state is read: behind that the compiler does not know what is in the batch.
+        // The batch is linked before `closing` is read: after an acquire load the compiler would
+        // read the batch's fields from memory again.
         let (linked, registering) = (batch.link(&target), batch.registering());
         let linked = match inner.closing.load(ordering::Acquire) {
             true => Err(ESHUTDOWN),
@@ -124,9 +125,9 @@ impl<H: Handler> QueuePairRef<H> {
         true
     }
 
-    /// Whether the device said that the peer has invalidated the key of `region`, which was
-    /// registered on this queue pair: its memory is free then. What the peer itself says does not
-    /// count. Any context.
+    /// Whether `region` was registered on this queue pair, and the device has reported that the
+    /// peer invalidated its key: the memory of the region is free then. A message of the peer that
+    /// says so does not count. Any context.
     pub fn peer_ended(&self, region: &MemoryRegion) -> bool {
         region.ended_by_peer(self.inner().serial, &self.inner().invalidated)
     }

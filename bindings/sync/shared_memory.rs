@@ -9,8 +9,8 @@
 //! `copy_page()`, which are written in assembly (and are function calls for the compiler, with
 //! KASAN too). So the compiler can neither split nor repeat an access, nor assume anything of what
 //! it found, and an access that races with another one is like a relaxed atomic access of each
-//! byte: what is copied is any mixture of the old bytes and the new ones. Whoever needs more than
-//! that, that no other copy of these modules runs at the same time, has to own the memory.
+//! byte: the copy is any mixture of the old bytes and the new ones. Code that needs more, namely
+//! that no other copy of these modules runs at the same time, has to own the memory.
 
 use crate::bindings;
 

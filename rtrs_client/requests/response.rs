@@ -59,7 +59,7 @@ impl PathRequests {
         let result = match self.bounce(&request, len) {
             // What the server has written to the bounce buffer.
             Some(bounce) if request.kind == Kind::Read && len != 0 => {
-                result.and_then(|()| request.data.copy_from_chunk(&bounce.memory))
+                result.and_then(|()| bounce.memory.copy_to_table(&mut request.data))
             }
             _ => result,
         };

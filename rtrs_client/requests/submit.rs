@@ -202,7 +202,7 @@ impl PathRequests {
                     ..bounce.place
                 });
             }
-            Some(bounce) => batch.add(request.data.copy_to_chunk(&bounce.memory)?)?,
+            Some(bounce) => batch.add(bounce.memory.copy_from_table(&request.data)?)?,
             None => return Err(EINVAL),
         }
         batch.add(self.message_inline(chunk, request, false, desc)?)?;

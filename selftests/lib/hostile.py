@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from typing import ParamSpec
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from lab.selftest_case import Test
 from lab.vm_node import Job
@@ -26,8 +27,8 @@ KIB = 1 << 10
 LONG = 64 * KIB  # such a read is registered for itself
 PAGE = 4 * KIB  # such a one goes through the page of its tag
 RECONNECT = "reconnect_delay_ms=100"
-# When the last faults were made: seconds of the client's uptime.
-recent: list[float] = []
+# When the last faults were made, in seconds of the client's uptime, by client.
+recent: WeakKeyDictionary[Node, list[float]] = WeakKeyDictionary()
 P = ParamSpec("P")
 R = TypeVar("R")
 # The numbers of the messages that say hello, and that open a device.
@@ -57,11 +58,11 @@ def within_log_limit(t: Test) -> None:
     """
     interval, most = 5.5, 3
     now = _uptime(t)
-    recent[:] = [at for at in recent if now - interval < at <= now]
-    if len(recent) == most:
+    faults = [at for at in recent.get(t.client, []) if now - interval < at <= now]
+    if len(faults) == most:
         # There is no event when the kernel has forgotten the lines.
-        t.client.run(f"sleep {recent.pop(0) + interval - now:.1f}")
-    recent.append(_uptime(t))
+        t.client.run(f"sleep {faults.pop(0) + interval - now:.1f}")
+    recent[t.client] = [*faults, _uptime(t)]
 
 
 def _uptime(t: Test) -> float:

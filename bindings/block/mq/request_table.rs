@@ -27,8 +27,8 @@ use kernel::{
 /// # Invariants
 ///
 /// - Each slot is null or comes from `OwnedRequest::<D>::into_raw` and is owned by the slot.
-/// - The request in a slot has the number of the slot as its tag, and is of `set`; no two requests
-///   of a tag set that a driver owns have the same tag.
+/// - The request in a slot has the number of the slot as its tag, and its tag set is `set`. The
+///   requests of a tag set that a driver owns have different tags; see [`OwnedRequest::tag()`].
 pub struct RequestTable<D> {
     slots: KVVec<Atomic<*mut bindings::request>>,
     /// The tag set, which is only compared; null before the first request.
@@ -59,13 +59,13 @@ impl<D> RequestTable<D> {
 
     /// Puts a request in the slot of its tag. Any context.
     ///
-    /// The handle comes back if the table has no such tag, or the requests of another tag set.
+    /// The handle comes back if the table has no such tag, or holds requests of another tag set.
     #[inline]
     pub fn insert(&self, request: OwnedRequest<D>) -> Result<(), OwnedRequest<D>> {
         match self.slots.get(request.tag() as usize) {
             Some(slot) if self.is_of(request.set()) => {
-                // INVARIANT: What is stored comes from `into_raw`. The slot was null: a request
-                // there would be of the same set, and have the same tag as this one.
+                // INVARIANT: The pointer comes from `into_raw`. The slot is null: a request in it
+                // would have the tag set and the tag of the new request, and the driver owns both.
                 slot.store(request.into_raw(), ordering::Release);
                 Ok(())
             }
@@ -73,7 +73,7 @@ impl<D> RequestTable<D> {
         }
     }
 
-    /// Whether the requests are those of `set`, which the first one decides.
+    /// Whether the table holds requests of `set`; the first request decides of which tag set.
     #[inline]
     fn is_of(&self, set: *mut bindings::blk_mq_tag_set) -> bool {
         let known = self.set.load(ordering::Relaxed);

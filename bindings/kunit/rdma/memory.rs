@@ -333,7 +333,8 @@ mod cases {
             })?;
         }
         assert_eq!(near.handler().failed.load(ordering::Relaxed), 0);
-        // Only what is not permanent is in use until a completion says that it is not.
+        // A permanent region has no use that ends. The region with the table is in use until its
+        // invalidation has completed.
         let wrong = post(&far, |batch| batch.invalidate(&targets[0]));
         assert_eq!(wrong, Err(EBUSY));
         assert_eq!(region.unmap(&mut table), Err(EBUSY));
@@ -357,8 +358,8 @@ mod cases {
             let mut table = ScatterTable::new(2)?;
             table.set_buffer(PageBuffer::new()?, 4096)?;
             table.permit(permitted);
-            assert_eq!(table.copy_to_chunk(&chunk).is_ok(), is_sent);
-            assert_eq!(table.copy_from_chunk(&chunk).is_ok(), !is_sent);
+            assert_eq!(chunk.copy_from_table(&table).is_ok(), is_sent);
+            assert_eq!(chunk.copy_to_table(&mut table).is_ok(), !is_sent);
             assert_eq!(region.map(&mut table, other), Err(EINVAL));
             let both = Direction::Bidirectional;
             assert_eq!(region.map(&mut table, both), Err(EINVAL));

@@ -255,7 +255,7 @@ impl MappedChunk {
 
     /// Where the chunk is, if it is one block and has `len` bytes.
     #[inline]
-    pub(crate) fn block(&self, len: usize) -> Option<NonNull<u8>> {
+    fn block(&self, len: usize) -> Option<NonNull<u8>> {
         self.chunk
             .block
             .filter(|_| len <= self.chunk.size)
@@ -285,28 +285,18 @@ impl MappedChunk {
             Ok(())
         }
     }
-}
 
-impl Deref for MappedChunk {
-    type Target = Chunk;
-
-    #[inline]
-    fn deref(&self) -> &Chunk {
-        &self.chunk
-    }
-}
-
-impl ScatterTable {
-    /// Fills the memory from the start of a chunk that a peer wrote to. Any context.
+    /// Copies the bytes at the start of the chunk, which a peer wrote, to the memory of `table`.
+    /// Any context.
     ///
     /// `EINVAL` if the chunk is shorter, or is not one block, or if the memory must not be written
     /// to: that of a write request.
     #[inline(always)]
-    pub fn copy_from_chunk(&mut self, chunk: &MappedChunk) -> Result {
-        let len = self.byte_len();
-        let from = chunk.block(len).ok_or(EINVAL)?;
-        let (entries, used) = self.pages(Direction::FromDevice).ok_or(EINVAL)?;
-        chunk.sync_for_cpu(len)?;
+    pub fn copy_to_table(&self, table: &mut ScatterTable) -> Result {
+        let len = table.byte_len();
+        let from = self.block(len).ok_or(EINVAL)?;
+        let (entries, used) = table.pages(Direction::FromDevice).ok_or(EINVAL)?;
+        self.sync_for_cpu(len)?;
         // SAFETY: The entries name pages that the table keeps, and may be written to; `len` bytes
         // are at `from`.
         let copied = unsafe {
@@ -318,16 +308,16 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Copies the memory to the start of a chunk, from where a device is to send it; says where.
-    /// Any context.
+    /// Copies the memory of `table` to the start of the chunk, from where the device is to send it;
+    /// returns the scatter entry of the copy. Any context.
     ///
-    /// `EINVAL` if the chunk is shorter, or is not one block, or if the table is empty or has the
-    /// memory of a read request, in which is what its last user left.
+    /// `EINVAL` if the chunk is shorter, or is not one block, if the table is empty, or if it has
+    /// the memory of a read request: that holds what its last user left.
     #[inline(always)]
-    pub fn copy_to_chunk(&self, chunk: &MappedChunk) -> Result<Sge> {
-        let len = self.byte_len();
-        let to = chunk.block(len).ok_or(EINVAL)?;
-        let (entries, used) = self.pages(Direction::ToDevice).ok_or(EINVAL)?;
+    pub fn copy_from_table(&self, table: &ScatterTable) -> Result<Sge> {
+        let len = table.byte_len();
+        let to = self.block(len).ok_or(EINVAL)?;
+        let (entries, used) = table.pages(Direction::ToDevice).ok_or(EINVAL)?;
         // SAFETY: The entries name pages that the table keeps; `len` bytes are at `to`. Chunks are
         // only accessed by copying.
         let copied = unsafe {
@@ -336,7 +326,16 @@ impl ScatterTable {
         if copied != len {
             return Err(EINVAL);
         }
-        chunk.sync_for_device(len)?;
-        chunk.sge(len).ok_or(EINVAL)
+        self.sync_for_device(len)?;
+        self.sge(len).ok_or(EINVAL)
+    }
+}
+
+impl Deref for MappedChunk {
+    type Target = Chunk;
+
+    #[inline]
+    fn deref(&self) -> &Chunk {
+        &self.chunk
     }
 }
