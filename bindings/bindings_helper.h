@@ -12,5 +12,6 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#include "compat.h"
 #include "helpers.h"
 #include "trace.h"

@@ -4,7 +4,10 @@
 //!
 //! Would extend: `rust/kernel/dma.rs`.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat::dma_data_direction, //
+};
 
 /// How a device accesses memory that is mapped for it (C: `enum dma_data_direction`).
 ///
@@ -14,11 +17,11 @@ use crate::bindings;
 #[repr(i32)]
 pub enum Direction {
     /// It reads and writes.
-    Bidirectional = bindings::dma_data_direction::DMA_BIDIRECTIONAL.0,
+    Bidirectional = dma_data_direction::BIDIRECTIONAL,
     /// It reads.
-    ToDevice = bindings::dma_data_direction::DMA_TO_DEVICE.0,
+    ToDevice = dma_data_direction::TO_DEVICE,
     /// It writes.
-    FromDevice = bindings::dma_data_direction::DMA_FROM_DEVICE.0,
+    FromDevice = dma_data_direction::FROM_DEVICE,
 }
 
 impl Direction {
@@ -32,6 +35,6 @@ impl Direction {
 impl From<Direction> for bindings::dma_data_direction {
     #[inline(always)]
     fn from(direction: Direction) -> Self {
-        Self(direction as i32)
+        dma_data_direction::from(direction as i32)
     }
 }

@@ -11,6 +11,7 @@
 #include <linux/fs_struct.h>
 #include <linux/kernel.h>
 
+#include "compat.h"
 #include "helpers.h"
 
 /* Looks the path up from init's root: kernel threads have none of their own. */

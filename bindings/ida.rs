@@ -7,9 +7,11 @@
 //!
 //! C header: [`include/linux/idr.h`](srctree/include/linux/idr.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use kernel::{
-    prelude::*,
     sync::Arc,
     types::Opaque, //
 };

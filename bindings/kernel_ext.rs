@@ -13,6 +13,7 @@ mod bindings;
 mod kunit;
 
 pub mod block;
+mod compat;
 pub mod cpu;
 pub mod device;
 pub mod dma;
@@ -24,6 +25,7 @@ pub mod module_param;
 pub mod net;
 pub mod page;
 pub mod preempt;
+pub mod prelude;
 pub mod print;
 pub mod random;
 pub mod rdma;

@@ -11,7 +11,6 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    prelude::*,
     str::CString,
     sync::aref::{
         ARef,
@@ -21,7 +20,11 @@ use kernel::{
     ModuleMetadata, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat,
+    prelude::*, //
+};
 
 /// A `struct kobject` that is initialised and counts its references.
 #[repr(transparent)]
@@ -112,7 +115,7 @@ impl<M: ModuleMetadata> ModuleDirectory<M> {
 // name `M` is part of that module or of one that depends on it, and runs at no other time.
 unsafe impl<M: ModuleMetadata> AsKobject for ModuleDirectory<M> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
-        let module = NonNull::new(M::THIS_MODULE.as_ptr())?;
+        let module = NonNull::new(compat::this_module::<M>())?;
         // SAFETY: The module is loaded, see above, and so is its kobject.
         let kobject = unsafe { Kobject::from_raw(&raw mut (*module.as_ptr()).mkobj.kobj) };
         Some(run(kobject))

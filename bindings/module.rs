@@ -6,12 +6,13 @@
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
-use kernel::{
-    prelude::*,
-    ModuleMetadata, //
-};
+use kernel::ModuleMetadata;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat,
+    prelude::*, //
+};
 
 /// A reference to a module, which cannot be unloaded while there is one.
 ///
@@ -31,9 +32,10 @@ unsafe impl Send for ModuleReference {}
 unsafe impl Sync for ModuleReference {}
 
 impl ModuleReference {
-    /// Takes a reference to the module `M`. Any context. `ENODEV` if it is being unloaded.
+    /// Takes a reference to the module `M`, or before kernel 7.3 to the module that the caller is
+    /// in, which depends on `M`. Any context. `ENODEV` if it is being unloaded.
     pub fn new<M: ModuleMetadata>() -> Result<Self> {
-        let module: *mut bindings::module = M::THIS_MODULE.as_ptr().cast();
+        let module: *mut bindings::module = compat::this_module::<M>();
         // SAFETY: The pointer is null or that of a module, whose code the caller is part of.
         if !unsafe { bindings::try_module_get(module) } {
             return Err(ENODEV);

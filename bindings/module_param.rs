@@ -18,12 +18,12 @@ use kernel::{
         from_result,
         to_result, //
     },
-    page::PAGE_SIZE,
-    prelude::*, //
+    page::PAGE_SIZE, //
 };
 
 use crate::{
     bindings,
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //

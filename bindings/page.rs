@@ -8,12 +8,12 @@
 
 pub mod buffer;
 
-use crate::bindings;
-use core::ptr::NonNull;
-use kernel::{
-    page::PAGE_SIZE,
+use crate::{
+    bindings,
     prelude::*, //
 };
+use core::ptr::NonNull;
+use kernel::page::PAGE_SIZE;
 
 /// An owned block of pages; freed when dropped, in any context.
 ///

@@ -12,6 +12,7 @@ use crate::{
         OwnedRequest, //
     },
     page::buffer::PageBuffer,
+    prelude::*,
     rdma::{
         verbs,
         Device,
@@ -19,7 +20,6 @@ use crate::{
     }, //
 };
 use core::ptr;
-use kernel::prelude::*;
 
 /// A scatterlist with room for a fixed number of segments, allocated once and filled many times.
 ///
@@ -64,8 +64,11 @@ impl ScatterTable {
     /// Allocates a table for up to `max_segments` segments, at least 1. Sleeps.
     pub fn new(max_segments: u32) -> Result<Self> {
         let max_segments = max_segments.max(1);
-        let mut entries =
-            KVec::<bindings::scatterlist>::zeroed(usize::try_from(max_segments)?, GFP_KERNEL)?;
+        let mut entries = KVec::from_elem(
+            bindings::scatterlist::default(),
+            usize::try_from(max_segments)?,
+            GFP_KERNEL,
+        )?;
         // SAFETY: There are that many entries.
         unsafe { bindings::sg_init_table(entries.as_mut_ptr(), max_segments) };
         // INVARIANT: As initialised above; nothing is in use.

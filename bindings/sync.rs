@@ -10,4 +10,5 @@ pub mod noted_slot;
 pub mod rcu;
 pub mod set_once;
 pub(crate) mod shared_memory;
+pub mod spinlock_irq;
 pub mod state_cell;

@@ -12,12 +12,12 @@
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h)
 
-use kernel::{
-    prelude::*,
-    str::CStr, //
-};
+use kernel::str::CStr;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// A field as the C structure has it.
 trait Field {

@@ -20,7 +20,6 @@ use core::{
 };
 use kernel::{
     container_of,
-    prelude::*,
     sync::{
         Arc,
         LockClassKey, //
@@ -38,6 +37,7 @@ use kernel::{
 
 use crate::{
     bindings,
+    prelude::*,
     sync::gate::{
         Entered,
         Gate, //

@@ -4,7 +4,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex,
@@ -21,6 +20,7 @@ use kernel_ext::{
         Ida,
         IdaNumber, //
     },
+    prelude::*,
     sync::completion::KillableMutex,
     sysfs::{
         Directory,

@@ -5,7 +5,6 @@
 use core::mem;
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -18,6 +17,7 @@ use kernel_ext::{
         Uevent, //
     },
     mm::without_io,
+    prelude::*,
     sync::{
         atomic::{
             ordering,

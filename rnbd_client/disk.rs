@@ -3,23 +3,25 @@
 //! The disk that stands for a device of a server.
 
 use kernel::{
-    prelude::*,
     str::CString,
     sync::Arc, //
 };
-use kernel_ext::block::{
-    major::Major,
-    mq::{
-        gen_disk::{
-            DiskParams,
-            GenDisk, //
-        },
-        limits::{
-            Limits,
-            SECTOR_SIZE, //
-        },
-        tag_set::TagSet, //
-    }, //
+use kernel_ext::{
+    block::{
+        major::Major,
+        mq::{
+            gen_disk::{
+                DiskParams,
+                GenDisk, //
+            },
+            limits::{
+                Limits,
+                SECTOR_SIZE, //
+            },
+            tag_set::TagSet, //
+        }, //
+    },
+    prelude::*, //
 };
 use proto::rnbd::OpenRsp;
 

@@ -2,7 +2,7 @@
 
 //! What a disk was made with and keeps, whatever the server's disk is when it is opened again.
 
-use kernel::prelude::*;
+use kernel_ext::prelude::*;
 use proto::rnbd::OpenRsp;
 
 use crate::remote_device::{

@@ -7,7 +7,6 @@ use kernel::{
     c_str,
     cpu::nr_cpu_ids,
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -19,6 +18,7 @@ use kernel_ext::{
         Uevent, //
     },
     module::ModuleReference,
+    prelude::*,
     sysfs::{
         Attribute,
         Directory,

@@ -6,29 +6,31 @@
 //! transport has a request it is in the table of its session, from where its completion takes it.
 
 use kernel::{
-    prelude::*,
     sync::{
         rcu,
         Arc,
         ArcBorrow, //
     }, //
 };
-use kernel_ext::block::{
-    mq::{
-        operations::{
-            HwQueue,
-            OpenMode,
-            Operations,
-            RequestList, //
+use kernel_ext::{
+    block::{
+        mq::{
+            operations::{
+                HwQueue,
+                OpenMode,
+                Operations,
+                RequestList, //
+            },
+            request::{
+                Op,
+                OwnedRequest,
+                Refusal, //
+            },
+            request_table::RequestTable, //
         },
-        request::{
-            Op,
-            OwnedRequest,
-            Refusal, //
-        },
-        request_table::RequestTable, //
+        status::Status, //
     },
-    status::Status, //
+    prelude::*, //
 };
 use proto::rnbd::{
     self,
@@ -44,7 +46,10 @@ use rtrs_client::{
     SubmitError, //
 };
 
-use crate::remote_device::RemoteDevice;
+use crate::{
+    remote_device::RemoteDevice,
+    LocalModule, //
+};
 
 /// What the requests of a session need.
 pub(crate) struct IoPath {
@@ -60,6 +65,7 @@ pub(crate) struct Queue;
 
 #[vtable]
 impl Operations for Queue {
+    type OwnerModule = LocalModule;
     type SetData = IoPath;
     type DiskData = RemoteDevice;
 

@@ -4,7 +4,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -19,6 +18,7 @@ use kernel_ext::{
         status::Status, //
     },
     ida::IdaNumber,
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //

@@ -15,16 +15,14 @@
     unsafe_code
 )]
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     device::class::{
         Class,
         ClassDevice, //
     },
     module::ModuleReference,
+    prelude::*,
     workqueue::{
         OwnedQueue,
         QueueFlags, //

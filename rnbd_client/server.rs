@@ -2,13 +2,13 @@
 
 //! What the client asks of a server outside the IO path.
 
-use kernel::{
+use kernel::sync::Arc;
+use kernel_ext::{
     prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::sync::atomic::{
-    ordering,
-    Atomic, //
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 use proto::{
     name::{

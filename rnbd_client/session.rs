@@ -6,9 +6,7 @@ use kernel::{
     impl_has_work,
     new_mutex,
     new_work,
-    prelude::*,
     sync::{
-        rcu,
         Arc,
         Mutex, //
     },
@@ -28,11 +26,13 @@ use kernel_ext::{
     mm::without_io,
     module::ModuleReference,
     new_delayed_work,
+    prelude::*,
     sync::{
         atomic::{
             ordering,
             Atomic, //
         },
+        rcu,
         set_once::SetOnce, //
     },
     workqueue::{

@@ -6,14 +6,16 @@
 //! Documentation/ABI/testing/sysfs-class-rnbd-client and sysfs-block-rnbd).
 
 use kernel::{
-    prelude::*,
     str::BStr,
     sync::Arc, //
 };
-use kernel_ext::sysfs::{
-    Attribute,
-    StoreContext,
-    SysfsOutput, //
+use kernel_ext::{
+    prelude::*,
+    sysfs::{
+        Attribute,
+        StoreContext,
+        SysfsOutput, //
+    }, //
 };
 use proto::number::{
     self,

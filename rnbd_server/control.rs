@@ -3,7 +3,6 @@
 //! Opening and closing devices.
 
 use kernel::{
-    prelude::*,
     str::CStr,
     sync::Arc, //
 };
@@ -11,6 +10,7 @@ use kernel_ext::{
     block::bdev::BlockDevice,
     pr_err_ratelimited,
     pr_info_ratelimited,
+    prelude::*,
     tracepoint, //
 };
 use proto::{

@@ -3,7 +3,6 @@
 //! The numbers of a session's devices.
 
 use kernel::{
-    prelude::*,
     sync::{
         rcu,
         Arc, //
@@ -11,6 +10,7 @@ use kernel::{
 };
 use kernel_ext::{
     block::bio::Wait,
+    prelude::*,
     sync::{
         atomic::{
             ordering,

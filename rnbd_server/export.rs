@@ -5,7 +5,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     str::CString,
     sync::{
         Arc,
@@ -15,6 +14,7 @@ use kernel::{
 use kernel_ext::{
     block::bdev::BlockDevice,
     pr_err_ratelimited,
+    prelude::*,
     sysfs::{
         Directory,
         Link, //

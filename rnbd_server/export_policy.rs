@@ -9,7 +9,6 @@
 use core::fmt::Write;
 use kernel::{
     new_mutex,
-    prelude::*,
     str::CStr,
     sync::{
         Arc,
@@ -20,6 +19,7 @@ use kernel_ext::{
     pr_err_ratelimited,
     pr_info_ratelimited,
     pr_warn_ratelimited,
+    prelude::*,
     sync::{
         atomic::{
             ordering,

@@ -3,19 +3,21 @@
 //! Open devices, whose access is part of their type.
 
 use kernel::{
-    prelude::*,
     str::CStr,
     sync::Arc, //
 };
-use kernel_ext::block::{
-    bdev::BlockDevice,
-    bio::{
-        BioSet,
-        DeviceUse,
-        OpenDevice,
-        ReadOnly,
-        ReadWrite, //
-    }, //
+use kernel_ext::{
+    block::{
+        bdev::BlockDevice,
+        bio::{
+            BioSet,
+            DeviceUse,
+            OpenDevice,
+            ReadOnly,
+            ReadWrite, //
+        }, //
+    },
+    prelude::*, //
 };
 use proto::rnbd::AccessMode;
 

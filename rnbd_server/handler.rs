@@ -6,7 +6,6 @@ use kernel::{
     impl_has_work,
     new_mutex,
     new_work,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -19,6 +18,7 @@ use kernel::{
 use kernel_ext::{
     block::bio::Wait,
     pr_err_ratelimited,
+    prelude::*,
     tracepoint,
     workqueue, //
 };

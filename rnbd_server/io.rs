@@ -2,7 +2,6 @@
 
 //! Block requests of clients.
 
-use kernel::prelude::*;
 use kernel_ext::{
     block::bio::{
         self,
@@ -14,6 +13,7 @@ use kernel_ext::{
         WriteFlags, //
     },
     pr_err_ratelimited,
+    prelude::*,
     tracepoint, //
 };
 use proto::rnbd::{

@@ -2,9 +2,9 @@
 
 //! What becomes of a request when its bio has ended.
 
-use kernel::prelude::*;
 use kernel_ext::{
     block::bio::Completion,
+    prelude::*,
     rdma::chunk::single::ChunkData, //
 };
 use proto::rnbd::Io;

@@ -2,13 +2,13 @@
 
 //! Module parameters.
 
-use kernel::prelude::*;
 use kernel_ext::{
     module_param::{
         ParameterString,
         ParameterValue, //
     },
-    module_parameter, //
+    module_parameter,
+    prelude::*, //
 };
 use proto::{
     search_path,

@@ -14,16 +14,14 @@
     unsafe_code
 )]
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     device::class::{
         Class,
         ClassDevice, //
     },
     module::Returned,
+    prelude::*,
     sysfs::Directory,
     workqueue::{
         OwnedQueue,

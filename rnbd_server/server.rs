@@ -2,12 +2,10 @@
 
 //! What all sessions have in common.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     block::bio::BioSet,
+    prelude::*,
     sysfs::Directory,
     workqueue::QueueHandle, //
 };

@@ -4,13 +4,15 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
     }, //
 };
-use kernel_ext::sysfs::BinaryAttribute;
+use kernel_ext::{
+    prelude::*,
+    sysfs::BinaryAttribute, //
+};
 use rtrs_server::Listener;
 
 use crate::{

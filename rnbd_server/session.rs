@@ -4,13 +4,13 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
     }, //
 };
 use kernel_ext::{
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //

@@ -4,7 +4,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -13,6 +12,7 @@ use kernel::{
 use kernel_ext::{
     pr_err_ratelimited,
     pr_info_ratelimited,
+    prelude::*,
     sysfs::{
         Attribute,
         Directory,

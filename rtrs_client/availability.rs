@@ -11,7 +11,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
             ordering,
@@ -25,6 +24,7 @@ use kernel::{
         Monotonic, //
     }, //
 };
+use kernel_ext::prelude::*;
 
 use crate::events::{
     LinkEvent,

@@ -2,13 +2,15 @@
 
 //! An established connection of a path: its queue pair, and which work requests are signaled.
 
-use kernel::prelude::*;
-use kernel_ext::rdma::{
-    Handler,
-    QueuePair,
-    QueuePairRef,
-    SendBatch,
-    SendRoom, //
+use kernel_ext::{
+    prelude::*,
+    rdma::{
+        Handler,
+        QueuePair,
+        QueuePairRef,
+        SendBatch,
+        SendRoom, //
+    }, //
 };
 use proto::rtrs::Imm;
 use rtrs_core::connection::{

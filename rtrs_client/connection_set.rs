@@ -2,10 +2,8 @@
 
 //! The established connections of a path.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
+use kernel_ext::prelude::*;
 
 use crate::{
     connection::Connection,

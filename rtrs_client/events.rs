@@ -2,8 +2,10 @@
 
 //! What a session tells its user.
 
-use kernel::prelude::*;
-use kernel_ext::module::ModuleReference;
+use kernel_ext::{
+    module::ModuleReference,
+    prelude::*, //
+};
 
 /// What a session tells its user.
 pub trait SessionEvents: Send + Sync + 'static {

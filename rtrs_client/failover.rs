@@ -3,14 +3,19 @@
 //! What becomes of a request whose path is lost.
 
 use kernel::{
-    prelude::*,
     sync::rcu,
     time::{
         delay::fsleep,
         Delta, //
     }, //
 };
-use kernel_ext::sync::state_cell::Owned;
+use kernel_ext::{
+    prelude::*,
+    sync::{
+        rcu::synchronize_rcu,
+        state_cell::Owned, //
+    }, //
+};
 use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
@@ -97,7 +102,7 @@ impl Session {
         drop(guard);
         if any {
             // A task that found such a path connected has sent by then.
-            rcu::synchronize_rcu();
+            synchronize_rcu();
         }
     }
 }

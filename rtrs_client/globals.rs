@@ -2,12 +2,10 @@
 
 //! What sessions need of the module.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     device::class::Class,
+    prelude::*,
     sync::rcu::RcuArc,
     workqueue::QueueHandle, //
 };

@@ -5,7 +5,6 @@
 use kernel::{
     fmt,
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -15,6 +14,7 @@ use kernel_ext::{
     cpu,
     pr_err_ratelimited,
     pr_info_ratelimited,
+    prelude::*,
     rdma::{
         cm,
         message_buffers::{

@@ -2,8 +2,8 @@
 
 //! The messages that make the heartbeat of a path.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         Handler,
         QueuePairRef, //

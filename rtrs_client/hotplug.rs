@@ -4,11 +4,11 @@
 //! any longer, since it may be their device that is back.
 
 use kernel::{
-    prelude::*,
     str::CStr,
     sync::Arc, //
 };
 use kernel_ext::{
+    prelude::*,
     rdma::{
         client::{
             Client,

@@ -2,11 +2,11 @@
 
 //! One establishment of a path's connections, from the first step to the teardown.
 
-use kernel::{
+use kernel::sync::Arc;
+use kernel_ext::{
     prelude::*,
-    sync::Arc, //
+    sync::set_once::SetOnce, //
 };
-use kernel_ext::sync::set_once::SetOnce;
 use rtrs_core::heartbeat::Heartbeat;
 
 use crate::{

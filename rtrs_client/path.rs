@@ -9,7 +9,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     str::CString,
     sync::{
         rcu,
@@ -29,6 +28,7 @@ use kernel_ext::{
     net::socket_address::SocketAddress,
     new_delayed_work,
     pr_err_ratelimited,
+    prelude::*,
     random,
     rdma::cm::PortSpace,
     sync::{

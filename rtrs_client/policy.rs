@@ -3,15 +3,17 @@
 //! The policy of a session: which path a request takes.
 
 use kernel::{
-    prelude::*,
     sync::{
         rcu,
         Arc, //
     }, //
 };
-use kernel_ext::sync::atomic::{
-    ordering,
-    Atomic, //
+use kernel_ext::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 
 use proto::policy::{

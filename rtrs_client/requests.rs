@@ -7,11 +7,9 @@
 //! nothing of an old connection can be mistaken for the new one's. The requests themselves are the
 //! session's: see [`tags`] for their owners and the states of a tag.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         message_buffers::{
             MessageBuffer,

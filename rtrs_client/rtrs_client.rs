@@ -27,12 +27,10 @@
     unsafe_code
 )]
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     device::class::Class,
+    prelude::*,
     rdma::client::Registration,
     workqueue::{
         OwnedQueue,

@@ -3,14 +3,16 @@
 //! Service requests: what a user asks of the server outside the IO path.
 
 use kernel::{
-    prelude::*,
     sync::rcu,
     time::{
         delay::fsleep,
         Delta, //
     }, //
 };
-use kernel_ext::page::buffer::PageBuffer;
+use kernel_ext::{
+    page::buffer::PageBuffer,
+    prelude::*, //
+};
 
 use crate::{
     requests::{

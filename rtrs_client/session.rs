@@ -5,7 +5,6 @@
 use core::ops::Deref;
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         rcu,
         Arc,
@@ -13,6 +12,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    prelude::*,
     sync::{
         rcu::RcuArc,
         state_cell::Owned, //

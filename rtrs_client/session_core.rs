@@ -2,13 +2,11 @@
 
 //! What the paths of a session share: its name, its settings, and what was agreed with the server.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     cpu,
     pr_err_ratelimited,
+    prelude::*,
     random,
     rdma::Device,
     sync::{

@@ -3,11 +3,11 @@
 //! The sessions that exist.
 
 use core::ptr;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use kernel::sync::Arc;
+use kernel_ext::{
+    mm::without_io,
+    prelude::*, //
 };
-use kernel_ext::mm::without_io;
 
 /// A session whose paths may wait for the time to connect again.
 pub(crate) trait RetryPaths: Send + Sync {

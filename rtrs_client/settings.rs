@@ -3,13 +3,15 @@
 //! What an administrator may set for each session.
 
 use kernel::{
-    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //
     }, //
 };
-use kernel_ext::rdma::cm::ConnectionParameters;
+use kernel_ext::{
+    prelude::*,
+    rdma::cm::ConnectionParameters, //
+};
 use proto::{
     reconnect,
     setting::Setting, //

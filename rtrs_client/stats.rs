@@ -5,12 +5,10 @@
 //! The counters of the IO path are those of a connection, whose completions come one at a time, or
 //! those of a CPU.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     cpu,
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //

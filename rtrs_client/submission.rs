@@ -5,13 +5,13 @@
 
 use core::ptr;
 use kernel::{
-    prelude::*,
     sync::{
         rcu,
         Arc, //
     }, //
 };
 use kernel_ext::{
+    prelude::*,
     rdma::{
         SendBatch,
         SendRoom,

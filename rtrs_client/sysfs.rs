@@ -5,12 +5,10 @@
 //! Names, modes and text are those of the C module (`rtrs-clt-sysfs.c`,
 //! Documentation/ABI/testing/sysfs-class-rtrs-client).
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     device::class::ClassDevice,
+    prelude::*,
     sysfs::{
         Attribute,
         Directory,

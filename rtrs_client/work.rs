@@ -2,8 +2,10 @@
 
 //! What the work requests of a connection are for.
 
-use kernel::prelude::*;
-use kernel_ext::rdma::WrId;
+use kernel_ext::{
+    prelude::*,
+    rdma::WrId, //
+};
 
 /// What a completion is for; encoded in the work request's id.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,16 +2,16 @@
 
 //! Addresses of paths, between the protocol's form and the connection manager's.
 
-use kernel::{
-    fmt,
-    prelude::*, //
-};
-use kernel_ext::net::{
-    socket_address::{
-        HostAddress,
-        SocketAddress, //
+use kernel::fmt;
+use kernel_ext::{
+    net::{
+        socket_address::{
+            HostAddress,
+            SocketAddress, //
+        },
+        Namespace, //
     },
-    Namespace, //
+    prelude::*, //
 };
 use proto::addr::{
     Address,

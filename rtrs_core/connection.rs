@@ -7,8 +7,8 @@
 //!
 //! All functions may be called in any context.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::Device,
     sync::atomic::{
         ordering,

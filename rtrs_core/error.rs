@@ -3,7 +3,7 @@
 //! Error numbers of the protocol crate and of the kernel crate. All functions may be called in any
 //! context.
 
-use kernel::prelude::*;
+use kernel_ext::prelude::*;
 use proto::Errno;
 
 /// The kernel crate's error for `errno`.

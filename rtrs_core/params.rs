@@ -2,9 +2,9 @@
 
 //! Module parameters of both ends.
 
-use kernel::prelude::*;
 use kernel_ext::{
     module_param::ParameterValue,
+    prelude::*,
     sysfs::SysfsOutput, //
 };
 use proto::setting::Setting;

@@ -11,8 +11,10 @@
     unsafe_code
 )]
 
-use kernel::prelude::*;
-use kernel_ext::module::Returned;
+use kernel_ext::{
+    module::Returned,
+    prelude::*, //
+};
 
 pub mod address;
 pub mod connection;

@@ -2,10 +2,12 @@
 
 //! What a path has carried: the file `stats/rdma` of either end.
 
-use kernel::prelude::*;
-use kernel_ext::sync::atomic::{
-    ordering,
-    Atomic, //
+use kernel_ext::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 
 /// The requests of one kind, and their bytes.

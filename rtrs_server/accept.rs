@@ -2,12 +2,10 @@
 
 //! Making the connections of a path, each of which the client asks for.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     pr_err_ratelimited,
+    prelude::*,
     rdma::{
         cm::{
             self,

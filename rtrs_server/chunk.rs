@@ -7,8 +7,8 @@
 //! on, into the send queue, and back into the slot when the response has been posted. Only the
 //! holder of the box may respond.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         chunk::single::MappedChunk,
         message_buffers::{

@@ -22,17 +22,19 @@ use core::{
     mem,
     ptr, //
 };
-use kernel::{
-    new_spinlock_irq,
+use kernel_ext::{
     prelude::*,
-    sync::SpinLockIrq, //
-};
-use kernel_ext::sync::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    box_slot::BoxList, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        box_slot::BoxList,
+        spinlock_irq::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        }, //
+    }, //
 };
 
 use crate::chunk::{

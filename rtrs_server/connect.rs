@@ -6,12 +6,10 @@
 //! is refused is refused with the errno that the C module gives.
 
 use core::cmp::Ordering;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     pr_err_ratelimited,
+    prelude::*,
     rdma::cm::{
         self,
         NewId, //

@@ -3,7 +3,6 @@
 //! One connection of a path: what its events and completions mean.
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     workqueue::{
         impl_has_work,
@@ -15,6 +14,7 @@ use kernel::{
 use kernel_ext::{
     pr_err_ratelimited,
     pr_info_ratelimited,
+    prelude::*,
     rdma::{
         cm,
         Handler,

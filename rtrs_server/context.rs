@@ -3,12 +3,12 @@
 //! What there is once per module.
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     ModuleMetadata, //
 };
 use kernel_ext::{
     device::class::Class,
+    prelude::*,
     sync::rcu::RcuArc,
     sysfs::Directory,
     workqueue::{

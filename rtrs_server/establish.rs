@@ -5,20 +5,22 @@
 
 use core::mem;
 use kernel::{
-    prelude::*,
     sync::Arc,
     workqueue::WorkItem, //
 };
-use kernel_ext::rdma::{
-    message_buffers::{
-        MessageBuffer,
-        Outgoing, //
-    },
-    Access,
-    ProtectionDomain,
-    QueuePair,
-    SendBatch,
-    SendRoom, //
+use kernel_ext::{
+    prelude::*,
+    rdma::{
+        message_buffers::{
+            MessageBuffer,
+            Outgoing, //
+        },
+        Access,
+        ProtectionDomain,
+        QueuePair,
+        SendBatch,
+        SendRoom, //
+    }, //
 };
 use proto::{
     name::SessName,

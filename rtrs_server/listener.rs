@@ -15,7 +15,6 @@ use crate::{
 };
 use kernel::{
     new_mutex,
-    prelude::*,
     str::CStr,
     sync::{
         Arc,
@@ -27,6 +26,7 @@ use kernel_ext::{
         socket_address::SocketAddress,
         Namespace, //
     },
+    prelude::*,
     rdma::{
         client::{
             Client,

@@ -6,19 +6,19 @@
 //! each chunk has a registration of its own, so that the client's access can be taken away while
 //! the data of a write is on its way to the disk. Otherwise as many chunks as fit share one.
 
-use kernel::{
+use kernel::sync::Arc;
+use kernel_ext::{
     prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::rdma::{
-    chunk::{
-        single::MappedChunk,
-        ChunkSet,
-        MappedChunks, //
-    },
-    message_buffers::MessageBuffers,
-    MemoryRegion,
-    ProtectionDomain, //
+    rdma::{
+        chunk::{
+            single::MappedChunk,
+            ChunkSet,
+            MappedChunks, //
+        },
+        message_buffers::MessageBuffers,
+        MemoryRegion,
+        ProtectionDomain, //
+    }, //
 };
 use proto::rtrs::{
     ChunkLayout,

@@ -3,11 +3,9 @@
 //! A request in the hands of the user of the transport, what the user does for a session, and what
 //! requests need of an established path.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         chunk::{
             single::ChunkData,

@@ -2,7 +2,7 @@
 
 //! Module parameters, fixed at load.
 
-use kernel::prelude::*;
+use kernel_ext::prelude::*;
 use proto::{
     rtrs::{
         imm::MAX_IMM_PAYL_BITS,

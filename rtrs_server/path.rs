@@ -10,7 +10,6 @@
 use kernel::{
     fmt,
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         Mutex, //
@@ -30,6 +29,7 @@ use kernel_ext::{
     impl_has_delayed_work,
     new_delayed_work,
     pr_err_ratelimited,
+    prelude::*,
     rdma::{
         cm::NewId,
         message_buffers::{

@@ -4,12 +4,12 @@
 
 use kernel::{
     fmt,
-    prelude::*,
     str::CString,
     sync::Arc, //
 };
 use kernel_ext::{
     net::socket_address::SocketAddress,
+    prelude::*,
     sync::{
         atomic::{
             ordering,

@@ -13,11 +13,15 @@
 use core::mem;
 use kernel::{
     new_mutex,
-    new_spinlock_irq,
-    prelude::*,
     sync::{
         Arc,
-        Mutex,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    prelude::*,
+    sync::spinlock_irq::{
+        new_spinlock_irq,
         SpinLockIrq, //
     }, //
 };

@@ -6,12 +6,12 @@
 //! machine by then. It is shown in `/sys/module/rtrs_server/chunk_pool/`.
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     ModuleMetadata, //
 };
 use kernel_ext::{
     kobject::ModuleDirectory,
+    prelude::*,
     rdma::chunk::ChunkPool,
     sysfs::{
         Attribute,

@@ -9,10 +9,10 @@
 
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     sync::Arc, //
 };
 use kernel_ext::{
+    prelude::*,
     rdma::chunk::{
         single::Chunk,
         ChunkSet, //

@@ -5,9 +5,9 @@
 //! What the client wrote into the chunk is copied out once and checked before it is used; the
 //! client may be writing to the chunk all the while. Nothing here sleeps, but for [`resume()`].
 
-use kernel::prelude::*;
 use kernel_ext::{
     pr_err_ratelimited,
+    prelude::*,
     rdma::{
         SendBatch,
         SendRoom, //

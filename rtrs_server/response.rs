@@ -15,8 +15,8 @@
 //! waits, so that a message is not written again before it is posted, nor a registration
 //! invalidated that is still to be posted.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         Access,
         MemoryRegion,

@@ -16,7 +16,7 @@
     unsafe_code
 )]
 
-use kernel::prelude::*;
+use kernel_ext::prelude::*;
 use proto::rtrs::{
     MAX_HDR_SIZE,
     PROTO_VER_MAJOR,

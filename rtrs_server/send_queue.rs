@@ -4,20 +4,22 @@
 //! collected to go out in one message.
 
 use core::mem;
-use kernel::{
-    new_spinlock_irq,
+use kernel_ext::{
     prelude::*,
-    sync::SpinLockIrq, //
-};
-use kernel_ext::sync::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    box_slot::{
-        BoxList,
-        BoxStack,
-        Linked, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        box_slot::{
+            BoxList,
+            BoxStack,
+            Linked, //
+        },
+        spinlock_irq::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        }, //
     }, //
 };
 use rtrs_core::connection::SignalInterval;

@@ -4,7 +4,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     str::CStr,
     sync::{
         Arc,
@@ -13,6 +12,7 @@ use kernel::{
 };
 use kernel_ext::{
     pr_err_ratelimited,
+    prelude::*,
     rdma::{
         cm::NewId,
         QueuePair, //

@@ -2,11 +2,9 @@
 
 //! What requests need of a session: its memory, the owners of its chunks, and a worker.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
+    prelude::*,
     rdma::chunk::{
         ChunkPool,
         ChunkSet, //

@@ -5,7 +5,6 @@
 use kernel::{
     new_condvar,
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         CondVar,
@@ -17,6 +16,7 @@ use kernel::{
         Monotonic, //
     }, //
 };
+use kernel_ext::prelude::*;
 use proto::{
     name::SessName,
     path_state::ServerState,

@@ -4,7 +4,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     str::CString,
     sync::{
         Arc,
@@ -13,6 +12,7 @@ use kernel::{
 };
 use kernel_ext::{
     device::class::ClassDevice,
+    prelude::*,
     rdma::QueuePair,
     sysfs::{
         Attribute,

@@ -3,7 +3,6 @@
 //! Workers, which do what may sleep or has to wait for its turn.
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     workqueue::{
         impl_has_work,
@@ -13,6 +12,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    prelude::*,
     sync::{
         atomic::{
             ordering,

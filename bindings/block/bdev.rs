@@ -7,7 +7,6 @@
 use core::ptr::NonNull;
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     str::{
         CStr,
         CString, //
@@ -20,7 +19,8 @@ use crate::{
     kobject::{
         Kobject,
         LinkTarget, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// What a block device is opened for.

@@ -39,7 +39,6 @@ use core::{
     ptr, //
 };
 use kernel::{
-    prelude::*,
     str::CStr,
     sync::Arc, //
 };
@@ -51,6 +50,7 @@ use super::bdev::{
 use crate::{
     bindings,
     block::mq::limits::SECTOR_SIZE,
+    prelude::*,
     sync::gate::{
         Entered,
         Gate, //

@@ -4,11 +4,11 @@
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
-use crate::bindings;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use crate::{
+    bindings,
+    prelude::*, //
 };
+use kernel::sync::Arc;
 
 /// The most bytes of a name (C: `struct blk_major_name`, with its end).
 const MAX_NAME: usize = 15;

@@ -2,8 +2,10 @@
 
 //! How a block request ended. Would be a new part of `kernel::block`.
 
-use crate::bindings;
-use kernel::prelude::*;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The result of a block request (C: `blk_status_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

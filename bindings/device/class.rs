@@ -16,7 +16,6 @@ use kernel::{
         to_result, //
     },
     new_mutex,
-    prelude::*,
     str::CString,
     sync::{
         aref::ARef,
@@ -35,6 +34,7 @@ use crate::{
         LinkTarget,
         Uevent, //
     },
+    prelude::*,
     sysfs::{
         node::Node,
         Attribute,

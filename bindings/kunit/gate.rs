@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use kernel::prelude::*;
+use crate::prelude::*;
 
 #[kunit_tests(rnbd_gate)]
 mod tests {

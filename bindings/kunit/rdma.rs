@@ -27,6 +27,7 @@ use crate::{
         socket_address::SocketAddress,
         Namespace, //
     },
+    prelude::*,
     sync::{
         box_slot::BoxSlot,
         completion::Completion,
@@ -35,7 +36,6 @@ use crate::{
 };
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
             ordering,

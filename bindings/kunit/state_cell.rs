@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
-use kernel::prelude::*;
+use crate::prelude::*;
 
 #[kunit_tests(rnbd_state_cell)]
 mod cases {

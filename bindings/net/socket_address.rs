@@ -8,14 +8,16 @@
 //! [`include/rdma/ib.h`](srctree/include/rdma/ib.h)
 
 use super::Namespace;
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use core::{
     mem::size_of,
     net::Ipv6Addr, //
 };
 use kernel::{
     error::to_result,
-    prelude::*,
     str::CString, //
 };
 

@@ -4,13 +4,15 @@
 //!
 //! Would extend: `rust/kernel/page.rs`, whose accesses are unsafe.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use kernel::{
     page::{
         Page,
         PAGE_SIZE, //
-    },
-    prelude::*, //
+    }, //
 };
 
 /// An owned, initially zeroed page.

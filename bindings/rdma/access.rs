@@ -5,8 +5,10 @@
 //! Would be: part of `rust/kernel/rdma/mr.rs`.
 
 use super::Direction;
-use crate::bindings;
-use kernel::prelude::*;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// What the peer may do with registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

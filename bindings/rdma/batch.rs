@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     bindings,
+    prelude::*,
     scatterlist::ScatterTable, //
 };
 use core::{
@@ -31,7 +32,6 @@ use core::{
     },
     ptr, //
 };
-use kernel::prelude::*;
 
 /// Room for up to `N` send-side work requests, with `S` scatter entries in all; on the stack, from
 /// where it is not to be moved in the IO path.

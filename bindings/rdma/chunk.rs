@@ -8,6 +8,7 @@
 use crate::{
     bindings,
     page::Pages,
+    prelude::*,
     rdma::{
         pd::Retained,
         verbs,
@@ -24,10 +25,7 @@ use core::{
     ops::Range,
     ptr::NonNull, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 
 mod allocator;
 mod pool;
@@ -318,7 +316,7 @@ impl MappedChunks {
             // A table without an end would be marked before its beginning.
             return Err(EINVAL);
         }
-        let mut list = KVVec::<bindings::scatterlist>::zeroed(total, GFP_KERNEL)?;
+        let mut list = KVVec::from_elem(bindings::scatterlist::default(), total, GFP_KERNEL)?;
         // SAFETY: There are that many entries.
         unsafe { bindings::sg_init_table(list.as_mut_ptr(), entries) };
         // INVARIANT: Nothing is mapped.

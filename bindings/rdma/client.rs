@@ -9,7 +9,8 @@
 use super::Device;
 use crate::{
     bindings,
-    preempt, //
+    preempt,
+    prelude::*, //
 };
 use core::{
     marker::PhantomData,
@@ -20,7 +21,6 @@ use core::{
 };
 use kernel::{
     error::from_result,
-    prelude::*,
     str::CStr,
     sync::{
         atomic::{

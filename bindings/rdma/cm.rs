@@ -13,7 +13,8 @@ use crate::{
         socket_address::SocketAddress,
         Namespace, //
     },
-    preempt, //
+    preempt,
+    prelude::*, //
 };
 use core::{
     cell::Cell,
@@ -28,7 +29,6 @@ use kernel::{
         from_err_ptr,
         to_result, //
     },
-    prelude::*,
     sync::{
         atomic::ordering,
         Arc, //

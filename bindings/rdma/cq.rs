@@ -20,6 +20,7 @@ use super::{
 use crate::{
     bindings,
     preempt,
+    prelude::*,
     sync::{
         atomic::{
             ordering,
@@ -39,7 +40,6 @@ use core::{
 };
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     sync::Arc,
     task::Task,
     time::{

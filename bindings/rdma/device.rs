@@ -6,14 +6,17 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat::DeviceLimit,
+    prelude::*, //
+};
 use core::{
     ops::Deref,
     ptr::NonNull, //
 };
 use kernel::{
     fmt,
-    prelude::*,
     str::BStr,
     types::Opaque, //
 };
@@ -94,7 +97,7 @@ impl Device {
     /// The most scatter entries that a send or RDMA write may have.
     pub fn max_send_sge(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
-        unsafe { (*self.attributes()).max_send_sge }
+        unsafe { (*self.attributes()).max_send_sge }.limit()
     }
 
     /// The most pages that one fast registration covers.
@@ -109,14 +112,18 @@ impl Device {
     /// none leaves none.
     pub fn max_qp_wr(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
-        unsafe { (*self.attributes()).max_qp_wr }.saturating_sub(1)
+        unsafe { (*self.attributes()).max_qp_wr }
+            .limit()
+            .saturating_sub(1)
     }
 
     /// The most completion queue entries that may be asked for: what the device has besides those
     /// for draining. A device that has no more leaves none.
     pub fn max_cqe(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
-        unsafe { (*self.attributes()).max_cqe }.saturating_sub(DRAIN_ENTRIES)
+        unsafe { (*self.attributes()).max_cqe }
+            .limit()
+            .saturating_sub(DRAIN_ENTRIES)
     }
 
     /// Whether memory can be registered by a work request (`IB_DEVICE_MEM_MGT_EXTENSIONS`).

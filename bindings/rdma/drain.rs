@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     bindings,
+    prelude::*,
     sync::completion::Completion, //
 };
 use core::{
@@ -20,8 +21,7 @@ use core::{
 };
 use kernel::{
     container_of,
-    error::to_result,
-    prelude::*, //
+    error::to_result, //
 };
 
 /// A work request behind all others.

@@ -5,6 +5,7 @@
 use crate::{
     bindings,
     page::Pages,
+    prelude::*,
     rdma::{
         pd::Retained,
         verbs,
@@ -20,7 +21,6 @@ use core::{
 };
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     sync::Arc, //
 };
 

@@ -38,6 +38,7 @@ use super::{
 };
 use crate::{
     bindings,
+    prelude::*,
     scatterlist::ScatterTable,
     sync::atomic::{
         ordering,
@@ -51,7 +52,6 @@ use core::ptr::{
 use kernel::{
     container_of,
     error::from_err_ptr,
-    prelude::*,
     sync::Arc, //
 };
 

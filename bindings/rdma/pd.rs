@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     bindings,
-    preempt, //
+    preempt,
+    prelude::*, //
 };
 use core::{
     mem::{
@@ -27,7 +28,6 @@ use core::{
 };
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     sync::{
         atomic::{
             ordering,

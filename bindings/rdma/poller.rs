@@ -11,6 +11,7 @@
 use super::verbs;
 use crate::{
     bindings,
+    prelude::*,
     sync::{
         atomic::{
             ordering,
@@ -32,7 +33,6 @@ use core::{
 };
 use kernel::{
     container_of,
-    prelude::*,
     types::Opaque, //
 };
 

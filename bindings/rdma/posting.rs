@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     bindings,
+    prelude::*,
     rdma::message_buffers::{
         Incoming,
         MessageBuffer, //
@@ -30,7 +31,6 @@ use core::{
     },
     ptr, //
 };
-use kernel::prelude::*;
 
 /// The receives that are posted at once; they are on the stack.
 const RECVS_PER_POST: usize = 16;

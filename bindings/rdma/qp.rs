@@ -31,7 +31,9 @@ use super::{
 };
 use crate::{
     bindings,
+    compat,
     preempt,
+    prelude::*,
     rdma::message_buffers::{
         Incoming,
         MessageBuffer, //
@@ -55,9 +57,7 @@ use core::{
 use kernel::{
     container_of,
     error::to_result,
-    prelude::*,
     sync::{
-        barrier,
         Arc, //
     }, //
 };
@@ -408,7 +408,7 @@ impl<H: Handler> Drop for QueuePair<H> {
         if !self.may_wait() {
             return preempt::leave_behind(&raw mut bindings::__this_module, "a queue pair");
         }
-        barrier::smp_mb(barrier::Full);
+        compat::smp_mb();
         // A handler that was running before may post behind the first drain requests, but it has
         // returned when these have completed, as handlers of one completion queue do not run
         // concurrently. The second pass drains what it posted.

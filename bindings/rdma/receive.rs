@@ -6,6 +6,7 @@
 
 use crate::{
     bindings,
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -16,7 +17,6 @@ use core::{
     mem::ManuallyDrop,
     ptr, //
 };
-use kernel::prelude::*;
 
 /// A receive and its buffer.
 struct Entry {

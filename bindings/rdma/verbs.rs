@@ -7,9 +7,11 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use core::ptr;
-use kernel::prelude::*;
 
 /// Calls a function of the device's table, which every device has that kernel code can use.
 macro_rules! device_op {

@@ -3,11 +3,11 @@
 //! Work completions.
 
 use super::WrId;
-use crate::bindings;
-use kernel::{
-    prelude::*,
-    str::CStr, //
+use crate::{
+    bindings,
+    prelude::*, //
 };
+use kernel::str::CStr;
 
 /// How a work request ended.
 #[derive(Clone, Copy, PartialEq, Eq)]

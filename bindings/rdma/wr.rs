@@ -3,12 +3,14 @@
 //! Work requests and their scatter entries.
 
 use super::Access;
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use core::{
     mem::ManuallyDrop,
     ptr, //
 };
-use kernel::prelude::*;
 
 /// The name of a work request: an index below the `wr_ids` of its queue pair.
 ///

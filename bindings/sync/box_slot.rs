@@ -5,6 +5,7 @@
 //! Would extend: `rust/kernel/list/` and `rust/kernel/alloc/kbox.rs`; the stack is that of
 //! [`include/linux/llist.h`](srctree/include/linux/llist.h).
 
+use crate::prelude::*;
 use crate::sync::atomic::{
     ordering,
     Atomic, //
@@ -17,7 +18,6 @@ use core::{
     },
     ptr, //
 };
-use kernel::prelude::*;
 
 /// An atomic `Option<KBox<T>>`.
 ///

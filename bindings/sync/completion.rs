@@ -8,7 +8,6 @@
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
 
 use kernel::{
-    prelude::*,
     time::{
         msecs_to_jiffies,
         Jiffies,
@@ -17,7 +16,10 @@ use kernel::{
     types::Opaque, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The time given was not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

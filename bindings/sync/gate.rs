@@ -16,7 +16,6 @@ use core::{
 use kernel::{
     container_of,
     error::to_result,
-    prelude::*,
     sync::{
         atomic::{
             ordering,
@@ -29,7 +28,8 @@ use kernel::{
 
 use crate::{
     bindings,
-    preempt, //
+    preempt,
+    prelude::*, //
 };
 
 /// Lets users at a value until it is closed, and then gives the value back.

@@ -6,11 +6,11 @@ use super::atomic::{
     ordering,
     Atomic, //
 };
+use crate::prelude::*;
 use core::{
     marker::PhantomData,
     ptr, //
 };
-use kernel::prelude::*;
 
 /// Set in a word that is a number, shifted by one; clear in pointers.
 const NUMBER: usize = 1;
@@ -97,7 +97,7 @@ impl<T> NotedSlot<T> {
         else {
             return false;
         };
-        let word = ptr::without_provenance_mut(word << 1 | NUMBER);
+        let word = ptr::without_provenance_mut((word << 1) | NUMBER);
         // INVARIANT: A number.
         self.word
             .cmpxchg(ptr::null_mut(), word, ordering::Full)

@@ -29,6 +29,8 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
+pub use crate::compat::synchronize_rcu;
+
 /// An `Option<Arc<T>>` that is read under the RCU read lock.
 ///
 /// Readers take no lock, count nothing and share no cache line that is written, so that this
@@ -141,7 +143,7 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
             preempt::leave_behind(&raw mut bindings::__this_module, "what an RcuArc held");
             return None;
         }
-        rcu::synchronize_rcu();
+        synchronize_rcu();
         // SAFETY: The pointer came from `Arc::into_raw`, and the caller has taken it out, so that
         // the reference is the caller's. Readers that loaded the pointer
         // before it was exchanged held a guard, and the grace period has waited for those.

@@ -19,7 +19,6 @@ use core::{
 };
 use kernel::{
     error::to_result,
-    prelude::*,
     str::as_char_ptr_in_const_context,
     sync::{
         aref::ARef,
@@ -35,7 +34,8 @@ use super::{
 use crate::{
     bindings,
     kobject::Kobject,
-    module::ModuleReference, //
+    module::ModuleReference,
+    prelude::*, //
 };
 
 type Show<T> = fn(&Arc<T>, &mut SysfsOutput<'_>) -> Result;

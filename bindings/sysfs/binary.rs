@@ -14,7 +14,6 @@ use core::{
     slice, //
 };
 use kernel::{
-    prelude::*,
     str::as_char_ptr_in_const_context,
     sync::Arc, //
 };
@@ -23,7 +22,10 @@ use super::{
     node,
     output::SysfsOutput, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 type Read<T> = fn(&Arc<T>, u64, &mut SysfsOutput<'_>) -> Result;
 type Write<T> = fn(&Arc<T>, OpenFile, u64, &[u8]) -> Result;

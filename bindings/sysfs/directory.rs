@@ -10,7 +10,6 @@ use core::{
 };
 use kernel::{
     error::to_result,
-    prelude::*,
     str::CStr,
     sync::{
         aref::ARef,
@@ -32,7 +31,8 @@ use crate::{
         AsKobject,
         Kobject,
         LinkTarget, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// A directory with files about a `T`, below another object.

@@ -6,7 +6,6 @@
 
 use kernel::{
     error::to_result,
-    prelude::*,
     str::CString,
     sync::aref::ARef, //
 };
@@ -21,7 +20,8 @@ use crate::{
         sysfs_name,
         AsKobject,
         LinkTarget, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// A link in a directory to another object; removed when dropped, in process context.

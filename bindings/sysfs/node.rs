@@ -10,7 +10,6 @@ use core::{
 };
 use kernel::{
     container_of,
-    prelude::*,
     sync::{
         aref::{
             ARef,
@@ -28,7 +27,8 @@ use crate::{
         AsKobject,
         Kobject,
         LinkTarget, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// A C structure with a kobject, which counts its references.

@@ -4,6 +4,7 @@
 //!
 //! Would be: part of `rust/kernel/sysfs.rs`.
 
+use crate::prelude::*;
 use core::{
     fmt,
     marker::PhantomData,
@@ -12,10 +13,7 @@ use core::{
         NonNull, //
     }, //
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::page::PAGE_SIZE;
 
 /// Where a file's content is written to.
 ///

@@ -6,7 +6,6 @@
 
 use core::ptr::NonNull;
 use kernel::{
-    prelude::*,
     static_lock_class,
     str::CStr,
     sync::{
@@ -15,7 +14,10 @@ use kernel::{
     }, //
 };
 
-use crate::sync::completion::Completion;
+use crate::{
+    prelude::*,
+    sync::completion::Completion, //
+};
 
 // `Registration::new` is generic, so it is compiled into several modules, and lockdep compares the
 // names of a lock class by address: a static is the same in all of them, a literal is not.

@@ -2,10 +2,10 @@
 
 //! What the server sends on a connection: responses, new keys of chunks, heartbeats.
 
-use kernel::prelude::*;
 use kernel_ext::{
     cpu,
     pr_warn_ratelimited,
+    prelude::*,
     rdma::{
         Opcode,
         QueuePairRef,

@@ -3,11 +3,11 @@
 //! The ends of a path: its addresses and its device, and the name that it has by them.
 
 use kernel::{
-    prelude::*,
     str::CString,
     sync::Arc, //
 };
 use kernel_ext::{
+    prelude::*,
     rdma::QueuePair,
     sync::atomic::ordering, //
 };

@@ -6,13 +6,11 @@
 //! done. All functions sleep, and give up when the path leaves the state `connecting`, after the
 //! session's `connect_timeout_ms` without progress, or when the calling process gets a signal.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     net::Namespace,
     pr_err_ratelimited,
+    prelude::*,
     rdma::{
         cm,
         message_buffers::{

@@ -3,7 +3,6 @@
 //! Connecting a path again: after a while by itself, at once if somebody asks for it.
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::{
         delay::fsleep,
@@ -14,6 +13,7 @@ use kernel::{
 use kernel_ext::{
     mm::without_io,
     pr_err_ratelimited,
+    prelude::*,
     tracepoint,
     workqueue::{
         DelayedWork,

@@ -2,10 +2,12 @@
 
 //! What a failed path leaves behind.
 
-use kernel::prelude::*;
-use kernel_ext::sync::{
-    atomic::ordering,
-    state_cell::Owned, //
+use kernel_ext::{
+    prelude::*,
+    sync::{
+        atomic::ordering,
+        state_cell::Owned, //
+    }, //
 };
 
 use super::{

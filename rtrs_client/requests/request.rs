@@ -2,8 +2,8 @@
 
 //! One request: what a tag keeps from the moment its permit is taken until it is answered.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::Direction,
     scatterlist::ScatterTable, //
 };

@@ -2,8 +2,8 @@
 
 //! How a request ends: by the server's response, and by the device's last use of its data.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         Handler,
         QueuePairRef, //

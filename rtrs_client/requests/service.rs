@@ -2,13 +2,15 @@
 
 //! The one service request that a session may have in flight, and the task that waits for its end.
 
-use kernel::prelude::*;
-use kernel_ext::sync::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    completion::Completion, //
+use kernel_ext::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::Completion, //
+    }, //
 };
 
 /// Who sees to the end of the service request that is in flight: [`Service::owner`].

@@ -5,8 +5,8 @@
 //! The data of a small request goes through the tag's bounce buffer. That of a longer write is sent
 //! from its own memory, if the queue pair takes as many segments. Everything else is registered.
 
-use kernel::prelude::*;
 use kernel_ext::{
+    prelude::*,
     rdma::{
         Access,
         Handler,

@@ -26,19 +26,19 @@
 //! it, but for two: a request in `Registering`, to which the server may respond while it is being
 //! posted, and one in `Sent`, which may be taken back while the server responds to it.
 
-use kernel::{
+use kernel::sync::Arc;
+use kernel_ext::{
     prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::sync::{
-    atomic::{
-        ordering,
-        Atomic, //
-    },
-    set_once::SetOnce,
-    state_cell::{
-        Owned,
-        StateCell, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce,
+        state_cell::{
+            Owned,
+            StateCell, //
+        }, //
     }, //
 };
 use rtrs_core::connection::SERVICE_CID;

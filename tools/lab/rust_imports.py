@@ -83,6 +83,10 @@ def use_tree(words: list[Token], at: int) -> tuple[list[tuple[str, Segments]], i
     return [(prefix[-1], tuple(prefix))], at
 
 
+# Made by `module!` at the crate's root: what the kernel crate's macros name the module by, wherever they are.
+LOCAL_MODULE = ("crate", "LocalModule")
+
+
 class Source:
     """A crate's files."""
 
@@ -122,6 +126,8 @@ class Source:
 
     def add_path(self, module: Module, line: int, segments: Segments) -> None:
         """Notes a path that a file has."""
+        if segments == LOCAL_MODULE:
+            return
         self._paths.append((module, module.file, line, segments))
 
     def add_macro(self, module: Module, name: str) -> None:

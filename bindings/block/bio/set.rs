@@ -10,7 +10,6 @@ use core::{
 };
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::Arc,
     types::Opaque, //
 };
@@ -22,6 +21,7 @@ use super::{
 use crate::{
     bindings,
     block::bdev::BlockDevice,
+    prelude::*,
     sync::gate::Entered, //
 };
 

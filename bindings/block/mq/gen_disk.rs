@@ -18,11 +18,13 @@ use super::{
 use crate::{
     bindings,
     block::major::Major,
+    compat,
     kobject::{
         AsKobject,
         Kobject,
         LinkTarget, //
-    }, //
+    },
+    prelude::*, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -35,7 +37,6 @@ use kernel::{
         from_result,
         to_result, //
     },
-    prelude::*,
     static_lock_class,
     sync::{
         aref::ARef,
@@ -96,7 +97,7 @@ impl<O: Operations> GenDisk<O> {
         release: Some(release_callback::<O>),
         getgeo: Some(getgeo_callback),
         // An open disk keeps the driver's module, not ours, from being unloaded.
-        owner: kernel::module::this_module::<O::OwnerModule>().as_ptr(),
+        owner: compat::this_module::<O::OwnerModule>(),
         ..pin_init::zeroed()
     };
 

@@ -3,8 +3,10 @@
 //! What the requests to a disk may look like, and what the disk can do. Would extend
 //! `kernel::block::mq::gen_disk`.
 
-use crate::bindings;
-use kernel::prelude::*;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The unit of positions and sizes of block devices, in bytes.
 pub const SECTOR_SIZE: u32 = 512;

@@ -12,7 +12,8 @@ use super::request::{
 };
 use crate::{
     bindings,
-    block::status::Status, //
+    block::status::Status,
+    prelude::*, //
 };
 use core::{
     marker::PhantomData,
@@ -20,8 +21,8 @@ use core::{
 };
 use kernel::{
     cpu::nr_cpu_ids,
-    prelude::*,
-    sync::ArcBorrow, //
+    sync::ArcBorrow,
+    ModuleMetadata, //
 };
 
 /// A driver of block devices whose requests go through a
@@ -31,6 +32,8 @@ use kernel::{
 /// `queue_rqs`, `complete`, `poll`) must not sleep.
 #[vtable]
 pub trait Operations: Sized + Send + Sync + 'static {
+    /// The module with these functions, which an open disk keeps loaded: the crate's `LocalModule`.
+    type OwnerModule: ModuleMetadata;
     /// What all disks of a tag set share; lives as long as the set.
     type SetData: Send + Sync + 'static;
     /// What belongs to one disk; lives until the disk is gone and closed by everyone.

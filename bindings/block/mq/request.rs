@@ -17,6 +17,7 @@
 use crate::{
     bindings,
     block::status::Status,
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -30,7 +31,6 @@ use core::{
     },
     ptr::NonNull, //
 };
-use kernel::prelude::*;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 use super::request::OwnedRequest;
 use crate::{
     bindings,
+    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -14,10 +15,7 @@ use core::{
     marker::PhantomData,
     ptr, //
 };
-use kernel::{
-    alloc::flags::GFP_KERNEL,
-    prelude::*, //
-};
+use kernel::alloc::flags::GFP_KERNEL;
 
 /// Holds the requests of one tag set that wait for a response; each can be taken out by its tag,
 /// once.

@@ -10,11 +10,13 @@ use super::{
     },
     request::Private, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use core::mem::offset_of;
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::Arc,
     types::Opaque, //
 };

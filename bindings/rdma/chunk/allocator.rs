@@ -4,14 +4,14 @@
 
 use crate::{
     bindings,
-    page::Pages, //
+    page::Pages,
+    prelude::*, //
 };
 use kernel::{
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
-    },
-    prelude::*, //
+    }, //
 };
 
 /// The largest block that is asked for at once, 512 KiB with pages of 4 KiB.

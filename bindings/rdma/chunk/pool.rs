@@ -3,15 +3,15 @@
 //! Chunks that are kept for whoever comes.
 
 use super::allocator::Allocator;
-use crate::page::Pages;
-use kernel::{
-    new_spinlock_irq,
+use crate::{
+    page::Pages,
     prelude::*,
-    sync::{
-        Arc,
+    sync::spinlock_irq::{
+        new_spinlock_irq,
         SpinLockIrq, //
     }, //
 };
+use kernel::sync::Arc;
 
 /// Chunks of one size that were allocated ahead, and are lent to [`ChunkSet`](super::ChunkSet)s.
 ///

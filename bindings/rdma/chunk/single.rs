@@ -16,6 +16,7 @@ use crate::{
         self,
         Memory, //
     },
+    prelude::*,
     rdma::{
         verbs,
         Direction,
@@ -34,7 +35,6 @@ use kernel::{
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
-    prelude::*,
     sync::Arc, //
 };
 

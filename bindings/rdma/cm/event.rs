@@ -8,6 +8,7 @@ use super::scope::Scope;
 use crate::{
     bindings,
     net::socket_address::SocketAddress,
+    prelude::*,
     rdma::Device, //
 };
 use core::{
@@ -21,7 +22,6 @@ use core::{
 };
 use kernel::{
     error::to_result,
-    prelude::*,
     types::NotThreadSafe, //
 };
 

@@ -4,13 +4,15 @@
 //!
 //! Would be: part of `rust/kernel/rdma/cm.rs`.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 use core::ptr::{
     self,
     NonNull, //
 };
 use kernel::{
-    prelude::*,
     sync::atomic::{
         ordering,
         Atomic, //

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Errors that the kernel crate names since 7.3.
+
+use crate::bindings;
+use core::mem;
+use kernel::error::Error;
+
+/// Makes an error. `Error::from_errno()` is no `const fn`, so constants cannot call it.
+const fn new(errno: u32) -> Error {
+    assert!(0 < errno && errno <= bindings::MAX_ERRNO);
+    // SAFETY: Before 7.3 an `Error` has one field, a `NonZeroI32` from `-MAX_ERRNO` to -1. The
+    // assertion puts the number in that range, `transmute()` compares the sizes, and the lines
+    // below compare an error of the kernel crate with its number.
+    unsafe { mem::transmute::<i32, Error>(-(errno as i32)) }
+}
+
+const _: () = {
+    // SAFETY: An integer has no invalid values, and the sizes are equal or this does not compile.
+    let made = unsafe { mem::transmute::<Error, i32>(kernel::error::code::EINVAL) };
+    assert!(made == -(bindings::EINVAL as i32));
+};
+
+macro_rules! errors {
+    ($($name:ident: $meaning:literal,)*) => {
+        $(
+            #[doc = $meaning]
+            pub const $name: Error = new(bindings::$name);
+        )*
+    };
+}
+
+errors! {
+    EALREADY: "Operation already in progress.",
+    ECANCELED: "Operation Canceled.",
+    ECONNABORTED: "Software caused connection abort.",
+    ECONNREFUSED: "Connection refused.",
+    ECONNRESET: "Connection reset by peer.",
+    EDEADLK: "Resource deadlock would occur.",
+    EHOSTUNREACH: "No route to host.",
+    ENAMETOOLONG: "File name too long.",
+    ENOMEDIUM: "No medium found.",
+    ENOTCONN: "Transport endpoint is not connected.",
+    EOPNOTSUPP: "Operation not supported on transport endpoint.",
+    ESHUTDOWN: "Cannot send after transport endpoint shutdown.",
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A spinlock that is held with interrupts off.
+//!
+//! Would be: nothing. It is `rust/kernel/sync/lock/spinlock.rs` where the kernel has it there.
+
+#[cfg(SINCE_7_3)]
+pub use kernel::{
+    new_spinlock_irq,
+    sync::SpinLockIrq, //
+};
+
+#[cfg(not(SINCE_7_3))]
+pub use crate::{
+    compat::spinlock_irq::SpinLockIrq,
+    new_spinlock_irq, //
+};
+
+/// Makes the initialiser of a [`SpinLockIrq`], named after the file and line unless it is given a
+/// name.
+#[cfg(not(SINCE_7_3))]
+#[macro_export]
+macro_rules! new_spinlock_irq {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::sync::spinlock_irq::SpinLockIrq::new(
+            $inner, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+    };
+}
