@@ -21,6 +21,7 @@ from pathlib import Path
 
 from requirements import PATH
 from requirements import Kernel
+from requirements import bare
 
 CACHE = "/var/cache/rnbd-dkms"
 KEY = "key.json"
@@ -155,7 +156,7 @@ def _unpack(archive: Path, source: Path) -> None:
 
 def _build(kernel: Kernel, source: Path, objects: Path) -> None:
     use_configuration(kernel, objects)
-    host = kernel.compiler.removeprefix("x86_64-linux-gnu-")
+    host = bare(kernel.compiler)
     make = ["make", "-s", "-C", str(source), f"O={objects}", f"CC={kernel.compiler}", f"HOSTCC={host}"]
     make += [f"KERNELRELEASE={kernel.release}", f"-j{os.cpu_count() or 1}", *WITHOUT, "prepare"]
     _run(make, "make prepare")

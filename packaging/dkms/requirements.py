@@ -19,8 +19,24 @@ OPTIONS = {
     "CONFIG_INFINIBAND_ADDR_TRANS": "RDMA (the cloud flavour has none)",
     "CONFIG_BLK_DEV": "block devices",
 }
-OLDEST = (7, 3)
-_BACKPORTS = "apt install -t trixie-backports linux-image-amd64 linux-headers-amd64"
+# The series that the modules are made for, MAJOR.MINOR, one on each line.
+KERNELS = Path(__file__).resolve().parents[2] / "KERNELS"
+MODULES = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
+
+
+def supported() -> list[tuple[int, int]]:
+    """The series that the modules are made for, from oldest to newest."""
+    lines = [line.split("#")[0].strip() for line in KERNELS.read_text().splitlines()]
+    return sorted((int(major), int(minor)) for major, _, minor in (line.partition(".") for line in lines if line))
+
+
+def _series(number: tuple[int, int]) -> str:
+    return f"{number[0]}.{number[1]}"
+
+
+def bare(program: str) -> str:
+    """A compiler's name without that of the machine that it compiles for."""
+    return re.sub(r"^[a-z0-9_]+-linux-gnu-", "", program)
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,17 @@ class Kernel:
         return self._config
 
     @property
+    def image(self) -> Path:
+        """The file that a boot loader starts."""
+        return self.root.at(f"/boot/vmlinuz-{self.release}")
+
+    def missing(self) -> list[str]:
+        """Which of the modules are not installed for this kernel, whatever installs them."""
+        place = self.root.at(f"/lib/modules/{self.release}")
+        found = {file.name.split(".ko", 1)[0] for folder in ("updates", "extra") for file in place.glob(f"{folder}/**/*.ko*")}
+        return [name for name in MODULES if name not in found]
+
+    @property
     def compiler(self) -> str:
         """The name of the C compiler that the kernel was built with."""
         return self.config.get("CONFIG_CC_VERSION_TEXT", "gcc").split(" ", 1)[0]
@@ -126,11 +153,20 @@ class Kernel:
 
     def unfit(self) -> list[Problem]:
         """What no package can add to this kernel."""
-        if self.number < OLDEST:
-            oldest = ".".join(map(str, OLDEST))
-            return [Problem(f"kernel {self.release} is too old, the modules need {oldest}", f"{_BACKPORTS}; then reboot")]
+        oldest, newest = supported()[0], supported()[-1]
+        arch = self.root.output("dpkg", "--print-architecture") or "amd64"
+        fit = f"{_series(oldest)} to {_series(newest)}"
+        other = (f"install a kernel {fit}, as by `apt install -t trixie-backports linux-image-{arch} linux-headers-{arch}'; "
+                 "then reboot")
+        if self.number < oldest:
+            return [Problem(f"kernel {self.release} is too old, the modules need {_series(oldest)}", other)]
+        if self.number > newest:
+            return [Problem(
+                f"kernel {self.release} is newer than these modules, which are made for {fit}",
+                "upgrade rnbd-dkms, if there is a newer one; until then boot an older kernel (see /usr/share/doc/rnbd-dkms/README.Debian)",
+            )]  # fmt: skip
         return [
-            Problem(f"kernel {self.release} is built without {option}: {meaning}", f"{_BACKPORTS}; then reboot")
+            Problem(f"kernel {self.release} is built without {option}: {meaning}", other)
             for option, meaning in OPTIONS.items()
             if self.config.get(option) not in ("y", "m")
         ]
@@ -139,7 +175,7 @@ class Kernel:
         found = []
         compiler = self.compiler
         if self.root.which(compiler) is None:
-            package = compiler.removeprefix("x86_64-linux-gnu-")
+            package = bare(compiler)
             found.append(Problem(f"{compiler}, the kernel's C compiler, is not installed", f"apt install {package}"))
         for program, option in (("rustc", "CONFIG_RUSTC_VERSION_TEXT"), ("bindgen", "CONFIG_BINDGEN_VERSION_TEXT")):
             wanted = self.config.get(option, "")
@@ -180,6 +216,19 @@ class Kernel:
                 f"apt install {source}={wanted}; if that is not to be had, install the newest kernel with its headers and source",
             )]  # fmt: skip
         return []
+
+
+def next_to_boot(root: Root | None = None) -> str:
+    """The release of the kernel that boots next: the newest one, unless the boot loader was told another.
+
+    Empty if /boot has none.
+    """
+    return max((release for release in installed(root) if Kernel(release, root).image.is_file()), key=order, default="")
+
+
+def order(release: str) -> list[tuple[str, int]]:
+    """A release in the order of its numbers, as GRUB has them in its menu."""
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", release)]
 
 
 def installed(root: Root | None = None) -> list[str]:

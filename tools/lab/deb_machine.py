@@ -142,7 +142,7 @@ class Pair(Lab):
 
     def __init__(self, platform: Platform, disk: Disk, directory: Path) -> None:
         super().__init__(platform, "two", Options(cpus=2))
-        share = self.directory / "share"
+        share = self.client.spec.share
         (share / "lab-agent.service").write_text(AGENT_UNIT)
         spec = self.client.spec
         spec.root_image = disk.file
@@ -175,10 +175,12 @@ def metadata() -> cache.Artifact:
 
 def make_metadata(work: Work) -> None:
     disk = fresh_disk(work.folder,
-                      [run.Bind(paths.CHECKOUT / "packaging", "/mnt/packaging"), run.Bind(work.folder, "/mnt/out")])
+                      [run.Bind(paths.CHECKOUT / "packaging", "/mnt/packaging"),
+                       run.Bind(paths.CHECKOUT / "KERNELS", "/mnt/KERNELS", True), run.Bind(work.folder, "/mnt/out")])
     release = kernel.chosen().release
     disk.sh(
-        f"cp -r /mnt/packaging /tmp/p; /tmp/p/dkms/rnbd-dkms prepare {release} /lib/modules/{release}/build\n"
+        "mkdir /tmp/p; cp -r /mnt/packaging /mnt/KERNELS /tmp/p\n"
+        f"/tmp/p/packaging/dkms/rnbd-dkms prepare {release} /lib/modules/{release}/build\n"
         "cp -a /var/cache/rnbd-dkms /mnt/out/rnbd-dkms",
         work.log,
     )

@@ -50,6 +50,25 @@ CONFFILE = "/etc/rnbd/rnbd.toml"
 MODULE_OPTIONS = "options rtrs_client ack_timeout_ms=8000\n"
 
 
+NEWER = "7.9.1+deb13-amd64"
+# A package as that of a kernel and its headers, but for the kernel; installed with apt.
+MADE_UP_KERNEL = """set -e
+tree=$(mktemp -d)
+mkdir -p "$tree/DEBIAN" "$tree/boot" "$tree/usr/src/linux-headers-{new}" "$tree/usr/lib/modules/{new}"
+cp -r /usr/src/linux-headers-{old}/.config /usr/src/linux-headers-{old}/Makefile \\
+	/usr/src/linux-headers-{old}/include "$tree/usr/src/linux-headers-{new}"
+echo none > "$tree/boot/vmlinuz-{new}"
+ln -s /usr/src/linux-headers-{new} "$tree/usr/lib/modules/{new}/build"
+printf '%s\\n' 'Package: linux-image-{new}' 'Version: 7.9.1-1' 'Architecture: amd64' \\
+	'Maintainer: none <none@none.invalid>' 'Description: made up' > "$tree/DEBIAN/control"
+printf '%s\\n' '#!/bin/sh -e' \\
+	'run-parts --report --arg={new} --arg=/boot/vmlinuz-{new} /etc/kernel/postinst.d' \\
+	'run-parts --report --arg={new} /etc/kernel/header_postinst.d' > "$tree/DEBIAN/postinst"
+chmod 755 "$tree/DEBIAN/postinst" "$tree"
+dpkg-deb -b "$tree" "$tree.deb"
+apt-get -q install -y "$tree.deb" """
+
+
 class Story:
     """The cases, in order; each goes on from what the one before left."""
 
@@ -68,10 +87,10 @@ class Story:
 
     def cases(self) -> list[Callable[[], None]]:
         if self.quick:
-            return [self.install, self.boot, self.names, self.documented, self.shut_down, self.purge]
+            return [self.install, self.newer_kernel, self.boot, self.names, self.documented, self.shut_down, self.purge]
         return [
             self.without_source, self.source_arrives, self.wrong_source, self.purge,
-            self.install, self.boot, self.names, self.documented, self.names_with_c, self.shut_down,
+            self.install, self.newer_kernel, self.boot, self.names, self.documented, self.names_with_c, self.shut_down,
             self.upgrade, self.boot_without_server, self.shut_down,
             self.remove_keeps_configuration, self.purge,
         ]  # fmt: skip
@@ -154,6 +173,19 @@ class Story:
         # An empty configuration is one that says nothing.
         self.disk.output("rnbdctl config check")
 
+    def newer_kernel(self) -> None:
+        """A kernel newer than the modules know breaks nothing: apt succeeds, and warns before it boots."""
+        said = self.disk.output(f"{MADE_UP_KERNEL.format(old=self.release, new=NEWER)} 2>&1")
+        expect(f"kernel {NEWER} is newer than these modules, which are made for" in said, said)
+        expect(f"WARNING: kernel {NEWER}, the newest, has no RNBD modules" in said, said)
+        expect(f"To go on with kernel {self.release}:" in said, said)
+        expect(self.disk.output(f"dpkg-query -W -f '${{db:Status-Status}}' linux-image-{NEWER}") == "installed", said)
+        expect(f"{self.release}, x86_64: installed" in self.dkms_status(), self.dkms_status())
+        expect(NEWER not in self.dkms_status(), self.dkms_status())
+        checked = self.disk.output("rnbd-dkms check || true")
+        expect(f"kernel {self.release}: the modules are installed\n" in f"{checked}\n", checked)
+        expect(f"no modules can be built for kernel {NEWER}" in checked, checked)
+
     def upgrade(self) -> None:
         """A higher version is built anew and keeps the configuration."""
         made = self.copy_debs(NEXT_VERSION)
@@ -178,7 +210,7 @@ class Story:
 
     def purge(self) -> None:
         """Purging leaves nothing behind."""
-        self.disk.output("apt-get -q purge -y rnbd-dkms 'rnbdctl*' 2>&1")
+        self.disk.output(f"apt-get -q purge -y rnbd-dkms 'rnbdctl*' 'linux-image-{NEWER}*' 2>&1")
         left = self.left()
         expect(not left, "\n".join(left))
         expect(self.dkms_status() == "", self.dkms_status())
@@ -303,6 +335,8 @@ class Story:
 
     def documented(self) -> None:
         """The other commands of Documentation/install.md do what they are to do."""
+        # With the made-up kernel the check rightly fails.
+        self.sh_client(f"dpkg --purge linux-image-{NEWER}", 120)
         for block in documented(""):
             if not block.text.startswith("apt install"):
                 self.sh_client(f"set -e\n{block.text}", 120)

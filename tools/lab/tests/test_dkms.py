@@ -127,7 +127,48 @@ class Requirements(unittest.TestCase):
         (old / ".config").write_text(CONFIG)
         found = self.problems("6.12.9-amd64")
         self.assertEqual(len(found), 1)
-        self.assertIn("too old, the modules need 7.3", found[0])
+        self.assertIn("too old, the modules need 7.2", found[0])
+
+    def test_a_newer_kernel(self) -> None:
+        new = self.root.at("/lib/modules/7.9.1+deb13-arm64/build")
+        new.mkdir(parents=True)
+        (new / ".config").write_text(CONFIG)
+        self.root.answers["dpkg --print-architecture"] = "arm64"
+        found = self.problems("7.9.1+deb13-arm64")
+        self.assertEqual(len(found), 1)
+        self.assertIn("newer than these modules, which are made for 7.2 to 7.3", found[0])
+        self.assertIn("until then boot an older kernel", found[0])
+
+    def test_dkms_is_told_the_same_kernels(self) -> None:
+        conf = (_FOLDER / "dkms.conf").read_text()
+        oldest, newest = requirements.supported()[0], requirements.supported()[-1]
+        self.assertIn(f'BUILD_EXCLUSIVE_KERNEL_MIN="{oldest[0]}.{oldest[1]}"\n', conf)
+        self.assertIn(f'BUILD_EXCLUSIVE_KERNEL_MAX="{newest[0]}.{newest[1]}.999"\n', conf)
+
+    def test_modules_are_found_whatever_put_them_there(self) -> None:
+        kernel = requirements.Kernel(RELEASE, self.root)
+        self.assertEqual(kernel.missing(), list(requirements.MODULES))
+        for name in ("updates/dkms/rnbd_client.ko.xz", "updates/rtrs_core.ko", "kernel/drivers/rnbd_server.ko"):
+            file = self.root.at(f"/lib/modules/{RELEASE}/{name}")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("")
+        self.assertEqual(kernel.missing(), ["rtrs_client", "rtrs_server", "rnbd_server"])
+
+    def test_the_newest_kernel_boots_next(self) -> None:
+        self.assertEqual(requirements.next_to_boot(self.root), "")
+        self.root.at("/boot").mkdir()
+        for release in ("7.3.4+deb13-amd64", "7.3.10+deb13-amd64", "7.2.12+deb13-amd64", "6.12.117+deb13-amd64"):
+            self.root.at(f"/boot/vmlinuz-{release}").write_text("")
+            self.root.at(f"/lib/modules/{release}").mkdir(exist_ok=True)
+        # Neither a copy nor a folder that a removed kernel left boots.
+        self.root.at("/boot/vmlinuz-7.9.1+deb13-amd64.old").write_text("")
+        self.root.at("/lib/modules/7.9.2+deb13-amd64").mkdir()
+        self.assertEqual(requirements.next_to_boot(self.root), "7.3.10+deb13-amd64")
+
+    def test_releases_are_in_the_order_of_their_numbers(self) -> None:
+        releases = ["7.3.10+deb13-amd64", "7.4.1-amd64", "7.3.4+deb13-amd64", "7.3-amd64", "6.12.117+deb13-amd64"]
+        expected = ["6.12.117+deb13-amd64", "7.3-amd64", "7.3.4+deb13-amd64", "7.3.10+deb13-amd64", "7.4.1-amd64"]
+        self.assertEqual(sorted(releases, key=requirements.order), expected)
 
     def test_source(self) -> None:
         self.root.at("/usr/src/linux-source-7.3.tar.xz").unlink()
@@ -296,6 +337,38 @@ class Program(unittest.TestCase):
         self.assertEqual(status, 77)
         self.assertIn(f"no modules can be built for kernel {RELEASE}", said.getvalue())
         self.assertIn("remedy: apt install bindgen", said.getvalue())
+
+    def warning(self, built_for: list[str], problems: list[str]) -> str:
+        """What is said when 7.9.1 is the newest kernel in /boot and 7.3.4 runs."""
+        module = program()
+
+        def kernel(release: str) -> mock.Mock:
+            texts = [mock.Mock(text=text) for text in problems]
+            return mock.Mock(release=release, missing=lambda: [] if release in built_for else ["rnbd_client"],
+                             problems=lambda: texts)
+
+        with (
+            mock.patch.object(requirements, "Kernel", kernel),
+            mock.patch.object(requirements, "next_to_boot", return_value="7.9.1"),
+            mock.patch.object(requirements, "installed", return_value=["7.2.1", "7.3.4", "7.9.1"]),
+            mock.patch("platform.release", return_value="7.3.4"),
+            contextlib.redirect_stdout(io.StringIO()) as said,
+        ):
+            self.assertEqual(module.warn(mock.Mock()), 0)  # type: ignore[attr-defined]
+        return said.getvalue()
+
+    def test_a_warning_before_a_kernel_boots_without_modules(self) -> None:
+        said = self.warning(["7.2.1", "7.3.4"], ["kernel 7.9.1 is newer"])
+        self.assertIn("kernel 7.9.1, the newest, has no RNBD modules: kernel 7.9.1 is newer.", said)
+        self.assertIn("To go on with kernel 7.3.4", said)
+        self.assertIn("apt-mark manual linux-image-7.3.4 linux-headers-7.3.4", said)
+
+    def test_what_runs_is_not_recommended_without_modules(self) -> None:
+        self.assertIn("To go on with kernel 7.2.1", self.warning(["7.2.1"], []))
+        self.assertNotIn("To go on", self.warning([], []))
+
+    def test_no_warning_if_the_modules_are_there(self) -> None:
+        self.assertEqual(self.warning(["7.9.1"], []), "")
 
     def test_state_of_dkms(self) -> None:
         module = program()
