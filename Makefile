@@ -5,17 +5,23 @@
 #
 #   make              build the modules for the stock kernel, into build/stock, and
 #                     rnbdctl, into build/rnbdctl
+#   make KERNEL=7.2   build them for the stock kernel of another series; `ARCH=arm64' for another
+#                     architecture. Both are for `make demo', `shell' and `selftest', too
 #   make KDIR=DIR     build them for another kernel tree prepared for Rust
 #   make demo         a remote disk between two virtual machines, with a report
 #   make shell        the same two machines, with prompts
 #   make test         all tests in their quick form, on the stock kernel and on a
-#                     debug kernel; `make selftest T=NAME' runs one subject
-#   make test-long    all tests in full on both kernels; takes hours. Faults come 20
-#                     times on the stock kernel, a few times on the other one. It goes on
+#                     debug kernel, and some on each other kernel that the modules are
+#                     made for; `make selftest T=NAME' runs one subject
+#   make test-long    all tests in full on all kernels; takes hours. Faults come 20
+#                     times on stock kernels, a few times on the debug kernel. It goes on
 #                     where it was stopped; `PART=stock' (checks, stock, interop, packages,
-#                     debug) or `T=NAME' runs a part, `AGAIN=1' what has passed before, too
+#                     debug, 7.2, arm64 ...) or `T=NAME' runs a part, `AGAIN=1' what has
+#                     passed before, too
 #   make bench        IOPS and messages per IO in instruction time, against the
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
+#   make canary       what of this does not compile with the newest kernel that any Debian
+#                     suite has; nothing is run
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
 #   make deb-test     install, boot, upgrade and remove them on a fresh machine
 #   make fmt clippy   format, lint; `fmt-check' changes nothing, `lint' is clippy, ruff, mypy and more
@@ -27,15 +33,17 @@
 
 MAKEFLAGS += --no-print-directory
 KERNEL ?= stock
+# The kernel that is meant, by the name that tools/lab has for it.
+NAME := $(KERNEL)$(if $(filter-out amd64,$(ARCH)),-$(ARCH))
 LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
 .PHONY: deb deb-test
-.PHONY: bench bench-quick demo shell selftest test test-long clean python
+.PHONY: bench bench-quick canary demo shell selftest test test-long clean python
 
 modules: python
-	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,build)
-	@$(LAB) build --kernel $(KERNEL) $(if $(KDIR),--kdir $(KDIR)) $(if $(KUNIT),--kunit)
+	@$(LAB) setup --for $(if $(filter debug,$(NAME)),debug,build) --kernel $(NAME)
+	@$(LAB) build --kernel $(NAME) $(if $(KDIR),--kdir $(KDIR)) $(if $(KUNIT),--kunit)
 
 setup: python
 	@$(LAB) setup
@@ -45,24 +53,27 @@ fmt fmt-check clippy lint host-test rust-analyzer: python
 	@$(LAB) $(subst -check, --check,$(subst clippy,lint,$@))
 
 demo shell: python
-	@$(LAB) setup --for demo
-	@$(LAB) build
-	@$(LAB) $@
+	@$(LAB) setup --for demo --kernel $(NAME)
+	@$(LAB) build --kernel $(NAME)
+	@$(LAB) $@ --kernel $(NAME)
 
 bench bench-quick: python
 	@$(LAB) setup --for test
 	@$(LAB) build
 	@$(LAB) bench $(if $(findstring quick,$@),--quick)
 
+canary: python
+	@$(LAB) canary
+
 deb deb-test: python
 	@$(LAB) setup --for $@
 	@$(LAB) $@
 
 selftest: python
-	@$(LAB) setup --for $(if $(filter debug,$(KERNEL)),debug,test)
-	@$(LAB) build --kernel $(KERNEL)
-	@$(if $(filter debug,$(KERNEL)),$(LAB) build --kernel debug --kunit)
-	@$(LAB) selftest --kernel $(KERNEL) $(if $(T),-T '$(T)')
+	@$(LAB) setup --for $(if $(filter debug,$(NAME)),debug,test) --kernel $(NAME)
+	@$(LAB) build --kernel $(NAME)
+	@$(if $(filter debug,$(NAME)),$(LAB) build --kernel debug --kunit)
+	@$(LAB) selftest --kernel $(NAME) $(if $(T),-T '$(T)')
 
 test: python
 	@$(LAB) test

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_hostile_io
@@ -60,7 +60,7 @@ def test_writer_returns_its_turn(t: Test) -> None:
     rnbd.map_device(t, disks.PLAIN, session="second")
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_read_only(t: Test) -> None:
     """A read-only mapping reads, and writes, discards and zeroes nothing."""
     rnbd.load(t)
@@ -107,7 +107,7 @@ def test_read_only_disk(t: Test) -> None:
 
 
 # The C server opens the disk for reading only, and does not look again when it is written.
-@case(module_sets=("ours",), quick=KERNELS)
+@case(module_sets=("ours",), quick=EVERYWHERE)
 def test_hostile_writes(t: Test) -> None:
     """A client that writes what it has opened read-only gets EROFS; the disk stays as it is."""
     rnbd.load(t, client=False)

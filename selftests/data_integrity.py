@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -79,7 +79,7 @@ def test_full_depth(t: Test) -> None:
         same_on_both_ends(t, device, disks.PLAIN, index * 64 * MIB, 4 * MIB)
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_scattered_requests(t: Test) -> None:
     """Vectored requests whose pieces start and end anywhere in their pages."""
     shapes = {

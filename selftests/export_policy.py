@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -63,7 +63,7 @@ def refusals(t: Test, mark: int) -> list[str]:
     return [line for line in t.server.log_since(mark) if "export policy refuses" in line]
 
 
-@case(module_sets=ONLY_OURS, quick=KERNELS)
+@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
 def test_listed_only(t: Test) -> None:
     """Listed sessions open listed devices in listed modes, and the rest is EACCES."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
@@ -91,7 +91,7 @@ def test_listed_only(t: Test) -> None:
     rnbd.map_device(t, disks.PLAIN, session="other").unmap()
 
 
-@case(module_sets=ONLY_OURS, quick=KERNELS)
+@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
 def test_logged_once(t: Test) -> None:
     """A session's refusals are logged once per policy, with client, device and mode."""
     rnbd.load(t)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lab.vm_node import Node
@@ -197,7 +197,7 @@ def add_device(t: Test, link: int) -> None:
     t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
 
 
-@case(timeout=900, quick=KERNELS, module_sets=("ours",))
+@case(timeout=900, quick=EVERYWHERE, module_sets=("ours",))
 def test_device_removed(t: Test) -> None:
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     def lose(link: int, path: str) -> None:

@@ -10,7 +10,7 @@ from typing import ParamSpec
 from typing import TypeVar
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_hostile
@@ -87,7 +87,7 @@ def test_name_in_use(t: Test) -> None:
             "second closed, first closed")
 
 
-@case(module_sets=ONLY_OURS, quick=KERNELS)
+@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
 def test_wrong_requests(t: Test) -> None:
     """Requests that are wrong are answered with an error, on both settings."""
     for setting in ("always_invalidate=Y", "always_invalidate=N"):
@@ -186,7 +186,7 @@ def freezable_disk(t: Test) -> tuple[str, str]:
     return device, folder
 
 
-@case(module_sets=ONLY_OURS, quick=KERNELS)
+@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
 def test_early_requests(t: Test) -> None:
     """A request that comes before its chunk's response is worked off after it; two are too many."""
     device, folder = freezable_disk(t)

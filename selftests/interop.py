@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 
 from lab.selftest_case import case
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -75,7 +76,7 @@ def server_ends_first(t: Test) -> None:
     device.unmap()
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=("stock", OTHER))
 def test_our_client_invalidating(t: Test) -> None:
     """Our client with the C server, always_invalidate=Y."""
     use(t, "ours", "c", "Y")
@@ -92,7 +93,7 @@ def test_our_client_trusting(t: Test) -> None:
     polled(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=("stock", OTHER))
 def test_our_server_invalidating(t: Test) -> None:
     """The C client with our server, always_invalidate=Y."""
     use(t, "c", "ours", "Y")
@@ -135,7 +136,7 @@ def test_same_set(t: Test) -> None:
     server_ends_first(t)
 
 
-@case(timeout=300, quick=(), module_sets=("ours",))
+@case(timeout=300, quick=(OTHER,), module_sets=("ours",))
 def test_both_ours(t: Test) -> None:
     """Both ends ours, on two machines."""
     for mode in ("Y", "N"):

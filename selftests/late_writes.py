@@ -14,7 +14,6 @@ import re
 from lab.selftest_case import case
 from lab.selftest_case import search
 from lab.selftest_case import Test
-from lab.vm import wait_until
 from lab.vm_node import Job
 from lib import cable
 from lib import disks
@@ -45,8 +44,6 @@ def prepare(t: Test, disk: str) -> Device:
     # What is lost is sent again after a second or so.
     rnbd.load(t, rtrs_client="ack_timeout_ms=1000", ack_timeout_ms=0,
               rtrs_server=f"{rnbd.fewer_buffers(t)}ack_timeout_ms=8000")
-    # The service connection is found among the queue pairs: none may be left of the test before.
-    wait_until(lambda: not queue_pairs(t), 15 * t.server.slow, "the server's queue pairs are gone")
     device = rnbd.map_device(t, disk, paths=[f"ip:{address}" for address in t.server.addresses])
     for name, value in {"hb_interval_ms": 100, "hb_missed_max": 100, "mpath_policy": "round-robin",
                         "reconnect_delay_ms": 60000}.items():

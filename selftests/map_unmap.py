@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -15,7 +15,7 @@ from lib import rnbd
 TOPOLOGY = "one"
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_map_and_unmap(t: Test) -> None:
     """A mapped device has its disk and files; unmapped, nothing remains."""
     rnbd.load(t)

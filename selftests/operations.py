@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 
 from lab.selftest_case import case
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -13,6 +14,7 @@ from lib import rnbd
 from lib.rnbd import Device
 
 TOPOLOGY = "one"
+QUICK = ("stock", OTHER)
 MIB = 1 << 20
 SEED = 5
 

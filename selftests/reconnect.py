@@ -7,6 +7,7 @@ import errno
 import time
 
 from lab.selftest_case import case
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import cable
@@ -154,7 +155,7 @@ def test_hold_switched_off(t: Test) -> None:
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), quick=("stock", OTHER))
 def test_by_hand(t: Test) -> None:
     """A path that was just disconnected can be connected at once, and takes requests."""
     rnbd.load(t)

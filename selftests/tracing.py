@@ -7,7 +7,7 @@ import os
 import re
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import search
 from lab.selftest_case import Test
 from lib import disks
@@ -114,7 +114,7 @@ def test_session(t: Test) -> None:
     t.equal(len(told(t, "destroy_sess")), 1, "destroy_sess of a session with a device")
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_requests(t: Test) -> None:
     """Each request on the server, with what it asks for, and its answer."""
     rnbd.load(t)
@@ -202,7 +202,7 @@ def test_path_names(t: Test) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_paths(t: Test) -> None:
     """A path that is closed, one that fails, and its way back."""
     rnbd.load(t)

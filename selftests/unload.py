@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import disks
@@ -69,7 +69,7 @@ def test_client_while_mapped(t: Test) -> None:
     t.client.module_unload("rnbd_client")
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_server_while_mapped(t: Test) -> None:
     """Unloading the server under a mapping closes the session: the client's IO fails, the client stays,
     and its device works again when the module is back."""

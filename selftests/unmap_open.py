@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 
 from lab.selftest_case import case
-from lab.selftest_case import KERNELS
+from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -41,7 +41,7 @@ def test_normal_is_refused_while_mounted(t: Test) -> None:
     device.unmap("normal")
 
 
-@case(quick=KERNELS)
+@case(quick=EVERYWHERE)
 def test_force_under_io(t: Test) -> None:
     """unmap_device=force ends a writer's IO with an error; nothing hangs."""
     rnbd.load(t)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 
+from lab.selftest_case import SkipTest
 from lab.selftest_case import Test
 from lab.vm_node import Node
 from lib import guest_modules
@@ -36,6 +37,8 @@ def null_blk(t: Test, node: Node | None = None, **attributes: object) -> str:
 def scsi_debug(t: Test, node: Node | None = None, **parameters: object) -> str:
     """A scsi_debug disk; module parameters as keywords, e.g. ``lbpu=1``."""
     node = node or t.server
+    if node.run("modinfo scsi_debug", check=False).rc != 0:
+        raise SkipTest(f"kernel {node.release} has no module scsi_debug")
     settings = {"dev_size_mb": 32, "num_tgts": 1, "delay": 0, "no_uld": 0}
     settings.update(parameters)  # type: ignore[arg-type]
     node.run("modprobe sd_mod; modprobe scsi_debug "

@@ -8,8 +8,8 @@ import errno
 import os
 from collections.abc import Iterable
 
-SYS_DELETE_MODULE = 176
-SYS_FINIT_MODULE = 313
+# Each architecture has its own numbers.
+SYS_DELETE_MODULE, SYS_FINIT_MODULE = {"x86_64": (176, 313), "aarch64": (106, 273)}[os.uname().machine]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

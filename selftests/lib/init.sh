@@ -22,8 +22,9 @@ while :; do
 done &
 
 if grep -qw lab.shell /proc/cmdline; then
+	tty=/dev/$(cat /sys/class/tty/console/active)
 	while :; do
-		setsid -c bash --rcfile /host/selftests/lib/shellrc -i </dev/ttyS0 >/dev/ttyS0 2>&1
+		setsid -c bash --rcfile /host/selftests/lib/shellrc -i <>"$tty" >&0 2>&1
 	done
 fi
 # The shell reaps orphans while it waits.

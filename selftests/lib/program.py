@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import rnbdctl
+from lab.arch import Arch
 from lab.vm_node import Node
 from lab.vm_node import Result
 
@@ -21,8 +22,8 @@ _LOCK = threading.Lock()
 
 
 @functools.cache
-def _built() -> Path:
-    return rnbdctl.program()
+def _built(machine: Arch) -> Path:
+    return rnbdctl.program(machine)
 
 
 def install(node: Node) -> None:
@@ -31,7 +32,7 @@ def install(node: Node) -> None:
     with _LOCK:
         if not share.exists():
             partial = share.with_suffix(".partial")
-            shutil.copy2(_built(), partial)
+            shutil.copy2(_built(node.spec.arch), partial)
             partial.rename(share)
     node.run(f"[ -e {PATH} ] || cp /host/rnbdctl {PATH}")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from . import bench
 from . import build
 from . import cache
+from . import canary
 from . import check
 from . import deb
 from . import deb_test
@@ -30,7 +31,8 @@ from .run import CommandFailed
 
 
 def _setup(options: argparse.Namespace) -> int:
-    return 0 if setup.setup(options.purpose, options.refresh) else 1
+    names = [paths.STOCK if options.kernel == paths.DEBUG else options.kernel]
+    return 0 if setup.setup(options.purpose, options.refresh, names) else 1
 
 
 def _paths(options: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def _build(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else None
     build.modules(options.kernel, kdir, options.clippy, options.kunit, out)
     if not options.clippy:
-        rnbdctl.program()
+        rnbdctl.program(paths.machine(options.kernel))
     return 0
 
 
@@ -66,15 +68,16 @@ def parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("setup", help="make whatever is missing")
     command.add_argument("--for", dest="purpose", choices=sorted(setup.PURPOSES), default="demo")
-    command.add_argument("--refresh", action="store_true", help="look for a newer stock kernel")
+    command.add_argument("--refresh", action="store_true", help="look for newer kernels")
+    command.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help="for which kernel")
     command.set_defaults(run=_setup)
 
     command = commands.add_parser("paths", help="print where everything is, as JSON")
-    command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
+    command.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
     command.set_defaults(run=_paths)
 
     command = commands.add_parser("build", help="build the modules and rnbdctl")
-    command.add_argument("--kernel", choices=paths.KERNELS, default="stock")
+    command.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
     command.add_argument("--kdir", metavar="DIR", help="another kernel tree, prepared for Rust modules")
     command.add_argument("--clippy", action="store_true", help="check with clippy instead")
     command.add_argument("--kunit", action="store_true", help="with the KUnit suites inside")
@@ -93,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=lambda options: print(rust_analyzer.write()) or 0)
 
     bench.add_parser(commands)
+    canary.add_parser(commands)
     check.add_parsers(commands)
     deb.add_parser(commands)
     deb_test.add_parser(commands)

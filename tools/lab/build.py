@@ -4,9 +4,12 @@
 import json
 import os
 import re
+import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import arch
 from . import cache
 from . import debug_kernel
 from . import kernel
@@ -24,19 +27,21 @@ CARGO_TARGET = "cargo/target"
 class KernelTree:
     """A tree to build modules against, as it is seen inside the build root."""
 
+    root: Path
     inside: str
     binds: tuple[run.Bind, ...]
     options: tuple[str, ...]
 
 
-def stock_tree() -> KernelTree:
-    binds = (kernel.source_bind(), run.Bind(kernel.kdir().path / "tree", kernel.STOCK_INSIDE))
-    return KernelTree(kernel.STOCK_INSIDE, binds, tuple(kernel.module_make_options(kernel.chosen().release)))
+def stock_tree(name: str = kernel.STOCK) -> KernelTree:
+    """The tree of a stock kernel."""
+    root = kernel.buildroot(name).path / "root"
+    return KernelTree(root, kernel.STOCK_INSIDE, kernel.tree_binds(name), tuple(kernel.module_make_options(name)))
 
 
 def debug_tree() -> KernelTree:
     binds = tuple(debug_kernel.binds(debug_kernel.debug().path / "tree"))
-    return KernelTree(debug_kernel.DEBUG_INSIDE, binds, debug_kernel.MAKE_OPTIONS)
+    return KernelTree(paths.build_root(), debug_kernel.DEBUG_INSIDE, binds, debug_kernel.MAKE_OPTIONS)
 
 
 def other_tree(kdir: Path) -> KernelTree:
@@ -63,10 +68,10 @@ def other_tree(kdir: Path) -> KernelTree:
     elif source is not None:
         binds.append(run.Bind(Path(source[1]), source[1], readonly=True))
     clang = "CONFIG_CC_IS_CLANG=y" in (kdir / ".config").read_text().splitlines()
-    options = [*debug_kernel.MAKE_OPTIONS] if clang else [f"CC={kernel.CC}"]
+    options = [*debug_kernel.MAKE_OPTIONS] if clang else [f"CC={arch.AMD64.compiler}"]
     if not (kdir / "vmlinux").exists():
         options.append(kernel.WITHOUT_BTF)
-    return KernelTree(inside, tuple(binds), tuple(options))
+    return KernelTree(paths.build_root(), inside, tuple(binds), tuple(options))
 
 
 def _source_of(kdir: Path) -> run.Bind:
@@ -80,7 +85,7 @@ def _source_of(kdir: Path) -> run.Bind:
 def kernel_tree(name: str, kdir: Path | None) -> KernelTree:
     if kdir is not None:
         return other_tree(kdir)
-    return debug_tree() if name == "debug" else stock_tree()
+    return debug_tree() if name == paths.DEBUG else stock_tree(name)
 
 
 def checkout_bind() -> run.Bind:
@@ -88,14 +93,20 @@ def checkout_bind() -> run.Bind:
     return run.Bind(paths.CHECKOUT, str(paths.CHECKOUT))
 
 
-def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None = None) -> None:
+def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None = None,
+           root: Path | None = None, env: Mapping[str, str] | None = None) -> None:
     """Runs a program in the build root, with the checkout and cargo's downloads in place."""
     cargo = cache.root() / "cargo"
     cargo.mkdir(parents=True, exist_ok=True)
     every = [checkout_bind(), run.Bind(cargo, "/root/.cargo"), *binds]
     # Snapshots of tests are only rewritten by who says so (INSTA_UPDATE=always).
-    env = {"CARGO_TARGET_DIR": "/root/.cargo/target", "INSTA_UPDATE": os.environ.get("INSTA_UPDATE", "no")}
-    run.chroot(paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=env)
+    variables = {"CARGO_TARGET_DIR": "/root/.cargo/target", "INSTA_UPDATE": os.environ.get("INSTA_UPDATE", "no")}
+    run.chroot(root or paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=variables | dict(env or {}))
+
+
+def _make_command(tree: KernelTree, out: Path, goals: list[str]) -> list[str]:
+    argv = ["make", *KBUILD_FLAGS, f"-j{os.cpu_count() or 1}", "-C", tree.inside]
+    return [*argv, f"M={paths.CHECKOUT}", f"MO={out}", *tree.options, *goals]
 
 
 def make(tree: KernelTree, out: Path, goals: list[str]) -> None:
@@ -104,10 +115,18 @@ def make(tree: KernelTree, out: Path, goals: list[str]) -> None:
     binds = list(tree.binds)
     if not out.is_relative_to(paths.CHECKOUT):
         binds.append(run.Bind(out, str(out)))
-    argv = ["make", *KBUILD_FLAGS, f"-j{os.cpu_count() or 1}", "-C", tree.inside]
-    argv += [f"M={paths.CHECKOUT}", f"MO={out}", *tree.options, *goals]
     with cache.lock(f"build-{cache.digest(str(out))}"):
-        inside(argv, tuple(binds))
+        inside(_make_command(tree, out, goals), tuple(binds), root=tree.root)
+
+
+def output_of(tree: KernelTree, out: Path, goals: list[str]) -> tuple[int, str]:
+    """How the kernel's make ends when it is run for this checkout, and what it says."""
+    out.mkdir(parents=True, exist_ok=True)
+    command = run.chroot_command(tree.root, _make_command(tree, out, goals), [checkout_bind(), *tree.binds],
+                                 cwd=str(paths.CHECKOUT))
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    return done.returncode, done.stdout
 
 
 def output(name: str, kdir: Path | None, clippy: bool, kunit: bool) -> Path:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from . import build
 from . import cache
-from . import debian
 from . import debug_kernel
 from . import kernel
 from . import run
@@ -20,16 +19,15 @@ SYMBOLS = (
 MODULES = ("rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client", "rnbd-server")
 
 
-def stock() -> cache.Artifact:
-    return cache.artifact("c-modules", kdir=kernel.kdir().key, recipe=1)
+def stock(name: str = kernel.STOCK) -> cache.Artifact:
+    return cache.artifact("c-modules", kdir=kernel.kdir(name).key, recipe=1)
 
 
 def debug() -> cache.Artifact:
     return cache.artifact("c-modules-debug", kdir=debug_kernel.debug().key, recipe=1)
 
 
-def _make(work: Work, tree: build.KernelTree) -> None:
-    source = kernel.source().path / "linux"
+def _make(work: Work, tree: build.KernelTree, source: Path) -> None:
     copy = work.folder / "source"
     copy.mkdir()
     for name, folder in FOLDERS.items():
@@ -38,23 +36,23 @@ def _make(work: Work, tree: build.KernelTree) -> None:
     binds = [*tree.binds, run.Bind(copy, "/mnt/c-modules")]
     argv = ["make", "-s", "-j2", "-C", tree.inside, "M=/mnt/c-modules", *tree.options]
     argv += [f"{symbol}=m" for symbol in SYMBOLS]
-    run.chroot(debian.buildroot().path / "root", argv, binds, work.log)
+    run.chroot(tree.root, argv, binds, work.log)
     for name in MODULES:
         built = next(copy.glob(f"*/{name}.ko"))
         shutil.copy(built, work.folder / built.name)
     cache.remove_tree(copy)
 
 
-def make_stock(work: Work) -> None:
-    """Builds the five modules for the stock kernel."""
-    _make(work, build.stock_tree())
+def make_stock(work: Work, name: str = kernel.STOCK) -> None:
+    """Builds the five modules for a stock kernel."""
+    _make(work, build.stock_tree(name), kernel.source(name).path / "linux")
 
 
 def make_debug(work: Work) -> None:
     """Builds the five modules for the debug kernel."""
-    _make(work, build.debug_tree())
+    _make(work, build.debug_tree(), kernel.source().path / "linux")
 
 
 def folder(name: str) -> Path:
     """The folder with the five .ko files for the kernel `name`."""
-    return (debug() if name == "debug" else stock()).path
+    return (debug() if name == "debug" else stock(name)).path

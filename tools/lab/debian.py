@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+from . import arch
 from . import cache
 from . import mirror
 from . import run
@@ -21,6 +22,12 @@ BUILD_PACKAGES = (
     "libdw-dev", "xz-utils", "cpio", "kmod", "python3", "rsync", "perl", "gawk", "git", "ca-certificates",
     "busybox-static", "e2fsprogs", "xfsprogs", "qemu-system-x86", "shellcheck",
 )  # fmt: skip
+# What a build root for another architecture has beside that.
+CROSS_PACKAGES = {"arm64": (
+    "gcc-14-aarch64-linux-gnu", "binutils-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-system-arm",
+)}
+# Packages of the other architecture itself, of which that build root has the files.
+CROSS_LIBRARIES = ("libstd-rust-dev",)
 GUEST_PACKAGES = (
     "python3", "fio", "rdma-core", "ibverbs-providers", "ibverbs-utils", "perftest", "iproute2", "ethtool",
     "nvme-cli", "xfsprogs", "e2fsprogs", "util-linux", "kmod", "udev", "procps", "busybox-static",
@@ -42,28 +49,42 @@ def install(tree: Path, packages: tuple[str, ...], archives: str, log: Path) -> 
     run.chroot(tree, [*apt, "install", *options, *packages], binds, log)
 
 
-def installed_versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
-    """The versions of `packages` in a root tree, from dpkg's own record."""
+def installed(tree: Path) -> dict[str, str]:
+    """The packages in a root tree and their versions, from dpkg's own record."""
     versions: dict[str, str] = {}
     name = ""
     for line in (tree / "var/lib/dpkg/status").read_text(errors="replace").splitlines():
         if line.startswith("Package: "):
             name = line[9:]
-        elif line.startswith("Version: ") and name in packages:
+        elif line.startswith("Version: "):
             versions[name] = line[9:]
     return versions
+
+
+def installed_versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
+    """The versions of `packages` in a root tree."""
+    return {name: version for name, version in installed(tree).items() if name in packages}
 
 
 def base() -> cache.Artifact:
     return cache.artifact("base", suite=SUITE, recipe=1)
 
 
-def buildroot() -> cache.Artifact:
-    return cache.artifact("buildroot", base=base().key, packages=BUILD_PACKAGES, recipe=1)
+def buildroot(machine: arch.Arch = arch.AMD64) -> cache.Artifact:
+    """The tree with the compilers, and for another architecture than the host's with cross compilers, too."""
+    native = cache.artifact("buildroot", base=base().key, packages=BUILD_PACKAGES, recipe=1)
+    if machine is arch.AMD64:
+        return native
+    return cache.artifact(f"buildroot-{machine.name}", native=native.key, packages=CROSS_PACKAGES[machine.name],
+                          libraries=CROSS_LIBRARIES, recipe=1)
 
 
-def guest() -> cache.Artifact:
-    return cache.artifact("guest", base=base().key, packages=GUEST_PACKAGES, recipe=1)
+def guest(machine: arch.Arch = arch.AMD64) -> cache.Artifact:
+    """The tree of the virtual machines' root."""
+    native = cache.artifact("guest", base=base().key, packages=GUEST_PACKAGES, recipe=1)
+    if machine is arch.AMD64:
+        return native
+    return cache.artifact(f"guest-{machine.name}", native=native.key, recipe=1)
 
 
 def make_base(work: Work) -> None:

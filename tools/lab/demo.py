@@ -51,6 +51,7 @@ class DemoFailed(Exception):
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command lines of `lab demo`."""
     parser = commands.add_parser("demo", help="a remote disk between two virtual machines")
+    parser.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
     parser.add_argument("--modules", choices=("ours", "c"), default="ours")
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
     parser.set_defaults(run=main)
@@ -217,12 +218,12 @@ class Demo:
 def main(options: argparse.Namespace) -> int:
     """Run the demo; 0 if every step did what it was to do."""
     started = time.monotonic()
-    modules = module_folders("stock", options.modules_dir)
+    modules = module_folders(options.kernel, options.modules_dir)
     if not any(modules[options.modules].rglob("*.ko")):
         print(f"demo: no modules in {modules[options.modules]}; build them first", file=sys.stderr)
         return 1
     say("RNBD: a disk of the server machine, used on the client machine through RDMA")
-    lab = Lab(platform("stock", {options.modules: modules[options.modules]}), "two",
+    lab = Lab(platform(options.kernel, {options.modules: modules[options.modules]}), "two",
               Options(module_sets=dict.fromkeys(("client", "server"), options.modules)))
     try:
         image, checksum = make_file_system(lab.directory)

@@ -26,7 +26,7 @@ GUEST_MODULES = (
     "kernel/net/sched/sch_netem.*", "kernel/net/sched/sch_tbf.*", "kernel/net/sched/sch_ingress.*",
     "kernel/net/sched/cls_u32.*", "kernel/net/sched/act_gact.*", "kernel/net/netfilter/*", "kernel/net/ipv4/*",
     "kernel/net/ipv6/*", "kernel/fs/ext4/*", "kernel/fs/xfs/*", "kernel/fs/btrfs/*", "kernel/fs/configfs/*",
-    "kernel/fs/overlayfs/*", "kernel/crypto/*", "kernel/lib/*", "kernel/arch/x86/crypto/*",
+    "kernel/fs/overlayfs/*", "kernel/crypto/*", "kernel/lib/*", "kernel/arch/*/crypto/*",
 )  # fmt: skip
 
 INIT = """#!/bin/busybox sh
@@ -52,12 +52,12 @@ exec /bin/busybox switch_root /root /host/init "$@"
 """
 
 
-def boot() -> cache.Artifact:
-    """Folder with root.img and initramfs.cpio for the stock kernel."""
+def boot(name: str = kernel.STOCK) -> cache.Artifact:
+    """Folder with root.img and initramfs.cpio for a stock kernel."""
     return cache.artifact(
         "boot",
-        stock=kernel.stock().key,
-        guest=debian.guest().key,
+        stock=kernel.stock(name).key,
+        guest=debian.guest(kernel.machine(name)).key,
         modules=[BOOT_MODULES, GUEST_MODULES],
         init=INIT,
         size=IMAGE_SIZE,
@@ -98,25 +98,26 @@ def depmod(modules: Path, release: str, log: Path) -> None:
     run.chroot(debian.buildroot().path / "root", ["depmod", "-b", "/mnt/tree", release], binds, log)
 
 
-def make_boot(work: Work) -> None:
-    release = kernel.chosen().release
+def make_boot(work: Work, name: str = kernel.STOCK) -> None:
+    release = kernel.chosen(name).release
     # Tables of all modules first: they say what the chosen ones need.
     every = work.folder / "every"
     every.mkdir()
-    run.call(["cp", "-al", str(kernel.stock().path / "modules"), str(every / release)], work.log)
+    run.call(["cp", "-al", str(kernel.stock(name).path / "modules"), str(every / release)], work.log)
     depmod(every, release, work.log)
     table = kmods.parse_dep((every / release / "modules.dep").read_text())
     compiled_in = kmods.builtin((every / release / "modules.builtin").read_text())
 
     modules = work.folder / "modules"
     kmods.copy_unpacked(every / release, modules / release, kmods.select(table, GUEST_MODULES))
-    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
-        shutil.copy(every / release / name, modules / release / name)
+    for table_file in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        shutil.copy(every / release / table_file, modules / release / table_file)
     depmod(modules, release, work.log)
 
-    busybox = (debian.buildroot().path / "root/usr/bin/busybox").read_bytes()
+    guest = debian.guest(kernel.machine(name)).path / "root"
+    busybox = (guest / "usr/bin/busybox").read_bytes()
     order = kmods.load_order(table, compiled_in, BOOT_MODULES)
     (work.folder / "initramfs.cpio").write_bytes(initramfs(busybox, every / release, order))
-    make_root_image(debian.guest().path / "root", modules, work.folder / "root.img", work.log)
+    make_root_image(guest, modules, work.folder / "root.img", work.log)
     cache.remove_tree(every)
     cache.remove_tree(modules)

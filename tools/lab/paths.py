@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Where everything is that a virtual machine or a build needs."""
 
+import argparse
 from dataclasses import asdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,14 @@ from pathlib import Path
 from . import debian
 from . import image
 from . import kernel
+from . import kernel_choice
+from .arch import AMD64
+from .arch import Arch
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-KERNELS = ("stock", "debug")
+STOCK = kernel_choice.STOCK
+DEBUG = "debug"
+KERNEL_HELP = "`stock', `debug', a series such as `7.2', an architecture such as `arm64', or `7.2-arm64'"
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,7 @@ class Artifacts:
 
     name: str
     release: str
+    arch: Arch
     vmlinuz: Path
     initramfs: Path | None
     root_image: Path
@@ -34,19 +41,34 @@ class Artifacts:
 
     def json(self) -> dict[str, object]:
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        return plain | {"missing": self.missing()}
+        return plain | {"arch": self.arch.name, "missing": self.missing()}
+
+
+def kernel_name(text: str) -> str:
+    """A kernel's name, as a command line may have it, in its shortest form."""
+    if text == DEBUG:
+        return text
+    try:
+        return kernel_choice.name_of(*kernel_choice.wanted(text))
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def machine(kernel_name: str) -> Arch:
+    """The architecture of a kernel."""
+    return AMD64 if kernel_name == DEBUG else kernel.machine(kernel_name)
 
 
 def build_root() -> Path:
     return debian.buildroot().path / "root"
 
 
-def qemu() -> list[str]:
-    """How to run the build root's QEMU on the host, with the host's own paths."""
-    root = build_root()
+def qemu(built_for: Arch = AMD64) -> list[str]:
+    """How to run a build root's QEMU on the host, with the host's own paths."""
+    root = debian.buildroot(built_for).path / "root"
     return [
         str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(root / "usr/lib/x86_64-linux-gnu"),
-        str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu"),
+        str(root / "usr/bin" / f"qemu-system-{built_for.emulator}"), "-L", str(root / "usr/share/qemu"),
         "-L", str(root / "usr/share/seabios"),
     ]  # fmt: skip
 
@@ -57,38 +79,38 @@ def modules_dir(name: str, checkout: Path = CHECKOUT) -> Path:
 
 
 def artifacts(kernel_name: str = "stock") -> Artifacts:
-    """The artefacts of the kernel `stock` or `debug`.
+    """The artefacts of the kernel `debug`, or of a stock kernel (kernel_choice.py says how these are called).
 
-    Raises RuntimeError before the set-up has got far enough to know them.
+    Raises RuntimeError for a name that means none, and before the set-up has got far enough to know them.
     """
-    if kernel_name not in KERNELS:
-        raise ValueError(f"no kernel is called {kernel_name!r}, only {', '.join(KERNELS)}")
     # Here, because the C modules' build looks up paths itself.
     from . import c_modules
     from . import debug_kernel
 
+    built_for = machine(kernel_name)
     try:
-        if kernel_name == "debug":
+        if kernel_name == DEBUG:
             made = debug_kernel.debug().path
             release = str(debug_kernel.debug().stamp()["release"]) if made.is_dir() else ""
             kdir = made / "tree"
             boot = debug_kernel.boot().path
         else:
-            made = kernel.stock().path
-            release = kernel.chosen().release
-            kdir = kernel.kdir().path / "tree"
-            boot = image.boot().path
+            made = kernel.stock(kernel_name).path
+            release = kernel.chosen(kernel_name).release
+            kdir = kernel.kdir(kernel_name).path / "tree"
+            boot = image.boot(kernel_name).path
         c_folder = c_modules.folder(kernel_name)
     except FileNotFoundError as error:
         raise RuntimeError(f"not set up yet ({error.filename} is missing); run `make setup'") from error
     return Artifacts(
         name=kernel_name,
         release=release,
+        arch=built_for,
         vmlinuz=made / "vmlinuz",
-        initramfs=boot / "initramfs.cpio" if kernel_name == "stock" else None,
+        initramfs=None if kernel_name == DEBUG else boot / "initramfs.cpio",
         root_image=boot / "root.img",
         kdir=kdir,
         modules_ours=modules_dir(kernel_name),
         c_modules_dir=c_folder,
-        qemu=qemu(),
+        qemu=qemu(built_for),
     )

@@ -32,7 +32,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("more", nargs="*", metavar="NAME", help="as -T")
     parser.add_argument("-T", dest="names", action="append", metavar="NAME",
                         help="a file of selftests/ or file.test, with shell wildcards")
-    parser.add_argument("--kernel", choices=("stock", "debug"), default="stock")
+    parser.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
+    parser.add_argument("--server-kernel", type=paths.kernel_name, metavar="KERNEL",
+                        help="the server's, if it has another one; only tests with two machines are run then")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours",
                         help="which modules to test (both are there for tests that mix them)")
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
@@ -56,7 +58,7 @@ def choose(subjects: list[Subject], names: list[str]) -> list[tuple[Subject, lis
 
 def fit(subjects: list[Subject], kernel: str, quick: bool) -> list[Subject]:
     """The subjects with the cases that make sense on a kernel; with ``quick``, the quick ones."""
-    kept = _only(subjects, lambda _, case: kernel in (case.quick if quick else case.kernels))
+    kept = _only(subjects, lambda _, case: case.is_for(kernel, quick))
     return [dataclasses.replace(subject, cases=cases) for subject, cases in kept]
 
 
@@ -81,27 +83,38 @@ def main(options: argparse.Namespace) -> int:
     chosen = choose(fit(every, options.kernel, options.quick), names)
     if not chosen:
         return usage_error(f"no test is called {' '.join(names)}; see --list")
-    if options.resume and options.modules_dir:
-        return usage_error("--resume is for the modules of this checkout, not for --modules-dir")
+    if options.server_kernel:
+        chosen = [(subject, cases) for subject, cases in chosen if subject.topology == "two"]
+    if options.resume and (options.modules_dir or options.server_kernel):
+        return usage_error("--resume is for the modules of this checkout, and for machines with one kernel")
     if options.list:
         for subject, cases in chosen:
             print(f"{subject.name} ({subject.topology}): {subject.summary}")
             for case in cases:
                 print(f"  {subject.name}.{case.name}: {case.summary}")
         return 0
-    modules = vm_platform.module_folders(options.kernel, options.modules_dir)
+    modules = _modules(options.kernel, options.modules_dir)
     if not any(modules[options.modules].rglob("*.ko")):
         return usage_error(f"no modules in {modules[options.modules]}; build them first")
-    if options.kernel == "debug":
-        modules["kunit"] = build.output("debug", None, clippy=False, kunit=True)
-    modules["test"] = selftest_modules.folder(options.kernel)
     if options.quick:
         left = _count(choose(fit(every, options.kernel, False), names)) - _count(chosen)
         print(f"# {left} more cases for this kernel are in make test-long", flush=True)
     platform = vm_platform.platform(options.kernel, modules)
+    if options.server_kernel:
+        server = vm_platform.platform(options.server_kernel, _modules(options.server_kernel, None))
+        platform = dataclasses.replace(platform, server=server)
     if options.resume:
         return 0 if resume(options, platform, chosen) else 1
     return 0 if selftest_pool.run(platform, options.modules, chosen, options.jobs, options.quick) else 1
+
+
+def _modules(kernel: str, ours: Path | None) -> dict[str, Path]:
+    """The folders of a kernel's sets of modules."""
+    modules = vm_platform.module_folders(kernel, ours)
+    if kernel == paths.DEBUG:
+        modules["kunit"] = build.output(kernel, None, clippy=False, kunit=True)
+    modules["test"] = selftest_modules.folder(kernel)
+    return modules
 
 
 def resume(options: argparse.Namespace, platform: Platform, chosen: list[Chosen]) -> bool:

@@ -28,6 +28,11 @@ from .vm_node import os_error
 
 TEST_SECONDS = 120.0
 KERNELS = ("stock", "debug")
+# Each other kernel that the modules are made for: cases for the stock kernel make sense on it, too.
+OTHER = "other"
+EVERYWHERE = (*KERNELS, OTHER)
+# Where a case is part of `make test` of which nothing else is said; a file may have a QUICK of its own.
+QUICK = ("stock",)
 TestFunction: TypeAlias = "Callable[[Test], None]"
 
 
@@ -48,9 +53,16 @@ class Case:
     summary: str
     timeout: float = TEST_SECONDS
     kernels: tuple[str, ...] = KERNELS
-    quick: tuple[str, ...] = ("stock",)
+    quick: tuple[str, ...] = QUICK
     module_sets: tuple[str, ...] = ("ours", "c")
     c_known_failure: str = ""
+
+
+    def is_for(self, kernel: str, quick: bool) -> bool:
+        """Whether it is run on a kernel, with ``quick`` as a part of `make test`."""
+        if quick:
+            return (kernel if kernel in KERNELS else OTHER) in self.quick
+        return (kernel if kernel in KERNELS else "stock") in self.kernels
 
 
 @dataclass
@@ -67,17 +79,20 @@ class Subject:
 
 
 def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,
-         quick: tuple[str, ...] = ("stock",), module_sets: tuple[str, ...] = ("ours", "c"),
+         quick: tuple[str, ...] | None = None, module_sets: tuple[str, ...] = ("ours", "c"),
          c_known_failure: str = "") -> Callable[[TestFunction], TestFunction]:
     """Conditions of a test: ``timeout`` in seconds on the stock kernel; ``kernels``
     on which it makes sense, and of these ``quick``, where it is part of `make test`
-    (the rest is left to `make test-long`; a case takes minutes on the debug kernel);
+    (the rest is left to `make test-long`; a case takes minutes on the debug kernel; `OTHER` is
+    each kernel beside these two);
     ``c_known_failure`` says what the C modules get wrong (the test then may fail
     with them)."""
 
     def mark(function: TestFunction) -> TestFunction:
-        conditions = {"timeout": timeout, "kernels": kernels, "quick": quick,
-                      "module_sets": module_sets, "c_known_failure": c_known_failure}
+        conditions: dict[str, object] = {"timeout": timeout, "kernels": kernels, "module_sets": module_sets,
+                                         "c_known_failure": c_known_failure}
+        if quick is not None:
+            conditions["quick"] = quick
         vars(function)["case"] = conditions
         return function
 
@@ -96,8 +111,8 @@ def load_subject(path: Path) -> Subject:
                       links=getattr(module, "LINKS", 1))
     for name, value in vars(module).items():
         if name.startswith("test_") and callable(value):
-            subject.cases.append(Case(name.removeprefix("test_"), value, _first_line(value),
-                                      **getattr(value, "case", {})))
+            conditions = {"quick": getattr(module, "QUICK", QUICK)} | getattr(value, "case", {})
+            subject.cases.append(Case(name.removeprefix("test_"), value, _first_line(value), **conditions))
     if not subject.cases:
         raise ValueError(f"{path}: no test_* function")
     return subject

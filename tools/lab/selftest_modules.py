@@ -9,7 +9,6 @@ from pathlib import Path
 
 from . import build
 from . import cache
-from . import debian
 from . import paths
 from . import run
 
@@ -18,7 +17,7 @@ INSIDE = "/mnt/test-modules"
 
 
 def folder(kernel: str) -> Path:
-    """The folder of their .ko files for the kernel ``stock`` or ``debug``."""
+    """The folder of their .ko files for a kernel."""
     sources = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
                for path in sorted(SOURCE.iterdir()) if path.is_file()}
     target = cache.artifact("test-modules", kernel=str(paths.artifacts(kernel).kdir),
@@ -32,13 +31,13 @@ def folder(kernel: str) -> Path:
 
 
 def _make(made: Path, kernel: str) -> None:
-    tree = build.debug_tree() if kernel == "debug" else build.stock_tree()
+    tree = build.kernel_tree(kernel, None)
     copy = made / "source"
     shutil.copytree(SOURCE, copy)
     log = cache.root() / "log" / "test-modules.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     argv = ["make", "-s", "-C", tree.inside, f"M={INSIDE}", *tree.options]
-    run.chroot(debian.buildroot().path / "root", argv, [*tree.binds, run.Bind(copy, INSIDE)], log)
+    run.chroot(tree.root, argv, [*tree.binds, run.Bind(copy, INSIDE)], log)
     for module in copy.glob("*.ko"):
         shutil.copy(module, made / module.name)
     cache.remove_tree(copy)

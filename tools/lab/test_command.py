@@ -9,7 +9,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from . import arch
 from . import build
+from . import kernel_choice
 from . import rnbdctl
 from . import setup
 from . import steps
@@ -33,8 +35,17 @@ BEFORE = (
 )
 
 
-# What `make test-long` can be told to run alone.
+# What `make test-long` can be told to run alone: this, and each other kernel by its name.
 PARTS = ("checks", "stock", "interop", "packages", "debug")
+# Clients and servers of two kernels.
+PAIRS = ((kernel_choice.supported()[0], "stock"), ("arm64", "stock"))
+
+
+def others() -> list[str]:
+    """The names of the kernels that the modules are made for, but for the stock kernel."""
+    every = [kernel_choice.name_of(series, machine) for machine in arch.ALL.values()
+             for series in reversed(kernel_choice.supported())]
+    return [name for name in every if name != kernel_choice.STOCK]
 
 
 def selftests(kernel: str, long: bool, more: Sequence[str] = ()) -> Stage:
@@ -137,8 +148,8 @@ class DebugKernel(threading.Thread):
 def parts(options: argparse.Namespace) -> list[str]:
     """The parts that are wanted: all, or with names of tests those that have such."""
     if options.parts:
-        return [part for part in PARTS if part in options.parts]
-    return ["stock", "debug"] if options.names else list(PARTS)
+        return [part for part in [*PARTS, *others()] if part in options.parts]
+    return ["stock", "debug"] if options.names else [*PARTS, *others()]
 
 
 def _more(options: argparse.Namespace) -> list[str]:
@@ -160,6 +171,31 @@ def _stock(options: argparse.Namespace, wanted: Sequence[str], report: Report) -
         run_stage(only_c(["--again"] if options.again else []), report)
     if "packages" in wanted:
         run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
+
+
+def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -> None:
+    """What is run on the other kernels, and on pairs of machines with two kernels."""
+    ready = []
+    for name in names:
+        title = f"kernel {name}"
+        try:
+            if not setup.setup("test", names=[name]):
+                report.failed(title, "the set-up failed")
+                continue
+            build.modules(name)
+        except RuntimeError as error:
+            if kernel_choice.is_chosen(name):
+                report.failed(title, str(error))
+            else:
+                print(f"== {title}: SKIP {error}", flush=True)
+                report.add(title, "", summary.Count(skipped=1))
+            continue
+        ready.append(name)
+        run_stage(selftests(name, options.long, _more(options)), report)
+    for client, server in PAIRS:
+        if not options.long and client in ready:
+            run_stage(Stage(f"selftests, client with kernel {client}, server with {server}",
+                            ("selftest", "--kernel", client, "--server-kernel", server, "--quick")), report)
 
 
 def _debug(options: argparse.Namespace, debug: DebugKernel, report: Report) -> None:
@@ -188,6 +224,7 @@ def run(options: argparse.Namespace) -> int:
             run_together(BEFORE, report)
         if {"stock", "interop", "packages"} & set(wanted):
             _stock(options, wanted, report)
+        _others(options, [name for name in others() if name in wanted], report)
         if "debug" in wanted:
             _debug(options, debug, report)
     finally:
@@ -212,7 +249,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     command = commands.add_parser("test", help="run the tests")
     command.add_argument("--long", action="store_true",
                          help="all cases on both kernels; takes hours, and goes on where it was stopped")
-    command.add_argument("--part", dest="parts", action="append", choices=PARTS, help="only this; can be repeated")
+    command.add_argument("--part", dest="parts", action="append", choices=[*PARTS, *others()],
+                         help="only this; can be repeated")
     command.add_argument("-T", dest="names", action="append", metavar="NAME",
                          help="only these selftests, as for `lab selftest'")
     command.add_argument("--again", action="store_true", help="run what has passed before, too")

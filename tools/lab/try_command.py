@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from . import paths
 from .vm import DEFAULT_MTU
 from .vm import Disk
 from .vm import Lab
@@ -40,7 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
                         help="with --two: run this on the server first")
     parser.add_argument("--after-on-server", default="", metavar="SCRIPT",
                         help="with --two: run this on the server afterwards")
-    parser.add_argument("--kernel", default="stock")
+    parser.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
     parser.add_argument("--mtu", type=int, default=DEFAULT_MTU)
     parser.add_argument("--icount", action="store_true", help="clock counts instructions")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for the script")

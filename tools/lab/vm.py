@@ -18,6 +18,8 @@ from dataclasses import field
 from ipaddress import ip_address
 from pathlib import Path
 
+from .arch import AMD64
+from .arch import Arch
 from .vm_channel import MachineDied
 from .vm_kvm import choose_accelerator
 from .vm_machine import Disk
@@ -45,9 +47,16 @@ class Platform:
     root_image: Path
     selftests: Path
     modules: dict[str, Path]
+    arch: Arch = AMD64
     flavour: str = "stock"
     # A plugin of the emulator that lets other threads go first while a processor spins.
     yield_plugin: Path | None = None
+    # What the server is made of, if it has another kernel than the client.
+    server: Platform | None = None
+
+    def of(self, node: str) -> Platform:
+        """What a machine is made of, by its name."""
+        return self.server if self.server is not None and node == "server" else self
 
 
 @dataclass
@@ -78,19 +87,20 @@ class Lab:
         self.options = options or Options()
         self.directory = Path(tempfile.mkdtemp(prefix="rnbd-vm-"))
         self.nodes: list[Node] = []
-        trees = {"selftests": platform.selftests}
-        share = stage_share(self.directory, platform.selftests / "lib" / "init.sh", trees)
-        stage_modules(share / "modules", platform.modules)
-        accel = self.options.accel or choose_accelerator(platform.qemu, platform.kernel)
         names = ["one"] if topology == "one" else ["client", "server"]
-        slow = SLOW.get(platform.flavour, 1.0) * (4.0 if self.options.icount else 1.0)
+        shares: dict[int, Path] = {}
         for index, name in enumerate(names):
+            own = platform.of(name)
+            if id(own) not in shares:
+                shares[id(own)] = stage_platform(self.directory / f"share-{name}", own)
+            accel = self.options.accel or choose_accelerator(own.qemu, own.kernel, own.arch)
+            slow = SLOW.get(own.flavour, 1.0) * (4.0 if self.options.icount else 1.0)
             spec = Spec(
-                name=name, qemu=platform.qemu, kernel=platform.kernel, initrd=platform.initrd,
-                root_image=platform.root_image, share=share, cpus=self.options.cpus,
-                memory_mib=self.options.memory_mib * (2 if platform.flavour == "debug" else 1),
+                name=name, qemu=own.qemu, kernel=own.kernel, initrd=own.initrd,
+                root_image=own.root_image, share=shares[id(own)], arch=own.arch, cpus=self.options.cpus,
+                memory_mib=self.options.memory_mib * (2 if own.flavour == "debug" else 1),
                 accel=accel, icount=self.options.icount,
-                plugin=self.options.plugin, yield_plugin=platform.yield_plugin,
+                plugin=self.options.plugin, yield_plugin=own.yield_plugin,
                 disks=self.options.disks.get(name, []), shell=self.options.shell,
                 kernel_args=list(self.options.kernel_args))
             if topology == "two":
@@ -163,7 +173,8 @@ class Lab:
         for node in self.nodes:
             node.kill()
         if keep_logs:
-            shutil.rmtree(self.directory / "share", ignore_errors=True)
+            for share in {node.spec.share for node in self.nodes}:
+                shutil.rmtree(share, ignore_errors=True)
         else:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -171,6 +182,13 @@ class Lab:
         """The last console lines of every machine."""
         return "\n".join(f"--- console of {node.name}:\n{node.last_console(lines)}"
                          for node in self.nodes)
+
+
+def stage_platform(share: Path, platform: Platform) -> Path:
+    """Fill the folder that machines of a platform see on /host."""
+    stage_share(share, platform.selftests / "lib" / "init.sh", {"selftests": platform.selftests})
+    stage_modules(share / "modules", platform.modules)
+    return share
 
 
 def stage_modules(target: Path, sets: dict[str, Path]) -> None:

@@ -10,6 +10,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from .arch import AMD64
+from .arch import Arch
+
 PROBE_SECONDS = 4.0
 
 
@@ -46,9 +49,10 @@ def _probe(qemu: list[str], kernel: Path) -> bool:
             proc.kill()
 
 
-def choose_accelerator(qemu: list[str], kernel: Path) -> str:
+def choose_accelerator(qemu: list[str], kernel: Path, machine: Arch) -> str:
     """``kvm`` or ``tcg``. A probe's result is good until the host reboots."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    # What runs here are the build root's programs, which are for this architecture.
+    if machine is not AMD64 or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     memory = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / f"rnbd-kvm-probe-{os.getuid()}"
     try:

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 
+from .arch import AMD64
+from .arch import Arch
 from .vm_channel import Channel
 from .vm_channel import MachineDied
 from .vm_qmp import Qmp
 from .vm_qmp import QmpError
 
 AGENT_PORT = "lab.agent"
-KERNEL_ARGS = ("console=ttyS0", "panic=-1", "loglevel=5", "mitigations=off", "nokaslr",
-               "apparmor=0", "audit=0", "random.trust_cpu=on", "tsc=reliable", "no_timer_check",
-               "raid=noautodetect", "printk.time=1", "log_buf_len=4M")
+KERNEL_ARGS = ("panic=-1", "loglevel=5", "mitigations=off", "nokaslr", "apparmor=0", "audit=0",
+               "random.trust_cpu=on", "raid=noautodetect", "printk.time=1", "log_buf_len=4M")
 
 # What a kernel says that waits for ever for a timer that the emulator has lost.
 NO_TIMER = "kthread timer wakeup didn't happen"
@@ -68,6 +69,7 @@ class Spec:
     initrd: Path | None
     root_image: Path
     share: Path
+    arch: Arch = AMD64
     cpus: int = 2
     memory_mib: int = 1024
     accel: str = "tcg"
@@ -104,22 +106,21 @@ class Machine:
         """The emulator's arguments."""
         spec = self.spec
         args = list(spec.qemu)
-        args += ["-name", spec.name, "-M", "q35", "-nodefaults", "-no-user-config", "-nographic",
-                 "-no-reboot", "-bios", "qboot.rom", "-smp", str(spec.cpus),
-                 "-m", str(spec.memory_mib)]
+        args += ["-name", spec.name, *spec.arch.machine, "-nodefaults", "-no-user-config", "-nographic",
+                 "-no-reboot", "-smp", str(spec.cpus), "-m", str(spec.memory_mib)]
         if spec.icount:
-            args += ["-accel", "tcg,thread=single", "-cpu", "max",
+            args += ["-accel", "tcg,thread=single", "-cpu", spec.arch.cpu,
                      "-icount", "shift=0,sleep=off"]
             if spec.plugin:
                 args += ["-plugin", f"{spec.plugin},socket={self._socket('count')}"]
         elif spec.accel == "kvm":
             args += ["-accel", "kvm", "-cpu", "host"]
         else:
-            args += ["-accel", "tcg,thread=multi", "-cpu", "max"]
+            args += ["-accel", "tcg,thread=multi", "-cpu", spec.arch.cpu]
             if spec.yield_plugin:
                 args += ["-plugin", str(spec.yield_plugin)]
         args += ["-kernel", str(spec.kernel)]
-        kernel_args = [*KERNEL_ARGS, *spec.kernel_args]
+        kernel_args = [f"console={spec.arch.console}", *KERNEL_ARGS, *spec.arch.kernel_args, *spec.kernel_args]
         if spec.initrd:
             args += ["-initrd", str(spec.initrd)]
         else:
@@ -296,13 +297,11 @@ class Machine:
         return "\n".join(text.splitlines()[-lines:])
 
 
-def stage_share(directory: Path, init: Path, trees: dict[str, Path]) -> Path:
+def stage_share(share: Path, init: Path, trees: dict[str, Path]) -> None:
     """Copy what guests see on /host, so that a run is not disturbed by edits."""
-    share = directory / "share"
     share.mkdir()
     for name, source in trees.items():
         shutil.copytree(source, share / name,
                         ignore=shutil.ignore_patterns("__pycache__", "*.o", "*.cmd"))
     shutil.copy(init, share / "init")
     os.chmod(share / "init", 0o755)
-    return share

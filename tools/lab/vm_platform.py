@@ -7,20 +7,22 @@ from pathlib import Path
 
 from . import paths
 from . import vm_plugin
+from .arch import AMD64
 from .vm import Platform
 from .vm_kernel import quick_to_boot
 
 
 def platform(kernel: str, modules: dict[str, Path]) -> Platform:
-    """Ingredients for a kernel (``stock``, ``debug``) and module folders by set name."""
+    """Ingredients for a kernel and module folders by set name."""
     made = paths.artifacts(kernel)
     missing = made.missing()
     if missing:
         raise RuntimeError(f"not set up yet (no {', '.join(missing)}); run `make setup'")
     return Platform(qemu=made.qemu, kernel=quick_to_boot(made.vmlinuz), initrd=made.initramfs,
                     root_image=made.root_image, selftests=paths.CHECKOUT / "selftests",
-                    modules=modules, flavour=kernel,
-                    yield_plugin=vm_plugin.compiled("vm_yield"))
+                    modules=modules, arch=made.arch,
+                    flavour="debug" if kernel == paths.DEBUG else "stock",
+                    yield_plugin=vm_plugin.compiled("vm_yield") if made.arch is AMD64 else None)
 
 
 def module_folders(kernel: str, ours: Path | None = None) -> dict[str, Path]:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from . import demo
+from . import paths
 from .vm import Disk
 from .vm import Lab
 from .vm import MachineDied
@@ -27,6 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command line of `lab shell`."""
     parser = commands.add_parser("shell", help="two machines with prompts")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours")
+    parser.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
     parser.add_argument("--no-tmux", action="store_true", help="one console at a time")
     parser.set_defaults(run=main)
@@ -36,7 +38,7 @@ def prepare(lab: Lab) -> None:
     """Give both shells their environment; they wait for it."""
     size = shutil.get_terminal_size()
     for node in lab.nodes:
-        node.run(f"stty -F /dev/ttyS0 rows {size.lines - 1} cols {size.columns} || true")
+        node.run(f"stty -F /dev/{node.spec.arch.console} rows {size.lines - 1} cols {size.columns} || true")
         node.create("/run/lab.env", "".join(f"export {name}={shlex.quote(value)}\n" for name, value
                                             in {"SERVER": lab.server.address,
                                                 "SERVER6": lab.server.address6,
@@ -68,8 +70,8 @@ def main(options: argparse.Namespace) -> int:
     if not sys.stdin.isatty():
         print("shell: this needs a terminal; `lab try` runs a script instead", file=sys.stderr)
         return 2
-    modules = module_folders("stock", options.modules_dir)
-    lab = Lab(platform("stock", {options.modules: modules[options.modules]}), "two",
+    modules = module_folders(options.kernel, options.modules_dir)
+    lab = Lab(platform(options.kernel, {options.modules: modules[options.modules]}), "two",
               Options(shell=True,
                       module_sets=dict.fromkeys(("client", "server"), options.modules)))
     try:

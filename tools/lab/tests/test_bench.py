@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from lab import bench
 from lab import bench_report
+from lab.arch import AMD64
 from lab.bench_systems import Configuration
 from lab.bench_systems import Job
 from lab.paths import Artifacts
@@ -56,7 +57,7 @@ class Report(unittest.TestCase):
 
     def test_all_that_was_measured_is_written(self) -> None:
         nowhere = Path("-")
-        made = Artifacts("-", "-", Path("vmlinuz"), None, nowhere, nowhere, nowhere, nowhere, [])
+        made = Artifacts("-", "-", AMD64, Path("vmlinuz"), None, nowhere, nowhere, nowhere, nowhere, [])
         with tempfile.TemporaryDirectory() as folder, mock.patch("lab.paths.artifacts", return_value=made):
             out = Path(folder) / "bench"
             text = bench.write(out, [record("ours", 2.0)])

@@ -196,9 +196,15 @@ class Parts(unittest.TestCase):
         return sorted(ran)
 
     def test_all(self) -> None:
-        self.assertEqual(len(self.stages()), 7)
-        self.assertEqual(sum("--resume" in stage for stage in self.stages()), 3)
+        others = test_command.others()
+        self.assertEqual(len(self.stages()), 7 + len(others))
+        self.assertEqual(sum("--resume" in stage for stage in self.stages()), 3 + len(others))
         self.assertFalse(any("--resume" in stage for stage in self.stages(long=False)))
+
+    def test_other_kernels(self) -> None:
+        self.assertEqual(self.stages(parts=["arm64"]), ["selftest --kernel arm64 --jobs 2 --resume"])
+        pairs = [stage for stage in self.stages(long=False) if "--server-kernel" in stage]
+        self.assertEqual(len(pairs), len(test_command.PAIRS))
 
     def test_some(self) -> None:
         self.assertEqual(self.stages(parts=["debug"]), ["selftest --kernel debug --jobs 2 --resume"])

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The architectures that the modules are built for, in the words of each tool."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Arch:
+    """One architecture.
+
+    `name` is Debian's, `make` is what the kernel's make calls it (ARCH=), `rust_target` is what programs are
+    compiled for, `prefix` begins the names of the C compiler and its programs. The rest is about the emulator: its
+    name behind `qemu-system-`, the machine, the processor without KVM, the console, and what the kernel is told
+    beside that.
+    """
+
+    name: str
+    make: str
+    rust_target: str
+    prefix: str
+    emulator: str
+    machine: tuple[str, ...]
+    cpu: str
+    console: str
+    kernel_args: tuple[str, ...] = ()
+
+    @property
+    def triplet(self) -> str:
+        """The name of its folders of libraries."""
+        return self.prefix.removesuffix("-")
+
+    @property
+    def compiler(self) -> str:
+        """The C compiler: the version that Debian builds its kernels with."""
+        return f"{self.prefix}gcc-14"
+
+    def make_options(self) -> list[str]:
+        """What the kernel's make must be told, beside the compiler."""
+        return [] if self is AMD64 else [f"ARCH={self.make}", f"CROSS_COMPILE={self.prefix}"]
+
+
+AMD64 = Arch(
+    name="amd64", make="x86", rust_target="x86_64-unknown-linux-gnu", prefix="x86_64-linux-gnu-",
+    emulator="x86_64", machine=("-M", "q35", "-bios", "qboot.rom"), cpu="max", console="ttyS0",
+    kernel_args=("tsc=reliable", "no_timer_check"),
+)  # fmt: skip
+# Emulating the architecture's own pointer authentication is slow; `impdef` is another algorithm for it.
+ARM64 = Arch(
+    name="arm64", make="arm64", rust_target="aarch64-unknown-linux-gnu", prefix="aarch64-linux-gnu-",
+    emulator="aarch64", machine=("-M", "virt"), cpu="max,pauth-impdef=on", console="ttyAMA0",
+)  # fmt: skip
+ALL = {arch.name: arch for arch in (AMD64, ARM64)}

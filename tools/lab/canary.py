@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`lab canary`: what of this checkout does not compile with the newest kernel that any Debian suite has.
+
+The kernel's source is prepared with the stock kernel's configuration and compilers; what its own
+configuration adds is left at its defaults. Nothing is run.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import build
+from . import cache
+from . import debian
+from . import kernel
+from . import kernel_choice
+from . import mirror
+from . import paths
+from . import run
+from . import setup
+from . import steps
+from .kernel_choice import Package
+from .steps import Step
+from .steps import Work
+
+SUITES = (debian.BACKPORTS, "testing", "unstable", "experimental")
+_SOURCE = re.compile(r"linux-source-(\d+)\.(\d+)")
+# The first lines of an error, as rustc and gcc write them.
+_RUST_PLACE = re.compile(r"^ *--> ([^:]+):\d+", re.MULTILINE)
+_ERROR = re.compile(r"^error(?:\[E\d+\])?: (?!aborting|could not compile)(.*)$")
+_C_ERROR = re.compile(r"^([^:\s]+):\d+:\d+: (?:fatal )?error: (.*)$")
+
+
+def newest(packages: Iterable[Package]) -> Package | None:
+    """The source package of the newest kernel series; of one series that of the highest version."""
+    found = [(int(match[1]), int(match[2]), package) for package in packages
+             if (match := _SOURCE.fullmatch(package.name)) is not None]
+    return max(found, key=lambda entry: (*entry[:2], _order(entry[2].version)), default=(0, 0, None))[2]
+
+
+def _order(version: str) -> list[int]:
+    # What follows a tilde comes before nothing: 7.4~rc3 before 7.4, 7.4-1~bpo13+1 before 7.4-1.
+    return [*(-1 if part == "~" else int(part) for part in re.findall(r"~|\d+", version)), 0]
+
+
+def errors(text: str, checkout: Path) -> list[tuple[str, str]]:
+    """The errors in what a build printed: file, below the checkout where it is ours, and message."""
+    found = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if match := _C_ERROR.match(line):
+            found.append((_below(match[1], checkout), match[2]))
+        elif match := _ERROR.match(line):
+            place = _RUST_PLACE.search("\n".join(lines[number + 1 : number + 4]))
+            found.append((_below(place[1], checkout) if place else "?", match[1]))
+    return found
+
+
+def _below(name: str, checkout: Path) -> str:
+    path = Path(name)
+    return str(path.relative_to(checkout)) if path.is_relative_to(checkout) else name
+
+
+class Canary:
+    """The newest kernel, and what is made of it."""
+
+    def __init__(self) -> None:
+        folder = cache.root() / "apt"
+        self._sources = folder / "canary.list"
+        lists = folder / "lists-canary"
+        (lists / "partial").mkdir(parents=True, exist_ok=True)
+        archive = mirror.mirror()
+        self._sources.write_text("".join(f"deb {archive} {suite} main\n" for suite in SUITES))
+        self._binds = [run.Bind(lists, "/var/lib/apt/lists"), run.Bind(self._sources, "/etc/apt/sources.list", True)]
+        self._base = debian.base().path / "root"
+        self.package = self._newest()
+
+    def _newest(self) -> Package:
+        log = steps.log_path("canary")
+        log.write_text("")
+        # A mirror need not have all suites, and may be a snapshot, whose lists are out of date by intention.
+        options = [*mirror.apt_options(), "-o", "Acquire::Check-Valid-Until=false"]
+        run.chroot(self._base, ["sh", "-c", 'apt-get -q "$@" update || true', "sh", *options], self._binds, log)
+        dump = subprocess.run(run.chroot_command(self._base, ["apt-cache", "dumpavail"], self._binds),
+                              capture_output=True, text=True, check=True)
+        # Of the suites that cannot be read apt names each, in the log.
+        found = newest(kernel_choice.parse_packages(dump.stdout))
+        if found is None:
+            raise RuntimeError(f"no suite of {', '.join(SUITES)} has the source of a kernel; see {log}")
+        return found
+
+    def source(self) -> cache.Artifact:
+        return cache.artifact("source", version=self.package.version, recipe=1)
+
+    def kdir(self) -> cache.Artifact:
+        return cache.artifact("kdir-canary", source=self.source().key, config=kernel.stock().key,
+                              toolchain=debian.buildroot().stamp()["toolchain"], recipe=1)
+
+    def make_source(self, work: Work) -> None:
+        argv = ["apt-get", "-q", *mirror.apt_options(), "-o", "APT::Sandbox::User=root", "download",
+                f"{self.package.name}={self.package.version}"]
+        run.chroot(self._base, argv, [*self._binds, run.Bind(work.folder, "/mnt")], work.log, cwd="/mnt")
+        deb = next(work.folder.glob("*.deb"))
+        kernel.unpack_source(deb, self.package.name, work.folder / "linux", work.log)
+        deb.unlink()
+
+    def make_kdir(self, work: Work) -> None:
+        tree = work.folder / "tree"
+        tree.mkdir()
+        shutil.copy(kernel.stock().path / "config", tree / ".config")
+        binds = [run.Bind(self.source().path / "linux", kernel.SOURCE_INSIDE, True),
+                 run.Bind(tree, kernel.STOCK_INSIDE)]
+        make = ["make", "-s", "-C", kernel.SOURCE_INSIDE, f"O={kernel.STOCK_INSIDE}", *self.options()]
+        for goals in (["olddefconfig"], ["-j3", "prepare"], ["-j3", "modules_prepare"]):
+            run.chroot(paths.build_root(), [*make, *goals], binds, work.log)
+
+    @staticmethod
+    def options() -> list[str]:
+        return [option for option in kernel.make_options() if not option.startswith("KERNELRELEASE=")]
+
+    def tree(self) -> build.KernelTree:
+        binds = (run.Bind(self.source().path / "linux", kernel.SOURCE_INSIDE, True),
+                 run.Bind(self.kdir().path / "tree", kernel.STOCK_INSIDE))
+        # Without the symbols of a kernel of this build the last step would only complain.
+        options = (*self.options(), kernel.WITHOUT_BTF, "KBUILD_MODPOST_WARN=1")
+        return build.KernelTree(paths.build_root(), kernel.STOCK_INSIDE, binds, options)
+
+
+def main(_options: argparse.Namespace) -> int:
+    """Prints what does not compile; fails only if the newest kernel could not be prepared."""
+    if not setup.setup("build"):
+        return 1
+    progress = steps.Progress()
+    canary = Canary()
+    progress.say(f"the newest kernel: {canary.package.name} ({canary.package.version})")
+    table = {step.name: step for step in (
+        Step("canary-source", "its source", canary.source, canary.make_source),
+        Step("canary-kdir", "its Rust metadata", canary.kdir, canary.make_kdir, ("canary-source",)),
+    )}
+    if not steps.run(table, ("canary-kdir",), progress):
+        return 1
+    status, said = build.output_of(canary.tree(), paths.modules_dir("canary"), ["-k", "modules"])
+    found = errors(said, paths.CHECKOUT)
+    for file, message in sorted(set(found)):
+        print(f"{file}: {message}")
+    for file, count in sorted(Counter(file for file, _ in found).items()):
+        print(f"{count:4} {file}")
+    if status != 0 and not found:
+        print(f"{said}\nthe build ended with status {status}")
+    print(f"{len(found)} errors with {canary.package.name} ({canary.package.version})")
+    return 0
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser("canary", help="what does not compile with the newest kernel of any Debian suite")
+    command.set_defaults(run=main)
