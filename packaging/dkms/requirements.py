@@ -119,10 +119,10 @@ class Kernel:
                     self._config[name] = value.strip('"')
         return self._config
 
-    @property
-    def image(self) -> Path:
-        """The file that a boot loader starts."""
-        return self.root.at(f"/boot/vmlinuz-{self.release}")
+    def can_boot(self) -> bool:
+        """Whether the kernel itself is installed; some packages have it beside the modules."""
+        places = (f"/boot/vmlinuz-{self.release}", f"/lib/modules/{self.release}/vmlinuz")
+        return any(self.root.at(place).is_file() for place in places)
 
     def missing(self) -> list[str]:
         """Which of the modules are not installed for this kernel, whatever installs them."""
@@ -221,9 +221,9 @@ class Kernel:
 def next_to_boot(root: Root | None = None) -> str:
     """The release of the kernel that boots next: the newest one, unless the boot loader was told another.
 
-    Empty if /boot has none.
+    Empty if none is installed.
     """
-    return max((release for release in installed(root) if Kernel(release, root).image.is_file()), key=order, default="")
+    return max((release for release in installed(root) if Kernel(release, root).can_boot()), key=order, default="")
 
 
 def order(release: str) -> list[tuple[str, int]]:
