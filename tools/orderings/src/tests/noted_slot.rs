@@ -16,7 +16,7 @@ fn note() {
     let value = slot.take().expect("the box is there");
     value.touch();
     assert!(slot.put(value).is_ok());
-    // Each finds the box and works on it, or leaves a number for the holder, who works on that, too.
+    // A request finds the box and works on it, or leaves a number, on which the holder works, too.
     fn arrive(slot: &NotedSlot<Data>) -> u32 {
         let mut value = match slot.take() {
             Some(value) => value,
