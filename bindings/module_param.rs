@@ -352,13 +352,16 @@ macro_rules! module_parameter {
                 "\0",
             ];
 
+            // The kernel's `module!` has the same attribute. Newer compilers flag the section of a
+            // plain `#[used]`, so the linker makes a second `.modinfo` of it, and modpost reads
+            // only one of the two.
             #[link_section = ".modinfo"]
-            #[used]
+            #[used(compiler)]
             static MODINFO_PARM: [u8; $crate::module_param::concat_len(PARM)] =
                 $crate::module_param::concat(PARM);
 
             #[link_section = ".modinfo"]
-            #[used]
+            #[used(compiler)]
             static MODINFO_PARMTYPE: [u8; $crate::module_param::concat_len(PARMTYPE)] =
                 $crate::module_param::concat(PARMTYPE);
 
@@ -375,7 +378,7 @@ macro_rules! module_parameter {
                 };
 
             #[link_section = "__param"]
-            #[used]
+            #[used(compiler)]
             static PARAM: ::kernel::module_param::KernelParam =
                 ::kernel::module_param::KernelParam::new(::kernel::bindings::kernel_param {
                     name: ::kernel::str::as_char_ptr_in_const_context(::kernel::c_str!($name)),
