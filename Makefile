@@ -5,8 +5,8 @@
 #
 #   make              build the modules for the stock kernel, into build/stock, and
 #                     rnbdctl, into build/rnbdctl
-#   make KERNEL=7.2   build them for the stock kernel of another series; `ARCH=arm64' for another
-#                     architecture. Both are for `make demo', `shell' and `selftest', too
+#   make KERNEL=7.2   build them for the stock kernel of another series; `KERNEL=sid' for that of
+#                     Debian sid; `ARCH=arm64' for another architecture. All are for `make demo', `shell' and `selftest', too
 #   make KDIR=DIR     build them for another kernel tree prepared for Rust
 #   make demo         a remote disk between two virtual machines, with a report
 #   make shell        the same two machines, with prompts
@@ -42,7 +42,7 @@ LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 .PHONY: bench bench-quick canary demo shell selftest test test-long clean python
 
 modules: python
-	@$(LAB) setup --for $(if $(filter debug,$(NAME)),debug,build) --kernel $(NAME)
+	@$(LAB) setup --for build --kernel $(NAME)
 	@$(LAB) build --kernel $(NAME) $(if $(KDIR),--kdir $(KDIR)) $(if $(KUNIT),--kunit)
 
 setup: python
@@ -70,9 +70,9 @@ deb deb-test: python
 	@$(LAB) $@
 
 selftest: python
-	@$(LAB) setup --for $(if $(filter debug,$(NAME)),debug,test) --kernel $(NAME)
+	@$(LAB) setup --for test --kernel $(NAME)
 	@$(LAB) build --kernel $(NAME)
-	@$(if $(filter debug,$(NAME)),$(LAB) build --kernel debug --kunit)
+	@$(if $(filter debug,$(KERNEL)),$(LAB) build --kernel $(NAME) --kunit)
 	@$(LAB) selftest --kernel $(NAME) $(if $(T),-T '$(T)')
 
 test: python

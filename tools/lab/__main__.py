@@ -31,8 +31,7 @@ from .run import CommandFailed
 
 
 def _setup(options: argparse.Namespace) -> int:
-    names = [paths.STOCK if options.kernel == paths.DEBUG else options.kernel]
-    return 0 if setup.setup(options.purpose, options.refresh, names) else 1
+    return 0 if setup.setup(options.purpose, options.refresh, [options.kernel]) else 1
 
 
 def _paths(options: argparse.Namespace) -> int:

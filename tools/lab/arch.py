@@ -9,7 +9,8 @@ class Arch:
     """One architecture.
 
     `name` is Debian's, `make` is what the kernel's make calls it (ARCH=), `rust_target` is what programs are
-    compiled for, `prefix` begins the names of the C compiler and its programs. The rest is about the emulator: its
+    compiled for, `prefix` begins the names of the C compiler and its programs, `image` is what make calls a
+    kernel that can be booted. The rest is about the emulator: its
     name behind `qemu-system-`, the machine, the processor without KVM, the console, and what the kernel is told
     beside that.
     """
@@ -18,6 +19,7 @@ class Arch:
     make: str
     rust_target: str
     prefix: str
+    image: str
     emulator: str
     machine: tuple[str, ...]
     cpu: str
@@ -40,13 +42,13 @@ class Arch:
 
 
 AMD64 = Arch(
-    name="amd64", make="x86", rust_target="x86_64-unknown-linux-gnu", prefix="x86_64-linux-gnu-",
+    name="amd64", make="x86", rust_target="x86_64-unknown-linux-gnu", prefix="x86_64-linux-gnu-", image="bzImage",
     emulator="x86_64", machine=("-M", "q35", "-bios", "qboot.rom"), cpu="max", console="ttyS0",
     kernel_args=("tsc=reliable", "no_timer_check"),
 )  # fmt: skip
 # Emulating the architecture's own pointer authentication is slow; `impdef` is another algorithm for it.
 ARM64 = Arch(
-    name="arm64", make="arm64", rust_target="aarch64-unknown-linux-gnu", prefix="aarch64-linux-gnu-",
+    name="arm64", make="arm64", rust_target="aarch64-unknown-linux-gnu", prefix="aarch64-linux-gnu-", image="Image",
     emulator="aarch64", machine=("-M", "virt"), cpu="max,pauth-impdef=on", console="ttyAMA0",
 )  # fmt: skip
 ALL = {arch.name: arch for arch in (AMD64, ARM64)}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import arch
 from . import cache
+from . import debian
 from . import debug_kernel
 from . import kernel
 from . import paths
@@ -39,9 +40,10 @@ def stock_tree(name: str = kernel.STOCK) -> KernelTree:
     return KernelTree(root, kernel.STOCK_INSIDE, kernel.tree_binds(name), tuple(kernel.module_make_options(name)))
 
 
-def debug_tree() -> KernelTree:
-    binds = tuple(debug_kernel.binds(debug_kernel.debug().path / "tree"))
-    return KernelTree(paths.build_root(), debug_kernel.DEBUG_INSIDE, binds, debug_kernel.MAKE_OPTIONS)
+def debug_tree(built_for: arch.Arch = arch.AMD64) -> KernelTree:
+    """The tree of a debug kernel."""
+    return KernelTree(debian.buildroot(built_for).path / "root", debug_kernel.DEBUG_INSIDE,
+                      tuple(debug_kernel.binds(built_for)), tuple(debug_kernel.make_options(built_for)))
 
 
 def other_tree(kdir: Path) -> KernelTree:
@@ -50,8 +52,7 @@ def other_tree(kdir: Path) -> KernelTree:
     Raises RuntimeError when the folder is not a kernel build tree with Rust.
     """
     kdir = kdir.resolve()
-    for known in (stock_tree, debug_tree):
-        tree = known()
+    for tree in (stock_tree(), debug_tree()):
         if any(bind.source.resolve() == kdir for bind in tree.binds):
             return tree
     for needed in ("Makefile", ".config", "rust/libkernel.rmeta"):
@@ -68,7 +69,7 @@ def other_tree(kdir: Path) -> KernelTree:
     elif source is not None:
         binds.append(run.Bind(Path(source[1]), source[1], readonly=True))
     clang = "CONFIG_CC_IS_CLANG=y" in (kdir / ".config").read_text().splitlines()
-    options = [*debug_kernel.MAKE_OPTIONS] if clang else [f"CC={arch.AMD64.compiler}"]
+    options = debug_kernel.make_options(arch.AMD64) if clang else [f"CC={arch.AMD64.compiler}"]
     if not (kdir / "vmlinux").exists():
         options.append(kernel.WITHOUT_BTF)
     return KernelTree(paths.build_root(), inside, tuple(binds), tuple(options))
@@ -85,7 +86,7 @@ def _source_of(kdir: Path) -> run.Bind:
 def kernel_tree(name: str, kdir: Path | None) -> KernelTree:
     if kdir is not None:
         return other_tree(kdir)
-    return debug_tree() if name == paths.DEBUG else stock_tree(name)
+    return debug_tree(paths.machine(name)) if paths.is_debug(name) else stock_tree(name)
 
 
 def checkout_bind() -> run.Bind:

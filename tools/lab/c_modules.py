@@ -8,7 +8,10 @@ from . import build
 from . import cache
 from . import debug_kernel
 from . import kernel
+from . import paths
 from . import run
+from .arch import AMD64
+from .arch import Arch
 from .steps import Work
 
 FOLDERS = {"rtrs": "drivers/infiniband/ulp/rtrs", "rnbd": "drivers/block/rnbd"}
@@ -23,8 +26,8 @@ def stock(name: str = kernel.STOCK) -> cache.Artifact:
     return cache.artifact("c-modules", kdir=kernel.kdir(name).key, recipe=1)
 
 
-def debug() -> cache.Artifact:
-    return cache.artifact("c-modules-debug", kdir=debug_kernel.debug().key, recipe=1)
+def debug(machine: Arch = AMD64) -> cache.Artifact:
+    return cache.artifact("c-modules-debug", kdir=debug_kernel.debug(machine).key, recipe=1)
 
 
 def _make(work: Work, tree: build.KernelTree, source: Path) -> None:
@@ -48,11 +51,11 @@ def make_stock(work: Work, name: str = kernel.STOCK) -> None:
     _make(work, build.stock_tree(name), kernel.source(name).path / "linux")
 
 
-def make_debug(work: Work) -> None:
-    """Builds the five modules for the debug kernel."""
-    _make(work, build.debug_tree(), kernel.source().path / "linux")
+def make_debug(work: Work, machine: Arch = AMD64) -> None:
+    """Builds the five modules for a debug kernel."""
+    _make(work, build.debug_tree(machine), kernel.source().path / "linux")
 
 
 def folder(name: str) -> Path:
     """The folder with the five .ko files for the kernel `name`."""
-    return (debug() if name == "debug" else stock(name)).path
+    return (debug(paths.machine(name)) if paths.is_debug(name) else stock(name)).path

@@ -7,8 +7,6 @@ configuration adds is left at its defaults. Nothing is run.
 
 import argparse
 import re
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,17 +15,16 @@ from . import build
 from . import cache
 from . import debian
 from . import kernel
-from . import kernel_choice
-from . import mirror
 from . import paths
 from . import run
 from . import setup
 from . import steps
-from .kernel_choice import Package
+from .archive import Archive
+from .archive import Package
 from .steps import Step
 from .steps import Work
 
-SUITES = (debian.BACKPORTS, "testing", "unstable", "experimental")
+SUITES = (debian.TRIXIE.archives[-1], "testing", "unstable", "experimental")
 _SOURCE = re.compile(r"linux-source-(\d+)\.(\d+)")
 # The first lines of an error, as rustc and gcc write them.
 _RUST_PLACE = re.compile(r"^ *--> ([^:]+):\d+", re.MULTILINE)
@@ -69,29 +66,13 @@ class Canary:
     """The newest kernel, and what is made of it."""
 
     def __init__(self) -> None:
-        folder = cache.root() / "apt"
-        self._sources = folder / "canary.list"
-        lists = folder / "lists-canary"
-        (lists / "partial").mkdir(parents=True, exist_ok=True)
-        archive = mirror.mirror()
-        self._sources.write_text("".join(f"deb {archive} {suite} main\n" for suite in SUITES))
-        self._binds = [run.Bind(lists, "/var/lib/apt/lists"), run.Bind(self._sources, "/etc/apt/sources.list", True)]
-        self._base = debian.base().path / "root"
-        self.package = self._newest()
-
-    def _newest(self) -> Package:
+        self._archive = Archive("canary", SUITES)
         log = steps.log_path("canary")
         log.write_text("")
-        # A mirror need not have all suites, and may be a snapshot, whose lists are out of date by intention.
-        options = [*mirror.apt_options(), "-o", "Acquire::Check-Valid-Until=false"]
-        run.chroot(self._base, ["sh", "-c", 'apt-get -q "$@" update || true', "sh", *options], self._binds, log)
-        dump = subprocess.run(run.chroot_command(self._base, ["apt-cache", "dumpavail"], self._binds),
-                              capture_output=True, text=True, check=True)
-        # Of the suites that cannot be read apt names each, in the log.
-        found = newest(kernel_choice.parse_packages(dump.stdout))
+        found = newest(self._archive.packages(log))
         if found is None:
             raise RuntimeError(f"no suite of {', '.join(SUITES)} has the source of a kernel; see {log}")
-        return found
+        self.package = found
 
     def source(self) -> cache.Artifact:
         return cache.artifact("source", version=self.package.version, recipe=1)
@@ -101,30 +82,24 @@ class Canary:
                               toolchain=debian.buildroot().stamp()["toolchain"], recipe=1)
 
     def make_source(self, work: Work) -> None:
-        argv = ["apt-get", "-q", *mirror.apt_options(), "-o", "APT::Sandbox::User=root", "download",
-                f"{self.package.name}={self.package.version}"]
-        run.chroot(self._base, argv, [*self._binds, run.Bind(work.folder, "/mnt")], work.log, cwd="/mnt")
+        self._archive.download([f"{self.package.name}={self.package.version}"], work.folder, work.log)
         deb = next(work.folder.glob("*.deb"))
         kernel.unpack_source(deb, self.package.name, work.folder / "linux", work.log)
         deb.unlink()
 
+    def _source_bind(self) -> run.Bind:
+        return run.Bind(self.source().path / "linux", kernel.SOURCE_INSIDE, True)
+
     def make_kdir(self, work: Work) -> None:
-        tree = work.folder / "tree"
-        tree.mkdir()
-        shutil.copy(kernel.stock().path / "config", tree / ".config")
-        binds = [run.Bind(self.source().path / "linux", kernel.SOURCE_INSIDE, True),
-                 run.Bind(tree, kernel.STOCK_INSIDE)]
-        make = ["make", "-s", "-C", kernel.SOURCE_INSIDE, f"O={kernel.STOCK_INSIDE}", *self.options()]
-        for goals in (["olddefconfig"], ["-j3", "prepare"], ["-j3", "modules_prepare"]):
-            run.chroot(paths.build_root(), [*make, *goals], binds, work.log)
+        kernel.prepare(work.folder / "tree", kernel.stock().path / "config", self._source_bind(), paths.build_root(),
+                       self.options(), work.log)
 
     @staticmethod
     def options() -> list[str]:
         return [option for option in kernel.make_options() if not option.startswith("KERNELRELEASE=")]
 
     def tree(self) -> build.KernelTree:
-        binds = (run.Bind(self.source().path / "linux", kernel.SOURCE_INSIDE, True),
-                 run.Bind(self.kdir().path / "tree", kernel.STOCK_INSIDE))
+        binds = (self._source_bind(), run.Bind(self.kdir().path / "tree", kernel.STOCK_INSIDE))
         # Without the symbols of a kernel of this build the last step would only complain.
         options = (*self.options(), kernel.WITHOUT_BTF, "KBUILD_MODPOST_WARN=1")
         return build.KernelTree(paths.build_root(), kernel.STOCK_INSIDE, binds, options)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Root trees of Debian: the base, the build root, the guest."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import arch
@@ -9,8 +11,20 @@ from . import mirror
 from . import run
 from .steps import Work
 
-SUITE = "trixie"
-BACKPORTS = f"{SUITE}-backports"
+
+@dataclass(frozen=True)
+class Suite:
+    """A release of Debian by its code name, and the suites of the archive that its machines install from."""
+
+    name: str
+    archives: tuple[str, ...]
+
+
+TRIXIE = Suite("trixie", ("trixie", "trixie-backports"))
+SID = Suite("sid", ("sid",))
+SUITES = {suite.name: suite for suite in (TRIXIE, SID)}
+# A mirror may be a snapshot, whose lists of the suites that change daily are out of date by intention.
+OLD_LISTS = ("-o", "Acquire::Check-Valid-Until=false")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 # The compilers are those that Debian built the stock kernel with: Rust metadata
@@ -21,6 +35,13 @@ BUILD_PACKAGES = (
     "clang-19", "llvm-19", "lld-19", "libclang-19-dev", "pahole", "flex", "bison", "bc", "libelf-dev", "libssl-dev",
     "libdw-dev", "xz-utils", "cpio", "kmod", "python3", "rsync", "perl", "gawk", "git", "ca-certificates",
     "busybox-static", "e2fsprogs", "xfsprogs", "qemu-system-x86", "shellcheck",
+)  # fmt: skip
+# What a kernel of another release and its modules are built with, beside the C compiler that the kernel names.
+# Programs are built, and machines run, from Debian 13 everywhere.
+KERNEL_BUILD_PACKAGES = (
+    "libc6-dev", "make", "rustc", "rust-src", "rustfmt", "bindgen", "libclang-dev", "pahole", "flex", "bison", "bc",
+    "libelf-dev", "libssl-dev", "libdw-dev", "xz-utils", "cpio", "kmod", "python3", "rsync", "perl", "gawk",
+    "ca-certificates",
 )  # fmt: skip
 # What a build root for another architecture has beside that.
 CROSS_PACKAGES = {"arm64": (
@@ -66,8 +87,8 @@ def installed_versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
     return {name: version for name, version in installed(tree).items() if name in packages}
 
 
-def base() -> cache.Artifact:
-    return cache.artifact("base", suite=SUITE, recipe=1)
+def base(suite: Suite = TRIXIE) -> cache.Artifact:
+    return cache.artifact("base", suite=suite.name, recipe=1)
 
 
 def buildroot(machine: arch.Arch = arch.AMD64) -> cache.Artifact:
@@ -87,24 +108,37 @@ def guest(machine: arch.Arch = arch.AMD64) -> cache.Artifact:
     return cache.artifact(f"guest-{machine.name}", native=native.key, recipe=1)
 
 
-def make_base(work: Work) -> None:
+def kernel_buildroot(suite: Suite, compiler: str) -> cache.Artifact:
+    """The tree with what kernels of another release than Debian 13, and their modules, are built with."""
+    return cache.artifact(f"buildroot-{suite.name}", base=base(suite).key, packages=(compiler, *KERNEL_BUILD_PACKAGES),
+                          recipe=1)
+
+
+def sources(suites: Iterable[str]) -> str:
+    """The lines of apt's list of sources for some suites."""
+    archive = mirror.mirror()
+    return "".join(f"deb {archive} {suite} main\n" for suite in suites)
+
+
+def make_base(work: Work, suite: Suite = TRIXIE) -> None:
     """Bootstraps the smallest system, with the suites that the other trees need."""
     tree = work.folder / "root"
     archive = mirror.mirror()
     include = ["--include=ca-certificates"] if archive.startswith("https:") else []
     keyring = [f"--keyring={KEYRING}"] if KEYRING.is_file() else []
-    run.call(["debootstrap", "--variant=minbase", *include, *keyring, SUITE, str(tree), archive], work.log)
-    lines = [f"deb {archive} {suite} main\n" for suite in (SUITE, BACKPORTS)]
-    (tree / "etc/apt/sources.list").write_text("".join(lines))
+    run.call(["debootstrap", "--variant=minbase", *include, *keyring, suite.name, str(tree), archive], work.log)
+    (tree / "etc/apt/sources.list").write_text(sources(suite.archives))
+    if suite is not TRIXIE:
+        (tree / "etc/apt/apt.conf.d/old-lists").write_text('Acquire::Check-Valid-Until "false";\n')
     (tree / "etc/dpkg/dpkg.cfg.d/small").write_text(
         "path-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n"
     )
     run.chroot(tree, ["apt-get", "-q", *mirror.apt_options(), "update"], log=work.log)
 
 
-def copy_base(work: Work) -> Path:
+def copy_base(work: Work, suite: Suite = TRIXIE) -> Path:
     tree = work.folder / "root"
-    run.call(["cp", "-a", str(base().path / "root"), str(tree)], work.log)
+    run.call(["cp", "-a", str(base(suite).path / "root"), str(tree)], work.log)
     return tree
 
 
@@ -112,6 +146,12 @@ def make_buildroot(work: Work) -> None:
     tree = copy_base(work)
     install(tree, BUILD_PACKAGES, "build", work.log)
     work.facts["toolchain"] = installed_versions(tree, TOOLCHAIN)
+
+
+def make_kernel_buildroot(work: Work, suite: Suite, compiler: str) -> None:
+    tree = copy_base(work, suite)
+    install(tree, (compiler, *KERNEL_BUILD_PACKAGES), f"build-{suite.name}", work.log)
+    work.facts["toolchain"] = installed_versions(tree, (compiler, "rustc", "bindgen", "pahole"))
 
 
 GUEST_INIT = """#!/bin/sh

@@ -1,44 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Packages of another architecture than the host's: found, downloaded, and made a root tree of."""
+"""Root trees for another architecture than the host's, made of its packages."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from . import arch
+from . import archive
 from . import cache
 from . import debian
-from . import mirror
 from . import run
 from .steps import Work
 
 # `e_machine` of an ELF file.
 _ELF_MACHINES = {arch.AMD64.name: 62, arch.ARM64.name: 183}
-
-
-def lists_binds(machine: arch.Arch) -> list[run.Bind]:
-    """Where apt keeps the package lists of an architecture that is not the base's."""
-    if machine is arch.AMD64:
-        return []
-    folder = cache.root() / "apt" / f"lists-{machine.name}"
-    (folder / "partial").mkdir(parents=True, exist_ok=True)
-    return [run.Bind(folder, "/var/lib/apt/lists")]
-
-
-def apt_options(machine: arch.Arch) -> list[str]:
-    """How apt is told to deal with an architecture's packages."""
-    options = mirror.apt_options()
-    if machine is not arch.AMD64:
-        options += ["-o", f"APT::Architecture={machine.name}", "-o", f"APT::Architectures={machine.name}"]
-    return options
-
-
-def download(machine: arch.Arch, packages: Iterable[str], folder: Path, log: Path) -> None:
-    """Downloads packages, each as NAME or NAME=VERSION, into a folder. Apt checks their digests."""
-    argv = ["apt-get", "-q", *apt_options(machine), "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=root",
-            "download", *packages]
-    binds = [run.Bind(folder, "/mnt"), *lists_binds(machine)]
-    run.chroot(debian.base().path / "root", argv, binds, log, cwd="/mnt")
 
 
 def make_buildroot(work: Work, machine: arch.Arch) -> None:
@@ -51,7 +26,8 @@ def make_buildroot(work: Work, machine: arch.Arch) -> None:
     libraries.mkdir()
     # Rust takes libraries of its own version only.
     versions = debian.installed_versions(tree, debian.CROSS_LIBRARIES)
-    download(machine, [f"{name}={version}" for name, version in versions.items()], libraries, work.log)
+    archive.of(debian.TRIXIE, machine).download([f"{name}={version}" for name, version in versions.items()], libraries,
+                                                work.log)
     for deb in sorted(libraries.glob("*.deb")):
         run.call(["dpkg-deb", "-x", str(deb), str(tree)], work.log)
     cache.remove_tree(libraries)
@@ -70,7 +46,7 @@ def make_guest(work: Work, machine: arch.Arch) -> None:
     packages = work.folder / "packages"
     packages.mkdir()
     # Rebuilds (+b1) differ between architectures, so no version is asked for.
-    download(machine, sorted(debian.installed(tree)), packages, work.log)
+    archive.of(debian.TRIXIE, machine).download(sorted(debian.installed(tree)), packages, work.log)
     _remove_packaged(tree)
     for deb in sorted(packages.glob("*.deb")):
         # Settings stay as they were made; links that lead from the old folders into /usr stay, too.

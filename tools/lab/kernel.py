@@ -11,16 +11,15 @@ import shutil
 from pathlib import Path
 
 from . import arch
+from . import archive
 from . import cache
 from . import debian
-from . import foreign
 from . import kernel_choice
 from . import run
 from .kernel_choice import chosen
 from .kernel_choice import STOCK
 from .steps import Work
 
-HOSTCC = arch.AMD64.compiler
 WITHOUT_BTF = "CONFIG_DEBUG_INFO_BTF_MODULES="
 # Where source and trees are inside the build root: paths get recorded in them.
 SOURCE_INSIDE = "/kernel/source"
@@ -29,7 +28,7 @@ STOCK_INSIDE = "/kernel/stock"
 
 def is_stale(name: str) -> bool:
     """Whether the choice is old, and the kernel's packages, not all here yet, may be gone from the mirror."""
-    if not 24 * 3600 < kernel_choice.age(machine(name)) < math.inf:
+    if not 24 * 3600 < kernel_choice.age(name) < math.inf:
         return False
     return not (kernel_choice.is_chosen(name) and stock(name).is_complete() and source(name).is_complete())
 
@@ -56,12 +55,20 @@ def kdir(name: str = STOCK) -> cache.Artifact:
 
 def machine(name: str = STOCK) -> arch.Arch:
     """The architecture of a kernel."""
-    return kernel_choice.wanted(name)[1]
+    return kernel_choice.wanted(name).machine
 
 
 def buildroot(name: str = STOCK) -> cache.Artifact:
     """The root tree that a kernel and its modules are built in."""
-    return debian.buildroot(machine(name))
+    kernel = kernel_choice.wanted(name)
+    if kernel.suite is debian.TRIXIE:
+        return debian.buildroot(kernel.machine)
+    return debian.kernel_buildroot(kernel.suite, chosen(name).compiler)
+
+
+def make_other_buildroot(work: Work, name: str) -> None:
+    """Makes the root tree for a kernel of another release than Debian 13."""
+    debian.make_kernel_buildroot(work, kernel_choice.wanted(name).suite, chosen(name).compiler)
 
 
 def _download(package: str, name: str, log: Path) -> Path:
@@ -74,7 +81,8 @@ def _download(package: str, name: str, log: Path) -> Path:
         partial = folder / f"{package}.partial"
         cache.remove_tree(partial)
         partial.mkdir()
-        foreign.download(machine(name), [f"{package}={version}"], partial, log)
+        kernel = kernel_choice.wanted(name)
+        archive.of(kernel.suite, kernel.machine).download([f"{package}={version}"], partial, log)
         for deb in partial.glob("*.deb"):
             deb.rename(folder / f"{package}_{deb.name.split('_', 1)[1]}")
         partial.rmdir()
@@ -135,7 +143,9 @@ def tree_binds(name: str = STOCK) -> tuple[run.Bind, ...]:
 def make_options(name: str = STOCK) -> list[str]:
     """What every make in a stock kernel's tree must be told, so that it matches Debian's kernel."""
     built_for = machine(name)
-    options = [f"CC={built_for.compiler}", f"HOSTCC={HOSTCC}", f"KERNELRELEASE={chosen(name).release}"]
+    compiler = chosen(name).compiler
+    options = [f"CC={built_for.prefix}{compiler}", f"HOSTCC={arch.AMD64.prefix}{compiler}",
+               f"KERNELRELEASE={chosen(name).release}"]
     return [*built_for.make_options(), *options]
 
 
@@ -144,16 +154,20 @@ def module_make_options(name: str = STOCK) -> list[str]:
     return [*make_options(name), WITHOUT_BTF]
 
 
+def prepare(tree: Path, config: Path, source_of: run.Bind, root: Path, options: list[str], log: Path) -> None:
+    """Prepares a tree with a configuration for building modules; `root` has the compilers."""
+    tree.mkdir()
+    shutil.copy(config, tree / ".config")
+    make = ["make", "-s", "-C", SOURCE_INSIDE, f"O={STOCK_INSIDE}", *options]
+    for goals in (["olddefconfig"], ["-j3", "prepare"], ["-j3", "modules_prepare"]):
+        run.chroot(root, [*make, *goals], [source_of, run.Bind(tree, STOCK_INSIDE)], log)
+
+
 def make_kdir(work: Work, name: str = STOCK) -> None:
     """Makes the tree for building modules: Debian's configuration, Rust metadata, symbols."""
     tree = work.folder / "tree"
-    tree.mkdir()
-    shutil.copy(stock(name).path / "config", tree / ".config")
-    binds = [source_bind(name), run.Bind(tree, STOCK_INSIDE)]
-    make = ["make", "-s", "-C", SOURCE_INSIDE, f"O={STOCK_INSIDE}", *make_options(name)]
-    root = buildroot(name).path / "root"
-    for goals in (["olddefconfig"], ["-j3", "prepare"], ["-j3", "modules_prepare"]):
-        run.chroot(root, [*make, *goals], binds, work.log)
+    prepare(tree, stock(name).path / "config", source_bind(name), buildroot(name).path / "root", make_options(name),
+            work.log)
     shutil.copy(stock(name).path / "Module.symvers", tree / "Module.symvers")
     _check_config(stock(name).path / "config", tree / ".config")
     work.facts["release"] = chosen(name).release

@@ -1,51 +1,56 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which of the archive's kernels are meant: by series and architecture, resolved and remembered.
+"""Which of the archive's kernels are meant: by series, release of Debian and architecture, resolved and remembered.
 
 A kernel's name on a command line is a series (`7.2`), an architecture (`arm64`), both
-(`7.2-arm64`), or `stock`: the newest series that the modules are made for, on amd64.
+(`7.2-arm64`), or `stock`: the newest series that the modules are made for, on amd64. These are
+kernels of Debian 13 with its backports. `sid` is the kernel of that release of Debian, which is
+built by other compilers.
 """
 
 import json
 import math
 import re
-import subprocess
 import time
 from collections.abc import Iterable
-from collections.abc import Iterator
 from dataclasses import asdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import arch
+from . import archive
 from . import cache
 from . import debian
-from . import foreign
-from . import run
+from .archive import Package
 
 STOCK = "stock"
 # The series that the modules are made for, from oldest to newest, as MAJOR.MINOR.
 KERNELS = Path(__file__).resolve().parents[2] / "KERNELS"
+# Releases of Debian whose kernel has a name of its own.
+OTHER_SUITES = tuple(name for name in debian.SUITES if name != debian.TRIXIE.name)
 
-_NAME = re.compile(rf"(?:({STOCK}|\d+\.\d+)(?:-(?=.)|$))?({'|'.join(arch.ALL)})?")
+_NAME = re.compile(rf"(?:({STOCK}|{'|'.join(OTHER_SUITES)}|\d+\.\d+)(?:-(?=.)|$))?({'|'.join(arch.ALL)})?")
+_COMPILER = re.compile(r"\b(gcc-\d+)-for-host\b")
 
 
 @dataclass(frozen=True)
-class Package:
-    """One line of the archive's package lists."""
+class Wanted:
+    """The meaning of a kernel's name. Without a series it is the newest one that the modules are made for."""
 
-    name: str
-    version: str
+    suite: debian.Suite
+    machine: arch.Arch
+    series: str | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel of the archive; `packages` are all that is downloaded of it."""
+    """A kernel of the archive; `packages` are all that is downloaded of it, `compiler` is the C compiler's package."""
 
     release: str
     version: str
     series: str
     arch: str
+    compiler: str
     packages: tuple[str, ...]
 
 
@@ -60,42 +65,46 @@ def _number(series: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def wanted(name: str) -> tuple[str, arch.Arch]:
-    """The series, and the architecture, that a kernel's name means; raises RuntimeError."""
+def wanted(name: str) -> Wanted:
+    """What a kernel's name means; raises RuntimeError for what is none."""
     match = _NAME.fullmatch(name) if name else None
-    if match is None:
+    if match is None or (match[1] in OTHER_SUITES and match[2] not in (None, arch.AMD64.name)):
         raise RuntimeError(f"no kernel is called {name!r}: it is `stock', a series such as `{supported()[0]}', "
-                           f"an architecture ({', '.join(arch.ALL)}), or both, as in `{supported()[0]}-arm64'")
+                           f"an architecture ({', '.join(arch.ALL)}), both, as in `{supported()[0]}-arm64', "
+                           f"or {', '.join(OTHER_SUITES)}")
+    if match[1] in OTHER_SUITES:
+        return Wanted(debian.SUITES[match[1]], arch.AMD64)
     series = match[1] if match[1] not in (None, STOCK) else supported()[-1]
-    return series, arch.ALL[match[2] or arch.AMD64.name]
+    return Wanted(debian.TRIXIE, arch.ALL[match[2] or arch.AMD64.name], series)
 
 
-def name_of(series: str, machine: arch.Arch) -> str:
+def name_of(kernel: Wanted) -> str:
     """The shortest name of a kernel."""
-    parts = [] if series == supported()[-1] else [series]
-    parts += [] if machine is arch.AMD64 else [machine.name]
-    return "-".join(parts) or STOCK
+    if kernel.suite is not debian.TRIXIE:
+        return kernel.suite.name
+    parts = [] if kernel.series in (None, supported()[-1]) else [kernel.series]
+    parts += [] if kernel.machine is arch.AMD64 else [kernel.machine.name]
+    return "-".join(part for part in parts if part) or STOCK
 
 
-def parse_packages(text: str) -> Iterator[Package]:
-    """Reads `Package:` and `Version:` of the stanzas of a package list."""
-    name = ""
-    for line in text.splitlines():
-        if line.startswith("Package: "):
-            name = line[9:]
-        elif line.startswith("Version: ") and name:
-            yield Package(name, line[9:])
-            name = ""
+def every() -> list[str]:
+    """The names of all kernels that the modules are made for, the stock kernel first."""
+    kernels = [Wanted(debian.TRIXIE, machine, series)
+               for machine in arch.ALL.values() for series in reversed(supported())]
+    return [name_of(kernel) for kernel in kernels] + list(OTHER_SUITES)
 
 
 def candidates(packages: Iterable[Package], machine: arch.Arch) -> list[Choice]:
     """The kernels of an architecture that can be built for, newest first."""
+    packages = list(packages)
     available = {(package.name, package.version) for package in packages}
     headers = re.compile(rf"linux-headers-((\d+)\.(\d+)(?:\.(\d+))?[^ -]*-{machine.name})")
     found = []
-    for name, version in available:
+    for package in packages:
+        name, version = package.name, package.version
         match = headers.fullmatch(name)
-        if match is None:
+        compiler = _COMPILER.search(package.depends)
+        if match is None or compiler is None:
             continue
         release = match[1]
         number = (int(match[2]), int(match[3]), int(match[4] or 0))
@@ -108,37 +117,40 @@ def candidates(packages: Iterable[Package], machine: arch.Arch) -> list[Choice]:
         # An image package that only depends on a binary one carries nothing.
         if f"linux-binary-{release}" in images:
             images = [image for image in images if not image.startswith("linux-image-")]
-        found.append((number, version, Choice(release, version, series, machine.name, (name, source, *images))))
+        choice = Choice(release, version, series, machine.name, compiler[1], (name, source, *images))
+        found.append((number, version, choice))
     return [choice for *_, choice in sorted(found, key=lambda entry: entry[:2], reverse=True)]
 
 
-def newest(found: Iterable[Choice], series: str) -> Choice | None:
-    """The newest kernel of a series among `found`, newest first."""
-    return next((choice for choice in found if choice.series == series), None)
+def newest(found: Iterable[Choice], among: Iterable[str]) -> Choice | None:
+    """The newest kernel of some series among `found`, newest first."""
+    among = set(among)
+    return next((choice for choice in found if choice.series in among), None)
 
 
-def _file(machine: arch.Arch) -> Path:
-    return cache.root() / f"kernels-{machine.name}-{debian.base().key}.json"
+def _file(kernel: Wanted) -> Path:
+    return cache.root() / f"kernels-{kernel.suite.name}-{kernel.machine.name}-{debian.base().key}.json"
 
 
-def age(machine: arch.Arch) -> float:
-    """Seconds since the kernels of an architecture were resolved; endless before the first time."""
-    return time.time() - _file(machine).stat().st_mtime if _file(machine).is_file() else math.inf
+def age(name: str) -> float:
+    """Seconds since the kernels of a kernel's release and architecture were resolved; endless before the first time."""
+    file = _file(wanted(name))
+    return time.time() - file.stat().st_mtime if file.is_file() else math.inf
+
+
+def _resolved(kernel: Wanted) -> list[Choice]:
+    """What the last resolution found, newest first. Raises FileNotFoundError before the first one."""
+    found: list[dict[str, Any]] = json.loads(_file(kernel).read_text())
+    return [Choice(**{**fields, "packages": tuple(fields["packages"])}) for fields in found]
 
 
 def is_chosen(name: str) -> bool:
     """Whether a resolution has found a kernel for `name`."""
-    series, machine = wanted(name)
-    return any(fields["series"] == series for fields in _resolved(machine))
-
-
-def _resolved(machine: arch.Arch) -> list[dict[str, Any]]:
-    """What the last resolution found, newest first; nothing before the first one."""
     try:
-        found: list[dict[str, Any]] = json.loads(_file(machine).read_text())
-    except FileNotFoundError:
-        return []
-    return found
+        chosen(name)
+    except (FileNotFoundError, RuntimeError):
+        return False
+    return True
 
 
 def chosen(name: str = STOCK) -> Choice:
@@ -146,42 +158,35 @@ def chosen(name: str = STOCK) -> Choice:
 
     Raises FileNotFoundError before the first resolution, RuntimeError if the archive had no such kernel.
     """
-    series, machine = wanted(name)
-    for fields in json.loads(_file(machine).read_text()):
-        if fields["series"] == series:
-            return Choice(**{**fields, "packages": tuple(fields["packages"])})
-    raise RuntimeError(f"when it was last looked, {debian.BACKPORTS} had no kernel {series} for {machine.name} with "
-                       "headers, source and image; `lab setup --refresh' looks again")
+    kernel = wanted(name)
+    among = [kernel.series] if kernel.series else supported()
+    choice = newest(_resolved(kernel), among)
+    if choice is None:
+        raise RuntimeError(f"when it was last looked, {kernel.suite.archives[-1]} had no kernel {' or '.join(among)} "
+                           f"for {kernel.machine.name} with headers, source and image; "
+                           "`lab setup --refresh' looks again")
+    return choice
 
 
-def served(machine: arch.Arch) -> list[str]:
-    """The names of the supported kernels of an architecture that the archive has, newest first."""
-    names = [name_of(series, machine) for series in reversed(supported())]
-    return [name for name in names if is_chosen(name)]
+def served(name: str) -> list[str]:
+    """The names of the supported kernels that were resolved together with `name`, newest first."""
+    kernel = wanted(name)
+    return [other for other in every() if (wanted(other).suite, wanted(other).machine) == (kernel.suite, kernel.machine)
+            and is_chosen(other)]
 
 
-def resolve(machine: arch.Arch, log: Path, refresh: bool = False) -> None:
+def resolve(name: str, log: Path, refresh: bool = False) -> None:
     """Looks which kernels the archive has, in lists fetched again if `refresh`; remembers the newest of each series."""
-    if not refresh and _file(machine).is_file():
+    kernel = wanted(name)
+    if not refresh and _file(kernel).is_file():
         return
-    found = candidates(parse_packages(_dump(machine, log, refresh)), machine)
+    packages = archive.of(kernel.suite, kernel.machine).packages(log, refresh)
+    found = candidates(packages, kernel.machine)
     kept = [choice for series in dict.fromkeys(choice.series for choice in found)
-            if (choice := newest(found, series)) is not None]
-    if newest(kept, supported()[-1]) is None:
-        raise RuntimeError(f"{debian.BACKPORTS} has no kernel {supported()[-1]} for {machine.name} "
+            if (choice := newest(found, [series])) is not None]
+    if kernel.suite is debian.TRIXIE and newest(kept, supported()[-1:]) is None:
+        raise RuntimeError(f"{kernel.suite.archives[-1]} has no kernel {supported()[-1]} for {kernel.machine.name} "
                            "with headers, source and image")
-    partial = _file(machine).with_suffix(".partial")
+    partial = _file(kernel).with_suffix(".partial")
     partial.write_text(json.dumps([asdict(choice) for choice in kept], indent=1) + "\n")
-    partial.rename(_file(machine))
-
-
-def _dump(machine: arch.Arch, log: Path, refresh: bool) -> str:
-    """What the archive has for an architecture, as apt-cache prints it."""
-    tree = debian.base().path / "root"
-    binds = foreign.lists_binds(machine)
-    options = foreign.apt_options(machine)
-    if refresh or binds:
-        run.chroot(tree, ["apt-get", "-q", *options, "update"], binds, log)
-    dump = subprocess.run(run.chroot_command(tree, ["apt-cache", *options, "dumpavail"], binds),
-                          capture_output=True, text=True, check=True)
-    return dump.stdout
+    partial.rename(_file(kernel))

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import arch
 from . import debian
 from . import image
 from . import kernel
@@ -16,7 +17,8 @@ from .arch import Arch
 CHECKOUT = Path(__file__).resolve().parents[2]
 STOCK = kernel_choice.STOCK
 DEBUG = "debug"
-KERNEL_HELP = "`stock', `debug', a series such as `7.2', an architecture such as `arm64', or `7.2-arm64'"
+KERNEL_HELP = ("`stock', `debug', `debug-arm64', a series such as `7.2', an architecture such as `arm64', "
+               "`7.2-arm64', or `sid'")
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,32 @@ class Artifacts:
         return plain | {"arch": self.arch.name, "missing": self.missing()}
 
 
+def debug_name(built_for: Arch) -> str:
+    """The name of the debug kernel of an architecture."""
+    return DEBUG if built_for is AMD64 else f"{DEBUG}-{built_for.name}"
+
+
+_DEBUG_KERNELS = {debug_name(built_for): built_for for built_for in arch.ALL.values()}
+
+
+def is_debug(kernel_name: str) -> bool:
+    """Whether a name is that of a debug kernel."""
+    return kernel_name in _DEBUG_KERNELS
+
+
 def kernel_name(text: str) -> str:
     """A kernel's name, as a command line may have it, in its shortest form."""
-    if text == DEBUG:
+    if is_debug(text):
         return text
     try:
-        return kernel_choice.name_of(*kernel_choice.wanted(text))
+        return kernel_choice.name_of(kernel_choice.wanted(text))
     except RuntimeError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def machine(kernel_name: str) -> Arch:
     """The architecture of a kernel."""
-    return AMD64 if kernel_name == DEBUG else kernel.machine(kernel_name)
+    return _DEBUG_KERNELS[kernel_name] if is_debug(kernel_name) else kernel.machine(kernel_name)
 
 
 def build_root() -> Path:
@@ -79,7 +94,7 @@ def modules_dir(name: str, checkout: Path = CHECKOUT) -> Path:
 
 
 def artifacts(kernel_name: str = "stock") -> Artifacts:
-    """The artefacts of the kernel `debug`, or of a stock kernel (kernel_choice.py says how these are called).
+    """The artefacts of a debug kernel, or of a stock kernel (kernel_choice.py says how these are called).
 
     Raises RuntimeError for a name that means none, and before the set-up has got far enough to know them.
     """
@@ -89,11 +104,11 @@ def artifacts(kernel_name: str = "stock") -> Artifacts:
 
     built_for = machine(kernel_name)
     try:
-        if kernel_name == DEBUG:
-            made = debug_kernel.debug().path
-            release = str(debug_kernel.debug().stamp()["release"]) if made.is_dir() else ""
+        if is_debug(kernel_name):
+            made = debug_kernel.debug(built_for).path
+            release = str(debug_kernel.debug(built_for).stamp()["release"]) if made.is_dir() else ""
             kdir = made / "tree"
-            boot = debug_kernel.boot().path
+            boot = debug_kernel.boot(built_for).path
         else:
             made = kernel.stock(kernel_name).path
             release = kernel.chosen(kernel_name).release
@@ -107,7 +122,7 @@ def artifacts(kernel_name: str = "stock") -> Artifacts:
         release=release,
         arch=built_for,
         vmlinuz=made / "vmlinuz",
-        initramfs=None if kernel_name == DEBUG else boot / "initramfs.cpio",
+        initramfs=None if is_debug(kernel_name) else boot / "initramfs.cpio",
         root_image=boot / "root.img",
         kdir=kdir,
         modules_ours=modules_dir(kernel_name),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import build
 from . import paths
+from . import release
 from . import results
 from . import selftest_modules
 from . import selftest_pool
@@ -58,6 +59,7 @@ def choose(subjects: list[Subject], names: list[str]) -> list[tuple[Subject, lis
 
 def fit(subjects: list[Subject], kernel: str, quick: bool) -> list[Subject]:
     """The subjects with the cases that make sense on a kernel; with ``quick``, the quick ones."""
+    kernel = paths.DEBUG if paths.is_debug(kernel) else kernel
     kept = _only(subjects, lambda _, case: case.is_for(kernel, quick))
     return [dataclasses.replace(subject, cases=cases) for subject, cases in kept]
 
@@ -93,7 +95,7 @@ def main(options: argparse.Namespace) -> int:
             for case in cases:
                 print(f"  {subject.name}.{case.name}: {case.summary}")
         return 0
-    modules = _modules(options.kernel, options.modules_dir)
+    modules = _modules(options.kernel, options.modules_dir, chosen)
     if not any(modules[options.modules].rglob("*.ko")):
         return usage_error(f"no modules in {modules[options.modules]}; build them first")
     if options.quick:
@@ -101,17 +103,19 @@ def main(options: argparse.Namespace) -> int:
         print(f"# {left} more cases for this kernel are in make test-long", flush=True)
     platform = vm_platform.platform(options.kernel, modules)
     if options.server_kernel:
-        server = vm_platform.platform(options.server_kernel, _modules(options.server_kernel, None))
+        server = vm_platform.platform(options.server_kernel, _modules(options.server_kernel, None, chosen))
         platform = dataclasses.replace(platform, server=server)
     if options.resume:
         return 0 if resume(options, platform, chosen) else 1
     return 0 if selftest_pool.run(platform, options.modules, chosen, options.jobs, options.quick) else 1
 
 
-def _modules(kernel: str, ours: Path | None) -> dict[str, Path]:
-    """The folders of a kernel's sets of modules."""
+def _modules(kernel: str, ours: Path | None, chosen: list[Chosen]) -> dict[str, Path]:
+    """The folders of a kernel's sets of modules that the chosen cases may use."""
     modules = vm_platform.module_folders(kernel, ours)
-    if kernel == paths.DEBUG:
+    if any(subject.name == release.SUBJECT for subject, _ in chosen) and release.is_here():
+        modules[release.MODULES] = release.folder(kernel)
+    if paths.is_debug(kernel):
         modules["kunit"] = build.output(kernel, None, clippy=False, kunit=True)
     modules["test"] = selftest_modules.folder(kernel)
     return modules

@@ -17,6 +17,7 @@ from . import image
 from . import kernel
 from . import kernel_choice
 from . import packages
+from . import paths
 from . import python_tools
 from . import steps
 from .kernel_choice import STOCK
@@ -26,15 +27,26 @@ from .steps import Work
 
 def step_of(step: str, name: str) -> str:
     """The name of a step that is made for each kernel, for the kernel `name`."""
+    if paths.is_debug(name) and step == "kdir":
+        # A debug kernel is built whole.
+        return name
     return step if name == STOCK else f"{step}-{name}"
 
 
 def _kernel_steps(name: str) -> list[Step]:
     """What is made for a stock kernel."""
-    machine = kernel.machine(name)
+    machine, suite = kernel.machine(name), kernel_choice.wanted(name).suite
     root = "buildroot" if machine is arch.AMD64 else f"buildroot-{machine.name}"
+    if suite is not debian.TRIXIE:
+        root = f"buildroot-{suite.name}"
     guest = "guest" if machine is arch.AMD64 else f"guest-{machine.name}"
     title = "the stock kernel" if name == STOCK else f"kernel {name}"
+    steps_of_root = [
+        Step(f"base-{suite.name}", f"Debian {suite.name} by debootstrap", partial(debian.base, suite),
+             partial(debian.make_base, suite=suite)),
+        Step(root, f"compilers of {suite.name}", partial(kernel.buildroot, name),
+             partial(kernel.make_other_buildroot, name=name), (f"base-{suite.name}",)),
+    ] if suite is not debian.TRIXIE else []
 
     def of(step: str, what: str, target: Callable[[str], cache.Artifact], make: Callable[[Work, str], None],
            *needs: str) -> Step:
@@ -43,6 +55,7 @@ def _kernel_steps(name: str) -> list[Step]:
 
     stock, source, kdir = (step_of(step, name) for step in ("stock", "source", "kdir"))
     return [
+        *steps_of_root,
         of("stock", "{}'s packages", kernel.stock, kernel.make_stock, "base"),
         of("source", "{}'s source", kernel.source, kernel.make_source, "base"),
         of("kdir", "Rust metadata of {}", kernel.kdir, kernel.make_kdir, root, stock, source),
@@ -51,17 +64,28 @@ def _kernel_steps(name: str) -> list[Step]:
     ]
 
 
+def _debug_steps(name: str) -> list[Step]:
+    """What is made for a debug kernel."""
+    machine = paths.machine(name)
+    foreign_part = "" if machine is arch.AMD64 else f"-{machine.name}"
+    kdir, boot, modules = (step_of(step, name) for step in ("kdir", "boot", "c-modules"))
+    return [
+        Step(kdir, f"the {name} kernel", partial(debug_kernel.debug, machine),
+             partial(debug_kernel.make_debug, machine=machine), (f"buildroot{foreign_part}", "source"), True),
+        Step(boot, f"root image of the {name} kernel", partial(debug_kernel.boot, machine),
+             partial(debug_kernel.make_boot, machine=machine), (kdir, f"guest{foreign_part}")),
+        Step(modules, f"the C modules, {name} kernel", partial(c_modules.debug, machine),
+             partial(c_modules.make_debug, machine=machine), (kdir,)),
+    ]
+
+
 def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
     """Every step of the set-up by name; `names` are the kernels."""
     every = [
-        Step("base", f"Debian {debian.SUITE} by debootstrap", debian.base, debian.make_base),
+        Step("base", f"Debian {debian.TRIXIE.name} by debootstrap", debian.base, debian.make_base),
         Step("buildroot", "compilers and QEMU", debian.buildroot, debian.make_buildroot, ("base",)),
         Step("guest", "programs of the virtual machines", debian.guest, debian.make_guest, ("base",)),
         Step("python-tools", "ruff and mypy", python_tools.tree, python_tools.make_tree, ("base",)),
-        Step("debug", "the debug kernel", debug_kernel.debug, debug_kernel.make_debug, ("buildroot", "source"), True),
-        Step("boot-debug", "root image of the debug kernel", debug_kernel.boot, debug_kernel.make_boot,
-             ("debug", "guest")),
-        Step("c-modules-debug", "the C modules, debug kernel", c_modules.debug, c_modules.make_debug, ("debug",)),
         Step("pkgbuild", "what packages are built with", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
         Step("machine", "a machine to install packages on", packages.machine, packages.make_machine,
              ("pkgbuild", "stock", "source")),
@@ -76,11 +100,11 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
             every.append(Step(f"guest-{machine.name}", f"programs of the virtual machines for {machine.name}",
                               partial(debian.guest, machine), partial(foreign.make_guest, machine=machine), ("guest",)))
     for name in dict.fromkeys((STOCK, *names)):
-        every += _kernel_steps(name)
+        every += _debug_steps(name) if paths.is_debug(name) else _kernel_steps(name)
     return {step.name: step for step in every}
 
 
-# Which of these are made for each kernel is said by `_kernel_steps`.
+# Which of these are made for each kernel is said by `_kernel_steps` and `_debug_steps`.
 PURPOSES = {
     "build": ("kdir",),
     "lint": ("kdir", "python-tools"),
@@ -88,29 +112,32 @@ PURPOSES = {
     "test": ("kdir", "boot", "c-modules", "python-tools"),
     "deb": ("pkgbuild",),
     "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
-    "debug": ("boot-debug", "c-modules-debug"),
 }
 
 
-def _resolve(machine: arch.Arch, refresh: bool, progress: steps.Progress) -> None:
-    """Finds out which kernels there are for an architecture, and says so when that is new."""
-    before = kernel_choice.age(machine)
-    kernel_choice.resolve(machine, steps.log_path(f"resolve-{machine.name}"), refresh)
-    if kernel_choice.age(machine) < before:
-        for name in kernel_choice.served(machine):
-            choice = kernel_choice.chosen(name)
-            progress.say(f"kernel {name}: {choice.release} ({choice.version})")
+def _resolve(name: str, refresh: bool, progress: steps.Progress) -> None:
+    """Finds out which kernels there are of a release for an architecture, and says so when that is new."""
+    before = kernel_choice.age(name)
+    kernel_choice.resolve(name, steps.log_path(f"resolve-{name}"), refresh)
+    if kernel_choice.age(name) < before:
+        for other in kernel_choice.served(name):
+            choice = kernel_choice.chosen(other)
+            progress.say(f"kernel {other}: {choice.release} ({choice.version}), {choice.compiler}")
 
 
 def setup(purpose: str, refresh: bool = False, names: Iterable[str] = (STOCK,)) -> bool:
-    """Makes what `purpose` needs for the kernels `names`; returns whether that succeeded."""
+    """Makes what `purpose` needs for the kernels `names`; returns whether that succeeded.
+
+    Raises RuntimeError if the archive has no kernel of one of the names.
+    """
     host.prepare()
     progress = steps.Progress()
     names = list(names)
     if not steps.run(table(), ("base",), progress):
         return False
-    for name in dict.fromkeys((STOCK, *names)):
-        _resolve(kernel.machine(name), refresh or kernel.is_stale(name), progress)
+    for name in dict.fromkeys((STOCK, *(name for name in names if not paths.is_debug(name)))):
+        _resolve(name, refresh or kernel.is_stale(name), progress)
+        kernel_choice.chosen(name)
     every = table(names)
     per_kernel = {step.name for step in _kernel_steps(STOCK)}
     wanted = [made for step in PURPOSES[purpose]

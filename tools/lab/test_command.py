@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import arch
 from . import build
 from . import kernel_choice
 from . import rnbdctl
@@ -36,16 +35,17 @@ BEFORE = (
 
 
 # What `make test-long` can be told to run alone: this, and each other kernel by its name.
-PARTS = ("checks", "stock", "interop", "packages", "debug")
+DEBUG_ARM64 = "debug-arm64"
+PARTS = ("checks", "stock", "interop", "packages", "debug", DEBUG_ARM64)
+# What the debug kernel of arm64 runs in the long form: all KUnit suites, and the subjects with the most going on at once.
+ON_DEBUG_ARM64 = ("kunit", "data_integrity", "batches", "cpu_hotplug", "failover", "many_sessions", "unload")
 # Clients and servers of two kernels.
 PAIRS = ((kernel_choice.supported()[0], "stock"), ("arm64", "stock"))
 
 
 def others() -> list[str]:
     """The names of the kernels that the modules are made for, but for the stock kernel."""
-    every = [kernel_choice.name_of(series, machine) for machine in arch.ALL.values()
-             for series in reversed(kernel_choice.supported())]
-    return [name for name in every if name != kernel_choice.STOCK]
+    return [name for name in kernel_choice.every() if name != kernel_choice.STOCK]
 
 
 def selftests(kernel: str, long: bool, more: Sequence[str] = ()) -> Stage:
@@ -127,7 +127,7 @@ class DebugKernel(threading.Thread):
 
     def run(self) -> None:
         with open(self.log, "w") as out:
-            argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "debug"]
+            argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "test", "--kernel", "debug"]
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
             if self._process.wait() != 0:
                 self.error = self.log.read_text()
@@ -209,6 +209,22 @@ def _debug(options: argparse.Namespace, debug: DebugKernel, report: Report) -> N
         run_stage(selftests("debug", options.long, _more(options)), report)
 
 
+def _debug_arm64(options: argparse.Namespace, report: Report) -> None:
+    """What is run on the debug kernel of arm64."""
+    if not options.long:
+        return
+    try:
+        if not setup.setup("test", names=[DEBUG_ARM64]):
+            raise RuntimeError("the set-up failed")
+        build.modules(DEBUG_ARM64)
+        build.modules(DEBUG_ARM64, kunit=True)
+    except RuntimeError as error:
+        report.failed(f"kernel {DEBUG_ARM64}", str(error))
+        return
+    names = [argument for name in options.names or ON_DEBUG_ARM64 for argument in ("-T", name)]
+    run_stage(selftests(DEBUG_ARM64, True, [*names, *(["--again"] if options.again else [])]), report)
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
     report = Report()
@@ -227,6 +243,8 @@ def run(options: argparse.Namespace) -> int:
         _others(options, [name for name in others() if name in wanted], report)
         if "debug" in wanted:
             _debug(options, debug, report)
+        if DEBUG_ARM64 in wanted:
+            _debug_arm64(options, report)
     finally:
         debug.stop()
     return _end(report)

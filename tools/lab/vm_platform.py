@@ -21,7 +21,7 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
     return Platform(qemu=made.qemu, kernel=quick_to_boot(made.vmlinuz), initrd=made.initramfs,
                     root_image=made.root_image, selftests=paths.CHECKOUT / "selftests",
                     modules=modules, arch=made.arch,
-                    flavour="debug" if kernel == paths.DEBUG else "stock",
+                    flavour="debug" if paths.is_debug(kernel) else "stock",
                     yield_plugin=vm_plugin.compiled("vm_yield") if made.arch is AMD64 else None)
 
 

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from lab import canary
-from lab.kernel_choice import Package
+from lab.archive import Package
 
 SAID = """\
 error[E0432]: unresolved import `kernel::gone`

@@ -4,19 +4,25 @@
 import itertools
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+from lab import archive
 from lab import debug_kernel
 from lab import kernel_choice
 from lab.arch import AMD64
 from lab.arch import ARM64
-from lab.kernel_choice import Package
+from lab.archive import Package
+from lab.debian import SID
+from lab.debian import TRIXIE
+from lab.kernel_choice import Wanted
 
 
 def of(release: str, version: str, series: str, kinds: tuple[str, ...] = ("binary", "modules")) -> list[Package]:
     names = [f"linux-headers-{release}", f"linux-source-{series}", *(f"linux-{kind}-{release}" for kind in kinds)]
-    return [Package(name, version) for name in names]
+    depends = "linux-kbuild-7, gcc-14-for-host, pahole"
+    return [Package(name, version, depends if "headers" in name else "") for name in names]
 
 
 OLD = of("7.3.2+deb13-amd64", "7.3.2-1~bpo13+1", "7.3")
@@ -36,10 +42,17 @@ class Candidates(unittest.TestCase):
 
     def test_the_newest_of_a_series_is_taken(self) -> None:
         found = kernel_choice.candidates(itertools.chain(OLD, NEXT, NEW), AMD64)
-        choice = kernel_choice.newest(found, "7.3")
+        choice = kernel_choice.newest(found, ["7.2", "7.3"])
         assert choice is not None
         self.assertEqual(choice.release, "7.3.10+deb13-amd64")
-        self.assertIsNone(kernel_choice.newest(found, "7.2"))
+        self.assertIsNone(kernel_choice.newest(found, ["7.2"]))
+
+    def test_headers_name_the_compiler(self) -> None:
+        old = of("7.3.2+deb14-amd64", "7.3.2-1", "7.3")
+        (choice,) = kernel_choice.candidates([replace(each, depends=each.depends.replace("14", "16")) for each in old],
+                                             AMD64)
+        self.assertEqual(choice.compiler, "gcc-16")
+        self.assertEqual(self.releases([replace(package, depends="") for package in NEW], OLD), ["7.3.2+deb13-amd64"])
 
     def test_other_flavours_are_ignored(self) -> None:
         rt = of("7.3.4+deb13-rt-amd64", "7.3.4-1", "7.3")
@@ -62,8 +75,8 @@ class Candidates(unittest.TestCase):
         self.assertIn("linux-modules-7.3.4+deb13-amd64", choice.packages)
 
     def test_package_lists_are_read(self) -> None:
-        text = "Package: a\nDescription: x\nVersion: 1-1\n\nPackage: b\nVersion: 2\n"
-        self.assertEqual(list(kernel_choice.parse_packages(text)), [Package("a", "1-1"), Package("b", "2")])
+        text = "Package: a\nDescription: x\nVersion: 1-1\nDepends: c, d\n\nPackage: e\n\nPackage: b\nVersion: 2\n"
+        self.assertEqual(list(archive.parse_packages(text)), [Package("a", "1-1", "c, d"), Package("b", "2")])
 
 
 class Names(unittest.TestCase):
@@ -84,16 +97,20 @@ class Names(unittest.TestCase):
                             "arm64": ("7.10", ARM64), "stock-arm64": ("7.10", ARM64), "amd64": ("7.10", AMD64),
                             "7.2-arm64": ("7.2", ARM64), "7.2-amd64": ("7.2", AMD64)}.items():
             with self.subTest(name):
-                self.assertEqual(kernel_choice.wanted(name), meant)
+                self.assertEqual(kernel_choice.wanted(name), Wanted(TRIXIE, meant[1], meant[0]))
+        self.assertEqual(kernel_choice.wanted("sid"), Wanted(SID, AMD64))
 
     def test_the_shortest_name_means_the_same(self) -> None:
-        for name in ("stock", "arm64", "7.2", "7.2-arm64"):
+        for name in ("stock", "arm64", "7.2", "7.2-arm64", "sid"):
             with self.subTest(name):
-                self.assertEqual(kernel_choice.name_of(*kernel_choice.wanted(name)), name)
+                self.assertEqual(kernel_choice.name_of(kernel_choice.wanted(name)), name)
+
+    def test_all_that_the_modules_are_made_for_are_named(self) -> None:
+        self.assertEqual(kernel_choice.every(), ["stock", "7.9", "7.2", "arm64", "7.9-arm64", "7.2-arm64", "sid"])
 
     def test_what_is_no_name_is_refused_with_what_is(self) -> None:
-        for name in ("", "7", "debug", "7.2arm64", "7.2-", "arm64-7.2", "riscv64"):
-            with self.subTest(name), self.assertRaisesRegex(RuntimeError, "a series such as `7.2'.*arm64"):
+        for name in ("", "7", "debug", "7.2arm64", "7.2-", "arm64-7.2", "riscv64", "sid-arm64", "sid-"):
+            with self.subTest(name), self.assertRaisesRegex(RuntimeError, "a series such as `7.2'.*arm64.*sid"):
                 kernel_choice.wanted(name)
 
 
@@ -107,6 +124,6 @@ class DebugConfiguration(unittest.TestCase):
         self.assertEqual(debug_kernel.lost(debug_kernel.options("# CONFIG_SLUB_TINY is not set"), {}), [])
 
     def test_the_fragment_asks_for_every_detector(self) -> None:
-        wanted = debug_kernel.options(debug_kernel.FRAGMENT.read_text())
+        wanted = debug_kernel.options(debug_kernel.fragment(AMD64))
         for name in ("KASAN", "PROVE_LOCKING", "DEBUG_ATOMIC_SLEEP", "DEBUG_KMEMLEAK", "FAILSLAB", "KUNIT", "RUST"):
             self.assertEqual(wanted.get(f"CONFIG_{name}"), "y", name)
