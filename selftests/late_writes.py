@@ -29,7 +29,7 @@ LINKS = 2
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 BLOCKS = 16
 # How late packets of the second link are, and how long the first link's service connection hears
-# nothing, in seconds.
+# nothing after it was asked, in seconds.
 LATE, DEAF = 2, 4
 # As they are in packets: an RDMA write of one packet with an immediate, and the question.
 WRITE_WITH_IMMEDIATE, PATH_END = 0x0B, 4
@@ -79,8 +79,8 @@ def deafen(t: Test, queue_pair: int, version: int = 4) -> None:
 
 
 # What ends the deafness, and says before how many questions each filter has dropped.
-HEAR = ("for pref in 4 6; do tc -s filter show dev eth0 ingress pref $pref; done; "
-        "tc filter del dev eth0 ingress")
+SHOW = "for pref in 4 6; do tc -s filter show dev eth0 ingress pref $pref; done"
+HEAR = f"{SHOW}; tc filter del dev eth0 ingress"
 
 
 def questions(shown: str) -> list[int]:
@@ -88,9 +88,11 @@ def questions(shown: str) -> list[int]:
     return [int(count) for count in re.findall(r"Sent \d+ bytes (\d+) pkts?", shown)]
 
 
-def hears_later(t: Test) -> Job:
-    """The server hears again after ``DEAF`` seconds."""
-    return t.server.start_job(f"sleep {DEAF}; {HEAR}", timeout=60)
+def hears_later(t: Test, carriers: int = 1) -> Job:
+    """The server hears again ``DEAF`` seconds after each carrier has asked in vain, or after a minute."""
+    asked = rf"$({{ {SHOW}; }} | grep -cE 'Sent [0-9]+ bytes [1-9][0-9]* pkt')"
+    return t.server.start_job(f"for _ in $(seq 600); do [ {asked} -lt {carriers} ] || break; sleep 0.1; done; "
+                              f"sleep {DEAF}; {HEAR}", timeout=90)
 
 
 def asked_in_vain(t: Test, hears: Job, carriers: int, taken: float) -> None:
@@ -172,8 +174,10 @@ def test_carrier_lost(t: Test) -> None:
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
         deafen(t, first)
         deafen(t, second, version=6)
-        hears = hears_later(t)
-        loses = t.client.start_job(f"sleep {DEAF / 2}; echo 1 > {carrier}/disconnect", timeout=60)
+        hears = hears_later(t, 2)
+        # The carrier is lost while the path is being ended, after it has asked.
+        loses = t.client.start_job(f"until ! grep -q '^connected' {late}/state; do sleep 0.1; done; "
+                                   f"sleep {DEAF / 2}; echo 1 > {carrier}/disconnect", timeout=60)
         wanted, taken = written_twice(t, device, number, f"{late}/disconnect")
         gaps.append(taken)
         t.equal(loses.wait().rc, 0, "exit code of the carrier's loss")
