@@ -7,12 +7,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from . import arch
 from . import build as lab_build
 from . import cache
 from . import packages
 from . import paths
 from . import run
 from . import steps
+from .arch import AMD64
+from .arch import Arch
 
 OUT = paths.CHECKOUT / "build/deb"
 CRATE = "tools/rnbdctl"
@@ -70,7 +73,8 @@ def _copy(to: Path) -> None:
         shutil.copy2(paths.CHECKOUT / name, target)
 
 
-def inside(argv: list[str], folder: Path, cwd: str, log: Path | None = None, env: dict[str, str] | None = None) -> None:
+def inside(argv: list[str], folder: Path, cwd: str, log: Path | None = None, env: dict[str, str] | None = None,
+           built_for: Arch = AMD64) -> None:
     """Runs a program among the build dependencies, with `folder` in the place of the one that the checkout is in.
 
     The copy of the checkout in it then has the checkout's own path, so that
@@ -81,12 +85,13 @@ def inside(argv: list[str], folder: Path, cwd: str, log: Path | None = None, env
     binds = [run.Bind(folder, str(paths.CHECKOUT.parent)), run.Bind(cargo, "/root/.cargo")]
     every = {"CARGO_HOME": "/root/.cargo", "CARGO_TARGET_DIR": f"/root/.{lab_build.CARGO_TARGET}", "RUSTFLAGS": "",
              **(env or {})}
-    run.chroot(packages.pkgbuild().path / "root", argv, binds, log, cwd=cwd, env=every)
+    run.chroot(packages.pkgbuild(built_for).path / "root", argv, binds, log, cwd=cwd, env=every)
 
 
-def build(to: str | None = None, lintian: bool = False, crate: bool = True) -> list[Path]:
+def build(to: str | None = None, lintian: bool = False, crate: bool = True, built_for: Arch = AMD64) -> list[Path]:
     """Builds both packages, with another version if `to` is given; gives their files.
 
+    rnbd-dkms is the same for all architectures, and comes with the program for amd64.
     Without `crate` the program does not know of its other version, and need
     not be compiled again.
     """
@@ -102,24 +107,31 @@ def build(to: str | None = None, lintian: bool = False, crate: bool = True) -> l
     with cache.lock("rnbdctl"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("rnbd*.deb"), *folder.glob("rnbd*.changes"), *folder.glob("rnbd*.buildinfo")]:
-            old.unlink()
+            if old.stem.endswith((f"_{built_for.name}", "_all") if built_for is AMD64 else f"_{built_for.name}"):
+                old.unlink()
         _copy(source)
         if to is not None:
             set_version(source, to, crate)
-        inside(["cargo", "fetch", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml"], folder, inside_source,
-               log)
-        env = {"CARGO_NET_OFFLINE": "true", "DEB_BUILD_OPTIONS": "noautodbgsym"}
-        inside(["dpkg-buildpackage", "-b", "-us", "-uc"], folder, inside_source, log, env)
+        inside(["cargo", "vendor", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml", "debian/vendor"], folder,
+               inside_source, log)
+        # As a build machine of Debian does: with what the source has, and nothing of the network.
+        env = {"CARGO_HOME": f"{inside_source}/debian/cargo",
+               "CARGO_TARGET_DIR": f"/root/.{lab_build.CARGO_TARGET}-deb", "DEB_BUILD_OPTIONS": "noautodbgsym"}
+        kind = ["--build=binary"] if built_for is AMD64 else ["--build=any", f"--host-arch={built_for.name}"]
+        inside(["unshare", "--net", "dpkg-buildpackage", *kind, "-us", "-uc"], folder, inside_source, log, env,
+               built_for)
         cache.remove_tree(source)
-    made = sorted(folder.glob(f"rnbd*_{wanted}_*.deb"))
+    made = sorted(deb for deb in folder.glob(f"rnbd*_{wanted}_*.deb") if deb.stem.endswith((built_for.name, "_all")))
     if lintian:
-        changes = next(folder.glob("rnbd*.changes"))
+        changes = next(folder.glob(f"rnbd*_{built_for.name}.changes"))
         inside(["lintian", "--fail-on", "error,warning", "--info", "--allow-root", changes.name], folder, inside_folder)
     return made
 
 
 def main(options: argparse.Namespace) -> int:
-    for deb in build(options.version, options.lintian):
+    made = [deb for built_for in arch.ALL.values()
+            for deb in build(options.version, options.lintian, built_for=built_for)]
+    for deb in sorted(set(made)):
         print(deb.relative_to(paths.CHECKOUT))
     return 0
 

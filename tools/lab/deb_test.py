@@ -22,10 +22,12 @@ from . import cache
 from . import deb
 from . import deb_machine
 from . import documents
+from . import foreign
 from . import kernel
 from . import paths
 from . import run
 from . import steps
+from .arch import ARM64
 from .deb_machine import Disk
 from .vm import Disk as DataDisk
 from .vm import MachineDied
@@ -87,12 +89,14 @@ class Story:
 
     def cases(self) -> list[Callable[[], None]]:
         if self.quick:
-            return [self.install, self.newer_kernel, self.boot, self.names, self.documented, self.shut_down, self.purge]
+            return [self.install, self.newer_kernel, self.boot, self.names, self.documented, self.own_test,
+                    self.shut_down, self.purge]
         return [
             self.without_source, self.source_arrives, self.wrong_source, self.purge,
-            self.install, self.newer_kernel, self.boot, self.names, self.documented, self.names_with_c, self.shut_down,
+            self.install, self.newer_kernel, self.boot, self.names, self.documented, self.own_test,
+            self.names_with_c, self.shut_down,
             self.upgrade, self.boot_without_server, self.shut_down,
-            self.remove_keeps_configuration, self.purge,
+            self.remove_keeps_configuration, self.purge, self.for_arm64,
         ]  # fmt: skip
 
     # On the disk
@@ -344,6 +348,26 @@ class Story:
         self.sh_client("modprobe -r rnbd_server && modprobe rnbd_server")
         self.wait_client("rnbdctl server policy show | grep -q '^allow '",
                          "the module was loaded again without its policy", 30)
+
+    def for_arm64(self) -> None:
+        """The program's package for arm64 has a program for arm64, and depends on nothing of amd64."""
+        (made,) = deb.build(lintian=True, built_for=ARM64)
+        tree = self.directory / "arm64"
+        run.call(["dpkg-deb", "-x", str(made), str(tree)], self.log)
+        head = (tree / "usr/bin/rnbdctl").read_bytes()[:20]
+        expect(head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == foreign.ELF_MACHINES["arm64"],
+               f"usr/bin/rnbdctl begins with {head.hex()}")
+        control = subprocess.run(["dpkg-deb", "-f", str(made)], capture_output=True, text=True, check=True).stdout
+        expect("\nArchitecture: arm64\n" in control and "libc6 (>=" in control, control)
+
+    def own_test(self) -> None:
+        """The test in the packages, which is made for autopkgtest, maps a disk of this machine over soft-RoCE."""
+        assert self.pair is not None
+        self.sh_client("systemctl stop srv-data.mount; systemctl stop rnbd; modprobe -r rnbd_client rnbd_server", 60)
+        self.pair.client.create("/root/map-disk", (paths.CHECKOUT / "debian/tests/map-disk").read_text())
+        said = self.sh_client("sh /root/map-disk", 120)
+        expect("mapped 67108864 bytes, wrote and read 16 MiB, unmapped" in said, said)
+        self.sh_client("systemctl start rnbd srv-data.mount", 120)
 
     def names_with_c(self) -> None:
         """The names are there with the C modules too, mapped by hand."""

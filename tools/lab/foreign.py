@@ -13,7 +13,7 @@ from . import run
 from .steps import Work
 
 # `e_machine` of an ELF file.
-_ELF_MACHINES = {arch.AMD64.name: 62, arch.ARM64.name: 183}
+ELF_MACHINES = {arch.AMD64.name: 62, arch.ARM64.name: 183}
 
 
 def make_buildroot(work: Work, machine: arch.Arch) -> None:
@@ -53,7 +53,7 @@ def make_guest(work: Work, machine: arch.Arch) -> None:
         unpack = 'dpkg-deb --fsys-tarfile "$1" | tar -xpf - -C "$2" --keep-directory-symlink --exclude="./etc/*"'
         run.call(["sh", "-euc", unpack, "sh", str(deb), str(tree)], work.log)
     cache.remove_tree(packages)
-    left = list(_programs_of(tree, _ELF_MACHINES[arch.AMD64.name]))
+    left = list(_programs_of(tree, ELF_MACHINES[arch.AMD64.name]))
     if left:
         raise RuntimeError(f"{len(left)} programs for {arch.AMD64.name} are left, first {left[0]}")
     (tree / "var/lib/dpkg/arch").write_text(f"{machine.name}\n")

@@ -14,6 +14,8 @@ from . import cache
 from . import debian
 from . import kernel
 from . import run
+from .arch import AMD64
+from .arch import Arch
 from .steps import Work
 
 CONTROL = Path(__file__).resolve().parents[2] / "debian/control"
@@ -67,13 +69,25 @@ def kernel_packages() -> tuple[str, ...]:
     return tuple(f"{package}={choice.version}" for package in choice.packages)
 
 
-def pkgbuild() -> cache.Artifact:
-    return cache.artifact("pkgbuild", base=debian.base().key, packages=build_dependencies(), recipe=1)
+def _pkgbuild_packages(built_for: Arch) -> tuple[str, ...]:
+    if built_for is AMD64:
+        return build_dependencies()
+    cross = (f"gcc-{built_for.triplet}", f"libc6-dev:{built_for.name}", f"libstd-rust-dev:{built_for.name}")
+    return (*build_dependencies(), *cross)
 
 
-def make_pkgbuild(work: Work) -> None:
+def pkgbuild(built_for: Arch = AMD64) -> cache.Artifact:
+    return cache.artifact("pkgbuild" if built_for is AMD64 else f"pkgbuild-{built_for.name}", base=debian.base().key,
+                          packages=_pkgbuild_packages(built_for), recipe=1)
+
+
+def make_pkgbuild(work: Work, built_for: Arch = AMD64) -> None:
     tree = debian.copy_base(work)
-    debian.install(tree, build_dependencies(), "build", work.log)
+    if built_for is not AMD64:
+        run.chroot(tree, ["dpkg", "--add-architecture", built_for.name], log=work.log)
+    # A folder of archives of its own, as apt locks it, and both trees may be made at the same time.
+    archives = "build" if built_for is AMD64 else f"build-{built_for.name}"
+    debian.install(tree, _pkgbuild_packages(built_for), archives, work.log)
 
 
 def machine() -> cache.Artifact:

@@ -86,7 +86,7 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
         Step("buildroot", "compilers and QEMU", debian.buildroot, debian.make_buildroot, ("base",)),
         Step("guest", "programs of the virtual machines", debian.guest, debian.make_guest, ("base",)),
         Step("python-tools", "ruff and mypy", python_tools.tree, python_tools.make_tree, ("base",)),
-        Step("pkgbuild", "what packages are built with", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
+        Step("pkgbuild", "programs that build packages", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
         Step("machine", "a machine to install packages on", packages.machine, packages.make_machine,
              ("pkgbuild", "stock", "source")),
         Step("dkms-metadata", "Rust metadata as DKMS makes it", deb_machine.metadata, deb_machine.make_metadata,
@@ -99,6 +99,9 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
                               ("buildroot",)))
             every.append(Step(f"guest-{machine.name}", f"programs of the virtual machines for {machine.name}",
                               partial(debian.guest, machine), partial(foreign.make_guest, machine=machine), ("guest",)))
+            every.append(Step(f"pkgbuild-{machine.name}", f"programs that build packages for {machine.name}",
+                              partial(packages.pkgbuild, machine), partial(packages.make_pkgbuild, built_for=machine),
+                              ("buildroot",)))
     for name in dict.fromkeys((STOCK, *names)):
         every += _debug_steps(name) if paths.is_debug(name) else _kernel_steps(name)
     return {step.name: step for step in every}
@@ -110,8 +113,8 @@ PURPOSES = {
     "lint": ("kdir", "python-tools"),
     "demo": ("kdir", "boot"),
     "test": ("kdir", "boot", "c-modules", "python-tools"),
-    "deb": ("pkgbuild",),
-    "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
+    "deb": ("pkgbuild", "pkgbuild-arm64"),
+    "deb-test": ("pkgbuild", "pkgbuild-arm64", "dkms-metadata", "boot", "c-modules"),
 }
 
 

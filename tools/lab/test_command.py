@@ -37,7 +37,7 @@ BEFORE = (
 # What `make test-long` can be told to run alone: this, and each other kernel by its name.
 DEBUG_ARM64 = "debug-arm64"
 PARTS = ("checks", "stock", "interop", "packages", "debug", DEBUG_ARM64)
-# What the debug kernel of arm64 runs in the long form: all KUnit suites, and the subjects with the most going on at once.
+# The long form on the debug kernel of arm64: all KUnit suites, and the subjects with the most going on at once.
 ON_DEBUG_ARM64 = ("kunit", "data_integrity", "batches", "cpu_hotplug", "failover", "many_sessions", "unload")
 # Clients and servers of two kernels.
 PAIRS = ((kernel_choice.supported()[0], "stock"), ("arm64", "stock"))

@@ -197,8 +197,8 @@ class Parts(unittest.TestCase):
 
     def test_all(self) -> None:
         others = test_command.others()
-        self.assertEqual(len(self.stages()), 7 + len(others))
-        self.assertEqual(sum("--resume" in stage for stage in self.stages()), 3 + len(others))
+        self.assertEqual(len(self.stages()), 8 + len(others))
+        self.assertEqual(sum("--resume" in stage for stage in self.stages()), 4 + len(others))
         self.assertFalse(any("--resume" in stage for stage in self.stages(long=False)))
 
     def test_other_kernels(self) -> None:
@@ -207,6 +207,8 @@ class Parts(unittest.TestCase):
         self.assertEqual(len(pairs), len(test_command.PAIRS))
 
     def test_some(self) -> None:
+        (on_arm64,) = self.stages(parts=["debug-arm64"])
+        self.assertTrue(on_arm64.startswith("selftest --kernel debug-arm64 --jobs 2 --resume -T kunit "), on_arm64)
         self.assertEqual(self.stages(parts=["debug"]), ["selftest --kernel debug --jobs 2 --resume"])
         self.assertEqual(self.stages(parts=["interop"], again=True),
                          ["selftest --modules c --resume --again interop interop_faults"])
