@@ -57,11 +57,9 @@ def one_path_lost(t: Test, stream: Stream) -> None:
     stream.go_on()
 
 
-@case(timeout=300, module_sets=("ours",), kernels=("stock",))
-def test_server_first(t: Test) -> None:
-    """A client of the last release: its server is upgraded under IO, and taken back."""
-    use(t, RELEASE, RELEASE)
-    device = mapped(t)
+def server_is_upgraded_and_taken_back(t: Test, device: rnbd.Device) -> None:
+    """The server's modules of the last release are replaced by this checkout's, and back, under IO; on each a path
+    is lost, too."""
     stream = Stream(t, device)
     taken = []
     for _ in range(t.rounds(1, 5)):
@@ -69,6 +67,13 @@ def test_server_first(t: Test) -> None:
             taken.append(server_changes(t, device, stream, to))
             one_path_lost(t, stream)
     t.say(f"goes on {seconds(taken)} after the server's modules have changed; {verified(stream.stop())}")
+
+
+@case(timeout=300, module_sets=("ours",), kernels=("stock",))
+def test_server_first(t: Test) -> None:
+    """A client of the last release: its server is upgraded under IO, and taken back."""
+    use(t, RELEASE, RELEASE)
+    server_is_upgraded_and_taken_back(t, mapped(t))
 
 
 @case(timeout=300, module_sets=("ours",), kernels=("stock",))
@@ -77,13 +82,7 @@ def test_client_first(t: Test) -> None:
     use(t, "ours", RELEASE)
     device = mapped(t)
     every_operation(t, device, offset=128 * MIB, timeout=60)
-    stream = Stream(t, device)
-    taken = []
-    for _ in range(t.rounds(1, 5)):
-        for to in ("ours", RELEASE):
-            taken.append(server_changes(t, device, stream, to))
-            one_path_lost(t, stream)
-    t.say(f"goes on {seconds(taken)} after the server's modules have changed; {verified(stream.stop())}")
+    server_is_upgraded_and_taken_back(t, device)
 
 
 @case(timeout=300, module_sets=("ours",), kernels=("stock",))
