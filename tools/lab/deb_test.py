@@ -26,6 +26,7 @@ from . import foreign
 from . import kernel
 from . import paths
 from . import run
+from . import setup
 from . import steps
 from .arch import ARM64
 from .deb_machine import Disk
@@ -351,6 +352,7 @@ class Story:
 
     def for_arm64(self) -> None:
         """The program's package for arm64 has a program for arm64, and depends on nothing of amd64."""
+        expect(setup.setup("deb"), "the set-up of what builds packages failed")
         (made,) = deb.build(lintian=True, built_for=ARM64)
         tree = self.directory / "arm64"
         run.call(["dpkg-deb", "-x", str(made), str(tree)], self.log)

@@ -23,7 +23,7 @@ class Suite:
 TRIXIE = Suite("trixie", ("trixie", "trixie-backports"))
 SID = Suite("sid", ("sid",))
 SUITES = {suite.name: suite for suite in (TRIXIE, SID)}
-# A mirror may be a snapshot, whose lists of the suites that change daily are out of date by intention.
+# A mirror may be a snapshot. Its package lists of sid then count as expired, and apt has to take them.
 OLD_LISTS = ("-o", "Acquire::Check-Valid-Until=false")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 

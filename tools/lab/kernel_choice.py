@@ -26,7 +26,7 @@ from .archive import Package
 STOCK = "stock"
 # The series that the modules are made for, from oldest to newest, as MAJOR.MINOR.
 KERNELS = Path(__file__).resolve().parents[2] / "KERNELS"
-# Releases of Debian whose kernel has a name of its own.
+# Releases of Debian that are kernel names, too: each means the kernel of that release.
 OTHER_SUITES = tuple(name for name in debian.SUITES if name != debian.TRIXIE.name)
 
 _NAME = re.compile(rf"(?:({STOCK}|{'|'.join(OTHER_SUITES)}|\d+\.\d+)(?:-(?=.)|$))?({'|'.join(arch.ALL)})?")
