@@ -9,12 +9,11 @@ carries the question. All that was written last must be on the disk when everyth
 from __future__ import annotations
 
 import json
-import re
 
 from lab.selftest_case import case
 from lab.selftest_case import search
 from lab.selftest_case import Test
-from lab.vm_node import Job
+from lab.vm_node import PendingCall
 from lib import cable
 from lib import disks
 from lib import guest_io
@@ -78,30 +77,18 @@ def deafen(t: Test, queue_pair: int, version: int = 4) -> None:
                  f"{add} pref {10 + version} {here} action drop")
 
 
-# What ends the deafness, and says before how many questions each filter has dropped.
-SHOW = "for pref in 4 6; do tc -s filter show dev eth0 ingress pref $pref; done"
-HEAR = f"{SHOW}; tc filter del dev eth0 ingress"
+def hears_later(t: Test, versions: tuple[int, ...] = (4,)) -> PendingCall[list[int]]:
+    """The server hears again ``DEAF`` seconds after the carrier of each version of IP has asked in vain, or
+    after 20 seconds."""
+    return t.server.start_call(90, guest_links.hear_after, device="eth0", preferences=list(versions),
+                               deaf=DEAF, seconds=20)
 
 
-def questions(shown: str) -> list[int]:
-    """How many questions each filter has dropped, by what HEAR shows."""
-    return [int(count) for count in re.findall(r"Sent \d+ bytes (\d+) pkts?", shown)]
-
-
-def hears_later(t: Test, carriers: int = 1) -> Job:
-    """The server hears again ``DEAF`` seconds after each carrier has asked in vain, or after 20 seconds."""
-    asked = rf"$({{ {SHOW}; }} | grep -cE 'Sent [0-9]+ bytes [1-9][0-9]* pkt')"
-    return t.server.start_job(f"for _ in $(seq 150); do [ {asked} -lt {carriers} ] || break; sleep 0.1; done; "
-                              f"sleep {DEAF}; {HEAR}", timeout=90)
-
-
-def asked_in_vain(t: Test, hears: Job, carriers: int, taken: float) -> None:
+def asked_in_vain(t: Test, hears: PendingCall[list[int]], taken: float) -> None:
     """Each of the paths that carry the question has sent it and was not heard, and the requests of the
     late path were not sent again before the server was."""
-    result = hears.wait()
-    t.equal(result.rc, 0, f"exit code of the filters' end, {result.err}")
-    lost = questions(result.out)
-    t.equal([count > 0 for count in lost], [True] * carriers, f"questions lost by carrier: {lost}")
+    lost = hears.wait()
+    t.check(all(lost), f"questions lost by carrier: {lost}")
     t.check(taken > LATE, f"the late path's requests went on after {taken:.1f} s, unheard")
 
 
@@ -137,7 +124,7 @@ def by_hand(t: Test, device: Device) -> None:
         hears = hears_later(t)
         wanted, taken = written_twice(t, device, number, f"{late}/disconnect")
         gaps.append(taken)
-        asked_in_vain(t, hears, 1, taken)
+        asked_in_vain(t, hears, taken)
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
         rnbd.reconnect(t, late)
@@ -174,14 +161,14 @@ def test_carrier_lost(t: Test) -> None:
         cable.change(t, t.client, [1], f"delay {LATE}s", "delay 0ms")
         deafen(t, first)
         deafen(t, second, version=6)
-        hears = hears_later(t, 2)
+        hears = hears_later(t, versions=(4, 6))
         # The carrier is lost while the path is being ended, after it has asked.
         loses = t.client.start_job(f"until ! grep -q '^connected' {late}/state; do sleep 0.1; done; "
                                    f"sleep {DEAF / 2}; echo 1 > {carrier}/disconnect", timeout=60)
         wanted, taken = written_twice(t, device, number, f"{late}/disconnect")
         gaps.append(taken)
         t.equal(loses.wait().rc, 0, "exit code of the carrier's loss")
-        asked_in_vain(t, hears, 2, taken)
+        asked_in_vain(t, hears, taken)
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
         before = queue_pairs(t)
@@ -208,7 +195,7 @@ def test_another_comes_up(t: Test) -> None:
         gaps.append(taken)
         t.equal(comes.wait().rc, 0, "exit code of the other path's return")
         # The carrier is still not heard.
-        (lost,) = questions(t.server.sh(HEAR))
+        (lost,) = t.server.call(guest_links.hear_after, device="eth0", preferences=[4], deaf=0, seconds=0)
         t.check(lost > 0, "the carrier has not asked")
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")
@@ -239,7 +226,7 @@ def test_link_cut(t: Test) -> None:
         t.equal(result.rc, 0, f"exit code of the cut, {result.err}")
         left = int(search(r"backlog \S+ (\d+)p", result.out)[1])
         t.check(left > 0, "nothing was on its way when the link was cut")
-        asked_in_vain(t, hears, 1, taken)
+        asked_in_vain(t, hears, taken)
         cable.have(t.client, [1], f"delay {LATE}s loss 0%")
         compare(t, device, wanted, number)
         cable.have(t.client, [1], "delay 0ms")

@@ -6,35 +6,77 @@ Starting a program takes the debug kernel a second, and tests change links all t
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
+import time
 
-# A command with one line of an answer, by which the ones before it are known to be done.
-LAST, ANSWER = "qdisc show dev lo", "qdisc "
+# A command whose answer has so many lines, the first with this beginning. The answer says that the commands
+# before it are done.
+LAST, ANSWER, ANSWER_LINES = "qdisc show dev lo", "qdisc ", 3
 
-_running: list[subprocess.Popen[str]] = []
+class Tc:
+    """A tc that reads commands from a pipe until one of them fails."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(["tc", "-s", "-batch", "-"], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, commands: list[str]) -> str:
+        """Run commands and return what tc printed; RuntimeError with that text if a command fails, and
+        then this tc has ended."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        for command in (*commands, LAST):
+            process.stdin.write(command + "\n")
+        process.stdin.flush()
+        said: list[str] = []
+        for line in process.stdout:
+            if line.startswith(ANSWER):
+                for _ in range(ANSWER_LINES - 1):
+                    process.stdout.readline()
+                return "".join(said)
+            said.append(line)
+        process.wait()
+        raise RuntimeError("".join(said))
+
+    def end(self) -> None:
+        """End this tc."""
+        self._process.communicate()
+
+
+_running: list[Tc] = []
 
 
 def tc(commands: list[str]) -> None:
-    """Run these commands of tc; RuntimeError with what it says if one fails."""
+    """Run these commands of tc; RuntimeError with what tc says if a command fails."""
     if not _running:
-        _running.append(subprocess.Popen(["tc", "-batch", "-"], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                         text=True))
-    process = _running[0]
-    assert process.stdin is not None and process.stdout is not None
-    for command in (*commands, LAST):
-        process.stdin.write(command + "\n")
-    process.stdin.flush()
-    said = []
-    for line in process.stdout:
-        if line.startswith(ANSWER):
-            return
-        said.append(line)
-    # It ends when a command has failed.
-    process.wait()
-    _running.clear()
-    raise RuntimeError("".join(said))
+        _running.append(Tc())
+    try:
+        _running[0].run(commands)
+    except RuntimeError:
+        _running.clear()
+        raise
+
+
+def hear_after(device: str, preferences: list[int], deaf: float, seconds: float) -> list[int]:
+    """Remove the ingress filters of a device ``deaf`` seconds after the filter of each preference has
+    dropped a packet, or after ``seconds``. Return how many packets each filter has dropped."""
+    own = Tc()
+    shows = [f"filter show dev {device} ingress pref {preference}" for preference in preferences]
+
+    def dropped() -> list[int]:
+        return [sum(int(count) for count in re.findall(r"Sent \d+ bytes (\d+) pkts?", own.run([show])))
+                for show in shows]
+
+    deadline = time.monotonic() + seconds
+    while not all(dropped()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(deaf)
+    counts = dropped()
+    own.run([f"filter del dev {device} ingress"])
+    own.end()
+    return counts
 
 
 def pass_behind(address: str, timeout: float = 60.0) -> None:

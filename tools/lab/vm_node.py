@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from typing import Generic
 from typing import ParamSpec
 from typing import TypeVar
 
@@ -80,6 +81,18 @@ class Job:
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the program and its children."""
         self._node.request("signal", f"kill {self._what}", job=self._number, signal=int(number))
+
+
+class PendingCall(Generic[R]):
+    """A function that runs in a guest while the test goes on."""
+
+    def __init__(self, slot: Any, what: str, timeout: float) -> None:
+        self._slot, self._what, self._timeout = slot, what, timeout
+
+    def wait(self) -> R:
+        """Wait for the function's end and return its result."""
+        result: R = Channel.finish(self._slot, self._what, self._timeout).header["result"]
+        return result
 
 
 class Node(Machine):
@@ -173,19 +186,23 @@ class Node(Machine):
 
         Arguments and result travel as JSON: a tuple arrives as a list, a key as text.
         """
-        return self._call(30.0, function, args, named)
+        return self._start_call(30.0, function, args, named).wait()
 
     def call_within(self, timeout: float, function: Callable[P, R], *args: P.args,
                     **named: P.kwargs) -> R:
         """The same, of a function that may take longer: ``timeout`` in seconds."""
-        return self._call(timeout, function, args, named)
+        return self._start_call(timeout, function, args, named).wait()
 
-    def _call(self, timeout: float, function: Callable[..., R], args: tuple[object, ...],
-              named: dict[str, Any]) -> R:
+    def start_call(self, timeout: float, function: Callable[P, R], *args: P.args,
+                   **named: P.kwargs) -> PendingCall[R]:
+        """Start a function that runs while the test goes on: ``timeout`` in seconds."""
+        return self._start_call(timeout, function, args, named)
+
+    def _start_call(self, timeout: float, function: Callable[..., R], args: tuple[object, ...],
+                    named: dict[str, Any]) -> PendingCall[R]:
         name = f"{function.__module__}.{function.__qualname__}"
-        answer = self.request("call", name, timeout, function=name, args=args, named=named)
-        result: R = answer.header["result"]
-        return result
+        _number, slot = self.channel.start("call", function=name, args=args, named=named)
+        return PendingCall(slot, f"{self.name}: {name}", timeout * self.slow + 10)
 
     # Files
 
