@@ -8,6 +8,8 @@
 
 pub mod bdev;
 pub mod bio;
+pub mod disk;
 pub mod major;
+pub mod memory;
 pub mod mq;
 pub mod status;

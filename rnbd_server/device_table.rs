@@ -9,7 +9,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    block::bio::Wait,
+    block::disk::Wait,
     prelude::*,
     sync::{
         atomic::{

@@ -12,7 +12,9 @@ use kernel_ext::{
         bio::{
             BioSet,
             DeviceUse,
-            OpenDevice,
+            OpenDevice, //
+        },
+        disk::{
             ReadOnly,
             ReadWrite, //
         }, //

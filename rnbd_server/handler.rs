@@ -16,7 +16,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    block::bio::Wait,
+    block::disk::Wait,
     pr_err_ratelimited,
     prelude::*,
     tracepoint,

@@ -3,7 +3,7 @@
 //! Block requests of clients.
 
 use kernel_ext::{
-    block::bio::{
+    block::disk::{
         self,
         Completion,
         Position,
@@ -139,9 +139,9 @@ fn submit_other(
         }
         (BlockOp::Range { op, len, .. }, HandleUse::ReadWrite(device)) => {
             let op = match op {
-                RangeOp::Discard => bio::RangeOp::Discard,
-                RangeOp::SecureErase => bio::RangeOp::SecureErase,
-                RangeOp::WriteZeroes { no_unmap } => bio::RangeOp::WriteZeroes { no_unmap },
+                RangeOp::Discard => disk::RangeOp::Discard,
+                RangeOp::SecureErase => disk::RangeOp::SecureErase,
+                RangeOp::WriteZeroes { no_unmap } => disk::RangeOp::WriteZeroes { no_unmap },
             };
             device.range(op, at, len, completion)
         }

@@ -3,7 +3,7 @@
 //! What becomes of a request when its bio has ended.
 
 use kernel_ext::{
-    block::bio::Completion,
+    block::disk::Completion,
     prelude::*,
     rdma::chunk::single::ChunkData, //
 };

@@ -14,6 +14,10 @@ use kernel::{
     sync::aref::ARef, //
 };
 
+use super::disk::{
+    Limits,
+    Mode, //
+};
 use crate::{
     bindings,
     kobject::{
@@ -22,49 +26,6 @@ use crate::{
     },
     prelude::*, //
 };
-
-/// What a block device is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Reading only.
-    Read,
-    /// Reading and writing.
-    ReadWrite,
-}
-
-/// What requests a block device takes.
-///
-/// Block sizes, granularity and alignment are in bytes, the rest in sectors of 512 bytes. A maximum
-/// of zero means that the device does not have the operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// The smallest unit it can be asked for.
-    pub logical_block_size: u32,
-    /// The smallest unit it can write without reading.
-    pub physical_block_size: u32,
-    /// The most segments of one request.
-    pub max_segments: u32,
-    /// The largest request as set by the administrator.
-    pub max_sectors: u32,
-    /// The largest request that the hardware takes.
-    pub max_hw_sectors: u32,
-    /// The largest write of zeroes.
-    pub max_write_zeroes_sectors: u32,
-    /// The largest discard.
-    pub max_discard_sectors: u32,
-    /// The largest secure erase.
-    pub max_secure_erase_sectors: u32,
-    /// The unit in which it discards.
-    pub discard_granularity: u32,
-    /// Where the first such unit begins.
-    pub discard_alignment: u32,
-    /// Whether it has a volatile write cache.
-    pub write_cache: bool,
-    /// Whether it can write through that cache.
-    pub fua: bool,
-    /// Whether it is a rotating disk.
-    pub rotational: bool,
-}
 
 /// An open block device or partition; closed when dropped.
 ///

@@ -43,13 +43,24 @@ use kernel::{
     sync::Arc, //
 };
 
-use super::bdev::{
-    BlockDevice,
-    Mode, //
+use super::{
+    bdev::BlockDevice,
+    disk::{
+        check_range,
+        Access,
+        Completion,
+        Position,
+        RangeOp,
+        ReadOnly,
+        ReadWrite,
+        Refused,
+        Wait,
+        WriteFlags, //
+    },
+    memory::Memory, //
 };
 use crate::{
     bindings,
-    block::mq::limits::SECTOR_SIZE,
     prelude::*,
     sync::gate::{
         Entered,
@@ -61,20 +72,12 @@ mod flags;
 mod memory;
 mod set;
 
-pub use self::{
-    memory::{
-        Memory,
-        Segment, //
-    },
-    set::{
-        BioSet,
-        Completion, //
-    }, //
-};
+pub use self::set::BioSet;
 
 use self::{
     flags::{
         flag,
+        nowait,
         GFP_NOIO,
         GFP_NOWAIT,
         NOWAIT,
@@ -89,116 +92,6 @@ use self::{
         Target, //
     }, //
 };
-
-/// Whether a submission may sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// It never sleeps: what would is refused with `EAGAIN`, or ends by [`Completion::again`].
-    Never,
-    /// It may sleep: process context.
-    Allowed,
-}
-
-impl Wait {
-    /// The flag of a bio.
-    #[inline(always)]
-    const fn flag(self) -> u32 {
-        match self {
-            Self::Never => NOWAIT,
-            Self::Allowed => 0,
-        }
-    }
-}
-
-/// What a device may be used for; see [`ReadOnly`] and [`ReadWrite`].
-pub trait Access: sealed::Sealed + Send + Sync + 'static {
-    /// How the device is opened.
-    const MODE: Mode;
-}
-
-/// Reading and flushing.
-pub enum ReadOnly {}
-
-/// Everything.
-pub enum ReadWrite {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::ReadOnly {}
-    impl Sealed for super::ReadWrite {}
-}
-
-impl Access for ReadOnly {
-    const MODE: Mode = Mode::Read;
-}
-
-impl Access for ReadWrite {
-    const MODE: Mode = Mode::ReadWrite;
-}
-
-/// An IO priority that the schedulers know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Priority(u16);
-
-impl Priority {
-    /// None: that of the submitting thread.
-    pub const NONE: Self = Self(0);
-
-    /// The priority with this value, `None` if there is none.
-    ///
-    /// The upper three bits are the class, of which four exist. mq-deadline uses the class as an
-    /// index without looking.
-    pub const fn new(value: u16) -> Option<Self> {
-        if value >> bindings::IOPRIO_CLASS_SHIFT > Self::CLASS_IDLE {
-            None
-        } else {
-            Some(Self(value))
-        }
-    }
-
-    /// The last class (`IOPRIO_CLASS_IDLE`).
-    const CLASS_IDLE: u16 = 3;
-}
-
-/// Where a request goes, and how.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Position {
-    /// The first sector, of 512 bytes.
-    pub sector: u64,
-    /// Its priority.
-    pub priority: Priority,
-}
-
-/// When written data has to be on the medium.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteFlags {
-    /// Before this write is done (`REQ_FUA`).
-    pub fua: bool,
-    /// What was written before, before this write begins (`REQ_PREFLUSH`).
-    pub preflush: bool,
-}
-
-/// What to do with sectors without data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RangeOp {
-    /// They are not needed any more.
-    Discard,
-    /// They must not be recoverable.
-    SecureErase,
-    /// They shall read as zeroes.
-    WriteZeroes {
-        /// Whether they stay allocated (`REQ_NOUNMAP`).
-        no_unmap: bool,
-    },
-}
-
-/// A request that was not accepted: its completion comes back.
-pub struct Refused<C> {
-    /// What was passed in.
-    pub completion: C,
-    /// Why.
-    pub error: Error,
-}
 
 /// A block device that is open for requests with the access `A`.
 ///
@@ -255,13 +148,13 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     pub fn reading(self, wait: Wait) -> Transfer<C> {
         Transfer {
             entered: self.entered,
-            op: bindings::req_op_REQ_OP_READ | wait.flag(),
+            op: bindings::req_op_REQ_OP_READ | nowait(wait),
         }
     }
 
     /// Flushes the write cache of the device. `EAGAIN` as [`Transfer::submit`].
     pub fn flush(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
-        let op = WRITE | flag(bindings::req_flag_bits___REQ_PREFLUSH) | wait.flag();
+        let op = WRITE | flag(bindings::req_flag_bits___REQ_PREFLUSH) | nowait(wait);
         // A flush is for the whole device.
         let at = Position { sector: 0, ..at };
         self.submit_empty(op, at, 0, completion)
@@ -308,9 +201,11 @@ impl<C: Completion> Transfer<C> {
             Some(memory) => (memory.len(), memory.only_segment()),
             None => (0, None),
         };
-        let checked = u32::try_from(len)
-            .map_err(|_| EINVAL)
-            .and_then(|len| check_range(&self.entered.device, at.sector, len));
+        let checked = u32::try_from(len).map_err(|_| EINVAL).and_then(|len| {
+            let device = &self.entered.device;
+            let block_size = device.logical_block_size();
+            check_range(block_size, device.nr_sectors(), at.sector, len)
+        });
         if let Err(error) = checked {
             return Err(Refused { completion, error });
         }
@@ -410,7 +305,7 @@ impl<C: Completion> Transfer<C> {
         // which is aligned by the check in `BioSet::new`.
         unsafe {
             (*bio).bi_end_io = Some(State::<C>::end_io);
-            (*bio).bi_ioprio = at.priority.0;
+            (*bio).bi_ioprio = at.priority.as_raw();
             (*bio).bi_iter.bi_sector = at.sector;
             State::<C>::of(bio).write(State {
                 completion,
@@ -419,26 +314,6 @@ impl<C: Completion> Transfer<C> {
         }
         Ok(bio)
     }
-}
-
-/// Whether `device` has these sectors and can be asked for them.
-///
-/// The block layer checks the first only, and logs a line for each failure.
-#[inline]
-fn check_range(device: &BlockDevice, sector: u64, len: u32) -> Result {
-    // A power of two.
-    let below_block = u64::from(device.logical_block_size()).wrapping_sub(1);
-    let aligned = |bytes: u64| bytes & below_block == 0;
-    let start = sector.checked_mul(u64::from(SECTOR_SIZE)).ok_or(EINVAL)?;
-    if len == 0 || !aligned(start | u64::from(len)) {
-        return Err(EINVAL);
-    }
-    // Cannot wrap around: both are far below 2^63.
-    let end = sector + u64::from(len / SECTOR_SIZE);
-    if end > device.nr_sectors() {
-        return Err(EIO);
-    }
-    Ok(())
 }
 
 impl<C: Completion> DeviceUse<C, ReadWrite> {
@@ -458,7 +333,7 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         if self.device().is_read_only() {
             return Err(EROFS);
         }
-        let mut op = WRITE | wait.flag();
+        let mut op = WRITE | nowait(wait);
         if flags.fua {
             op |= flag(bindings::req_flag_bits___REQ_FUA);
         }
@@ -485,7 +360,9 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         let checked = if self.device().is_read_only() {
             Err(EROFS)
         } else {
-            check_range(self.device(), at.sector, len)
+            let device = self.device();
+            let block_size = device.logical_block_size();
+            check_range(block_size, device.nr_sectors(), at.sector, len)
         };
         if let Err(error) = checked {
             return Err(Refused { completion, error });

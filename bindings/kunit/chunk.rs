@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::{single::Chunk, *};
-use crate::block::bio::Memory;
+use crate::block::memory::Memory;
 use kernel::page::PAGE_SIZE;
 
 #[kunit_tests(rnbd_chunk)]

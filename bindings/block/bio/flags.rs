@@ -2,7 +2,10 @@
 
 //! Flags of bios and of their memory. Belongs to [`bio`](super).
 
-use crate::bindings;
+use crate::{
+    bindings,
+    block::disk::Wait, //
+};
 
 /// A write as direct IO marks it; see [`bio`](super).
 pub(super) const WRITE: u32 = bindings::req_op_REQ_OP_WRITE
@@ -11,6 +14,15 @@ pub(super) const WRITE: u32 = bindings::req_op_REQ_OP_WRITE
 
 /// The bio must not sleep.
 pub(super) const NOWAIT: u32 = flag(bindings::req_flag_bits___REQ_NOWAIT);
+
+/// The flag of a bio that may, or may not, sleep.
+#[inline(always)]
+pub(super) const fn nowait(wait: Wait) -> u32 {
+    match wait {
+        Wait::Never => NOWAIT,
+        Wait::Allowed => 0,
+    }
+}
 
 /// Memory is not waited for.
 pub(super) const GFP_NOWAIT: bindings::gfp_t =

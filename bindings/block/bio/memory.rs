@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a request's data, and how a bio gets it. Belongs to [`bio`](super).
+//! How a bio gets the memory of a request's data. Belongs to [`bio`](super).
 
 use core::ptr::{
     self,
@@ -14,49 +14,14 @@ use super::flags::{
 use crate::{
     bindings,
     block::{
+        memory::{
+            Memory,
+            Segment, //
+        },
         mq::limits::SECTOR_SIZE,
         status::Status, //
     }, //
 };
-
-/// A piece of memory for the data of a request; made by the types of this crate.
-pub struct Segment {
-    /// The first page.
-    pub(crate) page: NonNull<bindings::page>,
-    /// Where the data begins, in bytes from the start of `page`.
-    pub(crate) offset: u32,
-    /// The length in bytes; it may reach into the pages that follow.
-    pub(crate) len: u32,
-}
-
-/// The memory of a request's data.
-///
-/// # Safety
-///
-/// - The segments name memory that stays valid, and may be read and written by the device, until
-///   what the object borrows from is dropped; moving that does not matter, nor what becomes of the
-///   object, which is gone when a request has been submitted.
-/// - They are not empty and their lengths add up to `len()`, every time.
-/// - Only the first one may begin, and only the last one end, elsewhere than at a page boundary.
-/// - If there is an `only_segment()`, it is the only one.
-pub unsafe trait Memory {
-    /// The length in bytes.
-    fn len(&self) -> usize;
-
-    /// Whether there is no memory.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The segment, if there is one and it is easily found that there are no more.
-    #[inline]
-    fn only_segment(&self) -> Option<Segment> {
-        None
-    }
-
-    /// Calls `visit` with each segment, in order.
-    fn for_each_segment(&self, visit: impl FnMut(Segment));
-}
 
 /// Adds all segments of `memory` to `bio`; false if they do not fit.
 ///

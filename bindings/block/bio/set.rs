@@ -14,39 +14,16 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::{
-    flags::NOWAIT,
-    memory::Memory, //
-};
+use super::flags::NOWAIT;
 use crate::{
     bindings,
-    block::bdev::BlockDevice,
+    block::{
+        bdev::BlockDevice,
+        disk::Completion, //
+    },
     prelude::*,
     sync::gate::Entered, //
 };
-
-/// Who wants to know that a request is finished, and has its memory until then.
-pub trait Completion: Send + 'static {
-    /// The memory of the data, borrowed from the completion.
-    type Memory<'a>: Memory
-    where
-        Self: 'a;
-
-    /// The memory of the data; `None` if there is none.
-    ///
-    /// It can be used until the completion is dropped: nobody gets another than a shared reference
-    /// to the completion before it is done.
-    fn memory(&self) -> Option<Self::Memory<'_>>;
-
-    /// Called exactly once for an accepted request, when the device does not use the memory any
-    /// more. Any context: it must not sleep.
-    fn done(self, result: Result);
-
-    /// Called instead of [`Self::done`] for a request with [`Wait::Never`] that would have slept:
-    /// the whole request is to be submitted again, with [`Wait::Allowed`]. A part of it may have
-    /// been carried out. Any context.
-    fn again(self);
-}
 
 /// What the gate of an open device guards.
 ///

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     bindings,
-    block::bio::{
-        self,
-        Memory, //
+    block::memory::{
+        Memory,
+        Segment, //
     },
     prelude::*,
     rdma::{
@@ -175,9 +175,9 @@ unsafe impl Memory for ChunkData<'_> {
     }
 
     #[inline]
-    fn only_segment(&self) -> Option<bio::Segment> {
+    fn only_segment(&self) -> Option<Segment> {
         match self.chunk.block {
-            Some(block) if self.len != 0 => Some(bio::Segment {
+            Some(block) if self.len != 0 => Some(Segment {
                 page: block.page,
                 offset: 0,
                 // A block has far less than 4 GiB.
@@ -188,7 +188,7 @@ unsafe impl Memory for ChunkData<'_> {
     }
 
     #[inline]
-    fn for_each_segment(&self, mut visit: impl FnMut(bio::Segment)) {
+    fn for_each_segment(&self, mut visit: impl FnMut(Segment)) {
         let chunk = self.chunk;
         chunk
             .set
@@ -196,7 +196,7 @@ unsafe impl Memory for ChunkData<'_> {
                 // SAFETY: The piece begins within the segment, whose pages are contiguous, and so
                 // are their descriptors.
                 let page = unsafe { segment.page().add(piece.start >> PAGE_SHIFT) };
-                visit(bio::Segment {
+                visit(Segment {
                     page,
                     // Both fit: they are at most the size of a segment.
                     offset: (piece.start % PAGE_SIZE) as u32,
