@@ -35,6 +35,7 @@ pub mod device_state;
 pub mod errno;
 pub mod error;
 pub mod export_policy;
+pub mod file_disk;
 pub mod heartbeat;
 pub mod map_options;
 pub mod name;

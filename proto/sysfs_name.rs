@@ -2,11 +2,18 @@
 
 //! Names of sysfs entries.
 
-use core::ffi::CStr;
+use core::{
+    ffi::CStr,
+    fmt::Write as _, //
+};
 
-use crate::name::{
-    Name,
-    SessName, //
+use crate::{
+    name::{
+        Name,
+        SessName,
+        NAME_MAX, //
+    },
+    text::Text, //
 };
 
 /// The buffer size for the longest [`device_link`].
@@ -42,4 +49,53 @@ pub fn device_link<'a>(
     }
     // The buffer holds two of the longest names, '@' and NUL.
     CStr::from_bytes_until_nul(out).unwrap_or(c"")
+}
+
+/// The buffer size for the longest [`file_device`]: a file name of sysfs and its NUL.
+pub const FILE_DEVICE_LEN: usize = NAME_MAX + 1;
+
+/// The length of `~` and a number in hexadecimal digits.
+const HASH_LEN: usize = 17;
+
+/// Writes the name of a file's directory below `/sys/class/rnbd-server/ctl/devices` to `out`: the
+/// file's full path with `!` for each `/`.
+///
+/// It begins with `!`, which no block device's name does. A path that has `!` itself, or control
+/// characters, for which the name has `?`, or that is longer than a file name, gets `~` and a
+/// number at the end of its name that is made of the whole path: so different paths have different
+/// names, as far as a number of 64 bits can tell, and a path has the same name always.
+pub fn file_device<'a>(path: &[u8], out: &'a mut [u8; FILE_DEVICE_LEN]) -> &'a CStr {
+    let below_root = path.strip_prefix(b"/").unwrap_or(path);
+    // The name has a '!' in front of that.
+    let differs = below_root.len() >= NAME_MAX
+        || below_root
+            .iter()
+            .any(|byte| *byte == b'!' || byte.is_ascii_control());
+    let (room, hash) = if differs {
+        let hash = Text::<{ HASH_LEN + 1 }>::from_fn(|text| write!(text, "~{:016x}", fnv(path)));
+        (NAME_MAX - 1 - HASH_LEN, hash)
+    } else {
+        (NAME_MAX - 1, Text::new())
+    };
+    let shown = below_root.iter().take(room).map(|&byte| match byte {
+        b'/' => b'!',
+        byte if byte.is_ascii_control() => b'?',
+        byte => byte,
+    });
+    let name = [b'!']
+        .into_iter()
+        .chain(shown)
+        .chain(hash.as_bytes().iter().copied())
+        .chain([0]);
+    for (to, byte) in out.iter_mut().zip(name) {
+        *to = byte;
+    }
+    CStr::from_bytes_until_nul(out).unwrap_or(c"")
+}
+
+/// A number made of `bytes` (FNV-1a).
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

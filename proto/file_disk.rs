@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files as disks: which blocks a file has, and how it is read and written.
+
+use core::fmt;
+
+use crate::{
+    numbered::numbered,
+    rnbd::SECTOR_SIZE,
+    text::impl_error, //
+};
+
+numbered! {
+    /// How a disk is read and written.
+    pub enum IoMode: u8 {
+        /// Past the page cache.
+        Direct = 0, "direct";
+        /// Through the page cache.
+        Buffered = 1, "buffered";
+    }
+}
+
+impl IoMode {
+    /// The mode of that name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let mut modes = Self::ALL.iter().copied();
+        modes.find(|mode| mode.as_str().as_bytes() == name)
+    }
+}
+
+/// What direct IO to a file needs, as the file system says (`STATX_DIOALIGN`), in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// Where requests begin and end in the file; 0: the file takes no direct IO.
+    pub offset: u32,
+    /// Where their memory begins.
+    pub memory: u32,
+}
+
+/// What a file system says of a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Its size in bytes.
+    pub size: u64,
+    /// The block size of the file system in bytes.
+    pub block_size: u32,
+    /// What direct IO needs; `None` if the file system does not say.
+    pub alignment: Option<Alignment>,
+}
+
+/// The blocks of a file that is a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The smallest block that it can be asked for, in bytes: a power of two from 512 to
+    /// [`Self::MAX`].
+    pub logical: u32,
+    /// The smallest block that it can write without reading, in bytes: a power of two, not less
+    /// than `logical`.
+    pub physical: u32,
+}
+
+/// Why a file cannot be a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileError {
+    /// The file system takes no direct IO to this file.
+    NoDirectIo,
+    /// It takes direct IO only in units of this many bytes.
+    Offset(u32),
+    /// It takes direct IO only from memory that is aligned to this many bytes.
+    Memory(u32),
+    /// The file has this many bytes, which is less than a block of so many.
+    TooSmall {
+        /// The size of the file.
+        size: u64,
+        /// The size of a block.
+        block: u32,
+    },
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDirectIo => f.write_str("its file system takes no direct IO to it"),
+            Self::Offset(unit) => write!(
+                f,
+                "direct IO to it is in units of {unit} bytes, and a disk's blocks are powers of \
+                 two up to {}",
+                Blocks::MAX
+            ),
+            Self::Memory(unit) => write!(
+                f,
+                "direct IO to it needs memory aligned to {unit} bytes, and ours is aligned to {}",
+                Blocks::MEMORY
+            ),
+            Self::TooSmall { size, block } => {
+                write!(f, "it has {size} bytes, and a block has {block}")
+            }
+        }
+    }
+}
+
+impl_error!(FileError, EINVAL);
+
+impl FileError {
+    /// Whether the file could be a disk through the page cache.
+    pub const fn is_of_direct_io(&self) -> bool {
+        !matches!(self, Self::TooSmall { .. })
+    }
+}
+
+impl Blocks {
+    /// The largest logical block in bytes: the message that tells it has 16 bits.
+    pub const MAX: u32 = 1 << 15;
+
+    /// To what the memory of requests is aligned, in bytes: it begins with a page, which has 4 KiB
+    /// at least.
+    pub const MEMORY: u32 = 4096;
+
+    /// The blocks of a file.
+    ///
+    /// With direct IO the logical block is what the file system asks for. If it does not say, that
+    /// is a block of the file system, or 4 KiB if that is larger: file systems with larger ones
+    /// are those of a network, to which blocks mean nothing. Through the page cache it is a sector.
+    pub fn of(facts: &FileFacts, mode: IoMode) -> Result<Self, FileError> {
+        let fs_block = if facts.block_size.is_power_of_two() {
+            facts.block_size.clamp(SECTOR_SIZE, Self::MAX)
+        } else {
+            SECTOR_SIZE
+        };
+        let logical = match (mode, facts.alignment) {
+            (IoMode::Buffered, _) => SECTOR_SIZE,
+            (IoMode::Direct, None) => fs_block.min(Self::MEMORY),
+            (IoMode::Direct, Some(Alignment { offset: 0, .. })) => {
+                return Err(FileError::NoDirectIo);
+            }
+            (IoMode::Direct, Some(alignment)) => direct_block(alignment)?,
+        };
+        let blocks = Self {
+            logical,
+            physical: fs_block.max(logical),
+        };
+        match blocks.nr_sectors(facts.size) {
+            0 => Err(FileError::TooSmall {
+                size: facts.size,
+                block: logical,
+            }),
+            _ => Ok(blocks),
+        }
+    }
+
+    /// How many sectors of 512 bytes the whole logical blocks of `size` bytes have.
+    pub const fn nr_sectors(&self, size: u64) -> u64 {
+        // A power of two, and not 0.
+        let below = (self.logical as u64).wrapping_sub(1);
+        (size & !below) / SECTOR_SIZE as u64
+    }
+}
+
+/// The logical block of direct IO with this alignment.
+fn direct_block(alignment: Alignment) -> Result<u32, FileError> {
+    let Alignment { offset, memory } = alignment;
+    if !offset.is_power_of_two() || offset > Blocks::MAX {
+        return Err(FileError::Offset(offset));
+    }
+    if memory > Blocks::MEMORY || (memory != 0 && !memory.is_power_of_two()) {
+        return Err(FileError::Memory(memory));
+    }
+    Ok(offset.max(SECTOR_SIZE))
+}
