@@ -12,6 +12,8 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/device.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
 #include <linux/hdreg.h>
 #include <linux/idr.h>
 #include <linux/percpu-refcount.h>
@@ -61,6 +63,37 @@ int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 bool rnbd_helper_bdev_may_sleep(struct block_device *bdev);
 
+/* helpers_file.c */
+struct bio_vec;
+struct file;
+struct kiocb;
+struct mempool;
+struct path;
+
+struct rnbd_file_facts {
+	u64 size;
+	u64 ino;
+	u32 dev;
+	u32 block_size;
+	u32 offset_alignment;
+	u32 memory_alignment;
+	bool says_alignment;
+	bool has_fallocate;
+};
+
+int rnbd_helper_kern_path(const char *name, struct path *path);
+unsigned int rnbd_helper_path_mode(const struct path *path);
+struct file *rnbd_helper_open_regular(const struct path *path, bool write, bool direct);
+bool rnbd_helper_file_has_data(struct file *file);
+int rnbd_helper_file_facts(struct file *file, struct rnbd_file_facts *facts);
+u64 rnbd_helper_file_size(const struct file *file);
+char *rnbd_helper_file_path(struct file *file, char *buf, int size);
+ssize_t rnbd_helper_call_iter(struct kiocb *iocb, const struct bio_vec *vecs,
+			      unsigned long nr_vecs, size_t len, size_t skip, bool write);
+void rnbd_helper_kiocb_end_write(struct kiocb *iocb);
+int rnbd_helper_file_iocb_flags(const struct file *file);
+struct mempool *rnbd_helper_mempool_create_kmalloc_pool(int min_nr, size_t size);
+
 /* helpers_block.c */
 struct request *rnbd_helper_rq_list_pop(struct rq_list *list);
 bool rnbd_helper_get_disk_ro(struct gendisk *disk);
@@ -83,6 +116,10 @@ enum {
 	RNBD_BLK_FEAT_NOWAIT = (__force int)BLK_FEAT_NOWAIT,
 	RNBD_BLK_OPEN_WRITE = (__force int)BLK_OPEN_WRITE,
 	RNBD_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE,
+	RNBD_IOCB_DSYNC = (__force int)IOCB_DSYNC,
+	RNBD_FALLOC_KEEP_SIZE = FALLOC_FL_KEEP_SIZE,
+	RNBD_FALLOC_PUNCH_HOLE = FALLOC_FL_PUNCH_HOLE,
+	RNBD_FALLOC_ZERO_RANGE = FALLOC_FL_ZERO_RANGE,
 };
 
 /* helpers_rdma.c */

@@ -17,6 +17,7 @@ mod compat;
 pub mod cpu;
 pub mod device;
 pub mod dma;
+pub mod fs;
 pub mod ida;
 pub mod kobject;
 pub mod mm;

@@ -84,6 +84,22 @@ unsafe impl Send for RawQueue {}
 unsafe impl Sync for RawQueue {}
 
 impl RawQueue {
+    /// Makes a queue that runs at most `max_active` items at a time, on each CPU if it is one of
+    /// [`QueueFlags::PER_CPU`]; 0 for the kernel's default. Sleeps.
+    pub(crate) fn new(name: &CStr, flags: QueueFlags, max_active: i32) -> Result<Self> {
+        // SAFETY: The format takes one string, which is given and is copied.
+        let raw = unsafe {
+            bindings::alloc_workqueue_noprof(
+                c"%s".as_char_ptr(),
+                flags.0,
+                max_active,
+                name.as_char_ptr(),
+            )
+        };
+        // INVARIANT: The queue was just made.
+        Ok(Self(NonNull::new(raw).ok_or(ENOMEM)?))
+    }
+
     /// The C structure.
     pub(crate) fn as_ptr(&self) -> *mut bindings::workqueue_struct {
         self.0.as_ptr()
@@ -130,17 +146,7 @@ impl OwnedQueue {
         } else {
             0
         };
-        // SAFETY: The format takes one string, which is given and is copied.
-        let raw = unsafe {
-            bindings::alloc_workqueue_noprof(
-                c"%s".as_char_ptr(),
-                flags.0,
-                max_active,
-                name.as_char_ptr(),
-            )
-        };
-        // INVARIANT: The queue was just made.
-        let raw = RawQueue(NonNull::new(raw).ok_or(ENOMEM)?);
+        let raw = RawQueue::new(name, flags, max_active)?;
         Ok(Self {
             handle: QueueHandle {
                 gate: Arc::new(Gate::new(raw)?, GFP_KERNEL)?,

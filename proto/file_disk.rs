@@ -122,11 +122,7 @@ impl Blocks {
     /// is a block of the file system, or 4 KiB if that is larger: file systems with larger ones
     /// are those of a network, to which blocks mean nothing. Through the page cache it is a sector.
     pub fn of(facts: &FileFacts, mode: IoMode) -> Result<Self, FileError> {
-        let fs_block = if facts.block_size.is_power_of_two() {
-            facts.block_size.clamp(SECTOR_SIZE, Self::MAX)
-        } else {
-            SECTOR_SIZE
-        };
+        let fs_block = fs_block(facts.block_size);
         let logical = match (mode, facts.alignment) {
             (IoMode::Buffered, _) => SECTOR_SIZE,
             (IoMode::Direct, None) => fs_block.min(Self::MEMORY),
@@ -137,7 +133,7 @@ impl Blocks {
         };
         let blocks = Self {
             logical,
-            physical: fs_block.max(logical),
+            physical: Self::physical_of(facts.block_size, logical),
         };
         match blocks.nr_sectors(facts.size) {
             0 => Err(FileError::TooSmall {
@@ -148,11 +144,27 @@ impl Blocks {
         }
     }
 
+    /// The physical block of a file with this logical block, on a file system with blocks of
+    /// `block_size` bytes.
+    pub fn physical_of(block_size: u32, logical: u32) -> u32 {
+        fs_block(block_size).max(logical)
+    }
+
     /// How many sectors of 512 bytes the whole logical blocks of `size` bytes have.
     pub const fn nr_sectors(&self, size: u64) -> u64 {
+        const SECTOR: u64 = SECTOR_SIZE as u64;
         // A power of two, and not 0.
         let below = (self.logical as u64).wrapping_sub(1);
-        (size & !below) / SECTOR_SIZE as u64
+        (size & !below) / SECTOR
+    }
+}
+
+/// A block size of a file system, as far as a disk can have it.
+fn fs_block(block_size: u32) -> u32 {
+    if block_size.is_power_of_two() {
+        block_size.clamp(SECTOR_SIZE, Blocks::MAX)
+    } else {
+        SECTOR_SIZE
     }
 }
 

@@ -84,6 +84,17 @@ impl BlockDevice {
         self.bdev.as_ptr()
     }
 
+    /// The file of the device, valid as long as `self`.
+    pub(crate) fn as_file(&self) -> *mut bindings::file {
+        self.file.as_ptr()
+    }
+
+    /// The kernel's number of the device (C: `dev_t`).
+    pub fn number(&self) -> u32 {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { (*self.as_raw()).bd_dev }
+    }
+
     /// The directory of the whole disk in sysfs, valid as long as `self`.
     fn disk_kobject(&self) -> &Kobject {
         // SAFETY: The device is open by the type invariant, which keeps its disk.

@@ -57,7 +57,11 @@ use super::{
         Wait,
         WriteFlags, //
     },
-    memory::Memory, //
+    memory::{
+        Memory,
+        GFP_NOIO,
+        GFP_NOWAIT, //
+    }, //
 };
 use crate::{
     bindings,
@@ -78,8 +82,6 @@ use self::{
     flags::{
         flag,
         nowait,
-        GFP_NOIO,
-        GFP_NOWAIT,
         NOWAIT,
         WRITE, //
     },

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a request's data. Would be a new part of `kernel::block`.
+//! The memory of a request's data, and how memory for a request is asked for. Would be a new part
+//! of `kernel::block`.
 
 use core::ptr::NonNull;
 
 use crate::bindings;
+
+/// Memory is not waited for.
+pub(crate) const GFP_NOWAIT: bindings::gfp_t =
+    1 << bindings::___GFP_KSWAPD_RECLAIM_BIT | 1 << bindings::___GFP_NOWARN_BIT;
+
+/// Memory may be waited for, but not by submitting IO, since it is IO that waits.
+pub(crate) const GFP_NOIO: bindings::gfp_t =
+    1 << bindings::___GFP_DIRECT_RECLAIM_BIT | 1 << bindings::___GFP_KSWAPD_RECLAIM_BIT;
 
 /// A piece of memory for the data of a request; made by the types of this crate.
 pub struct Segment {

@@ -24,14 +24,6 @@ pub(super) const fn nowait(wait: Wait) -> u32 {
     }
 }
 
-/// Memory is not waited for.
-pub(super) const GFP_NOWAIT: bindings::gfp_t =
-    1 << bindings::___GFP_KSWAPD_RECLAIM_BIT | 1 << bindings::___GFP_NOWARN_BIT;
-
-/// Memory may be waited for, but not by submitting IO, since it is IO that waits.
-pub(super) const GFP_NOIO: bindings::gfp_t =
-    1 << bindings::___GFP_DIRECT_RECLAIM_BIT | 1 << bindings::___GFP_KSWAPD_RECLAIM_BIT;
-
 /// The flag of a bit number.
 #[inline(always)]
 pub(super) const fn flag(bit: bindings::req_flag_bits) -> u32 {

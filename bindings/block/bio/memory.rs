@@ -7,16 +7,14 @@ use core::ptr::{
     NonNull, //
 };
 
-use super::flags::{
-    flag,
-    GFP_NOIO, //
-};
+use super::flags::flag;
 use crate::{
     bindings,
     block::{
         memory::{
             Memory,
-            Segment, //
+            Segment,
+            GFP_NOIO, //
         },
         mq::limits::SECTOR_SIZE,
         status::Status, //

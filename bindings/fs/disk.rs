@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests to files, and to block devices through the page cache. Would be a new part of
+//! `kernel::fs`.
+//!
+//! As with a block device ([`bio`](crate::block::bio)) the access mode is part of the type, and a
+//! request enters the file, so that closing waits for it.
+
+use core::marker::PhantomData;
+use kernel::str::CStr;
+
+use super::{
+    file::{
+        Found,
+        RegularFile, //
+    },
+    slot::{
+        Slot,
+        Task, //
+    },
+    target::{
+        Backing,
+        Target, //
+    }, //
+};
+use crate::{
+    bindings,
+    block::{
+        bdev::BlockDevice,
+        disk::{
+            Access,
+            Completion,
+            Position,
+            RangeOp,
+            ReadOnly,
+            ReadWrite,
+            Refused,
+            Wait,
+            WriteFlags, //
+        },
+        memory::Memory, //
+    },
+    prelude::*,
+    sync::gate::{
+        Entered,
+        Gate, //
+    }, //
+};
+
+/// A file, or a block device through the page cache, that is open for requests with the access `A`.
+///
+/// Dropping it waits for its requests and closes the file: process context.
+pub struct OpenFile<C: Completion, A: Access> {
+    gate: Gate<Target>,
+    _types: PhantomData<fn(C, A)>,
+}
+
+impl<C: Completion, A: Access> OpenFile<C, A> {
+    /// Opens a regular file, for direct IO or for IO through the page cache; see
+    /// [`RegularFile::open`].
+    ///
+    /// `logical_block_size` says what requests have to be aligned to, in bytes: a power of two of
+    /// 512 at least, and with direct IO what the file system asks for. Its error is passed on.
+    /// Sleeps.
+    pub fn open(
+        found: &Found,
+        direct: bool,
+        logical_block_size: impl FnOnce(&RegularFile) -> Result<u32>,
+    ) -> Result<Self> {
+        let file = RegularFile::open(found, A::MODE, direct)?;
+        let logical_block_size = logical_block_size(&file)?;
+        Self::of(Backing::Regular(file), direct, logical_block_size)
+    }
+
+    /// Opens the block device with the given path for IO through the page cache; see
+    /// [`BlockDevice::open`]. Sleeps.
+    pub fn open_device(path: &CStr) -> Result<Self> {
+        let device = BlockDevice::open(path, A::MODE)?;
+        let logical_block_size = device.logical_block_size();
+        Self::of(Backing::Block(device), false, logical_block_size)
+    }
+
+    fn of(backing: Backing, direct: bool, logical_block_size: u32) -> Result<Self> {
+        let slots = Slot::<C>::pool()?;
+        Ok(Self {
+            gate: Gate::new(Target::new(backing, direct, logical_block_size, slots)?)?,
+            _types: PhantomData,
+        })
+    }
+
+    /// Lets the caller at the file, unless it is closed. Any context.
+    #[inline]
+    pub fn enter(&self) -> Option<FileUse<C, A>> {
+        Some(FileUse {
+            entered: self.gate.enter()?,
+            _types: PhantomData,
+        })
+    }
+
+    /// Closes the file when all requests are finished; from now on nobody can enter.
+    ///
+    /// Process context; sleeps.
+    pub fn close(&self) {
+        drop(self.gate.close());
+    }
+}
+
+/// The use of an open file, for attributes or for one request.
+pub struct FileUse<C: Completion, A: Access> {
+    entered: Entered<Target>,
+    _types: PhantomData<fn(C, A)>,
+}
+
+impl<C: Completion, A: Access> FileUse<C, A> {
+    /// The regular file, if it is one.
+    pub fn regular_file(&self) -> Option<&RegularFile> {
+        match &self.entered.backing {
+            Backing::Regular(file) => Some(file),
+            Backing::Block(_) => None,
+        }
+    }
+
+    /// The block device, if it is one.
+    pub fn block_device(&self) -> Option<&BlockDevice> {
+        match &self.entered.backing {
+            Backing::Regular(_) => None,
+            Backing::Block(device) => Some(device),
+        }
+    }
+
+    /// Whether requests go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.entered.is_direct()
+    }
+
+    /// The smallest unit that can be asked for, in bytes.
+    pub fn logical_block_size(&self) -> u32 {
+        self.entered.logical_block_size
+    }
+
+    /// Has requests reach as far as the file does now, and says how far that is, in sectors of 512
+    /// bytes. What the file gets later they do not reach. Any context.
+    pub fn update_size(&self) -> u64 {
+        self.entered.update_size()
+    }
+
+    /// Reads into the memory of a completion. Any context, but [`Wait::Allowed`] sleeps.
+    ///
+    /// `EINVAL` if it is not of whole blocks, `EIO` if it reaches beyond the end of the file,
+    /// `EAGAIN` if it must not sleep and there is no memory.
+    pub fn read(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
+        self.transfer(false, WriteFlags::default(), wait, at, completion)
+    }
+
+    /// Makes what was written before durable. `EAGAIN` as [`Self::read`].
+    pub fn flush(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
+        submit(self.entered, Task::Flush, 0, at, wait, completion)
+    }
+
+    fn transfer(
+        self,
+        write: bool,
+        flags: WriteFlags,
+        wait: Wait,
+        at: Position,
+        completion: C,
+    ) -> Result<(), Refused<C>> {
+        let len = completion.memory().map_or(0, |memory| memory.len());
+        let position = match self.entered.position(at.sector, len) {
+            Ok(position) => position,
+            Err(error) => return Err(Refused { completion, error }),
+        };
+        let task = Task::Transfer {
+            write,
+            flags: if flags.fua {
+                bindings::RNBD_IOCB_DSYNC as i32
+            } else {
+                0
+            },
+            preflush: flags.preflush,
+        };
+        submit(self.entered, task, position, at, wait, completion)
+    }
+}
+
+impl<C: Completion> FileUse<C, ReadWrite> {
+    /// The use of the file for what does not change it.
+    pub fn read_only(self) -> FileUse<C, ReadOnly> {
+        FileUse {
+            entered: self.entered,
+            _types: PhantomData,
+        }
+    }
+
+    /// Writes what is in the memory of a completion; errors as [`Self::read`].
+    pub fn write(
+        self,
+        flags: WriteFlags,
+        wait: Wait,
+        at: Position,
+        completion: C,
+    ) -> Result<(), Refused<C>> {
+        self.transfer(true, flags, wait, at, completion)
+    }
+
+    /// Changes `len` bytes without data. Errors as [`Self::read`]; ends with `EOPNOTSUPP` if the
+    /// file system does not have the operation.
+    pub fn range(
+        self,
+        op: RangeOp,
+        wait: Wait,
+        at: Position,
+        len: u32,
+        completion: C,
+    ) -> Result<(), Refused<C>> {
+        let task = Task::Range { op, len };
+        match self.entered.position(at.sector, len as usize) {
+            Ok(position) => submit(self.entered, task, position, at, wait, completion),
+            Err(error) => Err(Refused { completion, error }),
+        }
+    }
+}
+
+fn submit<C: Completion>(
+    entered: Entered<Target>,
+    task: Task,
+    position: i64,
+    at: Position,
+    wait: Wait,
+    completion: C,
+) -> Result<(), Refused<C>> {
+    Slot::submit(
+        entered,
+        task,
+        position,
+        at.priority.as_raw(),
+        wait,
+        completion,
+    )
+    .map_err(|completion| Refused {
+        completion,
+        error: EAGAIN,
+    })
+}

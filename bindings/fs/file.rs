@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files that are opened by path.
+//!
+//! Would extend: `rust/kernel/fs/file.rs`, whose files are those of processes.
+//!
+//! C headers: [`include/linux/namei.h`](srctree/include/linux/namei.h),
+//! [`include/linux/fs.h`](srctree/include/linux/fs.h)
+
+use core::ptr::NonNull;
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    str::CStr, //
+};
+
+use crate::{
+    bindings,
+    block::disk::Mode,
+    prelude::*, //
+};
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A block device.
+    BlockDevice,
+    /// A directory, a character device, a FIFO or a socket.
+    Other,
+}
+
+/// What was found by a path: it stays what it is, whatever the path leads to later.
+///
+/// # Invariants
+///
+/// This object holds one reference of `path`, which leads to an inode.
+pub struct Found {
+    path: bindings::path,
+}
+
+// SAFETY: A `struct path` is not tied to a task.
+unsafe impl Send for Found {}
+// SAFETY: It is only read.
+unsafe impl Sync for Found {}
+
+impl Found {
+    /// Follows a path, with all of its links, from the root of the init process.
+    ///
+    /// Process context; sleeps. Opens nothing, so that a FIFO does not block. Errors are those of
+    /// the lookup: `ENOENT`, `ENOTDIR`, `ELOOP` and others.
+    pub fn look_up(path: &CStr) -> Result<Self> {
+        let mut found = bindings::path::default();
+        // SAFETY: The path is a C string, which the function only reads; `found` is valid for
+        // writes.
+        to_result(unsafe { bindings::rnbd_helper_kern_path(path.as_char_ptr(), &raw mut found) })?;
+        // INVARIANT: The reference came with the path; `kern_path` finds no negative dentry.
+        Ok(Self { path: found })
+    }
+
+    /// What it is. Any context.
+    pub fn kind(&self) -> Kind {
+        // SAFETY: By the type invariant the path is valid and leads to an inode.
+        let mode = unsafe { bindings::rnbd_helper_path_mode(&raw const self.path) };
+        match mode & bindings::S_IFMT {
+            bindings::S_IFREG => Kind::Regular,
+            bindings::S_IFBLK => Kind::BlockDevice,
+            _ => Kind::Other,
+        }
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is ours; it is not used again.
+        unsafe { bindings::path_put(&raw const self.path) };
+    }
+}
+
+/// Which file it is, whatever its names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    /// The number of its file system (C: `st_dev`).
+    pub dev: u32,
+    /// Its number there (C: `st_ino`).
+    pub ino: u64,
+}
+
+/// What a file system asks of direct IO (`STATX_DIOALIGN`), in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectAlignment {
+    /// Where requests begin and end in the file; 0: the file takes no direct IO.
+    pub offset: u32,
+    /// Where their memory begins.
+    pub memory: u32,
+}
+
+/// What a file is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Which file it is.
+    pub id: FileId,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The block size of its file system in bytes.
+    pub block_size: u32,
+    /// What direct IO needs; `None` if the file system does not say.
+    pub alignment: Option<DirectAlignment>,
+    /// Whether the file system has `fallocate`, of whichever kinds.
+    pub has_fallocate: bool,
+}
+
+/// A regular file that is open; closed when dropped.
+///
+/// Opening and closing sleep. Closing is done when the drop returns.
+///
+/// # Invariants
+///
+/// `file` is a regular file that has `read_iter`, and `write_iter` if it is open for writing. This
+/// object holds a reference, the only one that outlives a call.
+pub struct RegularFile {
+    file: NonNull<bindings::file>,
+}
+
+// SAFETY: Files are not tied to a task.
+unsafe impl Send for RegularFile {}
+// SAFETY: Through a shared reference attributes are read and requests submitted, which the file
+// systems allow from anywhere at once.
+unsafe impl Sync for RegularFile {}
+
+impl RegularFile {
+    /// The longest path in bytes, with its NUL.
+    pub const PATH_MAX: usize = bindings::PATH_MAX as usize;
+
+    /// Opens what was found, for direct IO or for IO through the page cache, with the caller's
+    /// credentials: those of the kernel in a kernel thread.
+    ///
+    /// Process context; sleeps. `ENOTBLK` if it is no regular file, `EACCES` if the kernel ignores
+    /// devices on its file system, as on proc, sysfs and what a user has mounted who is not root,
+    /// `ETXTBSY` if the machine swaps to it, or for writing if it is a program that runs, `EROFS`
+    /// for writing on a file system that is read-only, `EPERM` for writing to a file that is
+    /// immutable, `EOPNOTSUPP` if it takes no direct IO, `EINVAL` if it is no data but an interface
+    /// of the kernel, or has no read and write by `kiocb`, and others of the file system.
+    pub fn open(found: &Found, mode: Mode, direct: bool) -> Result<Self> {
+        let write = mode == Mode::ReadWrite;
+        // SAFETY: By the type invariant of `Found` the path is valid and leads to an inode.
+        let file = unsafe {
+            bindings::rnbd_helper_open_regular(&raw const found.path, write, direct)
+            //
+        };
+        // INVARIANT: The reference came with the file; what it has is checked below.
+        let this = Self {
+            file: NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?,
+        };
+        // SAFETY: The file is open.
+        if !unsafe { bindings::rnbd_helper_file_has_data(this.as_file()) } {
+            return Err(EINVAL);
+        }
+        Ok(this)
+    }
+
+    /// The present size in bytes. Any context.
+    pub fn size(&self) -> u64 {
+        // SAFETY: The file is open by the type invariant.
+        unsafe { bindings::rnbd_helper_file_size(self.as_file()) }
+    }
+
+    /// The raw file, valid as long as `self`.
+    pub(super) fn as_file(&self) -> *mut bindings::file {
+        self.file.as_ptr()
+    }
+
+    /// What the file is like now. Process context; may sleep. Errors are those of `statx`.
+    pub fn facts(&self) -> Result<Facts> {
+        let mut raw = bindings::rnbd_file_facts::default();
+        // SAFETY: The file is open by the type invariant, `raw` is valid for writes.
+        to_result(unsafe { bindings::rnbd_helper_file_facts(self.as_file(), &raw mut raw) })?;
+        Ok(Facts {
+            id: FileId {
+                dev: raw.dev,
+                ino: raw.ino,
+            },
+            size: raw.size,
+            block_size: raw.block_size,
+            alignment: raw.says_alignment.then_some(DirectAlignment {
+                offset: raw.offset_alignment,
+                memory: raw.memory_alignment,
+            }),
+            has_fallocate: raw.has_fallocate,
+        })
+    }
+
+    /// The path of the file as the init process sees it, without links; of a file that was deleted,
+    /// its last one and ` (deleted)`.
+    ///
+    /// Process context. `ENAMETOOLONG` if the buffer is too short; [`Self::PATH_MAX`] bytes are
+    /// enough for nearly all.
+    pub fn path<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a CStr> {
+        let size = i32::try_from(buffer.len())?;
+        // SAFETY: The file is open by the type invariant, the buffer has the size given.
+        let path = unsafe {
+            bindings::rnbd_helper_file_path(self.as_file(), buffer.as_mut_ptr().cast(), size)
+        };
+        if path.is_null() {
+            return Err(ENAMETOOLONG);
+        }
+        let start = path.addr() - buffer.as_ptr().addr();
+        let path = buffer.get(start..).ok_or(ENAMETOOLONG)?;
+        CStr::from_bytes_until_nul(path).map_err(|_| ENAMETOOLONG)
+    }
+}
+
+impl Drop for RegularFile {
+    fn drop(&mut self) {
+        // As for a block device: an administrator who has unmapped a file may unmount its file
+        // system.
+        // SAFETY: The reference is ours by the type invariant and is not used again.
+        unsafe { bindings::__fput_sync(self.file.as_ptr()) };
+    }
+}

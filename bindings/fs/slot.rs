@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of a request to a file, and the work that carries it out. Belongs to [`fs`](super).
+
+use core::ptr;
+use kernel::{
+    container_of,
+    static_lock_class,
+    types::Opaque, //
+};
+
+use super::{
+    pool::Pool,
+    target::Target, //
+};
+use crate::{
+    bindings,
+    block::{
+        disk::{
+            Completion,
+            RangeOp,
+            Wait, //
+        },
+        memory::{
+            Memory,
+            Segment,
+            GFP_NOIO,
+            GFP_NOWAIT, //
+        }, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        gate::Entered, //
+    }, //
+};
+
+/// What a request does.
+#[derive(Clone, Copy)]
+pub(super) enum Task {
+    /// Reads into the memory of the completion, or writes it.
+    Transfer {
+        /// Whether it writes.
+        write: bool,
+        /// Flags of the `kiocb` besides those of the file.
+        flags: i32,
+        /// Whether what was written before is made durable first.
+        preflush: bool,
+    },
+    /// Makes what was written before durable.
+    Flush,
+    /// Changes bytes without data.
+    Range {
+        /// How.
+        op: RangeOp,
+        /// The length in bytes.
+        len: u32,
+    },
+}
+
+/// How many pieces of memory a slot has room for. Nearly all requests have one.
+const VECS: usize = 8;
+
+/// A request to a file.
+///
+/// # Invariants
+///
+/// - From [`Slot::submit`] on the slot belongs to its work. The work, when it has called the file
+///   system, and the end of the `kiocb` have one count of `users` each; the last one of them
+///   finishes the request, which frees the slot.
+/// - Until then nobody writes to `vecs` and `more`, and `kiocb` is the file system's.
+pub(super) struct Slot<C: Completion> {
+    kiocb: Opaque<bindings::kiocb>,
+    work: Opaque<bindings::work_struct>,
+    users: Atomic<u32>,
+    /// What the end of the `kiocb` says.
+    ended: Atomic<i64>,
+    task: Task,
+    /// The first byte in the file.
+    position: i64,
+    priority: u16,
+    vecs: [bindings::bio_vec; VECS],
+    /// In place of `vecs` if they are too few.
+    more: Option<KVec<bindings::bio_vec>>,
+    completion: C,
+    // Keeps the file open, and with it the pool that the slot is a part of.
+    entered: Entered<Target>,
+}
+
+impl<C: Completion> Slot<C> {
+    /// The requests that can be made however little memory is left.
+    const RESERVE: i32 = 4;
+
+    /// Makes the pool for the slots of a file. Sleeps.
+    pub(super) fn pool() -> Result<Pool> {
+        Pool::new::<Self>(Self::RESERVE)
+    }
+
+    /// Has a request carried out; its completion comes back if there is no memory for it, which
+    /// does not happen with [`Wait::Allowed`]. Any context, but that sleeps.
+    ///
+    /// The range of the request, at `position`, lies within the file and is one of whole blocks.
+    pub(super) fn submit(
+        entered: Entered<Target>,
+        task: Task,
+        position: i64,
+        priority: u16,
+        wait: Wait,
+        completion: C,
+    ) -> Result<(), C> {
+        let gfp = match wait {
+            Wait::Never => GFP_NOWAIT,
+            Wait::Allowed => GFP_NOIO,
+        };
+        let queue = entered.queue.as_ptr();
+        let Some(slot) = entered.slots.take::<Self>(gfp) else {
+            return Err(completion);
+        };
+        let slot = slot.as_ptr();
+        // SAFETY: The memory has room for a slot. The pool and the queue stay until the work has
+        // run, as the slot has entered the target that has them.
+        unsafe {
+            slot.write(Self {
+                kiocb: Opaque::zeroed(),
+                work: Opaque::zeroed(),
+                users: Atomic::new(0),
+                ended: Atomic::new(0),
+                task,
+                position,
+                priority,
+                vecs: [bindings::bio_vec::default(); VECS],
+                more: None,
+                completion,
+                entered,
+            });
+            let work = (*slot).work.get();
+            bindings::init_work_with_key(
+                work,
+                Some(Self::run),
+                false,
+                c"kernel_ext::fs::Slot::work".as_char_ptr(),
+                static_lock_class!().as_ptr(),
+            );
+            let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int;
+            bindings::queue_work_on(any_cpu, queue, work);
+        }
+        Ok(())
+    }
+
+    /// Carries the request out, in process context.
+    ///
+    /// # Safety
+    ///
+    /// Called by the workqueue with the work of a slot that was submitted.
+    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+        let work: *mut Opaque<bindings::work_struct> = work.cast();
+        // SAFETY: By the safety requirement.
+        let slot = unsafe { container_of!(work, Self, work) };
+        // SAFETY: The slot is ours by the type invariant, and stays until it is finished.
+        let (task, position, target) =
+            unsafe { ((*slot).task, (*slot).position, &*(*slot).entered) };
+        let result = match task {
+            Task::Transfer {
+                write,
+                flags,
+                preflush,
+            } => {
+                let flushed = if preflush { target.sync() } else { Ok(()) };
+                let transferred = match flushed {
+                    // SAFETY: As above.
+                    Ok(()) => unsafe { Self::transfer(slot, write, flags) },
+                    Err(error) => Some(Err(error)),
+                };
+                match transferred {
+                    Some(result) => result,
+                    // The end of the `kiocb` finishes the request.
+                    None => return,
+                }
+            }
+            Task::Flush => target.sync(),
+            Task::Range { op, len } => target.change(op, position, len),
+        };
+        // SAFETY: The file system does not have the slot, so that nobody else uses it.
+        unsafe { Self::finish(slot, result) };
+    }
+
+    /// Reads or writes; `None` if the end of the `kiocb` finishes the request.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::run`]; the slot is not used any more if this returns `None`.
+    unsafe fn transfer(slot: *mut Self, write: bool, flags: i32) -> Option<Result> {
+        // SAFETY: By the safety requirement the slot is ours.
+        let (target, priority) = unsafe { (&*(*slot).entered, (*slot).priority) };
+        // SAFETY: As above; the memory stays until the completion is dropped.
+        let (vecs, len) = match unsafe { Self::vectors(slot) } {
+            Ok(vectors) => vectors,
+            Err(error) => return Some(Err(error)),
+        };
+        // SAFETY: The slot is ours, and the file is open.
+        unsafe {
+            let kiocb = (*slot).kiocb.get();
+            (*kiocb).ki_filp = target.as_file();
+            (*kiocb).ki_flags = bindings::rnbd_helper_file_iocb_flags(target.as_file()) | flags;
+            (*kiocb).ki_ioprio = priority;
+        }
+        if target.is_direct() {
+            // SAFETY: As above; the slot is not used any more.
+            unsafe { Self::call_async(slot, vecs, len, write) };
+            return None;
+        }
+        // SAFETY: As above.
+        Some(unsafe { Self::call_sync(slot, vecs, len, write) })
+    }
+
+    /// Reads or writes past the page cache; the end of the `kiocb` finishes the request.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::transfer`]. The slot is not used any more by the caller.
+    unsafe fn call_async(slot: *mut Self, vecs: Vectors, len: usize, write: bool) {
+        // SAFETY: The slot is ours; after the call there is the count of this function.
+        let ended = unsafe {
+            let kiocb = (*slot).kiocb.get();
+            (*slot).users.store(2, ordering::Relaxed);
+            (*kiocb).ki_pos = (*slot).position;
+            (*kiocb).ki_complete = Some(Self::end);
+            bindings::rnbd_helper_call_iter(kiocb, vecs.first, vecs.count, len, 0, write)
+        };
+        if ended != -(bindings::EIOCBQUEUED as isize) {
+            // The file system has ended it without calling the function for that.
+            // SAFETY: The count of the end, which nobody else gives back.
+            unsafe { Self::end((*slot).kiocb.get(), ended as kernel::ffi::c_long) };
+        }
+        // The file system may have used the file until now, as ext4 does for the time of access,
+        // although the `kiocb` has ended.
+        // SAFETY: The count of this function.
+        unsafe { Self::leave(slot) };
+    }
+
+    /// Reads or writes through the page cache, all of it or up to an error.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::transfer`].
+    unsafe fn call_sync(slot: *mut Self, vecs: Vectors, len: usize, write: bool) -> Result {
+        let mut done = 0;
+        while done < len {
+            // SAFETY: The slot is ours. A `kiocb` without a function for its end is not used any
+            // more when the call returns.
+            let result = unsafe {
+                let kiocb = (*slot).kiocb.get();
+                // Positions are far below 2^63.
+                (*kiocb).ki_pos = (*slot).position + done as i64;
+                (*kiocb).ki_complete = None;
+                let result = bindings::rnbd_helper_call_iter(
+                    kiocb, vecs.first, vecs.count, len, done, write,
+                );
+                if write {
+                    bindings::rnbd_helper_kiocb_end_write(kiocb);
+                }
+                result
+            };
+            match usize::try_from(result) {
+                // The end of the file, which has become shorter.
+                Ok(0) => return Err(EIO),
+                Ok(more) => done += more,
+                Err(_) => return Err(error_of(result as i64)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says where the memory of the completion is.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, and not submitted to a file system.
+    unsafe fn vectors(slot: *mut Self) -> Result<(Vectors, usize)> {
+        // SAFETY: By the safety requirement; the completion is not written to.
+        let memory = unsafe { &(*slot).completion }.memory().ok_or(EINVAL)?;
+        let len = memory.len();
+        let mut count = 0;
+        memory.for_each_segment(|_| count += 1);
+        // SAFETY: The slot is ours, and nobody else has a reference to this.
+        let (vecs, more) = unsafe { (&mut (*slot).vecs, &mut (*slot).more) };
+        let vecs = if count <= VECS {
+            &mut vecs[..count]
+        } else {
+            // Memory is waited for, as file systems themselves wait for theirs here.
+            let longer = KVec::from_elem(bindings::bio_vec::default(), count, GFP_KERNEL)?;
+            &mut more.insert(longer)[..]
+        };
+        let mut places = vecs.iter_mut();
+        memory.for_each_segment(|segment| {
+            if let Some(place) = places.next() {
+                *place = vector(&segment);
+            }
+        });
+        let first = vecs.as_ptr();
+        Ok((Vectors { first, count }, len))
+    }
+
+    /// Called by the file system when a `kiocb` has ended. Any context.
+    ///
+    /// # Safety
+    ///
+    /// `kiocb` is that of a slot, and not used any more; there is a count of `users` for it.
+    unsafe extern "C" fn end(kiocb: *mut bindings::kiocb, ended: kernel::ffi::c_long) {
+        let kiocb: *mut Opaque<bindings::kiocb> = kiocb.cast();
+        // SAFETY: By the safety requirement.
+        let slot = unsafe { container_of!(kiocb, Self, kiocb) };
+        // SAFETY: The count keeps the slot.
+        unsafe {
+            if let Task::Transfer { write: true, .. } = (*slot).task {
+                bindings::rnbd_helper_kiocb_end_write((*slot).kiocb.get());
+            }
+            (*slot).ended.store(ended as i64, ordering::Relaxed);
+            Self::leave(slot);
+        }
+    }
+
+    /// Gives a count of `users` back, and finishes the request if it was the last one.
+    ///
+    /// # Safety
+    ///
+    /// The caller has a count, and does not use the slot any more.
+    unsafe fn leave(slot: *mut Self) {
+        // SAFETY: The count keeps the slot.
+        if unsafe { (*slot).users.fetch_sub(1, ordering::Full) } != 1 {
+            return;
+        }
+        // SAFETY: The last one has the slot for itself.
+        let (ended, len) = unsafe {
+            let completion = &(*slot).completion;
+            let len = completion.memory().map_or(0, |memory| memory.len());
+            ((*slot).ended.load(ordering::Relaxed), len)
+        };
+        let result = match usize::try_from(ended) {
+            Ok(done) if done == len => Ok(()),
+            // Less was read: the file has become shorter, and there is old memory behind its end.
+            // Less was written: the file system does not say why.
+            Ok(_) => Err(EIO),
+            Err(_) => Err(error_of(ended)),
+        };
+        // SAFETY: As above.
+        unsafe { Self::finish(slot, result) };
+    }
+
+    /// Frees the slot and says how the request ended. Any context.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, who does not use it any more.
+    unsafe fn finish(slot: *mut Self, result: Result) {
+        // SAFETY: By the safety requirement the slot is valid. Nothing else of it needs to be
+        // dropped, and it is not read again.
+        let (more, completion, entered) = unsafe {
+            (
+                ptr::read(&raw const (*slot).more),
+                ptr::read(&raw const (*slot).completion),
+                ptr::read(&raw const (*slot).entered),
+            )
+        };
+        drop(more);
+        // SAFETY: The memory is of this pool, and nothing in it is used any more.
+        unsafe { entered.slots.put(slot) };
+        completion.done(result);
+        // Only now can the file, the pool and, in the end, the module go; that waits for this
+        // function to return, see `module::Returned`.
+        drop(entered);
+    }
+}
+
+/// Where the pieces of memory are listed.
+#[derive(Clone, Copy)]
+struct Vectors {
+    first: *const bindings::bio_vec,
+    count: usize,
+}
+
+/// A piece of memory as C has it.
+fn vector(segment: &Segment) -> bindings::bio_vec {
+    bindings::bio_vec {
+        bv_page: segment.page.as_ptr(),
+        bv_len: segment.len,
+        bv_offset: segment.offset,
+    }
+}
+
+/// The error that a negative result stands for. `EIO` for numbers that no user may see, such as
+/// those by which a signal restarts a call.
+fn error_of(result: i64) -> Error {
+    match i32::try_from(result) {
+        Ok(number @ -511..=-1) => Error::from_errno(number),
+        _ => EIO,
+    }
+}
