@@ -64,7 +64,7 @@ struct file *rnbd_helper_open_regular(const struct path *path, bool write, bool 
 		return ERR_PTR(-ENOTBLK);
 	/* proc, sysfs and the like; also what a user has mounted who is not root. */
 	if (inode->i_sb->s_iflags & SB_I_NODEV)
-		return ERR_PTR(-EACCES);
+		return ERR_PTR(-ENOTBLK);
 	if (IS_SWAPFILE(inode))
 		return ERR_PTR(-ETXTBSY);
 	if (write && (IS_IMMUTABLE(inode) || IS_APPEND(inode)))

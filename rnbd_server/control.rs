@@ -7,7 +7,6 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    block::bdev::BlockDevice,
     pr_err_ratelimited,
     pr_info_ratelimited,
     prelude::*,
@@ -36,7 +35,10 @@ use rtrs_server::{
 
 use crate::{
     device_table::Afterwards,
-    handle::Handle,
+    handle::{
+        Handle,
+        HandleUse, //
+    },
     params::DEV_SEARCH_PATH,
     session::Session,
     session_device::{
@@ -156,10 +158,10 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
     let server = session.server();
     let handle = Handle::open(path, message.access_mode, server.bios()).inspect_err(failed)?;
     let export = {
-        let device_use = handle.enter().ok_or(ENODEV)?;
+        let handle_use = handle.enter().ok_or(ENODEV)?;
         server
             .exports()
-            .open(device_use.device(), message.access_mode, session.name())?
+            .open(&handle_use, message.access_mode, session.name())?
     };
     let id = session.devices().next_id()?;
     SessionDevice::new(session.clone(), id, message, handle, export).inspect_err(failed)
@@ -198,15 +200,15 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
 /// Writes the answer to a message that opens `device`.
 fn answer_open(op: &Operation, device: &SessionDevice) -> Result {
     let device_use = device.enter().ok_or(ENODEV)?;
-    op.write_response(&open_rsp(device.id(), device_use.device())?)
+    op.write_response(&open_rsp(device.id(), &device_use)?)
 }
 
 /// The answer to an open message.
-fn open_rsp(device_id: u32, device: &BlockDevice) -> Result<[u8; OpenRsp::SIZE]> {
-    let limits = device.limits();
+fn open_rsp(device_id: u32, disk: &HandleUse) -> Result<[u8; OpenRsp::SIZE]> {
+    let limits = disk.limits()?;
     OpenRsp {
         device_id,
-        nsectors: device.nr_sectors(),
+        nsectors: disk.update_size(),
         max_hw_sectors: limits.max_hw_sectors,
         max_write_zeroes_sectors: limits.max_write_zeroes_sectors,
         max_discard_sectors: limits.max_discard_sectors,

@@ -12,21 +12,32 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    block::bdev::BlockDevice,
+    fs::file::RegularFile,
     pr_err_ratelimited,
     prelude::*,
     sysfs::{
+        Attribute,
         Directory,
-        Link, //
+        Link,
+        SysfsOutput, //
     }, //
 };
 use proto::{
     access::Writers,
     name::SessName,
-    rnbd::AccessMode, //
+    rnbd::AccessMode,
+    sysfs_name::{
+        file_device,
+        FILE_DEVICE_LEN, //
+    },
+    PATH_MAX, //
 };
-
 use rtrs_core::error::from_errno;
+
+use crate::handle::{
+    HandleUse,
+    Identity, //
+};
 
 /// All devices that sessions have open.
 #[pin_data]
@@ -40,6 +51,7 @@ pub(crate) struct Exports {
 
 /// A device that sessions have open.
 struct Entry {
+    identity: Identity,
     export: Arc<Export>,
     writers: Writers,
     opens: usize,
@@ -47,11 +59,23 @@ struct Entry {
 
 /// The directory of a device that sessions have open.
 struct Export {
-    /// The kernel's name of the device.
+    /// The kernel's name of a block device; see [`file_device`] for that of a file.
     name: CString,
-    _block_dev: Link,
+    _block_dev: Option<Link>,
     sessions: Directory<()>,
-    directory: Directory<()>,
+    directory: Directory<FilePath>,
+}
+
+/// The path of a file; empty for a block device.
+struct FilePath(CString);
+
+/// The file of the directory of a file (`/sys/class/rnbd-server/ctl/devices/<device>/path`).
+const FILES: &[Attribute<FilePath>] = &[Attribute::read_only(c"path", show_path)];
+
+fn show_path(path: &Arc<FilePath>, out: &mut SysfsOutput<'_>) -> Result {
+    out.write_bytes(path.0.to_bytes());
+    out.write_bytes(b"\n");
+    Ok(())
 }
 
 /// That a session has a device open in some mode. Dropped in process context.
@@ -62,11 +86,22 @@ pub(crate) struct ExportOpen {
 }
 
 impl Export {
-    fn new(devices: &Directory<()>, device: &BlockDevice, name: CString) -> Result<Self> {
-        let directory = Directory::empty(devices, &name)?;
+    fn new(devices: &Directory<()>, disk: &HandleUse) -> Result<Self> {
+        let device = disk.block_device();
+        let (name, path, files) = match (device, disk.regular_file()) {
+            (Some(device), _) => (device.name()?, CString::try_from(c"")?, &[][..]),
+            (None, Some(file)) => {
+                let (name, path) = names_of(file)?;
+                (name, path, FILES)
+            }
+            (None, None) => return Err(EINVAL),
+        };
+        let path = Arc::new(FilePath(path), GFP_KERNEL)?;
+        let directory = Directory::new(devices, &name, files, path)?;
         let sessions = Directory::empty(&directory, c"sessions")?;
+        let link = device.map(|device| Link::new(&directory, device, c"block_dev"));
         Ok(Self {
-            _block_dev: Link::new(&directory, device, c"block_dev")?,
+            _block_dev: link.transpose()?,
             name,
             sessions,
             directory,
@@ -78,6 +113,15 @@ impl Export {
         self.sessions.remove();
         self.directory.remove();
     }
+}
+
+/// The name of a file's directory, and its path. Sleeps.
+fn names_of(file: &RegularFile) -> Result<(CString, CString)> {
+    let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
+    let path = file.path(&mut buffer)?;
+    let mut name = [0; FILE_DEVICE_LEN];
+    let name = file_device(path.to_bytes(), &mut name);
+    Ok((CString::try_from(name)?, CString::try_from(path)?))
 }
 
 impl Exports {
@@ -92,27 +136,24 @@ impl Exports {
         )
     }
 
-    /// Notes that `session` has opened `device`. Sleeps.
+    /// Notes that `session` has opened `disk`, whatever it called it. Sleeps.
     ///
     /// `EPERM` if the mode is not possible together with those of the other sessions.
     pub(crate) fn open(
         self: &Arc<Self>,
-        device: &BlockDevice,
+        disk: &HandleUse,
         mode: AccessMode,
         session: &SessName,
     ) -> Result<ExportOpen> {
-        let name = device.name()?;
+        let identity = disk.identity()?;
         let mut list = self.list.lock();
-        if let Some(entry) = list
-            .iter_mut()
-            .find(|entry| entry.export.name.to_bytes() == name.to_bytes())
-        {
+        if let Some(entry) = list.iter_mut().find(|entry| entry.identity == identity) {
             let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;
             entry.writers = entry.writers.opened(mode).map_err(|denied| {
                 pr_err_ratelimited!(
                     "session {:?}: opening device {:?}: {}\n",
                     session.as_cstr(),
-                    &*name,
+                    &*entry.export.name,
                     denied.message().as_str()
                 );
                 from_errno(denied.errno())
@@ -124,12 +165,13 @@ impl Exports {
                 mode,
             });
         }
-        let export = Arc::new(Export::new(&self.devices, device, name)?, GFP_KERNEL)?;
+        let export = Arc::new(Export::new(&self.devices, disk)?, GFP_KERNEL)?;
         let writers = Writers::NONE
             .opened(mode)
             .map_err(|denied| from_errno(denied.errno()))?;
         list.push(
             Entry {
+                identity,
                 export: export.clone(),
                 writers,
                 opens: 1,
@@ -145,7 +187,7 @@ impl Exports {
 }
 
 impl ExportOpen {
-    /// The kernel's name of the device.
+    /// The name of the device's directory.
     pub(crate) fn device_name(&self) -> &CStr {
         &self.export.name
     }

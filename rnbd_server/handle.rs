@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Open devices, whose access is part of their type.
+//! Open disks, whose access is part of their type: block devices and files.
 
 use kernel::{
     str::CStr,
@@ -15,79 +15,178 @@ use kernel_ext::{
             OpenDevice, //
         },
         disk::{
+            Limits,
             ReadOnly,
             ReadWrite, //
         }, //
     },
+    fs::file::{
+        FileId,
+        Found,
+        Kind,
+        RegularFile, //
+    },
+    pr_err_ratelimited,
     prelude::*, //
 };
-use proto::rnbd::AccessMode;
+use proto::{
+    file_disk::IoMode,
+    rnbd::AccessMode, //
+};
 
-use crate::io_completion::IoCompletion;
+use crate::{
+    file::{
+        FileHandle,
+        FileUse, //
+    },
+    io_completion::IoCompletion,
+    params::{
+        BLOCK_IO_MODE,
+        FILE_IO_MODE, //
+    }, //
+};
 
-/// An open block device.
+/// An open disk.
 ///
 /// Dropped in process context; waits for requests.
 pub(crate) enum Handle {
-    /// For a client that may not change it.
+    /// A block device, for a client that may not change it.
     ReadOnly(OpenDevice<IoCompletion, ReadOnly>),
-    /// For a client that may.
+    /// A block device, for a client that may.
     ReadWrite(OpenDevice<IoCompletion, ReadWrite>),
+    /// A file, or a block device through the page cache.
+    File(FileHandle),
 }
 
-/// The use of an open block device, for one request.
+/// The use of an open disk, for one request.
 pub(crate) enum HandleUse {
     ReadOnly(DeviceUse<IoCompletion, ReadOnly>),
     ReadWrite(DeviceUse<IoCompletion, ReadWrite>),
+    File(FileUse),
+}
+
+// Two words: requests pass it in registers.
+const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
+
+/// What tells disks from each other, whatever they are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// The kernel's number of a block device.
+    BlockDevice(u32),
+    /// A file.
+    File(FileId),
 }
 
 impl Handle {
-    /// Opens the device with the given path. Sleeps.
+    /// Opens the disk with the given path. Sleeps.
+    ///
+    /// `ENOTBLK` if it is neither a block device nor a regular file with data.
     pub(crate) fn open(
         path: &CStr,
         mode: AccessMode,
         bios: &Arc<BioSet<IoCompletion>>,
     ) -> Result<Self> {
-        Ok(if mode.is_read_only() {
-            Self::ReadOnly(OpenDevice::open(path, bios)?)
-        } else {
-            Self::ReadWrite(OpenDevice::open(path, bios)?)
+        let found = Found::look_up(path)?;
+        let opened = match found.kind() {
+            Kind::BlockDevice => Self::open_device(path, mode, BLOCK_IO_MODE.get().0, bios),
+            Kind::Regular => {
+                let io_mode = FILE_IO_MODE.get().0;
+                FileHandle::open(path, &found, mode, io_mode).map(Self::File)
+            }
+            Kind::Other => Err(ENOTBLK),
+        };
+        opened.inspect_err(|error| {
+            if *error == ENOTBLK {
+                pr_err_ratelimited!("{:?} is no block device and no file with data\n", path);
+            }
         })
     }
 
-    /// Lets the caller at the device, unless it is closed. Any context.
+    /// Opens the block device with the given path. Sleeps.
+    fn open_device(
+        path: &CStr,
+        mode: AccessMode,
+        io_mode: IoMode,
+        bios: &Arc<BioSet<IoCompletion>>,
+    ) -> Result<Self> {
+        Ok(match io_mode {
+            IoMode::Buffered => Self::File(FileHandle::open_device(path, mode)?),
+            IoMode::Direct if mode.is_read_only() => Self::ReadOnly(OpenDevice::open(path, bios)?),
+            IoMode::Direct => Self::ReadWrite(OpenDevice::open(path, bios)?),
+        })
+    }
+
+    /// Lets the caller at the disk, unless it is closed. Any context.
     #[inline]
     pub(crate) fn enter(&self) -> Option<HandleUse> {
         Some(match self {
             Self::ReadOnly(device) => HandleUse::ReadOnly(device.enter()?),
             Self::ReadWrite(device) => HandleUse::ReadWrite(device.enter()?),
+            Self::File(file) => HandleUse::File(file.enter()?),
         })
     }
 
-    /// Closes the device when its requests are finished. Sleeps.
+    /// Closes the disk when its requests are finished. Sleeps.
     pub(crate) fn close(&self) {
         match self {
             Self::ReadOnly(device) => device.close(),
             Self::ReadWrite(device) => device.close(),
+            Self::File(file) => file.close(),
         }
     }
 }
 
 impl HandleUse {
-    /// The use of the device for what does not change it.
-    #[inline]
-    pub(crate) fn read_only(self) -> DeviceUse<IoCompletion, ReadOnly> {
+    /// The block device; `None` for a regular file.
+    pub(crate) fn block_device(&self) -> Option<&BlockDevice> {
         match self {
-            Self::ReadOnly(device) => device,
-            Self::ReadWrite(device) => device.read_only(),
+            Self::ReadOnly(device) => Some(device.device()),
+            Self::ReadWrite(device) => Some(device.device()),
+            Self::File(file) => file.block_device(),
         }
     }
 
-    /// The device.
-    pub(crate) fn device(&self) -> &BlockDevice {
+    /// The regular file; `None` for a block device.
+    pub(crate) fn regular_file(&self) -> Option<&RegularFile> {
         match self {
-            Self::ReadOnly(device) => device.device(),
-            Self::ReadWrite(device) => device.device(),
+            Self::ReadOnly(_) | Self::ReadWrite(_) => None,
+            Self::File(file) => file.regular_file(),
+        }
+    }
+
+    /// How it is read and written.
+    pub(crate) fn io_mode(&self) -> IoMode {
+        match self {
+            Self::ReadOnly(_) | Self::ReadWrite(_) => IoMode::Direct,
+            Self::File(file) => file.io_mode(),
+        }
+    }
+
+    /// Which disk it is. Sleeps.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        match (self.block_device(), self.regular_file()) {
+            (Some(device), _) => Ok(Identity::BlockDevice(device.number())),
+            (None, Some(file)) => Ok(Identity::File(file.facts()?.id)),
+            (None, None) => Err(EINVAL),
+        }
+    }
+
+    /// How many sectors of 512 bytes it has now. The requests of a file can reach as many from now
+    /// on, and no more if the file grows.
+    pub(crate) fn update_size(&self) -> u64 {
+        match self {
+            Self::ReadOnly(device) => device.device().nr_sectors(),
+            Self::ReadWrite(device) => device.device().nr_sectors(),
+            Self::File(file) => file.update_size(),
+        }
+    }
+
+    /// What requests it takes. Sleeps.
+    pub(crate) fn limits(&self) -> Result<Limits> {
+        match self {
+            Self::ReadOnly(device) => Ok(device.device().limits()),
+            Self::ReadWrite(device) => Ok(device.device().limits()),
+            Self::File(file) => file.limits(),
         }
     }
 }

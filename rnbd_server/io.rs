@@ -30,6 +30,7 @@ use rtrs_server::{
 };
 
 use crate::{
+    file::FileUse,
     handle::HandleUse,
     io_completion::IoCompletion,
     session::Session, //
@@ -72,7 +73,9 @@ pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
         device if !io.is_plain(is_read, op.data_len()) => {
             return submit_other(session, device, op, io, at, wait);
         }
-        device if is_read => Ok(device.read_only().reading(wait)),
+        HandleUse::File(file) => return submit_to_file(file, op, io, at, wait),
+        HandleUse::ReadOnly(device) if is_read => Ok(device.reading(wait)),
+        HandleUse::ReadWrite(device) if is_read => Ok(device.read_only().reading(wait)),
         HandleUse::ReadWrite(device) => device.writing(WriteFlags::default(), wait),
         HandleUse::ReadOnly(_) => Err(EROFS),
     };
@@ -127,31 +130,58 @@ fn submit_other(
         return op.respond(Err(EINVAL));
     }
     let completion = IoCompletion { op, io };
-    let submitted = match (block_op, device) {
-        (BlockOp::Read { .. }, device) => device.read_only().reading(wait).submit(at, completion),
-        (BlockOp::Flush, device) => device.read_only().flush(wait, at, completion),
-        (BlockOp::Range { .. }, _) if wait == Wait::Never => return completion.again(),
-        (BlockOp::Write { .. }, HandleUse::ReadWrite(device)) => {
-            match device.writing(durable, wait) {
+    let submitted = match device {
+        HandleUse::ReadOnly(device) => match block_op {
+            BlockOp::Read { .. } => device.reading(wait).submit(at, completion),
+            BlockOp::Flush => device.flush(wait, at, completion),
+            BlockOp::Write { .. } | BlockOp::Range { .. } => Err(Refused {
+                completion,
+                error: EROFS,
+            }),
+        },
+        HandleUse::ReadWrite(device) => match block_op {
+            BlockOp::Read { .. } => device.read_only().reading(wait).submit(at, completion),
+            BlockOp::Flush => device.flush(wait, at, completion),
+            BlockOp::Range { .. } if wait == Wait::Never => return completion.again(),
+            BlockOp::Range { op, len, .. } => device.range(range_op(op), at, len, completion),
+            BlockOp::Write { .. } => match device.writing(durable, wait) {
                 Ok(transfer) => transfer.submit(at, completion),
                 Err(error) => Err(Refused { completion, error }),
-            }
-        }
-        (BlockOp::Range { op, len, .. }, HandleUse::ReadWrite(device)) => {
-            let op = match op {
-                RangeOp::Discard => disk::RangeOp::Discard,
-                RangeOp::SecureErase => disk::RangeOp::SecureErase,
-                RangeOp::WriteZeroes { no_unmap } => disk::RangeOp::WriteZeroes { no_unmap },
-            };
-            device.range(op, at, len, completion)
-        }
-        (BlockOp::Write { .. } | BlockOp::Range { .. }, HandleUse::ReadOnly(_)) => Err(Refused {
-            completion,
-            error: EROFS,
-        }),
+            },
+        },
+        HandleUse::File(file) => match block_op {
+            BlockOp::Read { .. } => file.read(wait, at, completion),
+            BlockOp::Flush => file.flush(wait, at, completion),
+            BlockOp::Range { op, len, .. } => file.range(range_op(op), wait, at, len, completion),
+            BlockOp::Write { .. } => file.write(durable, wait, at, completion),
+        },
     };
     if let Err(refused) = submitted {
         answer_refused(refused, wait);
+    }
+}
+
+/// Does an ordinary read or write of a file.
+#[inline(never)]
+fn submit_to_file(file: FileUse, op: Operation, io: Io, at: Position, wait: Wait) {
+    let is_read = op.direction() == Direction::Read;
+    let completion = IoCompletion { op, io };
+    let submitted = if is_read {
+        file.read(wait, at, completion)
+    } else {
+        file.write(WriteFlags::default(), wait, at, completion)
+    };
+    if let Err(refused) = submitted {
+        answer_refused(refused, wait);
+    }
+}
+
+/// What to do with sectors without data.
+fn range_op(op: RangeOp) -> disk::RangeOp {
+    match op {
+        RangeOp::Discard => disk::RangeOp::Discard,
+        RangeOp::SecureErase => disk::RangeOp::SecureErase,
+        RangeOp::WriteZeroes { no_unmap } => disk::RangeOp::WriteZeroes { no_unmap },
     }
 }
 

@@ -8,9 +8,11 @@ use kernel_ext::{
         ParameterValue, //
     },
     module_parameter,
-    prelude::*, //
+    prelude::*,
+    sysfs::SysfsOutput, //
 };
 use proto::{
+    file_disk::IoMode,
     search_path,
     RTRS_PORT, //
 };
@@ -38,6 +40,43 @@ module_parameter! {
     pub(crate) static REQUIRE_EXPORT_POLICY: bool = false;
     name: "require_export_policy",
     description: "Listen for clients only once an export policy is loaded (default: N)",
+}
+
+module_parameter! {
+    /// How files are read and written. An extension.
+    pub(crate) static FILE_IO_MODE: Mode = Mode(IoMode::Direct);
+    name: "file_io_mode",
+    description: "How files are read and written that clients map: direct or buffered, which is \
+        through the page cache (default: direct)",
+}
+
+module_parameter! {
+    /// How block devices are read and written. An extension.
+    pub(crate) static BLOCK_IO_MODE: Mode = Mode(IoMode::Direct);
+    name: "block_io_mode",
+    description: "How block devices are read and written that clients map: direct or buffered, \
+        which is through the page cache (default: direct)",
+}
+
+/// A parameter that is a mode.
+pub(crate) struct Mode(pub(crate) IoMode);
+
+impl ParameterValue for Mode {
+    const TYPE_NAME: &'static str = "string";
+
+    fn parse(&self, text: &CStr) -> Result<Self> {
+        let word = text.to_bytes();
+        let word = word.strip_suffix(b"\n").unwrap_or(word);
+        IoMode::from_name(word).map(Self).ok_or_else(|| {
+            pr_err!("{:?} is no IO mode: direct or buffered\n", text);
+            EINVAL
+        })
+    }
+
+    fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result {
+        out.write_bytes(self.0.as_str().as_bytes());
+        Ok(())
+    }
 }
 
 fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {

@@ -2,8 +2,9 @@
 
 //! RNBD server: block devices for remote clients.
 //!
-//! A client's session opens devices by their path below the search path; its requests become bios
-//! of those devices. What a session has open is shown below `/sys/class/rnbd-server/ctl/devices`.
+//! A client's session opens devices by their path below the search path: block devices, whose
+//! requests become bios, and regular files, whose requests become `kiocb`s. What a session has open
+//! is shown below `/sys/class/rnbd-server/ctl/devices`.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -32,6 +33,7 @@ mod control;
 mod device_table;
 mod export;
 mod export_policy;
+mod file;
 mod handle;
 mod handler;
 mod io;

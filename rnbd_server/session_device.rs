@@ -162,6 +162,7 @@ const FILES: &[Attribute<SessionDevice>] = &[
     Attribute::read_only(c"access_mode", show_access_mode),
     Attribute::read_only(c"read_only", show_read_only),
     Attribute::read_only(c"mapping_path", show_mapping_path),
+    Attribute::read_only(c"io_mode", show_io_mode),
     Attribute::read_write(c"force_close", show_force_close, store_force_close),
 ];
 
@@ -177,6 +178,11 @@ fn show_mapping_path(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> 
     out.write_bytes(device.name().as_bytes());
     out.write_bytes(b"\n");
     Ok(())
+}
+
+fn show_io_mode(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
+    let disk = device.enter().ok_or(ENODEV)?;
+    out.print(fmt!("{}\n", disk.io_mode().as_str()))
 }
 
 fn show_force_close(_: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {

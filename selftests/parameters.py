@@ -27,7 +27,9 @@ RANGE = r"\d-\d|from \d|at most \d|\d and up"
 HEARTBEAT = {"hb_interval_ms": ("", "5000"), "hb_missed_max": ("", "5"),
              "ack_timeout_ms": ("", "0")}
 EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
-              "rnbd_server": {"require_export_policy": ("bool", "N")},
+              "rnbd_server": {"require_export_policy": ("bool", "N"),
+                              "file_io_mode": ("string", "direct"),
+                              "block_io_mode": ("string", "direct")},
               "rtrs_client": {**HEARTBEAT, "reconnect_delay_ms": ("", "30000"),
                               "connect_timeout_ms": ("", "30000"),
                               "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")}}

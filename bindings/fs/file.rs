@@ -138,12 +138,12 @@ impl RegularFile {
     /// Opens what was found, for direct IO or for IO through the page cache, with the caller's
     /// credentials: those of the kernel in a kernel thread.
     ///
-    /// Process context; sleeps. `ENOTBLK` if it is no regular file, `EACCES` if the kernel ignores
-    /// devices on its file system, as on proc, sysfs and what a user has mounted who is not root,
+    /// Process context; sleeps. `ENOTBLK` if it is no regular file, if it is no data but an
+    /// interface of the kernel, if it has no read and write by `kiocb`, or if the kernel ignores
+    /// devices on its file system, as on proc, sysfs and what a user has mounted who is not root.
     /// `ETXTBSY` if the machine swaps to it, or for writing if it is a program that runs, `EROFS`
     /// for writing on a file system that is read-only, `EPERM` for writing to a file that is
-    /// immutable, `EOPNOTSUPP` if it takes no direct IO, `EINVAL` if it is no data but an interface
-    /// of the kernel, or has no read and write by `kiocb`, and others of the file system.
+    /// immutable, `EOPNOTSUPP` if it takes no direct IO, and others of the file system.
     pub fn open(found: &Found, mode: Mode, direct: bool) -> Result<Self> {
         let write = mode == Mode::ReadWrite;
         // SAFETY: By the type invariant of `Found` the path is valid and leads to an inode.
@@ -157,7 +157,7 @@ impl RegularFile {
         };
         // SAFETY: The file is open.
         if !unsafe { bindings::rnbd_helper_file_has_data(this.as_file()) } {
-            return Err(EINVAL);
+            return Err(ENOTBLK);
         }
         Ok(this)
     }

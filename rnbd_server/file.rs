@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Open files, and block devices through the page cache, whose access is part of their type.
+
+use kernel::str::CStr;
+use kernel_ext::{
+    block::{
+        bdev::BlockDevice,
+        disk::{
+            Limits,
+            Position,
+            RangeOp,
+            ReadOnly,
+            ReadWrite,
+            Refused,
+            Wait,
+            WriteFlags, //
+        }, //
+    },
+    fs::{
+        self,
+        disk::OpenFile,
+        file::{
+            Facts,
+            Found,
+            RegularFile, //
+        }, //
+    },
+    pr_err_ratelimited,
+    prelude::*, //
+};
+use proto::{
+    file_disk::{
+        Alignment,
+        Blocks,
+        FileError,
+        FileFacts,
+        IoMode, //
+    },
+    rnbd::{
+        AccessMode,
+        SECTOR_SIZE, //
+    }, //
+};
+use rtrs_core::error::from_errno;
+
+use crate::io_completion::IoCompletion;
+
+/// An open file.
+///
+/// Dropped in process context; waits for requests.
+pub(crate) enum FileHandle {
+    /// For a client that may not change it.
+    ReadOnly(OpenFile<IoCompletion, ReadOnly>),
+    /// For a client that may.
+    ReadWrite(OpenFile<IoCompletion, ReadWrite>),
+}
+
+/// The use of an open file, for one request.
+pub(crate) enum FileUse {
+    ReadOnly(fs::disk::FileUse<IoCompletion, ReadOnly>),
+    ReadWrite(fs::disk::FileUse<IoCompletion, ReadWrite>),
+}
+
+impl FileHandle {
+    /// Opens the regular file that was found by `path`. Sleeps.
+    pub(crate) fn open(
+        path: &CStr,
+        found: &Found,
+        mode: AccessMode,
+        io_mode: IoMode,
+    ) -> Result<Self> {
+        let direct = io_mode == IoMode::Direct;
+        let blocks = |file: &RegularFile| {
+            let blocks = Blocks::of(&facts_of(&file.facts()?), io_mode);
+            blocks
+                .map(|blocks| blocks.logical)
+                .map_err(|refused| refuse(path, &refused))
+        };
+        let opened = if mode.is_read_only() {
+            OpenFile::open(found, direct, blocks).map(Self::ReadOnly)
+        } else {
+            OpenFile::open(found, direct, blocks).map(Self::ReadWrite)
+        };
+        opened.map_err(|error| match error {
+            EOPNOTSUPP if direct => refuse(path, &FileError::NoDirectIo),
+            error => error,
+        })
+    }
+
+    /// Opens the block device with the given path, to be used through the page cache. Sleeps.
+    pub(crate) fn open_device(path: &CStr, mode: AccessMode) -> Result<Self> {
+        Ok(if mode.is_read_only() {
+            Self::ReadOnly(OpenFile::open_device(path)?)
+        } else {
+            Self::ReadWrite(OpenFile::open_device(path)?)
+        })
+    }
+
+    /// Lets the caller at the file, unless it is closed. Any context.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<FileUse> {
+        Some(match self {
+            Self::ReadOnly(file) => FileUse::ReadOnly(file.enter()?),
+            Self::ReadWrite(file) => FileUse::ReadWrite(file.enter()?),
+        })
+    }
+
+    /// Closes the file when its requests are finished. Sleeps.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::ReadOnly(file) => file.close(),
+            Self::ReadWrite(file) => file.close(),
+        }
+    }
+}
+
+/// Says in the log why a file cannot be a disk.
+fn refuse(path: &CStr, refused: &FileError) -> Error {
+    let advice = if refused.is_of_direct_io() {
+        "; with file_io_mode=buffered it can"
+    } else {
+        ""
+    };
+    pr_err_ratelimited!(
+        "file {:?} cannot be a disk: {}{}\n",
+        path,
+        refused.message().as_str(),
+        advice
+    );
+    from_errno(refused.errno())
+}
+
+/// What the protocol's crate knows of a file.
+fn facts_of(facts: &Facts) -> FileFacts {
+    FileFacts {
+        size: facts.size,
+        block_size: facts.block_size,
+        alignment: facts.alignment.map(|alignment| Alignment {
+            offset: alignment.offset,
+            memory: alignment.memory,
+        }),
+    }
+}
+
+impl FileUse {
+    /// The regular file, if it is one.
+    pub(crate) fn regular_file(&self) -> Option<&RegularFile> {
+        match self {
+            Self::ReadOnly(file) => file.regular_file(),
+            Self::ReadWrite(file) => file.regular_file(),
+        }
+    }
+
+    /// The block device, if it is one.
+    pub(crate) fn block_device(&self) -> Option<&BlockDevice> {
+        match self {
+            Self::ReadOnly(file) => file.block_device(),
+            Self::ReadWrite(file) => file.block_device(),
+        }
+    }
+
+    /// How it is read and written.
+    pub(crate) fn io_mode(&self) -> IoMode {
+        let direct = match self {
+            Self::ReadOnly(file) => file.is_direct(),
+            Self::ReadWrite(file) => file.is_direct(),
+        };
+        if direct {
+            IoMode::Direct
+        } else {
+            IoMode::Buffered
+        }
+    }
+
+    /// How many sectors of 512 bytes it has now, which its requests can reach from now on.
+    pub(crate) fn update_size(&self) -> u64 {
+        match self {
+            Self::ReadOnly(file) => file.update_size(),
+            Self::ReadWrite(file) => file.update_size(),
+        }
+    }
+
+    /// What requests it takes. Sleeps; errors are those of `statx`.
+    pub(crate) fn limits(&self) -> Result<Limits> {
+        let logical_block_size = match self {
+            Self::ReadOnly(file) => file.logical_block_size(),
+            Self::ReadWrite(file) => file.logical_block_size(),
+        };
+        // The page cache is a write cache, and a file has its own way through it.
+        let cached = Limits {
+            logical_block_size,
+            max_segments: MAX_SEGMENTS,
+            max_sectors: MAX_SECTORS,
+            max_hw_sectors: MAX_SECTORS,
+            write_cache: true,
+            fua: true,
+            ..Limits::default()
+        };
+        if let Some(device) = self.block_device() {
+            let device = device.limits();
+            // Both are done by `fallocate`, which zeroes without writing where the device can.
+            let unmap = device.max_write_zeroes_sectors != 0 && device.max_discard_sectors != 0;
+            return Ok(Limits {
+                physical_block_size: device.physical_block_size,
+                max_write_zeroes_sectors: MAX_SECTORS,
+                max_discard_sectors: if unmap { MAX_SECTORS } else { 0 },
+                discard_granularity: device.discard_granularity,
+                discard_alignment: device.discard_alignment,
+                rotational: device.rotational,
+                ..cached
+            });
+        }
+        let facts = self.regular_file().ok_or(EINVAL)?.facts()?;
+        let physical_block_size = Blocks::physical_of(facts.block_size, logical_block_size);
+        let range_sectors = if facts.has_fallocate { MAX_SECTORS } else { 0 };
+        Ok(Limits {
+            physical_block_size,
+            max_write_zeroes_sectors: range_sectors,
+            max_discard_sectors: range_sectors,
+            discard_granularity: physical_block_size,
+            ..cached
+        })
+    }
+
+    /// Reads into the memory of a completion; see [`fs::disk::FileUse::read`].
+    pub(crate) fn read(
+        self,
+        wait: Wait,
+        at: Position,
+        completion: IoCompletion,
+    ) -> Result<(), Refused<IoCompletion>> {
+        self.read_only().read(wait, at, completion)
+    }
+
+    /// Makes what was written before durable; see [`fs::disk::FileUse::flush`].
+    pub(crate) fn flush(
+        self,
+        wait: Wait,
+        at: Position,
+        completion: IoCompletion,
+    ) -> Result<(), Refused<IoCompletion>> {
+        self.read_only().flush(wait, at, completion)
+    }
+
+    /// Writes what is in the memory of a completion; see [`fs::disk::FileUse::write`]. `EROFS` if
+    /// the client may not.
+    pub(crate) fn write(
+        self,
+        flags: WriteFlags,
+        wait: Wait,
+        at: Position,
+        completion: IoCompletion,
+    ) -> Result<(), Refused<IoCompletion>> {
+        match self {
+            Self::ReadWrite(file) => file.write(flags, wait, at, completion),
+            Self::ReadOnly(_) => Err(read_only(completion)),
+        }
+    }
+
+    /// Changes sectors without data; see [`fs::disk::FileUse::range`]. `EROFS` if the client may
+    /// not.
+    pub(crate) fn range(
+        self,
+        op: RangeOp,
+        wait: Wait,
+        at: Position,
+        len: u32,
+        completion: IoCompletion,
+    ) -> Result<(), Refused<IoCompletion>> {
+        match self {
+            Self::ReadWrite(file) => file.range(op, wait, at, len, completion),
+            Self::ReadOnly(_) => Err(read_only(completion)),
+        }
+    }
+
+    fn read_only(self) -> fs::disk::FileUse<IoCompletion, ReadOnly> {
+        match self {
+            Self::ReadOnly(file) => file,
+            Self::ReadWrite(file) => file.read_only(),
+        }
+    }
+}
+
+fn read_only(completion: IoCompletion) -> Refused<IoCompletion> {
+    Refused {
+        completion,
+        error: EROFS,
+    }
+}
+
+/// A request without data has a length of 32 bits in bytes.
+const MAX_SECTORS: u32 = u32::MAX / SECTOR_SIZE;
+
+/// No file system has a limit; a number that every client takes.
+const MAX_SEGMENTS: u32 = 128;
