@@ -41,9 +41,13 @@ def there(t: Test, *folders: str) -> list[str]:
 
 @case(module_sets=("ours",))
 def test_every_file(t: Test) -> None:
-    """With a disk mapped, every file is described, and every described file is there."""
+    """With disks mapped, every file is described, and every described file is there."""
     rnbd.load(t, rtrs_server="chunk_pool_mb=1")
     device = rnbd.map_device(t, disks.PLAIN)
+    image = "/var/tmp/abi.img"
+    t.server.run(f"truncate -s 1M {image}")
+    t.defer(t.server.run, f"rm {image}")
+    rnbd.map_device(t, image)
     sessions = [rnbd.CLIENT_SESSIONS, rnbd.SERVER_SESSIONS]
     folders = [f"{folder}/sess" for folder in sessions]
     folders += [device.sysfs, "/sys/class/rnbd-client/ctl", "/sys/class/rnbd-server/ctl",

@@ -108,6 +108,24 @@ def test_our_server_trusting(t: Test) -> None:
     exercise(t)
 
 
+@case(timeout=300, module_sets=("ours",), quick=("stock", OTHER))
+def test_c_client_maps_a_file(t: Test) -> None:
+    """The C client uses a file of our server as a disk."""
+    use(t, "c", "ours", "Y")
+    folder = "/mnt/images"
+    t.server.run(f"set -e; mkfs.ext4 -q -F {disks.PLAIN}; mkdir -p {folder}\n"
+                 f"mount {disks.PLAIN} {folder}; truncate -s 64M {folder}/disk.img")
+    t.defer(t.server.run, f"umount {folder}; rmdir {folder}")
+    device = rnbd.map_device(t, f"{folder}/disk.img")
+    t.equal(device.size(), 64 * MIB, "size")
+    every_operation(t, device, behind=disks.PLAIN)
+    report = verified(t.client, device.path, rw="randrw", bssplit="4k/70:64k/30", iodepth=8,
+                      size="8m", io_size=t.scaled(16 * MIB, 2 * MIB), offset="8m")
+    t.equal(report.errors, 0, "errors")
+    device.unmap()
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
+
 # A refused mapping leaks an object of the C client, and sometimes crashes its unloading.
 @case(timeout=300, kernels=("stock",), module_sets=("ours",))
 def test_our_server_with_a_policy(t: Test) -> None:

@@ -38,12 +38,14 @@ def requests(node: Node, path: str, offset: int, length: int) -> dict[str, Calla
     }
 
 
-def every_operation(t: Test, device: Device, *, offset: int = 0, timeout: float = 60.0) -> None:
-    """All operations within a MiB from ``offset`` of a standard disk with a write cache."""
+def every_operation(t: Test, device: Device, *, offset: int = 0, timeout: float = 60.0,
+                    behind: str = "") -> None:
+    """All operations within a MiB from ``offset`` of a standard disk with a write cache, or of a
+    file, which is on the standard disk ``behind``."""
     block = int(device.queue("logical_block_size"))
     # The C client sends a flush with a sector of -1, and the C server refuses that for these disks.
     flushes = block == 512 or "ours" in (t.client.module_set, t.server.module_set)
-    number = NUMBERS[device.device_path]
+    number = NUMBERS[behind or device.device_path]
 
     def client(function: Callable[Concatenate[str, int, int, P], R], length: int, at: int = 0,
                *arguments: P.args, **named: P.kwargs) -> R:
