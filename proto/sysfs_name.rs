@@ -55,7 +55,7 @@ pub fn device_link<'a>(
 pub const FILE_DEVICE_LEN: usize = NAME_MAX + 1;
 
 /// The length of `~` and a number in hexadecimal digits.
-const HASH_LEN: usize = 17;
+const SUFFIX_LEN: usize = 17;
 
 /// Writes the name of a file's directory below `/sys/class/rnbd-server/ctl/devices` to `out`: the
 /// file's full path with `!` for each `/`.
@@ -64,18 +64,27 @@ const HASH_LEN: usize = 17;
 /// characters, for which the name has `?`, or that is longer than a file name, gets `~` and a
 /// number at the end of its name that is made of the whole path: so different paths have different
 /// names, as far as a number of 64 bits can tell, and a path has the same name always.
-pub fn file_device<'a>(path: &[u8], out: &'a mut [u8; FILE_DEVICE_LEN]) -> &'a CStr {
+///
+/// With a `number` that is at the end of the name in any case: it tells files apart that have, or
+/// had, the same path.
+pub fn file_device<'a>(
+    path: &[u8],
+    number: Option<u64>,
+    out: &'a mut [u8; FILE_DEVICE_LEN],
+) -> &'a CStr {
     let below_root = path.strip_prefix(b"/").unwrap_or(path);
     // The name has a '!' in front of that.
     let differs = below_root.len() >= NAME_MAX
         || below_root
             .iter()
             .any(|byte| *byte == b'!' || byte.is_ascii_control());
-    let (room, hash) = if differs {
-        let hash = Text::<{ HASH_LEN + 1 }>::from_fn(|text| write!(text, "~{:016x}", fnv(path)));
-        (NAME_MAX - 1 - HASH_LEN, hash)
-    } else {
-        (NAME_MAX - 1, Text::new())
+    let number = number.or_else(|| differs.then(|| fnv(path)));
+    let (room, suffix) = match number {
+        Some(number) => {
+            let suffix = Text::<{ SUFFIX_LEN + 1 }>::from_fn(|text| write!(text, "~{number:016x}"));
+            (NAME_MAX - 1 - SUFFIX_LEN, suffix)
+        }
+        None => (NAME_MAX - 1, Text::new()),
     };
     let shown = below_root.iter().take(room).map(|&byte| match byte {
         b'/' => b'!',
@@ -85,7 +94,7 @@ pub fn file_device<'a>(path: &[u8], out: &'a mut [u8; FILE_DEVICE_LEN]) -> &'a C
     let name = [b'!']
         .into_iter()
         .chain(shown)
-        .chain(hash.as_bytes().iter().copied())
+        .chain(suffix.as_bytes().iter().copied())
         .chain([0]);
     for (to, byte) in out.iter_mut().zip(name) {
         *to = byte;

@@ -86,12 +86,17 @@ pub(crate) struct ExportOpen {
 }
 
 impl Export {
-    fn new(devices: &Directory<()>, disk: &HandleUse) -> Result<Self> {
+    /// Makes the directory. `taken` says which names other devices have. Sleeps.
+    fn new(
+        devices: &Directory<()>,
+        disk: &HandleUse,
+        taken: impl Fn(&CStr) -> bool,
+    ) -> Result<Self> {
         let device = disk.block_device();
         let (name, path, files) = match (device, disk.regular_file()) {
             (Some(device), _) => (device.name()?, CString::try_from(c"")?, &[][..]),
             (None, Some(file)) => {
-                let (name, path) = names_of(file)?;
+                let (name, path) = names_of(file, taken)?;
                 (name, path, FILES)
             }
             (None, None) => return Err(EINVAL),
@@ -116,11 +121,18 @@ impl Export {
 }
 
 /// The name of a file's directory, and its path. Sleeps.
-fn names_of(file: &RegularFile) -> Result<(CString, CString)> {
+///
+/// A file that is open may have been replaced: then it has the name, and the file that has its path
+/// now gets one with its number.
+fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CString, CString)> {
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = file.path(&mut buffer)?;
     let mut name = [0; FILE_DEVICE_LEN];
-    let name = file_device(path.to_bytes(), &mut name);
+    if taken(file_device(path.to_bytes(), None, &mut name)) {
+        let number = file.facts()?.id.ino;
+        file_device(path.to_bytes(), Some(number), &mut name);
+    }
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| EINVAL)?;
     Ok((CString::try_from(name)?, CString::try_from(path)?))
 }
 
@@ -165,7 +177,11 @@ impl Exports {
                 mode,
             });
         }
-        let export = Arc::new(Export::new(&self.devices, disk)?, GFP_KERNEL)?;
+        let taken = |name: &CStr| {
+            list.iter()
+                .any(|entry| entry.export.name.to_bytes() == name.to_bytes())
+        };
+        let export = Arc::new(Export::new(&self.devices, disk, taken)?, GFP_KERNEL)?;
         let writers = Writers::NONE
             .opened(mode)
             .map_err(|denied| from_errno(denied.errno()))?;

@@ -309,6 +309,7 @@ def test_deleted_and_replaced(t: Test) -> None:
              "first wrong byte of the deleted file")
     other = rnbd.map_device(t, path, session="second")
     t.equal(other.size(), 2 * SIZE, "size of the new file")
+    t.equal(len(t.server.listdir(rnbd.SERVER_DEVICES)), 2, "directories of the two files")
     t.intact(t.client.call(guest_io.compare, path=other.path, offset=0, length=MIB, seed=4), None,
              "first wrong byte of the new file")
     other.unmap()

@@ -194,9 +194,16 @@ impl<C: Completion> Slot<C> {
     /// As [`Self::run`]; the slot is not used any more if this returns `None`.
     unsafe fn transfer(slot: *mut Self, write: bool, flags: i32) -> Option<Result> {
         // SAFETY: By the safety requirement the slot is ours.
-        let (target, priority) = unsafe { (&*(*slot).entered, (*slot).priority) };
+        let (target, position, priority) =
+            unsafe { (&*(*slot).entered, (*slot).position, (*slot).priority) };
         // SAFETY: As above; the memory stays until the completion is dropped.
-        let (vecs, len) = match unsafe { Self::vectors(slot) } {
+        let vectors = unsafe { Self::vectors(slot) };
+        let vectors = vectors.and_then(|vectors| {
+            // The request may have waited for its turn.
+            target.still_has(position, vectors.1)?;
+            Ok(vectors)
+        });
+        let (vecs, len) = match vectors {
             Ok(vectors) => vectors,
             Err(error) => return Some(Err(error)),
         };

@@ -123,6 +123,16 @@ impl Target {
         Ok(i64::try_from(sector * u64::from(SECTOR_SIZE))?)
     }
 
+    /// Whether the file still has these bytes: `EIO` if it has become shorter since
+    /// [`Self::position`].
+    pub(super) fn still_has(&self, position: i64, len: usize) -> Result {
+        let end = position.unsigned_abs() + len as u64;
+        if end > self.present_sectors() * u64::from(SECTOR_SIZE) {
+            return Err(EIO);
+        }
+        Ok(())
+    }
+
     /// Makes what was written durable, with what is needed to read it again (C: `fdatasync`).
     /// Sleeps.
     pub(super) fn sync(&self) -> Result {

@@ -116,7 +116,7 @@ fn modes_have_names() {
 
 fn name(path: &[u8]) -> Vec<u8> {
     let mut out = [0xff; FILE_DEVICE_LEN];
-    file_device(path, &mut out).to_bytes().to_vec()
+    file_device(path, None, &mut out).to_bytes().to_vec()
 }
 
 #[track_caller]
@@ -167,4 +167,16 @@ fn a_name_that_is_not_the_path_has_a_number_of_it() {
     assert_eq!(cut.len(), 255);
     assert!(cut.starts_with(b"!xxx"));
     assert_eq!(cut[255 - 17], b'~');
+}
+
+#[test]
+fn a_file_that_took_the_path_of_another_one_has_its_number() {
+    let numbered = |path: &[u8], number| {
+        let mut out = [0xff; FILE_DEVICE_LEN];
+        let name = file_device(path, Some(number), &mut out);
+        String::from_utf8(name.to_bytes().to_vec()).unwrap()
+    };
+    assert_eq!(numbered(b"/srv/a", 0xfe), "!srv!a~00000000000000fe");
+    assert_eq!(numbered(b"/a!b", u64::MAX), "!a!b~ffffffffffffffff");
+    assert_eq!(numbered(&[b'x'; 4095], 1).len(), 255);
 }
