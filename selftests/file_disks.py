@@ -31,7 +31,7 @@ def file_system(t: Test, kind: str = "ext4", disk: str = disks.PLAIN, options: s
     folder = f"/mnt/{kind}{disk.replace('/', '-')}"
     t.server.run(f"set -e; {MAKE[kind]} {options} {disk}; mkdir -p {folder}\n"
                  f"modprobe -q {kind} || :; mount -t {kind} {disk} {folder}", timeout=120)
-    t.defer(t.server.run, f"umount {folder} && rmdir {folder}")
+    t.defer(t.server.run, f"set -e; ! mountpoint -q {folder} || umount {folder}; [ ! -d {folder} ] || rmdir {folder}")
     return folder
 
 
@@ -234,7 +234,7 @@ def test_flush(t: Test) -> None:
         t.server.run(f"umount {folder}; mount {disks.PLAIN} {folder}")
         t.intact(t.server.call(guest_io.compare, path=f"{folder}/disk.img", offset=0, length=4 * KIB,
                                seed=2), None, f"{mode}: first wrong byte of the file")
-        t.server.run(f"rm {folder}/disk.img; umount {folder}; mount {disks.PLAIN} {folder}")
+        t.server.run(f"umount {folder}")
 
 
 @case(module_sets=ONLY_OURS)
@@ -288,8 +288,8 @@ def test_hostile_client(t: Test) -> None:
         for name in ("write beyond the end", "write across the end"):
             t.equal(results[name], errno.EIO, f"{mode}: errno of a {name}")
         t.equal(int(t.server.sh(f"stat -c %s {path}")), SIZE, f"{mode}: size of the file")
-        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
-        t.server.run(f"umount {folder}; mount {disks.PLAIN} {folder}")
+        t.server.wait_for(exported(path), gone=True)
+        t.server.run(f"umount {folder}")
 
 
 @case(module_sets=ONLY_OURS)
@@ -341,7 +341,7 @@ def test_truncated(t: Test) -> None:
                                seed=1), None, "first wrong byte before the end")
         t.equal(device.attribute("state"), "open", "state")
         device.unmap()
-        t.server.run(f"umount {folder}; mount {disks.PLAIN} {folder}")
+        t.server.run(f"umount {folder}")
 
 
 @case(module_sets=ONLY_OURS)
@@ -396,7 +396,7 @@ def test_frozen(t: Test) -> None:
     t.defer(t.server.run, f"fsfreeze -u {folder}", check=False)
     # More than the file has work for at the same time on a CPU.
     writer = t.client.start_job(
-        ["fio", "--name=w", f"--filename={device.path}", "--rw=write", "--bs=4k", "--iodepth=160",
+        ["fio", "--name=w", f"--filename={device.path}", "--rw=randwrite", "--bs=4k", "--iodepth=160",
          "--ioengine=io_uring", "--direct=1", "--size=1m", "--offset=8m", "--thread=1"],
         timeout=100)
     t.client.wait_for(f"/sys/block/{device.name}/inflight", matches=r"^\s*\d+\s+1[0-9][0-9]",
@@ -449,9 +449,11 @@ def test_odd_names(t: Test) -> None:
     t.server.run(f"mkdir -p {folder}/{'d' * 200}/{'e' * 200} {folder}/a")
     long = f"{folder}/{'d' * 200}/{'e' * 200}/disk.img"
     t.server.run(f"truncate -s {SIZE} '{folder}/a!b' {folder}/a/b {long}; ln -s {long} {folder}/long")
-    for asked, path in ((f"{folder}/a!b", f"{folder}/a!b"), (f"{folder}/a/b", f"{folder}/a/b"),
-                        (f"{folder}/long", long)):
-        rnbd.map_device(t, asked)
+    for session, asked, path in (("first", f"{folder}/a!b", f"{folder}/a!b"),
+                                 ("second", f"{folder}/a/b", f"{folder}/a/b"),
+                                 ("third", f"{folder}/long", long)):
+        # Two of them have the same name on the client, but for the session.
+        rnbd.map_device(t, asked, session=session)
         shown = {t.server.read(f"{rnbd.SERVER_DEVICES}/{name}/path"): name
                  for name in t.server.listdir(rnbd.SERVER_DEVICES)}
         t.check(path in shown, f"{path} is not among {shown}")
@@ -490,7 +492,7 @@ def test_refused(t: Test) -> None:
                 raise AssertionError(f"{mode}: {path}: {error}") from None
             t.server.wait_log(log, mark)
             t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], f"exports after {path}")
-        t.server.run(f"swapoff {folder}/swap; umount {folder}; mount {disks.PLAIN} {folder}")
+        t.server.run(f"swapoff {folder}/swap; umount {folder}")
 
 
 @case(module_sets=ONLY_OURS)
@@ -509,7 +511,7 @@ def test_blocks(t: Test) -> None:
         if block == 512:
             t.client.call(guest_io.write, path=device.path, offset=512, length=512, seed=1)
         device.unmap()
-        t.server.run(f"umount {folder}; mount {disks.LARGE_BLOCKS} {folder}")
+        t.server.run(f"umount {folder}")
 
 
 @case(module_sets=ONLY_OURS, kernels=("stock",))  # the debug kernel has no XFS
@@ -578,7 +580,7 @@ def test_unload_while_mapped(t: Test) -> None:
         t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
         rnbd.works(t, device, MIB)
         device.unmap()
-        t.server.run(f"umount {folder}; mount {disks.PLAIN} {folder}")
+        t.server.run(f"umount {folder}")
 
 
 @case(module_sets=ONLY_OURS, timeout=120)
