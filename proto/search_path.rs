@@ -62,6 +62,27 @@ pub fn parse_param(value: &[u8]) -> Result<&[u8], SearchPathError> {
     Ok(end.and_then(|end| value.get(..end)).unwrap_or(value))
 }
 
+/// Whether all devices of clients are below a folder that the search path names.
+///
+/// `/` names none. Neither does a path that begins with [`SESSNAME_MARK`], since the client chooses
+/// the session's name, and a path with `..`, which may lead back to `/`.
+pub fn is_narrow(search_path: &[u8]) -> bool {
+    let mut names = before_mark(search_path)
+        .unwrap_or(search_path)
+        .split(|&byte| byte == b'/')
+        .filter(|name| !matches!(*name, b"" | b"."))
+        .peekable();
+    names.peek().is_some() && names.all(|name| name != b"..")
+}
+
+/// The part of a search path before [`SESSNAME_MARK`]; `None` if the mark is not there.
+fn before_mark(search_path: &[u8]) -> Option<&[u8]> {
+    let mark = search_path
+        .windows(SESSNAME_MARK.len())
+        .position(|part| part == SESSNAME_MARK);
+    search_path.get(..mark?)
+}
+
 /// Writes the full path of a device to `out` (C: `rnbd_srv_get_full_path`).
 ///
 /// The search path, a slash and the device's name; if the search path contains
@@ -80,10 +101,7 @@ pub fn full_path<'a>(
     if search_path.contains(&0) {
         return Err(SearchPathError::Nul);
     }
-    let mark = search_path
-        .windows(SESSNAME_MARK.len())
-        .position(|part| part == SESSNAME_MARK);
-    let parts: [&[u8]; 5] = match mark.and_then(|at| search_path.get(..at)) {
+    let parts: [&[u8]; 5] = match before_mark(search_path) {
         Some(prefix) => [prefix, b"/", sessname.as_bytes(), b"/", dev_name],
         None => [search_path, b"/", dev_name, b"", b""],
     };

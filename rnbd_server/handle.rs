@@ -78,17 +78,27 @@ pub(crate) enum Identity {
 }
 
 impl Handle {
-    /// Opens the disk with the given path. Sleeps.
+    /// Opens the disk with the given path; a regular file only if `files` are given. Sleeps.
     ///
-    /// `ENOTBLK` if it is neither a block device nor a regular file with data.
+    /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data. `EACCES`
+    /// if it leads to a regular file, and files are not given.
     pub(crate) fn open(
         path: &CStr,
+        files: bool,
         mode: AccessMode,
         bios: &Arc<BioSet<IoCompletion>>,
     ) -> Result<Self> {
         let found = Found::look_up(path)?;
         let opened = match found.kind() {
             Kind::BlockDevice => Self::open_device(path, mode, BLOCK_IO_MODE.get().0, bios),
+            Kind::Regular if !files => {
+                pr_err_ratelimited!(
+                    "file {:?} is not given: set dev_search_path to a folder of images, or load an \
+                     export policy\n",
+                    path
+                );
+                Err(EACCES)
+            }
             Kind::Regular => {
                 let io_mode = FILE_IO_MODE.get().0;
                 FileHandle::open(path, &found, mode, io_mode).map(Self::File)

@@ -9,6 +9,7 @@ from pathlib import Path
 from lab.selftest_case import case
 from lab.selftest_case import Test
 from lib import disks
+from lib import policy
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -44,6 +45,7 @@ def test_every_file(t: Test) -> None:
     """With disks mapped, every file is described, and every described file is there."""
     rnbd.load(t, rtrs_server="chunk_pool_mb=1")
     device = rnbd.map_device(t, disks.PLAIN)
+    policy.allow(t)
     image = "/var/tmp/abi.img"
     t.server.run(f"truncate -s 1M {image}")
     t.defer(t.server.run, f"rm {image}")

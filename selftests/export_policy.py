@@ -14,42 +14,18 @@ from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
 from lib import guest_policy
+from lib import policy
 from lib import program
 from lib import rnbd
 
 TOPOLOGY = "one"
 ONLY_OURS = ("ours",)
-FILE = "/sys/class/rnbd-server/ctl/export_policy"
 MODES = ("ro", "rw", "migration")
-
-
-def rule(session: str = "*", client: str = "*", device: str = disks.PLAIN,
-         mode: str = "ro,rw,migration") -> str:
-    """One line of a policy."""
-    return f"allow session={session} client={client} device={device} mode={mode}\n"
-
-
-def file_text(*rules: str) -> str:
-    """What is written to the server's file, and read from it."""
-    text = "".join(rules)
-    return f"policy {len(text)}\n{text}"
-
-
-def load_policy(t: Test, *rules: str) -> None:
-    """Put a policy in force until the test is over."""
-    t.server.call(guest_policy.write, pieces=[file_text(*rules)])
-    t.defer(clear, t)
-
-
-def clear(t: Test) -> None:
-    """No policy, if the modules are still there."""
-    if t.server.exists(FILE):
-        t.server.write(FILE, "clear")
 
 
 def current(t: Test) -> str:
     """What the policy's file reads."""
-    return t.server.read_bytes(FILE).decode()
+    return t.server.read_bytes(policy.FILE).decode()
 
 
 def not_opened(t: Test, device: str, **options: Any) -> None:
@@ -68,8 +44,8 @@ def test_listed_only(t: Test) -> None:
     """Listed sessions open listed devices in listed modes, and the rest is EACCES."""
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
     address = f"ip:{t.server.address}"
-    load_policy(t, "# Two clients.\n", rule("web*", address, disks.PLAIN, "ro"),
-                rule("db", address, "/dev/vd*", "rw,migration"))
+    policy.load(t, "# Two clients.\n", policy.rule("web*", address, disks.PLAIN, "ro"),
+                policy.rule("db", address, "/dev/vd*", "rw,migration"))
     web = rnbd.map_device(t, disks.PLAIN, session="web1", access_mode="ro")
     for mode in MODES:
         not_opened(t, disks.WITHOUT_DISCARD, session="web1", access_mode=mode)
@@ -87,7 +63,7 @@ def test_listed_only(t: Test) -> None:
         rnbd.map_device(t, "/dev/../dev/vdb", session="db")
     held.unmap()
     not_opened(t, disks.PLAIN, session="other", access_mode="ro")
-    clear(t)
+    policy.clear(t)
     rnbd.map_device(t, disks.PLAIN, session="other").unmap()
 
 
@@ -95,7 +71,7 @@ def test_listed_only(t: Test) -> None:
 def test_logged_once(t: Test) -> None:
     """A session's refusals are logged once per policy, with client, device and mode."""
     rnbd.load(t)
-    load_policy(t, rule("sess", "*", disks.PLAIN, "ro"))
+    policy.load(t, policy.rule("sess", "*", disks.PLAIN, "ro"))
     rnbd.map_device(t, disks.PLAIN, access_mode="ro")
     mark = t.server.log_mark()
     for device in (disks.WITHOUT_DISCARD, disks.LARGE_BLOCKS, "/dev/nothing"):
@@ -104,7 +80,7 @@ def test_logged_once(t: Test) -> None:
     t.equal(len(lines), 1, f"lines about 3 refusals: {lines}")
     for part in ('"sess"', f"ip:{t.server.address}", '"/dev/vdc"', "(rw)"):
         t.check(part in lines[0], f"{part} is not in {lines[0]!r}")
-    load_policy(t, rule("sess", "*", disks.PLAIN, "ro"))
+    policy.load(t, policy.rule("sess", "*", disks.PLAIN, "ro"))
     not_opened(t, disks.LARGE_BLOCKS)
     t.equal(len(refusals(t, mark)), 2, "lines after another policy")
 
@@ -113,18 +89,18 @@ def test_logged_once(t: Test) -> None:
 def test_wrong_policies(t: Test) -> None:
     """A policy with a wrong line is refused whole, with the line; the old one stays."""
     rnbd.load(t, client=False)
-    text = file_text(rule())
+    text = policy.file_text(policy.rule())
     t.equal(current(t), "", "file without a policy")
-    t.equal(t.server.mode(FILE), 0o600, "mode of the file")
-    t.server.write(FILE, text)
-    t.defer(clear, t)
-    good = rule()
+    t.equal(t.server.mode(policy.FILE), 0o600, "mode of the file")
+    t.server.write(policy.FILE, text)
+    t.defer(policy.clear, t)
+    good = policy.rule()
     cases = {
-        file_text(good, "allow\n"): r"line 2: session= is missing",
-        file_text(good, good, "deny session=x\n"): r'line 3: "deny" is not "allow"',
-        file_text(good, rule(client="ip:10.0.0.1/8")):
+        policy.file_text(good, "allow\n"): r"line 2: session= is missing",
+        policy.file_text(good, good, "deny session=x\n"): r'line 3: "deny" is not "allow"',
+        policy.file_text(good, policy.rule(client="ip:10.0.0.1/8")):
             r'line 2: client="ip:10.0.0.1/8" has bits set behind its prefix',
-        file_text(rule(mode="wr"), good): r'line 1: mode="wr" is not one of ro, rw and migration',
+        policy.file_text(policy.rule(mode="wr"), good): r'line 1: mode="wr" is not one of ro, rw and migration',
         good: r'the first line is "allow .*", neither "policy BYTES" nor "clear"',
         f"policy {len(good) - 5}\n{good}": r"5 bytes more than the first line says",
         "policy 1048577\n" + good: r"too long \(1048577 bytes, at most 1048576\)",
@@ -133,10 +109,10 @@ def test_wrong_policies(t: Test) -> None:
     for written, message in cases.items():
         mark = t.server.log_mark()
         with t.expect_errno(errno.EINVAL, errno.EFBIG):
-            t.server.write(FILE, written)
+            t.server.write(policy.FILE, written)
         t.server.wait_log(f"export_policy: .*{message}", mark)
         t.equal(current(t), text, f"file after {written[:40]!r}")
-    t.server.write(FILE, "clear\n")
+    t.server.write(policy.FILE, "clear\n")
     t.equal(current(t), "", "file after clear")
 
 
@@ -144,11 +120,11 @@ def test_wrong_policies(t: Test) -> None:
 def test_replaced_whole(t: Test) -> None:
     """A policy of many pages takes the old one's place when its last byte is there."""
     rnbd.load(t)
-    old = file_text(rule("sess"))
-    new = file_text(*(rule(f"sess{number}") for number in range(1500)), rule("last"))
+    old = policy.file_text(policy.rule("sess"))
+    new = policy.file_text(*(policy.rule(f"sess{number}") for number in range(1500)), policy.rule("last"))
     t.check(len(new) > 64 << 10, f"only {len(new)} bytes")
-    t.server.write(FILE, old)
-    t.defer(clear, t)
+    t.server.write(policy.FILE, old)
+    t.defer(policy.clear, t)
     cuts = (0, 5000, len(new) - 1, len(new))
     pieces = [new[start:end] for start, end in itertools.pairwise(cuts)]
     read = t.server.call(guest_policy.write, pieces=pieces)
@@ -167,31 +143,31 @@ def test_rnbdctl(t: Test) -> None:
     """The program loads, checks, shows and clears policies, and names a wrong line."""
     rnbd.load(t)
     program.install(t.server)
-    t.defer(clear, t)
+    t.defer(policy.clear, t)
     path = "/etc/rnbd/export.policy"
     t.server.run("mkdir -p /etc/rnbd")
     t.defer(t.server.run, "rm -r /etc/rnbd")
-    policy = "rnbdctl server policy"
-    text = "# Many.\n" + rule("sess") * 200
+    command = "rnbdctl server policy"
+    text = "# Many.\n" + policy.rule("sess") * 200
     t.server.create(path, text)
-    t.equal(t.server.sh(f"{policy} check"), "200 rules, nothing wrong", "check")
+    t.equal(t.server.sh(f"{command} check"), "200 rules, nothing wrong", "check")
     t.equal(current(t), "", "file after a check")
-    t.server.run(f"{policy} load")
-    t.equal(current(t), file_text(text), "file after load")
-    t.check(t.server.run(f"{policy} show").out == text, "show prints another policy")
-    t.check('"loaded": true' in t.server.sh(f"{policy} show -o json"), "show -o json")
+    t.server.run(f"{command} load")
+    t.equal(current(t), policy.file_text(text), "file after load")
+    t.check(t.server.run(f"{command} show").out == text, "show prints another policy")
+    t.check('"loaded": true' in t.server.sh(f"{command} show -o json"), "show -o json")
     not_opened(t, disks.PLAIN, session="other")
-    t.server.create(path, rule("other") + "allow session=x\n")
-    result = t.server.run(f"{policy} load", check=False)
+    t.server.create(path, policy.rule("other") + "allow session=x\n")
+    result = t.server.run(f"{command} load", check=False)
     t.equal(result.rc, 9, "exit code for a wrong policy")
     t.check(f"{path}:2: client= is missing" in result.err, f"said {result.err!r}")
-    t.equal(current(t), file_text(text), "file after a wrong policy")
-    t.server.run(f"echo -n '{rule('other').strip()}' | {policy} load -")
+    t.equal(current(t), policy.file_text(text), "file after a wrong policy")
+    t.server.run(f"echo -n '{policy.rule('other').strip()}' | {command} load -")
     rnbd.map_device(t, disks.PLAIN, session="other").unmap()
-    t.server.run(f"{policy} clear")
-    t.check("no policy" in t.server.sh(f"{policy} show"), "show without a policy")
+    t.server.run(f"{command} clear")
+    t.check("no policy" in t.server.sh(f"{command} show"), "show without a policy")
     t.server.modules_unload_all()
-    result = t.server.run(f"{policy} load -", check=False)
+    result = t.server.run(f"{command} load -", check=False)
     t.equal(result.rc, 7, f"exit code without the module; {result.err!r}")
 
 
@@ -201,7 +177,7 @@ def test_addresses(t: Test) -> None:
     rnbd.load(t)
     address, address6 = t.server.address, t.server.address6
     network = re.sub(r"\.\d+$", ".0/24", address)
-    load_policy(t, rule(client=f"ip:{network}"))
+    policy.load(t, policy.rule(client=f"ip:{network}"))
     not_opened(t, disks.PLAIN, paths=[f"ip:{address6}"])
     not_opened(t, disks.PLAIN, paths=[f"ip:{address}", f"ip:{address6}"])
     device = rnbd.map_device(t, disks.PLAIN)
@@ -213,7 +189,7 @@ def test_addresses(t: Test) -> None:
     t.equal(len(refusals(t, mark)), 1, "lines about the path")
     t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 1, "paths on the server")
     t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
-    load_policy(t, rule(client=f"ip:{address6}/128"), rule(client=f"ip:{address}/32"))
+    policy.load(t, policy.rule(client=f"ip:{address6}/128"), policy.rule(client=f"ip:{address}/32"))
     t.client.write(f"{folder}/add_path", f"ip:{address6}")
     t.equal(len(t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths")), 2, "paths on the server")
 
@@ -223,7 +199,7 @@ def test_open_devices_stay(t: Test) -> None:
     """Another policy is for what is opened afterwards; force_close ends what is open."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
-    load_policy(t, "# Nobody.\n")
+    policy.load(t, "# Nobody.\n")
     t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     not_opened(t, disks.WITHOUT_DISCARD)
     t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
@@ -240,14 +216,14 @@ def test_required(t: Test) -> None:
     with t.expect_errno(errno.ECONNREFUSED, errno.ECONNRESET):
         rnbd.map_device(t, disks.PLAIN)
     with t.expect_errno(errno.EINVAL):
-        t.server.write(FILE, file_text("allow\n"))
+        t.server.write(policy.FILE, policy.file_text("allow\n"))
     with t.expect_errno(errno.ECONNREFUSED, errno.ECONNRESET):
         rnbd.map_device(t, disks.PLAIN)
-    t.server.write(FILE, file_text(rule("sess")))
+    t.server.write(policy.FILE, policy.file_text(policy.rule("sess")))
     rnbd.map_device(t, disks.PLAIN).unmap()
     with t.expect_errno(errno.EPERM):
-        t.server.write(FILE, "clear")
-    t.server.write(FILE, file_text())
+        t.server.write(policy.FILE, "clear")
+    t.server.write(policy.FILE, policy.file_text())
     not_opened(t, disks.PLAIN)
     rnbd.load(t)
     rnbd.map_device(t, disks.PLAIN).unmap()
@@ -260,12 +236,12 @@ def test_search_path(t: Test) -> None:
     t.server.run(f"set -e; mkdir -p {folder}/other; ln -s {disks.PLAIN} {folder}/other/b")
     t.defer(t.server.run, f"rm -r {folder}")
     rnbd.load(t, rnbd_server=f"dev_search_path={folder}/%SESSNAME%")
-    load_policy(t, rule(device=f"{folder}/sess/*"))
+    policy.load(t, policy.rule(device=f"{folder}/sess/*"))
     not_opened(t, "b", session="other")
-    load_policy(t, rule(device=f"{folder}/*/b"))
+    policy.load(t, policy.rule(device=f"{folder}/*/b"))
     rnbd.map_device(t, "//b", session="other").unmap()
     # A link is what it is called, not where it leads.
-    load_policy(t, rule(device=disks.PLAIN))
+    policy.load(t, policy.rule(device=disks.PLAIN))
     not_opened(t, "b", session="other")
 
 
@@ -273,7 +249,7 @@ def test_search_path(t: Test) -> None:
 def test_hostile_client(t: Test) -> None:
     """A client that makes names up learns nothing and does not fill the log."""
     rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64")
-    load_policy(t, rule("friend", device=disks.WITHOUT_DISCARD))
+    policy.load(t, policy.rule("friend", device=disks.WITHOUT_DISCARD))
     t.client.run("modprobe rdma_ucm")
     mark = t.server.log_mark()
     sessions = [f"name{number}" for number in range(12)]

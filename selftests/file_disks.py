@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 from lab.selftest_case import case
 from lab.selftest_case import OTHER
@@ -12,6 +13,7 @@ from lab.selftest_case import Test
 from lib import disks
 from lib import guest_hostile_io
 from lib import guest_io
+from lib import policy
 from lib import rnbd
 from lib.fio import verified
 from lib.operations import every_operation
@@ -24,6 +26,12 @@ KIB = 1 << 10
 MIB = 1 << 20
 SIZE = 64 * MIB
 MAKE = {"ext4": "mkfs.ext4 -q -F", "xfs": "mkfs.xfs -q -f"}
+
+
+def load(t: Test, **parameters: Any) -> None:
+    """The modules, and an export policy by which the server gives all disks and files."""
+    rnbd.load(t, **parameters)
+    policy.allow(t)
 
 
 def file_system(t: Test, kind: str = "ext4", disk: str = disks.PLAIN, options: str = "") -> str:
@@ -61,7 +69,7 @@ def written(t: Test, device: Device, image_path: str, length: int = MIB, seed: i
 
 def a_disk(t: Test, kind: str) -> None:
     """An image is a disk with the blocks of its file system, on which every operation works."""
-    rnbd.load(t)
+    load(t)
     path = image(t, file_system(t, kind))
     device = rnbd.map_device(t, path)
     t.equal(device.size(), SIZE, "size")
@@ -101,7 +109,7 @@ def test_xfs(t: Test) -> None:
 @case(module_sets=ONLY_OURS, timeout=180)
 def test_buffered(t: Test) -> None:
     """With file_io_mode=buffered requests go through the page cache; the file is what was written."""
-    rnbd.load(t, rnbd_server="file_io_mode=buffered")
+    load(t, rnbd_server="file_io_mode=buffered")
     path = image(t, file_system(t))
     device = rnbd.map_device(t, path)
     t.equal(t.server.read(f"{exported(path)}/sessions/sess/io_mode"), "buffered", "io_mode")
@@ -120,7 +128,7 @@ def test_buffered(t: Test) -> None:
 def test_memory_file(t: Test) -> None:
     """A file on tmpfs is a disk, in both modes; one on ramfs is one through the page cache only."""
     for mode in ("direct", "buffered"):
-        rnbd.load(t, rnbd_server=f"file_io_mode={mode}")
+        load(t, rnbd_server=f"file_io_mode={mode}")
         for kind in ("tmpfs", "ramfs"):
             folder = f"/mnt/{kind}"
             t.server.run(f"mkdir -p {folder}; mount -t {kind} none {folder}")
@@ -147,7 +155,7 @@ def test_memory_file(t: Test) -> None:
 @case(module_sets=ONLY_OURS, timeout=180)
 def test_block_device_buffered(t: Test) -> None:
     """With block_io_mode=buffered a block device is used through its page cache."""
-    rnbd.load(t, rnbd_server="block_io_mode=buffered")
+    load(t, rnbd_server="block_io_mode=buffered")
     device = rnbd.map_device(t, disks.PLAIN)
     folder = f"{rnbd.SERVER_DEVICES}/vdb"
     t.equal(t.server.read(f"{folder}/sessions/sess/io_mode"), "buffered", "io_mode")
@@ -167,7 +175,7 @@ def test_block_device_buffered(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_space(t: Test) -> None:
     """Writing takes space, discarding gives it back, and writing zeroes keeps it."""
-    rnbd.load(t)
+    load(t)
     path = image(t, file_system(t))
     device = rnbd.map_device(t, path)
     t.check(used(t, path) < 64 * KIB, f"a sparse file takes {used(t, path)} bytes")
@@ -194,7 +202,7 @@ def test_space(t: Test) -> None:
 @case(module_sets=ONLY_OURS, timeout=120)
 def test_no_space(t: Test) -> None:
     """When the file system is full the client gets ENOSPC, and a discard makes room again."""
-    rnbd.load(t)
+    load(t)
     folder = file_system(t, disk=disks.loop(t, 32))
     device = rnbd.map_device(t, image(t, folder))
     with t.expect_errno(errno.ENOSPC):
@@ -213,7 +221,7 @@ def test_no_space(t: Test) -> None:
 def test_flush(t: Test) -> None:
     """fsync and synchronous writes of the client reach the disk below the file system."""
     for mode in ("direct", "buffered"):
-        rnbd.load(t, rnbd_server=f"file_io_mode={mode}")
+        load(t, rnbd_server=f"file_io_mode={mode}")
         folder = file_system(t)
         device = rnbd.map_device(t, image(t, folder))
 
@@ -240,7 +248,7 @@ def test_flush(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_read_only(t: Test) -> None:
     """A file that cannot be written is mapped ro only; and ro changes nothing."""
-    rnbd.load(t)
+    load(t)
     folder = file_system(t)
     path = image(t, folder)
     t.server.call(guest_io.write, path=path, offset=0, length=64 * KIB, seed=6)
@@ -262,7 +270,7 @@ def test_read_only(t: Test) -> None:
     t.server.run(f"chattr -i {path}; mount -o remount,ro {folder}")
     only_read(errno.EROFS, "mounted read-only")
     t.server.run(f"mount -o remount,rw {folder}")
-    rnbd.load(t, client=False)
+    load(t, client=False)
     t.client.run("modprobe rdma_ucm")
     results = t.client.call(guest_hostile_io.read_only, address=t.server.address, device_path=path)
     for name in ("read", "flush"):
@@ -278,7 +286,7 @@ def test_hostile_client(t: Test) -> None:
     """Requests that make no sense are refused, and none makes the file longer."""
     t.client.run("modprobe rdma_ucm")
     for mode in ("direct", "buffered"):
-        rnbd.load(t, client=False, rnbd_server=f"file_io_mode={mode}")
+        load(t, client=False, rnbd_server=f"file_io_mode={mode}")
         folder = file_system(t)
         path = image(t, folder)
         results = t.client.call(guest_hostile_io.requests, address=t.server.address,
@@ -295,7 +303,7 @@ def test_hostile_client(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_deleted_and_replaced(t: Test) -> None:
     """The open file stays whatever becomes of its name, and the name's new file is another disk."""
-    rnbd.load(t)
+    load(t)
     folder = file_system(t)
     path = image(t, folder)
     device = rnbd.map_device(t, path)
@@ -323,7 +331,7 @@ def test_deleted_and_replaced(t: Test) -> None:
 def test_truncated(t: Test) -> None:
     """Behind the end of a file that was made shorter requests fail, and nothing makes it longer."""
     for mode in ("direct", "buffered"):
-        rnbd.load(t, rnbd_server=f"file_io_mode={mode}")
+        load(t, rnbd_server=f"file_io_mode={mode}")
         folder = file_system(t)
         path = image(t, folder)
         device = rnbd.map_device(t, path)
@@ -347,7 +355,7 @@ def test_truncated(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_grown(t: Test) -> None:
     """A file that grows has its new size when it is mapped again; until then it is as it was."""
-    rnbd.load(t)
+    load(t)
     path = image(t, file_system(t))
     device = rnbd.map_device(t, path)
     t.server.run(f"truncate -s {2 * SIZE + 700} {path}")
@@ -366,7 +374,7 @@ def test_grown(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_session_comes_back(t: Test) -> None:
     """A client that had lost its path opens the file again, with its new size."""
-    rnbd.load(t)
+    load(t)
     path = image(t, file_system(t))
     device = rnbd.map_device(t, path)
     rnbd.works(t, device)
@@ -384,7 +392,7 @@ def test_session_comes_back(t: Test) -> None:
 @case(module_sets=ONLY_OURS, timeout=120)
 def test_frozen(t: Test) -> None:
     """While a file system is frozen writes to it wait; its reads and other disks do not."""
-    rnbd.load(t)
+    load(t)
     folder = file_system(t)
     path = image(t, folder)
     device = rnbd.map_device(t, path)
@@ -415,7 +423,7 @@ def test_frozen(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_two_names(t: Test) -> None:
     """Names of one file are one disk: one writer, one directory, and once in a session."""
-    rnbd.load(t, rtrs_server="sess_queue_depth=64")
+    load(t, rtrs_server="sess_queue_depth=64")
     folder = file_system(t)
     path = image(t, folder)
     names = [path, f"{folder}/hard", f"{folder}/soft", "/mnt/bound"]
@@ -444,7 +452,7 @@ def test_two_names(t: Test) -> None:
 @case(module_sets=ONLY_OURS)
 def test_odd_names(t: Test) -> None:
     """Paths that no name in sysfs can have, or two could share, have directories of their own."""
-    rnbd.load(t)
+    load(t)
     folder = file_system(t)
     t.server.run(f"mkdir -p {folder}/{'d' * 200}/{'e' * 200} {folder}/a")
     long = f"{folder}/{'d' * 200}/{'e' * 200}/disk.img"
@@ -464,7 +472,7 @@ def test_odd_names(t: Test) -> None:
 def test_refused(t: Test) -> None:
     """What is no disk is refused at once, with a reason in the log, in both modes."""
     for mode in ("direct", "buffered"):
-        rnbd.load(t, rnbd_server=f"file_io_mode={mode}")
+        load(t, rnbd_server=f"file_io_mode={mode}")
         folder = file_system(t)
         t.server.run(f"set -e; cd {folder}; mkdir folder; mkfifo fifo; mknod char c 1 5; truncate -s 100 small\n"
                      "touch empty; ln -s loop loop; python3 -c \"import socket; "
@@ -495,11 +503,30 @@ def test_refused(t: Test) -> None:
         t.server.run(f"swapoff {folder}/swap; umount {folder}")
 
 
+@case(module_sets=ONLY_OURS, quick=("stock", OTHER))
+def test_given(t: Test) -> None:
+    """Without an export policy files are given below a search path of their own only."""
+    rnbd.load(t)
+    folder = file_system(t)
+    path = image(t, folder)
+    mark = t.server.log_mark()
+    with t.expect_errno(errno.EACCES):
+        rnbd.map_device(t, path)
+    t.server.wait_log("is not given: set dev_search_path to a folder of images", mark)
+    t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], "exports")
+    # A block device is.
+    rnbd.map_device(t, disks.WITHOUT_DISCARD).unmap()
+    rnbd.load(t, rnbd_server=f"dev_search_path={folder}")
+    device = rnbd.map_device(t, "disk.img")
+    written(t, device, path)
+    device.unmap()
+
+
 @case(module_sets=ONLY_OURS)
 def test_blocks(t: Test) -> None:
     """On a disk with blocks of 4 KiB a direct file has such blocks, and a buffered one has 512 bytes."""
     for mode, block in (("direct", 4096), ("buffered", 512)):
-        rnbd.load(t, rnbd_server=f"file_io_mode={mode}")
+        load(t, rnbd_server=f"file_io_mode={mode}")
         folder = file_system(t, disk=disks.LARGE_BLOCKS)
         t.equal(t.server.read("/sys/block/vdd/queue/logical_block_size"), "4096", "the disk's blocks")
         path = image(t, folder, SIZE + 2048)
@@ -517,7 +544,7 @@ def test_blocks(t: Test) -> None:
 @case(module_sets=ONLY_OURS, kernels=("stock",))  # the debug kernel has no XFS
 def test_shared_blocks(t: Test) -> None:
     """A copy that shares its blocks is written without changing the original."""
-    rnbd.load(t)
+    load(t)
     folder = file_system(t, "xfs")
     golden = image(t, folder, name="golden.img")
     t.server.call(guest_io.write, path=golden, offset=0, length=MIB, seed=1)
@@ -540,7 +567,7 @@ def test_shared_blocks(t: Test) -> None:
 @case(module_sets=ONLY_OURS, timeout=180)
 def test_file_system_inside(t: Test) -> None:
     """A file system on a mapped image: made, filled, trimmed, checked; its blocks are given back."""
-    rnbd.load(t)
+    load(t)
     path = image(t, file_system(t), 128 * MIB)
     device = rnbd.map_device(t, path)
     t.client.run(f"set -e; mkfs.ext4 -q -F {device.path}; mkdir -p /mnt/inside\n"
@@ -563,7 +590,7 @@ def test_file_system_inside(t: Test) -> None:
 def test_unload_while_mapped(t: Test) -> None:
     """Unloading the server under IO closes the file: its file system can be unmounted."""
     for mode in ("direct", "buffered"):
-        rnbd.load(t, rnbd_server=f"file_io_mode={mode}")
+        load(t, rnbd_server=f"file_io_mode={mode}")
         folder = file_system(t)
         path = image(t, folder)
         device = rnbd.map_device(t, path)
@@ -576,6 +603,7 @@ def test_unload_while_mapped(t: Test) -> None:
         t.check(not end["running"], "the writer still waits for its IO")
         t.equal(end["errno"], errno.EIO, "errno of the writer")
         t.server.modules_load("rnbd_server")
+        policy.allow(t)
         rnbd.reconnect(t, rnbd.client_path(t, "sess"))
         t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=30)
         rnbd.works(t, device, MIB)
@@ -586,7 +614,7 @@ def test_unload_while_mapped(t: Test) -> None:
 @case(module_sets=ONLY_OURS, timeout=120)
 def test_force_close(t: Test) -> None:
     """force_close of a file under IO finishes what is under way, and another client may write."""
-    rnbd.load(t)
+    load(t)
     path = image(t, file_system(t))
     device = rnbd.map_device(t, path)
     t.client.call(guest_io.writer_start, path=device.path, name="writer")
@@ -605,7 +633,7 @@ def test_file_system_that_fails(t: Test) -> None:
     """When the disk below fails, so do requests, and only they; all is let go."""
     if t.server.run("modinfo scsi_debug", check=False).rc != 0:
         raise SkipTest("no module scsi_debug")
-    rnbd.load(t)
+    load(t)
     disk = disks.scsi_debug(t, dev_size_mb=64)
     folder = "/mnt/failing"
     t.server.run(f"set -e; mkfs.ext4 -q -F {disk}; mkdir -p {folder}; mount {disk} {folder}")

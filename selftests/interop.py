@@ -10,7 +10,7 @@ from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
-from lib import guest_policy
+from lib import policy
 from lib import rnbd
 from lib.fio import fio_jobs
 from lib.fio import verified
@@ -116,6 +116,7 @@ def test_c_client_maps_a_file(t: Test) -> None:
     t.server.run(f"set -e; mkfs.ext4 -q -F {disks.PLAIN}; mkdir -p {folder}\n"
                  f"mount {disks.PLAIN} {folder}; truncate -s 64M {folder}/disk.img")
     t.defer(t.server.run, f"umount {folder}; rmdir {folder}")
+    policy.allow(t)
     device = rnbd.map_device(t, f"{folder}/disk.img")
     t.equal(device.size(), 64 * MIB, "size")
     every_operation(t, device, behind=disks.PLAIN)
@@ -131,10 +132,8 @@ def test_c_client_maps_a_file(t: Test) -> None:
 def test_our_server_with_a_policy(t: Test) -> None:
     """The C client is let in and refused by an export policy, with EACCES."""
     use(t, "c", "ours", "Y")
-    text = (f"allow session=sess client=ip:{t.client.address} device={disks.PLAIN} mode=ro\n"
-            f"allow session=other client=ip:{t.server.address} device=/** mode=ro,rw\n")
-    t.server.call(guest_policy.write, pieces=[f"policy {len(text)}\n{text}"])
-    t.defer(t.server.write, "/sys/class/rnbd-server/ctl/export_policy", "clear")
+    policy.load(t, policy.rule("sess", f"ip:{t.client.address}", mode="ro"),
+                policy.rule("other", f"ip:{t.server.address}", device="/**", mode="ro,rw"))
     for session, mode in (("sess", "rw"), ("other", "ro")):
         with t.expect_errno(errno.EACCES):
             rnbd.map_device(t, disks.PLAIN, session=session, access_mode=mode)

@@ -12,6 +12,7 @@ use proto::{
     },
     search_path::{
         full_path,
+        is_narrow,
         parse_param,
         SearchPathError, //
     },
@@ -71,6 +72,30 @@ fn nothing_leads_out_of_the_search_path() {
     }
     assert_full("/srv", "./a.b", "/srv/./a.b");
     assert_full("/srv/..", "a", "/srv/../a");
+}
+
+#[test]
+fn a_search_path_is_narrow_if_it_names_a_folder() {
+    for narrow in [
+        "/srv",
+        "srv/",
+        "//srv/./disks",
+        "/a..b",
+        "/srv/%SESSNAME%/..",
+    ] {
+        assert!(is_narrow(narrow.as_bytes()), "{narrow}");
+    }
+    for wide in [
+        "",
+        "/",
+        "/.",
+        "/srv/..",
+        "/srv/../a",
+        "/%SESSNAME%",
+        "%SESSNAME%/srv",
+    ] {
+        assert!(!is_narrow(wide.as_bytes()), "{wide}");
+    }
 }
 
 #[test]
