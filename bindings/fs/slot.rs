@@ -69,9 +69,10 @@ const VECS: usize = 8;
 /// # Invariants
 ///
 /// - From [`Slot::submit`] on the slot belongs to its work. The work, when it has called the file
-///   system, and the end of the `kiocb` have one count of `users` each; the last one of them
-///   finishes the request, which frees the slot.
-/// - Until then nobody writes to `vecs` and `more`, and `kiocb` is the file system's.
+///   system, and the end of the `kiocb` have one count of `users` each. The last count to be given
+///   back owns the slot: it finishes the request, which frees the slot, or queues the work for the
+///   rest of a write.
+/// - Until then nobody writes to `vecs`, `more` and `done`, and `kiocb` is the file system's.
 pub(super) struct Slot<C: Completion> {
     kiocb: Opaque<bindings::kiocb>,
     work: Opaque<bindings::work_struct>,
@@ -81,6 +82,8 @@ pub(super) struct Slot<C: Completion> {
     task: Task,
     /// The first byte in the file.
     position: i64,
+    /// How many bytes of a direct write are done.
+    done: usize,
     priority: u16,
     vecs: [bindings::bio_vec; VECS],
     /// In place of `vecs` if they are too few.
@@ -115,39 +118,51 @@ impl<C: Completion> Slot<C> {
             Wait::Never => GFP_NOWAIT,
             Wait::Allowed => GFP_NOIO,
         };
-        let queue = entered.queue.as_ptr();
         let Some(slot) = entered.slots.take::<Self>(gfp) else {
             return Err(completion);
         };
         let slot = slot.as_ptr();
-        // SAFETY: The memory has room for a slot. The pool and the queue stay until the work has
-        // run, as the slot has entered the target that has them.
+        // SAFETY: The memory has room for a slot, and the slot is ours until its work is queued.
         unsafe {
             slot.write(Self {
-                kiocb: Opaque::zeroed(),
+                kiocb: Opaque::uninit(),
                 work: Opaque::zeroed(),
                 users: Atomic::new(0),
                 ended: Atomic::new(0),
                 task,
                 position,
+                done: 0,
                 priority,
                 vecs: [bindings::bio_vec::default(); VECS],
                 more: None,
                 completion,
                 entered,
             });
-            let work = (*slot).work.get();
             bindings::init_work_with_key(
-                work,
+                (*slot).work.get(),
                 Some(Self::run),
                 false,
                 c"kernel_ext::fs::Slot::work".as_char_ptr(),
                 static_lock_class!().as_ptr(),
             );
-            let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int;
-            bindings::queue_work_on(any_cpu, queue, work);
+            Self::queue(slot);
         }
         Ok(())
+    }
+
+    /// Queues the work of a slot, to which the slot belongs from now on. Any context.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, and its work is initialised and not queued.
+    unsafe fn queue(slot: *mut Self) {
+        let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int;
+        // SAFETY: By the safety requirement. The queue and the pool stay until the work has run, as
+        // the slot has entered the target that has them.
+        unsafe {
+            let queue = (*slot).entered.queue.as_ptr();
+            bindings::queue_work_on(any_cpu, queue, (*slot).work.get());
+        }
     }
 
     /// Carries the request out, in process context.
@@ -160,15 +175,21 @@ impl<C: Completion> Slot<C> {
         // SAFETY: By the safety requirement.
         let slot = unsafe { container_of!(work, Self, work) };
         // SAFETY: The slot is ours by the type invariant, and stays until it is finished.
-        let (task, position, target) =
-            unsafe { ((*slot).task, (*slot).position, &*(*slot).entered) };
+        let (task, position, done, target) = unsafe {
+            let slot = &*slot;
+            (slot.task, slot.position, slot.done, &*slot.entered)
+        };
         let result = match task {
             Task::Transfer {
                 write,
                 flags,
                 preflush,
             } => {
-                let flushed = if preflush { target.sync() } else { Ok(()) };
+                let flushed = if preflush && done == 0 {
+                    target.sync()
+                } else {
+                    Ok(())
+                };
                 let transferred = match flushed {
                     // SAFETY: As above.
                     Ok(()) => unsafe { Self::transfer(slot, write, flags) },
@@ -210,6 +231,7 @@ impl<C: Completion> Slot<C> {
         // SAFETY: The slot is ours, and the file is open.
         unsafe {
             let kiocb = (*slot).kiocb.get();
+            kiocb.write_bytes(0, 1);
             (*kiocb).ki_filp = target.as_file();
             (*kiocb).ki_flags = bindings::rnbd_helper_file_iocb_flags(target.as_file()) | flags;
             (*kiocb).ki_ioprio = priority;
@@ -233,9 +255,11 @@ impl<C: Completion> Slot<C> {
         let ended = unsafe {
             let kiocb = (*slot).kiocb.get();
             (*slot).users.store(2, ordering::Relaxed);
-            (*kiocb).ki_pos = (*slot).position;
+            let done = (*slot).done;
+            // Positions are far below 2^63.
+            (*kiocb).ki_pos = (*slot).position + done as i64;
             (*kiocb).ki_complete = Some(Self::end);
-            bindings::rnbd_helper_call_iter(kiocb, vecs.first, vecs.count, len, 0, write)
+            bindings::rnbd_helper_call_iter(kiocb, vecs.first, vecs.count, len, done, write)
         };
         if ended != -(bindings::EIOCBQUEUED as isize) {
             // The file system has ended it without calling the function for that.
@@ -330,7 +354,8 @@ impl<C: Completion> Slot<C> {
         }
     }
 
-    /// Gives a count of `users` back, and finishes the request if it was the last one.
+    /// Gives a count of `users` back. With the last count the request is finished, or the rest of a
+    /// write goes on. Any context.
     ///
     /// # Safety
     ///
@@ -340,16 +365,23 @@ impl<C: Completion> Slot<C> {
         if unsafe { (*slot).users.fetch_sub(1, ordering::Full) } != 1 {
             return;
         }
-        // SAFETY: The last one has the slot for itself.
-        let (ended, len) = unsafe {
-            let completion = &(*slot).completion;
-            let len = completion.memory().map_or(0, |memory| memory.len());
-            ((*slot).ended.load(ordering::Relaxed), len)
+        // SAFETY: By the type invariant the slot belongs to the last count.
+        let (ended, task, len, done) = unsafe {
+            let len = (*slot).completion.memory().map_or(0, |memory| memory.len());
+            let ended = (*slot).ended.load(ordering::Relaxed);
+            (ended, (*slot).task, len, (*slot).done)
         };
         let result = match usize::try_from(ended) {
-            Ok(done) if done == len => Ok(()),
+            Ok(more) if done + more == len => Ok(()),
+            Ok(more @ 1..) if matches!(task, Task::Transfer { write: true, .. }) => {
+                // The file system says only of the rest why it wrote less: it is full, for example.
+                // SAFETY: The slot is ours, and its work has been taken from the queue.
+                return unsafe {
+                    (*slot).done = done + more;
+                    Self::queue(slot);
+                };
+            }
             // Less was read: the file has become shorter, and there is old memory behind its end.
-            // Less was written: the file system does not say why.
             Ok(_) => Err(EIO),
             Err(_) => Err(error_of(ended)),
         };
