@@ -34,9 +34,12 @@ use proto::{
 };
 use rtrs_core::error::from_errno;
 
-use crate::handle::{
-    HandleUse,
-    Identity, //
+use crate::{
+    disk::{
+        Disk,
+        Identity, //
+    },
+    handle::HandleUse, //
 };
 
 /// All devices that sessions have open.
@@ -92,19 +95,20 @@ impl Export {
         disk: &HandleUse,
         taken: impl Fn(&CStr) -> bool,
     ) -> Result<Self> {
-        let device = disk.block_device();
-        let (name, path, files) = match (device, disk.regular_file()) {
-            (Some(device), _) => (device.name()?, CString::try_from(c"")?, &[][..]),
-            (None, Some(file)) => {
+        let (name, path, files) = match disk.disk() {
+            Disk::BlockDevice(device) => (device.name()?, CString::try_from(c"")?, &[][..]),
+            Disk::File(file) => {
                 let (name, path) = names_of(file, taken)?;
                 (name, path, FILES)
             }
-            (None, None) => return Err(EINVAL),
         };
         let path = Arc::new(FilePath(path), GFP_KERNEL)?;
         let directory = Directory::new(devices, &name, files, path)?;
         let sessions = Directory::empty(&directory, c"sessions")?;
-        let link = device.map(|device| Link::new(&directory, device, c"block_dev"));
+        let link = match disk.disk() {
+            Disk::BlockDevice(device) => Some(Link::new(&directory, device, c"block_dev")),
+            Disk::File(_) => None,
+        };
         Ok(Self {
             _block_dev: link.transpose()?,
             name,
@@ -129,7 +133,7 @@ fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CStrin
     let path = file.path(&mut buffer)?;
     let mut name = [0; FILE_DEVICE_LEN];
     if taken(file_device(path.to_bytes(), None, &mut name)) {
-        let number = file.facts()?.id.ino;
+        let number = file.facts().id.ino;
         file_device(path.to_bytes(), Some(number), &mut name);
     }
     let name = CStr::from_bytes_until_nul(&name).map_err(|_| EINVAL)?;
@@ -157,7 +161,7 @@ impl Exports {
         mode: AccessMode,
         session: &SessName,
     ) -> Result<ExportOpen> {
-        let identity = disk.identity()?;
+        let identity = disk.disk().identity();
         let mut list = self.list.lock();
         if let Some(entry) = list.iter_mut().find(|entry| entry.identity == identity) {
             let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;

@@ -5,7 +5,6 @@
 use kernel::str::CStr;
 use kernel_ext::{
     block::{
-        bdev::BlockDevice,
         disk::{
             Limits,
             Position,
@@ -19,7 +18,10 @@ use kernel_ext::{
     },
     fs::{
         self,
-        disk::OpenFile,
+        disk::{
+            Backing,
+            OpenFile, //
+        },
         file::{
             Facts,
             Found,
@@ -44,7 +46,10 @@ use proto::{
 };
 use rtrs_core::error::from_errno;
 
-use crate::io_completion::IoCompletion;
+use crate::{
+    disk::Disk,
+    io_completion::IoCompletion, //
+};
 
 /// An open file.
 ///
@@ -72,7 +77,7 @@ impl FileHandle {
     ) -> Result<Self> {
         let direct = io_mode == IoMode::Direct;
         let blocks = |file: &RegularFile| {
-            let blocks = Blocks::of(&facts_of(&file.facts()?), io_mode);
+            let blocks = Blocks::of(&facts_of(file.facts()), io_mode);
             blocks
                 .map(|blocks| blocks.logical)
                 .map_err(|refused| refuse(path, &refused))
@@ -144,19 +149,15 @@ fn facts_of(facts: &Facts) -> FileFacts {
 }
 
 impl FileUse {
-    /// The regular file, if it is one.
-    pub(crate) fn regular_file(&self) -> Option<&RegularFile> {
-        match self {
-            Self::ReadOnly(file) => file.regular_file(),
-            Self::ReadWrite(file) => file.regular_file(),
-        }
-    }
-
-    /// The block device, if it is one.
-    pub(crate) fn block_device(&self) -> Option<&BlockDevice> {
-        match self {
-            Self::ReadOnly(file) => file.block_device(),
-            Self::ReadWrite(file) => file.block_device(),
+    /// The disk itself. Any context.
+    pub(crate) fn disk(&self) -> Disk<'_> {
+        let backing = match self {
+            Self::ReadOnly(file) => file.backing(),
+            Self::ReadWrite(file) => file.backing(),
+        };
+        match backing {
+            Backing::Regular(file) => Disk::File(file),
+            Backing::Block(device) => Disk::BlockDevice(device),
         }
     }
 
@@ -181,8 +182,8 @@ impl FileUse {
         }
     }
 
-    /// What requests it takes. Sleeps; errors are those of `statx`.
-    pub(crate) fn limits(&self) -> Result<Limits> {
+    /// What requests it takes. Any context.
+    pub(crate) fn limits(&self) -> Limits {
         let logical_block_size = match self {
             Self::ReadOnly(file) => file.logical_block_size(),
             Self::ReadWrite(file) => file.logical_block_size(),
@@ -197,30 +198,34 @@ impl FileUse {
             fua: true,
             ..Limits::default()
         };
-        if let Some(device) = self.block_device() {
-            let device = device.limits();
-            // Both are done by `fallocate`, which zeroes without writing where the device can.
-            let unmap = device.max_write_zeroes_sectors != 0 && device.max_discard_sectors != 0;
-            return Ok(Limits {
-                physical_block_size: device.physical_block_size,
-                max_write_zeroes_sectors: MAX_SECTORS,
-                max_discard_sectors: if unmap { MAX_SECTORS } else { 0 },
-                discard_granularity: device.discard_granularity,
-                discard_alignment: device.discard_alignment,
-                rotational: device.rotational,
-                ..cached
-            });
+        match self.disk() {
+            Disk::BlockDevice(device) => {
+                let device = device.limits();
+                // Both are done by `fallocate`, which zeroes without writing where the device can.
+                let unmap = device.max_write_zeroes_sectors != 0 && device.max_discard_sectors != 0;
+                Limits {
+                    physical_block_size: device.physical_block_size,
+                    max_write_zeroes_sectors: MAX_SECTORS,
+                    max_discard_sectors: if unmap { MAX_SECTORS } else { 0 },
+                    discard_granularity: device.discard_granularity,
+                    discard_alignment: device.discard_alignment,
+                    rotational: device.rotational,
+                    ..cached
+                }
+            }
+            Disk::File(file) => {
+                let facts = file.facts();
+                let physical_block_size = Blocks::physical_of(facts.block_size, logical_block_size);
+                let range_sectors = if facts.has_fallocate { MAX_SECTORS } else { 0 };
+                Limits {
+                    physical_block_size,
+                    max_write_zeroes_sectors: range_sectors,
+                    max_discard_sectors: range_sectors,
+                    discard_granularity: physical_block_size,
+                    ..cached
+                }
+            }
         }
-        let facts = self.regular_file().ok_or(EINVAL)?.facts()?;
-        let physical_block_size = Blocks::physical_of(facts.block_size, logical_block_size);
-        let range_sectors = if facts.has_fallocate { MAX_SECTORS } else { 0 };
-        Ok(Limits {
-            physical_block_size,
-            max_write_zeroes_sectors: range_sectors,
-            max_discard_sectors: range_sectors,
-            discard_granularity: physical_block_size,
-            ..cached
-        })
     }
 
     /// Reads into the memory of a completion; see [`fs::disk::FileUse::read`].

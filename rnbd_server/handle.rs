@@ -8,7 +8,6 @@ use kernel::{
 };
 use kernel_ext::{
     block::{
-        bdev::BlockDevice,
         bio::{
             BioSet,
             DeviceUse,
@@ -21,10 +20,8 @@ use kernel_ext::{
         }, //
     },
     fs::file::{
-        FileId,
         Found,
-        Kind,
-        RegularFile, //
+        Kind, //
     },
     pr_err_ratelimited,
     prelude::*, //
@@ -35,6 +32,7 @@ use proto::{
 };
 
 use crate::{
+    disk::Disk,
     file::{
         FileHandle,
         FileUse, //
@@ -67,15 +65,6 @@ pub(crate) enum HandleUse {
 
 // Two words: requests pass it in registers.
 const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
-
-/// What tells disks from each other, whatever they are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
-    /// The kernel's number of a block device.
-    BlockDevice(u32),
-    /// A file.
-    File(FileId),
-}
 
 impl Handle {
     /// Opens the disk with the given path; a regular file only if `files` are given. Sleeps.
@@ -147,20 +136,12 @@ impl Handle {
 }
 
 impl HandleUse {
-    /// The block device; `None` for a regular file.
-    pub(crate) fn block_device(&self) -> Option<&BlockDevice> {
+    /// The disk itself. Any context.
+    pub(crate) fn disk(&self) -> Disk<'_> {
         match self {
-            Self::ReadOnly(device) => Some(device.device()),
-            Self::ReadWrite(device) => Some(device.device()),
-            Self::File(file) => file.block_device(),
-        }
-    }
-
-    /// The regular file; `None` for a block device.
-    pub(crate) fn regular_file(&self) -> Option<&RegularFile> {
-        match self {
-            Self::ReadOnly(_) | Self::ReadWrite(_) => None,
-            Self::File(file) => file.regular_file(),
+            Self::ReadOnly(device) => Disk::BlockDevice(device.device()),
+            Self::ReadWrite(device) => Disk::BlockDevice(device.device()),
+            Self::File(file) => file.disk(),
         }
     }
 
@@ -169,15 +150,6 @@ impl HandleUse {
         match self {
             Self::ReadOnly(_) | Self::ReadWrite(_) => IoMode::Direct,
             Self::File(file) => file.io_mode(),
-        }
-    }
-
-    /// Which disk it is. Sleeps.
-    pub(crate) fn identity(&self) -> Result<Identity> {
-        match (self.block_device(), self.regular_file()) {
-            (Some(device), _) => Ok(Identity::BlockDevice(device.number())),
-            (None, Some(file)) => Ok(Identity::File(file.facts()?.id)),
-            (None, None) => Err(EINVAL),
         }
     }
 
@@ -191,11 +163,11 @@ impl HandleUse {
         }
     }
 
-    /// What requests it takes. Sleeps.
-    pub(crate) fn limits(&self) -> Result<Limits> {
+    /// What requests it takes. Any context.
+    pub(crate) fn limits(&self) -> Limits {
         match self {
-            Self::ReadOnly(device) => Ok(device.device().limits()),
-            Self::ReadWrite(device) => Ok(device.device().limits()),
+            Self::ReadOnly(device) => device.device().limits(),
+            Self::ReadWrite(device) => device.device().limits(),
             Self::File(file) => file.limits(),
         }
     }

@@ -31,6 +31,7 @@ use kernel_ext::{
 };
 mod control;
 mod device_table;
+mod disk;
 mod export;
 mod export_policy;
 mod file;

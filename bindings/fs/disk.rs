@@ -9,6 +9,7 @@
 use core::marker::PhantomData;
 use kernel::str::CStr;
 
+pub use super::target::Backing;
 use super::{
     file::{
         Found,
@@ -18,10 +19,7 @@ use super::{
         Slot,
         Task, //
     },
-    target::{
-        Backing,
-        Target, //
-    }, //
+    target::Target, //
 };
 use crate::{
     bindings,
@@ -112,20 +110,9 @@ pub struct FileUse<C: Completion, A: Access> {
 }
 
 impl<C: Completion, A: Access> FileUse<C, A> {
-    /// The regular file, if it is one.
-    pub fn regular_file(&self) -> Option<&RegularFile> {
-        match &self.entered.backing {
-            Backing::Regular(file) => Some(file),
-            Backing::Block(_) => None,
-        }
-    }
-
-    /// The block device, if it is one.
-    pub fn block_device(&self) -> Option<&BlockDevice> {
-        match &self.entered.backing {
-            Backing::Regular(_) => None,
-            Backing::Block(device) => Some(device),
-        }
+    /// What is read and written. Any context.
+    pub fn backing(&self) -> &Backing {
+        &self.entered.backing
     }
 
     /// Whether requests go past the page cache.

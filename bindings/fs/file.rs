@@ -81,7 +81,7 @@ impl Drop for Found {
 }
 
 /// Which file it is, whatever its names are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileId {
     /// The number of its file system (C: `st_dev`).
     pub dev: u32,
@@ -99,7 +99,7 @@ pub struct DirectAlignment {
 }
 
 /// What a file is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Which file it is.
     pub id: FileId,
@@ -123,6 +123,7 @@ pub struct Facts {
 /// object holds a reference, the only one that outlives a call.
 pub struct RegularFile {
     file: NonNull<bindings::file>,
+    facts: Facts,
 }
 
 // SAFETY: Files are not tied to a task.
@@ -143,7 +144,8 @@ impl RegularFile {
     /// devices on its file system, as on proc, sysfs and what a user has mounted who is not root.
     /// `ETXTBSY` if the machine swaps to it, or for writing if it is a program that runs, `EROFS`
     /// for writing on a file system that is read-only, `EPERM` for writing to a file that is
-    /// immutable, `EOPNOTSUPP` if it takes no direct IO, and others of the file system.
+    /// immutable, `EOPNOTSUPP` if it takes no direct IO, and others of the file system, of `statx`
+    /// among them.
     pub fn open(found: &Found, mode: Mode, direct: bool) -> Result<Self> {
         let write = mode == Mode::ReadWrite;
         // SAFETY: By the type invariant of `Found` the path is valid and leads to an inode.
@@ -152,14 +154,21 @@ impl RegularFile {
             //
         };
         // INVARIANT: The reference came with the file; what it has is checked below.
-        let this = Self {
+        let mut this = Self {
             file: NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?,
+            facts: Facts::default(),
         };
         // SAFETY: The file is open.
         if !unsafe { bindings::rnbd_helper_file_has_data(this.as_file()) } {
             return Err(ENOTBLK);
         }
+        this.facts = this.read_facts()?;
         Ok(this)
+    }
+
+    /// What the file was like when it was opened. Any context.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// The present size in bytes. Any context.
@@ -174,7 +183,7 @@ impl RegularFile {
     }
 
     /// What the file is like now. Process context; may sleep. Errors are those of `statx`.
-    pub fn facts(&self) -> Result<Facts> {
+    fn read_facts(&self) -> Result<Facts> {
         let mut raw = bindings::rnbd_file_facts::default();
         // SAFETY: The file is open by the type invariant, `raw` is valid for writes.
         to_result(unsafe { bindings::rnbd_helper_file_facts(self.as_file(), &raw mut raw) })?;

@@ -30,8 +30,10 @@ use crate::{
 };
 
 /// What is read and written.
-pub(super) enum Backing {
+pub enum Backing {
+    /// A regular file.
     Regular(RegularFile),
+    /// A block device, through the page cache.
     Block(BlockDevice),
 }
 
