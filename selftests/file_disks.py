@@ -488,9 +488,10 @@ def test_refused(t: Test) -> None:
                   if t.server.exists(path)]
         cases += [(f"{folder}/small", errno.EINVAL, "it has 100 bytes, and a block has 512"),
                   (f"{folder}/empty", errno.EINVAL, "it has 0 bytes"),
-                  (f"{folder}/swap", errno.ETXTBSY, "opening device"),
-                  (f"{folder}/nothing", errno.ENOENT, "opening device"),
-                  (f"{folder}/loop", errno.ELOOP, "opening device")]
+                  # The log has a line of every open that failed, but no more than ten in five seconds.
+                  (f"{folder}/swap", errno.ETXTBSY, ""),
+                  (f"{folder}/nothing", errno.ENOENT, ""),
+                  (f"{folder}/loop", errno.ELOOP, "")]
         for path, number, log in cases:
             mark = t.server.log_mark()
             try:
@@ -498,7 +499,8 @@ def test_refused(t: Test) -> None:
                     rnbd.map_device(t, path)
             except AssertionError as error:
                 raise AssertionError(f"{mode}: {path}: {error}") from None
-            t.server.wait_log(log, mark)
+            if log:
+                t.server.wait_log(log, mark)
             t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], f"exports after {path}")
         t.server.run(f"swapoff {folder}/swap; umount {folder}")
 

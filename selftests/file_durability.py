@@ -109,7 +109,7 @@ def flushed(t: Test, kind: str, mode: str) -> None:
         t.check(logged.differences("unflushed", {SIZE - MIB: 99}), "what was not flushed is durable")
 
 
-@case(module_sets=("ours",), timeout=240)
+@case(module_sets=("ours",), timeout=240, quick=("stock",))
 def test_ext4(t: Test) -> None:
     """An image on ext4, past the page cache."""
     flushed(t, "ext4", "direct")

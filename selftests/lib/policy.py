@@ -30,7 +30,7 @@ def load(t: Test, *rules: str) -> None:
 
 def allow(t: Test) -> None:
     """The policy by which the server gives all that it has to everybody."""
-    load(t, rule(device="*"))
+    load(t, rule(device="/**"))
 
 
 def clear(t: Test) -> None:
