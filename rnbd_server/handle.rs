@@ -69,8 +69,8 @@ const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
 impl Handle {
     /// Opens the disk with the given path; a regular file only if `files` are given. Sleeps.
     ///
-    /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data. `EACCES`
-    /// if it leads to a regular file, and files are not given.
+    /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data, and for
+    /// a regular file if files are not given, as C, which gives none.
     pub(crate) fn open(
         path: &CStr,
         files: bool,
@@ -86,7 +86,7 @@ impl Handle {
                      export policy\n",
                     path
                 );
-                Err(EACCES)
+                return Err(ENOTBLK);
             }
             Kind::Regular => {
                 let io_mode = FILE_IO_MODE.get().0;

@@ -512,7 +512,7 @@ def test_given(t: Test) -> None:
     folder = file_system(t)
     path = image(t, folder)
     mark = t.server.log_mark()
-    with t.expect_errno(errno.EACCES):
+    with t.expect_errno(errno.ENOTBLK):
         rnbd.map_device(t, path)
     t.server.wait_log("is not given: set dev_search_path to a folder of images", mark)
     t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], "exports")

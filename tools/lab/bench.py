@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from . import bench_files
 from . import bench_mixed
 from . import bench_report
 from . import paths
@@ -28,6 +29,7 @@ from .bench_systems import Configuration
 from .bench_systems import Job
 from .bench_systems import MIXED
 from .bench_systems import prepare
+from .bench_systems import Ready
 from .bench_systems import SYSTEMS
 from .vm import Lab
 from .vm import MachineDied
@@ -63,6 +65,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--devices", nargs="+", type=int, default=None)
     parser.add_argument("--mixed", action="store_true",
                         help="C's modules on one side and ours on the other, jobs as with --quick")
+    parser.add_argument("--files", action="store_true",
+                        help="a file as a disk beside a loop device over the same file, jobs as with --quick")
     parser.add_argument("--rounds", type=int, default=1,
                         help="with --mixed: how often, each time in machines of its own")
     parser.add_argument("--ios", type=int, default=None, help="requests of each job")
@@ -90,11 +94,11 @@ def configurations(options: argparse.Namespace) -> list[Configuration]:
     return [Configuration(cpu, mtu, count) for mtu in mtus for cpu in cpus for count in devices]
 
 
-def fio_file(job: Job, devices: list[str], counters: str) -> str:
+def fio_file(job: Job, devices: list[str], counters: str, size_mib: int = 512) -> str:
     """A job file: all devices at once, the device's counters before and after."""
     lines = ["[global]", "ioengine=io_uring", "direct=1", "thread=1", "group_reporting=1",
              "randrepeat=1", f"rw={job.rw}", f"bs={job.size}", f"iodepth={job.depth}",
-             f"number_ios={max(job.ios // len(devices), 50)}", "size=512m"]
+             f"number_ios={max(job.ios // len(devices), 50)}", f"size={size_mib}m"]
     for index, device in enumerate(devices):
         lines += [f"[dev{index}]", f"filename={device}"]
         if index == 0:
@@ -103,13 +107,13 @@ def fio_file(job: Job, devices: list[str], counters: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_job(node: Node, job: Job, devices: list[str], executed: Instructions,
+def run_job(node: Node, job: Job, ready: Ready, executed: Instructions,
             known: Symbols) -> tuple[dict[str, Any], dict[Place, Spent]]:
     """One fio run; its report, how much the counters grew, and where instructions went."""
     folder = "/tmp/bench"
     counters = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
     node.run(f"rm -rf {folder}; mkdir {folder}")
-    node.create(f"{folder}/job", fio_file(job, devices, counters))
+    node.create(f"{folder}/job", fio_file(job, ready.devices, counters, ready.size_mib))
     executed.reset()
     result = node.run(f"cd {folder}; fio --output-format=json --output=report job >&2; "
                       "cat report; echo; cat dev0.prerun.txt dev0.postrun.txt", timeout=300)
@@ -141,7 +145,7 @@ def measure(configuration: Configuration, names: list[str], work: list[Job],
                     known = symbols(lab.client)
                     while rest:
                         job = rest.pop(0)
-                        report, spent = run_job(lab.client, job, ready.devices, executed, known)
+                        report, spent = run_job(lab.client, job, ready, executed, known)
                         if report["error"]:
                             print(f"  {configuration}: {name}: {job} FAILED, fio error "
                                   f"{report['error']}", flush=True)
@@ -194,6 +198,19 @@ def main_mixed(options: argparse.Namespace, modules: dict[str, Path]) -> int:
     return 0
 
 
+def main_files(options: argparse.Namespace, modules: dict[str, Path]) -> int:
+    """Measure files as disks and loop devices; fail if files are not as much faster as they are said to be."""
+    options.quick = True
+    (configuration,) = configurations(options)
+    work = jobs(True, options.ios or 2500)
+    found = measure(configuration, list(bench_files.SYSTEMS), work, modules, options.out)
+    print(bench_files.table(found))
+    slow = bench_files.too_slow(found, len(work))
+    for line in slow:
+        print(line)
+    return int(bool(slow))
+
+
 def main(options: argparse.Namespace) -> int:
     """Measure, print the table, write the files."""
     modules = module_folders("stock", options.modules_dir)
@@ -203,6 +220,8 @@ def main(options: argparse.Namespace) -> int:
         modules["before"] = options.before_dir
     if options.mixed:
         return main_mixed(options, modules)
+    if options.files:
+        return main_files(options, modules)
     names = options.systems or [name for name in SYSTEMS if name != "before"
                                 and (not options.quick or name != "nvme")]
     if options.before_dir and "before" not in names:

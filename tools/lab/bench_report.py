@@ -43,7 +43,7 @@ class Measured:
     p99_us: float
     packets_per_io: float
     messages_per_io: float
-    instructions_per_io: float
+    instructions_per_io: int
     total_ios: int
     memory_kib: int
     # Instructions per IO by module, and those of the five modules with what Rust calls for them.

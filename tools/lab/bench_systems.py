@@ -21,6 +21,8 @@ class System:
 
     modules: str | None
     always_invalidate: str = ""
+    # What is mapped; null_blk disks if this is empty.
+    backing: str = ""
 
 
 # In the order in which they are measured; the first is the one that ratios are about.
@@ -42,6 +44,9 @@ MIXED = {
     "c-ours": System("c-ours", "Y"),
     "c-ours-trusting": System("c-ours", "N"),
 }
+# A file of the server as a disk, the same file below a loop device, and a disk like the one below its
+# file system; see bench_files.py.
+FILES = {name: System("ours", "Y", name) for name in ("file", "loop", "block")}
 # What C's rtrs_core is called there.
 RENAMED_CORE = "rtrs_corc"
 
@@ -78,6 +83,8 @@ class Ready:
     devices: list[str]
     # What setting it up took from the machine's free memory, both ends together.
     memory_kib: int
+    # How much of each device is used.
+    size_mib: int
 
 
 def null_disks(node: Node, count: int) -> list[str]:
@@ -101,18 +108,34 @@ def free_kib(node: Node) -> int:
     return int(found.group(1)) if found else 0
 
 
+FILE_FOLDER, FILE_MIB = "/mnt/bench", 64
+
+
+def file_disk(node: Node, backing: str) -> str:
+    """A file on XFS in memory, a loop device over it that does direct IO, or a disk in memory; all written."""
+    image, block = f"{FILE_FOLDER}/disk.img", "/dev/ram1"
+    fill = f"bs=1M count={FILE_MIB} conv=fsync status=none"
+    node.run(f"set -e; mountpoint -q {FILE_FOLDER} && exit\n"
+             "modprobe xfs; modprobe brd rd_nr=2 rd_size=524288; mkfs.xfs -q -f /dev/ram0\n"
+             f"mkdir -p {FILE_FOLDER}; mount -t xfs /dev/ram0 {FILE_FOLDER}\n"
+             f"dd if=/dev/urandom of={image} {fill}; dd if={image} of={block} {fill}", timeout=120)
+    if backing == "loop":
+        return node.sh(f"modprobe loop; losetup --find --show --direct-io=on {image}")
+    return {"file": image, "block": block}[backing]
+
+
 @contextmanager
 def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
     """Set a system up on ``count`` disks, and take it down again."""
-    disks = null_disks(node, count)
-    system = {**SYSTEMS, **MIXED}[name]
+    system = {**SYSTEMS, **MIXED, **FILES}[name]
+    disks = [file_disk(node, system.backing)] if system.backing else null_disks(node, count)
     before = free_kib(node)
     if system.modules is None:
         devices = nvme_connect(node, disks)
     else:
         devices = rnbd_map(node, system, disks)
     try:
-        yield Ready(devices, before - free_kib(node))
+        yield Ready(devices, before - free_kib(node), FILE_MIB if system.backing else 512)
     finally:
         if system.modules is None:
             nvme_disconnect(node)
@@ -122,6 +145,8 @@ def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
                 node.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
             node.modules_unload_all()
             node.module_unload(RENAMED_CORE)
+        if system.backing == "loop":
+            node.run(["losetup", "--detach", *disks])
 
 
 def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
@@ -131,9 +156,11 @@ def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
     node.run(["modprobe", "-a", "ib_core", "rdma_cm"])
     if system.modules in {mixed.modules for mixed in MIXED.values()}:
         node.modules_load(RENAMED_CORE)
-    node.modules_load("rnbd_server", "rnbd_client",
+    # Files are given below a search path only.
+    search_path = FILE_FOLDER if system.backing == "file" else "/"
+    node.modules_load("rnbd_server", "rnbd_client", rnbd_server=f"dev_search_path={search_path}",
                       rtrs_server=f"always_invalidate={system.always_invalidate}")
-    for disk in disks:
+    for disk in (disk.removeprefix(search_path) for disk in disks):
         node.write("/sys/class/rnbd-client/ctl/map_device",
                    f"sessname={SESSION} path=ip:{node.address} device_path={disk}")
     return [f"/dev/rnbd{index}" for index in range(len(disks))]
