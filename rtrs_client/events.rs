@@ -24,6 +24,13 @@ pub trait SessionEvents: Send + Sync + 'static {
     /// close the session.
     fn link_event(&self, event: LinkEvent);
 
+    /// The user of the server has rung, with `number`, which is below 2^28
+    /// (`rtrs_server::Session::ring`). It comes by each path of the session that is up, and may
+    /// come late, or not at all when a path is lost. Any context, never sleeps.
+    fn doorbell(&self, number: u32) {
+        let _ = number;
+    }
+
     /// Keeps the user's module loaded: whoever removes a path by sysfs may be the last one to let
     /// go of the session, some time after it was closed. Any context. `ENODEV` if it is being
     /// unloaded.

@@ -29,6 +29,8 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     fn connection_failed(this: &Arc<Self>) -> bool;
     /// The server says that it has ended the path that has this number in messages. Any context.
     fn path_ended(&self, number: u32);
+    /// The server has rung, with `number`. Any context; does not sleep.
+    fn doorbell(&self, number: u32);
 }
 
 /// What the handlers of all connections of one establishment share.

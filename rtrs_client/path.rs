@@ -503,6 +503,10 @@ impl PathEvents for Path {
             path.wake();
         }
     }
+
+    fn doorbell(&self, number: u32) {
+        self.session.events.doorbell(number);
+    }
 }
 
 /// Tears down a path that failed, or that lost its device.

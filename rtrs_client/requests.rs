@@ -30,6 +30,7 @@ use proto::rtrs::{
     ChunkLayout,
     ConnAccept,
     FEATURE_COALESCED_RESPONSES,
+    FEATURE_DOORBELL,
     FEATURE_PATH_END,
     FEATURE_SHORT_RESPONSES, //
 };
@@ -174,6 +175,11 @@ impl PathRequests {
     /// Whether the server ends another path if it is asked on this one.
     pub(crate) fn ends_other_paths(&self) -> bool {
         self.accept.features & FEATURE_PATH_END != 0
+    }
+
+    /// Whether the server may ring.
+    pub(crate) fn takes_doorbells(&self) -> bool {
+        self.accept.features & FEATURE_DOORBELL != 0
     }
 
     /// The requests in flight on `connection`, of those that a policy has sent there.

@@ -128,6 +128,7 @@ fn establish(path: &Arc<Path>) -> Result {
         return Err(ECONNABORTED);
     }
     response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)?;
+    *path.state().lock() = PathState::Answered;
     path.start_heartbeat();
     Ok(())
 }

@@ -63,6 +63,7 @@ use proto::{
         Uuid,
         CONNECT_TIMEOUT_MS,
         FEATURE_COALESCED_RESPONSES,
+        FEATURE_DOORBELL,
         FEATURE_PATH_END,
         FEATURE_SHORT_RESPONSES, //
     }, //
@@ -175,8 +176,10 @@ pub(crate) enum PathState {
     Connecting(Setup),
     /// Establishing it has begun, and has not told the session yet.
     Establishing,
-    /// The session was told that the path is up.
+    /// The session was told that the path is up; the client was not yet.
     Up,
+    /// The client was told, too.
+    Answered,
     /// It is being taken down.
     Closing,
 }
@@ -187,7 +190,11 @@ fn used_features(offered: u32) -> u32 {
         // Without it each response has a message of its own.
         return 0;
     }
-    offered & (FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END)
+    offered
+        & (FEATURE_SHORT_RESPONSES
+            | FEATURE_COALESCED_RESPONSES
+            | FEATURE_PATH_END
+            | FEATURE_DOORBELL)
 }
 
 /// A path of a session.
@@ -422,6 +429,17 @@ impl Path {
         let Some(io) = self.core.enter() else { return };
         if let Some(service) = io.queue_pair(SERVICE_CID) {
             service.handler().send_immediate(service, immediate);
+        }
+    }
+
+    /// Rings with `number`, if the path is up and the client knows of doorbells. Sleeps, but not
+    /// for long.
+    pub(crate) fn ring(&self, number: u32) {
+        // Before the answer to its information request the client has nowhere to receive it.
+        if self.core.features() & FEATURE_DOORBELL != 0
+            && matches!(*self.state.lock(), PathState::Answered)
+        {
+            self.send_immediate(Imm::Doorbell { number });
         }
     }
 

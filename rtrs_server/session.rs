@@ -8,6 +8,12 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
+    },
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
     }, //
 };
 use kernel_ext::{
@@ -92,6 +98,10 @@ pub struct Session {
     /// The requests that the client had given up when the session was made.
     given_up: u32,
     gone: Atomic<bool>,
+    /// The number that `ring_work` rings with.
+    doorbell: Atomic<u32>,
+    #[pin]
+    ring_work: Work<Self>,
     /// How often the last path that was up has gone.
     epoch: Atomic<u32>,
     #[pin]
@@ -105,6 +115,10 @@ pub struct Session {
     origins: Mutex<KVec<Origin>>,
     #[pin]
     sysfs: SessionSysfs,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Session { self.ring_work }
 }
 
 impl Session {
@@ -132,6 +146,8 @@ impl Session {
                 io,
                 given_up: request.given_up,
                 gone: Atomic::new(false),
+                doorbell: Atomic::new(0),
+                ring_work <- new_work!("rtrs_server::Session::ring_work"),
                 epoch: Atomic::new(0),
                 paths <- new_mutex!(KVec::new(), "rtrs_server::Session::paths"),
                 up <- new_mutex!(
@@ -161,6 +177,18 @@ impl Session {
     /// The most data of one request, in bytes. Any context.
     pub fn max_io_size(&self) -> u32 {
         self.context.settings.max_io_size
+    }
+
+    /// Rings at the client, with the low 28 bits of `number`, on every path that is up and whose
+    /// client knows of doorbells. Any context; never sleeps.
+    ///
+    /// This is done in the background: of several numbers that come before it is done, only the
+    /// last one is sent. A client may miss it when a path is lost or connected: the user says what
+    /// it has to say when the client asks, and a client asks when it is connected again.
+    pub fn ring(self: &Arc<Self>, number: u32) {
+        self.doorbell.store(number, ordering::Release);
+        // If it is queued already it will see this number.
+        let _ = self.context.queue.enqueue::<Self, 0>(self.clone());
     }
 
     /// The name, once the client has given it.
@@ -284,6 +312,17 @@ impl Session {
         // At most `MAX_PATHS_NUM`.
         up.paths = up.paths.wrapping_add(1);
         Ok(handler)
+    }
+}
+
+impl WorkItem for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let number = this.doorbell.load(ordering::Acquire);
+        for path in this.paths.lock().iter() {
+            path.ring(number);
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl Path {
             // An operation may have been put to wait since.
             io.release_leftovers();
         }
-        if let PathState::Up = state {
+        if let PathState::Up | PathState::Answered = state {
             self.owner().path_down(self);
         }
         drop(state);

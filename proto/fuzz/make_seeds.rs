@@ -138,6 +138,13 @@ fn requests(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         ("hb_ack", Imm::HbAck.encode()),
         ("path_end", Imm::PathEnd { path: 0x0123_4567 }.encode()),
         ("path_ended", Imm::PathEnded { path: 0x0123_4567 }.encode()),
+        (
+            "doorbell",
+            Imm::Doorbell {
+                number: 0x0123_4567,
+            }
+            .encode(),
+        ),
         ("unknown", 0xf000_0001),
         (
             "io_rsp",

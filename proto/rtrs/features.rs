@@ -25,3 +25,6 @@ pub const FEATURE_COALESCED_RESPONSES: u32 = 1 << 1;
 ///
 /// Bit 2 is not used again: servers that returned it said so before the path was drained.
 pub const FEATURE_PATH_END: u32 = 1 << 3;
+
+/// The server may ring, see [`Imm::Doorbell`](super::Imm::Doorbell).
+pub const FEATURE_DOORBELL: u32 = 1 << 4;

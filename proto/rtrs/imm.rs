@@ -28,6 +28,7 @@ const IO_RSP_W_INV: u32 = 2;
 const IO_RSPS: u32 = 3;
 const PATH_END: u32 = 4;
 const PATH_ENDED: u32 = 5;
+const DOORBELL: u32 = 6;
 const HB_MSG: u32 = 8;
 const HB_ACK: u32 = 9;
 
@@ -77,6 +78,12 @@ pub enum Imm {
         /// Its [`path_number`].
         path: u32,
     },
+    /// The user of the server has something to say, which the user of the client asks for (server
+    /// to client); only with [`FEATURE_DOORBELL`](super::FEATURE_DOORBELL).
+    Doorbell {
+        /// A number of the user, below 2^28; the transport does not look at it.
+        number: u32,
+    },
     /// A heartbeat, to be acknowledged.
     HbMsg,
     /// The acknowledgement of a heartbeat.
@@ -123,6 +130,7 @@ impl Imm {
             Self::IoRsps { count } => (IO_RSPS, count),
             Self::PathEnd { path } => (PATH_END, path),
             Self::PathEnded { path } => (PATH_ENDED, path),
+            Self::Doorbell { number } => (DOORBELL, number),
             Self::HbMsg => (HB_MSG, 0),
             Self::HbAck => (HB_ACK, 0),
             Self::Unknown { imm_type, payload } => (imm_type as u32, payload),
@@ -144,6 +152,7 @@ impl Imm {
             (IO_RSPS, payload) => Self::IoRsps { count: payload },
             (PATH_END, payload) => Self::PathEnd { path: payload },
             (PATH_ENDED, payload) => Self::PathEnded { path: payload },
+            (DOORBELL, payload) => Self::Doorbell { number: payload },
             (HB_MSG, _) => Self::HbMsg,
             (HB_ACK, _) => Self::HbAck,
             (imm_type, payload) => Self::Unknown {

@@ -60,6 +60,21 @@ fn the_end_of_a_path_names_it() {
 }
 
 #[test]
+fn a_doorbell_carries_a_number() {
+    for (number, wire) in [
+        (0, 0x6000_0000),
+        (0x0abc_def0, 0x6abc_def0),
+        (0x0fff_ffff, 0x6fff_ffff),
+    ] {
+        let imm = Imm::Doorbell { number };
+        assert_eq!(imm.encode(), wire, "{imm:?}");
+        assert_eq!(Imm::decode(wire), imm, "{wire:#x}");
+    }
+    // What does not fit is cut off, and leaves the type as it is.
+    assert_eq!(Imm::Doorbell { number: u32::MAX }.encode(), 0x6fff_ffff);
+}
+
+#[test]
 fn joint_answers_come_back() {
     let mut message = [0xffu8; 200];
     let chunks = [0u16, 511, 65534];
@@ -120,7 +135,7 @@ fn an_error_never_becomes_a_success() {
 
 #[test]
 fn unknown_types_are_kept() {
-    for imm_type in [6u8, 7, 10, 15] {
+    for imm_type in [7u8, 10, 15] {
         let imm = Imm::Unknown {
             imm_type,
             payload: 0x0abc_def0,

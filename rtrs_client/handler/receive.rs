@@ -20,6 +20,7 @@ use proto::rtrs::{
     Imm,
     RkeyRsp, //
 };
+use rtrs_core::connection::SERVICE_CID;
 
 use super::ConnectionHandler;
 use crate::{
@@ -206,6 +207,12 @@ impl<P: PathEvents> ConnectionHandler<P> {
         self.responded(queue_pair, requests, msg_id, result, invalidated);
     }
 
+    /// Whether the server may ring on this connection.
+    fn takes_doorbells(&self) -> bool {
+        let requests = self.incarnation.requests();
+        self.cid == SERVICE_CID && requests.is_some_and(PathRequests::takes_doorbells)
+    }
+
     /// An immediate that is not the response to a request.
     #[inline(never)]
     fn other_immediate(&self, queue_pair: &QueuePairRef<Self>, immediate: Imm) {
@@ -218,10 +225,12 @@ impl<P: PathEvents> ConnectionHandler<P> {
             }
             Imm::HbAck => path.heartbeat().acknowledged(),
             Imm::PathEnded { path: number } => path.path_ended(number),
+            Imm::Doorbell { number } if self.takes_doorbells() => path.doorbell(number),
             Imm::IoReq { .. }
             | Imm::IoRsp { .. }
             | Imm::IoRsps { .. }
             | Imm::PathEnd { .. }
+            | Imm::Doorbell { .. }
             | Imm::Unknown { .. } => {
                 pr_warn_ratelimited!("{}: unknown immediate of the server\n", path.name_text());
             }

@@ -37,6 +37,7 @@ use proto::{
         InfoReq,
         InfoRsp,
         FEATURE_COALESCED_RESPONSES,
+        FEATURE_DOORBELL,
         FEATURE_PATH_END,
         FEATURE_SHORT_RESPONSES,
         SERVICE_CON_QUEUE_DEPTH, //
@@ -123,6 +124,10 @@ fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnaps
     let set = ConnectionSet::new(incarnation, connections);
     Ok((Arc::new(set, GFP_KERNEL)?, snapshot))
 }
+
+/// The extensions that this client knows.
+const OFFERED_FEATURES: u32 =
+    FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END | FEATURE_DOORBELL;
 
 /// The scatter entries of a request that every device has: one for data, one for the message.
 const MIN_SEND_SGE: u32 = 2;
@@ -343,7 +348,7 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: session.uuid,
             first_conn,
-            features: FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END,
+            features: OFFERED_FEATURES,
             given_up: self.snapshot.given_up,
         };
         queue_pair.connect(
