@@ -26,6 +26,29 @@ struct file *rnbd_helper_bdev_file_open_by_path(const char *path, bool write)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_bdev_file_open_by_path);
 
+/*
+ * bdev_discard_alignment() for any time: that one divides by the granularity,
+ * which becomes 0 if the disk's discards are turned off meanwhile.
+ */
+static unsigned int discard_alignment(struct block_device *bdev)
+{
+	const struct queue_limits *lim = &bdev_get_queue(bdev)->limits;
+	unsigned int granularity, alignment, offset;
+	sector_t start = bdev->bd_start_sect;
+
+	alignment = READ_ONCE(lim->discard_alignment);
+	if (!bdev_is_partition(bdev))
+		return alignment;
+	granularity = READ_ONCE(lim->discard_granularity) >> SECTOR_SHIFT;
+	if (!READ_ONCE(lim->max_discard_sectors) || !granularity)
+		return 0;
+	alignment >>= SECTOR_SHIFT;
+	offset = sector_div(start, granularity);
+	offset = (granularity + alignment - offset) % granularity;
+	return offset << SECTOR_SHIFT;
+}
+
+/* Takes no lock and waits for nothing. */
 void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits)
 {
@@ -38,7 +61,7 @@ void rnbd_helper_bdev_limits(struct block_device *bdev,
 	limits->max_discard_sectors = bdev_max_discard_sectors(bdev);
 	limits->max_secure_erase_sectors = bdev_max_secure_erase_sectors(bdev);
 	limits->discard_granularity = bdev_discard_granularity(bdev);
-	limits->discard_alignment = bdev_discard_alignment(bdev);
+	limits->discard_alignment = discard_alignment(bdev);
 	limits->write_cache = bdev_write_cache(bdev);
 	limits->fua = bdev_fua(bdev);
 	limits->rotational = bdev_rot(bdev);

@@ -23,6 +23,13 @@ pub fn uuid() -> [u8; 16] {
     uuid
 }
 
+/// A random number of 64 bits. Any context.
+pub fn u64() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
 /// A random number below `limit`; 0 if that is 0. Any context.
 ///
 /// For delays and the like: numbers are equally likely up to one part in `2^32 / limit`.

@@ -187,13 +187,19 @@ impl Operation {
     ///
     /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. Any context.
     pub fn write_response(&self, bytes: &[u8]) -> Result {
+        self.write_response_at(0, bytes)
+    }
+
+    /// As [`Self::write_response()`], `offset` bytes behind the start.
+    pub fn write_response_at(&self, offset: usize, bytes: &[u8]) -> Result {
         if self.direction() != Direction::Read {
             return Err(EINVAL);
         }
-        if bytes.len() > self.data_len() as usize {
+        let end = offset.checked_add(bytes.len()).ok_or(EMSGSIZE)?;
+        if end > self.data_len() as usize {
             return Err(EMSGSIZE);
         }
-        self.data().ok_or(EINVAL)?.copy_in(bytes)
+        self.data().ok_or(EINVAL)?.copy_in(offset, bytes)
     }
 
     /// Hands the request to [`SessionHandler::deferred()`], with the same `header`. Any context.

@@ -170,7 +170,17 @@ impl BlockDevice {
         flag(bdev) || flag(whole) || state & 1 << bindings::GD_READ_ONLY != 0
     }
 
-    /// The present limits. Any context.
+    /// Whether the disk was removed: it fails all requests, and will not come back. Its size is 0
+    /// then. Any context.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        // SAFETY: The device is open by the type invariant, which keeps its disk.
+        let state = unsafe { (&raw const (*(*self.as_raw()).bd_disk).state).read_volatile() };
+        state & 1 << bindings::GD_DEAD != 0
+    }
+
+    /// The present limits, which an update may leave old and new in part. Any context; never waits
+    /// for the disk.
     pub fn limits(&self) -> Limits {
         let mut raw = bindings::rnbd_bdev_limits::default();
         // SAFETY: The device is open by the type invariant, `raw` is valid for writes.

@@ -121,11 +121,13 @@ mod cases {
         let set = ChunkSet::new(1, SIZE, -1, None)?;
         let chunk = Chunk::new(&set, 0)?;
         let data = chunk.data(2).ok_or(EINVAL)?;
-        assert_eq!(data.copy_in(&[7, 8]), Ok(()));
-        assert_eq!(data.copy_in(&[7, 8, 9]), Err(EINVAL));
+        assert_eq!(data.copy_in(0, &[7, 8]), Ok(()));
+        assert_eq!(data.copy_in(1, &[7, 8]), Err(EINVAL));
+        assert_eq!(data.copy_in(usize::MAX, &[7]), Err(EINVAL));
+        assert_eq!(data.copy_in(1, &[9]), Ok(()));
         let mut bytes = [1; 3];
         set.copy_out(0, 0, &mut bytes)?;
-        assert_eq!(bytes, [7, 8, 0]);
+        assert_eq!(bytes, [7, 9, 0]);
         Ok(())
     }
 

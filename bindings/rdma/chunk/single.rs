@@ -156,12 +156,12 @@ pub struct ChunkData<'a> {
 }
 
 impl ChunkData<'_> {
-    /// Copies `bytes` to the beginning. `EINVAL` if they do not fit.
-    pub fn copy_in(&self, bytes: &[u8]) -> Result {
-        if bytes.len() > self.len {
-            return Err(EINVAL);
+    /// Copies `bytes` to `offset`. `EINVAL` if they do not fit.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
+        match offset.checked_add(bytes.len()) {
+            Some(end) if end <= self.len => self.chunk.copy_in(offset, bytes),
+            _ => Err(EINVAL),
         }
-        self.chunk.copy_in(0, bytes)
     }
 }
 
