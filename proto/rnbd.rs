@@ -2,15 +2,19 @@
 
 //! RNBD 2.2: messages between the block device's two ends (C: `rnbd-proto.h`).
 //!
-//! A message is the user's part of an RTRS request. Only `SessInfo` and `Open` have a response,
-//! which is the data of a read request; the errno alone is the response to the other messages.
+//! A message is the user's part of an RTRS request. Only `SessInfo`, `Open` and `News` have a
+//! response, which is the data of a read request; the errno alone is the response to the other
+//! messages.
 
+mod features;
 mod io;
+mod news;
 mod open;
 mod request;
 mod session;
 mod wire;
 
+pub use features::*;
 pub use io::{
     BlockOp,
     Io,
@@ -19,6 +23,14 @@ pub use io::{
     Op,
     RangeOp,
     Rw, //
+};
+pub use news::{
+    next_sequence,
+    DeviceNews,
+    News,
+    NewsHeader,
+    NewsRsp,
+    NO_NEWS, //
 };
 pub use open::{
     AccessMode,
@@ -32,6 +44,7 @@ pub use request::{
 };
 pub use session::{
     Close,
+    Extension,
     SessInfo, //
 };
 pub use wire::{

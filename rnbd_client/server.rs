@@ -5,6 +5,7 @@
 use kernel::sync::Arc;
 use kernel_ext::{
     prelude::*,
+    random,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -26,6 +27,9 @@ use proto::{
 };
 use rtrs_client::ServiceData;
 use rtrs_core::error::from_errno;
+
+/// The extensions that this client knows.
+const KNOWN_FEATURES: u32 = 0;
 
 /// Counts the sessions that the server has had for one of the client, from 1: the server forgets a
 /// session when its last path is lost. What the server said of a device in an earlier epoch is
@@ -87,13 +91,16 @@ impl Server {
             return Ok(epoch);
         }
         let mut response = [0; SessInfo::SIZE];
-        let message = SessInfo::new().to_bytes();
+        let message = SessInfo::new(KNOWN_FEATURES, random::u64());
         let data = ServiceData::FromServer(&mut response);
-        self.transport.service_request(&message, data, || {
-            epoch = self.epoch();
-            Ok(())
-        })?;
-        SessInfo::parse_rsp(&response).map_err(|error| self.malformed(&error))?;
+        self.transport
+            .service_request(&message.to_bytes(), data, || {
+                epoch = self.epoch();
+                Ok(())
+            })?;
+        message
+            .parse_rsp(&response)
+            .map_err(|error| self.malformed(&error))?;
         self.greeted.store(epoch, ordering::Relaxed);
         Ok(epoch)
     }

@@ -39,6 +39,7 @@ use crate::{
         Handle,
         HandleUse, //
     },
+    news,
     params::DEV_SEARCH_PATH,
     session::Session,
     session_device::{
@@ -114,7 +115,9 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
             );
             return Err(EPERM);
         }
-        return answer_open(op, &device);
+        answer_open(op, &device)?;
+        news::opened(session, &device);
+        return Ok(());
     }
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = full_path(session, &message.dev_name, &mut buffer)?;
@@ -128,6 +131,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
     let device = open_new(session, path, message)?;
     match answer_open(op, &device).and_then(|()| insert(session, path, &device)) {
         Ok(()) => {
+            news::opened(session, &device);
             pr_info_ratelimited!(
                 "session {:?}: opened device {:?} ({})\n",
                 session.name().as_cstr(),

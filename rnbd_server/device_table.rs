@@ -95,13 +95,23 @@ impl DeviceTable {
         Some(slot.device.load(&guard)?.worker().clone())
     }
 
-    /// The device for which `wanted` holds.
+    /// The first device for which `wanted` holds, in the order of their numbers.
     pub(crate) fn find(
         &self,
+        wanted: impl FnMut(&SessionDevice) -> bool,
+    ) -> Option<Arc<SessionDevice>> {
+        self.find_from(0, wanted)
+    }
+
+    /// As [`Self::find`], among those with the number `first` or a higher one.
+    pub(crate) fn find_from(
+        &self,
+        first: u32,
         mut wanted: impl FnMut(&SessionDevice) -> bool,
     ) -> Option<Arc<SessionDevice>> {
         self.slots
             .get()?
+            .get(usize::try_from(first).ok()?..)?
             .iter()
             .filter_map(|slot| slot.device.get())
             .find(|device| wanted(device))

@@ -29,6 +29,7 @@ use proto::{
         Io,
         Request,
         SessInfo,
+        FEATURE_NEWS,
         PROTO_VER_MAJOR, //
     }, //
 };
@@ -46,22 +47,35 @@ use crate::{
         ControlRequest, //
     },
     io,
+    news,
     server::Server,
-    session::Session, //
+    session::Session,
+    watch::Watch, //
 };
 
+/// The extensions that this server knows.
+const KNOWN_FEATURES: u32 = FEATURE_NEWS;
+
 /// [`Server`] as the listener knows it.
-pub(crate) struct Sessions(pub(crate) Arc<Server>);
+pub(crate) struct Sessions {
+    pub(crate) server: Arc<Server>,
+    pub(crate) watch: Arc<Watch>,
+}
 
 impl rtrs_server::Server for Sessions {
-    fn session_up(&self, session: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
-        let name = SessName::new(session.name().to_bytes())
+    fn session_up(&self, transport: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
+        let name = SessName::new(transport.name().to_bytes())
             .inspect_err(|error| pr_err_ratelimited!("session name {}\n", error.message().as_str()))
             .map_err(|_| EINVAL)?;
-        let session = Session::new(self.0.clone(), name, session.queue_depth())?;
-        let messages = Messages::new(session.clone())?;
+        let session = Session::new(self.server.clone(), name, transport.queue_depth())?;
+        let messages = Messages::new(session.clone(), self.watch.clone())?;
         tracepoint::create_sess(|| session.trace());
-        Ok(Arc::new(Handler { session, messages }, GFP_KERNEL)?)
+        let handler = Handler {
+            session,
+            transport: transport.clone(),
+            messages,
+        };
+        Ok(Arc::new(handler, GFP_KERNEL)?)
     }
 }
 
@@ -70,6 +84,7 @@ impl rtrs_server::Server for Sessions {
 #[pin_data]
 struct Messages {
     session: Arc<Session>,
+    watch: Arc<Watch>,
     /// Those that are not yet served, at most one for each chunk of the session.
     #[pin]
     list: Mutex<KVec<ControlMessage>>,
@@ -92,16 +107,20 @@ impl WorkItem for Messages {
             }
             for message in messages {
                 control::serve(&this.session, message);
+                if this.session.features() & FEATURE_NEWS != 0 {
+                    this.watch.begin();
+                }
             }
         }
     }
 }
 
 impl Messages {
-    fn new(session: Arc<Session>) -> Result<Arc<Self>> {
+    fn new(session: Arc<Session>, watch: Arc<Watch>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 session,
+                watch,
                 list <- new_mutex!(KVec::new(), "Messages::list"),
                 work <- new_work!("Messages::work"),
             }),
@@ -122,24 +141,35 @@ impl Messages {
 }
 
 /// [`Session`] as the transport knows it.
+///
+/// It and the transport's session keep each other until the session is down.
 struct Handler {
     session: Arc<Session>,
+    transport: Arc<rtrs_server::Session>,
     messages: Arc<Messages>,
 }
 
 impl Handler {
     /// Responds to the session information of a client.
     fn negotiate(&self, op: Operation, info: SessInfo) {
-        let ver = info.negotiate();
+        let mut answer = info.answer(KNOWN_FEATURES);
+        let watch = &self.messages.watch;
+        if answer.features() & FEATURE_NEWS == 0 {
+            watch.remove(&self.session);
+        } else if watch.add(&self.session, &self.transport).is_err() {
+            // The client does without news until it is connected again.
+            answer = info.answer(KNOWN_FEATURES & !FEATURE_NEWS);
+        }
+        let ver = answer.ver;
         tracepoint::process_msg_sess_info(|| tracepoint::SessionInfo {
             session: self.session.name().as_cstr(),
             proto_ver: ver,
             client_ver: info.ver,
             server_ver: PROTO_VER_MAJOR,
         });
-        let result = op.write_response(&SessInfo { ver }.to_rsp_bytes());
+        let result = op.write_response(&answer.to_rsp_bytes());
         if result.is_ok() {
-            self.session.set_version(ver);
+            self.session.set_negotiated(ver, answer.features());
         }
         op.respond(result.and(Ok(SessInfo::SIZE as u32)));
     }
@@ -166,7 +196,7 @@ impl SessionHandler for Handler {
 
     fn deferred(&self, op: Operation, header: &[u8]) {
         let session = &self.session;
-        match Request::parse(header) {
+        match Request::parse(header, session.features()) {
             Ok(Request::Io(io)) => {
                 // One of the usual kind was traced when it came.
                 if Io::parse_usual(header).is_none() {
@@ -180,6 +210,7 @@ impl SessionHandler for Handler {
                 Err(_) => op.respond(Err(ENOMEM)),
             },
             Ok(Request::Close(close)) => self.messages.enqueue(op, ControlRequest::Close(close)),
+            Ok(Request::News(request)) => news::answer(session, op, &request),
             Err(refused) => {
                 pr_err_ratelimited!(
                     "session {:?}: {}\n",
@@ -192,13 +223,14 @@ impl SessionHandler for Handler {
     }
 
     fn worker(&self, header: &[u8]) -> Option<Worker> {
-        match Request::parse(header) {
+        match Request::parse(header, self.session.features()) {
             Ok(Request::Io(io)) => self.session.devices().worker(io.device_id),
             _ => None,
         }
     }
 
     fn session_down(&self) {
+        self.messages.watch.remove(&self.session);
         // Messages hold operations, so there are none any more; but the work may still be at its
         // end.
         workqueue::cancel_sync::<Messages, 0>(&self.messages);

@@ -39,17 +39,24 @@ mod handle;
 mod handler;
 mod io;
 mod io_completion;
+mod news;
 mod params;
 mod server;
 mod service;
 mod session;
 mod session_device;
+mod watch;
 
 use export_policy::ExportPolicy;
+use handler::Sessions;
 use server::Server;
 use service::{
     Service,
     StopService, //
+};
+use watch::{
+    StopWatch,
+    Watch, //
 };
 
 module! {
@@ -62,9 +69,10 @@ module! {
 
 /// The module; dropped when it is unloaded.
 struct RnbdServer {
-    // Dropped in this order: no client can come in any more and all sessions are down; what they
-    // have queued is done; then there is nothing left in the directories.
+    // Dropped in this order: no client can come in any more and all sessions are down; nobody looks
+    // at their disks; what they have queued is done; then there is nothing left in the directories.
     _service: StopService,
+    _watch: StopWatch,
     _queue: OwnedQueue,
     _server: Arc<Server>,
     _ctl: ClassDevice<Service>,
@@ -84,13 +92,19 @@ impl kernel::Module for RnbdServer {
         let devices = Directory::empty(&ctl, c"devices")?;
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
         let server = Server::new(devices, policy, queue.handle())?;
+        let watch = StopWatch(Watch::new(&queue.handle())?);
+        let sessions = Sessions {
+            server: server.clone(),
+            watch: watch.0.clone(),
+        };
         let service = StopService(service);
-        service.0.serve(server.clone())?;
+        service.0.serve(Arc::new(sessions, GFP_KERNEL)?)?;
         ctl.add_file(&service::EXPORT_POLICY)?;
         // Now that the file is there: somebody may be waiting to write to it.
         ctl.announce();
         Ok(Self {
             _service: service,
+            _watch: watch,
             _queue: queue,
             _server: server,
             _ctl: ctl,

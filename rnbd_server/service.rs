@@ -18,8 +18,7 @@ use rtrs_server::Listener;
 use crate::{
     export_policy::ExportPolicy,
     handler::Sessions,
-    params,
-    server::Server, //
+    params, //
 };
 
 /// The policy's file in `/sys/class/rnbd-server/ctl/`.
@@ -44,7 +43,7 @@ enum State {
     /// The module is being loaded.
     Idle,
     /// Nobody is let in yet.
-    Waiting(Arc<Server>),
+    Waiting(Arc<Sessions>),
     /// Clients are let in.
     Open { _listener: Listener },
     /// Nobody is let in any more.
@@ -63,9 +62,9 @@ impl Service {
         )
     }
 
-    /// Lets clients in to `server`, as soon as that is possible. Sleeps.
-    pub(crate) fn serve(&self, server: Arc<Server>) -> Result {
-        *self.state.lock() = State::Waiting(server);
+    /// Lets clients in to `sessions`, as soon as that is possible. Sleeps.
+    pub(crate) fn serve(&self, sessions: Arc<Sessions>) -> Result {
+        *self.state.lock() = State::Waiting(sessions);
         self.start()?;
         if matches!(&*self.state.lock(), State::Waiting(_)) {
             pr_info!("listening as soon as there is an export policy\n");
@@ -76,15 +75,14 @@ impl Service {
     /// Lets clients in if that is possible now. Sleeps.
     fn start(&self) -> Result {
         let mut state = self.state.lock();
-        let State::Waiting(server) = &*state else {
+        let State::Waiting(sessions) = &*state else {
             return Ok(());
         };
         if !self.policy.may_serve() {
             return Ok(());
         }
-        let sessions = Arc::new(Sessions(server.clone()), GFP_KERNEL)?;
         let port = *params::PORT_NR.get();
-        let listener = Listener::open(sessions, port)
+        let listener = Listener::open(sessions.clone(), port)
             .inspect_err(|error| pr_err!("cannot listen on port {}: {:?}\n", port, error))?;
         *state = State::Open {
             _listener: listener,

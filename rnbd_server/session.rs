@@ -19,7 +19,8 @@ use kernel_ext::{
 };
 use proto::{
     addr::Address,
-    name::SessName, //
+    name::SessName,
+    rnbd::NO_NEWS, //
 };
 
 use crate::{
@@ -37,6 +38,12 @@ pub(crate) struct Session {
     queue_depth: u32,
     /// The protocol's major version; 0 until the client has told its own.
     version: Atomic<u32>,
+    /// The extensions that are used; none until the client has told which it knows.
+    features: Atomic<u32>,
+    /// The number of the last change of a device's disk. Held while disks are compared, and while
+    /// the client is told; taken after `control`, and not held while a disk is waited for.
+    #[pin]
+    last_news: Mutex<u32>,
     devices: DeviceTable,
     /// Held while devices are opened and closed, for as long as their disks take.
     #[pin]
@@ -63,6 +70,8 @@ impl Session {
                 subject: Subject::new(name),
                 queue_depth,
                 version: Atomic::new(0),
+                features: Atomic::new(0),
+                last_news <- new_mutex!(NO_NEWS, "Session::last_news"),
                 devices: DeviceTable::new(),
                 control <- new_mutex!(Control { down: false }, "Session::control"),
                 clients <- new_mutex!(KVec::new(), "Session::clients"),
@@ -101,9 +110,20 @@ impl Session {
         self.version.load(ordering::Relaxed) as u8
     }
 
-    /// The client has told its version; this one is used.
-    pub(crate) fn set_version(&self, version: u8) {
+    /// The extensions that are used (`proto::rnbd::FEATURE_`).
+    pub(crate) fn features(&self) -> u32 {
+        self.features.load(ordering::Relaxed)
+    }
+
+    /// The client has told its version and the extensions that it knows; these are used.
+    pub(crate) fn set_negotiated(&self, version: u8, features: u32) {
         self.version.store(u32::from(version), ordering::Relaxed);
+        self.features.store(features, ordering::Relaxed);
+    }
+
+    /// The number of the last change of a device's disk, which all changes are made under.
+    pub(crate) fn last_news(&self) -> &Mutex<u32> {
+        &self.last_news
     }
 
     /// Its devices; changed under [`Session::control`] only, and added to under

@@ -27,6 +27,7 @@ use proto::{
     },
     rnbd::{
         AccessMode,
+        DeviceNews,
         Open, //
     },
     text::{
@@ -66,8 +67,19 @@ pub(crate) struct SessionDevice {
     handle: Handle,
     /// For requests that may sleep.
     worker: Worker,
+    /// Changed under the session's lock for news.
+    #[pin]
+    noted: Mutex<Noted>,
     #[pin]
     shown: Mutex<Option<Shown>>,
+}
+
+/// What was last seen of a device's disk.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Noted {
+    pub(crate) state: DeviceNews,
+    /// The number of the change to that.
+    pub(crate) sequence: u32,
 }
 
 /// What others see of an open device.
@@ -97,6 +109,7 @@ impl SessionDevice {
                 mode: message.access_mode,
                 handle,
                 worker,
+                noted <- new_mutex!(Noted::default(), "SessionDevice::noted"),
                 shown <- new_mutex!(None, "SessionDevice::shown"),
             }),
             GFP_KERNEL,
@@ -130,6 +143,11 @@ impl SessionDevice {
     #[inline]
     pub(crate) fn enter(&self) -> Option<HandleUse> {
         self.handle.enter()
+    }
+
+    /// What was last seen of its disk.
+    pub(crate) fn noted(&self) -> &Mutex<Noted> {
+        &self.noted
     }
 
     /// Does the requests that may sleep.

@@ -250,21 +250,31 @@ pub fn rkey_rsp(mut data: &[u8]) {
 pub fn rnbd_request(mut data: &[u8]) {
     let is_read = take_u32(&mut data) & 1 != 0;
     let data_len = take_u32(&mut data);
-    let request = match rnbd::Request::parse(data) {
+    let parse = |bytes: &[u8]| rnbd::Request::parse(bytes, rnbd::FEATURE_NEWS);
+    let request = match parse(data) {
         Ok(request) => request,
         Err(error) => return check_message(error.message().as_str()),
     };
+    let without = rnbd::Request::parse(data, 0);
+    assert_eq!(without.is_err(), matches!(request, rnbd::Request::News(_)));
     match &request {
-        rnbd::Request::SessInfo(info) => assert!(info.negotiate() <= 2),
+        rnbd::Request::SessInfo(info) => {
+            let answer = info.answer(rnbd::FEATURE_NEWS);
+            assert!(answer.ver <= 2 && answer.features() & !info.features() == 0);
+            assert_eq!(info.parse_rsp(&answer.to_rsp_bytes()), Ok(answer));
+        }
         rnbd::Request::Open(open) => {
             check_name(&open.dev_name);
-            assert_eq!(rnbd::Request::parse(&open.to_bytes()), Ok(request));
+            assert_eq!(parse(&open.to_bytes()), Ok(request));
         }
         rnbd::Request::Close(close) => {
-            assert_eq!(rnbd::Request::parse(&close.to_bytes()), Ok(request));
+            assert_eq!(parse(&close.to_bytes()), Ok(request));
+        }
+        rnbd::Request::News(news) => {
+            assert_eq!(parse(&news.to_bytes()), Ok(request));
         }
         rnbd::Request::Io(io) => {
-            assert_eq!(rnbd::Request::parse(&io.to_bytes()), Ok(request));
+            assert_eq!(parse(&io.to_bytes()), Ok(request));
             let op = io.block_op(is_read, data_len);
             if io.is_plain(is_read, data_len) {
                 let whole = !matches!(op, Ok(BlockOp::Flush | BlockOp::Range { .. }));
@@ -298,12 +308,17 @@ fn check_block_op(op: BlockOp, is_read: bool, data_len: u32) {
     assert!(sector.checked_add(u64::from(len / 512)).is_some());
 }
 
-/// A server's RNBD answer, taken for either.
+/// A server's RNBD answer, taken for each of them.
 pub fn rnbd_response(data: &[u8]) {
-    match rnbd::SessInfo::parse_rsp(data) {
-        Ok(info) => assert_eq!(rnbd::SessInfo::parse_rsp(&info.to_rsp_bytes()), Ok(info)),
+    let asked = rnbd::SessInfo::new(rnbd::FEATURE_NEWS, 0x0123_4567_89ab_cdef);
+    match asked.parse_rsp(data) {
+        Ok(info) => {
+            assert_eq!(info.features() & !rnbd::FEATURE_NEWS, 0);
+            assert_eq!(asked.parse_rsp(&info.to_rsp_bytes()), Ok(info));
+        }
         Err(error) => check_message(error.message().as_str()),
     }
+    news_response(data);
     match rnbd::OpenRsp::parse(data) {
         Ok(rsp) => {
             assert!(rsp.logical_block_size.is_power_of_two());
@@ -316,6 +331,42 @@ pub fn rnbd_response(data: &[u8]) {
         }
         Err(error) => check_message(error.message().as_str()),
     }
+}
+
+fn news_response(data: &[u8]) {
+    let asked = rnbd::News {
+        since: 1,
+        first_device_id: 1,
+    };
+    let rsp = match rnbd::NewsRsp::parse(data, &asked) {
+        Ok(rsp) => rsp,
+        Err(error) => return check_message(error.message().as_str()),
+    };
+    let mut least = asked.first_device_id;
+    let mut again = Vec::new();
+    for news in rsp.devices() {
+        assert!(news.device_id >= least);
+        assert!(news.logical_block_size.is_power_of_two() && news.logical_block_size >= 512);
+        assert!(news.physical_block_size.is_power_of_two());
+        assert!(news.physical_block_size >= news.logical_block_size);
+        assert!(news.nsectors.checked_mul(512).is_some());
+        assert_eq!(rsp.device(news.device_id), Some(news));
+        least = news.device_id.saturating_add(1);
+        again.push(news);
+    }
+    assert!(again.len() <= rnbd::NewsRsp::MAX_COUNT);
+    if let Some(rest) = rsp.rest(&asked) {
+        assert!(rest.since == 1 && rest.first_device_id > again.last().unwrap().device_id);
+    }
+    let header = rnbd::NewsHeader {
+        sequence: rsp.sequence(),
+        count: again.len() as u16,
+        more: rsp.rest(&asked).is_some(),
+    };
+    let mut bytes = header.to_bytes().to_vec();
+    again.iter().for_each(|news| bytes.extend(news.to_bytes()));
+    let parsed = rnbd::NewsRsp::parse(&bytes, &asked).expect("own message");
+    assert!(parsed.devices().eq(again));
 }
 
 /// A policy: session, NUL, address, NUL, device, NUL, what is written to the server.

@@ -200,8 +200,18 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         let frame = [u32::from(is_read).to_le_bytes(), data_len.to_le_bytes()].concat();
         corpus.put("rnbd_request", seed, &[&frame, msg])
     };
-    let info = rnbd::SessInfo::new();
-    put("sess_info", true, 36, &info.to_bytes())?;
+    let info = rnbd::SessInfo::new(rnbd::FEATURE_NEWS, 0x0123_4567_89ab_cdef);
+    put("sess_info_extended", true, 36, &info.to_bytes())?;
+    let c_info = rnbd::SessInfo {
+        ver: 2,
+        extension: None,
+    };
+    put("sess_info", true, 36, &c_info.to_bytes())?;
+    let news = rnbd::News {
+        since: 1,
+        first_device_id: 1,
+    };
+    put("news", true, 4048, &news.to_bytes())?;
     let open = rnbd::Open {
         access_mode: AccessMode::Migration,
         dev_name: Name::new(b"/dev/sda")?,
@@ -255,7 +265,32 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         },
     };
     corpus.put("rnbd_response", "open", &[&rsp.to_bytes()?])?;
-    corpus.put("rnbd_response", "sess_info", &[&info.to_rsp_bytes()])?;
+    corpus.put("rnbd_response", "sess_info", &[&c_info.to_rsp_bytes()])?;
+    corpus.put(
+        "rnbd_response",
+        "sess_info_extended",
+        &[&info.to_rsp_bytes()],
+    )?;
+    for (seed, count, more, first) in [("news", 2, true, 1), ("news_of_last", 1, true, u32::MAX)] {
+        let header = rnbd::NewsHeader {
+            sequence: 7,
+            count,
+            more,
+        };
+        let records = (0..u32::from(count)).flat_map(|index| {
+            rnbd::DeviceNews {
+                device_id: first + index,
+                read_only: true,
+                nsectors: 1 << 32,
+                physical_block_size: 4096,
+                logical_block_size: 512,
+                ..rnbd::DeviceNews::default()
+            }
+            .to_bytes()
+        });
+        let records: Vec<u8> = records.collect();
+        corpus.put("rnbd_response", seed, &[&header.to_bytes(), &records])?;
+    }
     corpus.put("rnbd_response", "nobody_filled", &[&[0; 56]])?;
     Ok(())
 }

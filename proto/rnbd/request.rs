@@ -9,8 +9,10 @@ use super::{
     },
     Close,
     Io,
+    News,
     Open,
-    SessInfo, //
+    SessInfo,
+    FEATURE_NEWS, //
 };
 use crate::{
     error::ProtoError,
@@ -32,6 +34,8 @@ pub enum Request {
     Io(Io),
     /// Closes a device.
     Close(Close),
+    /// Asks for news of devices.
+    News(News),
 }
 
 impl Request {
@@ -39,8 +43,9 @@ impl Request {
     ///
     /// `bytes` is a private copy of the user's part of the request and may be
     /// longer than the message, as in C, never shorter. An IO message may end
-    /// before its `prio`, which came with RNBD 2.1.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+    /// before its `prio`, which came with RNBD 2.1. `features` are the extensions that the session
+    /// uses: the type of a message of another one is unknown.
+    pub fn parse(bytes: &[u8], features: u32) -> Result<Self, ProtoError> {
         let what = "RNBD message";
         let (hdr, _) = split::<wire::MsgHdr>(bytes, what)?;
         let found = hdr.r#type.get();
@@ -48,7 +53,7 @@ impl Request {
             Ok(MsgType::Io) => Io::parse(bytes).map(Self::Io),
             Ok(MsgType::SessInfo) => {
                 let (msg, _) = split::<wire::SessInfo>(bytes, "session info message")?;
-                Ok(Self::SessInfo(SessInfo { ver: msg.ver }))
+                Ok(Self::SessInfo(SessInfo::of(msg)))
             }
             Ok(MsgType::Open) => Open::parse(bytes).map(Self::Open),
             Ok(MsgType::Close) => {
@@ -56,9 +61,9 @@ impl Request {
                 let device_id = msg.device_id.get();
                 Ok(Self::Close(Close { device_id }))
             }
-            Ok(MsgType::SessInfoRsp | MsgType::OpenRsp) | Err(_) => {
-                Err(ProtoError::BadType { what, found })
-            }
+            Ok(MsgType::News) if features & FEATURE_NEWS != 0 => News::parse(bytes).map(Self::News),
+            Ok(MsgType::SessInfoRsp | MsgType::OpenRsp | MsgType::News | MsgType::NewsRsp)
+            | Err(_) => Err(ProtoError::BadType { what, found }),
         }
     }
 }

@@ -16,22 +16,63 @@ use crate::{
     }, //
 };
 
+/// Says that the bytes behind the version are an [`Extension`]; "RNBX" in the order of the wire.
+const EXTENSION_MAGIC: u32 = u32::from_le_bytes(*b"RNBX");
+
+/// What the session information has in the bytes that C reserves.
+///
+/// C fills them at neither end: its client sends the message from an uninitialised variable, and
+/// its server writes type and version into a chunk that holds old data, which may be data of the
+/// client's users. So they are neither zero nor can a constant alone be believed. The server takes
+/// an extension with the right magic number only. It answers such a client only, with the nonce
+/// that the client has just drawn; the client believes a response with that nonce only, which
+/// nothing older can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// The extensions of RNBD: those that the client knows, or those of them that the server uses.
+    pub features: u32,
+    /// A random number of the client, which the response returns.
+    pub nonce: u64,
+}
+
 /// The first message of a session; also the response to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessInfo {
     /// The major version that the sender speaks.
     pub ver: u8,
+    /// Nothing of a C peer.
+    pub extension: Option<Extension>,
 }
 
 impl SessInfo {
     /// The size on the wire in bytes, the same for the response.
     pub const SIZE: usize = size_of::<wire::SessInfo>();
 
-    /// The message of this version.
-    pub const fn new() -> Self {
+    /// The message of a client of this version that knows the extensions `features`; `nonce` is
+    /// random.
+    pub const fn new(features: u32, nonce: u64) -> Self {
         Self {
             ver: PROTO_VER_MAJOR,
+            extension: Some(Extension { features, nonce }),
         }
+    }
+
+    /// The response of a server that knows the extensions `features`: the major version that both
+    /// ends speak, and the extensions that both know.
+    #[must_use]
+    pub fn answer(self, features: u32) -> Self {
+        Self {
+            ver: self.negotiate(),
+            extension: self.extension.map(|extension| Extension {
+                features: extension.features & features,
+                ..extension
+            }),
+        }
+    }
+
+    /// The extensions; none of a C peer.
+    pub fn features(self) -> u32 {
+        self.extension.map_or(0, |extension| extension.features)
     }
 
     /// The major version that both ends speak, given the peer's message.
@@ -49,26 +90,49 @@ impl SessInfo {
         self.encode(MsgType::SessInfoRsp)
     }
 
-    /// Checks a received response; `bytes` may be longer than it.
-    pub fn parse_rsp(bytes: &[u8]) -> Result<Self, ProtoError> {
+    /// Checks a received response to this message; `bytes` may be longer than it.
+    ///
+    /// The response has no extension that this message does not offer.
+    pub fn parse_rsp(&self, bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "session info response";
         let (msg, _) = split::<wire::SessInfo>(bytes, what)?;
         msg.hdr.check(what, MsgType::SessInfoRsp)?;
-        Ok(Self { ver: msg.ver })
+        let response = Self::of(msg);
+        let answered = |theirs: Extension| {
+            let ours = self.extension.filter(|ours| ours.nonce == theirs.nonce)?;
+            Some(Extension {
+                features: theirs.features & ours.features,
+                ..ours
+            })
+        };
+        Ok(Self {
+            extension: response.extension.and_then(answered),
+            ..response
+        })
+    }
+
+    /// What a message says, of either end.
+    pub(super) fn of(msg: &wire::SessInfo) -> Self {
+        let has_extension = msg.magic.get() == EXTENSION_MAGIC;
+        Self {
+            ver: msg.ver,
+            extension: has_extension.then(|| Extension {
+                features: msg.features.get(),
+                nonce: msg.nonce.get(),
+            }),
+        }
     }
 
     fn encode(&self, msg_type: MsgType) -> [u8; Self::SIZE] {
         to_array(&wire::SessInfo {
             hdr: MsgHdr::new(msg_type),
             ver: self.ver,
-            reserved: [0; 31],
+            reserved0: [0; 3],
+            magic: self.extension.map_or(0, |_| EXTENSION_MAGIC).into(),
+            features: self.features().into(),
+            nonce: self.extension.map_or(0, |extension| extension.nonce).into(),
+            reserved1: [0; 12],
         })
-    }
-}
-
-impl Default for SessInfo {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

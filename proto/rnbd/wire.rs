@@ -38,6 +38,10 @@ numbered! {
         Io = 4,
         /// Closes a device.
         Close = 5,
+        /// Asks for news of devices; an extension.
+        News = 6,
+        /// The response to it.
+        NewsRsp = 7,
     }
 }
 
@@ -48,11 +52,16 @@ wire_structs! {
         2 => padding: U16,
     }
 
-    /// `struct rnbd_msg_sess_info`, and `struct rnbd_msg_sess_info_rsp`.
+    /// `struct rnbd_msg_sess_info`, and `struct rnbd_msg_sess_info_rsp`. What C has for `reserved`,
+    /// 31 bytes from offset 5, is whatever was in its memory: see [`Extension`](super::Extension).
     struct SessInfo: 36 {
         0 => hdr: MsgHdr,
         4 => ver: u8,
-        5 => reserved: [u8; 31],
+        5 => reserved0: [u8; 3],
+        8 => magic: U32,
+        12 => features: U32,
+        16 => nonce: U64,
+        24 => reserved1: [u8; 12],
     }
 
     /// `struct rnbd_msg_open`.
@@ -68,6 +77,43 @@ wire_structs! {
     struct Close: 8 {
         0 => hdr: MsgHdr,
         4 => device_id: U32,
+    }
+
+    /// Asks for news of devices.
+    struct News: 12 {
+        0 => hdr: MsgHdr,
+        4 => since: U32,
+        8 => first_device_id: U32,
+    }
+
+    /// The front of the response to it.
+    struct NewsRspHdr: 16 {
+        0 => hdr: MsgHdr,
+        4 => sequence: U32,
+        8 => count: U16,
+        10 => flags: U16,
+        12 => reserved: U32,
+    }
+
+    /// A device in the response to it.
+    struct DeviceNews: 192 {
+        0 => device_id: U32,
+        4 => flags: U32,
+        8 => nsectors: U64,
+        16 => max_hw_sectors: U32,
+        20 => max_write_zeroes_sectors: U32,
+        24 => max_discard_sectors: U32,
+        28 => max_secure_erase_sectors: U32,
+        32 => discard_granularity: U32,
+        36 => discard_alignment: U32,
+        40 => physical_block_size: U32,
+        44 => logical_block_size: U32,
+        48 => max_segments: U32,
+        52 => reserved0: U32,
+        56 => wwid: [u8; 64],
+        120 => serial: [u8; 32],
+        152 => model: [u8; 32],
+        184 => reserved1: [u8; 8],
     }
 
     /// `struct rnbd_msg_open_rsp`.

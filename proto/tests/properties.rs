@@ -237,7 +237,7 @@ proptest! {
         dev_name in name(),
     ) {
         let open = rnbd::Open { access_mode, dev_name };
-        prop_assert_eq!(rnbd::Request::parse(&open.to_bytes()), Ok(rnbd::Request::Open(open)));
+        prop_assert_eq!(rnbd::Request::parse(&open.to_bytes(), 0), Ok(rnbd::Request::Open(open)));
     }
 
     #[test]
@@ -258,7 +258,7 @@ proptest! {
             .with_if(IoFlags::NOUNMAP, flags[3]);
         let rw = rnbd::Rw { op, flags };
         let io = rnbd::Io { device_id, sector, rw, bi_size, prio };
-        prop_assert_eq!(rnbd::Request::parse(&io.to_bytes()), Ok(rnbd::Request::Io(io)));
+        prop_assert_eq!(rnbd::Request::parse(&io.to_bytes(), 0), Ok(rnbd::Request::Io(io)));
         let is_plain = flags == IoFlags::NONE.with_if(IoFlags::SYNC, flags.contains(IoFlags::SYNC))
             && bi_size != 0;
         prop_assert_eq!(io.is_plain(true, bi_size), is_plain && op == Op::Read);

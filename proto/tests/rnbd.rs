@@ -27,22 +27,37 @@ use proto::{
     ProtoError, //
 };
 
+/// What the server makes of a message in a session without extensions.
+fn parse(bytes: &[u8]) -> Result<Request, ProtoError> {
+    Request::parse(bytes, 0)
+}
+
+/// The session information of a peer without extensions, as C is.
+const C_INFO: SessInfo = SessInfo {
+    ver: 2,
+    extension: None,
+};
+
 #[test]
 fn sess_info_is_what_c_sends() {
     let mut expected = vec![0, 0, 0, 0, 2];
     expected.resize(36, 0);
-    assert_eq!(SessInfo::new().to_bytes().as_slice(), expected);
+    assert_eq!(C_INFO.to_bytes().as_slice(), expected);
     expected[0] = 1;
-    assert_eq!(SessInfo::new().to_rsp_bytes().as_slice(), expected);
+    assert_eq!(C_INFO.to_rsp_bytes().as_slice(), expected);
 }
 
 #[test]
 fn sess_info_settles_on_the_smaller_version() {
     for (theirs, used) in [(0, 0), (1, 1), (2, 2), (3, 2), (255, 2)] {
-        let msg = SessInfo { ver: theirs };
-        assert_eq!(Request::parse(&msg.to_bytes()), Ok(Request::SessInfo(msg)));
-        assert_eq!(SessInfo::parse_rsp(&msg.to_rsp_bytes()), Ok(msg));
+        let msg = SessInfo {
+            ver: theirs,
+            extension: None,
+        };
+        assert_eq!(parse(&msg.to_bytes()), Ok(Request::SessInfo(msg)));
+        assert_eq!(msg.parse_rsp(&msg.to_rsp_bytes()), Ok(msg));
         assert_eq!(msg.negotiate(), used, "{theirs}");
+        assert_eq!(msg.answer(u32::MAX).ver, used, "{theirs}");
     }
 }
 
@@ -56,7 +71,7 @@ fn open_is_what_c_sends() {
     expected.extend(b"/dev/sda");
     expected.resize(264, 0);
     assert_eq!(open.to_bytes().as_slice(), expected);
-    assert_eq!(Request::parse(&expected), Ok(Request::Open(open)));
+    assert_eq!(parse(&expected), Ok(Request::Open(open)));
 }
 
 #[test]
@@ -65,7 +80,7 @@ fn open_with_a_bad_name_is_refused() {
         let mut bytes = [0; 264];
         bytes[0] = 2;
         bytes[6..6 + name.len()].copy_from_slice(name);
-        Request::parse(&bytes)
+        parse(&bytes)
     };
     let field = "device name of the open message";
     let cases: &[(&[u8], NameError)] = &[
@@ -92,7 +107,7 @@ fn open_with_an_unknown_mode_is_refused() {
     bytes[6] = b'x';
     for mode in 3..=255 {
         bytes[4] = mode;
-        let error = Request::parse(&bytes).unwrap_err();
+        let error = parse(&bytes).unwrap_err();
         assert_eq!(error.errno(), Errno::EINVAL, "{mode}");
     }
 }
@@ -103,7 +118,7 @@ fn close_is_what_c_sends() {
         device_id: 0x0102_0304,
     };
     assert_eq!(close.to_bytes(), [5, 0, 0, 0, 4, 3, 2, 1]);
-    assert_eq!(Request::parse(&close.to_bytes()), Ok(Request::Close(close)));
+    assert_eq!(parse(&close.to_bytes()), Ok(Request::Close(close)));
 }
 
 fn io() -> Io {
@@ -127,7 +142,7 @@ fn io_is_what_c_sends() {
     expected.extend([0, 0x10, 0, 0]);
     expected.extend([0x04, 0x40, 0, 0, 0, 0, 0, 0]);
     assert_eq!(io().to_bytes().as_slice(), expected);
-    assert_eq!(Request::parse(&expected), Ok(Request::Io(io())));
+    assert_eq!(parse(&expected), Ok(Request::Io(io())));
 }
 
 #[test]
@@ -136,12 +151,12 @@ fn io_without_prio_is_taken() {
     for len in 24..32 {
         let expected = Io { prio: 0, ..io() };
         assert_eq!(
-            Request::parse(&bytes[..len]),
+            parse(&bytes[..len]),
             Ok(Request::Io(expected)),
             "{len} bytes"
         );
     }
-    assert!(Request::parse(&bytes[..23]).is_err());
+    assert!(parse(&bytes[..23]).is_err());
 }
 
 #[test]
@@ -153,7 +168,7 @@ fn prio_counts_since_version_2() {
 #[test]
 fn messages_that_are_cut_are_refused() {
     let messages: [&[u8]; 3] = [
-        &SessInfo::new().to_bytes(),
+        &C_INFO.to_bytes(),
         &Close { device_id: 1 }.to_bytes(),
         &Open {
             access_mode: AccessMode::Ro,
@@ -162,9 +177,9 @@ fn messages_that_are_cut_are_refused() {
         .to_bytes(),
     ];
     for message in messages {
-        assert!(Request::parse(message).is_ok());
+        assert!(parse(message).is_ok());
         for len in 0..message.len() {
-            let result = Request::parse(&message[..len]);
+            let result = parse(&message[..len]);
             assert!(
                 matches!(result, Err(ProtoError::TooShort { .. })),
                 "{len} of {} bytes: {result:?}",
@@ -180,7 +195,7 @@ fn other_types_are_refused() {
         let mut bytes = [0; 264];
         bytes[..2].copy_from_slice(&msg_type.to_le_bytes());
         assert_eq!(
-            Request::parse(&bytes),
+            parse(&bytes),
             Err(ProtoError::BadType {
                 what: "RNBD message",
                 found: msg_type,
@@ -453,12 +468,12 @@ fn any_secure_discard_counts() {
 #[test]
 fn answers_that_are_cut_or_of_another_type_are_refused() {
     let open = open_rsp().to_bytes().unwrap();
-    let info = SessInfo::new().to_rsp_bytes();
+    let info = C_INFO.to_rsp_bytes();
     assert!(OpenRsp::parse(&open[..55]).is_err());
-    assert!(SessInfo::parse_rsp(&info[..35]).is_err());
+    assert!(C_INFO.parse_rsp(&info[..35]).is_err());
     assert!(OpenRsp::parse(&[0; 56]).is_err(), "a buffer nobody filled");
-    assert!(SessInfo::parse_rsp(&[0; 36]).is_err(), "nobody filled");
-    assert!(SessInfo::parse_rsp(&open).is_err());
+    assert!(C_INFO.parse_rsp(&[0; 36]).is_err(), "nobody filled");
+    assert!(C_INFO.parse_rsp(&open).is_err());
 }
 
 #[test]

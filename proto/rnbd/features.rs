@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Extensions of RNBD, a bit each in the `features` word of the session information.
+//!
+//! The client offers the bits that it knows, the server returns those of them that it uses in the
+//! session; see [`Extension`](super::Extension). Documentation/protocol.md is the registry: a new
+//! bit has its row there in the same commit.
+
+/// The client may ask for news of its devices, see [`News`](super::News).
+///
+/// The server rings when there are some, if the transport has doorbells.
+pub const FEATURE_NEWS: u32 = 1 << 0;

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! News of the devices that a session has open: what has changed, and what the client is told.
+//!
+//! Nothing here waits for a disk, so a disk that hangs is looked at like any other one.
+
+use kernel_ext::{
+    block::bdev::BlockDevice,
+    pr_err_ratelimited,
+    prelude::*, //
+};
+use proto::rnbd::{
+    next_sequence,
+    DeviceNews,
+    News,
+    NewsHeader,
+    NewsRsp, //
+};
+use rtrs_server::Operation;
+
+use crate::{
+    session::Session,
+    session_device::{
+        Noted,
+        SessionDevice, //
+    }, //
+};
+
+/// The present state of a disk.
+fn state_of(device_id: u32, disk: &BlockDevice) -> DeviceNews {
+    // Before the question whether it is gone: a disk that was removed has no size.
+    let nsectors = disk.nr_sectors();
+    let limits = disk.limits();
+    DeviceNews {
+        device_id,
+        read_only: disk.is_read_only(),
+        gone: disk.is_gone(),
+        write_cache: limits.write_cache,
+        fua: limits.fua,
+        rotational: limits.rotational,
+        nsectors,
+        max_hw_sectors: limits.max_hw_sectors,
+        max_write_zeroes_sectors: limits.max_write_zeroes_sectors,
+        max_discard_sectors: limits.max_discard_sectors,
+        max_secure_erase_sectors: limits.max_secure_erase_sectors,
+        discard_granularity: limits.discard_granularity,
+        discard_alignment: limits.discard_alignment,
+        physical_block_size: limits.physical_block_size,
+        logical_block_size: limits.logical_block_size,
+        max_segments: limits.max_segments,
+    }
+}
+
+/// The present state of a device's disk; nothing if the device is being closed.
+fn look(device: &SessionDevice) -> Option<DeviceNews> {
+    let device_use = device.enter()?;
+    Some(state_of(device.id(), device_use.device()))
+}
+
+/// The client has opened `device`, which is a change: it may ask for all that there is to know.
+/// Sleeps, but does not wait for disks.
+pub(crate) fn opened(session: &Session, device: &SessionDevice) {
+    let mut last = session.last_news().lock();
+    if let Some(state) = look(device) {
+        *last = next_sequence(*last);
+        *device.noted().lock() = Noted {
+            state,
+            sequence: *last,
+        };
+    }
+}
+
+/// Compares the disks of a session with what was seen of them before; returns the number of the
+/// change if there is one, the same for all disks. Sleeps, but does not wait for disks.
+pub(crate) fn compare(session: &Session) -> Option<u32> {
+    let mut last = session.last_news().lock();
+    let sequence = next_sequence(*last);
+    let mut is_changed = false;
+    session.devices().find(|device| {
+        if let Some(state) = look(device) {
+            let mut noted = device.noted().lock();
+            if noted.state != state {
+                *noted = Noted { state, sequence };
+                is_changed = true;
+            }
+        }
+        false
+    });
+    if !is_changed {
+        return None;
+    }
+    *last = sequence;
+    Some(sequence)
+}
+
+/// Responds to a client that asks for news. Sleeps, but does not wait for disks.
+pub(crate) fn answer(session: &Session, op: Operation, request: &News) {
+    let result = write_answer(session, &op, request).inspect_err(|error| {
+        pr_err_ratelimited!(
+            "session {:?}: telling the client news of its devices failed: {:?}\n",
+            session.name().as_cstr(),
+            error
+        );
+    });
+    op.respond(result);
+}
+
+/// Writes the response, and returns its length in bytes. `EMSGSIZE` if the client left no room for
+/// a single device.
+fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32> {
+    let room = NewsRsp::count_in(op.data_len() as usize).ok_or(EMSGSIZE)?;
+    // Held to the end, so that the number says what the records are.
+    let last = session.last_news().lock();
+    let mut count = 0usize;
+    let mut more = false;
+    let mut result = Ok(());
+    session
+        .devices()
+        .find_from(request.first_device_id, |device| {
+            let noted = *device.noted().lock();
+            if !request.wants(noted.sequence) {
+                return false;
+            }
+            if count == room {
+                more = true;
+                return true;
+            }
+            let record = DeviceNews {
+                device_id: device.id(),
+                ..noted.state
+            };
+            result = op.write_response_at(NewsRsp::size(count), &record.to_bytes());
+            // At most `room`.
+            count = count.wrapping_add(1);
+            result.is_err()
+        });
+    result?;
+    let header = NewsHeader {
+        sequence: *last,
+        count: u16::try_from(count)?,
+        more,
+    };
+    op.write_response(&header.to_bytes())?;
+    Ok(u32::try_from(NewsRsp::size(count))?)
+}
