@@ -29,7 +29,10 @@ use kernel_ext::{
 };
 use proto::{
     device_state::DeviceState,
-    rnbd::OpenRsp, //
+    rnbd::{
+        NewsRsp,
+        OpenRsp, //
+    }, //
 };
 use rtrs_core::error::from_errno;
 
@@ -51,6 +54,8 @@ pub(crate) struct Device {
     /// Pending uevents: that the device is closed, and that it is open again.
     is_offline: Atomic<bool>,
     is_online: Atomic<bool>,
+    /// The server has told another size, which the disk does not have yet.
+    is_resized: Atomic<bool>,
     /// Lets one at a time have the server open the device again.
     #[pin]
     opening: KillableMutex,
@@ -68,6 +73,7 @@ impl Device {
                 limits: SetOnce::new(),
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
+                is_resized: Atomic::new(false),
                 opening <- KillableMutex::new(),
                 disk <- new_mutex!(None, "Device::disk"),
             }),
@@ -153,7 +159,7 @@ impl Device {
         if let Some(Err(error)) = self
             .limits
             .as_ref()
-            .map(|limits| limits.check(remote, &response))
+            .map(|limits| limits.check(remote, &FixedLimits::of(&response)))
         {
             if remote.refused_by_limits(&response, epoch) {
                 // The error that was found is the one to tell.
@@ -206,7 +212,23 @@ impl Device {
         }
     }
 
-    /// Sends pending uevents, and sets the size that the server told. Sleeps.
+    /// Takes what the server says in `epoch` of its disk, if it does; [`Self::send_uevents`] is to
+    /// follow. Sleeps, but waits for nothing that requests may wait for.
+    pub(crate) fn take_news(&self, response: &NewsRsp<'_>, epoch: u32) {
+        let Some((news, is_resized)) = self.remote.take_news(response, epoch) else {
+            return;
+        };
+        if is_resized {
+            self.is_resized.store(true, ordering::Release);
+        }
+        if let Some(limits) = self.limits.as_ref() {
+            // Requests in the old blocks may fail, as they do on a disk of this machine; it was
+            // logged.
+            let _ = limits.check(&self.remote, &FixedLimits::of_news(&news));
+        }
+    }
+
+    /// Sends pending uevents, and has the disk be as the server told. Sleeps.
     ///
     /// uevents allocate, and wait for other senders of uevents, so the completion of requests must
     /// never depend on this. `ENOENT` if there is no disk, and then they stay pending.
@@ -219,6 +241,11 @@ impl Device {
                 self.change_capacity(disk, self.remote.nsectors())?;
                 let _ = uevent(disk, Uevent::Online);
             }
+            // Not always: the administrator may have set another size since.
+            if self.is_resized.xchg(false, ordering::Full) {
+                self.change_capacity(disk, self.remote.nsectors())?;
+            }
+            disk.set_read_only(self.remote.is_read_only());
             Ok(())
         })
     }

@@ -3,7 +3,10 @@
 //! What a disk was made with and keeps, whatever the server's disk is when it is opened again.
 
 use kernel_ext::prelude::*;
-use proto::rnbd::OpenRsp;
+use proto::rnbd::{
+    DeviceNews,
+    OpenRsp, //
+};
 
 use crate::remote_device::{
     device_log,
@@ -25,10 +28,17 @@ impl FixedLimits {
         }
     }
 
+    /// Those that the server's disk has by now.
+    pub(crate) fn of_news(news: &DeviceNews) -> Self {
+        Self {
+            logical_block_size: news.logical_block_size,
+        }
+    }
+
     /// `EINVAL` if `device`, whose disk was made with this, cannot stand for what the server has
-    /// opened now, which is logged.
-    pub(crate) fn check(&self, device: &RemoteDevice, now: &OpenRsp) -> Result {
-        if *self == Self::of(now) {
+    /// now, which is logged.
+    pub(crate) fn check(&self, device: &RemoteDevice, now: &Self) -> Result {
+        if self == now {
             return Ok(());
         }
         kernel_ext::ratelimited!(device_log!(

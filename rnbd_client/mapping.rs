@@ -201,6 +201,7 @@ impl Mapping {
         drop(parts);
         // What has become of it since the server opened it. Not if it is unmapped already.
         let _ = device.send_uevents();
+        session.want_news();
         Ok(())
     }
 
@@ -215,6 +216,13 @@ impl Mapping {
                 error.to_errno()
             );
         }
+    }
+
+    /// Asks the server to open the device again; see [`Device::remap`]. Sleeps.
+    pub(crate) fn remap(&self) -> Result {
+        self.device.remap()?;
+        self.session.want_news();
+        Ok(())
     }
 
     /// Removes the device. Sleeps, until all requests in flight have ended.

@@ -33,6 +33,8 @@ use proto::{
     name::Name,
     rnbd::{
         AccessMode,
+        DeviceNews,
+        NewsRsp,
         OpenRsp, //
     }, //
 };
@@ -60,8 +62,9 @@ pub(crate) use device_log;
 ///
 /// - `state` changes under the lock of `users` only.
 /// - While the state is `Mapped`, `device_id`, `epoch`, `nsectors` and `write_cache` are what the
-///   server said of the device in the epoch `epoch`. They are written before the state becomes
-///   `Mapped`.
+///   server said of the device in the epoch `epoch`, and `write_cache` is set if the server has
+///   said so at any time since it opened the device. They are written before the state becomes
+///   `Mapped`; afterwards `nsectors` and `write_cache` change under the lock of `users`.
 #[pin_data]
 pub(crate) struct RemoteDevice {
     pub(crate) server: Arc<Server>,
@@ -80,6 +83,10 @@ pub(crate) struct RemoteDevice {
     nsectors: Atomic<u64>,
     /// Whether the disk has a volatile write cache.
     write_cache: Atomic<bool>,
+    /// Whether the server's disk is read-only, as far as the server has told.
+    disk_is_read_only: Atomic<bool>,
+    /// Whether the server's disk was removed, as far as the server has told.
+    disk_is_gone: Atomic<bool>,
     /// How often the disk is open here.
     #[pin]
     users: Mutex<usize>,
@@ -103,6 +110,8 @@ impl RemoteDevice {
                 epoch: Atomic::new(0),
                 nsectors: Atomic::new(0),
                 write_cache: Atomic::new(true),
+                disk_is_read_only: Atomic::new(false),
+                disk_is_gone: Atomic::new(false),
                 users <- new_mutex!(0, "RemoteDevice::users"),
             }),
             GFP_KERNEL,
@@ -141,7 +150,7 @@ impl RemoteDevice {
         (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
     }
 
-    /// The size in sectors when the server opened the device last.
+    /// The size in sectors, as far as the server has told.
     pub(crate) fn nsectors(&self) -> u64 {
         self.nsectors.load(ordering::Relaxed)
     }
@@ -201,6 +210,11 @@ impl RemoteDevice {
             self.nsectors.store(response.nsectors, ordering::Relaxed);
             let write_cache = response.cache_policy.writeback;
             self.write_cache.store(write_cache, ordering::Relaxed);
+            if self.server.epoch_with_news() != Some(epoch) {
+                // Nobody would tell that it is not so any more.
+                self.disk_is_read_only.store(false, ordering::Relaxed);
+                self.disk_is_gone.store(false, ordering::Relaxed);
+            }
             let changed = self.change_state_locked(DeviceEvent::Opened);
             if let Ok(DeviceState::Disconnected) = changed {
                 when_back();
@@ -231,6 +245,70 @@ impl RemoteDevice {
             DeviceState::Mapped => false,
             _ => true,
         }
+    }
+
+    /// Takes what the server says in `epoch` of this device; returns that, and whether the size is
+    /// another one. Nothing if it says nothing, or if the device was opened in another epoch.
+    /// Sleeps.
+    pub(crate) fn take_news(
+        &self,
+        response: &NewsRsp<'_>,
+        epoch: u32,
+    ) -> Option<(DeviceNews, bool)> {
+        let (news, was, is_resized) = {
+            let _users = self.users.lock();
+            if self.state() != DeviceState::Mapped || self.epoch.load(ordering::Relaxed) != epoch {
+                return None;
+            }
+            let news = response.device(self.device_id.load(ordering::Relaxed))?;
+            self.note_news(news)
+        };
+        if was.gone != news.gone {
+            let what = if news.gone {
+                "was removed, requests fail"
+            } else {
+                "is back"
+            };
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {}", what));
+        }
+        if news.gone {
+            return None;
+        }
+        if was.read_only != news.read_only {
+            let what = if news.read_only {
+                "is read-only"
+            } else {
+                "can be written to"
+            };
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {} now", what));
+        }
+        Some((news, is_resized))
+    }
+
+    /// Notes what the server says of the disk, with the lock of `users` held; returns that, what it
+    /// said before, and whether the size is another one. Of a disk that is gone nothing else is
+    /// noted.
+    fn note_news(&self, news: DeviceNews) -> (DeviceNews, DeviceNews, bool) {
+        let mut was = DeviceNews {
+            gone: self.disk_is_gone.xchg(news.gone, ordering::Full),
+            ..DeviceNews::default()
+        };
+        if news.gone {
+            return (news, was, false);
+        }
+        was.read_only = self.disk_is_read_only.xchg(news.read_only, ordering::Full);
+        if news.write_cache {
+            // Only in this direction: what was written before the cache was turned off may still be
+            // in it.
+            self.write_cache.store(true, ordering::Relaxed);
+        }
+        let is_resized = self.nsectors.xchg(news.nsectors, ordering::Full) != news.nsectors;
+        (news, was, is_resized)
+    }
+
+    /// Whether the disk can be read only: it was mapped so, or the server's is. Any context.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.access_mode.is_read_only() || self.disk_is_read_only.load(ordering::Relaxed)
     }
 
     fn note_id(&self, response: &OpenRsp, epoch: u32) {

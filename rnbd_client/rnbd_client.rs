@@ -39,6 +39,7 @@ mod device;
 mod disk;
 mod fixed_limits;
 mod mapping;
+mod news;
 mod queue;
 mod remote_device;
 mod server;

@@ -19,9 +19,12 @@ use proto::{
     rnbd::{
         AccessMode,
         Close,
+        News,
+        NewsRsp,
         Open,
         OpenRsp,
-        SessInfo, //
+        SessInfo,
+        FEATURE_NEWS, //
     },
     ProtoError, //
 };
@@ -29,7 +32,7 @@ use rtrs_client::ServiceData;
 use rtrs_core::error::from_errno;
 
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 = 0;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS;
 
 /// Counts the sessions that the server has had for one of the client, from 1: the server forgets a
 /// session when its last path is lost. What the server said of a device in an earlier epoch is
@@ -60,6 +63,8 @@ pub(crate) struct Server {
     epoch: Arc<Epoch>,
     /// The last epoch in which the server was sent the session information; 0 for none.
     greeted: Atomic<u32>,
+    /// The extensions that are used in that epoch. Written before `greeted`.
+    features: Atomic<u32>,
 }
 
 impl Server {
@@ -73,6 +78,7 @@ impl Server {
             transport,
             epoch,
             greeted: Atomic::new(0),
+            features: Atomic::new(0),
         }
     }
 
@@ -98,10 +104,11 @@ impl Server {
                 epoch = self.epoch();
                 Ok(())
             })?;
-        message
+        let answer = message
             .parse_rsp(&response)
             .map_err(|error| self.malformed(&error))?;
-        self.greeted.store(epoch, ordering::Relaxed);
+        self.features.store(answer.features(), ordering::Relaxed);
+        self.greeted.store(epoch, ordering::Release);
         Ok(epoch)
     }
 
@@ -140,6 +147,29 @@ impl Server {
             })
     }
 
+    /// The present epoch, if the server tells news in it. Any context.
+    pub(crate) fn epoch_with_news(&self) -> Option<u32> {
+        let epoch = self.epoch();
+        let has_news = self.greeted.load(ordering::Acquire) == epoch
+            && self.features.load(ordering::Relaxed) & FEATURE_NEWS != 0;
+        has_news.then_some(epoch)
+    }
+
+    /// Asks for news in `epoch`; the response is in `buffer`, as long as the longest one. Sleeps.
+    ///
+    /// The server's error, `EINVAL` for a response that makes no sense, which is logged, and
+    /// `ECONNABORTED` in a later epoch.
+    pub(crate) fn ask_news<'a>(
+        &self,
+        epoch: u32,
+        request: &News,
+        buffer: &'a mut [u8],
+    ) -> Result<NewsRsp<'a>> {
+        let data = ServiceData::FromServer(&mut *buffer);
+        self.request_in(epoch, &request.to_bytes(), data)?;
+        NewsRsp::parse(buffer, request).map_err(|error| self.malformed(&error))
+    }
+
     /// Closes the device that the server gave `device_id` in `epoch`. Sleeps.
     ///
     /// The server's error; `ECONNABORTED` in a later epoch: the number may be another device's.
@@ -159,7 +189,7 @@ impl Server {
     }
 
     fn malformed(&self, error: &ProtoError) -> Error {
-        pr_err!(
+        kernel_ext::pr_err_ratelimited!(
             "session {}: {}\n",
             self.session.as_cstr(),
             error.message().as_str()

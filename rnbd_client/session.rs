@@ -60,6 +60,7 @@ use rtrs_client::{
 
 use crate::{
     device::Device,
+    news::NewsReader,
     queue::{
         InFlight,
         IoPath,
@@ -76,6 +77,12 @@ use crate::{
 const FIRST_DELAY_MS: u32 = 250;
 const ATTEMPTS: u32 = 10;
 
+/// How long the client waits before it asks for news after the server has rung, in ms: so a server
+/// that rings all the time is asked no more than so often.
+const RUNG_DELAY_MS: u32 = 100;
+/// How long it waits after an attempt that failed, in ms.
+const NEWS_DELAY_MS: u32 = 1000;
+
 /// As long as requests are held the wait is doubled no more than so often, up to four seconds, and
 /// attempts after that do not count.
 const DOUBLINGS_WHILE_HELD: u32 = 4;
@@ -84,6 +91,8 @@ const DOUBLINGS_WHILE_HELD: u32 = 4;
 const EVENTS: u64 = 0;
 /// The work item that sends uevents about them.
 const UEVENTS: u64 = 1;
+/// The work item that has news asked for.
+const ASK: u64 = 2;
 
 /// What sessions need of the module.
 #[derive(Clone)]
@@ -117,6 +126,8 @@ struct Link {
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
     again: Atomic<bool>,
+    /// The server's news, which `work` reads.
+    news: NewsReader,
     #[pin]
     work: Work<Self>,
     /// Sends the devices' pending uevents.
@@ -127,6 +138,9 @@ struct Link {
     /// Has `work` open those that are left.
     #[pin]
     retry: DelayedWork<Self>,
+    /// Has `work` ask for news.
+    #[pin]
+    ask: DelayedWork<Self, ASK>,
 }
 
 impl_has_work! {
@@ -136,6 +150,7 @@ impl_has_work! {
 
 impl_has_delayed_work! {
     impl HasDelayedWork<Self> for Link { self.retry }
+    impl HasDelayedWork<Self, ASK> for Link { self.ask }
 }
 
 impl Session {
@@ -227,7 +242,8 @@ impl Session {
         self.server.transport.close();
         // No link event comes any more, and without devices there is no further attempt.
         workqueue::flush::<_, EVENTS>(&self.link);
-        DelayedWork::cancel_sync(&self.link);
+        DelayedWork::<Link>::cancel_sync(&self.link);
+        DelayedWork::<Link, ASK>::cancel_sync(&self.link);
         workqueue::flush::<_, EVENTS>(&self.link);
         workqueue::flush::<_, UEVENTS>(&self.link);
     }
@@ -243,6 +259,13 @@ impl Session {
         }
         // The transport waits for this lock when it tells of a lost link.
         Ok(without_io(|| devices.push(device.clone(), GFP_KERNEL))?)
+    }
+
+    /// A device was opened: asks the server, in the background, what there is to know of it. Any
+    /// context.
+    pub(crate) fn want_news(&self) {
+        self.link.news.want();
+        self.link.queue_work();
     }
 
     /// Forgets a device. Sleeps.
@@ -275,10 +298,12 @@ impl Link {
                 lost: Atomic::new(false),
                 is_back: Atomic::new(false),
                 again: Atomic::new(false),
+                news: NewsReader::new(),
                 work <- new_work!("Link::work"),
                 uevents <- new_work!("Link::uevents"),
                 attempts: Atomic::new(0),
                 retry <- new_delayed_work!(&context.queue, "Link::retry"),
+                ask <- new_delayed_work!(&context.queue, "Link::ask"),
             }? Error),
             GFP_KERNEL,
         )
@@ -317,8 +342,48 @@ impl Link {
         if again && attempt < ATTEMPTS {
             let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt);
             // It may still wait for an attempt after an earlier loss, and longer.
-            let _ = DelayedWork::modify(self.clone(), delay);
+            let _ = DelayedWork::<Self>::modify(self.clone(), delay);
         }
+    }
+
+    /// Has `work` look at what was noted. Any context.
+    fn queue_work(self: &Arc<Self>) {
+        // If it is queued already, it will see that.
+        let _ = self.context.queue.enqueue::<Self, EVENTS>(self.clone());
+    }
+
+    /// Asks the server what has changed; again some time later if that is not possible now. Process
+    /// context; sleeps.
+    fn read_news(self: &Arc<Self>) {
+        // Without devices there is nothing to ask for.
+        let Some(device) = self.each_device().next() else {
+            return;
+        };
+        let server = &device.remote.server;
+        let result = self.news.read(server, |response, epoch| {
+            for device in self.devices.lock().iter() {
+                device.take_news(response, epoch);
+            }
+        });
+        let Err(error) = result else { return };
+        if !server.transport.is_connected() {
+            // They are asked for when it is.
+            return;
+        }
+        kernel_ext::pr_info_ratelimited!(
+            "session {}: asking for news of the devices failed, err: {}\n",
+            server.session.as_cstr(),
+            error.to_errno()
+        );
+        if [ENOMEM, EAGAIN, EBUSY, ECONNABORTED].contains(&error) {
+            self.ask_in(NEWS_DELAY_MS);
+        }
+    }
+
+    /// Has news asked for in `delay` ms, or earlier if that is to be done already. Any context.
+    fn ask_in(self: &Arc<Self>, delay: u32) {
+        self.news.want();
+        let _ = DelayedWork::<Self, ASK>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
     /// The devices, in the order of their numbers; without memory for a list of them. Sleeps.
@@ -342,6 +407,7 @@ impl Link {
         let lost = self.lost.xchg(false, ordering::Full);
         let again = self.again.xchg(false, ordering::Full);
         let is_back = self.is_back.xchg(false, ordering::Full);
+        let wants_news = self.news.take_wanted();
         if lost {
             for device in self.each_device() {
                 device.note_link_lost();
@@ -353,6 +419,9 @@ impl Link {
         } else if again {
             let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
             self.remap(self.each_device().filter(is_left));
+        }
+        if is_back || again || wants_news {
+            self.read_news();
         }
         // If it is queued already, it will see what was noted.
         let _ = self
@@ -385,7 +454,13 @@ impl DelayedWorkItem for Link {
     fn run(this: Arc<Self>) {
         // In `work` as well, so that devices are opened by one at a time.
         this.again.store(true, ordering::Release);
-        let _ = this.context.queue.enqueue::<Self, EVENTS>(this.clone());
+        this.queue_work();
+    }
+}
+
+impl DelayedWorkItem<ASK> for Link {
+    fn run(this: Arc<Self>) {
+        this.queue_work();
     }
 }
 
@@ -421,8 +496,13 @@ impl SessionEvents for Events {
             }
             LinkEvent::Reconnected => self.0.is_back.store(true, ordering::Release),
         }
-        // If the work is queued already, it will see what was noted.
-        let _ = self.0.context.queue.enqueue::<Link, EVENTS>(self.0.clone());
+        self.0.queue_work();
+    }
+
+    fn doorbell(&self, number: u32) {
+        if !self.0.news.has_read(self.0.epoch.get(), number) {
+            self.0.ask_in(RUNG_DELAY_MS);
+        }
     }
 
     fn module(&self) -> Result<ModuleReference> {

@@ -79,7 +79,7 @@ const DEVICE_FILES: Files = &[
             // This waits for the server. Who unmaps the device meanwhile is not to wait for this
             // file, but for its turn, where it can be killed.
             context.release_protection()?;
-            mapping.device.remap()
+            mapping.remap()
         },
     ),
     Attribute::read_only(c"mapping_path", |mapping, out| {

@@ -205,6 +205,13 @@ impl<O: Operations> GenDisk<O> {
         Ok(())
     }
 
+    /// Lets the disk be read only, or be written to again, and tells the world if that is a change
+    /// (C: `set_disk_ro`). Sleeps.
+    pub fn set_read_only(&self, read_only: bool) {
+        // SAFETY: The reference that this value owns keeps the disk, which only `drop` removes.
+        unsafe { bindings::set_disk_ro(self.raw.as_ptr(), read_only) };
+    }
+
     /// The directory `/sys/block/NAME`.
     fn kobject(&self) -> &Kobject {
         // SAFETY: The reference that this value owns keeps the disk, and so its first partition,

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How far a server's news of its devices were read.
+
+use kernel_ext::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+use proto::rnbd::{
+    News,
+    NewsRsp,
+    NO_NEWS, //
+};
+
+use crate::server::Server;
+
+/// The bits of a change's number that a doorbell has.
+const DOORBELL_MASK: u32 = (1 << 28) - 1;
+
+/// The most responses that are read at a time: more than all disks of a client take.
+const MAX_RESPONSES: u32 = 2048;
+
+/// Reads the news of a session.
+///
+/// # Invariants
+///
+/// - `read` has an epoch in its upper half, and in its lower half the number of the last change
+///   that was read in that epoch. Only [`Self::read`] changes it.
+/// - `wanted` is set whenever there may be a change that was not read, unless a link event is to
+///   come, after which news are read anyway.
+pub(crate) struct NewsReader {
+    read: Atomic<u64>,
+    wanted: Atomic<bool>,
+}
+
+impl NewsReader {
+    /// Nothing was read.
+    pub(crate) fn new() -> Self {
+        Self {
+            read: Atomic::new(0),
+            wanted: Atomic::new(false),
+        }
+    }
+
+    /// Whether the change that the server has rung for in `epoch` is the last one that was read:
+    /// the same doorbell comes by each path. An older one, which comes late, counts as news. Any
+    /// context.
+    pub(crate) fn has_read(&self, epoch: u32, doorbell: u32) -> bool {
+        self.since(epoch) & DOORBELL_MASK == doorbell
+    }
+
+    /// There may be something to read. Any context.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, ordering::Release);
+    }
+
+    /// Whether there may be something to read, of which the caller takes care. Any context.
+    pub(crate) fn take_wanted(&self) -> bool {
+        self.wanted.xchg(false, ordering::Full)
+    }
+
+    /// The number of the last change that was read in `epoch`.
+    fn since(&self, epoch: u32) -> u32 {
+        let read = self.read.load(ordering::Acquire);
+        // Two halves of 32 bits.
+        if (read >> 32) as u32 == epoch {
+            read as u32
+        } else {
+            NO_NEWS
+        }
+    }
+
+    /// Asks the server for what has changed, and hands each response to `take` with the epoch that
+    /// it is of. One caller at a time; sleeps.
+    ///
+    /// Does nothing if the server has no news. `EINVAL` if the server does not come to an end,
+    /// otherwise the errors of [`Server::ask_news`], and `ENOMEM`.
+    pub(crate) fn read(&self, server: &Server, mut take: impl FnMut(&NewsRsp<'_>, u32)) -> Result {
+        let Some(epoch) = server.epoch_with_news() else {
+            return Ok(());
+        };
+        let mut request = News {
+            since: self.since(epoch),
+            first_device_id: 0,
+        };
+        let mut buffer = KVec::from_elem(0u8, NewsRsp::MAX_SIZE, GFP_KERNEL)?;
+        let mut first_sequence = None;
+        for _ in 0..MAX_RESPONSES {
+            let response = server.ask_news(epoch, &request, &mut buffer)?;
+            take(&response, epoch);
+            // What has changed since the first response is to be told again.
+            let sequence = *first_sequence.get_or_insert(response.sequence());
+            let Some(rest) = response.rest(&request) else {
+                // INVARIANT: Everything up to that number was handed on.
+                let read = u64::from(epoch) << 32 | u64::from(sequence);
+                self.read.store(read, ordering::Release);
+                return Ok(());
+            };
+            request = rest;
+        }
+        Err(EINVAL)
+    }
+}
