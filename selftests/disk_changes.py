@@ -60,7 +60,11 @@ def test_set_read_only(t: Test) -> None:
             request[name]()
     t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=65536, seed=1),
              None, "first changed byte")
+    if t.modules == "ours":
+        # The client's disk follows.
+        t.client.wait_for(f"/sys/block/{device.name}/ro", matches="^1$")
     t.server.run(f"blockdev --setrw {disk}")
+    t.client.wait_for(f"/sys/block/{device.name}/ro", matches="^0$")
     t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=2)
     t.intact(t.server.call(guest_io.compare, path=disk, offset=0, length=4096, seed=2), None,
              "first wrong byte")

@@ -8,7 +8,9 @@ from typing import Any
 
 from lib import guest_rtrs_peer as rtrs
 
-SESS_INFO, OPEN, IO = 0, 2, 4
+SESS_INFO, OPEN, IO, NEWS = 0, 2, 4, 6
+# What agrees on extensions in the session information.
+MAGIC, FEATURE_NEWS = 0x58424E52, 1
 READ, WRITE, FLUSH, DISCARD, SECURE_ERASE, WRITE_ZEROES = range(6)
 FUA, PREFLUSH = 1 << 9, 1 << 10
 READ_ONLY, READ_WRITE, MIGRATION = range(3)
@@ -144,3 +146,40 @@ def opens(address: str, device_path: str) -> dict[str, int]:
                 "message cut in the name": rnbd.open(device_path, cut=20),
                 "message cut before the mode": rnbd.open(device_path, cut=4),
                 "write afterwards": rnbd.write(bytes(4096))}
+
+
+def news(address: str, device_path: str) -> dict[str, Any]:
+    """News are asked for before and after they are agreed on, rightly and wrongly; the errno of each,
+    and what the right ones bring: number, records, flags."""
+    results: dict[str, Any] = {}
+    nonce = 0x0123456789ABCDEF
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, device_path)
+
+        def message(since: int = 0, first: int = 0) -> bytes:
+            return struct.pack("<HxxII", NEWS, since, first)
+
+        def told(text: bytes, length: int = 4096) -> list[int]:
+            number = rnbd.ask(text, length=length)
+            if number:
+                raise OSError(number, "no news")
+            return list(struct.unpack_from("<IHH", peer.scratch.buffer.raw, 4))
+
+        results["not agreed on"] = rnbd.ask(message(), length=4096)
+        info = struct.pack("<HxxB3xIIQ12x", SESS_INFO, 2, MAGIC, FEATURE_NEWS | 1 << 31, nonce)
+        results["agreement"] = rnbd.ask(info, length=36)
+        results["agreed"] = (list(struct.unpack_from("<HxxB3xIIQ", peer.scratch.buffer.raw))
+                             == [1, 2, MAGIC, FEATURE_NEWS, nonce])
+        results["cut"] = rnbd.ask(message()[:11], length=4096)
+        results["no room"] = rnbd.ask(message(), length=207)
+        results["without memory"] = rnbd.ask(message(), sg_cnt=0)
+        peer.request(message() + struct.pack("<HH", 2, len(message())), offset=len(message()))
+        results["as a write"] = peer.answer()[1]
+        results["least room"] = told(message(), length=208)
+        results["device"] = struct.unpack_from("<I", peer.scratch.buffer.raw, 16)[0] == rnbd.device_id
+        results["known"] = told(message(since=results["least room"][0]))
+        results["from the last device"] = told(message(first=0xFFFFFFFF))
+        results["agreement without news"] = rnbd.ask(struct.pack("<HxxB31x", SESS_INFO, 2), length=36)
+        results["not agreed on any more"] = rnbd.ask(message(), length=4096)
+        results["write afterwards"] = rnbd.write(bytes(4096))
+    return results

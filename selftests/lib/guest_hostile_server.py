@@ -11,6 +11,7 @@ import errno
 import functools
 import mmap
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from lib import guest_verbs as verbs
 
 SPOILT = 0xEE  # what is written to where nothing is asked for any more
 BEFORE = 0xAA  # what is in a buffer before it is read to
+SECTOR = rtrs.SECTOR
 
 _running = []
 
@@ -175,6 +177,34 @@ def info_version(_server: rtrs.Server, normal: Any, request: Any, version: int =
     message = bytearray(normal(request))
     message[0], message[4] = kind, version
     return bytes(message)
+
+
+def extension(_server: rtrs.Server, _normal: Any, request: Any, nonce: int = 0) -> bytes:
+    """Answer the first message of a session with the extensions that it offers, and with its nonce, or
+    with one that differs in these bits."""
+    magic, features, number = struct.unpack_from("<IIQ", request.header, 8)
+    return struct.pack("<HHB3xIIQ12x", rtrs.SESS_INFO + 1, 0, 2, magic, features, number ^ nonce)
+
+
+def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tuple[int, int]],
+              sequence: int = 1, count: int | None = None, more: bool = False,
+              kind: int = rtrs.NEWS + 1, blocks: int = SECTOR) -> None:
+    """Answer who asks for news with these records: device and size in sectors."""
+    if request.message != rtrs.NEWS:
+        return normal(request)
+    count = len(records) if count is None else count
+    data = struct.pack("<HHIHHI", kind, 0, sequence, count, int(more), 0)
+    for device_id, sectors in records:
+        data += struct.pack("<IIQ10I136x", device_id, 0, sectors, 256, 0, 0, 0, 0, 0, blocks, blocks,
+                            32, 0)
+    return server.answer(request, data)
+
+
+def ring(number: int, times: int = 1) -> None:
+    """Ring at the client, with this number and those behind it."""
+    for connection in list(_running[-1].connections.values()):
+        for index in range(times if connection.cid == 0 else 0):
+            connection.immediate(rtrs.DOORBELL, number + index)
 
 
 def never_open(server: rtrs.Server, normal: Any, request: Any) -> None:

@@ -24,10 +24,10 @@ from lib.guest_verbs import cm
 from lib.guest_verbs import ib
 
 MAGIC, VERSION = 0x1BBD, 0x0200
-IO_RSP, IO_RSP_W_INV, IO_RSPS, HB_MSG, HB_ACK = 1, 2, 3, 8, 9
+IO_RSP, IO_RSP_W_INV, IO_RSPS, DOORBELL, HB_MSG, HB_ACK = 1, 2, 3, 6, 8, 9
 MSG_INFO_RSP, MSG_WRITE, MSG_READ, MSG_RKEY = 1, 2, 3, 4
 NEED_INVAL = 1
-SESS_INFO, OPEN, IO, CLOSE = 0, 2, 4, 5  # RNBD's messages; an answer has the next number
+SESS_INFO, OPEN, IO, CLOSE, NEWS = 0, 2, 4, 5, 6  # RNBD's messages; an answer has the next number
 IO_READ, IO_WRITE = 0, 1
 SECTOR = 512
 RECEIVES, RECEIVE_SIZE = 256, 512

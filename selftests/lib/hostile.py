@@ -33,6 +33,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 # The numbers of the messages that say hello, and that open a device.
 SESS_INFO, OPEN = 0, 2
+# The number of the message that asks for news, and the features of a server that rings.
+NEWS, RINGS = 6, 1 | 16
 # The numbers of libibverbs.
 SEND, SEND_WITH_IMM = 2, 3
 
