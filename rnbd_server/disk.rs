@@ -36,4 +36,21 @@ impl Disk<'_> {
             Self::File(file) => Identity::File(file.facts().id),
         }
     }
+
+    /// Whether the disk has become read-only. A file system cannot while it has a file that is open
+    /// for writing. Any context.
+    pub(crate) fn is_read_only(&self) -> bool {
+        match self {
+            Self::BlockDevice(device) => device.is_read_only(),
+            Self::File(_) => false,
+        }
+    }
+
+    /// Whether the disk was removed. A file stays as long as it is open. Any context.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::BlockDevice(device) => device.is_gone(),
+            Self::File(_) => false,
+        }
+    }
 }

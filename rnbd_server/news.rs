@@ -5,7 +5,6 @@
 //! Nothing here waits for a disk, so a disk that hangs is looked at like any other one.
 
 use kernel_ext::{
-    block::bdev::BlockDevice,
     pr_err_ratelimited,
     prelude::*, //
 };
@@ -19,6 +18,7 @@ use proto::rnbd::{
 use rtrs_server::Operation;
 
 use crate::{
+    handle::HandleUse,
     session::Session,
     session_device::{
         Noted,
@@ -26,11 +26,12 @@ use crate::{
     }, //
 };
 
-/// The present state of a disk.
-fn state_of(device_id: u32, disk: &BlockDevice) -> DeviceNews {
+/// The present state of a disk. From now on requests of the session reach as far as it says.
+fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
     // Before the question whether it is gone: a disk that was removed has no size.
-    let nsectors = disk.nr_sectors();
-    let limits = disk.limits();
+    let nsectors = handle_use.update_size();
+    let limits = handle_use.limits();
+    let disk = handle_use.disk();
     DeviceNews {
         device_id,
         read_only: disk.is_read_only(),
@@ -54,7 +55,7 @@ fn state_of(device_id: u32, disk: &BlockDevice) -> DeviceNews {
 /// The present state of a device's disk; nothing if the device is being closed.
 fn look(device: &SessionDevice) -> Option<DeviceNews> {
     let device_use = device.enter()?;
-    Some(state_of(device.id(), device_use.device()))
+    Some(state_of(device.id(), &device_use))
 }
 
 /// The client has opened `device`, which is a change: it may ask for all that there is to know.
