@@ -62,7 +62,7 @@ struct file *rnbd_helper_open_regular(const struct path *path, bool write, bool 
 
 	if (!S_ISREG(inode->i_mode))
 		return ERR_PTR(-ENOTBLK);
-	/* proc, sysfs and the like; also what a user has mounted who is not root. */
+	/* proc, sysfs and the like; also mounts by users other than root. */
 	if (inode->i_sb->s_iflags & SB_I_NODEV)
 		return ERR_PTR(-ENOTBLK);
 	if (IS_SWAPFILE(inode))

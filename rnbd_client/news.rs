@@ -91,7 +91,7 @@ impl NewsReader {
         for _ in 0..MAX_RESPONSES {
             let response = server.ask_news(epoch, &request, &mut buffer)?;
             take(&response, epoch);
-            // What has changed since the first response is to be told again.
+            // The server tells again of changes after the first response.
             let sequence = *first_sequence.get_or_insert(response.sequence());
             let Some(rest) = response.rest(&request) else {
                 // INVARIANT: Everything up to that number was handed on.

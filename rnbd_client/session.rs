@@ -346,14 +346,14 @@ impl Link {
         }
     }
 
-    /// Has `work` look at what was noted. Any context.
+    /// Has `work` look at the events that were noted. Any context.
     fn queue_work(self: &Arc<Self>) {
         // If it is queued already, it will see that.
         let _ = self.context.queue.enqueue::<Self, EVENTS>(self.clone());
     }
 
-    /// Asks the server what has changed; again some time later if that is not possible now. Process
-    /// context; sleeps.
+    /// Asks the server for changes of disks; after a failure that may pass, again some time later.
+    /// Process context; sleeps.
     fn read_news(self: &Arc<Self>) {
         // Without devices there is nothing to ask for.
         let Some(device) = self.each_device().next() else {

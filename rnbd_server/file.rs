@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Open files, and block devices through the page cache, whose access is part of their type.
+//! Open files, and block devices through the page cache. The access mode is part of the type.
 
 use kernel::str::CStr;
 use kernel_ext::{

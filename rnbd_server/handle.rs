@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Open disks, whose access is part of their type: block devices and files.
+//! Open disks: block devices and files. The access mode is part of the type.
 
 use kernel::{
     str::CStr,

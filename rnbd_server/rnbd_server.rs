@@ -70,7 +70,7 @@ module! {
 /// The module; dropped when it is unloaded.
 struct RnbdServer {
     // Dropped in this order: no client can come in any more and all sessions are down; nobody looks
-    // at their disks; what they have queued is done; then there is nothing left in the directories.
+    // at their disks; all queued work is done; then there is nothing left in the directories.
     _service: StopService,
     _watch: StopWatch,
     _queue: OwnedQueue,

@@ -74,7 +74,7 @@ pub(crate) struct SessionDevice {
     shown: Mutex<Option<Shown>>,
 }
 
-/// What was last seen of a device's disk.
+/// The state of a device's disk when the server last looked.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Noted {
     pub(crate) state: DeviceNews,
@@ -145,7 +145,7 @@ impl SessionDevice {
         self.handle.enter()
     }
 
-    /// What was last seen of its disk.
+    /// The state of its disk when the server last looked.
     pub(crate) fn noted(&self) -> &Mutex<Noted> {
         &self.noted
     }

@@ -134,7 +134,7 @@ pub struct Position {
 pub struct WriteFlags {
     /// Before this write is done (`REQ_FUA`).
     pub fua: bool,
-    /// What was written before, before this write begins (`REQ_PREFLUSH`).
+    /// All earlier writes are made durable before this write begins (`REQ_PREFLUSH`).
     pub preflush: bool,
 }
 
@@ -154,7 +154,7 @@ pub enum RangeOp {
 
 /// A request that was not accepted: its completion comes back.
 pub struct Refused<C> {
-    /// What was passed in.
+    /// The completion that was passed in.
     pub completion: C,
     /// Why.
     pub error: Error,
@@ -187,7 +187,7 @@ pub(crate) fn check_range(
     Ok(())
 }
 
-/// Who wants to know that a request is finished, and has its memory until then.
+/// The receiver of a request's result, which has the request's memory until then.
 pub trait Completion: Send + 'static {
     /// The memory of the data, borrowed from the completion.
     type Memory<'a>: Memory

@@ -110,7 +110,7 @@ pub struct FileUse<C: Completion, A: Access> {
 }
 
 impl<C: Completion, A: Access> FileUse<C, A> {
-    /// What is read and written. Any context.
+    /// The file or block device that requests read and write. Any context.
     pub fn backing(&self) -> &Backing {
         &self.entered.backing
     }

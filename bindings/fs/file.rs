@@ -2,7 +2,7 @@
 
 //! Files that are opened by path.
 //!
-//! Would extend: `rust/kernel/fs/file.rs`, whose files are those of processes.
+//! Would extend: `rust/kernel/fs/file.rs`, which has the files of processes.
 //!
 //! C headers: [`include/linux/namei.h`](srctree/include/linux/namei.h),
 //! [`include/linux/fs.h`](srctree/include/linux/fs.h)
@@ -33,7 +33,7 @@ pub enum Kind {
     Other,
 }
 
-/// What was found by a path: it stays what it is, whatever the path leads to later.
+/// An inode that was found by a path. It stays the same inode if the path leads elsewhere later.
 ///
 /// # Invariants
 ///
@@ -61,7 +61,7 @@ impl Found {
         Ok(Self { path: found })
     }
 
-    /// What it is. Any context.
+    /// The type of the inode. Any context.
     pub fn kind(&self) -> Kind {
         // SAFETY: By the type invariant the path is valid and leads to an inode.
         let mode = unsafe { bindings::rnbd_helper_path_mode(&raw const self.path) };
@@ -141,7 +141,7 @@ impl RegularFile {
     ///
     /// Process context; sleeps. `ENOTBLK` if it is no regular file, if it is no data but an
     /// interface of the kernel, if it has no read and write by `kiocb`, or if the kernel ignores
-    /// devices on its file system, as on proc, sysfs and what a user has mounted who is not root.
+    /// devices on its file system, as on proc, sysfs and all mounts by users other than root.
     /// `ETXTBSY` if the machine swaps to it, or for writing if it is a program that runs, `EROFS`
     /// for writing on a file system that is read-only, `EPERM` for writing to a file that is
     /// immutable, `EOPNOTSUPP` if it takes no direct IO, and others of the file system, of `statx`

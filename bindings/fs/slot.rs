@@ -393,7 +393,7 @@ impl<C: Completion> Slot<C> {
     ///
     /// # Safety
     ///
-    /// The slot is the caller's, who does not use it any more.
+    /// The slot is the caller's, and the caller does not use the slot any more.
     unsafe fn finish(slot: *mut Self, result: Result) {
         // SAFETY: By the safety requirement the slot is valid. Nothing else of it needs to be
         // dropped, and it is not read again.

@@ -29,7 +29,7 @@ use crate::{
     }, //
 };
 
-/// What is read and written.
+/// The file or block device that requests read and write.
 pub enum Backing {
     /// A regular file.
     Regular(RegularFile),
@@ -121,7 +121,7 @@ impl Target {
         let told = self.nr_sectors.load(ordering::Relaxed);
         let end = told.min(self.present_sectors());
         check_range(self.logical_block_size, end, sector, len)?;
-        // Within a file, whose size fits.
+        // The range is within the file, and the size of a file fits.
         Ok(i64::try_from(sector * u64::from(SECTOR_SIZE))?)
     }
 

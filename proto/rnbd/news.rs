@@ -27,7 +27,8 @@ use crate::{
     }, //
 };
 
-/// The number of no change; who knows of none asks with it, and gets every device.
+/// The number of no change. A client that knows of no change asks with this number, and gets every
+/// device.
 pub const NO_NEWS: u32 = 0;
 
 /// The number of the change after `sequence`; never [`NO_NEWS`]. Numbers wrap around.

@@ -55,7 +55,7 @@ fn what_c_leaves_in_its_memory_is_no_extension() {
 #[test]
 fn a_response_from_before_is_not_believed() {
     let asked = SessInfo::new(FEATURE_NEWS, NONCE);
-    // A C server's chunk, with the response to somebody who asked before, or with the very message.
+    // A C server's chunk, with the response to an earlier message, or with the very message.
     let old = SessInfo::new(FEATURE_NEWS, NONCE ^ 1);
     for bytes in [old.to_rsp_bytes(), old.answer(FEATURE_NEWS).to_rsp_bytes()] {
         assert_eq!(asked.parse_rsp(&bytes).unwrap().extension, None);
