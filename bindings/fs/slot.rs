@@ -160,7 +160,8 @@ impl<C: Completion> Slot<C> {
         // SAFETY: By the safety requirement. The queue and the pool stay until the work has run, as
         // the slot has entered the target that has them.
         unsafe {
-            let queue = (*slot).entered.queue.as_ptr();
+            let target: &Target = &(*slot).entered;
+            let queue = target.queue.as_ptr();
             bindings::queue_work_on(any_cpu, queue, (*slot).work.get());
         }
     }
