@@ -23,8 +23,9 @@
 //! - A read through the page cache may wait for a page that another task reads, and `fsync` and
 //!   `fallocate` have no such flag.
 //!
-//! The work of a request runs on the CPU that submitted it. Requests of one file do not wait for
-//! each other, nor for those of another file.
+//! The work of a request runs on the CPU that submitted it. Requests never wait for requests of
+//! another file. Requests of the same file wait for each other where the file system makes them
+//! wait, and beyond 64 of them on a CPU: while the file system is frozen, 64 writes hold up reads.
 //!
 //! C header: [`include/linux/fs.h`](srctree/include/linux/fs.h)
 

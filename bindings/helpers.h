@@ -59,6 +59,7 @@ struct rnbd_bdev_limits {
 struct file *rnbd_helper_bdev_file_open_by_path(const char *path, bool write);
 void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits);
+bool rnbd_helper_bdev_is_gone(struct block_device *bdev);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 bool rnbd_helper_bdev_may_sleep(struct block_device *bdev);
@@ -79,6 +80,7 @@ struct rnbd_file_facts {
 	u32 memory_alignment;
 	bool says_alignment;
 	bool has_fallocate;
+	bool has_fsync;
 };
 
 int rnbd_helper_kern_path(const char *name, struct path *path);

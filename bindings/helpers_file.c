@@ -62,7 +62,7 @@ struct file *rnbd_helper_open_regular(const struct path *path, bool write, bool 
 
 	if (!S_ISREG(inode->i_mode))
 		return ERR_PTR(-ENOTBLK);
-	/* proc, sysfs and the like; also mounts by users other than root. */
+	/* proc, sysfs and the like; also mounts made in another user namespace. */
 	if (inode->i_sb->s_iflags & SB_I_NODEV)
 		return ERR_PTR(-ENOTBLK);
 	if (IS_SWAPFILE(inode))
@@ -105,6 +105,7 @@ int rnbd_helper_file_facts(struct file *file, struct rnbd_file_facts *facts)
 	facts->offset_alignment = stat.dio_offset_align;
 	facts->memory_alignment = stat.dio_mem_align;
 	facts->has_fallocate = file->f_op->fallocate;
+	facts->has_fsync = file->f_op->fsync;
 	return 0;
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_file_facts);

@@ -62,11 +62,19 @@ pub fn parse_param(value: &[u8]) -> Result<&[u8], SearchPathError> {
     Ok(end.and_then(|end| value.get(..end)).unwrap_or(value))
 }
 
+/// Whether the regular file at `path` is given to clients: below a search path that names a folder,
+/// or if there is an export policy.
+///
+/// Never below `/dev`: what is there are disks, and files of programs in `/dev/shm`.
+pub fn gives_file(search_path: &[u8], has_policy: bool, path: &[u8]) -> bool {
+    (has_policy || is_narrow(search_path)) && !path.starts_with(b"/dev/")
+}
+
 /// Whether all devices of clients are below a folder that the search path names.
 ///
 /// `/` names none. Neither does a path that begins with [`SESSNAME_MARK`], since the client chooses
 /// the session's name, and a path with `..`, which may lead back to `/`.
-pub fn is_narrow(search_path: &[u8]) -> bool {
+fn is_narrow(search_path: &[u8]) -> bool {
     let mut names = before_mark(search_path)
         .unwrap_or(search_path)
         .split(|&byte| byte == b'/')

@@ -160,11 +160,14 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
         );
     };
     let server = session.server();
-    // Without either, every file of the machine would be open to every client.
-    let files =
-        server.policy().is_loaded() || search_path::is_narrow(DEV_SEARCH_PATH.get().as_bytes());
+    // Otherwise every file of the machine would be open to every client.
+    let gives_file = search_path::gives_file(
+        DEV_SEARCH_PATH.get().as_bytes(),
+        server.policy().is_loaded(),
+        path.to_bytes(),
+    );
     let handle =
-        Handle::open(path, files, message.access_mode, server.bios()).inspect_err(failed)?;
+        Handle::open(path, gives_file, message.access_mode, server.bios()).inspect_err(failed)?;
     let export = {
         let handle_use = handle.enter().ok_or(ENODEV)?;
         server

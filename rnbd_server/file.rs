@@ -205,7 +205,7 @@ impl FileUse {
                 let unmap = device.max_write_zeroes_sectors != 0 && device.max_discard_sectors != 0;
                 Limits {
                     physical_block_size: device.physical_block_size,
-                    max_write_zeroes_sectors: MAX_SECTORS,
+                    max_write_zeroes_sectors: device.max_write_zeroes_sectors,
                     max_discard_sectors: if unmap { MAX_SECTORS } else { 0 },
                     discard_granularity: device.discard_granularity,
                     discard_alignment: device.discard_alignment,
@@ -222,6 +222,7 @@ impl FileUse {
                     max_write_zeroes_sectors: range_sectors,
                     max_discard_sectors: range_sectors,
                     discard_granularity: physical_block_size,
+                    write_cache: facts.has_fsync,
                     ..cached
                 }
             }

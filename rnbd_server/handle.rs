@@ -67,20 +67,20 @@ pub(crate) enum HandleUse {
 const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
 
 impl Handle {
-    /// Opens the disk with the given path; a regular file only if `files` are given. Sleeps.
+    /// Opens the disk with the given path; a regular file only with `gives_file`. Sleeps.
     ///
     /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data, and for
-    /// a regular file if files are not given, as C, which gives none.
+    /// a regular file that is not given. The C server gives no files.
     pub(crate) fn open(
         path: &CStr,
-        files: bool,
+        gives_file: bool,
         mode: AccessMode,
         bios: &Arc<BioSet<IoCompletion>>,
     ) -> Result<Self> {
         let found = Found::look_up(path)?;
         let opened = match found.kind() {
             Kind::BlockDevice => Self::open_device(path, mode, BLOCK_IO_MODE.get().0, bios),
-            Kind::Regular if !files => {
+            Kind::Regular if !gives_file => {
                 pr_err_ratelimited!(
                     "file {:?} is not given: set dev_search_path to a folder of images, or load an \
                      export policy\n",

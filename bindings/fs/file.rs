@@ -111,6 +111,8 @@ pub struct Facts {
     pub alignment: Option<DirectAlignment>,
     /// Whether the file system has `fallocate`, of whichever kinds.
     pub has_fallocate: bool,
+    /// Whether the file system has `fsync`; a file system that is never written to has none.
+    pub has_fsync: bool,
 }
 
 /// A regular file that is open; closed when dropped.
@@ -141,7 +143,7 @@ impl RegularFile {
     ///
     /// Process context; sleeps. `ENOTBLK` if it is no regular file, if it is no data but an
     /// interface of the kernel, if it has no read and write by `kiocb`, or if the kernel ignores
-    /// devices on its file system, as on proc, sysfs and all mounts by users other than root.
+    /// devices on its file system, as on proc, sysfs and all mounts made in another user namespace.
     /// `ETXTBSY` if the machine swaps to it, or for writing if it is a program that runs, `EROFS`
     /// for writing on a file system that is read-only, `EPERM` for writing to a file that is
     /// immutable, `EOPNOTSUPP` if it takes no direct IO, and others of the file system, of `statx`
@@ -199,6 +201,7 @@ impl RegularFile {
                 memory: raw.memory_alignment,
             }),
             has_fallocate: raw.has_fallocate,
+            has_fsync: raw.has_fsync,
         })
     }
 

@@ -72,7 +72,8 @@ const VECS: usize = 8;
 ///   system, and the end of the `kiocb` have one count of `users` each. The last count to be given
 ///   back owns the slot: it finishes the request, which frees the slot, or queues the work for the
 ///   rest of a write.
-/// - Until then nobody writes to `vecs`, `more` and `done`, and `kiocb` is the file system's.
+/// - While `users` is not 0, nobody writes to `vecs`, `more` and `done`, and `kiocb` is the file
+///   system's.
 pub(super) struct Slot<C: Completion> {
     kiocb: Opaque<bindings::kiocb>,
     work: Opaque<bindings::work_struct>,
@@ -203,7 +204,10 @@ impl<C: Completion> Slot<C> {
                 }
             }
             Task::Flush => target.sync(),
-            Task::Range { op, len } => target.change(op, position, len),
+            // The request may have waited for its turn.
+            Task::Range { op, len } => target
+                .still_has(position, len as usize)
+                .and_then(|()| target.change(op, position, len)),
         };
         // SAFETY: The file system does not have the slot, so that nobody else uses it.
         unsafe { Self::finish(slot, result) };
@@ -327,11 +331,16 @@ impl<C: Completion> Slot<C> {
             &mut more.insert(longer)[..]
         };
         let mut places = vecs.iter_mut();
+        let mut listed = 0;
         memory.for_each_segment(|segment| {
             if let Some(place) = places.next() {
                 *place = vector(&segment);
+                listed += segment.len as usize;
             }
         });
+        if listed != len {
+            return Err(EINVAL);
+        }
         let first = vecs.as_ptr();
         Ok((Vectors { first, count }, len))
     }

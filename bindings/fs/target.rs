@@ -68,12 +68,10 @@ impl Target {
             return Err(EINVAL);
         }
         let this = Self {
-            // Clients may write to free memory, as in the transport's queues.
-            queue: RawQueue::new(
-                c"rnbd_file",
-                QueueFlags::PER_CPU | QueueFlags::MEM_RECLAIM,
-                Self::AT_ONCE,
-            )?,
+            // Not one of memory reclaim: file systems wait here for work on queues that are not, as
+            // ext4 for its discards and XFS for its flushes when they are full, which the kernel
+            // warns of (C: `check_flush_dependency`).
+            queue: RawQueue::new(c"rnbd_file", QueueFlags::PER_CPU, Self::AT_ONCE)?,
             slots,
             backing,
             direct,
@@ -117,7 +115,8 @@ impl Target {
     /// as [`check_range`].
     pub(super) fn position(&self, sector: u64, len: usize) -> Result<i64> {
         let len = u32::try_from(len)?;
-        // A file that has become shorter is not made longer again by a write.
+        // A write does not make a file longer that has become shorter, unless that happens after
+        // `still_has`.
         let told = self.nr_sectors.load(ordering::Relaxed);
         let end = told.min(self.present_sectors());
         check_range(self.logical_block_size, end, sector, len)?;
@@ -138,12 +137,22 @@ impl Target {
     /// Makes what was written durable, with what is needed to read it again (C: `fdatasync`).
     /// Sleeps.
     pub(super) fn sync(&self) -> Result {
+        if matches!(&self.backing, Backing::Regular(file) if !file.facts().has_fsync) {
+            return Ok(());
+        }
         // SAFETY: The file is open.
         to_result(unsafe { bindings::vfs_fsync(self.as_file(), 1) })
     }
 
     /// Changes `len` bytes without data. Sleeps.
     pub(super) fn change(&self, op: RangeOp, position: i64, len: u32) -> Result {
+        if let (Backing::Block(device), RangeOp::WriteZeroes { .. }) = (&self.backing, op) {
+            if device.limits().max_write_zeroes_sectors == 0 {
+                // The kernel would write pages of zeroes for as long as it takes, and lock out all
+                // other users of the device.
+                return Err(EOPNOTSUPP);
+            }
+        }
         let fallocate = |mode: u32| {
             let mode = (mode | bindings::RNBD_FALLOC_KEEP_SIZE) as c_int;
             // SAFETY: The file is open; the function checks that it is for writing.

@@ -12,7 +12,7 @@ use proto::{
     },
     search_path::{
         full_path,
-        is_narrow,
+        gives_file,
         parse_param,
         SearchPathError, //
     },
@@ -75,7 +75,7 @@ fn nothing_leads_out_of_the_search_path() {
 }
 
 #[test]
-fn a_search_path_is_narrow_if_it_names_a_folder() {
+fn files_are_given_below_a_folder_or_by_a_policy() {
     for narrow in [
         "/srv",
         "srv/",
@@ -83,7 +83,7 @@ fn a_search_path_is_narrow_if_it_names_a_folder() {
         "/a..b",
         "/srv/%SESSNAME%/..",
     ] {
-        assert!(is_narrow(narrow.as_bytes()), "{narrow}");
+        assert!(gives_file(narrow.as_bytes(), false, b"/srv/a"), "{narrow}");
     }
     for wide in [
         "",
@@ -94,8 +94,12 @@ fn a_search_path_is_narrow_if_it_names_a_folder() {
         "/%SESSNAME%",
         "%SESSNAME%/srv",
     ] {
-        assert!(!is_narrow(wide.as_bytes()), "{wide}");
+        assert!(!gives_file(wide.as_bytes(), false, b"/srv/a"), "{wide}");
+        assert!(gives_file(wide.as_bytes(), true, b"/srv/a"), "{wide}");
     }
+    assert!(!gives_file(b"/dev", false, b"/dev/shm/a"));
+    assert!(!gives_file(b"/", true, b"/dev/shm/a"));
+    assert!(gives_file(b"/srv", false, b"/srv/dev/a"));
 }
 
 #[test]
