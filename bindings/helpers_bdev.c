@@ -48,6 +48,17 @@ static unsigned int discard_alignment(struct block_device *bdev)
 	return offset << SECTOR_SHIFT;
 }
 
+/*
+ * Whether the disk was removed. __blk_mark_disk_dead() marks the disk, with a
+ * full barrier, before its size becomes 0; this looks in the opposite order.
+ */
+bool rnbd_helper_bdev_is_gone(struct block_device *bdev)
+{
+	smp_rmb();
+	return test_bit(GD_DEAD, &bdev->bd_disk->state);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_is_gone);
+
 /* Takes no lock and waits for nothing. */
 void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits)

@@ -212,11 +212,12 @@ impl Device {
         }
     }
 
-    /// Takes what the server says in `epoch` of its disk, if it does; [`Self::send_uevents`] is to
-    /// follow. Sleeps, but waits for nothing that requests may wait for.
-    pub(crate) fn take_news(&self, response: &NewsRsp<'_>, epoch: u32) {
+    /// Takes the server's news of this device in `epoch`. If there are news, [`Self::send_uevents`]
+    /// is to follow, and this returns true. Sleeps, but waits for nothing that requests may wait
+    /// for.
+    pub(crate) fn take_news(&self, response: &NewsRsp<'_>, epoch: u32) -> bool {
         let Some((news, is_resized)) = self.remote.take_news(response, epoch) else {
-            return;
+            return false;
         };
         if is_resized {
             self.is_resized.store(true, ordering::Release);
@@ -226,9 +227,11 @@ impl Device {
             // logged.
             let _ = limits.check(&self.remote, &FixedLimits::of_news(&news));
         }
+        true
     }
 
-    /// Sends pending uevents, and has the disk be as the server told. Sleeps.
+    /// Sends pending uevents, and gives the disk the size and the read-only state that the server
+    /// told. Sleeps.
     ///
     /// uevents allocate, and wait for other senders of uevents, so the completion of requests must
     /// never depend on this. `ENOENT` if there is no disk, and then they stay pending.
@@ -270,13 +273,13 @@ impl Device {
             return Ok(());
         }
         disk.set_capacity(sectors)?;
-        device_log!(
+        kernel_ext::ratelimited!(device_log!(
             pr_info,
             self.remote,
             "Device size changed from {} to {} sectors",
             before,
             sectors
-        );
+        ));
         Ok(())
     }
 }

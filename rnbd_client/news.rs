@@ -30,10 +30,13 @@ const MAX_RESPONSES: u32 = 2048;
 /// - `read` has an epoch in its upper half, and in its lower half the number of the last change
 ///   that was read in that epoch. Only [`Self::read`] changes it.
 /// - `wanted` is set whenever there may be a change that was not read, unless a link event is to
-///   come, after which news are read anyway.
+///   come, after which news are read anyway, or the server's last answer made no sense.
+/// - `all` is set while a device was opened since the last change that was read: an answer may have
+///   had news of the device before the device was ready for them.
 pub(crate) struct NewsReader {
     read: Atomic<u64>,
     wanted: Atomic<bool>,
+    all: Atomic<bool>,
 }
 
 impl NewsReader {
@@ -42,11 +45,12 @@ impl NewsReader {
         Self {
             read: Atomic::new(0),
             wanted: Atomic::new(false),
+            all: Atomic::new(false),
         }
     }
 
-    /// Whether the change that the server has rung for in `epoch` is the last one that was read:
-    /// the same doorbell comes by each path. An older one, which comes late, counts as news. Any
+    /// Whether the change that the server has rung for in `epoch` is the last change that was read:
+    /// the same doorbell comes by each path. A doorbell for an older change counts as news. Any
     /// context.
     pub(crate) fn has_read(&self, epoch: u32, doorbell: u32) -> bool {
         self.since(epoch) & DOORBELL_MASK == doorbell
@@ -55,6 +59,12 @@ impl NewsReader {
     /// There may be something to read. Any context.
     pub(crate) fn want(&self) {
         self.wanted.store(true, ordering::Release);
+    }
+
+    /// A device was opened: the next question is about all devices. Any context.
+    pub(crate) fn want_all(&self) {
+        self.all.store(true, ordering::Relaxed);
+        self.want();
     }
 
     /// Whether there may be something to read, of which the caller takes care. Any context.
@@ -76,14 +86,31 @@ impl NewsReader {
     /// Asks the server for what has changed, and hands each response to `take` with the epoch that
     /// it is of. One caller at a time; sleeps.
     ///
-    /// Does nothing if the server has no news. `EINVAL` if the server does not come to an end,
-    /// otherwise the errors of [`Server::ask_news`], and `ENOMEM`.
+    /// Does nothing in a session without `FEATURE_NEWS`. `EINVAL` if the server does not come to an
+    /// end, otherwise the errors of [`Server::ask_news`], and `ENOMEM`.
     pub(crate) fn read(&self, server: &Server, mut take: impl FnMut(&NewsRsp<'_>, u32)) -> Result {
         let Some(epoch) = server.epoch_with_news() else {
             return Ok(());
         };
+        let all = self.all.xchg(false, ordering::Full);
+        let since = if all { NO_NEWS } else { self.since(epoch) };
+        let result = self.read_since(server, epoch, since, &mut take);
+        if result.is_err() && all {
+            self.all.store(true, ordering::Relaxed);
+        }
+        result
+    }
+
+    /// As [`Self::read`], from the change after the one of number `since` on.
+    fn read_since(
+        &self,
+        server: &Server,
+        epoch: u32,
+        since: u32,
+        take: &mut impl FnMut(&NewsRsp<'_>, u32),
+    ) -> Result {
         let mut request = News {
-            since: self.since(epoch),
+            since,
             first_device_id: 0,
         };
         let mut buffer = KVec::from_elem(0u8, NewsRsp::MAX_SIZE, GFP_KERNEL)?;

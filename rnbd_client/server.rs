@@ -61,10 +61,9 @@ pub(crate) struct Server {
     pub(crate) session: SessName,
     pub(crate) transport: Arc<rtrs_client::Session>,
     epoch: Arc<Epoch>,
-    /// The last epoch in which the server was sent the session information; 0 for none.
-    greeted: Atomic<u32>,
-    /// The extensions that are used in that epoch. Written before `greeted`.
-    features: Atomic<u32>,
+    /// In the upper half the last epoch in which the server was sent the session information, 0 for
+    /// none; in the lower half the extensions that are used in that epoch.
+    greeted: Atomic<u64>,
 }
 
 impl Server {
@@ -78,7 +77,6 @@ impl Server {
             transport,
             epoch,
             greeted: Atomic::new(0),
-            features: Atomic::new(0),
         }
     }
 
@@ -93,7 +91,7 @@ impl Server {
     /// The server's error, or `EINVAL` for a response that makes no sense.
     pub(crate) fn greet(&self) -> Result<u32> {
         let mut epoch = self.epoch();
-        if self.greeted.load(ordering::Relaxed) == epoch {
+        if self.features_in(epoch).is_some() {
             return Ok(epoch);
         }
         let mut response = [0; SessInfo::SIZE];
@@ -107,9 +105,16 @@ impl Server {
         let answer = message
             .parse_rsp(&response)
             .map_err(|error| self.malformed(&error))?;
-        self.features.store(answer.features(), ordering::Relaxed);
-        self.greeted.store(epoch, ordering::Release);
+        let greeted = u64::from(epoch) << 32 | u64::from(answer.features());
+        self.greeted.store(greeted, ordering::Relaxed);
         Ok(epoch)
+    }
+
+    /// The extensions that are used in an epoch; `None` if they are not agreed on yet. Any context.
+    fn features_in(&self, epoch: u32) -> Option<u32> {
+        let greeted = self.greeted.load(ordering::Relaxed);
+        // Two halves of 32 bits.
+        ((greeted >> 32) as u32 == epoch).then_some(greeted as u32)
     }
 
     /// Opens a device; returns what the server says of it, and the epoch in which it does. Sleeps.
@@ -150,9 +155,8 @@ impl Server {
     /// The present epoch, if the server tells news in it. Any context.
     pub(crate) fn epoch_with_news(&self) -> Option<u32> {
         let epoch = self.epoch();
-        let has_news = self.greeted.load(ordering::Acquire) == epoch
-            && self.features.load(ordering::Relaxed) & FEATURE_NEWS != 0;
-        has_news.then_some(epoch)
+        let features = self.features_in(epoch)?;
+        (features & FEATURE_NEWS != 0).then_some(epoch)
     }
 
     /// Asks for news in `epoch`; the response is in `buffer`, as long as the longest one. Sleeps.

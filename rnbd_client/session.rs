@@ -79,7 +79,7 @@ const ATTEMPTS: u32 = 10;
 
 /// How long the client waits before it asks for news after the server has rung, in ms: so a server
 /// that rings all the time is asked no more than so often.
-const RUNG_DELAY_MS: u32 = 100;
+const RUNG_DELAY_MS: u32 = 250;
 /// How long it waits after an attempt that failed, in ms.
 const NEWS_DELAY_MS: u32 = 1000;
 
@@ -264,7 +264,7 @@ impl Session {
     /// A device was opened: asks the server, in the background, what there is to know of it. Any
     /// context.
     pub(crate) fn want_news(&self) {
-        self.link.news.want();
+        self.link.news.want_all();
         self.link.queue_work();
     }
 
@@ -352,32 +352,33 @@ impl Link {
         let _ = self.context.queue.enqueue::<Self, EVENTS>(self.clone());
     }
 
-    /// Asks the server for changes of disks; after a failure that may pass, again some time later.
-    /// Process context; sleeps.
-    fn read_news(self: &Arc<Self>) {
+    /// Asks the server for changes of disks; returns whether there were any. After a failure asks
+    /// again some time later, unless the answer made no sense. Process context; sleeps.
+    fn read_news(self: &Arc<Self>) -> bool {
         // Without devices there is nothing to ask for.
         let Some(device) = self.each_device().next() else {
-            return;
+            return false;
         };
         let server = &device.remote.server;
+        let mut is_noted = false;
         let result = self.news.read(server, |response, epoch| {
             for device in self.devices.lock().iter() {
-                device.take_news(response, epoch);
+                is_noted |= device.take_news(response, epoch);
             }
         });
-        let Err(error) = result else { return };
-        if !server.transport.is_connected() {
-            // They are asked for when it is.
-            return;
+        let Err(error) = result else { return is_noted };
+        // Without a path there is nothing to say: another path may come before the session is lost.
+        if server.transport.is_connected() {
+            kernel_ext::pr_info_ratelimited!(
+                "session {}: asking for news of the devices failed, err: {}\n",
+                server.session.as_cstr(),
+                error.to_errno()
+            );
         }
-        kernel_ext::pr_info_ratelimited!(
-            "session {}: asking for news of the devices failed, err: {}\n",
-            server.session.as_cstr(),
-            error.to_errno()
-        );
-        if [ENOMEM, EAGAIN, EBUSY, ECONNABORTED].contains(&error) {
+        if error != EINVAL {
             self.ask_in(NEWS_DELAY_MS);
         }
+        is_noted
     }
 
     /// Has news asked for in `delay` ms, or earlier if that is to be done already. Any context.
@@ -420,14 +421,21 @@ impl Link {
             let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
             self.remap(self.each_device().filter(is_left));
         }
-        if is_back || again || wants_news {
-            self.read_news();
+        let is_event = lost || is_back || again;
+        if is_event {
+            // Before the server is asked, which may take long.
+            self.queue_uevents();
         }
-        // If it is queued already, it will see what was noted.
-        let _ = self
-            .context
-            .uevent_queue
-            .enqueue::<Self, UEVENTS>(self.clone());
+        if (is_back || again || wants_news) && self.read_news() {
+            self.queue_uevents();
+        }
+    }
+
+    /// Has the devices' pending uevents sent. Any context.
+    fn queue_uevents(self: &Arc<Self>) {
+        // If the work is queued already, it will see what was noted.
+        let queue = &self.context.uevent_queue;
+        let _ = queue.enqueue::<Self, UEVENTS>(self.clone());
     }
 }
 

@@ -37,8 +37,8 @@ impl Disk<'_> {
         }
     }
 
-    /// Whether the disk has become read-only. A file system cannot while it has a file that is open
-    /// for writing. Any context.
+    /// Whether the disk has become read-only. Never true of a file: a file system that fails or is
+    /// shut down refuses its writes, with an error for each. Any context.
     pub(crate) fn is_read_only(&self) -> bool {
         match self {
             Self::BlockDevice(device) => device.is_read_only(),

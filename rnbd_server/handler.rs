@@ -170,6 +170,10 @@ impl Handler {
         let result = op.write_response(&answer.to_rsp_bytes());
         if result.is_ok() {
             self.session.set_negotiated(ver, answer.features());
+            // Devices may be open already.
+            watch.begin();
+        } else {
+            watch.remove(&self.session);
         }
         op.respond(result.and(Ok(SessInfo::SIZE as u32)));
     }

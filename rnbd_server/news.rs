@@ -13,7 +13,8 @@ use proto::rnbd::{
     DeviceNews,
     News,
     NewsHeader,
-    NewsRsp, //
+    NewsRsp,
+    NO_NEWS, //
 };
 use rtrs_server::Operation;
 
@@ -28,7 +29,7 @@ use crate::{
 
 /// The present state of a disk. From now on requests of the session reach as far as it says.
 fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
-    // Before the question whether it is gone: a disk that was removed has no size.
+    // Before the question whether it is gone: see `BlockDevice::is_gone`.
     let nsectors = handle_use.update_size();
     let limits = handle_use.limits();
     let disk = handle_use.disk();
@@ -58,7 +59,7 @@ fn look(device: &SessionDevice) -> Option<DeviceNews> {
     Some(state_of(device.id(), &device_use))
 }
 
-/// The client has opened `device`, which is a change: it may ask for all that there is to know.
+/// Notes the state of a device that the client has opened, as a change: the client may ask for it.
 /// Sleeps, but does not wait for disks.
 pub(crate) fn opened(session: &Session, device: &SessionDevice) {
     let mut last = session.last_news().lock();
@@ -119,7 +120,8 @@ fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32
         .devices()
         .find_from(request.first_device_id, |device| {
             let noted = *device.noted().lock();
-            if !request.wants(noted.sequence) {
+            // A device that is being opened was not looked at yet.
+            if noted.sequence == NO_NEWS || !request.wants(noted.sequence) {
                 return false;
             }
             if count == room {

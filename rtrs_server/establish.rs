@@ -129,6 +129,7 @@ fn establish(path: &Arc<Path>) -> Result {
     }
     response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)?;
     *path.state().lock() = PathState::Answered;
+    path.owner().path_answered(path);
     path.start_heartbeat();
     Ok(())
 }

@@ -126,6 +126,9 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     /// The path is closed.
     fn path_closed(self: Arc<Self>, path: &Arc<Path>);
 
+    /// The client knows that the path is up.
+    fn path_answered(&self, path: &Path);
+
     /// Calls `f` with each path of the session.
     fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>));
 }

@@ -98,7 +98,7 @@ pub struct Session {
     /// The requests that the client had given up when the session was made.
     given_up: u32,
     gone: Atomic<bool>,
-    /// The number that `ring_work` rings with.
+    /// The number that `ring_work` rings with, with [`RUNG`]; 0 before the first one.
     doorbell: Atomic<u32>,
     #[pin]
     ring_work: Work<Self>,
@@ -116,6 +116,9 @@ pub struct Session {
     #[pin]
     sysfs: SessionSysfs,
 }
+
+/// Says that there is a number to ring with: numbers have 28 bits.
+const RUNG: u32 = 1 << 31;
 
 impl_has_work! {
     impl HasWork<Self> for Session { self.ring_work }
@@ -186,9 +189,17 @@ impl Session {
     /// last one is sent. A client may miss it when a path is lost or connected: the user says what
     /// it has to say when the client asks, and a client asks when it is connected again.
     pub fn ring(self: &Arc<Self>, number: u32) {
-        self.doorbell.store(number, ordering::Release);
+        self.doorbell.store(number | RUNG, ordering::Release);
         // If it is queued already it will see this number.
         let _ = self.context.queue.enqueue::<Self, 0>(self.clone());
+    }
+
+    /// Rings with the last number by one path, if there is a number. Sleeps, but not for long.
+    fn ring_at(&self, path: &Path) {
+        let number = self.doorbell.load(ordering::Acquire);
+        if number & RUNG != 0 {
+            path.ring(number & !RUNG);
+        }
     }
 
     /// The name, once the client has given it.
@@ -319,14 +330,19 @@ impl WorkItem for Session {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let number = this.doorbell.load(ordering::Acquire);
         for path in this.paths.lock().iter() {
-            path.ring(number);
+            this.ring_at(path);
         }
     }
 }
 
 impl PathOwner for Session {
+    fn path_answered(&self, path: &Path) {
+        // Whoever rings later finds the path in its new state, and rings by it, too. What was rung
+        // before may have gone by paths that were dying.
+        self.ring_at(path);
+    }
+
     fn set_name(&self, name: &SessName, path: &Path) -> Result {
         self.owner.set_name(self, name, path)
     }

@@ -170,13 +170,13 @@ impl BlockDevice {
         flag(bdev) || flag(whole) || state & 1 << bindings::GD_READ_ONLY != 0
     }
 
-    /// Whether the disk was removed: it fails all requests, and will not come back. Its size is 0
-    /// then. Any context.
-    #[inline]
+    /// Whether the disk was removed: it fails all requests, and will not come back. Any context.
+    ///
+    /// A removed disk has the size 0. A caller that has seen this size before the call, and gets
+    /// `false`, has seen a disk that is there.
     pub fn is_gone(&self) -> bool {
         // SAFETY: The device is open by the type invariant, which keeps its disk.
-        let state = unsafe { (&raw const (*(*self.as_raw()).bd_disk).state).read_volatile() };
-        state & 1 << bindings::GD_DEAD != 0
+        unsafe { bindings::rnbd_helper_bdev_is_gone(self.as_raw()) }
     }
 
     /// The present limits, which an update may leave old and new in part. Any context; never waits

@@ -156,12 +156,21 @@ impl DeviceNews {
         })
     }
 
-    /// Values that the block layer would refuse are refused here; see [`OpenRsp::parse`]. Unknown
-    /// flags are dropped.
+    /// Values that the block layer would refuse are refused here, see [`OpenRsp::parse`], but not
+    /// of a disk that was removed, whose values mean nothing. Unknown flags are dropped.
     fn of(record: &wire::DeviceNews) -> Result<Self, ProtoError> {
         let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
         let flags = record.flags.get();
         let has = |flag: u32| flags & flag != 0;
+        if has(Self::GONE) {
+            return Ok(Self {
+                device_id: record.device_id.get(),
+                gone: true,
+                logical_block_size: SECTOR_SIZE,
+                physical_block_size: SECTOR_SIZE,
+                ..Self::default()
+            });
+        }
         let nsectors = record.nsectors.get();
         if nsectors > OpenRsp::MAX_NSECTORS {
             return bad("size in the news response", nsectors);
@@ -180,7 +189,7 @@ impl DeviceNews {
         Ok(Self {
             device_id: record.device_id.get(),
             read_only: has(Self::READ_ONLY),
-            gone: has(Self::GONE),
+            gone: false,
             write_cache: has(Self::WRITE_CACHE),
             fua: has(Self::FUA),
             rotational: has(Self::ROTATIONAL),
