@@ -15,8 +15,8 @@
 //!
 //! - `iomap_dio_rw()`, by which XFS, ext4, btrfs and f2fs do direct IO, allocates its own structure
 //!   and each bio with `GFP_KERNEL`, and waits for that memory.
-//! - It never marks a bio `REQ_NOWAIT`. A disk whose queue is full, frozen or throttled therefore
-//!   has the submission wait for as long as it takes.
+//! - It never marks a bio `REQ_NOWAIT`. A disk with a queue that is full, frozen or throttled
+//!   therefore has the submission wait for as long as it takes.
 //! - Since 7.3 a direct read of XFS and ext4 tries `__iomap_dio_read_simple()` first, which takes
 //!   both into account. But a read of a hole, of preallocated blocks or of two extents goes on by
 //!   `iomap_dio_rw()`, and nothing tells beforehand which reads these are.

@@ -239,7 +239,7 @@ impl FileUse {
         self.read_only().read(wait, at, completion)
     }
 
-    /// Makes what was written before durable; see [`fs::disk::FileUse::flush`].
+    /// Makes all earlier writes durable; see [`fs::disk::FileUse::flush`].
     pub(crate) fn flush(
         self,
         wait: Wait,
@@ -249,7 +249,7 @@ impl FileUse {
         self.read_only().flush(wait, at, completion)
     }
 
-    /// Writes what is in the memory of a completion; see [`fs::disk::FileUse::write`]. `EROFS` if
+    /// Writes the memory of a completion; see [`fs::disk::FileUse::write`]. `EROFS` if
     /// the client may not.
     pub(crate) fn write(
         self,

@@ -139,7 +139,7 @@ impl<C: Completion, A: Access> FileUse<C, A> {
         self.transfer(false, WriteFlags::default(), wait, at, completion)
     }
 
-    /// Makes what was written before durable. `EAGAIN` as [`Self::read`].
+    /// Makes all earlier writes durable. `EAGAIN` as [`Self::read`].
     pub fn flush(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
         submit(self.entered, Task::Flush, 0, at, wait, completion)
     }
@@ -179,7 +179,7 @@ impl<C: Completion> FileUse<C, ReadWrite> {
         }
     }
 
-    /// Writes what is in the memory of a completion; errors as [`Self::read`].
+    /// Writes the memory of a completion; errors as [`Self::read`].
     pub fn write(
         self,
         flags: WriteFlags,

@@ -138,7 +138,7 @@ impl RegularFile {
     /// The longest path in bytes, with its NUL.
     pub const PATH_MAX: usize = bindings::PATH_MAX as usize;
 
-    /// Opens what was found, for direct IO or for IO through the page cache, with the caller's
+    /// Opens the found inode, for direct IO or for IO through the page cache, with the caller's
     /// credentials: those of the kernel in a kernel thread.
     ///
     /// Process context; sleeps. `ENOTBLK` if it is no regular file, if it is no data but an

@@ -47,10 +47,10 @@ pub(super) enum Task {
         write: bool,
         /// Flags of the `kiocb` besides those of the file.
         flags: i32,
-        /// Whether what was written before is made durable first.
+        /// Whether all earlier writes are made durable first.
         preflush: bool,
     },
-    /// Makes what was written before durable.
+    /// Makes all earlier writes durable.
     Flush,
     /// Changes bytes without data.
     Range {
