@@ -61,6 +61,8 @@ void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits);
 bool rnbd_helper_bdev_is_gone(struct block_device *bdev);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
+int rnbd_helper_bdev_unique_id(struct block_device *bdev, u8 id[16], int type);
+u32 rnbd_helper_bdev_partno(const struct block_device *bdev);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 bool rnbd_helper_bdev_may_sleep(struct block_device *bdev);
 
@@ -75,6 +77,8 @@ struct rnbd_file_facts {
 	u64 size;
 	u64 ino;
 	u32 dev;
+	u32 generation;
+	u8 fs_uuid[16];
 	u32 block_size;
 	u32 offset_alignment;
 	u32 memory_alignment;
@@ -95,6 +99,20 @@ ssize_t rnbd_helper_call_iter(struct kiocb *iocb, const struct bio_vec *vecs,
 void rnbd_helper_kiocb_end_write(struct kiocb *iocb);
 int rnbd_helper_file_iocb_flags(const struct file *file);
 struct mempool *rnbd_helper_mempool_create_kmalloc_pool(int min_nr, size_t size);
+
+/* helpers_disk.c */
+
+/* The longest name of a disk in the world. */
+#define RNBD_WWID_LEN	64
+
+/* What the block layer calls of a disk of ours, and what its attributes call. */
+struct rnbd_disk_operations {
+	struct block_device_operations block;
+	/* Writes the disk's name to `wwid`, at most RNBD_WWID_LEN bytes; its length, 0 for none. */
+	size_t (*wwid)(struct gendisk *disk, char *wwid);
+};
+
+int rnbd_helper_add_disk(struct gendisk *disk);
 
 /* helpers_block.c */
 struct request *rnbd_helper_rq_list_pop(struct rq_list *list);

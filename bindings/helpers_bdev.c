@@ -59,6 +59,27 @@ bool rnbd_helper_bdev_is_gone(struct block_device *bdev)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_bdev_is_gone);
 
+/*
+ * The identifier of the whole disk: its length, at most 16, or an error. A
+ * device mapper's disk gives that of the first disk below it, which other
+ * disks of the device mapper give, too.
+ */
+int rnbd_helper_bdev_unique_id(struct block_device *bdev, u8 id[16], int type)
+{
+	struct gendisk *disk = bdev->bd_disk;
+
+	if (!disk->fops->get_unique_id || str_has_prefix(disk->disk_name, "dm-"))
+		return -EOPNOTSUPP;
+	return disk->fops->get_unique_id(disk, id, type);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_unique_id);
+
+u32 rnbd_helper_bdev_partno(const struct block_device *bdev)
+{
+	return bdev_partno(bdev);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_partno);
+
 /* Takes no lock and waits for nothing. */
 void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits)

@@ -99,6 +99,8 @@ int rnbd_helper_file_facts(struct file *file, struct rnbd_file_facts *facts)
 		return err;
 	facts->dev = stat.dev;
 	facts->ino = stat.ino;
+	facts->generation = file_inode(file)->i_generation;
+	export_uuid(facts->fs_uuid, &file_inode(file)->i_sb->s_uuid);
 	facts->size = i_size_read(file_inode(file));
 	facts->block_size = i_blocksize(file_inode(file));
 	facts->says_alignment = stat.result_mask & STATX_DIOALIGN;

@@ -7,6 +7,7 @@
 //! messages.
 
 mod features;
+mod identity;
 mod io;
 mod news;
 mod open;
@@ -15,6 +16,12 @@ mod session;
 mod wire;
 
 pub use features::*;
+pub use identity::{
+    IdKind,
+    Identity,
+    UniqueId,
+    Wwid, //
+};
 pub use io::{
     BlockOp,
     Io,

@@ -85,11 +85,12 @@ impl Device {
     pub(crate) fn open(&self) -> Result<OpenRsp> {
         let remote = &self.remote;
         loop {
-            let (response, epoch) = remote.server.open(&remote.path, remote.access_mode)?;
-            match remote.opened_by_server(&response, epoch, || {}) {
+            let opened = remote.server.open(&remote.path, remote.access_mode)?;
+            match remote.opened_by_server(&opened.response, opened.epoch, || {}) {
                 Ok(_) => {
-                    self.limits.populate(FixedLimits::of(&response));
-                    return Ok(response);
+                    self.limits.populate(FixedLimits::of(&opened));
+                    remote.set_wwid(opened.identity.wwid);
+                    return Ok(opened.response);
                 }
                 // The server may have opened it in the session that it has now, which nobody would
                 // close. To be asked again makes no difference to it; without a path it ends here.
@@ -145,7 +146,7 @@ impl Device {
         if remote.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }
-        let (response, epoch) = remote
+        let opened = remote
             .server
             .open(&remote.path, remote.access_mode)
             .inspect_err(|error| {
@@ -159,15 +160,15 @@ impl Device {
         if let Some(Err(error)) = self
             .limits
             .as_ref()
-            .map(|limits| limits.check(remote, &FixedLimits::of(&response)))
+            .map(|limits| limits.check(remote, &FixedLimits::of(&opened)))
         {
-            if remote.refused_by_limits(&response, epoch) {
+            if remote.refused_by_limits(&opened.response, opened.epoch) {
                 // The error that was found is the one to tell.
-                let _ = remote.server.close(response.device_id, epoch);
+                let _ = remote.server.close(opened.response.device_id, opened.epoch);
             }
             return Err(error);
         }
-        let before = remote.opened_by_server(&response, epoch, || {
+        let before = remote.opened_by_server(&opened.response, opened.epoch, || {
             self.is_online.store(true, ordering::Release);
         })?;
         drop(opening);

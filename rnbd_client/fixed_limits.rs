@@ -5,26 +5,31 @@
 use kernel_ext::prelude::*;
 use proto::rnbd::{
     DeviceNews,
-    OpenRsp, //
+    Wwid, //
 };
 
-use crate::remote_device::{
-    device_log,
-    RemoteDevice, //
+use crate::{
+    remote_device::{
+        device_log,
+        RemoteDevice, //
+    },
+    server::Opened, //
 };
 
 /// The part of what the server says of its disk that users of the disk here rely on.
-#[derive(PartialEq, Eq)]
 pub(crate) struct FixedLimits {
     /// In bytes.
     logical_block_size: u32,
+    /// The disk's name in the world; empty if the server has told none.
+    wwid: Wwid,
 }
 
 impl FixedLimits {
     /// Those of the disk that the server has opened.
-    pub(crate) fn of(response: &OpenRsp) -> Self {
+    pub(crate) fn of(opened: &Opened) -> Self {
         Self {
-            logical_block_size: response.logical_block_size,
+            logical_block_size: opened.response.logical_block_size,
+            wwid: opened.identity.wwid,
         }
     }
 
@@ -32,13 +37,26 @@ impl FixedLimits {
     pub(crate) fn of_news(news: &DeviceNews) -> Self {
         Self {
             logical_block_size: news.logical_block_size,
+            wwid: Wwid::NONE,
         }
     }
 
     /// `EINVAL` if `device`, whose disk was made with this, cannot stand for what the server has
     /// now, which is logged.
     pub(crate) fn check(&self, device: &RemoteDevice, now: &Self) -> Result {
-        if self == now {
+        let both_named = !self.wwid.is_empty() && !now.wwid.is_empty();
+        if both_named && self.wwid != now.wwid {
+            kernel_ext::ratelimited!(device_log!(
+                pr_err,
+                device,
+                "the server has another disk by this path now, {:?} and not {:?}: unmap it and map \
+                 it again",
+                now.wwid,
+                self.wwid
+            ));
+            return Err(EINVAL);
+        }
+        if self.logical_block_size == now.logical_block_size {
             return Ok(());
         }
         kernel_ext::ratelimited!(device_log!(

@@ -14,6 +14,10 @@ use kernel::{
 };
 use kernel_ext::{
     block::{
+        disk::{
+            UniqueIdKind,
+            UNIQUE_ID_LEN, //
+        },
         mq::{
             operations::{
                 HwQueue,
@@ -47,6 +51,7 @@ use rtrs_client::{
 };
 
 use crate::{
+    identity,
     remote_device::RemoteDevice,
     LocalModule, //
 };
@@ -104,6 +109,17 @@ impl Operations for Queue {
             Some(polled) => transport.poll(polled),
             None => 0,
         }
+    }
+
+    fn wwid(device: &RemoteDevice) -> &[u8] {
+        device.wwid().as_bytes()
+    }
+
+    fn unique_id(
+        device: &RemoteDevice,
+        kind: UniqueIdKind,
+    ) -> Option<([u8; UNIQUE_ID_LEN], usize)> {
+        identity::unique_id(device.wwid(), kind)
     }
 
     fn open(device: ArcBorrow<'_, RemoteDevice>, mode: OpenMode) -> Result {

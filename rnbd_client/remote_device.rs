@@ -19,9 +19,12 @@ use kernel_ext::{
     },
     ida::IdaNumber,
     prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
     }, //
 };
 use proto::{
@@ -35,7 +38,8 @@ use proto::{
         AccessMode,
         DeviceNews,
         NewsRsp,
-        OpenRsp, //
+        OpenRsp,
+        Wwid, //
     }, //
 };
 use rtrs_client::SubmitError;
@@ -87,6 +91,8 @@ pub(crate) struct RemoteDevice {
     disk_is_read_only: Atomic<bool>,
     /// Whether the server's disk was removed, as far as the server has told.
     disk_is_gone: Atomic<bool>,
+    /// The disk's name in the world; set when the server opens the device for the first time.
+    wwid: SetOnce<Wwid>,
     /// How often the disk is open here.
     #[pin]
     users: Mutex<usize>,
@@ -112,10 +118,21 @@ impl RemoteDevice {
                 write_cache: Atomic::new(true),
                 disk_is_read_only: Atomic::new(false),
                 disk_is_gone: Atomic::new(false),
+                wwid: SetOnce::new(),
                 users <- new_mutex!(0, "RemoteDevice::users"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Notes the disk's name in the world, unless there is one. Any context.
+    pub(crate) fn set_wwid(&self, wwid: Wwid) {
+        self.wwid.populate(wwid);
+    }
+
+    /// The disk's name in the world; empty if the server has told none. Any context.
+    pub(crate) fn wwid(&self) -> &Wwid {
+        self.wwid.as_ref().unwrap_or(&Wwid::NONE)
     }
 
     /// The number of the disk.

@@ -38,6 +38,7 @@ mod client;
 mod device;
 mod disk;
 mod fixed_limits;
+mod identity;
 mod mapping;
 mod news;
 mod queue;

@@ -19,11 +19,13 @@ use proto::{
     rnbd::{
         AccessMode,
         Close,
+        Identity,
         News,
         NewsRsp,
         Open,
         OpenRsp,
         SessInfo,
+        FEATURE_IDENTITY,
         FEATURE_NEWS, //
     },
     ProtoError, //
@@ -32,7 +34,15 @@ use rtrs_client::ServiceData;
 use rtrs_core::error::from_errno;
 
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY;
+
+/// What the server said when it opened a device.
+pub(crate) struct Opened {
+    pub(crate) response: OpenRsp,
+    pub(crate) identity: Identity,
+    /// The epoch in which the server gave the device's number.
+    pub(crate) epoch: u32,
+}
 
 /// Counts the sessions that the server has had for one of the client, from 1: the server forgets a
 /// session when its last path is lost. What the server said of a device in an earlier epoch is
@@ -124,27 +134,45 @@ impl Server {
     ///
     /// The server's error, or `EINVAL` for a response that makes no sense; the device is closed
     /// again then.
-    pub(crate) fn open(&self, path: &Name, access_mode: AccessMode) -> Result<(OpenRsp, u32)> {
-        let mut response = [0; OpenRsp::SIZE];
+    pub(crate) fn open(&self, path: &Name, access_mode: AccessMode) -> Result<Opened> {
+        let mut bytes = [0; OpenRsp::SIZE + Identity::SIZE];
         let message = Open {
             access_mode,
             dev_name: *path,
         }
         .to_bytes();
-        let epoch = loop {
+        let (epoch, has_identity) = loop {
             // Without a path this fails.
             let epoch = self.greet()?;
-            let data = ServiceData::FromServer(&mut response);
+            // A server that does not know of identities may have old data behind its response.
+            let has_identity = self.features.load(ordering::Relaxed) & FEATURE_IDENTITY != 0;
+            let len = if has_identity {
+                bytes.len()
+            } else {
+                OpenRsp::SIZE
+            };
+            let data = ServiceData::FromServer(bytes.get_mut(..len).ok_or(EINVAL)?);
             match self.request_in(epoch, &message, data) {
-                Ok(()) => break epoch,
+                Ok(()) => break (epoch, has_identity),
                 Err(ECONNABORTED) if self.epoch() != epoch => continue,
                 Err(error) => return Err(error),
             }
         };
-        OpenRsp::parse(&response)
-            .map(|response| (response, epoch))
+        let (response, identity) = bytes.split_at(OpenRsp::SIZE);
+        let identity = match has_identity {
+            true => Identity::parse(identity),
+            false => Ok(Identity::NONE),
+        };
+        OpenRsp::parse(response)
+            .and_then(|response| {
+                Ok(Opened {
+                    response,
+                    identity: identity?,
+                    epoch,
+                })
+            })
             .map_err(|error| {
-                if let Some(device_id) = OpenRsp::device_id_of(&response) {
+                if let Some(device_id) = OpenRsp::device_id_of(response) {
                     // The error of the response is the one to tell.
                     let _ = self.close(device_id, epoch);
                 }

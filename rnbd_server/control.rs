@@ -21,8 +21,10 @@ use proto::{
     rnbd::{
         CachePolicy,
         Close,
+        Identity,
         Open,
-        OpenRsp, //
+        OpenRsp,
+        FEATURE_IDENTITY, //
     },
     search_path,
     PATH_MAX, //
@@ -75,7 +77,7 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
                 access_mode: request.access_mode.to_wire(),
             });
             let result = open(session, &op, &request);
-            op.respond(result.map(|()| OpenRsp::SIZE as u32));
+            op.respond(result);
         }
         ControlRequest::Close(request) => {
             tracepoint::process_msg_close(|| tracepoint::Close {
@@ -89,8 +91,8 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
     }
 }
 
-/// Opens a device and writes the answer.
-fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
+/// Opens a device and writes the answer; returns the length of the answer in bytes.
+fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
     // Nothing is opened for a client that cannot be told the number.
     if op.direction() != Direction::Read || (op.data_len() as usize) < OpenRsp::SIZE {
         pr_err_ratelimited!(
@@ -115,9 +117,9 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
             );
             return Err(EPERM);
         }
-        answer_open(op, &device)?;
+        let len = answer_open(session, op, &device)?;
         news::opened(session, &device);
-        return Ok(());
+        return Ok(len);
     }
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = full_path(session, &message.dev_name, &mut buffer)?;
@@ -129,8 +131,9 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
         message.access_mode,
     )?;
     let device = open_new(session, path, message)?;
-    match answer_open(op, &device).and_then(|()| insert(session, path, &device)) {
-        Ok(()) => {
+    let answered = answer_open(session, op, &device);
+    match answered.and_then(|len| insert(session, path, &device).map(|()| len)) {
+        Ok(len) => {
             news::opened(session, &device);
             pr_info_ratelimited!(
                 "session {:?}: opened device {:?} ({})\n",
@@ -138,7 +141,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result {
                 device.name().as_cstr(),
                 device.mode().as_str()
             );
-            Ok(())
+            Ok(len)
         }
         Err(error) => {
             device.close();
@@ -208,10 +211,19 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
     .map_err(|refused| from_errno(refused.errno()))
 }
 
-/// Writes the answer to a message that opens `device`.
-fn answer_open(op: &Operation, device: &SessionDevice) -> Result {
+/// Writes the answer to a message that opens `device`; returns its length in bytes. Sleeps.
+fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Result<u32> {
+    const WITH_IDENTITY: usize = OpenRsp::SIZE + Identity::SIZE;
     let device_use = device.enter().ok_or(ENODEV)?;
-    op.write_response(&open_rsp(device.id(), &device_use)?)
+    op.write_response(&open_rsp(device.id(), &device_use)?)?;
+    if session.features() & FEATURE_IDENTITY == 0 || (op.data_len() as usize) < WITH_IDENTITY {
+        return Ok(OpenRsp::SIZE as u32);
+    }
+    let identity = Identity {
+        wwid: device_use.disk().wwid(),
+    };
+    op.write_response_at(OpenRsp::SIZE, &identity.to_bytes())?;
+    Ok(WITH_IDENTITY as u32)
 }
 
 /// The answer to an open message.

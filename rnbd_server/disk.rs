@@ -3,11 +3,22 @@
 //! Open disks, whatever requests go through.
 
 use kernel_ext::{
-    block::bdev::BlockDevice,
+    block::{
+        bdev::BlockDevice,
+        disk::{
+            UniqueIdKind,
+            UNIQUE_ID_LEN, //
+        }, //
+    },
     fs::file::{
         FileId,
         RegularFile, //
     }, //
+};
+use proto::rnbd::{
+    IdKind,
+    UniqueId,
+    Wwid, //
 };
 
 /// An open disk.
@@ -19,9 +30,9 @@ pub(crate) enum Disk<'a> {
     File(&'a RegularFile),
 }
 
-/// The identity of a disk on this server, whatever clients call the disk.
+/// Tells a disk from the other disks of this server, whatever clients call the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
+pub(crate) enum LocalId {
     /// The kernel's number of a block device.
     BlockDevice(u32),
     /// The number of a file and of its file system.
@@ -30,10 +41,10 @@ pub(crate) enum Identity {
 
 impl Disk<'_> {
     /// Which disk it is. Any context.
-    pub(crate) fn identity(&self) -> Identity {
+    pub(crate) fn local_id(&self) -> LocalId {
         match self {
-            Self::BlockDevice(device) => Identity::BlockDevice(device.number()),
-            Self::File(file) => Identity::File(file.facts().id),
+            Self::BlockDevice(device) => LocalId::BlockDevice(device.number()),
+            Self::File(file) => LocalId::File(file.facts().id),
         }
     }
 
@@ -53,4 +64,30 @@ impl Disk<'_> {
             Self::File(_) => false,
         }
     }
+
+    /// The disk's name in the world, if the kernel knows one. Sleeps.
+    pub(crate) fn wwid(&self) -> Wwid {
+        match self {
+            Self::BlockDevice(device) => {
+                unique_id(device).map_or(Wwid::NONE, |id| Wwid::of_disk(&id, device.partition()))
+            }
+            Self::File(file) => {
+                let facts = file.facts();
+                Wwid::of_file(&facts.fs_uuid, facts.id.ino, facts.generation)
+            }
+        }
+    }
+}
+
+/// The identifier that a disk has in itself. Sleeps.
+fn unique_id(device: &BlockDevice) -> Option<UniqueId> {
+    let kinds = [
+        (UniqueIdKind::Naa, IdKind::Naa),
+        (UniqueIdKind::Eui, IdKind::Eui),
+    ];
+    kinds.into_iter().find_map(|(asked, kind)| {
+        let mut id = [0; UNIQUE_ID_LEN];
+        let len = device.unique_id(asked, &mut id)?;
+        UniqueId::new(kind, id.get(..len)?)
+    })
 }

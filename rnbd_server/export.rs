@@ -37,7 +37,7 @@ use rtrs_core::error::from_errno;
 use crate::{
     disk::{
         Disk,
-        Identity, //
+        LocalId, //
     },
     handle::HandleUse, //
 };
@@ -54,7 +54,7 @@ pub(crate) struct Exports {
 
 /// A device that sessions have open.
 struct Entry {
-    identity: Identity,
+    local_id: LocalId,
     export: Arc<Export>,
     writers: Writers,
     opens: usize,
@@ -161,9 +161,9 @@ impl Exports {
         mode: AccessMode,
         session: &SessName,
     ) -> Result<ExportOpen> {
-        let identity = disk.disk().identity();
+        let local_id = disk.disk().local_id();
         let mut list = self.list.lock();
-        if let Some(entry) = list.iter_mut().find(|entry| entry.identity == identity) {
+        if let Some(entry) = list.iter_mut().find(|entry| entry.local_id == local_id) {
             let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;
             entry.writers = entry.writers.opened(mode).map_err(|denied| {
                 pr_err_ratelimited!(
@@ -191,7 +191,7 @@ impl Exports {
             .map_err(|denied| from_errno(denied.errno()))?;
         list.push(
             Entry {
-                identity,
+                local_id,
                 export: export.clone(),
                 writers,
                 opens: 1,

@@ -29,6 +29,7 @@ use proto::{
         Io,
         Request,
         SessInfo,
+        FEATURE_IDENTITY,
         FEATURE_NEWS,
         PROTO_VER_MAJOR, //
     }, //
@@ -54,7 +55,7 @@ use crate::{
 };
 
 /// The extensions that this server knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {

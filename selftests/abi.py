@@ -49,12 +49,13 @@ def test_every_file(t: Test) -> None:
     image = "/var/tmp/abi.img"
     t.server.run(f"truncate -s 1M {image}")
     t.defer(t.server.run, f"rm {image}")
-    rnbd.map_device(t, image)
+    of_file = rnbd.map_device(t, image)
     sessions = [rnbd.CLIENT_SESSIONS, rnbd.SERVER_SESSIONS]
     folders = [f"{folder}/sess" for folder in sessions]
     folders += [device.sysfs, "/sys/class/rnbd-client/ctl", "/sys/class/rnbd-server/ctl",
                 "/sys/module/rtrs_server/chunk_pool"]
-    found = there(t, *folders)
+    found = [*there(t, *folders), f"/sys/block/{of_file.name}/wwid"]
+    t.check(t.client.exists(found[-1]), f"there is no {found[-1]}")
     entries = documented()
     undescribed = [path for path in found
                    if not any(pattern.fullmatch(path) for _, pattern in entries)]

@@ -245,3 +245,28 @@ def test_odd_discards(t: Test) -> None:
                         f"{operation.__name__}: {error}")
         device.unmap()
     still_maps(t)
+
+
+@case(module_sets=ONLY_OURS, quick=())
+def test_names(t: Test) -> None:
+    """A name of a disk that leads elsewhere is refused; what only lies behind an answer is no name."""
+    serve(t)
+
+    def shown(name: str) -> str | None:
+        call(t, hostile.misbehave, place="opened", fault="named", name=name)
+        device = rnbd.map_device(t, DISK, keep=True)
+        file = f"/sys/block/{device.name}/wwid"
+        text = t.client.read(file) if t.client.exists(file) else None
+        device.unmap()
+        return text
+
+    # As a C server's chunk may have it.
+    t.equal(shown("naa.5000"), None, "name of a disk without the extension")
+    call(t, hostile.misbehave, place="session_info", fault="extension")
+    for name in ("../../shadow", "naa.50\n00", 'x" RUN', "naa.5\0000", "é"):
+        call(t, hostile.misbehave, place="opened", fault="named", name=name)
+        refused(t, f"name {name!r}", (errno.EINVAL,), "character in the disk's wwid")
+    for name in ("naa.5000", "x" * 64, "odd:name+1_2"):
+        t.equal(shown(name), name, "name")
+    call(t, hostile.behave)
+    still_maps(t)

@@ -16,7 +16,9 @@ use kernel::{
 
 use super::disk::{
     Limits,
-    Mode, //
+    Mode,
+    UniqueIdKind,
+    UNIQUE_ID_LEN, //
 };
 use crate::{
     bindings,
@@ -93,6 +95,24 @@ impl BlockDevice {
     pub fn number(&self) -> u32 {
         // SAFETY: The device is open by the type invariant.
         unsafe { (*self.as_raw()).bd_dev }
+    }
+
+    /// Reads an identifier that the whole disk has in itself, and returns its length in bytes.
+    /// `None` if the disk has none of this kind. Sleeps.
+    pub fn unique_id(&self, kind: UniqueIdKind, id: &mut [u8; UNIQUE_ID_LEN]) -> Option<usize> {
+        // SAFETY: The device is open by the type invariant; the function writes at most 16 bytes.
+        let len = unsafe {
+            bindings::rnbd_helper_bdev_unique_id(self.as_raw(), id.as_mut_ptr(), kind as c_int)
+        };
+        usize::try_from(len)
+            .ok()
+            .filter(|&len| 0 < len && len <= UNIQUE_ID_LEN)
+    }
+
+    /// The number of the partition; 0 for the whole disk. Any context.
+    pub fn partition(&self) -> u32 {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_partno(self.as_raw()) }
     }
 
     /// The directory of the whole disk in sysfs, valid as long as `self`.

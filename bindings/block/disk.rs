@@ -21,6 +21,19 @@ pub enum Mode {
     ReadWrite,
 }
 
+/// The kinds of identifiers that a disk may have in itself (C: `enum blk_unique_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum UniqueIdKind {
+    /// Of IEEE's registration authority.
+    Naa = bindings::blk_unique_id_BLK_UID_NAA,
+    /// The extended unique identifier.
+    Eui = bindings::blk_unique_id_BLK_UID_EUI64,
+}
+
+/// The longest such identifier in bytes.
+pub const UNIQUE_ID_LEN: usize = 16;
+
 /// What requests a disk takes.
 ///
 /// Block sizes, granularity and alignment are in bytes, the rest in sectors of 512 bytes. A maximum

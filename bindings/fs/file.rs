@@ -103,6 +103,10 @@ pub struct DirectAlignment {
 pub struct Facts {
     /// Which file it is.
     pub id: FileId,
+    /// The UUID of its file system; zeroes if the file system has none.
+    pub fs_uuid: [u8; 16],
+    /// Tells the file from an earlier one with the same number.
+    pub generation: u32,
     /// Its size in bytes.
     pub size: u64,
     /// The block size of its file system in bytes.
@@ -194,6 +198,8 @@ impl RegularFile {
                 dev: raw.dev,
                 ino: raw.ino,
             },
+            fs_uuid: raw.fs_uuid,
+            generation: raw.generation,
             size: raw.size,
             block_size: raw.block_size,
             alignment: raw.says_alignment.then_some(DirectAlignment {

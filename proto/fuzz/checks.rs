@@ -310,10 +310,13 @@ fn check_block_op(op: BlockOp, is_read: bool, data_len: u32) {
 
 /// A server's RNBD answer, taken for each of them.
 pub fn rnbd_response(data: &[u8]) {
-    let asked = rnbd::SessInfo::new(rnbd::FEATURE_NEWS, 0x0123_4567_89ab_cdef);
+    let asked = rnbd::SessInfo::new(
+        rnbd::FEATURE_NEWS | rnbd::FEATURE_IDENTITY,
+        0x0123_4567_89ab_cdef,
+    );
     match asked.parse_rsp(data) {
         Ok(info) => {
-            assert_eq!(info.features() & !rnbd::FEATURE_NEWS, 0);
+            assert_eq!(info.features() & !asked.features(), 0);
             assert_eq!(asked.parse_rsp(&info.to_rsp_bytes()), Ok(info));
         }
         Err(error) => check_message(error.message().as_str()),
@@ -328,6 +331,15 @@ pub fn rnbd_response(data: &[u8]) {
             assert!(rsp.nsectors.checked_mul(512).is_some());
             let bytes = rsp.to_bytes().expect("block size from 16 bits");
             assert_eq!(rnbd::OpenRsp::parse(&bytes), Ok(rsp));
+        }
+        Err(error) => check_message(error.message().as_str()),
+    }
+    match rnbd::Identity::parse(data) {
+        Ok(identity) => {
+            let name = identity.wwid.to_string();
+            assert_eq!(name.as_bytes(), identity.wwid.as_bytes());
+            assert!(!name.contains(|character: char| "/\\ \0\n".contains(character)));
+            assert_eq!(rnbd::Identity::parse(&identity.to_bytes()), Ok(identity));
         }
         Err(error) => check_message(error.message().as_str()),
     }

@@ -10,3 +10,6 @@
 ///
 /// The server rings when there are some, if the transport has doorbells.
 pub const FEATURE_NEWS: u32 = 1 << 0;
+/// The response to an open message has the disk's [`Identity`](super::Identity) behind it, if the
+/// client has room for it.
+pub const FEATURE_IDENTITY: u32 = 1 << 1;

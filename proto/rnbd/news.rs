@@ -148,11 +148,7 @@ impl DeviceNews {
             physical_block_size: self.physical_block_size.into(),
             logical_block_size: self.logical_block_size.into(),
             max_segments: self.max_segments.into(),
-            reserved0: U32::ZERO,
-            wwid: [0; 64],
-            serial: [0; 32],
-            model: [0; 32],
-            reserved1: [0; 8],
+            reserved: [0; 12],
         })
     }
 
@@ -251,7 +247,7 @@ pub struct NewsRsp<'a> {
 
 impl<'a> NewsRsp<'a> {
     /// The most records of a response, so that it is no longer than a page of 4 KiB.
-    pub const MAX_COUNT: usize = 21;
+    pub const MAX_COUNT: usize = 63;
 
     /// The size of the longest response in bytes.
     pub const MAX_SIZE: usize = Self::size(Self::MAX_COUNT);

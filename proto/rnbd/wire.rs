@@ -96,7 +96,7 @@ wire_structs! {
     }
 
     /// A device in the response to it.
-    struct DeviceNews: 192 {
+    struct DeviceNews: 64 {
         0 => device_id: U32,
         4 => flags: U32,
         8 => nsectors: U64,
@@ -109,11 +109,7 @@ wire_structs! {
         40 => physical_block_size: U32,
         44 => logical_block_size: U32,
         48 => max_segments: U32,
-        52 => reserved0: U32,
-        56 => wwid: [u8; 64],
-        120 => serial: [u8; 32],
-        152 => model: [u8; 32],
-        184 => reserved1: [u8; 8],
+        52 => reserved: [u8; 12],
     }
 
     /// `struct rnbd_msg_open_rsp`.
@@ -133,6 +129,12 @@ wire_structs! {
         44 => obsolete_rotational: u8,
         45 => cache_policy: u8,
         46 => reserved: [u8; 10],
+    }
+
+    /// Behind the open response, with the extension for it.
+    struct Identity: 128 {
+        0 => wwid: [u8; 64],
+        64 => reserved: [u8; 64],
     }
 
     /// The part of `struct rnbd_msg_io` that every version has.

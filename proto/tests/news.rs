@@ -183,7 +183,7 @@ fn the_response_is_what_protocol_md_says() {
     for number in [1u32, 2, 3, 4, 5, 6, 1 << 16, 4096, 7] {
         expected.extend(number.to_le_bytes());
     }
-    expected.resize(16 + 192, 0);
+    expected.resize(16 + 64, 0);
     assert_eq!(bytes, expected);
     let parsed = NewsRsp::parse(&bytes, &FROM_ZERO).unwrap();
     assert_eq!(parsed.sequence(), 0x0102_0304);
@@ -233,7 +233,7 @@ fn every_number_of_records_and_every_length() {
     assert_eq!(NewsRsp::MAX_SIZE, 4048);
     assert_eq!(NewsRsp::count_in(4096), Some(NewsRsp::MAX_COUNT));
     assert_eq!(NewsRsp::count_in(usize::MAX), Some(NewsRsp::MAX_COUNT));
-    assert_eq!(NewsRsp::count_in(207), None);
+    assert_eq!(NewsRsp::count_in(79), None);
     assert_eq!(NewsRsp::count_in(0), None);
     for count in 0..=NewsRsp::MAX_COUNT {
         let devices: Vec<_> = (0..count as u32).map(|id| device(3 * id)).collect();
@@ -257,7 +257,7 @@ fn every_number_of_records_and_every_length() {
 
 #[test]
 fn more_records_than_a_response_has_are_refused() {
-    let devices: Vec<_> = (0..22).map(device).collect();
+    let devices: Vec<_> = (0..64).map(device).collect();
     assert!(NewsRsp::parse(&response(false, &devices), &FROM_ZERO).is_err());
     let mut bytes = response(false, &devices[..1]);
     bytes[8..10].fill(0xff);

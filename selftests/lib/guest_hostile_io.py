@@ -171,11 +171,11 @@ def news(address: str, device_path: str) -> dict[str, Any]:
         results["agreed"] = (list(struct.unpack_from("<HxxB3xIIQ", peer.scratch.buffer.raw))
                              == [1, 2, MAGIC, FEATURE_NEWS, nonce])
         results["cut"] = rnbd.ask(message()[:11], length=4096)
-        results["no room"] = rnbd.ask(message(), length=207)
+        results["no room"] = rnbd.ask(message(), length=79)
         results["without memory"] = rnbd.ask(message(), sg_cnt=0)
         peer.request(message() + struct.pack("<HH", 2, len(message())), offset=len(message()))
         results["as a write"] = peer.answer()[1]
-        results["least room"] = told(message(), length=208)
+        results["least room"] = told(message(), length=80)
         results["device"] = struct.unpack_from("<I", peer.scratch.buffer.raw, 16)[0] == rnbd.device_id
         results["known"] = told(message(since=results["least room"][0]))
         results["from the last device"] = told(message(first=0xFFFFFFFF))

@@ -186,6 +186,12 @@ def extension(_server: rtrs.Server, _normal: Any, request: Any, nonce: int = 0) 
     return struct.pack("<HHB3xIIQ12x", rtrs.SESS_INFO + 1, 0, 2, magic, features, number ^ nonce)
 
 
+def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
+    """Answer the opening of the disk with this name of the disk behind the answer."""
+    answer: bytes = normal(request)
+    return answer + name.encode().ljust(128, b"\0")
+
+
 def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tuple[int, int]],
               sequence: int = 1, count: int | None = None, more: bool = False,
               kind: int = rtrs.NEWS + 1, blocks: int = SECTOR) -> None:
@@ -195,7 +201,7 @@ def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tupl
     count = len(records) if count is None else count
     data = struct.pack("<HHIHHI", kind, 0, sequence, count, int(more), 0)
     for device_id, sectors in records:
-        data += struct.pack("<IIQ10I136x", device_id, 0, sectors, 256, 0, 0, 0, 0, 0, blocks, blocks,
+        data += struct.pack("<IIQ10I8x", device_id, 0, sectors, 256, 0, 0, 0, 0, 0, blocks, blocks,
                             32, 0)
     return server.answer(request, data)
 

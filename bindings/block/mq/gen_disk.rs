@@ -17,7 +17,13 @@ use super::{
 };
 use crate::{
     bindings,
-    block::major::Major,
+    block::{
+        disk::{
+            UniqueIdKind,
+            UNIQUE_ID_LEN, //
+        },
+        major::Major, //
+    },
     compat,
     kobject::{
         AsKobject,
@@ -92,13 +98,17 @@ unsafe impl<O: Operations> Send for GenDisk<O> {}
 unsafe impl<O: Operations> Sync for GenDisk<O> {}
 
 impl<O: Operations> GenDisk<O> {
-    const OPS: bindings::block_device_operations = bindings::block_device_operations {
-        open: Some(open_callback::<O>),
-        release: Some(release_callback::<O>),
-        getgeo: Some(getgeo_callback),
-        // An open disk keeps the driver's module, not ours, from being unloaded.
-        owner: compat::this_module::<O::OwnerModule>(),
-        ..pin_init::zeroed()
+    const OPS: bindings::rnbd_disk_operations = bindings::rnbd_disk_operations {
+        block: bindings::block_device_operations {
+            open: Some(open_callback::<O>),
+            release: Some(release_callback::<O>),
+            getgeo: Some(getgeo_callback),
+            get_unique_id: Some(get_unique_id_callback::<O>),
+            // An open disk keeps the driver's module, not ours, from being unloaded.
+            owner: compat::this_module::<O::OwnerModule>(),
+            ..pin_init::zeroed()
+        },
+        wwid: Some(wwid_callback::<O>),
     };
 
     /// Makes a disk and adds it: partitions are read, so requests must work by now.
@@ -173,17 +183,14 @@ impl<O: Operations> GenDisk<O> {
         disk.major = params.major.number();
         disk.first_minor = first_minor;
         disk.minors = c_int::from(params.minors);
-        disk.fops = &Self::OPS;
+        disk.fops = &Self::OPS.block;
         disk.private_data = data.cast::<c_void>();
-        // SAFETY: The disk is valid and complete. It has no parent and no attributes of ours.
+        // SAFETY: The disk is valid and complete, and its operations are those that the function
+        // wants.
         unsafe {
             bindings::set_capacity(raw, params.capacity);
             bindings::set_disk_ro(raw, params.read_only);
-            to_result(bindings::device_add_disk(
-                ptr::null_mut(),
-                raw,
-                ptr::null_mut(),
-            ))
+            to_result(bindings::rnbd_helper_add_disk(raw))
         }
     }
 
@@ -300,6 +307,52 @@ unsafe extern "C" fn release_callback<O: Operations>(disk: *mut bindings::gendis
     // SAFETY: The opener's `Arc`, turned raw by `open_callback`.
     let data = unsafe { Arc::from_raw((*disk).private_data.cast::<O::DiskData>()) };
     O::release(data.as_arc_borrow());
+}
+
+/// Writes the disk's name in the world; returns its length.
+///
+/// # Safety
+///
+/// Only for the attributes of a disk of `O` that was made and not yet removed; `wwid` has room for
+/// `RNBD_WWID_LEN` bytes.
+unsafe extern "C" fn wwid_callback<O: Operations>(
+    disk: *mut bindings::gendisk,
+    wwid: *mut c_char,
+) -> usize {
+    // SAFETY: `GenDisk` keeps the data until `del_gendisk` has returned, which waits for readers of
+    // attributes.
+    let data = unsafe { &*(*disk).private_data.cast::<O::DiskData>() };
+    let name = O::wwid(data);
+    let len = name.len().min(bindings::RNBD_WWID_LEN as usize);
+    // SAFETY: By the function's requirement there is room for `len` bytes.
+    unsafe { ptr::copy_nonoverlapping(name.as_ptr(), wwid.cast(), len) };
+    len
+}
+
+/// Writes the identifier that the disk has in itself; returns its length.
+///
+/// # Safety
+///
+/// Only for users of a disk of `O` who have it open; `id` has room for 16 bytes.
+unsafe extern "C" fn get_unique_id_callback<O: Operations>(
+    disk: *mut bindings::gendisk,
+    id: *mut u8,
+    kind: bindings::blk_unique_id,
+) -> c_int {
+    // SAFETY: Who has the disk open has an `Arc` of the data.
+    let data = unsafe { &*(*disk).private_data.cast::<O::DiskData>() };
+    let kinds = [UniqueIdKind::Naa, UniqueIdKind::Eui];
+    let found = kinds
+        .into_iter()
+        .find(|found| *found as bindings::blk_unique_id == kind)
+        .and_then(|kind| O::unique_id(data, kind));
+    let Some((bytes, len)) = found else {
+        return ENXIO.to_errno();
+    };
+    // SAFETY: By the function's requirement there is room for all 16 bytes.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), id, UNIQUE_ID_LEN) };
+    // At most 16.
+    len as c_int
 }
 
 /// Tells the geometry that the C client tells: 4 heads, 16 sectors.

@@ -12,7 +12,13 @@ use super::request::{
 };
 use crate::{
     bindings,
-    block::status::Status,
+    block::{
+        disk::{
+            UniqueIdKind,
+            UNIQUE_ID_LEN, //
+        },
+        status::Status, //
+    },
     prelude::*, //
 };
 use core::{
@@ -71,6 +77,21 @@ pub trait Operations: Sized + Send + Sync + 'static {
     /// May sleep. Called under a lock that adding and removing the disk takes too.
     fn open(_disk: ArcBorrow<'_, Self::DiskData>, _mode: OpenMode) -> Result {
         Ok(())
+    }
+
+    /// The disk's name in the world, which `/sys/block/NAME/wwid` shows; empty if it has none, and
+    /// then there is no such file. Any context.
+    fn wwid(_disk: &Self::DiskData) -> &[u8] {
+        &[]
+    }
+
+    /// The identifier that the disk has in itself, and its length; `None` if it has none of this
+    /// kind. Any context.
+    fn unique_id(
+        _disk: &Self::DiskData,
+        _kind: UniqueIdKind,
+    ) -> Option<([u8; UNIQUE_ID_LEN], usize)> {
+        None
     }
 
     /// Someone closes the disk or a partition. May sleep. As [`Self::open`] called under a lock,
