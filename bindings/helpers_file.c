@@ -88,6 +88,20 @@ bool rnbd_helper_file_has_data(struct file *file)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_file_has_data);
 
+/*
+ * Whether UUID, inode number and generation name a file of this file system for
+ * good. FAT has a UUID of four bytes, and numbers that it makes up. A subvolume
+ * (btrfs, with a device number of its own) has the numbers of the subvolume that
+ * it is a snapshot of. overlayfs has no generations.
+ */
+static bool names_files(struct file *file, const struct kstat *stat)
+{
+	const struct super_block *sb = file_inode(file)->i_sb;
+
+	return sb->s_uuid_len == sizeof(sb->s_uuid) && stat->dev == sb->s_dev &&
+	       file_inode(file)->i_generation;
+}
+
 int rnbd_helper_file_facts(struct file *file, struct rnbd_file_facts *facts)
 {
 	struct kstat stat = {};
@@ -100,7 +114,8 @@ int rnbd_helper_file_facts(struct file *file, struct rnbd_file_facts *facts)
 	facts->dev = stat.dev;
 	facts->ino = stat.ino;
 	facts->generation = file_inode(file)->i_generation;
-	export_uuid(facts->fs_uuid, &file_inode(file)->i_sb->s_uuid);
+	if (names_files(file, &stat))
+		export_uuid(facts->fs_uuid, &file_inode(file)->i_sb->s_uuid);
 	facts->size = i_size_read(file_inode(file));
 	facts->block_size = i_blocksize(file_inode(file));
 	facts->says_alignment = stat.result_mask & STATX_DIOALIGN;

@@ -31,7 +31,8 @@ use proto::{
     device_state::DeviceState,
     rnbd::{
         NewsRsp,
-        OpenRsp, //
+        OpenRsp,
+        Wwid, //
     }, //
 };
 use rtrs_core::error::from_errno;
@@ -89,7 +90,7 @@ impl Device {
             match remote.opened_by_server(&opened.response, opened.epoch, || {}) {
                 Ok(_) => {
                     self.limits.populate(FixedLimits::of(&opened));
-                    remote.set_wwid(opened.identity.wwid);
+                    remote.set_wwid(opened.identity.map_or(Wwid::NONE, |identity| identity.wwid));
                     return Ok(opened.response);
                 }
                 // The server may have opened it in the session that it has now, which nobody would

@@ -20,8 +20,8 @@ use crate::{
 pub(crate) struct FixedLimits {
     /// In bytes.
     logical_block_size: u32,
-    /// The disk's name in the world; empty if the server has told none.
-    wwid: Wwid,
+    /// The disk's name in the world, which may be empty; `None` if the server has not told.
+    wwid: Option<Wwid>,
 }
 
 impl FixedLimits {
@@ -29,7 +29,7 @@ impl FixedLimits {
     pub(crate) fn of(opened: &Opened) -> Self {
         Self {
             logical_block_size: opened.response.logical_block_size,
-            wwid: opened.identity.wwid,
+            wwid: opened.identity.map(|identity| identity.wwid),
         }
     }
 
@@ -37,24 +37,27 @@ impl FixedLimits {
     pub(crate) fn of_news(news: &DeviceNews) -> Self {
         Self {
             logical_block_size: news.logical_block_size,
-            wwid: Wwid::NONE,
+            wwid: None,
         }
     }
 
     /// `EINVAL` if `device`, whose disk was made with this, cannot stand for what the server has
     /// now, which is logged.
     pub(crate) fn check(&self, device: &RemoteDevice, now: &Self) -> Result {
-        let both_named = !self.wwid.is_empty() && !now.wwid.is_empty();
-        if both_named && self.wwid != now.wwid {
-            kernel_ext::ratelimited!(device_log!(
-                pr_err,
-                device,
-                "the server has another disk by this path now, {:?} and not {:?}: unmap it and map \
-                 it again",
-                now.wwid,
-                self.wwid
-            ));
-            return Err(EINVAL);
+        match (self.wwid, now.wwid) {
+            // A disk may get a name that it had not, as when its driver reads it again.
+            (Some(was), Some(is)) if !was.is_empty() && was != is => {
+                kernel_ext::ratelimited!(device_log!(
+                    pr_err,
+                    device,
+                    "the server has another disk by this path now, {:?} and not {:?}: unmap it and \
+                     map it again",
+                    is,
+                    was
+                ));
+                return Err(EINVAL);
+            }
+            _ => {}
         }
         if self.logical_block_size == now.logical_block_size {
             return Ok(());

@@ -39,7 +39,8 @@ const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY;
 /// What the server said when it opened a device.
 pub(crate) struct Opened {
     pub(crate) response: OpenRsp,
-    pub(crate) identity: Identity,
+    /// `None` if the server knows nothing of identities; the identity may have no name.
+    pub(crate) identity: Option<Identity>,
     /// The epoch in which the server gave the device's number.
     pub(crate) epoch: u32,
 }
@@ -115,8 +116,11 @@ impl Server {
         let answer = message
             .parse_rsp(&response)
             .map_err(|error| self.malformed(&error))?;
-        let greeted = u64::from(epoch) << 32 | u64::from(answer.features());
-        self.greeted.store(greeted, ordering::Relaxed);
+        // Not if another caller has asked the server of a later epoch by now.
+        if self.epoch() == epoch {
+            let greeted = u64::from(epoch) << 32 | u64::from(answer.features());
+            self.greeted.store(greeted, ordering::Relaxed);
+        }
         Ok(epoch)
     }
 
@@ -145,7 +149,8 @@ impl Server {
             // Without a path this fails.
             let epoch = self.greet()?;
             // A server that does not know of identities may have old data behind its response.
-            let has_identity = self.features.load(ordering::Relaxed) & FEATURE_IDENTITY != 0;
+            let features = self.features_in(epoch);
+            let has_identity = features.is_some_and(|features| features & FEATURE_IDENTITY != 0);
             let len = if has_identity {
                 bytes.len()
             } else {
@@ -159,10 +164,7 @@ impl Server {
             }
         };
         let (response, identity) = bytes.split_at(OpenRsp::SIZE);
-        let identity = match has_identity {
-            true => Identity::parse(identity),
-            false => Ok(Identity::NONE),
-        };
+        let identity = has_identity.then(|| Identity::parse(identity)).transpose();
         OpenRsp::parse(response)
             .and_then(|response| {
                 Ok(Opened {

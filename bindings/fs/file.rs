@@ -103,7 +103,8 @@ pub struct DirectAlignment {
 pub struct Facts {
     /// Which file it is.
     pub id: FileId,
-    /// The UUID of its file system; zeroes if the file system has none.
+    /// The UUID of its file system; zeroes if the file system has none, or if UUID, number and
+    /// generation do not name a file of it for good.
     pub fs_uuid: [u8; 16],
     /// Tells the file from an earlier one with the same number.
     pub generation: u32,

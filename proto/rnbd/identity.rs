@@ -77,7 +77,7 @@ impl UniqueId {
     }
 }
 
-/// The name of a disk that no other disk in the world has; may be empty, if the disk has none.
+/// The name of a disk, by which it is known everywhere; empty if the disk has none.
 ///
 /// - `naa.HEX` and `eui.HEX`: what the disk has in itself, see [`UniqueId`],
 /// - either with `-partN` behind it: a partition of such a disk,
@@ -168,8 +168,12 @@ fn write_hex(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
 
+/// For the log.
 impl fmt::Debug for Wwid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("no name");
+        }
         fmt::Display::fmt(self, f)
     }
 }

@@ -69,7 +69,7 @@ pub struct DiskParams<'a> {
     pub limits: Limits,
 }
 
-/// A disk that is there for everyone to use.
+/// A disk that programs can use.
 ///
 /// Dropping it removes the disk: new requests fail, those in flight are waited for (so they must
 /// be able to end), and file systems on it see a dead device. Whoever has it open keeps the
@@ -183,7 +183,8 @@ impl<O: Operations> GenDisk<O> {
         disk.major = params.major.number();
         disk.first_minor = first_minor;
         disk.minors = c_int::from(params.minors);
-        disk.fops = &Self::OPS.block;
+        let ops: &'static bindings::rnbd_disk_operations = &Self::OPS;
+        disk.fops = &raw const ops.block;
         disk.private_data = data.cast::<c_void>();
         // SAFETY: The disk is valid and complete, and its operations are those that the function
         // wants.
@@ -333,20 +334,20 @@ unsafe extern "C" fn wwid_callback<O: Operations>(
 ///
 /// # Safety
 ///
-/// Only for users of a disk of `O` who have it open; `id` has room for 16 bytes.
+/// Only for a disk of `O` that the caller has open; `id` has room for 16 bytes.
 unsafe extern "C" fn get_unique_id_callback<O: Operations>(
     disk: *mut bindings::gendisk,
     id: *mut u8,
     kind: bindings::blk_unique_id,
 ) -> c_int {
-    // SAFETY: Who has the disk open has an `Arc` of the data.
+    // SAFETY: The caller has the disk open, and each opening holds an `Arc` of the data.
     let data = unsafe { &*(*disk).private_data.cast::<O::DiskData>() };
     let kinds = [UniqueIdKind::Naa, UniqueIdKind::Eui];
     let found = kinds
         .into_iter()
         .find(|found| *found as bindings::blk_unique_id == kind)
         .and_then(|kind| O::unique_id(data, kind));
-    let Some((bytes, len)) = found else {
+    let Some((bytes, len)) = found.filter(|(_, len)| (1..=UNIQUE_ID_LEN).contains(len)) else {
         return ENXIO.to_errno();
     };
     // SAFETY: By the function's requirement there is room for all 16 bytes.

@@ -42,7 +42,7 @@ pub trait Operations: Sized + Send + Sync + 'static {
     type OwnerModule: ModuleMetadata;
     /// What all disks of a tag set share; lives as long as the set.
     type SetData: Send + Sync + 'static;
-    /// What belongs to one disk; lives until the disk is gone and closed by everyone.
+    /// The data of one disk; lives until the disk is removed and closed by all of its users.
     type DiskData: Send + Sync + 'static;
 
     /// Takes a request, which has been started.
@@ -73,8 +73,9 @@ pub trait Operations: Sized + Send + Sync + 'static {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
-    /// Someone opens the disk or a partition; for each success there is one [`Self::release`].
-    /// May sleep. Called under a lock that adding and removing the disk takes too.
+    /// Called when the disk or a partition is opened; each success is followed by one
+    /// [`Self::release`]. May sleep. Called under a lock that adding and removing the disk takes
+    /// too.
     fn open(_disk: ArcBorrow<'_, Self::DiskData>, _mode: OpenMode) -> Result {
         Ok(())
     }
@@ -94,8 +95,8 @@ pub trait Operations: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Someone closes the disk or a partition. May sleep. As [`Self::open`] called under a lock,
-    /// and possibly after the disk has been removed.
+    /// Called when the disk or a partition is closed. May sleep. As [`Self::open`] called under a
+    /// lock, and possibly after the disk has been removed.
     fn release(_disk: ArcBorrow<'_, Self::DiskData>) {}
 }
 
