@@ -144,12 +144,15 @@ class Story:
         self.before |= {name: what for name, what in self.disk.files().items() if name.startswith(sources)}
 
     def wrong_source(self) -> None:
-        """A source of another version is named, and nothing is built with it."""
+        """A source of another version is named when the modules have to be built, and nothing is built with it."""
         helper = f"/usr/src/rnbd-{deb.version()}/packaging/dkms/rnbd-dkms"
         self.sh("cp /var/lib/dpkg/status /root/status; "
+                f"dkms uninstall -m rnbd -v {deb.version()} -k {self.release}; rm -r /var/cache/rnbd-dkms/*; "
                 "sed -i '/^Package: linux-source-/,/^$/s/^Version: .*/Version: 7.3.1-1/' /var/lib/dpkg/status")
-        said = self.disk.output(f"{helper} check {self.release} || true; cp /root/status /var/lib/dpkg/status")
+        said = self.disk.output(f"{helper} check {self.release} || true; {helper} install {deb.version()}; "
+                                "cp /root/status /var/lib/dpkg/status")
         expect("is version 7.3.1-1, but linux-headers" in said, said)
+        expect("installed" not in self.dkms_status(), self.dkms_status())
 
     def install(self) -> None:
         """Both packages install with apt; modules are built and everything is in its place."""
