@@ -116,7 +116,6 @@ int rnbd_helper_add_disk(struct gendisk *disk);
 
 /* helpers_block.c */
 struct request *rnbd_helper_rq_list_pop(struct rq_list *list);
-bool rnbd_helper_get_disk_ro(struct gendisk *disk);
 void rnbd_helper_ida_init(struct ida *ida);
 
 /* Macros whose casts bindgen does not see through. */
@@ -126,6 +125,8 @@ enum {
 	RNBD_BLK_STS_RESOURCE = (__force int)BLK_STS_RESOURCE,
 	RNBD_BLK_STS_DEV_RESOURCE = (__force int)BLK_STS_DEV_RESOURCE,
 	RNBD_BLK_STS_IOERR = (__force int)BLK_STS_IOERR,
+	RNBD_BLK_STS_AGAIN = (__force int)BLK_STS_AGAIN,
+	RNBD_BLK_STS_DM_REQUEUE = (__force int)BLK_STS_DM_REQUEUE,
 	RNBD_REQ_OP_MASK = (__force int)REQ_OP_MASK,
 	RNBD_REQ_SYNC = (__force int)REQ_SYNC,
 	RNBD_REQ_FUA = (__force int)REQ_FUA,

@@ -7,12 +7,6 @@
 
 #include "helpers.h"
 
-bool rnbd_helper_get_disk_ro(struct gendisk *disk)
-{
-	return get_disk_ro(disk);
-}
-EXPORT_SYMBOL_GPL(rnbd_helper_get_disk_ro);
-
 void rnbd_helper_ida_init(struct ida *ida)
 {
 	ida_init(ida);

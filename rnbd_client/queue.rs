@@ -21,7 +21,6 @@ use kernel_ext::{
         mq::{
             operations::{
                 HwQueue,
-                OpenMode,
                 Operations,
                 RequestList, //
             },
@@ -122,8 +121,8 @@ impl Operations for Queue {
         identity::unique_id(device.wwid(), kind)
     }
 
-    fn open(device: ArcBorrow<'_, RemoteDevice>, mode: OpenMode) -> Result {
-        device.opened_by_user(mode)
+    fn open(device: ArcBorrow<'_, RemoteDevice>, for_writing: bool) -> Result {
+        device.opened_by_user(for_writing)
     }
 
     fn release(device: ArcBorrow<'_, RemoteDevice>) {

@@ -11,10 +11,7 @@ use kernel::{
 };
 use kernel_ext::{
     block::{
-        mq::{
-            operations::OpenMode,
-            request::Op, //
-        },
+        mq::request::Op,
         status::Status, //
     },
     ida::IdaNumber,
@@ -377,11 +374,14 @@ impl RemoteDevice {
         self.change_state_locked(DeviceEvent::Unmap)
     }
 
-    /// Somebody opens the disk. `EPERM` for writing to a read-only one, `EIO` once unmapped.
-    /// Sleeps.
-    pub(crate) fn opened_by_user(&self, mode: OpenMode) -> Result {
-        let read_only = mode.disk_is_read_only || self.access_mode.is_read_only();
-        if mode.write && read_only {
+    /// The disk is opened. `EPERM` for writing by a device that is mapped read-only, `EIO` once
+    /// unmapped. Sleeps.
+    ///
+    /// A disk that was set read-only otherwise may be opened for writing, as local disks may: the
+    /// block layer refuses writes of programs. It lets writes of other drivers through, which a C
+    /// server carries out even by a read-only mapping.
+    pub(crate) fn opened_by_user(&self, for_writing: bool) -> Result {
+        if for_writing && self.access_mode.is_read_only() {
             return Err(EPERM);
         }
         let mut users = self.users.lock();
@@ -392,7 +392,7 @@ impl RemoteDevice {
         Ok(())
     }
 
-    /// Somebody closes the disk. Sleeps.
+    /// The disk is closed. Sleeps.
     pub(crate) fn closed_by_user(&self) {
         let mut users = self.users.lock();
         // The block layer calls this once for each success of `opened_by_user`.

@@ -23,6 +23,11 @@ impl Status {
     /// Only to refuse a request with.
     pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
 
+    /// A request that must not wait would have to.
+    const AGAIN: Self = Self(bindings::RNBD_BLK_STS_AGAIN as u8);
+    /// The device mapper repeats the request.
+    const DM_REQUEUE: Self = Self(bindings::RNBD_BLK_STS_DM_REQUEUE as u8);
+
     /// What `EBUSY` is to the block layer. Only a disk that has requests in flight and ends them
     /// may refuse one with it.
     pub(super) const DEV_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
@@ -35,10 +40,17 @@ impl Status {
         }
     }
 
-    /// The status that stands for an error.
+    /// The status that stands for an error; each status has an error number of its own (C:
+    /// `blk_errors`).
+    ///
+    /// `IO_ERROR` for the statuses by which a driver has the layers above repeat a request: such an
+    /// error of a peer is not a word of this machine's layers.
     pub fn from_error(error: Error) -> Self {
         // SAFETY: The function only looks up a table; it may be called with any number.
-        Self(unsafe { bindings::errno_to_blk_status(error.to_errno()) })
+        match Self(unsafe { bindings::errno_to_blk_status(error.to_errno()) }) {
+            Self::AGAIN | Self::DM_REQUEUE => Self::IO_ERROR,
+            status => status,
+        }
     }
 
     /// Whether the request is to be tried again later.

@@ -9,10 +9,7 @@ use super::{
         Limits,
         MAX_CAPACITY, //
     },
-    operations::{
-        OpenMode,
-        Operations, //
-    },
+    operations::Operations,
     tag_set::TagSet, //
 };
 use crate::{
@@ -289,12 +286,7 @@ unsafe extern "C" fn open_callback<O: Operations>(
         // until `del_gendisk` has returned. That takes the lock under which this is called, and
         // makes further opening fail before it comes here.
         let data = unsafe { ArcBorrow::from_raw((*disk).private_data.cast::<O::DiskData>()) };
-        let mode = OpenMode {
-            write: mode & bindings::RNBD_BLK_OPEN_WRITE != 0,
-            // SAFETY: The disk is valid.
-            disk_is_read_only: unsafe { bindings::rnbd_helper_get_disk_ro(disk) },
-        };
-        O::open(data, mode)?;
+        O::open(data, mode & bindings::RNBD_BLK_OPEN_WRITE != 0)?;
         // The opener's `Arc`.
         let _ = Arc::into_raw(Arc::from(data));
         Ok(0)

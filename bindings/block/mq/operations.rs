@@ -76,7 +76,7 @@ pub trait Operations: Sized + Send + Sync + 'static {
     /// Called when the disk or a partition is opened; each success is followed by one
     /// [`Self::release`]. May sleep. Called under a lock that adding and removing the disk takes
     /// too.
-    fn open(_disk: ArcBorrow<'_, Self::DiskData>, _mode: OpenMode) -> Result {
+    fn open(_disk: ArcBorrow<'_, Self::DiskData>, _for_writing: bool) -> Result {
         Ok(())
     }
 
@@ -98,15 +98,6 @@ pub trait Operations: Sized + Send + Sync + 'static {
     /// Called when the disk or a partition is closed. May sleep. As [`Self::open`] called under a
     /// lock, and possibly after the disk has been removed.
     fn release(_disk: ArcBorrow<'_, Self::DiskData>) {}
-}
-
-/// How a disk is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenMode {
-    /// For writing.
-    pub write: bool,
-    /// The disk is marked read-only.
-    pub disk_is_read_only: bool,
 }
 
 /// A hardware queue of a disk, during a callback.
