@@ -90,12 +90,12 @@ class Story:
 
     def cases(self) -> list[Callable[[], None]]:
         if self.quick:
-            return [self.install, self.newer_kernel, self.boot, self.names, self.documented, self.own_test,
-                    self.shut_down, self.purge]
+            return [self.install, self.newer_kernel, self.boot, self.names, self.documented, self.identity,
+                    self.own_test, self.shut_down, self.purge]
         return [
             self.without_source, self.source_arrives, self.wrong_source, self.purge,
-            self.install, self.newer_kernel, self.boot, self.names, self.documented, self.own_test,
-            self.names_with_c, self.shut_down,
+            self.install, self.newer_kernel, self.boot, self.names, self.documented, self.identity,
+            self.own_test, self.names_with_c, self.shut_down,
             self.upgrade, self.boot_without_server, self.shut_down,
             self.remove_keeps_configuration, self.purge, self.for_arm64,
         ]  # fmt: skip
@@ -235,7 +235,7 @@ class Story:
         mine = {*self.own, "host", "etc/fstab", "etc/machine-id"}
 
         def counts(name: str) -> bool:
-            return name not in mine and ("rnbd" in name or not name.startswith("etc/systemd/system/"))
+            return name not in mine and ("rnbd" in name or not name.startswith(("etc/systemd/system/", "etc/lvm/")))
 
         after = self.disk.files()
         return deb_machine.difference(
@@ -354,6 +354,52 @@ class Story:
         self.sh_client("modprobe -r rnbd_server && modprobe rnbd_server")
         self.wait_client("rnbdctl server policy show | grep -q '^allow '",
                          "the module was loaded again without its policy", 30)
+
+    def identity(self) -> None:
+        """A disk with a name in the world has one link by it, however often it is mapped, and LVM takes the disk."""
+        assert self.pair is not None
+        server = self.pair.server
+        server.run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=64")
+        disk = server.sh("ls /sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block")
+        wwid = server.read(f"/sys/block/{disk}/device/wwid")
+        link = f"/dev/disk/by-id/rnbd-{wwid}"
+        for order in (("rw", "ro"), ("ro", "rw")):
+            for mode in order:
+                self.map_by_hand(disk, mode)
+            # An event of the other disk changes nothing.
+            self.sh_client("udevadm trigger /dev/rnbd/by-session/ro/*; udevadm settle")
+            self.leads(link, "rw")
+            self.unmap_by_hand("rw")
+            self.leads(link, "ro")
+            self.unmap_by_hand("ro")
+            expect(self.sh_client(f"ls {link} 2>/dev/null || true") == "", "the link is left after unmapping")
+        self.map_by_hand(disk, "rw")
+        self.sh_client(f"set -e; pvcreate {link}; vgcreate group {link}; lvcreate -qy -L 16M -n volume group", 60)
+        self.unmap_by_hand("rw", "vgchange -q -an group")
+        # Whatever its number and its session are.
+        self.map_by_hand(disk, "again", "rw")
+        said = self.sh_client("vgchange -ay group; lvs --noheadings -o lv_name,devices group", 60)
+        expect("volume" in said, said)
+        self.sh_client("vgremove -qy group")
+        self.unmap_by_hand("again")
+        server.run("modprobe -r scsi_debug")
+
+    def map_by_hand(self, disk: str, session: str, mode: str = "") -> None:
+        """Maps a disk of the server by a session with a name; the access mode is called the same, or `mode`."""
+        assert self.pair is not None
+        self.pair.client.write("/sys/class/rnbd-client/ctl/map_device",
+                               f"sessname={session} path=ip:10.77.0.2 device_path={disk} access_mode={mode or session}")
+        self.wait_client(f"test -b /dev/rnbd/by-session/{session}/{disk}", "a disk has no name", 60)
+
+    def unmap_by_hand(self, session: str, before: str = "") -> None:
+        """Unmaps the disk of a session."""
+        self.sh_client(f"set -e; {before}\nd=$(basename $(readlink -f /dev/rnbd/by-session/{session}/*))\n"
+                       "udevadm settle; echo normal > /sys/block/$d/rnbd/unmap_device; udevadm settle", 60)
+
+    def leads(self, link: str, session: str) -> None:
+        """A link leads to the disk of a session."""
+        ends = self.sh_client(f"readlink -f {link} /dev/rnbd/by-session/{session}/*").split()
+        expect(len(ends) == 2 and ends[0] == ends[1], f"{link} leads to {ends[0]}, the disk of {session} is {ends[1:]}")
 
     def for_arm64(self) -> None:
         """The program's package for arm64 has a program for arm64, and depends on nothing of amd64."""
