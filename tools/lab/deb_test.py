@@ -209,11 +209,13 @@ class Story:
 
     def remove_keeps_configuration(self) -> None:
         """Removing takes all but the configuration."""
-        self.disk.output("apt-get -q remove -y rnbd-dkms rnbdctl 2>&1")
+        # The made-up kernel, which a running machine has purged from its copy of the disk only.
+        self.disk.output(f"dpkg --purge linux-image-{NEWER}; apt-get -q remove -y rnbd-dkms rnbdctl 2>&1")
         expect(self.dkms_status() == "", self.dkms_status())
         left = self.left()
         # That the service is enabled is configuration too.
-        kept = ("etc/rnbd", "etc/rnbd/rnbd.toml", "etc/systemd/system/multi-user.target.wants/rnbd.service")
+        kept = ("etc/apt/apt.conf.d/80rnbd-dkms", "etc/rnbd", "etc/rnbd/rnbd.toml",
+                "etc/systemd/system/multi-user.target.wants/rnbd.service")
         expect(left == [f"left behind: /{name}" for name in kept], "\n".join(left))
 
     def purge(self) -> None:
