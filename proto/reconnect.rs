@@ -33,6 +33,20 @@ pub const fn delay_ms(failed: u32, longest_ms: u32, random: u32) -> u32 {
     at_least_1(delay.wrapping_sub(less))
 }
 
+/// The longest wait in ms while the server is away on purpose.
+const DRAIN_DELAY_MS: u32 = 1000;
+
+/// The wait in ms before the next attempt while the server is away on purpose: always as after many
+/// attempts that have failed, but of a second at most, so that the pause is short.
+pub const fn drain_delay_ms(longest_ms: u32, random: u32) -> u32 {
+    let longest_ms = if longest_ms < DRAIN_DELAY_MS {
+        longest_ms
+    } else {
+        DRAIN_DELAY_MS
+    };
+    delay_ms(u32::MAX, longest_ms, random)
+}
+
 /// How many times in a row a path has been up for less than `longest_ms`, the longest wait, after
 /// it was up for `up_ms`; before that it was `before` times.
 pub const fn short_lived(before: u32, up_ms: i64, longest_ms: u32) -> u32 {

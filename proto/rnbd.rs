@@ -37,6 +37,7 @@ pub use news::{
     News,
     NewsHeader,
     NewsRsp,
+    MAX_DRAIN_MS,
     NO_NEWS, //
 };
 pub use open::{

@@ -121,7 +121,7 @@ impl_error!(SettingError<'a>);
 
 impl Setting {
     /// A setting. A default outside of the range does not compile.
-    const fn new(name: &'static str, min: i32, max: i32, default: i64) -> Self {
+    pub(crate) const fn new(name: &'static str, min: i32, max: i32, default: i64) -> Self {
         assert!(min as i64 <= default && default <= max as i64);
         Self {
             name,

@@ -142,6 +142,7 @@ fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32
         sequence: *last,
         count: u16::try_from(count)?,
         more,
+        drain_ms: None,
     };
     op.write_response(&header.to_bytes())?;
     Ok(u32::try_from(NewsRsp::size(count))?)

@@ -37,6 +37,7 @@ errors! {
     ECONNREFUSED: "Connection refused.",
     ECONNRESET: "Connection reset by peer.",
     EDEADLK: "Resource deadlock would occur.",
+    EHOSTDOWN: "Host is down.",
     EHOSTUNREACH: "No route to host.",
     ENAMETOOLONG: "File name too long.",
     ENOMEDIUM: "No medium found.",

@@ -354,6 +354,12 @@ fn news_response(data: &[u8]) {
         Ok(rsp) => rsp,
         Err(error) => return check_message(error.message().as_str()),
     };
+    assert_eq!(rsp.drain_ms(!rnbd::FEATURE_DRAIN), Ok(None));
+    let drain_ms = match rsp.drain_ms(rnbd::FEATURE_DRAIN) {
+        Ok(drain_ms) => drain_ms,
+        Err(error) => return check_message(error.message().as_str()),
+    };
+    assert!(drain_ms.is_none_or(|ms| (1..=rnbd::MAX_DRAIN_MS).contains(&ms)));
     let mut least = asked.first_device_id;
     let mut again = Vec::new();
     for news in rsp.devices() {
@@ -374,11 +380,13 @@ fn news_response(data: &[u8]) {
         sequence: rsp.sequence(),
         count: again.len() as u16,
         more: rsp.rest(&asked).is_some(),
+        drain_ms,
     };
     let mut bytes = header.to_bytes().to_vec();
     again.iter().for_each(|news| bytes.extend(news.to_bytes()));
     let parsed = rnbd::NewsRsp::parse(&bytes, &asked).expect("own message");
     assert!(parsed.devices().eq(again));
+    assert_eq!(parsed.drain_ms(rnbd::FEATURE_DRAIN), Ok(drain_ms));
 }
 
 /// A policy: session, NUL, address, NUL, device, NUL, what is written to the server.

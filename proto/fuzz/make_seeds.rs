@@ -271,11 +271,16 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         "sess_info_extended",
         &[&info.to_rsp_bytes()],
     )?;
-    for (seed, count, more, first) in [("news", 2, true, 1), ("news_of_last", 1, true, u32::MAX)] {
+    for (seed, count, more, first, drain_ms) in [
+        ("news", 2, true, 1, None),
+        ("news_of_last", 1, true, u32::MAX, None),
+        ("news_of_drain", 1, false, 1, Some(600_000)),
+    ] {
         let header = rnbd::NewsHeader {
             sequence: 7,
             count,
             more,
+            drain_ms,
         };
         let records = (0..u32::from(count)).flat_map(|index| {
             rnbd::DeviceNews {

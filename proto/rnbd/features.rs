@@ -13,3 +13,6 @@ pub const FEATURE_NEWS: u32 = 1 << 0;
 /// The response to an open message has the disk's [`Identity`](super::Identity) behind it, if the
 /// client has room for it.
 pub const FEATURE_IDENTITY: u32 = 1 << 1;
+/// The server tells the client, with the news, that it is draining: it goes away on purpose, and
+/// for how long. Used together with [`FEATURE_NEWS`] only.
+pub const FEATURE_DRAIN: u32 = 1 << 2;

@@ -16,20 +16,23 @@ use super::{
         MsgType,
         SECTOR_SIZE, //
     },
-    OpenRsp, //
+    OpenRsp,
+    FEATURE_DRAIN, //
 };
 use crate::{
     error::ProtoError,
     wire::{
         split,
-        to_array,
-        U32, //
+        to_array, //
     }, //
 };
 
 /// The number of no change. A client that knows of no change asks with this number, and gets every
 /// device.
 pub const NO_NEWS: u32 = 0;
+
+/// The longest drain that a server tells of, in ms: a day.
+pub const MAX_DRAIN_MS: u32 = 86_400_000;
 
 /// The number of the change after `sequence`; never [`NO_NEWS`]. Numbers wrap around.
 pub const fn next_sequence(sequence: u32) -> u32 {
@@ -212,6 +215,9 @@ pub struct NewsHeader {
     pub count: u16,
     /// There are more devices to tell of, after the last one of these.
     pub more: bool,
+    /// How long the server goes on draining, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if it does
+    /// not, or in a session without [`FEATURE_DRAIN`].
+    pub drain_ms: Option<u32>,
 }
 
 impl NewsHeader {
@@ -219,15 +225,21 @@ impl NewsHeader {
     pub const SIZE: usize = size_of::<wire::NewsRspHdr>();
 
     const MORE: u16 = 1 << 0;
+    const DRAINING: u16 = 1 << 1;
 
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let more = if self.more { Self::MORE } else { 0 };
+        let (draining, drain_ms) = match self.drain_ms {
+            Some(ms) => (Self::DRAINING, ms),
+            None => (0, 0),
+        };
         to_array(&wire::NewsRspHdr {
             hdr: MsgHdr::new(MsgType::NewsRsp),
             sequence: self.sequence.into(),
             count: self.count.into(),
-            flags: if self.more { Self::MORE } else { 0 }.into(),
-            reserved: U32::ZERO,
+            flags: (more | draining).into(),
+            drain_ms: drain_ms.into(),
         })
     }
 }
@@ -242,6 +254,8 @@ impl NewsHeader {
 pub struct NewsRsp<'a> {
     sequence: u32,
     more: bool,
+    /// What the header says of a drain; not checked.
+    drain_ms: Option<u32>,
     records: &'a [wire::DeviceNews],
 }
 
@@ -307,6 +321,7 @@ impl<'a> NewsRsp<'a> {
         Ok(Self {
             sequence: hdr.sequence.get(),
             more,
+            drain_ms: (hdr.flags.get() & NewsHeader::DRAINING != 0).then_some(hdr.drain_ms.get()),
             records,
         })
     }
@@ -314,6 +329,19 @@ impl<'a> NewsRsp<'a> {
     /// The number of the last change in the session when the server answered.
     pub fn sequence(&self) -> u32 {
         self.sequence
+    }
+
+    /// How long the server goes on draining, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if it does
+    /// not. `features` are those of the session: without [`FEATURE_DRAIN`] nothing is looked at.
+    ///
+    /// No time, and more than the longest one, are refused.
+    pub fn drain_ms(&self, features: u32) -> Result<Option<u32>, ProtoError> {
+        match self.drain_ms.filter(|_| features & FEATURE_DRAIN != 0) {
+            Some(ms) if ms == 0 || ms > MAX_DRAIN_MS => {
+                Err(ProtoError::bad_field("drain of the news response", ms))
+            }
+            told => Ok(told),
+        }
     }
 
     /// What to ask for to get the rest; `None` if this was all. `request` is what this answers.

@@ -92,7 +92,7 @@ wire_structs! {
         4 => sequence: U32,
         8 => count: U16,
         10 => flags: U16,
-        12 => reserved: U32,
+        12 => drain_ms: U32,
     }
 
     /// A device in the response to it.

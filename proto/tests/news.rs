@@ -13,7 +13,9 @@ use proto::{
         OpenRsp,
         Request,
         SessInfo,
+        FEATURE_DRAIN,
         FEATURE_NEWS,
+        MAX_DRAIN_MS,
         NO_NEWS, //
     },
     ProtoError, //
@@ -161,6 +163,7 @@ fn response(more: bool, devices: &[DeviceNews]) -> Vec<u8> {
         sequence: 0x0102_0304,
         count: devices.len() as u16,
         more,
+        drain_ms: None,
     };
     let mut bytes = header.to_bytes().to_vec();
     devices
@@ -326,5 +329,45 @@ fn responses_of_another_type_are_refused() {
         let found = u16::from(msg_type);
         let result = NewsRsp::parse(&bytes, &FROM_ZERO).map(|rsp| rsp.sequence());
         assert_eq!(result, Err(ProtoError::BadType { what, found }));
+    }
+}
+
+#[test]
+fn a_drain_is_told_in_the_header() {
+    let header = |drain_ms| NewsHeader {
+        sequence: 1,
+        count: 0,
+        more: false,
+        drain_ms,
+    };
+    let mut bytes = header(Some(0x0102_0304)).to_bytes();
+    assert_eq!(
+        bytes,
+        [7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 4, 3, 2, 1],
+        "as protocol.md says"
+    );
+    let parse = |bytes: &[u8], features| {
+        NewsRsp::parse(bytes, &FROM_ZERO)
+            .unwrap()
+            .drain_ms(features)
+    };
+    let told = parse(&bytes, FEATURE_DRAIN | FEATURE_NEWS);
+    assert_eq!(told, Ok(Some(0x0102_0304)));
+    assert_eq!(parse(&bytes, FEATURE_NEWS), Ok(None), "not agreed on");
+    assert_eq!(parse(&header(None).to_bytes(), FEATURE_DRAIN), Ok(None));
+    // Reserved bytes of a server that does not drain.
+    bytes[10] = 0;
+    assert_eq!(parse(&bytes, FEATURE_DRAIN), Ok(None));
+    for (ms, ok) in [
+        (0, false),
+        (1, true),
+        (MAX_DRAIN_MS, true),
+        (MAX_DRAIN_MS + 1, false),
+        (u32::MAX, false),
+    ] {
+        let mut bytes = header(Some(1)).to_bytes();
+        bytes[12..].copy_from_slice(&ms.to_le_bytes());
+        assert_eq!(parse(&bytes, FEATURE_DRAIN).is_ok(), ok, "{ms} ms");
+        assert_eq!(parse(&bytes, !FEATURE_DRAIN), Ok(None), "{ms} ms");
     }
 }
