@@ -121,6 +121,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
         news::opened(session, &device);
         return Ok(len);
     }
+    admit(session, &message.dev_name)?;
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = full_path(session, &message.dev_name, &mut buffer)?;
     // Before anything is looked for, so that nothing is learned of what may not be opened.
@@ -148,6 +149,17 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
             Err(error)
         }
     }
+}
+
+/// `EHOSTDOWN` while the server drains: no device is opened then.
+fn admit(session: &Session, name: &Name) -> Result {
+    session.server().drain().admits().inspect_err(|_| {
+        pr_err_ratelimited!(
+            "session {:?}: device {:?} is not opened: the server is draining\n",
+            session.name().as_cstr(),
+            name.as_cstr()
+        );
+    })
 }
 
 /// Opens a device that the session does not have open, with everything that belongs to it.

@@ -29,6 +29,7 @@ use proto::{
         Io,
         Request,
         SessInfo,
+        FEATURE_DRAIN,
         FEATURE_IDENTITY,
         FEATURE_NEWS,
         PROTO_VER_MAJOR, //
@@ -55,7 +56,7 @@ use crate::{
 };
 
 /// The extensions that this server knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {
@@ -64,6 +65,10 @@ pub(crate) struct Sessions {
 }
 
 impl rtrs_server::Server for Sessions {
+    fn admits(&self) -> Result {
+        self.server.drain().admits()
+    }
+
     fn session_up(&self, transport: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
         let name = SessName::new(transport.name().to_bytes())
             .inspect_err(|error| pr_err_ratelimited!("session name {}\n", error.message().as_str()))
@@ -76,7 +81,9 @@ impl rtrs_server::Server for Sessions {
             transport: transport.clone(),
             messages,
         };
-        Ok(Arc::new(handler, GFP_KERNEL)?)
+        let handler = Arc::new(handler, GFP_KERNEL)?;
+        self.server.drain().session_up();
+        Ok(handler)
     }
 }
 
@@ -155,11 +162,13 @@ impl Handler {
     fn negotiate(&self, op: Operation, info: SessInfo) {
         let mut answer = info.answer(KNOWN_FEATURES);
         let watch = &self.messages.watch;
-        if answer.features() & FEATURE_NEWS == 0 {
+        let has_news = answer.features() & FEATURE_NEWS != 0;
+        if !has_news {
             watch.remove(&self.session);
-        } else if watch.add(&self.session, &self.transport).is_err() {
-            // The client does without news until it is connected again.
-            answer = info.answer(KNOWN_FEATURES & !FEATURE_NEWS);
+        }
+        if !has_news || watch.add(&self.session, &self.transport).is_err() {
+            // The client does without news until it is connected again; a drain is told with them.
+            answer = info.answer(KNOWN_FEATURES & !(FEATURE_NEWS | FEATURE_DRAIN));
         }
         let ver = answer.ver;
         tracepoint::process_msg_sess_info(|| tracepoint::SessionInfo {
@@ -235,7 +244,6 @@ impl SessionHandler for Handler {
     }
 
     fn session_down(&self) {
-        self.messages.watch.remove(&self.session);
         // Messages hold operations, so there are none any more; but the work may still be at its
         // end.
         workqueue::cancel_sync::<Messages, 0>(&self.messages);
@@ -243,5 +251,8 @@ impl SessionHandler for Handler {
             tracepoint::destroy_sess(|| self.session.trace());
         }
         control::close_all(&self.session);
+        // Before the watch forgets it, which knows whether it is one that leaves by itself.
+        self.session.server().drain().session_down();
+        self.messages.watch.remove(&self.session);
     }
 }

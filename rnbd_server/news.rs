@@ -14,6 +14,7 @@ use proto::rnbd::{
     News,
     NewsHeader,
     NewsRsp,
+    FEATURE_DRAIN,
     NO_NEWS, //
 };
 use rtrs_server::Operation;
@@ -95,6 +96,22 @@ pub(crate) fn compare(session: &Session) -> Option<u32> {
     Some(sequence)
 }
 
+/// Uses up the number of a change without one, so that the client asks when it is rung at; returns
+/// the number. Sleeps, but does not wait for disks.
+pub(crate) fn call(session: &Session) -> u32 {
+    let mut last = session.last_news().lock();
+    *last = next_sequence(*last);
+    *last
+}
+
+/// How long the server goes on draining, as the client is told, if it knows of drains.
+fn drain_ms(session: &Session) -> Option<u32> {
+    if session.features() & FEATURE_DRAIN == 0 {
+        return None;
+    }
+    session.server().drain().left_ms()
+}
+
 /// Responds to a client that asks for news. Sleeps, but does not wait for disks.
 pub(crate) fn answer(session: &Session, op: Operation, request: &News) {
     let result = write_answer(session, &op, request).inspect_err(|error| {
@@ -142,7 +159,7 @@ fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32
         sequence: *last,
         count: u16::try_from(count)?,
         more,
-        drain_ms: None,
+        drain_ms: drain_ms(session),
     };
     op.write_response(&header.to_bytes())?;
     Ok(u32::try_from(NewsRsp::size(count))?)

@@ -32,6 +32,7 @@ use kernel_ext::{
 mod control;
 mod device_table;
 mod disk;
+mod drain;
 mod export;
 mod export_policy;
 mod file;
@@ -88,7 +89,7 @@ impl kernel::Module for RnbdServer {
         let policy = ExportPolicy::new(*params::REQUIRE_EXPORT_POLICY.get())?;
         let service = Service::new(policy.clone())?;
         let class = Class::new(c"rnbd-server")?;
-        let ctl = class.device(c"ctl", &[], service.clone())?;
+        let ctl = class.device(c"ctl", service::FILES, service.clone())?;
         let devices = Directory::empty(&ctl, c"devices")?;
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
         let server = Server::new(devices, policy, queue.handle())?;

@@ -11,6 +11,7 @@ use kernel_ext::{
 };
 
 use crate::{
+    drain::Drain,
     export::Exports,
     export_policy::ExportPolicy,
     io_completion::IoCompletion, //
@@ -22,6 +23,7 @@ pub(crate) struct Server {
     policy: Arc<ExportPolicy>,
     bios: Arc<BioSet<IoCompletion>>,
     queue: QueueHandle,
+    drain: Drain,
 }
 
 impl Server {
@@ -36,6 +38,7 @@ impl Server {
             policy,
             bios: BioSet::new()?,
             queue,
+            drain: Drain::new(),
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
     }
@@ -58,5 +61,10 @@ impl Server {
     /// Where devices are opened and closed.
     pub(crate) fn queue(&self) -> &QueueHandle {
         &self.queue
+    }
+
+    /// Whether the server drains.
+    pub(crate) fn drain(&self) -> &Drain {
+        &self.drain
     }
 }

@@ -11,8 +11,13 @@ use kernel::{
 };
 use kernel_ext::{
     prelude::*,
-    sysfs::BinaryAttribute, //
+    sysfs::{
+        Attribute,
+        BinaryAttribute, //
+    }, //
 };
+use proto::drain;
+use rtrs_core::error::from_errno;
 use rtrs_server::Listener;
 
 use crate::{
@@ -31,6 +36,33 @@ pub(crate) static EXPORT_POLICY: BinaryAttribute<Service> = BinaryAttribute::new
     },
 );
 
+/// The other files there.
+pub(crate) const FILES: &[Attribute<Service>] = &[Attribute::read_write(
+    c"drain",
+    |service, out| match service.draining() {
+        Some(Draining {
+            left_ms,
+            with,
+            without,
+        }) => out.print(fmt!(
+            "{} {} {}\n",
+            drain::seconds_of(left_ms),
+            with,
+            without
+        )),
+        None => out.print(fmt!("off\n")),
+    },
+    |service, _, bytes| service.drain(bytes),
+)];
+
+/// What is seen of a server that drains.
+struct Draining {
+    left_ms: u32,
+    /// The sessions that know of drains, and leave, and the others.
+    with: u32,
+    without: u32,
+}
+
 /// Lets clients in as soon as there is a policy if there must be one, else at once.
 #[pin_data]
 pub(crate) struct Service {
@@ -45,7 +77,10 @@ enum State {
     /// Nobody is let in yet.
     Waiting(Arc<Sessions>),
     /// Clients are let in.
-    Open { _listener: Listener },
+    Open {
+        sessions: Arc<Sessions>,
+        _listener: Listener,
+    },
     /// Nobody is let in any more.
     Closed,
 }
@@ -85,9 +120,60 @@ impl Service {
         let listener = Listener::open(sessions.clone(), port)
             .inspect_err(|error| pr_err!("cannot listen on port {}: {:?}\n", port, error))?;
         *state = State::Open {
+            sessions: sessions.clone(),
             _listener: listener,
         };
         Ok(())
+    }
+
+    /// What `run` makes of the sessions; nothing before there are any and when there are none any
+    /// more. Sleeps.
+    fn with_sessions<R>(&self, run: impl FnOnce(&Sessions) -> R) -> Option<R> {
+        match &*self.state.lock() {
+            State::Waiting(sessions) | State::Open { sessions, .. } => Some(run(sessions)),
+            State::Idle | State::Closed => None,
+        }
+    }
+
+    /// How far the drain is, if there is one. Sleeps.
+    fn draining(&self) -> Option<Draining> {
+        self.with_sessions(|Sessions { server, watch }| {
+            let left_ms = server.drain().left_ms()?;
+            let with = watch.sessions_with_drain();
+            // One may have gone in between.
+            let sessions = server.drain().sessions().max(with);
+            Some(Draining {
+                left_ms,
+                with,
+                without: sessions.wrapping_sub(with),
+            })
+        })?
+    }
+
+    /// Begins to drain for as many seconds as `text` says, or ends it. Sleeps.
+    ///
+    /// `EINVAL` for no number from 0 to 86400, `ERANGE` if that is no integer, `EAGAIN` if the
+    /// module is being loaded or unloaded.
+    fn drain(&self, text: &[u8]) -> Result {
+        let seconds = drain::DRAIN.parse(text).map_err(|error| {
+            pr_err!("{}\n", error.message().as_str());
+            from_errno(error.errno())
+        })?;
+        self.with_sessions(|Sessions { server, watch }| {
+            if seconds != 0 {
+                server.drain().begin(seconds.unsigned_abs());
+                pr_info!(
+                    "drain: new clients and devices are refused for {} s, the others are told\n",
+                    seconds
+                );
+            } else if server.drain().end() {
+                pr_info!("drain: ended, clients are let in again\n");
+            } else {
+                return;
+            }
+            watch.tell_of_drain();
+        })
+        .ok_or(EAGAIN)
     }
 
     /// Closes all sessions and lets nobody in any more. Sleeps.

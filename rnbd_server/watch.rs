@@ -25,6 +25,8 @@ use kernel_ext::{
     }, //
 };
 
+use proto::rnbd::FEATURE_DRAIN;
+
 use crate::{
     news,
     session::Session, //
@@ -99,6 +101,25 @@ impl Watch {
             index.and_then(|index| sessions.remove(index).ok())
         };
         drop(removed);
+    }
+
+    /// Has the clients ask for news that know of drains. Sleeps, but does not wait for disks.
+    pub(crate) fn tell_of_drain(&self) {
+        for Watched { session, transport } in self.sessions.lock().iter() {
+            if session.features() & FEATURE_DRAIN != 0 {
+                transport.ring(news::call(session));
+            }
+        }
+    }
+
+    /// The number of sessions that know of drains. Sleeps, but does not wait for disks.
+    pub(crate) fn sessions_with_drain(&self) -> u32 {
+        let sessions = self.sessions.lock();
+        let with_drain = sessions
+            .iter()
+            .filter(|watched| watched.session.features() & FEATURE_DRAIN != 0);
+        // There is a session for each MiB of memory at most.
+        with_drain.count() as u32
     }
 
     /// A device may have been opened: goes on looking. Any context.

@@ -37,7 +37,10 @@ use crate::{
     },
     origin::Origin,
     path::Path,
-    session::Session,
+    session::{
+        Session,
+        SessionOwner, //
+    },
     sessions::Sessions, //
 };
 
@@ -96,7 +99,9 @@ fn connect_to_session<'a>(
     let session = match find_or_make_session(sessions, request, &id) {
         Ok(session) => session,
         Err(error) => {
-            pr_err_ratelimited!("{}: no session: {:?}\n", Shown(id.peer_address()), error);
+            if error != EHOSTDOWN {
+                pr_err_ratelimited!("{}: no session: {:?}\n", Shown(id.peer_address()), error);
+            }
             reject(id, to_errno(error));
             return Ok(());
         }
@@ -127,6 +132,7 @@ fn find_or_make_session(
     let session = match sessions.find(&request.paths_uuid) {
         Some(session) => session,
         None if request.first_conn => {
+            sessions.server()?.admits()?;
             // Without the lock, as it takes long.
             let node = id.device().numa_node();
             let session = Session::new(sessions.clone(), sessions.context(), request, node)?;

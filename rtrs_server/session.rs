@@ -57,6 +57,15 @@ use crate::{
 
 /// The user of the transport: what a listener's sessions are for.
 pub trait Server: Send + Sync + 'static {
+    /// Whether a client that has no session gets one; the client is told the error. Process
+    /// context; does not wait for disks.
+    ///
+    /// `EHOSTDOWN`, by which the client knows that the server goes away on purpose, is not logged:
+    /// the client comes again and again.
+    fn admits(&self) -> Result {
+        Ok(())
+    }
+
     /// The first path of a client is up.
     ///
     /// Process context; may sleep. An error refuses the client and closes its path.
