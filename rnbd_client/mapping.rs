@@ -79,7 +79,7 @@ struct Parts {
 ///
 /// `EINVAL` for a line that makes no sense (`ENOMEM` for too many paths, as C), `ENXIO` for an
 /// unknown session without a path to open it by, `EEXIST` for a device that the session has
-/// already, and what the transport and the server say.
+/// already, `EHOSTDOWN` if the server is draining, and what the transport and the server say.
 pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Result {
     let options = map_options::parse(line, nr_cpu_ids()).map_err(|error| {
         pr_err!("map_device: {}\n", error.message().as_str());
@@ -92,8 +92,22 @@ pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Res
         options.access_mode.as_str(),
         options.nr_poll_queues
     );
-    let user = client.use_session(&options)?;
+    map(client, &options, files).inspect_err(|error| {
+        if *error == EHOSTDOWN {
+            pr_err!(
+                "map_device: the server of session {} is draining for maintenance and takes \
+                 nothing new: map the device when that is over\n",
+                options.sessname.as_cstr()
+            );
+        }
+    })
+}
+
+/// Maps the device that `options` describe. Sleeps. `EHOSTDOWN` if the server is draining.
+fn map(client: &Arc<Client>, options: &MapOptions, files: Files) -> Result {
+    let user = client.use_session(options)?;
     let session = user.session()?;
+    session.check_maps()?;
     if session.has_device(&options.device_path) {
         pr_err!(
             "map_device: session {} has device {} already\n",
@@ -110,7 +124,7 @@ pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Res
         );
         return Err(EINVAL);
     }
-    Mapping::make(client, user, session, &options, files)
+    Mapping::make(client, user, session, options, files)
 }
 
 impl Mapping {
@@ -167,7 +181,10 @@ impl Mapping {
             device, session, ..
         } = &**self;
         let remote = &device.remote;
-        let response = device.open().inspect_err(|error| {
+        let opened = device.open();
+        // If it was told meanwhile that the server goes away, that is why.
+        let opened = opened.or_else(|error| session.check_maps().and(Err(error)));
+        let response = opened.inspect_err(|error| {
             device_log!(
                 pr_err,
                 remote,

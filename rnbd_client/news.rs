@@ -84,13 +84,18 @@ impl NewsReader {
     }
 
     /// Asks the server for what has changed, and hands each response to `take` with the epoch that
-    /// it is of. One caller at a time; sleeps.
+    /// it is of. Returns for how many ms the server goes away, if it tells that. One caller at a
+    /// time; sleeps.
     ///
     /// Does nothing in a session without `FEATURE_NEWS`. `EINVAL` if the server does not come to an
     /// end, otherwise the errors of [`Server::ask_news`], and `ENOMEM`.
-    pub(crate) fn read(&self, server: &Server, mut take: impl FnMut(&NewsRsp<'_>, u32)) -> Result {
+    pub(crate) fn read(
+        &self,
+        server: &Server,
+        mut take: impl FnMut(&NewsRsp<'_>, u32),
+    ) -> Result<Option<u32>> {
         let Some(epoch) = server.epoch_with_news() else {
-            return Ok(());
+            return Ok(None);
         };
         let all = self.all.xchg(false, ordering::Full);
         let since = if all { NO_NEWS } else { self.since(epoch) };
@@ -108,7 +113,7 @@ impl NewsReader {
         epoch: u32,
         since: u32,
         take: &mut impl FnMut(&NewsRsp<'_>, u32),
-    ) -> Result {
+    ) -> Result<Option<u32>> {
         let mut request = News {
             since,
             first_device_id: 0,
@@ -116,7 +121,7 @@ impl NewsReader {
         let mut buffer = KVec::from_elem(0u8, NewsRsp::MAX_SIZE, GFP_KERNEL)?;
         let mut first_sequence = None;
         for _ in 0..MAX_RESPONSES {
-            let response = server.ask_news(epoch, &request, &mut buffer)?;
+            let (response, drain_ms) = server.ask_news(epoch, &request, &mut buffer)?;
             take(&response, epoch);
             // The server tells again of changes after the first response.
             let sequence = *first_sequence.get_or_insert(response.sequence());
@@ -124,7 +129,7 @@ impl NewsReader {
                 // INVARIANT: Everything up to that number was handed on.
                 let read = u64::from(epoch) << 32 | u64::from(sequence);
                 self.read.store(read, ordering::Release);
-                return Ok(());
+                return Ok(drain_ms);
             };
             request = rest;
         }

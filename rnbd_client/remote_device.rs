@@ -338,6 +338,13 @@ impl RemoteDevice {
         }
     }
 
+    /// No request is sent from here on; those that come are held as long as the transport wants
+    /// that, and the server opens the device again when the session was lost and is back. Sleeps.
+    pub(crate) fn hold(&self) {
+        // In any other state nothing is sent anyway.
+        let _ = self.change_state(DeviceEvent::LinkLost);
+    }
+
     /// Has the server close the device, if it is still open there. Sleeps.
     pub(crate) fn close(&self) {
         let epoch = self.epoch.load(ordering::Relaxed);

@@ -37,6 +37,7 @@ use crate::{
 mod client;
 mod device;
 mod disk;
+mod drain;
 mod fixed_limits;
 mod identity;
 mod mapping;

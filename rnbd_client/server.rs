@@ -25,6 +25,7 @@ use proto::{
         Open,
         OpenRsp,
         SessInfo,
+        FEATURE_DRAIN,
         FEATURE_IDENTITY,
         FEATURE_NEWS, //
     },
@@ -34,7 +35,7 @@ use rtrs_client::ServiceData;
 use rtrs_core::error::from_errno;
 
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN;
 
 /// What the server said when it opened a device.
 pub(crate) struct Opened {
@@ -189,7 +190,8 @@ impl Server {
         (features & FEATURE_NEWS != 0).then_some(epoch)
     }
 
-    /// Asks for news in `epoch`; the response is in `buffer`, as long as the longest one. Sleeps.
+    /// Asks for news in `epoch`; the response is in `buffer`, as long as the longest one. Returns,
+    /// too, for how many ms the server goes away, if it tells that. Sleeps.
     ///
     /// The server's error, `EINVAL` for a response that makes no sense, which is logged, and
     /// `ECONNABORTED` in a later epoch.
@@ -198,10 +200,13 @@ impl Server {
         epoch: u32,
         request: &News,
         buffer: &'a mut [u8],
-    ) -> Result<NewsRsp<'a>> {
+    ) -> Result<(NewsRsp<'a>, Option<u32>)> {
         let data = ServiceData::FromServer(&mut *buffer);
         self.request_in(epoch, &request.to_bytes(), data)?;
-        NewsRsp::parse(buffer, request).map_err(|error| self.malformed(&error))
+        let features = self.features_in(epoch).ok_or(ECONNABORTED)?;
+        NewsRsp::parse(buffer, request)
+            .and_then(|response| Ok((response, response.drain_ms(features)?)))
+            .map_err(|error| self.malformed(&error))
     }
 
     /// Closes the device that the server gave `device_id` in `epoch`. Sleeps.

@@ -60,6 +60,7 @@ use rtrs_client::{
 
 use crate::{
     device::Device,
+    drain,
     news::NewsReader,
     queue::{
         InFlight,
@@ -280,6 +281,15 @@ impl Session {
         drop(removed);
     }
 
+    /// `EHOSTDOWN` while the server is away on purpose, so that no device can be mapped. Any
+    /// context.
+    pub(crate) fn check_maps(&self) -> Result {
+        if self.server.transport.is_draining() {
+            return Err(EHOSTDOWN);
+        }
+        Ok(())
+    }
+
     /// Whether there is a device of this path. Sleeps.
     pub(crate) fn has_device(&self, path: &Name) -> bool {
         let devices = self.link.devices.lock();
@@ -324,7 +334,7 @@ impl Link {
             let Err(error) = device.link_is_back(attempt == 0) else {
                 continue;
             };
-            again |= [ENOMEM, EIO, ECONNABORTED, EAGAIN].contains(&error)
+            again |= [ENOMEM, EIO, ECONNABORTED, EAGAIN, EHOSTDOWN].contains(&error)
                 || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error);
             // The session need not be lost with a path: another one may have come up, and there is
             // no event then.
@@ -366,7 +376,14 @@ impl Link {
                 is_noted |= device.take_news(response, epoch);
             }
         });
-        let Err(error) = result else { return is_noted };
+        let error = match result {
+            Ok(Some(ms)) => {
+                drain::begin(server, ms, self.each_device());
+                return is_noted;
+            }
+            Ok(None) => return is_noted,
+            Err(error) => error,
+        };
         // Without a path there is nothing to say: another path may come before the session is lost.
         if server.transport.is_connected() {
             kernel_ext::pr_info_ratelimited!(
@@ -420,6 +437,9 @@ impl Link {
         } else if again {
             let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
             self.remap(self.each_device().filter(is_left));
+        }
+        if let Some(device) = self.each_device().next().filter(|_| is_back || again) {
+            drain::end_if_back(&device.remote.server, self.each_device());
         }
         let is_event = lost || is_back || again;
         if is_event {

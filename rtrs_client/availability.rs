@@ -54,6 +54,9 @@ struct State {
     given_up: u32,
     /// The user has the session, so that it can be told of changes.
     opened: bool,
+    /// The server is being left: no path comes up before all of them have gone, so that the server
+    /// gets rid of the session.
+    leaving: bool,
 }
 
 /// What a path is to know of its session when it asks the server for its first connection.
@@ -82,7 +85,7 @@ impl Availability {
     pub(crate) fn new(events: Arc<dyn SessionEvents>) -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_mutex!(
-                State { up: 0, times_up: 0, given_up: 0, opened: false },
+                State { up: 0, times_up: 0, given_up: 0, opened: false, leaving: false },
                 "Availability::state"
             ),
             events,
@@ -133,10 +136,16 @@ impl Availability {
         f()
     }
 
+    /// The paths that are up are about to be taken down, all of them. Sleeps.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state.lock();
+        state.leaving = state.up != 0;
+    }
+
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.
     ///
-    /// `ECONNABORTED` if it does not, or, with a line in the log for `session`, if requests were
-    /// given up since `snapshot`, which the server was not told.
+    /// `ECONNABORTED` if it does not, if the server is being left, or, with a line in the log for
+    /// `session`, if requests were given up since `snapshot`, which the server was not told.
     pub(crate) fn path_up(
         &self,
         session: &str,
@@ -151,7 +160,7 @@ impl Availability {
             );
             return Err(ECONNABORTED);
         }
-        if !establish() {
+        if state.leaving || !establish() {
             return Err(ECONNABORTED);
         }
         // At most as many as a session has paths.
@@ -172,6 +181,7 @@ impl Availability {
         if state.up != 0 {
             return;
         }
+        state.leaving = false;
         let now = self.origin.elapsed().as_millis();
         self.outage_began.store(now, ordering::Relaxed);
         self.is_out.store(true, ordering::Release);

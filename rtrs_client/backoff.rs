@@ -88,6 +88,12 @@ impl Backoff {
         self.hopeless.store(false, ordering::Relaxed);
     }
 
+    /// How long to wait, in ms, while the server is away on purpose, if the longest delay is
+    /// `longest_ms`.
+    pub(crate) fn drain_delay_ms(longest_ms: u32) -> u32 {
+        reconnect::drain_delay_ms(longest_ms, random::u32_below(u32::MAX))
+    }
+
     /// How long to wait, in ms, if the longest delay is `longest_ms`.
     pub(crate) fn delay_ms(&self, longest_ms: u32) -> u32 {
         let short_lived = self.short_lived.load(ordering::Relaxed);

@@ -216,7 +216,17 @@ impl<P: PathEvents> ConnectionHandler<P> {
             Ok(reject) => from_errno(reject.errno),
             Err(_) => ECONNRESET,
         };
-        if error == EBUSY {
+        if path.is_draining() {
+            // It has told, and was logged.
+            return error;
+        }
+        if error == EHOSTDOWN {
+            pr_err_ratelimited!(
+                "{}: the server is draining for maintenance and takes no new session: try again \
+                 when that is over\n",
+                path.name_text()
+            );
+        } else if error == EBUSY {
             pr_err_ratelimited!(
                 "{}: the previous session still exists on the server, please reconnect later\n",
                 path.name_text()
@@ -239,7 +249,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
     #[inline(never)]
     fn fail(&self, why: impl fmt::Display) {
         let path = &self.incarnation.path;
-        if P::connection_failed(path) {
+        if P::connection_failed(path) && !path.is_draining() {
             pr_info_ratelimited!("{}: connection {}: {}\n", path.name_text(), self.cid, why);
         }
     }
@@ -285,12 +295,14 @@ impl<P: PathEvents> cm::EventHandler for ConnectionHandler<P> {
                 self.report(Progress::Failed(ETIMEDOUT));
             }
             cm::Event::AddressError { status } | cm::Event::RouteError { status } => {
-                pr_err_ratelimited!(
-                    "{}: no way to the server for connection {}: status {}\n",
-                    path.name_text(),
-                    self.cid,
-                    status
-                );
+                if !path.is_draining() {
+                    pr_err_ratelimited!(
+                        "{}: no way to the server for connection {}: status {}\n",
+                        path.name_text(),
+                        self.cid,
+                        status
+                    );
+                }
                 self.attempt_failed(EHOSTUNREACH);
             }
             cm::Event::DeviceRemoval => {

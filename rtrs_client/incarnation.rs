@@ -27,6 +27,9 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     fn wake(&self);
     /// A connection failed; whether the path was used until now. Any context.
     fn connection_failed(this: &Arc<Self>) -> bool;
+    /// Whether the server has told that it goes away, so that refusals are to be expected. Any
+    /// context.
+    fn is_draining(&self) -> bool;
     /// The server says that it has ended the path that has this number in messages. Any context.
     fn path_ended(&self, number: u32);
     /// The server has rung, with `number`. Any context; does not sleep.

@@ -387,11 +387,14 @@ impl Path {
         let established = self.establish();
         let result = established.and_then(|(set, snapshot)| self.set_up(control, set, &snapshot));
         if let Err(error) = result {
-            pr_err_ratelimited!(
-                "{}: connecting to the server failed: {:?}\n",
-                self.name_text(),
-                error
-            );
+            // Each second, of a server that has said that it is away.
+            if !self.session.is_draining() {
+                pr_err_ratelimited!(
+                    "{}: connecting to the server failed: {:?}\n",
+                    self.name_text(),
+                    error
+                );
+            }
             self.change_state(ClientEvent::Error);
         }
         result
@@ -492,6 +495,10 @@ impl PathEvents for Path {
 
     fn connection_failed(this: &Arc<Self>) -> bool {
         this.connection_failed()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.session.is_draining()
     }
 
     fn path_ended(&self, number: u32) {

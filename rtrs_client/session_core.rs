@@ -30,6 +30,7 @@ use rtrs_core::connection::QueueSizes;
 
 use crate::{
     availability::Availability,
+    drain::Drain,
     events::SessionEvents,
     requests::tags::Tags,
     settings::Settings, //
@@ -71,6 +72,8 @@ pub struct SessionCore {
     pub(crate) tags: Arc<Tags>,
     #[pin]
     pub(crate) availability: Availability,
+    #[pin]
+    pub(crate) drain: Drain,
     /// Lets one path at a time ask the server for what may become a new session.
     #[pin]
     pub(crate) asking: KillableMutex,
@@ -104,6 +107,7 @@ impl SessionCore {
                 max_segments: Atomic::new(MAX_SEGMENTS),
                 tags: Tags::new(events.clone())?,
                 availability <- Availability::new(events.clone()),
+                drain <- Drain::new(),
                 events,
                 asking <- KillableMutex::new(),
                 settings: Settings::new(),
@@ -245,17 +249,47 @@ impl SessionCore {
     }
 
     /// Whether requests are to wait for a path rather than fail: not for longer than `hold_io_ms`
-    /// after the last one was lost. Any context.
+    /// after the last one was lost, or after the time that the server is away on purpose. Any
+    /// context.
     pub fn holds_io(&self) -> bool {
-        self.availability
-            .was_lost_within(self.settings.hold_io_ms())
+        let hold_io_ms = self.settings.hold_io_ms();
+        self.availability.was_lost_within(hold_io_ms) || self.drain.was_on_within(hold_io_ms)
     }
 
     /// As [`Self::holds_io`], for a request that was refused for
     /// [`NoPath`](crate::SubmitError::NoPath), which happens before the loss of the last path is
     /// noted. Any context.
     pub fn holds_refused_io(&self) -> bool {
-        self.settings.hold_io_ms() != 0
-            && (self.availability.is_about_to_be_lost() || self.holds_io())
+        self.holds_io()
+            || self.settings.hold_io_ms() != 0 && self.availability.is_about_to_be_lost()
+    }
+
+    /// The server has told that it goes away for `told_ms`; returns for how many ms of that
+    /// requests wait for it, from now on. `None` if it has told so too often: see
+    /// [`Allowance`](proto::drain::Allowance). Sleeps.
+    pub fn begin_drain(&self, told_ms: u32) -> Option<u32> {
+        self.drain.begin(told_ms)
+    }
+
+    /// The server is back and has opened what it had open; returns for how many ms it was away,
+    /// unless it was not, or the time was over before. Sleeps.
+    pub fn end_drain(&self) -> Option<i64> {
+        self.drain.end()
+    }
+
+    /// Whether the server is away on purpose. Any context.
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_on()
+    }
+
+    /// Logs, once, that the server has been away for longer than it said. Sleeps.
+    pub(crate) fn note_end_of_drain(&self) {
+        if self.drain.has_run_out() {
+            pr_err!(
+                "session {}: the server is not back from its maintenance, and the time for that is \
+                 over: requests wait for it no longer than hold_io_ms from now on\n",
+                self.name_text()
+            );
+        }
     }
 }

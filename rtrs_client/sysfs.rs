@@ -18,6 +18,7 @@ use kernel_ext::{
 };
 use proto::{
     addr::PathAddress,
+    drain,
     policy::PolicyKind, //
 };
 use rtrs_core::sysfs::is_text;
@@ -69,6 +70,12 @@ impl<S: SessionControl> SessionFiles<S> {
         setting!(c"connect_timeout_ms", connect_timeout_ms),
         setting!(c"hold_io_ms", hold_io_ms),
         setting!(c"ack_timeout_ms", ack_timeout_ms),
+        Attribute::read_only(c"drain", |session, out| {
+            match session.core().drain.left_ms() {
+                Some(ms) => out.print(fmt!("{}\n", drain::seconds_of(ms))),
+                None => out.print(fmt!("off\n")),
+            }
+        }),
         Attribute::read_write(
             c"mpath_policy",
             |session, out| {

@@ -154,13 +154,15 @@ fn wait_for_progress(path: &Path, handler: &PathHandler, what: &str) -> Result<P
 fn wait(path: &Path, handler: &PathHandler, what: &str) -> Result {
     let timeout = path.session.settings.connect_timeout_ms();
     path.wait_for_wake(timeout).inspect_err(|_| {
-        pr_err_ratelimited!(
-            "{}: connection {}: {} took more than {} ms or was interrupted\n",
-            path.name_text(),
-            handler.cid,
-            what,
-            timeout
-        );
+        if !path.session.is_draining() {
+            pr_err_ratelimited!(
+                "{}: connection {}: {} took more than {} ms or was interrupted\n",
+                path.name_text(),
+                handler.cid,
+                what,
+                timeout
+            );
+        }
     })
 }
 
@@ -210,10 +212,12 @@ fn resolve_address(
         match wait_for_progress(path, handler, "resolving the address") {
             Err(error) if error == ETIMEDOUT && step < left => left = left.wrapping_sub(step),
             Err(error) if error == ETIMEDOUT => {
-                pr_err_ratelimited!(
-                    "{}: no way to the server: nobody answers there\n",
-                    path.name_text()
-                );
+                if !path.session.is_draining() {
+                    pr_err_ratelimited!(
+                        "{}: no way to the server: nobody answers there\n",
+                        path.name_text()
+                    );
+                }
                 return Err(EHOSTUNREACH);
             }
             result => return result.map(|_| id),

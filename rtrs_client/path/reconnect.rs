@@ -29,6 +29,7 @@ use super::{
     Path,
     RECONNECT, //
 };
+use crate::backoff::Backoff;
 
 /// The pauses of a `reconnect` by hand after a server has refused it, in milliseconds.
 const REFUSED_PAUSES_MS: [i64; 4] = [50, 100, 200, 400];
@@ -78,8 +79,11 @@ impl Path {
         }
         // The work that does this when a path fails may not have come to it yet.
         self.take_down(&mut control);
+        self.session.note_end_of_drain();
+        // While the server may be away on purpose no attempt counts.
+        let counts = !self.session.drain.excuses_attempts();
         let failed = self.backoff.failed_attempts();
-        if self.session.settings.gives_up_after(failed) {
+        if counts && self.session.settings.gives_up_after(failed) {
             pr_info!("{}: no more attempts to reconnect\n", self.name_text());
             self.give_up();
             return Err(ECANCELED);
@@ -89,8 +93,10 @@ impl Path {
         }
         let result = self.connect_locked(&mut control);
         if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
-            self.stats.reconnect_failed();
-            self.backoff.failed();
+            if counts {
+                self.stats.reconnect_failed();
+                self.backoff.failed();
+            }
             if self.backoff.is_hopeless() {
                 pr_err_ratelimited!(
                     "{}: no more attempts to reconnect; write 1 to reconnect when the server \
@@ -108,7 +114,11 @@ impl Path {
     /// Has the next attempt made after the time to wait. Any context.
     pub(super) fn schedule_reconnect(self: &Arc<Self>) {
         let longest = self.session.settings.reconnect_delay_ms();
-        let delay = self.backoff.delay_ms(longest);
+        let delay = if self.session.drain.excuses_attempts() {
+            Backoff::drain_delay_ms(longest)
+        } else {
+            self.backoff.delay_ms(longest)
+        };
         // An error means that it is waiting already, that the path is closed, or that the module
         // goes.
         let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), msecs_to_jiffies(delay));

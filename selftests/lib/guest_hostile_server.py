@@ -179,11 +179,13 @@ def info_version(_server: rtrs.Server, normal: Any, request: Any, version: int =
     return bytes(message)
 
 
-def extension(_server: rtrs.Server, _normal: Any, request: Any, nonce: int = 0) -> bytes:
-    """Answer the first message of a session with the extensions that it offers, and with its nonce, or
-    with one that differs in these bits."""
+def extension(_server: rtrs.Server, _normal: Any, request: Any, nonce: int = 0,
+              without: int = 0) -> bytes:
+    """Answer the first message of a session with the extensions that it offers but these bits, and with its nonce,
+    or with one that differs in these bits."""
     magic, features, number = struct.unpack_from("<IIQ", request.header, 8)
-    return struct.pack("<HHB3xIIQ12x", rtrs.SESS_INFO + 1, 0, 2, magic, features, number ^ nonce)
+    return struct.pack("<HHB3xIIQ12x", rtrs.SESS_INFO + 1, 0, 2, magic, features & ~without,
+                       number ^ nonce)
 
 
 def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
@@ -194,12 +196,14 @@ def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
 
 def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tuple[int, int]],
               sequence: int = 1, count: int | None = None, more: bool = False,
-              kind: int = rtrs.NEWS + 1, blocks: int = SECTOR) -> None:
-    """Answer who asks for news with these records: device and size in sectors."""
+              kind: int = rtrs.NEWS + 1, blocks: int = SECTOR, drain_ms: int | None = None) -> None:
+    """Answer who asks for news with these records, device and size in sectors; and with the time for which the
+    server drains, if there is one."""
     if request.message != rtrs.NEWS:
         return normal(request)
     count = len(records) if count is None else count
-    data = struct.pack("<HHIHHI", kind, 0, sequence, count, int(more), 0)
+    flags = int(more) | (0 if drain_ms is None else 2)
+    data = struct.pack("<HHIHHI", kind, 0, sequence, count, flags, drain_ms or 0)
     for device_id, sectors in records:
         data += struct.pack("<IIQ10I8x", device_id, 0, sectors, 256, 0, 0, 0, 0, 0, blocks, blocks,
                             32, 0)
