@@ -178,6 +178,25 @@ def test_server(t: Test) -> None:
     program.run(t.client, "unmap", device.name)
 
 
+def test_drain(t: Test) -> None:
+    """server drain has the clients leave and says what is next; the C modules cannot do that."""
+    prepare(t)
+    device = map_one(t)
+    if t.modules == "c":
+        program.run(t.server, "server", "drain", code=UNSUPPORTED)
+        return
+    t.defer(t.server.run, "rnbdctl server drain --cancel")
+    said = program.run(t.server, "server", "drain", "--for", "5m").out
+    for part in ("all clients have left\n", "modprobe -r rnbd_server"):
+        t.check(part in said, f"no {part!r} in {said!r}")
+    refused = program.run(t.client, "map", disks.WITHOUT_DISCARD, "-s", "other", "-p", t.server.address,
+                          code=UNREACHABLE)
+    t.check("the server is draining for maintenance" in refused.err, refused.err)
+    program.run(t.server, "server", "drain", "--cancel")
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    rnbd.works(t, device)
+
+
 def test_rdma_and_check(t: Test) -> None:
     """rdma shows the device of the tests, and check finds it good; without one it fails."""
     prepare(t)

@@ -19,6 +19,7 @@ pub mod rdma;
 pub mod remap;
 pub mod resize;
 pub mod server;
+pub mod server_drain;
 pub mod server_policy;
 pub mod session;
 pub mod show;

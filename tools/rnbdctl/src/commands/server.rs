@@ -4,6 +4,7 @@
 
 use super::each;
 use super::list;
+use super::server_drain;
 use super::server_policy;
 use crate::cli::Context;
 use crate::control;
@@ -30,6 +31,8 @@ pub enum Command {
     Disconnect(DisconnectArgs),
     /// Close a device that a client has mapped; its requests fail until it maps it again
     ForceClose(ForceCloseArgs),
+    /// Go away on purpose: have clients leave and wait, without an error, until the server is back
+    Drain(server_drain::Args),
     /// Say which clients may map which devices: load, check, show or clear the export policy
     Policy(server_policy::Args),
 }
@@ -77,6 +80,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         }
         Command::Disconnect(args) => disconnect(args, context),
         Command::ForceClose(args) => force_close(args, context),
+        Command::Drain(args) => server_drain::run(args, context),
         Command::Policy(args) => server_policy::run(args, context),
     }
 }

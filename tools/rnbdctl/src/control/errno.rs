@@ -59,7 +59,11 @@ const TEXTS: [(Errno, &str, &str); 35] = [
         "ECONNREFUSED",
         "the server refused the connection",
     ),
-    (Errno::HOSTDOWN, "EHOSTDOWN", "the host is down"),
+    (
+        Errno::HOSTDOWN,
+        "EHOSTDOWN",
+        "the server is draining for maintenance",
+    ),
     (Errno::HOSTUNREACH, "EHOSTUNREACH", "no route to that host"),
     (Errno::ALREADY, "EALREADY", "that is under way already"),
     (Errno::CANCELED, "ECANCELED", "it was cancelled"),

@@ -3,6 +3,7 @@
 //! Changes what there is, and explains what the kernel refuses.
 
 pub mod device;
+pub mod drain;
 pub mod errno;
 pub mod export;
 pub mod map;

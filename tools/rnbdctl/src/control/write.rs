@@ -146,6 +146,12 @@ pub(super) const CONNECT: &[Meaning] = &[
         "check with: rnbdctl check SERVER",
     ),
     meaning(
+        Errno::HOSTDOWN,
+        Kind::Unreachable,
+        "the server is draining for maintenance, and takes no new session and no new device",
+        "try again when that is over",
+    ),
+    meaning(
         Errno::NETUNREACH,
         Kind::Unreachable,
         "there is no route to that address",

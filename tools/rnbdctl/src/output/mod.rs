@@ -2,6 +2,7 @@
 
 //! Results as tables, JSON or CSV.
 
+mod duration;
 mod format;
 mod progress;
 mod size;
@@ -14,6 +15,7 @@ use std::io::Write;
 use clap::ValueEnum;
 use serde::Serialize;
 
+pub use duration::parse_duration;
 pub use format::bytes;
 pub use format::nanoseconds;
 pub use progress::Progress;

@@ -299,3 +299,60 @@ fn an_exported_device_is_closed_for_one_session() {
         ("1".into(), String::new())
     );
 }
+
+const DRAIN: &str = "sys/class/rnbd-server/ctl/drain";
+
+#[test]
+fn server_drain_writes_seconds_and_says_what_is_next() {
+    let fake = Fake::typical();
+    // The kernel would put the numbers there.
+    fake.write(DRAIN, "--- 0 0\n");
+    let said = fake.ok(&["server", "drain"]);
+    assert_eq!(fake.read(DRAIN), "600 0 0\n");
+    for part in [
+        "all clients have left\n",
+        "wait for 600 s",
+        "modprobe -r rnbd_server",
+        "rnbdctl server drain --cancel",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    fake.write(DRAIN, "---- 0 0\n");
+    fake.ok(&["server", "drain", "--for", "2h"]);
+    assert_eq!(fake.read(DRAIN), "7200 0 0\n");
+    fake.ok(&["server", "drain", "--cancel"]);
+    assert_eq!(fake.read(DRAIN), "0200 0 0\n");
+    assert_eq!(fake.ok(&["server", "drain", "-o", "json"]), "");
+}
+
+#[test]
+fn server_drain_names_the_sessions_that_stay() {
+    let fake = Fake::typical();
+    fake.write(DRAIN, "-- 0 1\n");
+    let said = fake.ok(&["server", "drain", "--for", "45"]);
+    assert!(said.contains("which will be cut off: web\n"), "{said}");
+}
+
+#[test]
+fn server_drain_says_that_it_ended_before() {
+    let fake = Fake::typical();
+    fake.write(DRAIN, "-- 1 0\n");
+    let file = fake.path(DRAIN);
+    let ended = std::thread::spawn(move || {
+        while std::fs::read_to_string(&file).unwrap() != "45 1 0\n" {
+            std::thread::yield_now();
+        }
+        // As the kernel's, it is never half there.
+        let new = file.with_extension("new");
+        std::fs::write(&new, "off\n").unwrap();
+        std::fs::rename(new, file).unwrap();
+    });
+    let said = fake.run(&["server", "drain", "--for", "45s"]);
+    ended.join().unwrap();
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stderr.contains("ended before all clients had left"),
+        "{}",
+        said.stderr
+    );
+}

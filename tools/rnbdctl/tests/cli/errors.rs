@@ -33,6 +33,10 @@ fn wrong_usage() {
     for args in [
         &["frobnicate"] as &[&str],
         &["map", "/dev/sdb"],
+        &["server", "drain", "--for", "0"],
+        &["server", "drain", "--for", "86401"],
+        &["server", "drain", "--for", "10min"],
+        &["server", "drain", "--for", "10m", "--cancel"],
         &["map", "-s", "x"],
         &["map", "-s", "x", "y", "--port", "0"],
         &["map", "-s", "x", "y", "--access", "all"],
@@ -188,6 +192,27 @@ fn modules_that_are_not_loaded() {
         7,
         &["modprobe rnbd_server"],
     );
+    fails(
+        &fake,
+        &["server", "drain"],
+        7,
+        &["rnbd_server is not loaded"],
+    );
+}
+
+#[test]
+fn a_server_that_cannot_drain() {
+    let fake = Fake::typical();
+    for args in [
+        &["server", "drain"] as &[&str],
+        &["server", "drain", "--cancel"],
+    ] {
+        fails(&fake, args, 7, &["rnbd_server cannot do that", "0.2.0"]);
+    }
+    let file = "sys/class/rnbd-server/ctl/drain";
+    fake.write(file, "off\n");
+    fake.refuse(file);
+    fails(&fake, &["server", "drain"], 1, &["draining: no room left"]);
 }
 
 #[test]
