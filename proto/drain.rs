@@ -8,7 +8,7 @@ use crate::{
     setting::Setting, //
 };
 
-/// The longest drain, in seconds.
+/// The longest drain that can be asked for, in seconds.
 pub const MAX_SECONDS: u32 = MAX_MS / MS_PER_SECOND;
 
 /// How long the server is to drain, in seconds; 0: not any more.
@@ -16,13 +16,29 @@ pub const DRAIN: Setting = Setting::new("drain", 0, MAX_SECONDS as i32, 0);
 
 const MS_PER_SECOND: u32 = 1000;
 
-/// Less is not worth leaving a server for, in ms.
-const LEAST_MS: i64 = 1000;
+/// How much longer clients are told to wait than the server refuses new sessions, in ms: a client
+/// that is refused in the last moment needs one more attempt to connect, and has to open its
+/// devices.
+const GRACE_MS: u32 = 10_000;
 
-/// The ms of `seconds`, which is at most [`MAX_SECONDS`], and counts as that if it is more.
-pub const fn ms_of(seconds: u32) -> u32 {
-    if seconds < MAX_SECONDS {
+/// The longest time for which a server refuses new sessions, in ms.
+const MAX_REFUSAL_MS: u32 = MAX_MS - GRACE_MS;
+
+/// For how many ms a server refuses new sessions that is to drain for `seconds`: ten seconds less
+/// than a day at most, so that clients can be told of ten seconds more.
+pub const fn refusal_ms(seconds: u32) -> u32 {
+    if seconds < MAX_REFUSAL_MS / MS_PER_SECOND {
         seconds.wrapping_mul(MS_PER_SECOND)
+    } else {
+        MAX_REFUSAL_MS
+    }
+}
+
+/// The time in ms that clients are told while the server goes on refusing new sessions for
+/// `refusal_ms`; at most a day.
+pub const fn told_ms(refusal_ms: u32) -> u32 {
+    if refusal_ms < MAX_REFUSAL_MS {
+        refusal_ms.wrapping_add(GRACE_MS)
     } else {
         MAX_MS
     }
@@ -32,6 +48,9 @@ pub const fn ms_of(seconds: u32) -> u32 {
 pub const fn seconds_of(ms: u32) -> u32 {
     ms.div_ceil(MS_PER_SECOND)
 }
+
+/// Less is not worth leaving a server for, in ms.
+const LEAST_MS: i64 = 1000;
 
 /// How long a client may hold requests because its server has told of a drain.
 ///

@@ -75,14 +75,15 @@ impl rtrs_server::Server for Sessions {
             .map_err(|_| EINVAL)?;
         let session = Session::new(self.server.clone(), name, transport.queue_depth())?;
         let messages = Messages::new(session.clone(), self.watch.clone())?;
-        tracepoint::create_sess(|| session.trace());
         let handler = Handler {
-            session,
+            session: session.clone(),
             transport: transport.clone(),
             messages,
         };
         let handler = Arc::new(handler, GFP_KERNEL)?;
-        self.server.drain().session_up();
+        // The connection was asked for before the drain began. Nothing that fails comes after this.
+        self.server.drain().session_up()?;
+        tracepoint::create_sess(|| session.trace());
         Ok(handler)
     }
 }
@@ -251,8 +252,7 @@ impl SessionHandler for Handler {
             tracepoint::destroy_sess(|| self.session.trace());
         }
         control::close_all(&self.session);
-        // Before the watch forgets it, which knows whether it is one that leaves by itself.
-        self.session.server().drain().session_down();
         self.messages.watch.remove(&self.session);
+        self.session.uncount();
     }
 }

@@ -8,14 +8,17 @@ use kernel_ext::{
     pr_err_ratelimited,
     prelude::*, //
 };
-use proto::rnbd::{
-    next_sequence,
-    DeviceNews,
-    News,
-    NewsHeader,
-    NewsRsp,
-    FEATURE_DRAIN,
-    NO_NEWS, //
+use proto::{
+    drain::told_ms,
+    rnbd::{
+        next_sequence,
+        DeviceNews,
+        News,
+        NewsHeader,
+        NewsRsp,
+        FEATURE_DRAIN,
+        NO_NEWS, //
+    }, //
 };
 use rtrs_server::Operation;
 
@@ -104,12 +107,12 @@ pub(crate) fn call(session: &Session) -> u32 {
     *last
 }
 
-/// How long the server goes on draining, as the client is told, if it knows of drains.
+/// For how long the client is told to wait, if it knows of drains and the server is draining.
 fn drain_ms(session: &Session) -> Option<u32> {
     if session.features() & FEATURE_DRAIN == 0 {
         return None;
     }
-    session.server().drain().left_ms()
+    session.server().drain().left_ms().map(told_ms)
 }
 
 /// Responds to a client that asks for news. Sleeps, but does not wait for disks.

@@ -93,7 +93,7 @@ impl kernel::Module for RnbdServer {
         let devices = Directory::empty(&ctl, c"devices")?;
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
         let server = Server::new(devices, policy, queue.handle())?;
-        let watch = StopWatch(Watch::new(&queue.handle())?);
+        let watch = StopWatch(Watch::new(server.clone())?);
         let sessions = Sessions {
             server: server.clone(),
             watch: watch.0.clone(),

@@ -58,8 +58,9 @@ pub(crate) const FILES: &[Attribute<Service>] = &[Attribute::read_write(
 /// What is seen of a server that drains.
 struct Draining {
     left_ms: u32,
-    /// The sessions that know of drains, and leave, and the others.
+    /// The sessions that are to leave: they know of drains, or may yet tell that they do.
     with: u32,
+    /// The sessions that do not know of drains.
     without: u32,
 }
 
@@ -137,15 +138,13 @@ impl Service {
 
     /// How far the drain is, if there is one. Sleeps.
     fn draining(&self) -> Option<Draining> {
-        self.with_sessions(|Sessions { server, watch }| {
+        self.with_sessions(|Sessions { server, .. }| {
             let left_ms = server.drain().left_ms()?;
-            let with = watch.sessions_with_drain();
-            // One may have gone in between.
-            let sessions = server.drain().sessions().max(with);
+            let (with, without) = server.drain().sessions();
             Some(Draining {
                 left_ms,
                 with,
-                without: sessions.wrapping_sub(with),
+                without,
             })
         })?
     }
@@ -159,19 +158,17 @@ impl Service {
             pr_err!("{}\n", error.message().as_str());
             from_errno(error.errno())
         })?;
-        self.with_sessions(|Sessions { server, watch }| {
+        self.with_sessions(|Sessions { watch, .. }| {
             if seconds != 0 {
-                server.drain().begin(seconds.unsigned_abs());
                 pr_info!(
-                    "drain: new clients and devices are refused for {} s, the others are told\n",
+                    "drain: new clients and devices are refused for {} s, connected clients are \
+                     told\n",
                     seconds
                 );
-            } else if server.drain().end() {
+                watch.begin_drain(seconds.unsigned_abs());
+            } else if watch.end_drain() {
                 pr_info!("drain: ended, clients are let in again\n");
-            } else {
-                return;
             }
-            watch.tell_of_drain();
         })
         .ok_or(EAGAIN)
     }

@@ -20,7 +20,10 @@ use kernel_ext::{
 use proto::{
     addr::Address,
     name::SessName,
-    rnbd::NO_NEWS, //
+    rnbd::{
+        FEATURE_DRAIN,
+        NO_NEWS, //
+    }, //
 };
 
 use crate::{
@@ -40,6 +43,8 @@ pub(crate) struct Session {
     version: Atomic<u32>,
     /// The extensions that are used; none until the client has told which it knows.
     features: Atomic<u32>,
+    /// Whether it is counted as a session that stays while the server drains.
+    stays: Atomic<bool>,
     /// The number of the last change of a device's disk. Held while disks are compared, and while
     /// the client is told; taken after `control`, and not held while a disk is waited for.
     #[pin]
@@ -71,6 +76,7 @@ impl Session {
                 queue_depth,
                 version: Atomic::new(0),
                 features: Atomic::new(0),
+                stays: Atomic::new(false),
                 last_news <- new_mutex!(NO_NEWS, "Session::last_news"),
                 devices: DeviceTable::new(),
                 control <- new_mutex!(Control { down: false }, "Session::control"),
@@ -119,6 +125,16 @@ impl Session {
     pub(crate) fn set_negotiated(&self, version: u8, features: u32) {
         self.version.store(u32::from(version), ordering::Relaxed);
         self.features.store(features, ordering::Relaxed);
+        let stays = features & FEATURE_DRAIN == 0;
+        if self.stays.xchg(stays, ordering::Full) != stays {
+            self.server.drain().count_again(stays);
+        }
+    }
+
+    /// The session has closed all it had open: it is not counted any more. Any context.
+    pub(crate) fn uncount(&self) {
+        let stays = self.stays.load(ordering::Relaxed);
+        self.server.drain().session_down(stays);
     }
 
     /// The number of the last change of a device's disk, which all changes are made under.

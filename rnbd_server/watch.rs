@@ -4,7 +4,8 @@
 //!
 //! The kernel does not notify a user of a disk that the disk has grown, was set read-only or has
 //! other limits, so the watch looks twice a second. It looks only while a session that takes news
-//! has a device open, and rings once at each session in which something has changed.
+//! has a device open, and rings once at each session in which something has changed. It also rings
+//! when the server begins to drain, and when that ends.
 
 use kernel::{
     new_mutex,
@@ -20,20 +21,22 @@ use kernel_ext::{
     prelude::*,
     workqueue::{
         DelayedWork,
-        DelayedWorkItem,
-        QueueHandle, //
+        DelayedWorkItem, //
     }, //
 };
-
 use proto::rnbd::FEATURE_DRAIN;
 
 use crate::{
     news,
+    server::Server,
     session::Session, //
 };
 
 /// The time between two looks at the disks, in ms.
 const INTERVAL_MS: u32 = 500;
+
+/// The work item that ends a drain.
+const DRAIN_END: u64 = 1;
 
 /// A session that takes news.
 struct Watched {
@@ -53,19 +56,27 @@ pub(crate) struct Watch {
     sessions: Mutex<KVec<Watched>>,
     #[pin]
     work: DelayedWork<Self>,
+    server: Arc<Server>,
+    /// Ends a drain when its time is over.
+    #[pin]
+    drain_end: DelayedWork<Self, DRAIN_END>,
 }
 
 impl_has_delayed_work! {
     impl HasDelayedWork<Self> for Watch { self.work }
+    impl HasDelayedWork<Self, DRAIN_END> for Watch { self.drain_end }
 }
 
 impl Watch {
-    /// A watch over no session, which works on `queue`. Sleeps.
-    pub(crate) fn new(queue: &QueueHandle) -> Result<Arc<Self>> {
+    /// A watch over no session of `server`, which works on its queue. Sleeps.
+    pub(crate) fn new(server: Arc<Server>) -> Result<Arc<Self>> {
+        let queue = server.queue().clone();
         Arc::pin_init(
             pin_init!(Self {
                 sessions <- new_mutex!(KVec::new(), "Watch::sessions"),
-                work <- new_delayed_work!(queue, "Watch::work"),
+                work <- new_delayed_work!(&queue, "Watch::work"),
+                drain_end <- new_delayed_work!(&queue, "Watch::drain_end"),
+                server,
             }),
             GFP_KERNEL,
         )
@@ -103,8 +114,32 @@ impl Watch {
         drop(removed);
     }
 
-    /// Has the clients ask for news that know of drains. Sleeps, but does not wait for disks.
-    pub(crate) fn tell_of_drain(&self) {
+    /// The server drains for `seconds` from now on, in place of what was asked for before; tells
+    /// the clients. Sleeps, but does not wait for disks.
+    pub(crate) fn begin_drain(self: &Arc<Self>, seconds: u32) {
+        let ms = self.server.drain().begin(seconds);
+        self.end_drain_in(ms);
+        self.tell_of_drain();
+    }
+
+    /// The server does not drain any more; tells the clients. Returns whether it did. Sleeps, but
+    /// does not wait for disks.
+    pub(crate) fn end_drain(&self) -> bool {
+        let was_on = self.server.drain().end();
+        if was_on {
+            self.tell_of_drain();
+        }
+        was_on
+    }
+
+    /// Has the drain ended in `ms`. Any context.
+    fn end_drain_in(self: &Arc<Self>, ms: u32) {
+        // If it runs already it looks again.
+        let _ = DelayedWork::<Self, DRAIN_END>::modify(self.clone(), msecs_to_jiffies(ms));
+    }
+
+    /// Has the clients ask for news that know of drains.
+    fn tell_of_drain(&self) {
         for Watched { session, transport } in self.sessions.lock().iter() {
             if session.features() & FEATURE_DRAIN != 0 {
                 transport.ring(news::call(session));
@@ -112,20 +147,10 @@ impl Watch {
         }
     }
 
-    /// The number of sessions that know of drains. Sleeps, but does not wait for disks.
-    pub(crate) fn sessions_with_drain(&self) -> u32 {
-        let sessions = self.sessions.lock();
-        let with_drain = sessions
-            .iter()
-            .filter(|watched| watched.session.features() & FEATURE_DRAIN != 0);
-        // There is a session for each MiB of memory at most.
-        with_drain.count() as u32
-    }
-
     /// A device may have been opened: goes on looking. Any context.
     pub(crate) fn begin(self: &Arc<Self>) {
         // If it is queued already it will see the device.
-        let _ = DelayedWork::queue(self.clone(), msecs_to_jiffies(INTERVAL_MS));
+        let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(INTERVAL_MS));
     }
 }
 
@@ -144,11 +169,24 @@ impl DelayedWorkItem for Watch {
     }
 }
 
+impl DelayedWorkItem<DRAIN_END> for Watch {
+    fn run(this: Arc<Self>) {
+        let drain = this.server.drain();
+        if let Some(left_ms) = drain.left_ms() {
+            this.end_drain_in(left_ms);
+        } else if drain.end_if_over() {
+            pr_info!("drain: the time is over, clients are let in again\n");
+            this.tell_of_drain();
+        }
+    }
+}
+
 /// Ends the watch when it is dropped. All sessions are down by then.
 pub(crate) struct StopWatch(pub(crate) Arc<Watch>);
 
 impl Drop for StopWatch {
     fn drop(&mut self) {
-        DelayedWork::cancel_sync(&self.0);
+        DelayedWork::<Watch>::cancel_sync(&self.0);
+        DelayedWork::<Watch, DRAIN_END>::cancel_sync(&self.0);
     }
 }

@@ -4,8 +4,9 @@
 
 use proto::{
     drain::{
-        ms_of,
+        refusal_ms,
         seconds_of,
+        told_ms,
         Allowance,
         DRAIN,
         MAX_SECONDS, //
@@ -38,11 +39,20 @@ fn a_time_is_zero_or_up_to_a_day() {
 
 #[test]
 fn seconds_and_milliseconds() {
-    assert_eq!((ms_of(0), ms_of(1), ms_of(MAX_SECONDS)), (0, 1000, MAX_MS));
-    assert_eq!(ms_of(u32::MAX), MAX_MS);
     for (ms, seconds) in [(0, 0), (1, 1), (1000, 1), (1001, 2), (MAX_MS, MAX_SECONDS)] {
         assert_eq!(seconds_of(ms), seconds, "{ms} ms");
     }
+}
+
+#[test]
+fn clients_wait_longer_than_they_are_refused() {
+    for seconds in [1, 2, 600, MAX_SECONDS - 10, MAX_SECONDS, u32::MAX] {
+        let refused = refusal_ms(seconds);
+        assert_eq!(refused, seconds.min(MAX_SECONDS - 10) * 1000, "{seconds} s");
+        assert_eq!(told_ms(refused), refused + 10_000, "{seconds} s");
+    }
+    assert_eq!((refusal_ms(0), told_ms(1)), (0, 10_001));
+    assert_eq!(told_ms(u32::MAX), MAX_MS);
 }
 
 #[test]
