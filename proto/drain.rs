@@ -52,60 +52,123 @@ pub const fn seconds_of(ms: u32) -> u32 {
 /// Less is not worth leaving a server for, in ms.
 const LEAST_MS: i64 = 1000;
 
-/// How long a client may hold requests because its server has told of a drain.
+/// For how long after the server is back a path may fail to connect without a count of that, in
+/// ms: one path may be up long before another path.
+const EXCUSE_MS: i64 = 60_000;
+
+/// A drain of the server, as a client sees it.
 ///
-/// A server may tell again and again. So the time for which a client holds requests is taken from
-/// an allowance of a day, which grows only by the time that passes otherwise. Requests are
-/// held for a day at most, and for half of the time in the long run.
+/// From [`begin`](Self::begin) on the server is away and requests are held, until the time is over
+/// that the server has told. If the server is back before
+/// ([`came_back`](Self::came_back)), requests of devices that the server does not have yet are
+/// held, until there is no such device ([`end`](Self::end)) or the time is over.
+///
+/// A server may tell again and again. So the time for which requests are held is taken from an
+/// allowance of a day, which grows only by the time for which none are held. Requests are held
+/// for a day at most, and for half of the time in the long run.
 ///
 /// Times are in ms of a clock that does not go back.
 ///
 /// # Invariants
 ///
-/// - `left_ms` is what was left at `since`, at most a day.
-/// - `until` is not before `since`.
+/// `left_ms` is what was left of the allowance at the time `since`, from 0 to a day.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowance {
+pub struct ClientDrain {
     left_ms: i64,
     since: i64,
-    /// The end of the last drain; `since` if that is over.
-    until: i64,
+    held_until: Option<i64>,
+    is_away: bool,
+    excused_until: Option<i64>,
+    began: Option<i64>,
 }
 
-impl Allowance {
-    /// All of it, at the time `now`.
+impl ClientDrain {
+    /// No drain, and all of the allowance, at the time `now`.
     pub const fn new(now: i64) -> Self {
-        // INVARIANT: That is the most.
+        // INVARIANT: A day is the whole allowance.
         Self {
             left_ms: MAX_MS as i64,
             since: now,
-            until: now,
+            held_until: None,
+            is_away: false,
+            excused_until: None,
+            began: None,
         }
     }
 
-    /// The server tells at `now` of a drain of `told_ms`; returns for how many ms of it requests
-    /// may be held: at least a second, or 0. What was told before does not count any more.
-    pub fn begin(&mut self, now: i64, told_ms: u32) -> u32 {
-        self.end(now);
+    /// The server tells at `now` of a drain of `told_ms`, in place of what it has told before;
+    /// returns for how many ms of that requests are held. `None` for less than a second, by what
+    /// was told or by the allowance: from `now` on requests are not held.
+    pub fn begin(&mut self, now: i64, told_ms: u32) -> Option<u32> {
+        self.settle(now);
         let granted = self.left_ms.min(i64::from(told_ms));
         if granted < LEAST_MS {
-            return 0;
+            self.held_until = self.held_until.map(|until| until.min(now));
+            self.excused_until = self.excused_until.map(|until| until.min(now));
+            self.began = None;
+            return None;
         }
-        // INVARIANT: It is not negative.
-        self.until = now.wrapping_add(granted);
-        // At most `MAX_MS`, and not negative.
-        u32::try_from(granted).unwrap_or(MAX_MS)
+        let is_on = self.held_until.is_some_and(|until| now < until);
+        self.began = self.began.filter(|_| is_on).or(Some(now));
+        self.held_until = Some(now.wrapping_add(granted));
+        self.excused_until = self.held_until;
+        self.is_away = true;
+        // From a second to a day.
+        u32::try_from(granted).ok()
     }
 
-    /// From `now` on nothing is held any more.
+    /// The server has a session for the client at `now`, and is not draining any more; returns for
+    /// how many ms it was away. `None` if it was not, or if the time was over before.
+    pub fn came_back(&mut self, now: i64) -> Option<i64> {
+        if !self.is_away {
+            return None;
+        }
+        self.is_away = false;
+        let excused_until = now.wrapping_add(EXCUSE_MS);
+        self.excused_until = self.excused_until.map(|until| until.min(excused_until));
+        Some(now.wrapping_sub(self.began.take()?))
+    }
+
+    /// From `now` on no request is held, unless the server is away.
     pub fn end(&mut self, now: i64) {
-        let until = self.until.clamp(self.since, now.max(self.since));
+        if !self.is_away {
+            self.settle(now);
+            self.held_until = None;
+        }
+    }
+
+    /// Whether the time is over at `now` and the server is not back; true once.
+    pub fn has_run_out(&mut self, now: i64) -> bool {
+        self.held_until.is_some_and(|until| until <= now) && self.began.take().is_some()
+    }
+
+    /// The end of the time for which requests are held. When that is over it stays, until the
+    /// server is back.
+    pub const fn held_until(&self) -> Option<i64> {
+        self.held_until
+    }
+
+    /// The end of the time in which attempts to connect that fail are not counted.
+    pub const fn excused_until(&self) -> Option<i64> {
+        self.excused_until
+    }
+
+    /// Whether the server has gone, or is about to go, and is not back. Also true when the time is
+    /// over.
+    pub const fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Brings the allowance up to the time `now`.
+    fn settle(&mut self, now: i64) {
+        let latest = now.max(self.since);
+        let until = self.held_until.unwrap_or(self.since);
+        let until = until.clamp(self.since, latest);
         let held = until.wrapping_sub(self.since);
         let not_held = now.wrapping_sub(until).clamp(0, i64::from(MAX_MS));
         let left = self.left_ms.wrapping_sub(held).max(0);
-        // INVARIANT: `left_ms` is cut off; `until` is `since`.
+        // INVARIANT: The sum is cut off at a day, and neither part is negative.
         self.left_ms = left.wrapping_add(not_held).min(i64::from(MAX_MS));
         self.since = now;
-        self.until = now;
     }
 }

@@ -2,12 +2,22 @@
 
 //! A server that goes away on purpose: the session leaves it, and waits until it is back.
 
-use kernel::sync::Arc;
-use kernel_ext::sync::rcu;
-use proto::{
-    device_state::DeviceState,
-    drain::seconds_of, //
+use kernel::{
+    new_mutex,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
 };
+use kernel_ext::{
+    prelude::*,
+    sync::rcu, //
+};
+use proto::drain::seconds_of;
 
 use crate::{
     device::Device,
@@ -18,43 +28,128 @@ use crate::{
 /// are held like the others, and carried out again.
 const LONGEST_WAIT_MS: u32 = 10_000;
 
-/// The server goes away for `told_ms`: lets its devices send no more requests, and leaves it when
-/// none is in flight any more. Process context; sleeps.
-pub(crate) fn begin(server: &Server, told_ms: u32, devices: impl Iterator<Item = Arc<Device>>) {
-    let transport = &server.transport;
-    let Some(held_ms) = transport.begin_drain(told_ms) else {
-        kernel_ext::pr_info_ratelimited!(
-            "session {}: the server goes away, for {} s: requests do not wait for that\n",
-            server.session.as_cstr(),
-            seconds_of(told_ms)
-        );
-        return;
-    };
-    kernel_ext::pr_info_ratelimited!(
-        "session {}: the server goes away for maintenance, for up to {} s: requests wait\n",
-        server.session.as_cstr(),
-        seconds_of(held_ms)
-    );
-    for device in devices {
-        device.remote.hold();
-    }
-    // Whoever has found a device mapped has sent by then, and the request is in flight.
-    rcu::synchronize_rcu();
-    transport.leave(LONGEST_WAIT_MS.min(held_ms / 2));
+/// How often to look whether requests are in flight, in ms.
+pub(crate) const LOOK_AGAIN_MS: u32 = 10;
+
+/// The server's session that is being left.
+#[derive(Clone, Copy)]
+struct Left {
+    epoch: u32,
+    began: Instant<Monotonic>,
+    longest_ms: u32,
 }
 
-/// Nothing waits for the server any more if it is back and has opened all devices. Process context;
-/// sleeps.
-pub(crate) fn end_if_back(server: &Server, mut devices: impl Iterator<Item = Arc<Device>>) {
-    let is_closed = |device: Arc<Device>| device.remote.state() == DeviceState::Disconnected;
-    if !server.transport.is_connected() || devices.any(is_closed) {
-        return;
+/// Whether the session is leaving its server. Used by one task at a time.
+#[pin_data]
+pub(crate) struct Leaving {
+    #[pin]
+    left: Mutex<Option<Left>>,
+}
+
+impl Leaving {
+    /// Nothing is being left.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            left <- new_mutex!(None, "Leaving::left"),
+        })
     }
-    if let Some(away_ms) = server.transport.end_drain() {
+
+    /// Whether the server's session of `epoch` is being left, so that no device is opened in it.
+    /// Sleeps.
+    pub(crate) fn is_of(&self, epoch: u32) -> bool {
+        self.left.lock().is_some_and(|left| left.epoch == epoch)
+    }
+
+    /// The server has answered in `epoch` for how many ms it goes away, or that it does not.
+    /// Process context; sleeps.
+    pub(crate) fn told(
+        &self,
+        server: &Server,
+        epoch: u32,
+        drain_ms: Option<u32>,
+        devices: impl Iterator<Item = Arc<Device>>,
+    ) {
+        match drain_ms {
+            Some(ms) => self.begin(server, epoch, ms, devices),
+            // A session that is being left is left. The next one shows that the server is back.
+            None if self.is_of(epoch) => {}
+            None => came_back(server),
+        }
+    }
+
+    /// The server goes away for `told_ms`: lets the devices send no more requests, and begins to
+    /// leave.
+    fn begin(
+        &self,
+        server: &Server,
+        epoch: u32,
+        told_ms: u32,
+        devices: impl Iterator<Item = Arc<Device>>,
+    ) {
+        let Some(held_ms) = server.transport.begin_drain(told_ms) else {
+            kernel_ext::pr_info_ratelimited!(
+                "session {}: the server goes away, for {} s: requests do not wait for that\n",
+                server.session.as_cstr(),
+                seconds_of(told_ms)
+            );
+            return;
+        };
+        kernel_ext::pr_info_ratelimited!(
+            "session {}: the server goes away for maintenance, for up to {} s: requests wait\n",
+            server.session.as_cstr(),
+            seconds_of(held_ms)
+        );
+        if self.is_of(epoch) {
+            // It was told another time.
+            return;
+        }
+        for device in devices {
+            device.remote.hold();
+        }
+        // A request that has found a device mapped is in flight after this.
+        rcu::synchronize_rcu();
+        *self.left.lock() = Some(Left {
+            epoch,
+            began: Instant::now(),
+            longest_ms: LONGEST_WAIT_MS.min(held_ms / 2),
+        });
+    }
+
+    /// Leaves when no request is in flight any more, or some have been for too long; returns
+    /// whether to call this again after [`LOOK_AGAIN_MS`]. Process context; sleeps.
+    pub(crate) fn go_on(&self, server: &Server) -> bool {
+        let Some(left) = *self.left.lock() else {
+            return false;
+        };
+        if server.epoch() != left.epoch {
+            *self.left.lock() = None;
+            return false;
+        }
+        let transport = &server.transport;
+        let waited_ms = left.began.elapsed().as_millis();
+        if transport.in_flight() != 0 && waited_ms < i64::from(left.longest_ms) {
+            return true;
+        }
+        // The epoch ends while no path comes up or is taken down.
+        transport.leave(|| server.epoch() == left.epoch);
+        false
+    }
+}
+
+/// The server has answered in a session that is not being left, and is not draining.
+fn came_back(server: &Server) {
+    if let Some(away_ms) = server.transport.came_back() {
         kernel_ext::pr_info_ratelimited!(
             "session {}: the server is back from its maintenance, after {} ms\n",
             server.session.as_cstr(),
             away_ms
         );
+    }
+}
+
+/// Requests wait no longer if the server is back and no device is awaited. Sleeps.
+pub(crate) fn settle(server: &Server, mut devices: impl Iterator<Item = Arc<Device>>) {
+    if !devices.any(|device| device.remote.is_awaited()) {
+        server.transport.end_drain();
     }
 }

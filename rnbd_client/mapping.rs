@@ -107,7 +107,7 @@ pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Res
 fn map(client: &Arc<Client>, options: &MapOptions, files: Files) -> Result {
     let user = client.use_session(options)?;
     let session = user.session()?;
-    session.check_maps()?;
+    session.check_away()?;
     if session.has_device(&options.device_path) {
         pr_err!(
             "map_device: session {} has device {} already\n",
@@ -183,7 +183,7 @@ impl Mapping {
         let remote = &device.remote;
         let opened = device.open();
         // If it was told meanwhile that the server goes away, that is why.
-        let opened = opened.or_else(|error| session.check_maps().and(Err(error)));
+        let opened = opened.or_else(|error| session.check_away().and(Err(error)));
         let response = opened.inspect_err(|error| {
             device_log!(
                 pr_err,
@@ -236,8 +236,19 @@ impl Mapping {
     }
 
     /// Asks the server to open the device again; see [`Device::remap`]. Sleeps.
+    ///
+    /// `EHOSTDOWN` while the server is away on purpose: then the device is opened by itself.
     pub(crate) fn remap(&self) -> Result {
+        self.session.check_away().inspect_err(|_| {
+            device_log!(
+                pr_err,
+                self.device.remote,
+                "remap_device: the server is draining for maintenance; the device is opened when \
+                 that is over"
+            );
+        })?;
         self.device.remap()?;
+        self.device.remote.set_awaited(false);
         self.session.want_news();
         Ok(())
     }

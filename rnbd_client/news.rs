@@ -12,6 +12,7 @@ use kernel_ext::{
 use proto::rnbd::{
     News,
     NewsRsp,
+    FEATURE_NEWS,
     NO_NEWS, //
 };
 
@@ -83,20 +84,23 @@ impl NewsReader {
         }
     }
 
-    /// Asks the server for what has changed, and hands each response to `take` with the epoch that
-    /// it is of. Returns for how many ms the server goes away, if it tells that. One caller at a
-    /// time; sleeps.
+    /// Asks the server in `epoch` for what has changed, and hands each response to `take`. Returns
+    /// for how many ms the server goes away, if the last response tells that. One caller at a time;
+    /// sleeps.
     ///
-    /// Does nothing in a session without `FEATURE_NEWS`. `EINVAL` if the server does not come to an
-    /// end, otherwise the errors of [`Server::ask_news`], and `ENOMEM`.
+    /// Does nothing in a session without `FEATURE_NEWS`. `ECONNABORTED` in a later epoch, `EINVAL`
+    /// if the server does not come to an end, otherwise the errors of [`Server::ask_news`], and
+    /// `ENOMEM`.
     pub(crate) fn read(
         &self,
         server: &Server,
-        mut take: impl FnMut(&NewsRsp<'_>, u32),
+        epoch: u32,
+        mut take: impl FnMut(&NewsRsp<'_>),
     ) -> Result<Option<u32>> {
-        let Some(epoch) = server.epoch_with_news() else {
+        let features = server.features_in(epoch).ok_or(ECONNABORTED)?;
+        if features & FEATURE_NEWS == 0 {
             return Ok(None);
-        };
+        }
         let all = self.all.xchg(false, ordering::Full);
         let since = if all { NO_NEWS } else { self.since(epoch) };
         let result = self.read_since(server, epoch, since, &mut take);
@@ -112,7 +116,7 @@ impl NewsReader {
         server: &Server,
         epoch: u32,
         since: u32,
-        take: &mut impl FnMut(&NewsRsp<'_>, u32),
+        take: &mut impl FnMut(&NewsRsp<'_>),
     ) -> Result<Option<u32>> {
         let mut request = News {
             since,
@@ -122,7 +126,7 @@ impl NewsReader {
         let mut first_sequence = None;
         for _ in 0..MAX_RESPONSES {
             let (response, drain_ms) = server.ask_news(epoch, &request, &mut buffer)?;
-            take(&response, epoch);
+            take(&response);
             // The server tells again of changes after the first response.
             let sequence = *first_sequence.get_or_insert(response.sequence());
             let Some(rest) = response.rest(&request) else {

@@ -86,6 +86,8 @@ pub(crate) struct RemoteDevice {
     write_cache: Atomic<bool>,
     /// Whether the server's disk is read-only, as far as the server has told.
     disk_is_read_only: Atomic<bool>,
+    /// Whether the server is to be asked to open the device again, while its requests are held.
+    is_awaited: Atomic<bool>,
     /// Whether the server's disk was removed, as far as the server has told.
     disk_is_gone: Atomic<bool>,
     /// The disk's name in the world; set when the server opens the device for the first time.
@@ -114,6 +116,7 @@ impl RemoteDevice {
                 nsectors: Atomic::new(0),
                 write_cache: Atomic::new(true),
                 disk_is_read_only: Atomic::new(false),
+                is_awaited: Atomic::new(false),
                 disk_is_gone: Atomic::new(false),
                 wwid: SetOnce::new(),
                 users <- new_mutex!(0, "RemoteDevice::users"),
@@ -187,9 +190,31 @@ impl RemoteDevice {
         match self.state() {
             // Since the caller looked.
             DeviceState::Mapped => Status::RESOURCE,
-            DeviceState::Disconnected if self.server.transport.holds_io() => Status::RESOURCE,
+            DeviceState::Disconnected if self.holds_io() => Status::RESOURCE,
             _ => Status::IO_ERROR,
         }
+    }
+
+    /// Whether requests are to wait while the device is not mapped. Any context.
+    pub(crate) fn holds_io(&self) -> bool {
+        let transport = &self.server.transport;
+        if self.is_awaited.load(ordering::Relaxed) {
+            transport.holds_awaited_io()
+        } else {
+            transport.holds_io()
+        }
+    }
+
+    /// Whether the server is to be asked to open the device again, while its requests are held. Any
+    /// context.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.state() == DeviceState::Disconnected && self.is_awaited.load(ordering::Relaxed)
+    }
+
+    /// Says whether the server is to be asked to open the device again, while its requests are
+    /// held. Any context.
+    pub(crate) fn set_awaited(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, ordering::Relaxed);
     }
 
     /// Whether a request that the transport refused comes again. Any context.
@@ -334,6 +359,9 @@ impl RemoteDevice {
     pub(crate) fn link_lost(&self) {
         // There is no state in which this is an error.
         if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
+            if self.server.transport.is_server_away() {
+                self.is_awaited.store(true, ordering::Relaxed);
+            }
             kernel_ext::ratelimited!(device_log!(pr_err, self, "Device disconnected."));
         }
     }
@@ -342,7 +370,9 @@ impl RemoteDevice {
     /// that, and the server opens the device again when the session was lost and is back. Sleeps.
     pub(crate) fn hold(&self) {
         // In any other state nothing is sent anyway.
-        let _ = self.change_state(DeviceEvent::LinkLost);
+        if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
+            self.is_awaited.store(true, ordering::Relaxed);
+        }
     }
 
     /// Has the server close the device, if it is still open there. Sleeps.

@@ -44,6 +44,7 @@ mod mapping;
 mod news;
 mod queue;
 mod remote_device;
+mod reopening;
 mod server;
 mod session;
 mod sysfs;

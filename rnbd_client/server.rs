@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// The extensions that are used in an epoch; `None` if they are not agreed on yet. Any context.
-    fn features_in(&self, epoch: u32) -> Option<u32> {
+    pub(crate) fn features_in(&self, epoch: u32) -> Option<u32> {
         let greeted = self.greeted.load(ordering::Relaxed);
         // Two halves of 32 bits.
         ((greeted >> 32) as u32 == epoch).then_some(greeted as u32)

@@ -60,23 +60,22 @@ use rtrs_client::{
 
 use crate::{
     device::Device,
-    drain,
+    drain::{
+        self,
+        Leaving, //
+    },
     news::NewsReader,
     queue::{
         InFlight,
         IoPath,
         Queue, //
     },
+    reopening::Reopening,
     server::{
         Epoch,
         Server, //
     }, //
 };
-
-/// How long a device that could not be opened again waits for the next attempt, in ms; twice as
-/// long after each, [`ATTEMPTS`] times, so for four minutes.
-const FIRST_DELAY_MS: u32 = 250;
-const ATTEMPTS: u32 = 10;
 
 /// How long the client waits before it asks for news after the server has rung, in ms: so a server
 /// that rings all the time is asked no more than so often.
@@ -84,16 +83,14 @@ const RUNG_DELAY_MS: u32 = 250;
 /// How long it waits after an attempt that failed, in ms.
 const NEWS_DELAY_MS: u32 = 1000;
 
-/// As long as requests are held the wait is doubled no more than so often, up to four seconds, and
-/// attempts after that do not count.
-const DOUBLINGS_WHILE_HELD: u32 = 4;
-
 /// The work item that handles link events.
 const EVENTS: u64 = 0;
 /// The work item that sends uevents about them.
 const UEVENTS: u64 = 1;
 /// The work item that has news asked for.
 const ASK: u64 = 2;
+/// The work item that has the server left.
+const LEAVE: u64 = 3;
 
 /// What sessions need of the module.
 #[derive(Clone)]
@@ -134,14 +131,20 @@ struct Link {
     /// Sends the devices' pending uevents.
     #[pin]
     uevents: Work<Self, UEVENTS>,
-    /// How often devices were opened again since the session is back. Changed by `work` only.
-    attempts: Atomic<u32>,
+    /// The attempts to open devices again. Used by `work` only.
+    reopening: Reopening,
     /// Has `work` open those that are left.
     #[pin]
     retry: DelayedWork<Self>,
     /// Has `work` ask for news.
     #[pin]
     ask: DelayedWork<Self, ASK>,
+    /// Whether `work` is about to leave the server.
+    #[pin]
+    leaving: Leaving,
+    /// Has `work` look whether it can leave.
+    #[pin]
+    leave: DelayedWork<Self, LEAVE>,
 }
 
 impl_has_work! {
@@ -152,6 +155,7 @@ impl_has_work! {
 impl_has_delayed_work! {
     impl HasDelayedWork<Self> for Link { self.retry }
     impl HasDelayedWork<Self, ASK> for Link { self.ask }
+    impl HasDelayedWork<Self, LEAVE> for Link { self.leave }
 }
 
 impl Session {
@@ -245,6 +249,7 @@ impl Session {
         workqueue::flush::<_, EVENTS>(&self.link);
         DelayedWork::<Link>::cancel_sync(&self.link);
         DelayedWork::<Link, ASK>::cancel_sync(&self.link);
+        DelayedWork::<Link, LEAVE>::cancel_sync(&self.link);
         workqueue::flush::<_, EVENTS>(&self.link);
         workqueue::flush::<_, UEVENTS>(&self.link);
     }
@@ -269,7 +274,7 @@ impl Session {
         self.link.queue_work();
     }
 
-    /// Forgets a device. Sleeps.
+    /// Forgets a device, for which nothing waits any more. Sleeps.
     pub(crate) fn remove_device(&self, device: &Device) {
         let removed = {
             let mut devices = self.link.devices.lock();
@@ -279,12 +284,13 @@ impl Session {
             index.and_then(|index| devices.remove(index).ok())
         };
         drop(removed);
+        self.link.queue_work();
     }
 
-    /// `EHOSTDOWN` while the server is away on purpose, so that no device can be mapped. Any
+    /// `EHOSTDOWN` while the server is away on purpose, so that no device can be opened. Any
     /// context.
-    pub(crate) fn check_maps(&self) -> Result {
-        if self.server.transport.is_draining() {
+    pub(crate) fn check_away(&self) -> Result {
+        if self.server.transport.is_server_away() {
             return Err(EHOSTDOWN);
         }
         Ok(())
@@ -311,48 +317,21 @@ impl Link {
                 news: NewsReader::new(),
                 work <- new_work!("Link::work"),
                 uevents <- new_work!("Link::uevents"),
-                attempts: Atomic::new(0),
+                reopening: Reopening::new(),
                 retry <- new_delayed_work!(&context.queue, "Link::retry"),
                 ask <- new_delayed_work!(&context.queue, "Link::ask"),
+                leaving <- Leaving::new(),
+                leave <- new_delayed_work!(&context.queue, "Link::leave"),
             }? Error),
             GFP_KERNEL,
         )
     }
 
-    /// Opens the devices again that the server had to close; some time later those that failed for
-    /// want of memory, as their disk could not be read, or as the path failed that carried the
-    /// request, and while requests are held those whose disk the server does not have yet. Others
-    /// that fail wait for the administrator. Process context; sleeps.
+    /// Opens devices again, and has those opened later that are left. Process context; sleeps.
     fn remap(self: &Arc<Self>, devices: impl Iterator<Item = Arc<Device>>) {
-        // Only changed here, one at a time.
-        let attempt = self.attempts.load(ordering::Relaxed);
-        let mut held = false;
-        let mut again = false;
-        for device in devices {
-            let transport = &device.remote.server.transport;
-            held = transport.holds_io();
-            let Err(error) = device.link_is_back(attempt == 0) else {
-                continue;
-            };
-            again |= [ENOMEM, EIO, ECONNABORTED, EAGAIN, EHOSTDOWN].contains(&error)
-                || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error);
-            // The session need not be lost with a path: another one may have come up, and there is
-            // no event then.
-            if !transport.is_connected() {
-                // The others would fail as well.
-                again = true;
-                break;
-            }
-        }
-        if !held || attempt < DOUBLINGS_WHILE_HELD {
-            // At most `ATTEMPTS` of them queue another one.
-            self.attempts
-                .store(attempt.wrapping_add(1), ordering::Relaxed);
-        }
-        if again && attempt < ATTEMPTS {
-            let delay = msecs_to_jiffies(FIRST_DELAY_MS << attempt);
+        if let Some(delay) = self.reopening.open(devices) {
             // It may still wait for an attempt after an earlier loss, and longer.
-            let _ = DelayedWork::<Self>::modify(self.clone(), delay);
+            let _ = DelayedWork::<Self>::modify(self.clone(), msecs_to_jiffies(delay));
         }
     }
 
@@ -371,17 +350,22 @@ impl Link {
         };
         let server = &device.remote.server;
         let mut is_noted = false;
-        let result = self.news.read(server, |response, epoch| {
+        let epoch = server.epoch();
+        if server.features_in(epoch).is_none() {
+            // No device was opened yet, so there are no news.
+            return false;
+        }
+        let result = self.news.read(server, epoch, |response| {
             for device in self.devices.lock().iter() {
                 is_noted |= device.take_news(response, epoch);
             }
         });
         let error = match result {
-            Ok(Some(ms)) => {
-                drain::begin(server, ms, self.each_device());
+            Ok(drain_ms) => {
+                self.leaving
+                    .told(server, epoch, drain_ms, self.each_device());
                 return is_noted;
             }
-            Ok(None) => return is_noted,
             Err(error) => error,
         };
         // Without a path there is nothing to say: another path may come before the session is lost.
@@ -432,14 +416,11 @@ impl Link {
             }
         }
         if is_back {
-            self.attempts.store(0, ordering::Relaxed);
+            self.reopening.begin();
             self.remap(self.each_device());
-        } else if again {
+        } else if again && !self.is_leaving() {
             let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
             self.remap(self.each_device().filter(is_left));
-        }
-        if let Some(device) = self.each_device().next().filter(|_| is_back || again) {
-            drain::end_if_back(&device.remote.server, self.each_device());
         }
         let is_event = lost || is_back || again;
         if is_event {
@@ -449,6 +430,27 @@ impl Link {
         if (is_back || again || wants_news) && self.read_news() {
             self.queue_uevents();
         }
+        self.go_on_draining();
+    }
+
+    /// Whether the server's present session is being left: its devices are opened in the next one.
+    /// Sleeps.
+    fn is_leaving(&self) -> bool {
+        self.leaving.is_of(self.epoch.get())
+    }
+
+    /// Does what is left to do about a server that goes away on purpose. Process context; sleeps.
+    fn go_on_draining(self: &Arc<Self>) {
+        let Some(device) = self.each_device().next() else {
+            return;
+        };
+        let server = &device.remote.server;
+        if self.leaving.go_on(server) {
+            let delay = msecs_to_jiffies(drain::LOOK_AGAIN_MS);
+            // If it is queued already it looks then.
+            let _ = DelayedWork::<Self, LEAVE>::queue(self.clone(), delay);
+        }
+        drain::settle(server, self.each_device());
     }
 
     /// Has the devices' pending uevents sent. Any context.
@@ -487,6 +489,12 @@ impl DelayedWorkItem for Link {
 }
 
 impl DelayedWorkItem<ASK> for Link {
+    fn run(this: Arc<Self>) {
+        this.queue_work();
+    }
+}
+
+impl DelayedWorkItem<LEAVE> for Link {
     fn run(this: Arc<Self>) {
         this.queue_work();
     }

@@ -136,10 +136,14 @@ impl Availability {
         f()
     }
 
-    /// The paths that are up are about to be taken down, all of them. Sleeps.
-    pub(crate) fn leave(&self) {
+    /// All paths that are up are about to be taken down, if `is_meant` says so, which runs while no
+    /// path comes up or is taken down; returns whether that is so. Sleeps.
+    pub(crate) fn leave(&self, is_meant: impl FnOnce() -> bool) -> bool {
         let mut state = self.state.lock();
-        state.leaving = state.up != 0;
+        if state.up != 0 && is_meant() {
+            state.leaving = true;
+        }
+        state.leaving
     }
 
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.

@@ -17,101 +17,75 @@ use kernel_ext::{
         Atomic, //
     }, //
 };
-use proto::drain::Allowance;
+use proto::drain::ClientDrain;
 
 /// What the server has told of going away.
+///
+/// Times are in ms after `origin`.
+///
+/// # Invariants
+///
+/// The atomics are what `state` says of them, except while its lock is held.
 #[pin_data]
 pub(crate) struct Drain {
-    /// Times are kept relative to this one, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
-    /// Until when the server is away, in ms after `origin`, or [`Self::NEVER`]. It stays when that
-    /// is over, until the server is back.
-    until: Atomic<i64>,
-    /// As `until`, but it stays when the server is back before.
-    excused_until: Atomic<i64>,
     #[pin]
-    state: Mutex<State>,
-}
-
-struct State {
-    allowance: Allowance,
-    /// When requests were held from, in ms after `origin`; `None` once it was logged that the
-    /// server is back or the time over.
-    began: Option<i64>,
+    state: Mutex<ClientDrain>,
+    /// [`ClientDrain::held_until`], or [`Self::NEVER`].
+    held_until: Atomic<i64>,
+    /// [`ClientDrain::excused_until`], or [`Self::NEVER`].
+    excused_until: Atomic<i64>,
+    /// [`ClientDrain::is_away`].
+    is_away: Atomic<bool>,
 }
 
 impl Drain {
-    /// Nothing was told.
+    /// For no time.
     const NEVER: i64 = i64::MIN;
 
     /// Nothing was told yet.
     pub(crate) fn new() -> impl PinInit<Self> {
-        let state = State {
-            allowance: Allowance::new(0),
-            began: None,
-        };
         pin_init!(Self {
             origin: Instant::now(),
-            until: Atomic::new(Self::NEVER),
+            state <- new_mutex!(ClientDrain::new(0), "rtrs_client::Drain::state"),
+            held_until: Atomic::new(Self::NEVER),
             excused_until: Atomic::new(Self::NEVER),
-            state <- new_mutex!(state, "rtrs_client::Drain::state"),
+            is_away: Atomic::new(false),
         })
     }
 
-    /// The server has told that it goes away for `told_ms`; returns for how many ms of that
-    /// requests are held, from now on. `None` if it has told so too often. Sleeps.
+    /// See [`ClientDrain::begin`]. Sleeps.
     pub(crate) fn begin(&self, told_ms: u32) -> Option<u32> {
-        let mut state = self.state.lock();
-        let now = self.now();
-        let held_ms = state.allowance.begin(now, told_ms);
-        if held_ms == 0 {
-            return None;
+        self.change(|state, now| state.begin(now, told_ms))
+    }
+
+    /// See [`ClientDrain::came_back`]. Sleeps.
+    pub(crate) fn came_back(&self) -> Option<i64> {
+        self.change(ClientDrain::came_back)
+    }
+
+    /// See [`ClientDrain::end`]. Sleeps.
+    pub(crate) fn end(&self) {
+        if self.held_until.load(ordering::Acquire) != Self::NEVER {
+            self.change(ClientDrain::end);
         }
-        state.began.get_or_insert(now);
-        // A day after some time since the session was made.
-        let until = now.wrapping_add(i64::from(held_ms));
-        self.until.store(until, ordering::Release);
-        self.excused_until.store(until, ordering::Release);
-        Some(held_ms)
     }
 
-    /// The server is back; returns for how many ms it was away, unless the time was over before.
-    /// Sleeps.
-    pub(crate) fn end(&self) -> Option<i64> {
-        let mut state = self.state.lock();
-        let now = self.now();
-        state.allowance.end(now);
-        self.until.store(Self::NEVER, ordering::Release);
-        Some(now.wrapping_sub(state.began.take()?))
-    }
-
-    /// Whether the time has run out; true once. Sleeps.
+    /// See [`ClientDrain::has_run_out`]. Sleeps.
     pub(crate) fn has_run_out(&self) -> bool {
-        if self.until.load(ordering::Acquire) == Self::NEVER || self.is_on() {
-            return false;
-        }
-        let mut state = self.state.lock();
-        if self.is_on() {
-            // It was told again meanwhile.
-            return false;
-        }
-        state.began.take().is_some()
+        let is_told = self.held_until.load(ordering::Acquire) != Self::NEVER;
+        is_told && self.change(ClientDrain::has_run_out)
     }
 
-    /// Whether the server is away on purpose. Any context.
-    pub(crate) fn is_on(&self) -> bool {
-        self.left_ms().is_some()
+    /// Whether the server is away on purpose, or about to go, and the time is not over. Any
+    /// context.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away.load(ordering::Acquire) && self.left_ms().is_some()
     }
 
-    /// Whether the time is not over that was told, also if the server is back: one path may be up
-    /// before another one. Any context.
-    pub(crate) fn excuses_attempts(&self) -> bool {
-        self.now() < self.excused_until.load(ordering::Acquire)
-    }
-
-    /// How long the server may be away yet, in ms. Any context.
+    /// For how many ms requests are held yet. Any context.
     pub(crate) fn left_ms(&self) -> Option<u32> {
-        let until = self.until.load(ordering::Acquire);
+        let until = self.held_until.load(ordering::Acquire);
         if until == Self::NEVER {
             return None;
         }
@@ -120,11 +94,32 @@ impl Drain {
         (left != 0).then_some(left)
     }
 
-    /// Whether the server is away on purpose, or was less than `ms` ago and is not back. Any
-    /// context.
-    pub(crate) fn was_on_within(&self, ms: u32) -> bool {
-        let until = self.until.load(ordering::Acquire);
-        until != Self::NEVER && self.now().wrapping_sub(until) < i64::from(ms)
+    /// Whether requests are held for the drain, or have been less than `ms` ago: all of them while
+    /// the server is away, and those of awaited devices when it is back. Any context.
+    pub(crate) fn holds_io(&self, ms: u32, is_awaited: bool) -> bool {
+        let until = self.held_until.load(ordering::Acquire);
+        until != Self::NEVER
+            && self.now().wrapping_sub(until) < i64::from(ms)
+            && (is_awaited || self.is_away.load(ordering::Acquire))
+    }
+
+    /// Whether attempts to connect that fail are not counted. Any context.
+    pub(crate) fn excuses_attempts(&self) -> bool {
+        self.now() < self.excused_until.load(ordering::Acquire)
+    }
+
+    /// Changes the state by `change`, which gets the time. Sleeps.
+    fn change<R>(&self, change: impl FnOnce(&mut ClientDrain, i64) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = change(&mut state, self.now());
+        let time = |time: Option<i64>| time.unwrap_or(Self::NEVER);
+        // INVARIANT: The lock is held until all are what the state says.
+        self.held_until
+            .store(time(state.held_until()), ordering::Release);
+        self.excused_until
+            .store(time(state.excused_until()), ordering::Release);
+        self.is_away.store(state.is_away(), ordering::Release);
+        result
     }
 
     fn now(&self) -> i64 {

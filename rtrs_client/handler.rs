@@ -56,6 +56,14 @@ mod receive;
 /// Room for each message of the server beside an immediate, in bytes.
 pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_RESPONSE_MSG_SIZE;
 
+/// The statuses with which a connection is refused if nobody listens on the server's port:
+/// `IB_CM_REJ_INVALID_SERVICE_ID`, and `ECONNREFUSED` of iWARP.
+const NOBODY_LISTENS: [i32; 2] = [8, -111];
+
+/// The statuses of an address or a route if no machine answers there: `EHOSTUNREACH` and
+/// `ETIMEDOUT`.
+const NO_HOST: [i32; 2] = [-113, -110];
+
 /// How far the establishment of a connection has come.
 #[derive(Clone, Copy)]
 pub(crate) enum Progress {
@@ -212,19 +220,23 @@ impl<P: PathEvents> ConnectionHandler<P> {
     /// The server has refused the connection; logs and returns why.
     fn rejected(&self, status: i32, private_data: &[u8]) -> Error {
         let path = &self.incarnation.path;
-        let error = match ConnReject::parse(private_data) {
-            Ok(reject) => from_errno(reject.errno),
-            Err(_) => ECONNRESET,
+        let (error, nobody_listens) = match ConnReject::parse(private_data) {
+            Ok(reject) => (from_errno(reject.errno), false),
+            Err(_) => (ECONNRESET, NOBODY_LISTENS.contains(&status)),
         };
-        if path.is_draining() {
-            // It has told, and was logged.
-            return error;
+        if (nobody_listens || error == EHOSTDOWN) && path.expects_absence() {
+            return EHOSTDOWN;
         }
         if error == EHOSTDOWN {
             pr_err_ratelimited!(
-                "{}: the server is draining for maintenance and takes no new session: try again \
-                 when that is over\n",
-                path.name_text()
+                "{}: the server is draining for maintenance and takes no new session until that \
+                 is over: {}\n",
+                path.name_text(),
+                if path.is_asked_for() {
+                    "try again then"
+                } else {
+                    "this path tries again by itself"
+                }
             );
         } else if error == EBUSY {
             pr_err_ratelimited!(
@@ -249,7 +261,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
     #[inline(never)]
     fn fail(&self, why: impl fmt::Display) {
         let path = &self.incarnation.path;
-        if P::connection_failed(path) && !path.is_draining() {
+        if P::connection_failed(path) {
             pr_info_ratelimited!("{}: connection {}: {}\n", path.name_text(), self.cid, why);
         }
     }
@@ -295,7 +307,8 @@ impl<P: PathEvents> cm::EventHandler for ConnectionHandler<P> {
                 self.report(Progress::Failed(ETIMEDOUT));
             }
             cm::Event::AddressError { status } | cm::Event::RouteError { status } => {
-                if !path.is_draining() {
+                let is_absence = NO_HOST.contains(&status);
+                if !(is_absence && path.expects_absence()) {
                     pr_err_ratelimited!(
                         "{}: no way to the server for connection {}: status {}\n",
                         path.name_text(),
@@ -312,6 +325,9 @@ impl<P: PathEvents> cm::EventHandler for ConnectionHandler<P> {
                 self.attempt_failed(ECONNRESET);
             }
             cm::Event::TimewaitExit => {}
+            cm::Event::Unreachable { .. } if path.expects_absence() => {
+                self.attempt_failed(EHOSTUNREACH);
+            }
             other => {
                 self.report(Progress::Failed(ECONNRESET));
                 self.fail(other.name());

@@ -27,9 +27,12 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     fn wake(&self);
     /// A connection failed; whether the path was used until now. Any context.
     fn connection_failed(this: &Arc<Self>) -> bool;
-    /// Whether the server has told that it goes away, so that refusals are to be expected. Any
+    /// Whether an administrator has asked for this attempt to connect, and is told its result. Any
     /// context.
-    fn is_draining(&self) -> bool;
+    fn is_asked_for(&self) -> bool;
+    /// Whether the path connects by itself to a server that is away on purpose, so that it is no
+    /// news when the server is not there. Any context.
+    fn expects_absence(&self) -> bool;
     /// The server says that it has ended the path that has this number in messages. Any context.
     fn path_ended(&self, number: u32);
     /// The server has rung, with `number`. Any context; does not sleep.

@@ -2,40 +2,28 @@
 
 //! Leaving a server that goes away on purpose.
 
-use kernel::time::{
-    delay::fsleep,
-    Delta,
-    Instant,
-    Monotonic, //
-};
-
 use crate::session::Session;
 
-/// How often the session looks whether requests are in flight, in milliseconds.
-const LOOK_AGAIN_MS: i64 = 10;
-
 impl Session {
-    /// Disconnects all paths when no request is in flight any more, at the latest after
-    /// `longest_ms`; they are connected again by themselves. Sleeps.
-    ///
-    /// The user sends no more requests. Those that are in flight after that time end as when a
-    /// path fails.
-    pub fn leave(&self, longest_ms: u32) {
-        let began = Instant::<Monotonic>::now();
-        while self.in_flight() != 0 && began.elapsed().as_millis() < i64::from(longest_ms) {
-            fsleep(Delta::from_millis(LOOK_AGAIN_MS));
+    /// Disconnects all paths; they are connected again by themselves. Nothing happens unless
+    /// `is_meant` says, while no path comes up or is taken down, that the session is the one to
+    /// leave. Requests that are in flight end as when a path fails. Sleeps.
+    pub fn leave(&self, is_meant: impl FnOnce() -> bool) {
+        if !self.availability.leave(is_meant) {
+            return;
         }
+        // From here on no path comes up, so each path that is up is in this list. There is none
+        // when the session has been closed, and its paths with it.
         let Some(paths) = self.paths.get() else {
             return;
         };
-        self.availability.leave();
         for path in paths.iter() {
             path.connection_failed();
         }
     }
 
     /// The requests in flight on all paths. Looks at every tag for each path. Sleeps.
-    fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         let paths = self.paths.get();
         let each = paths.iter().flat_map(|paths| paths.iter());
         // At most as many as there are tags.

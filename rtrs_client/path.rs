@@ -150,6 +150,8 @@ pub(crate) struct Path {
     pub(crate) backoff: Backoff,
     /// Whether the server may make a new session for this path.
     first: Atomic<bool>,
+    /// Whether an administrator has asked for the path to be connected now.
+    is_asked_for: Atomic<bool>,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stats: Arc<Stats>,
     #[pin]
@@ -200,6 +202,7 @@ impl Path {
                 reconnect_count: Atomic::new(0),
                 backoff: Backoff::new(),
                 first: Atomic::new(first),
+                is_asked_for: Atomic::new(true),
                 heartbeat: Heartbeat::new(session.settings.heartbeat()),
                 stats: Stats::new(usize::from(session.num_connections()))?,
                 recovery <- new_work!("Path::recovery"),
@@ -379,7 +382,15 @@ impl Path {
 
     /// Connects a path whose state is `connecting`, for the first time. Sleeps.
     pub(crate) fn connect(self: &Arc<Self>) -> Result {
-        without_io(|| self.connect_locked(&mut self.control.lock()))
+        self.as_asked_for(|| without_io(|| self.connect_locked(&mut self.control.lock())))
+    }
+
+    /// Runs `connect`, which an administrator has asked for.
+    fn as_asked_for<R>(&self, connect: impl FnOnce() -> R) -> R {
+        self.is_asked_for.store(true, ordering::Relaxed);
+        let result = connect();
+        self.is_asked_for.store(false, ordering::Relaxed);
+        result
     }
 
     /// As [`Path::connect`]; there are no connections.
@@ -387,8 +398,8 @@ impl Path {
         let established = self.establish();
         let result = established.and_then(|(set, snapshot)| self.set_up(control, set, &snapshot));
         if let Err(error) = result {
-            // Each second, of a server that has said that it is away.
-            if !self.session.is_draining() {
+            let is_absence = [EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT, ECONNABORTED].contains(&error);
+            if !(is_absence && self.expects_absence()) {
                 pr_err_ratelimited!(
                     "{}: connecting to the server failed: {:?}\n",
                     self.name_text(),
@@ -497,8 +508,12 @@ impl PathEvents for Path {
         this.connection_failed()
     }
 
-    fn is_draining(&self) -> bool {
-        self.session.is_draining()
+    fn is_asked_for(&self) -> bool {
+        self.is_asked_for.load(ordering::Relaxed)
+    }
+
+    fn expects_absence(&self) -> bool {
+        !self.is_asked_for() && self.session.is_server_away()
     }
 
     fn path_ended(&self, number: u32) {

@@ -252,8 +252,18 @@ impl SessionCore {
     /// after the last one was lost, or after the time that the server is away on purpose. Any
     /// context.
     pub fn holds_io(&self) -> bool {
+        self.holds_io_of(false)
+    }
+
+    /// As [`Self::holds_io`], for a device that is awaited since the server has gone away on
+    /// purpose: until the end of that time also when the server is back. Any context.
+    pub fn holds_awaited_io(&self) -> bool {
+        self.holds_io_of(true)
+    }
+
+    fn holds_io_of(&self, is_awaited: bool) -> bool {
         let hold_io_ms = self.settings.hold_io_ms();
-        self.availability.was_lost_within(hold_io_ms) || self.drain.was_on_within(hold_io_ms)
+        self.availability.was_lost_within(hold_io_ms) || self.drain.holds_io(hold_io_ms, is_awaited)
     }
 
     /// As [`Self::holds_io`], for a request that was refused for
@@ -265,27 +275,32 @@ impl SessionCore {
     }
 
     /// The server has told that it goes away for `told_ms`; returns for how many ms of that
-    /// requests wait for it, from now on. `None` if it has told so too often: see
-    /// [`Allowance`](proto::drain::Allowance). Sleeps.
+    /// requests wait for it, from now on. `None` if they do not: see
+    /// [`ClientDrain::begin`](proto::drain::ClientDrain::begin). Sleeps.
     pub fn begin_drain(&self, told_ms: u32) -> Option<u32> {
         self.drain.begin(told_ms)
     }
 
-    /// The server is back and has opened what it had open; returns for how many ms it was away,
-    /// unless it was not, or the time was over before. Sleeps.
-    pub fn end_drain(&self) -> Option<i64> {
-        self.drain.end()
+    /// The server is back and not draining; returns for how many ms it was away, unless it was not,
+    /// or the time was over before. Requests of awaited devices still wait. Sleeps.
+    pub fn came_back(&self) -> Option<i64> {
+        self.drain.came_back()
     }
 
-    /// Whether the server is away on purpose. Any context.
-    pub fn is_draining(&self) -> bool {
-        self.drain.is_on()
+    /// No device is awaited, so that no request waits if the server is back. Sleeps.
+    pub fn end_drain(&self) {
+        self.drain.end();
+    }
+
+    /// Whether the server is away on purpose, or about to go. Any context.
+    pub fn is_server_away(&self) -> bool {
+        self.drain.is_away()
     }
 
     /// Logs, once, that the server has been away for longer than it said. Sleeps.
     pub(crate) fn note_end_of_drain(&self) {
         if self.drain.has_run_out() {
-            pr_err!(
+            pr_err_ratelimited!(
                 "session {}: the server is not back from its maintenance, and the time for that is \
                  over: requests wait for it no longer than hold_io_ms from now on\n",
                 self.name_text()

@@ -7,7 +7,7 @@ use proto::{
         refusal_ms,
         seconds_of,
         told_ms,
-        Allowance,
+        ClientDrain,
         DRAIN,
         MAX_SECONDS, //
     },
@@ -57,64 +57,158 @@ fn clients_wait_longer_than_they_are_refused() {
 
 #[test]
 fn what_is_told_is_believed() {
-    let mut allowance = Allowance::new(5);
-    assert_eq!(allowance.begin(5, 600_000), 600_000);
-    allowance.end(60_005);
+    let mut drain = ClientDrain::new(5);
+    assert_eq!(drain.begin(5, 600_000), Some(600_000));
+    assert_eq!(back_and_open(&mut drain, 60_005), Some(60_000));
     // Twice a day for a year, ten minutes each.
     for half_day in 1..730 {
         let now = 5 + half_day * (DAY / 2);
-        assert_eq!(allowance.begin(now, 600_000), 600_000, "{half_day}");
-        allowance.end(now + 600_000);
+        assert_eq!(drain.begin(now, 600_000), Some(600_000), "{half_day}");
+        back_and_open(&mut drain, now + 600_000);
     }
+}
+
+/// The server is back, and has opened all devices.
+fn back_and_open(drain: &mut ClientDrain, now: i64) -> Option<i64> {
+    let away_ms = drain.came_back(now);
+    drain.end(now);
+    assert_eq!((drain.held_until(), drain.is_away()), (None, false));
+    away_ms
 }
 
 #[test]
 fn a_day_is_the_most() {
-    let mut allowance = Allowance::new(0);
-    assert_eq!(allowance.begin(0, u32::MAX), MAX_MS);
+    let mut drain = ClientDrain::new(0);
+    assert_eq!(drain.begin(0, u32::MAX), Some(MAX_MS));
     // Told again before it is over, and when it is over.
-    assert_eq!(allowance.begin(DAY / 2, MAX_MS), MAX_MS / 2);
-    assert_eq!(allowance.begin(DAY, MAX_MS), 0);
-    assert_eq!(allowance.begin(DAY + 999, MAX_MS), 0, "not worth it");
-    assert_eq!(allowance.begin(DAY + 1000, MAX_MS), 1000);
-    assert_eq!(allowance.begin(DAY + 2000, MAX_MS), 0);
-    assert_eq!(allowance.begin(100 * DAY, MAX_MS), MAX_MS);
+    assert_eq!(drain.begin(DAY / 2, MAX_MS), Some(MAX_MS / 2));
+    assert_eq!(drain.begin(DAY, MAX_MS), None);
+    assert_eq!(drain.begin(DAY + 999, MAX_MS), None, "not worth it");
+    assert_eq!(drain.begin(DAY + 1000, MAX_MS), Some(1000));
+    assert_eq!(drain.begin(DAY + 2000, MAX_MS), None);
+    assert_eq!(drain.begin(100 * DAY, MAX_MS), Some(MAX_MS));
+}
+
+#[test]
+fn a_time_that_is_too_short_takes_the_place_of_a_long_one() {
+    for told in [0, 1, 999] {
+        let mut drain = ClientDrain::new(0);
+        assert_eq!(drain.begin(0, MAX_MS), Some(MAX_MS));
+        assert_eq!(drain.begin(5000, told), None, "{told}");
+        // What is not held does not count as held, and the other way round.
+        assert_eq!(drain.held_until(), Some(5000), "{told}");
+        assert_eq!(drain.excused_until(), Some(5000), "{told}");
+        assert!(!drain.has_run_out(6000), "{told}");
+        assert_eq!(drain.came_back(6000), None, "{told}");
+    }
+    // Nor does it begin anything.
+    let mut drain = ClientDrain::new(0);
+    assert_eq!(drain.begin(0, 999), None);
+    assert_eq!((drain.held_until(), drain.is_away()), (None, false));
 }
 
 #[test]
 fn the_time_until_the_end_counts_and_not_what_was_told() {
-    let mut allowance = Allowance::new(0);
-    assert_eq!(allowance.begin(0, MAX_MS), MAX_MS);
-    allowance.end(1000);
-    assert_eq!(allowance.begin(1000, MAX_MS), MAX_MS - 1000);
+    let mut drain = ClientDrain::new(0);
+    assert_eq!(drain.begin(0, MAX_MS), Some(MAX_MS));
+    back_and_open(&mut drain, 1000);
+    assert_eq!(drain.begin(1000, MAX_MS), Some(MAX_MS - 1000));
     // Nobody says that it is over.
-    let mut allowance = Allowance::new(0);
-    assert_eq!(allowance.begin(0, 1000), 1000);
-    assert_eq!(allowance.begin(3000, MAX_MS), MAX_MS);
+    let mut drain = ClientDrain::new(0);
+    assert_eq!(drain.begin(0, 1000), Some(1000));
+    assert_eq!(drain.begin(3000, MAX_MS), Some(MAX_MS));
 }
 
 #[test]
 fn half_of_the_time_in_the_long_run() {
-    // A server that tells each second.
-    for told in [999, 1000, 60_000, MAX_MS] {
-        let mut allowance = Allowance::new(0);
+    // A server that tells each second; and one that tells a day and takes it back.
+    for told in [
+        [999, 999],
+        [1000, 1000],
+        [60_000, 60_000],
+        [MAX_MS, MAX_MS],
+        [MAX_MS, 1],
+    ] {
+        let mut drain = ClientDrain::new(0);
         let mut held = 0;
         let seconds = 4 * i64::from(MAX_SECONDS);
         for second in 0..seconds {
-            held += i64::from(allowance.begin(second * 1000, told).min(1000));
+            let now = second * 1000;
+            drain.begin(now, told[usize::from(second % 5 != 0)]);
+            let until = drain.held_until().unwrap_or(now);
+            held += (until - now).clamp(0, 1000);
         }
-        assert!(held <= DAY + (seconds * 1000 - DAY) / 2 + 1000, "{told}");
+        assert!(
+            held <= DAY + (seconds * 1000 - DAY) / 2 + 1000,
+            "{told:?}: {held}"
+        );
     }
 }
 
 #[test]
+fn a_device_may_be_awaited_when_the_server_is_back() {
+    let mut drain = ClientDrain::new(0);
+    drain.begin(0, 600_000);
+    drain.end(1000);
+    assert_eq!(drain.held_until(), Some(600_000), "the server is away");
+    assert_eq!(drain.came_back(2000), Some(2000));
+    assert_eq!(drain.came_back(3000), None, "once");
+    assert_eq!(
+        (drain.held_until(), drain.is_away()),
+        (Some(600_000), false)
+    );
+    assert!(!drain.has_run_out(700_000), "it was back");
+    drain.end(5000);
+    assert_eq!(drain.held_until(), None);
+    // The five seconds were taken from the allowance, and as much has come back since.
+    assert_eq!(drain.begin(5000, MAX_MS), Some(MAX_MS - 5000));
+}
+
+#[test]
+fn the_time_runs_out_once() {
+    let mut drain = ClientDrain::new(0);
+    assert!(!drain.has_run_out(5));
+    drain.begin(0, 2000);
+    assert!(!drain.has_run_out(1999));
+    assert!(drain.has_run_out(2000));
+    assert!(!drain.has_run_out(2001));
+    assert_eq!(drain.held_until(), Some(2000), "until the server is back");
+    assert_eq!(drain.came_back(3000), None, "after the time");
+    // The next one begins when it is told.
+    drain.begin(10_000, 2000);
+    assert!(drain.has_run_out(12_000));
+    drain.begin(20_000, 2000);
+    assert_eq!(drain.came_back(21_500), Some(1500));
+}
+
+#[test]
+fn attempts_are_excused_for_a_minute_after_the_return() {
+    let mut drain = ClientDrain::new(0);
+    assert_eq!(drain.excused_until(), None);
+    drain.begin(0, MAX_MS);
+    assert_eq!(drain.excused_until(), Some(DAY));
+    back_and_open(&mut drain, 5000);
+    assert_eq!(drain.excused_until(), Some(65_000));
+    drain.begin(100_000, 20_000);
+    back_and_open(&mut drain, 110_000);
+    assert_eq!(
+        drain.excused_until(),
+        Some(120_000),
+        "no longer than was told"
+    );
+}
+
+#[test]
 fn a_clock_that_stands_or_jumps_does_no_harm() {
-    let mut allowance = Allowance::new(i64::MIN);
+    let mut drain = ClientDrain::new(i64::MIN);
     for now in [i64::MIN, 0, 0, i64::MAX, i64::MAX, 5, i64::MIN] {
         for told in [0, 1, MAX_MS, u32::MAX] {
-            assert!(allowance.begin(now, told) <= told.min(MAX_MS));
+            let held = drain.begin(now, told);
+            assert!(held.is_none_or(|held| held <= told.min(MAX_MS)));
         }
-        allowance.end(now);
+        drain.has_run_out(now);
+        drain.came_back(now);
+        drain.end(now);
     }
 }
 

@@ -68,7 +68,10 @@ use crate::{
         Progress,
         RECEIVE_SIZE, //
     },
-    incarnation::Incarnation,
+    incarnation::{
+        Incarnation,
+        PathEvents, //
+    },
     requests::{
         submit::MAX_SEND_SGE,
         PathRequests, //
@@ -154,7 +157,7 @@ fn wait_for_progress(path: &Path, handler: &PathHandler, what: &str) -> Result<P
 fn wait(path: &Path, handler: &PathHandler, what: &str) -> Result {
     let timeout = path.session.settings.connect_timeout_ms();
     path.wait_for_wake(timeout).inspect_err(|_| {
-        if !path.session.is_draining() {
+        if !path.expects_absence() {
             pr_err_ratelimited!(
                 "{}: connection {}: {} took more than {} ms or was interrupted\n",
                 path.name_text(),
@@ -212,7 +215,7 @@ fn resolve_address(
         match wait_for_progress(path, handler, "resolving the address") {
             Err(error) if error == ETIMEDOUT && step < left => left = left.wrapping_sub(step),
             Err(error) if error == ETIMEDOUT => {
-                if !path.session.is_draining() {
+                if !path.expects_absence() {
                     pr_err_ratelimited!(
                         "{}: no way to the server: nobody answers there\n",
                         path.name_text()

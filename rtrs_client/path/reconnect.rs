@@ -42,6 +42,16 @@ impl Path {
         {
             return Err(EBUSY);
         }
+        self.as_asked_for(|| self.reconnect_with_pauses());
+        if self.is_connected() {
+            Ok(())
+        } else {
+            Err(ENOTCONN)
+        }
+    }
+
+    /// Connects again; some times if the server refuses that. Sleeps.
+    fn reconnect_with_pauses(self: &Arc<Self>) {
         let mut pauses = REFUSED_PAUSES_MS.into_iter();
         loop {
             DelayedWork::<Path, RECONNECT>::cancel_sync(self);
@@ -55,11 +65,6 @@ impl Path {
                 break;
             };
             fsleep(Delta::from_millis(pause));
-        }
-        if self.is_connected() {
-            Ok(())
-        } else {
-            Err(ENOTCONN)
         }
     }
 
@@ -81,9 +86,9 @@ impl Path {
         self.take_down(&mut control);
         self.session.note_end_of_drain();
         // While the server may be away on purpose no attempt counts.
-        let counts = !self.session.drain.excuses_attempts();
+        let is_excused = self.session.drain.excuses_attempts();
         let failed = self.backoff.failed_attempts();
-        if counts && self.session.settings.gives_up_after(failed) {
+        if !is_excused && self.session.settings.gives_up_after(failed) {
             pr_info!("{}: no more attempts to reconnect\n", self.name_text());
             self.give_up();
             return Err(ECANCELED);
@@ -92,8 +97,10 @@ impl Path {
             return Err(ECANCELED);
         }
         let result = self.connect_locked(&mut control);
+        // Nor does one that a draining server has refused, which knows when it lets clients in.
+        let is_excused = is_excused || result == Err(EHOSTDOWN);
         if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
-            if counts {
+            if !is_excused {
                 self.stats.reconnect_failed();
                 self.backoff.failed();
             }
@@ -106,15 +113,20 @@ impl Path {
                 self.give_up();
                 return Err(ECANCELED);
             }
-            self.schedule_reconnect();
+            self.schedule_attempt(is_excused);
         }
         result
     }
 
     /// Has the next attempt made after the time to wait. Any context.
     pub(super) fn schedule_reconnect(self: &Arc<Self>) {
+        self.schedule_attempt(self.session.drain.excuses_attempts());
+    }
+
+    /// As [`Self::schedule_reconnect`]; `is_excused` if the last attempt does not count.
+    fn schedule_attempt(self: &Arc<Self>, is_excused: bool) {
         let longest = self.session.settings.reconnect_delay_ms();
-        let delay = if self.session.drain.excuses_attempts() {
+        let delay = if is_excused {
             Backoff::drain_delay_ms(longest)
         } else {
             self.backoff.delay_ms(longest)

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Opening devices again after the session was lost.
+
+use kernel::sync::Arc;
+use kernel_ext::{
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
+};
+
+use crate::device::Device;
+
+/// How long a device that could not be opened again waits for the next attempt, in ms; twice as
+/// long after each, [`ATTEMPTS`] times, so for four minutes.
+const FIRST_DELAY_MS: u32 = 250;
+const ATTEMPTS: u32 = 10;
+
+/// As long as requests are held the wait is doubled no more than so often, up to four seconds, and
+/// attempts after that do not count.
+const DOUBLINGS_WHILE_HELD: u32 = 4;
+
+/// The attempts to open the devices of a session again. Used by one task at a time.
+pub(crate) struct Reopening {
+    /// How often devices were opened again since the session is back.
+    attempts: Atomic<u32>,
+}
+
+impl Reopening {
+    /// No attempt was made yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            attempts: Atomic::new(0),
+        }
+    }
+
+    /// The session is back: from here on attempts are counted anew.
+    pub(crate) fn begin(&self) {
+        self.attempts.store(0, ordering::Relaxed);
+    }
+
+    /// Opens the devices again that the server had to close; returns after how many ms to open
+    /// those that are left, if there are any. Process context; sleeps.
+    ///
+    /// A device is left that failed for want of memory, as its disk could not be read, or as the
+    /// path failed that carried the request, and while its requests are held if the server does not
+    /// have its disk yet. Others that fail wait for the administrator.
+    pub(crate) fn open(&self, devices: impl Iterator<Item = Arc<Device>>) -> Option<u32> {
+        let attempt = self.attempts.load(ordering::Relaxed);
+        let mut any_held = false;
+        let mut any_left = false;
+        for device in devices {
+            let remote = &device.remote;
+            let held = remote.holds_io();
+            any_held |= held;
+            let Err(error) = device.link_is_back(attempt == 0) else {
+                remote.set_awaited(false);
+                continue;
+            };
+            // The session need not be lost with a path: another one may have come up, and there is
+            // no event then.
+            let is_connected = remote.server.transport.is_connected();
+            let is_left = !is_connected || is_tried_again(error, held);
+            remote.set_awaited(is_left && held);
+            any_left |= is_left;
+            if !is_connected {
+                // The others would fail as well.
+                break;
+            }
+        }
+        if !any_held || attempt < DOUBLINGS_WHILE_HELD {
+            // At most `ATTEMPTS` of them are followed by another one.
+            self.attempts
+                .store(attempt.wrapping_add(1), ordering::Relaxed);
+        }
+        (any_left && attempt < ATTEMPTS).then(|| FIRST_DELAY_MS << attempt)
+    }
+}
+
+/// Whether a device that could not be opened for `error` is opened later; `held` while its requests
+/// wait for that.
+fn is_tried_again(error: Error, held: bool) -> bool {
+    [ENOMEM, EIO, ECONNABORTED, EAGAIN, EHOSTDOWN].contains(&error)
+        || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error)
+}
