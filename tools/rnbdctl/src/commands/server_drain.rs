@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use proto::drain::MAX_SECONDS;
 
@@ -30,8 +31,13 @@ pub struct Args {
     #[arg(value_parser = parse_duration)]
     pub duration: u32,
 
+    /// How long to wait until the clients have left
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    #[arg(value_parser = parse_duration)]
+    pub wait: u32,
+
     /// End it: let clients in again
-    #[arg(long, conflicts_with = "duration")]
+    #[arg(long, conflicts_with_all = ["duration", "wait"])]
     pub cancel: bool,
 }
 
@@ -51,22 +57,43 @@ pub fn run(args: &Args, context: &Context) -> Result {
         return context.output.say("clients are let in again");
     }
     drain::set(&kernel, args.duration)?;
-    let Some(draining) = wait(&kernel)? else {
-        let why = "it ended before all clients had left";
-        return Err(Error::new(Kind::Failed, "draining", why).hint(
-            "give it more time with --for; what the clients wait for is in their kernel logs",
-        ));
-    };
-    say(&draining, context)
+    let draining = wait(args, context, &kernel)?;
+    check_all_left(&draining, context)?;
+    context.output.say(&format!(
+        "unload the modules (modprobe -r rnbd_server) or shut down within {} s, or let clients in \
+         again with: rnbdctl server drain --cancel",
+        draining.left
+    ))
 }
 
-/// Waits until no client is about to leave any more; `None` if the drain ended before.
-fn wait(kernel: &Path) -> Result<Option<Draining>> {
+/// Waits until no client is about to leave any more, or for as long as the arguments say. An error
+/// if the drain ended before.
+fn wait(args: &Args, context: &Context, kernel: &Path) -> Result<Draining> {
+    let began = Instant::now();
+    let mut is_first = true;
     loop {
-        match drain::read(kernel)? {
-            Some(draining) if draining.leaving != 0 => thread::sleep(LOOK_AGAIN),
-            state => return Ok(state),
+        let Some(draining) = drain::read(kernel)? else {
+            let why = "it ended before all clients had left";
+            return Err(Error::new(Kind::Failed, "draining", why)
+                .hint("it was cancelled, or the time of --for is over; clients are let in again"));
+        };
+        if draining.leaving == 0 || began.elapsed().as_secs() >= u64::from(args.wait) {
+            return Ok(draining);
         }
+        if is_first {
+            let text = format!("waiting for {} to leave", sessions(draining.leaving));
+            context.output.say(&text)?;
+            is_first = false;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// `number` sessions, in words.
+fn sessions(number: u32) -> String {
+    match number {
+        1 => "1 session".to_owned(),
+        _ => format!("{number} sessions"),
     }
 }
 
@@ -84,25 +111,37 @@ fn present(context: &Context, kernel: &Path) -> Result {
     })
 }
 
-/// Says who stays, and what to do next.
-fn say(draining: &Draining, context: &Context) -> Result {
-    let output = &context.output;
-    if draining.staying == 0 {
-        output.say("all clients have left")?;
-    } else {
-        let sessions = context.system.server_sessions()?;
-        let names: Vec<_> = sessions
-            .iter()
-            .map(|session| session.name.as_str())
-            .collect();
-        output.say(&format!(
-            "all clients have left but those that do not know of this, which will be cut off: {}",
-            names.join(", ")
-        ))?;
+/// Says that all clients have left; an error that names the sessions that have not.
+fn check_all_left(draining: &Draining, context: &Context) -> Result {
+    let (leaving, staying) = (draining.leaving, draining.staying);
+    if leaving == 0 && staying == 0 {
+        return context.output.say("all clients have left");
     }
-    output.say(&format!(
-        "they wait for {} s: unload the modules (modprobe -r rnbd_server) or shut down, or let \
-         clients in again with: rnbdctl server drain --cancel",
-        draining.left
+    let mut why = Vec::new();
+    if leaving != 0 {
+        why.push(format!(
+            "{} that should have left by now",
+            sessions(leaving)
+        ));
+    }
+    if staying != 0 {
+        let text = format!(
+            "{} of clients that do not know of drains",
+            sessions(staying)
+        );
+        why.push(text);
+    }
+    let names: Vec<_> = (context.system.server_sessions()?.into_iter())
+        .map(|session| session.name.as_str().to_owned())
+        .collect();
+    let names = if names.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", names.join(", "))
+    };
+    let why = format!("still connected: {}{names}", why.join(" and "));
+    Err(Error::new(Kind::Busy, "draining", why).hint(
+        "these sessions are cut off when the modules are unloaded (modprobe -r rnbd_server), and \
+         clients that have left wait; or let clients in again with: rnbdctl server drain --cancel",
     ))
 }

@@ -35,7 +35,7 @@ const REFUSED: &[Meaning] = &[
 pub struct Draining {
     /// How long it goes on, in seconds.
     pub left: u32,
-    /// The sessions that leave by themselves.
+    /// The sessions that are to leave by themselves.
     pub leaving: u32,
     /// The sessions of clients that do not know of drains.
     pub staying: u32,

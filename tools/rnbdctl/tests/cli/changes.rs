@@ -311,7 +311,7 @@ fn server_drain_writes_seconds_and_says_what_is_next() {
     assert_eq!(fake.read(DRAIN), "600 0 0\n");
     for part in [
         "all clients have left\n",
-        "wait for 600 s",
+        "within 600 s",
         "modprobe -r rnbd_server",
         "rnbdctl server drain --cancel",
     ] {
@@ -329,8 +329,30 @@ fn server_drain_writes_seconds_and_says_what_is_next() {
 fn server_drain_names_the_sessions_that_stay() {
     let fake = Fake::typical();
     fake.write(DRAIN, "-- 0 1\n");
-    let said = fake.ok(&["server", "drain", "--for", "45"]);
-    assert!(said.contains("which will be cut off: web\n"), "{said}");
+    let said = fake.run(&["server", "drain", "--for", "45"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    for part in [
+        "still connected: 1 session of clients that do not know of drains: web\n",
+        "modprobe -r rnbd_server",
+        "rnbdctl server drain --cancel",
+    ] {
+        assert!(said.stderr.contains(part), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn server_drain_does_not_wait_for_ever_for_a_client_that_does_not_leave() {
+    let fake = Fake::typical();
+    fake.write(DRAIN, "-- 2 1\n");
+    let said = fake.run(&["server", "drain", "--for", "45", "--wait", "1s"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert_eq!(said.stdout, "waiting for 2 sessions to leave\n");
+    assert!(
+        said.stderr
+            .contains("2 sessions that should have left by now and 1 session of"),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]
