@@ -33,6 +33,8 @@ SERVER = "/sys/class/rnbd-server/ctl/drain"
 CLIENT = f"{rnbd.CLIENT_SESSIONS}/sess/drain"
 AWAY = "the server goes away for maintenance, for up to"
 BACK = "the server is back from its maintenance"
+# How much longer clients wait than the server refuses them, in s.
+GRACE = 10
 # What the server in user space calls its disk.
 DEVICE_ID = 7
 
@@ -107,7 +109,7 @@ def test_modules_replaced(t: Test) -> None:
         started = time.monotonic()
         begin(t, 600)
         leaving.append(time.monotonic() - started)
-        t.check(int(t.client.read(CLIENT)) in range(500, 601), f"{CLIENT}: {t.client.read(CLIENT)}")
+        t.check(int(t.client.read(CLIENT)) in range(500, 601 + GRACE), f"{CLIENT}: {t.client.read(CLIENT)}")
         t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server that was drained")
         t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], "devices of the server that was drained")
         reload_server(t)
@@ -119,7 +121,8 @@ def test_modules_replaced(t: Test) -> None:
         for text in (AWAY, BACK):
             t.equal(len(said(t, mark, text)), 2, f"lines with {text!r} for two sessions")
         t.equal(said(t, mark, "I/O failed"), [], "failed requests")
-        t.equal(said(t, mark, "connecting to the server failed"), [], "lines about attempts")
+        # An attempt that falls in with the loading of a module may fail as no other does.
+        t.check(len(said(t, mark, "connecting to the server failed")) < 4, f"lines about attempts: {said(t, mark, '')}")
     ends = ", ".join(verified(stream.stop()) for stream in streams)
     t.say(f"clients have left after {seconds(leaving)}, requests paused for {seconds(pauses)}; {ends}")
 
@@ -134,9 +137,9 @@ def test_cancel(t: Test) -> None:
     for _ in range(t.rounds(2, 10)):
         begin(t, 86400)
         before = stream.progress()["requests"]
-        time.sleep(1.5)
-        t.equal(stream.progress()["requests"], before, "requests while the server drains")
         t.equal(path_state(t), "disconnected", "path")
+        t.check(t.client.read(CLIENT).isdecimal(), f"{CLIENT}: {t.client.read(CLIENT)}")
+        t.equal(stream.progress()["requests"], before, "requests while the server drains")
         started = time.monotonic()
         end(t)
         stream.go_on()
@@ -156,32 +159,105 @@ def test_time_runs_out(t: Test) -> None:
     started = time.monotonic()
     begin(t, 6)
     t.server.modules_unload_all()
-    wait_until(lambda: not stream.progress()["running"], 20 * t.client.slow, "the requests' end")
+    wait_until(lambda: not stream.progress()["running"], 30 * t.client.slow, "the requests' end")
     taken = time.monotonic() - started
     result = stream.stop(check=False)
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
-    t.check(5.5 < taken < 6 + 3 * t.client.slow, f"requests failed after {taken:.1f} s")
+    least = 6 + GRACE
+    t.check(least - 0.5 < taken < least + 3 * t.client.slow, f"requests failed after {taken:.1f} s")
     t.client.wait_log("not back from its maintenance, and the time for that is over", mark)
     t.equal(t.client.read(CLIENT), "off", CLIENT)
     load_server(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
     rnbd.works(t, device)
     t.equal(said(t, mark, BACK), [], "lines about a return after the time")
-    t.say(f"failed after {taken:.1f} s of 6 s")
+    t.say(f"failed after {taken:.1f} s of {least} s")
 
 
 @case(module_sets=ONLY_OURS)
 def test_over_while_there(t: Test) -> None:
-    """When the time is over and the server was not unloaded, it lets clients in again by itself."""
+    """When the time is over and the server was not unloaded, it lets clients in again by itself, without an error."""
     load(t)
-    device = rnbd.map_device(t, disks.PLAIN)
-    rnbd.configure(t, hold_io_ms=60000)
-    stream = Stream(t, device)
-    mark = t.server.log_mark()
-    begin(t, 4)
+    stream = without_holding(t, rnbd.map_device(t, disks.PLAIN))
+    pauses = []
+    for _ in range(t.rounds(1, 3)):
+        mark = t.server.log_mark()
+        stream.longest()
+        begin(t, 4)
+        t.server.wait_log("drain: the time is over, clients are let in again", mark)
+        stream.go_on()
+        t.equal(t.server.read(SERVER), "off", SERVER)
+        t.client.wait_for(CLIENT, matches="^off$")
+        pauses.append(stream.longest())
+    t.say(f"requests paused for {seconds(pauses)} of 4 s; {verified(stream.stop())}")
+
+
+def named_disk(t: Test, disk: str) -> str:
+    """A name that can be given to another disk of the server, by ``rename``."""
+    name = "/dev/renamed"
+    rename(t, name, disk)
+    t.defer(rename, t, name, None)
+    return name
+
+
+def rename(t: Test, name: str, disk: str | None) -> None:
+    """Give a disk of the server this name, or none."""
+    t.server.run(f"rm -f {name}" if disk is None else f"ln -sfn {disk} {name}")
+
+
+@case(timeout=180, module_sets=ONLY_OURS, quick=("stock",))
+def test_disk_comes_later(t: Test) -> None:
+    """A disk that the server does not have yet is waited for, until it comes or is unmapped; the session's other
+    disks are not."""
+    load(t)
+    stream = without_holding(t, rnbd.map_device(t, disks.PLAIN))
+    name = named_disk(t, disks.WITHOUT_DISCARD)
+    later = rnbd.map_device(t, name)
+    late = Stream(t, later)
+
+    def come_back_without() -> None:
+        mark = t.client.log_mark()
+        begin(t, 600)
+        rename(t, name, None)
+        reload_server(t)
+        stream.go_on()
+        t.client.wait_log(BACK, mark)
+        t.equal(later.attribute("state"), "closed", f"state of {name}")
+        t.check(t.client.read(CLIENT) != "off", f"{CLIENT} while {name} is not there")
+
+    come_back_without()
+    # The server is back: what is new may be mapped.
+    rnbd.works(t, rnbd.map_device(t, disks.LARGE_BLOCKS))
+    rename(t, name, disks.WITHOUT_DISCARD)
+    late.go_on()
+    t.client.wait_for(CLIENT, matches="^off$")
+    late.stop()
+    come_back_without()
+    later.unmap()
+    t.client.wait_for(CLIENT, matches="^off$")
+    t.say(verified(stream.stop()))
+
+
+@case(timeout=180, module_sets=ONLY_OURS, quick=("stock",))
+def test_disk_is_another(t: Test) -> None:
+    """A device that does not fit the server's disk any more fails its requests at once, and nothing waits for it."""
+    load(t)
+    stream = without_holding(t, rnbd.map_device(t, disks.PLAIN))
+    name = named_disk(t, disks.WITHOUT_DISCARD)
+    device = rnbd.map_device(t, name)
+    lost = Stream(t, device)
+    mark = t.client.log_mark()
+    begin(t, 600)
+    with t.expect_errno(errno.EHOSTDOWN):
+        t.client.write(f"{device.sysfs}/remap_device", "1")
+    rename(t, name, disks.LARGE_BLOCKS)
+    reload_server(t)
+    t.client.wait_log(BACK, mark)
+    wait_until(lambda: not lost.progress()["running"], 20 * t.client.slow, "the requests' end")
+    result = lost.stop(check=False)
+    t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
+    t.client.wait_for(CLIENT, matches="^off$")
     stream.go_on()
-    t.server.wait_log("drain: the time is over, clients are let in again", mark)
-    t.equal(t.server.read(SERVER), "off", SERVER)
     t.say(verified(stream.stop()))
 
 
@@ -243,7 +319,8 @@ def test_paths(t: Test) -> None:
 
 @case(timeout=180, module_sets=ONLY_OURS)
 def test_hanging_disk(t: Test) -> None:
-    """A request that hangs on the server's disk holds nobody up for long, and ends without an error."""
+    """A request that hangs on the server's disk delays the leaving, but not for long, and ends without an error. A
+    path that is added meanwhile leaves, too."""
     load(t)
     hanging = disks.holdable(t, 16, disks.LARGE_BLOCKS)
     held = rnbd.map_device(t, hanging)
@@ -251,16 +328,22 @@ def test_hanging_disk(t: Test) -> None:
     disks.hold(t, hanging)
     reader = t.client.start_job(f"dd if={held.path} of=/dev/null bs=4k count=1 iflag=direct")
     t.client.wait_for(f"/sys/block/{held.name}/inflight", matches=r"^\s*[1-9]")
+    mark = t.client.log_mark()
     started = time.monotonic()
     t.server.write(SERVER, "600")
     t.defer_once(end, t)
-    t.client.wait_for(f"{rnbd.client_path(t, 'sess')}/state", matches="^disconnected", timeout=30)
+    t.client.wait_log(f"session sess: {AWAY}", mark)
+    t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/add_path", f"ip:{t.server.address6}")
+    for number in range(2):
+        t.client.wait_for(f"{rnbd.client_path(t, 'sess', number)}/state", matches="^disconnected", timeout=30)
     taken = time.monotonic() - started
     t.check(9 < taken < 13 * t.client.slow, f"left after {taken:.1f} s")
     disks.let_go(t, hanging)
     end(t)
     stream.go_on()
     t.equal(reader.wait(60).rc, 0, "exit code of the reader")
+    for number in range(2):
+        t.client.wait_for(f"{rnbd.client_path(t, 'sess', number)}/state", matches="^connected", timeout=30)
     t.say(f"left after {taken:.1f} s; {verified(stream.stop())}")
 
 
@@ -326,8 +409,15 @@ def test_hostile_server(t: Test) -> None:
     tell(5, drain_ms=20000)
     call(t, hostile.ring, number=5)
     t.client.wait_log(AWAY, mark)
-    tell(6)
+    tell(6, drain_ms=1)
+    t.client.wait_log("requests do not wait for that", mark)
+    t.equal(t.client.read(CLIENT), "off", f"{CLIENT} after 1 ms")
+    mark = t.client.log_mark()
+    tell(7, drain_ms=20000)
+    call(t, hostile.ring, number=7)
+    t.client.wait_log(AWAY, mark)
+    tell(8)
     t.client.wait_log(BACK, mark)
-    t.equal(t.client.read(CLIENT), "off", CLIENT)
+    t.client.wait_for(CLIENT, matches="^off$")
     t.check(t.client.call(guest_io.all_zero, path=device.path, offset=0, length=4096), "what was read")
     device.unmap()
