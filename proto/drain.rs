@@ -22,10 +22,10 @@ const MS_PER_SECOND: u32 = 1000;
 const GRACE_MS: u32 = 10_000;
 
 /// The longest time for which a server refuses new sessions, in ms.
-const MAX_REFUSAL_MS: u32 = MAX_MS - GRACE_MS;
+pub const MAX_REFUSAL_MS: u32 = MAX_MS - GRACE_MS;
 
-/// For how many ms a server refuses new sessions that is to drain for `seconds`: ten seconds less
-/// than a day at most, so that clients can be told of ten seconds more.
+/// The time in ms for which a server that drains for `seconds` refuses new sessions: ten seconds
+/// less than a day at most, so that clients can be told of ten seconds more.
 pub const fn refusal_ms(seconds: u32) -> u32 {
     if seconds < MAX_REFUSAL_MS / MS_PER_SECOND {
         seconds.wrapping_mul(MS_PER_SECOND)
@@ -49,19 +49,33 @@ pub const fn seconds_of(ms: u32) -> u32 {
     ms.div_ceil(MS_PER_SECOND)
 }
 
-/// Less is not worth leaving a server for, in ms.
+/// The shortest time, in ms, for which requests wait for a server.
 const LEAST_MS: i64 = 1000;
 
 /// For how long after the server is back a path may fail to connect without a count of that, in
 /// ms: one path may be up long before another path.
 const EXCUSE_MS: i64 = 60_000;
 
+/// For how long after the server is back requests wait for a device that the server does not have
+/// yet, in ms. The disk may never come, and its requests are not to use up the allowance.
+const AWAIT_MS: i64 = 600_000;
+
+/// Whether a client leaves its server for a drain of `told_ms`, if requests may wait for
+/// `granted_ms`: they may wait until the server lets clients in again. A client that left sooner
+/// would fail requests that the server would still carry out.
+pub fn may_leave(granted_ms: u32, told_ms: u32) -> bool {
+    told_ms
+        .checked_sub(granted_ms)
+        .is_none_or(|missing_ms| missing_ms <= GRACE_MS)
+}
+
 /// A drain of the server, as a client sees it.
 ///
 /// From [`begin`](Self::begin) on the server is away and requests are held, until the time is over
 /// that the server has told. If the server is back before
 /// ([`came_back`](Self::came_back)), requests of devices that the server does not have yet are
-/// held, until there is no such device ([`end`](Self::end)) or the time is over.
+/// held, until there is no such device ([`end`](Self::end)), the time is over, or ten minutes have
+/// passed.
 ///
 /// A server may tell again and again. So the time for which requests are held is taken from an
 /// allowance of a day, which grows only by the time for which none are held. Requests are held
@@ -124,6 +138,8 @@ impl ClientDrain {
             return None;
         }
         self.is_away = false;
+        let held_until = now.wrapping_add(AWAIT_MS);
+        self.held_until = self.held_until.map(|until| until.min(held_until));
         let excused_until = now.wrapping_add(EXCUSE_MS);
         self.excused_until = self.excused_until.map(|until| until.min(excused_until));
         Some(now.wrapping_sub(self.began.take()?))

@@ -17,7 +17,10 @@ use kernel_ext::{
     prelude::*,
     sync::rcu, //
 };
-use proto::drain::seconds_of;
+use proto::drain::{
+    may_leave,
+    seconds_of, //
+};
 
 use crate::{
     device::Device,
@@ -71,7 +74,7 @@ impl Leaving {
     ) {
         match drain_ms {
             Some(ms) => self.begin(server, epoch, ms, devices),
-            // A session that is being left is left. The next one shows that the server is back.
+            // The answer does not stop the leaving: the next session shows that the server is back.
             None if self.is_of(epoch) => {}
             None => came_back(server),
         }
@@ -99,8 +102,9 @@ impl Leaving {
             server.session.as_cstr(),
             seconds_of(held_ms)
         );
-        if self.is_of(epoch) {
-            // It was told another time.
+        if self.is_of(epoch) || !may_leave(held_ms, told_ms) {
+            // The session is being left already, and only the time has changed; or the server
+            // carries out requests for longer than they could wait.
             return;
         }
         for device in devices {
@@ -115,7 +119,7 @@ impl Leaving {
         });
     }
 
-    /// Leaves when no request is in flight any more, or some have been for too long; returns
+    /// Leaves when no request is in flight any more, or when it has waited long enough; returns
     /// whether to call this again after [`LOOK_AGAIN_MS`]. Process context; sleeps.
     pub(crate) fn go_on(&self, server: &Server) -> bool {
         let Some(left) = *self.left.lock() else {

@@ -341,6 +341,19 @@ impl Link {
         let _ = self.context.queue.enqueue::<Self, EVENTS>(self.clone());
     }
 
+    /// Asks the server for news before devices are opened, if it was away: new devices are not to
+    /// wait until each device was opened. Process context; sleeps.
+    fn ask_whether_back(self: &Arc<Self>) {
+        let Some(device) = self.each_device().next() else {
+            return;
+        };
+        let server = &device.remote.server;
+        // Opening a device greets the server again if this fails.
+        if server.transport.is_server_away() && server.greet().is_ok() {
+            self.read_news();
+        }
+    }
+
     /// Asks the server for changes of disks; returns whether there were any. After a failure asks
     /// again some time later, unless the answer made no sense. Process context; sleeps.
     fn read_news(self: &Arc<Self>) -> bool {
@@ -376,7 +389,10 @@ impl Link {
                 error.to_errno()
             );
         }
-        if error != EINVAL {
+        if error == EINVAL {
+            // A server whose answer makes no sense is there, and does not say that it is draining.
+            self.leaving.told(server, epoch, None, self.each_device());
+        } else {
             self.ask_in(NEWS_DELAY_MS);
         }
         is_noted
@@ -416,6 +432,7 @@ impl Link {
             }
         }
         if is_back {
+            self.ask_whether_back();
             self.reopening.begin();
             self.remap(self.each_device());
         } else if again && !self.is_leaving() {

@@ -181,8 +181,10 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
         server.policy().is_loaded(),
         path.to_bytes(),
     );
-    let handle =
-        Handle::open(path, gives_file, message.access_mode, server.bios()).inspect_err(failed)?;
+    let handle = Handle::open(path, gives_file, message.access_mode, server.bios())
+        .inspect_err(failed)
+        // A file system of the network may say so; to a client it means that this server drains.
+        .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
     let export = {
         let handle_use = handle.enter().ok_or(ENODEV)?;
         server

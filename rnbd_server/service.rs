@@ -151,8 +151,8 @@ impl Service {
 
     /// Begins to drain for as many seconds as `text` says, or ends it. Sleeps.
     ///
-    /// `EINVAL` for no number from 0 to 86400, `ERANGE` if that is no integer, `EAGAIN` if the
-    /// module is being loaded or unloaded.
+    /// `EINVAL` unless that is a number from 0 to 86400, `ERANGE` for a number of more than 32
+    /// bits, `EAGAIN` if the module is being loaded or unloaded.
     fn drain(&self, text: &[u8]) -> Result {
         let seconds = drain::DRAIN.parse(text).map_err(|error| {
             pr_err!("{}\n", error.message().as_str());
@@ -160,12 +160,12 @@ impl Service {
         })?;
         self.with_sessions(|Sessions { watch, .. }| {
             if seconds != 0 {
+                let ms = watch.begin_drain(seconds.unsigned_abs());
                 pr_info!(
                     "drain: new clients and devices are refused for {} s, connected clients are \
                      told\n",
-                    seconds
+                    drain::seconds_of(ms)
                 );
-                watch.begin_drain(seconds.unsigned_abs());
             } else if watch.end_drain() {
                 pr_info!("drain: ended, clients are let in again\n");
             }

@@ -115,11 +115,12 @@ impl Watch {
     }
 
     /// The server drains for `seconds` from now on, in place of what was asked for before; tells
-    /// the clients. Sleeps, but does not wait for disks.
-    pub(crate) fn begin_drain(self: &Arc<Self>, seconds: u32) {
+    /// the clients. Returns for how many ms the server drains. Sleeps, but does not wait for disks.
+    pub(crate) fn begin_drain(self: &Arc<Self>, seconds: u32) -> u32 {
         let ms = self.server.drain().begin(seconds);
         self.end_drain_in(ms);
         self.tell_of_drain();
+        ms
     }
 
     /// The server does not drain any more; tells the clients. Returns whether it did. Sleeps, but

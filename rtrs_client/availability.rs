@@ -136,14 +136,16 @@ impl Availability {
         f()
     }
 
-    /// All paths that are up are about to be taken down, if `is_meant` says so, which runs while no
-    /// path comes up or is taken down; returns whether that is so. Sleeps.
-    pub(crate) fn leave(&self, is_meant: impl FnOnce() -> bool) -> bool {
+    /// Has `fail` fail all paths, if a path is up and `is_meant` returns true; no path comes up
+    /// before all have been taken down. Both run while no path comes up or is taken down, and must
+    /// not call [`Self`]. Sleeps.
+    pub(crate) fn leave(&self, is_meant: impl FnOnce() -> bool, fail: impl FnOnce()) {
         let mut state = self.state.lock();
-        if state.up != 0 && is_meant() {
-            state.leaving = true;
+        if state.up == 0 || !is_meant() {
+            return;
         }
-        state.leaving
+        state.leaving = true;
+        fail();
     }
 
     /// Counts a path as up, if `establish` says that it may take requests now. Process context.

@@ -228,16 +228,14 @@ impl<P: PathEvents> ConnectionHandler<P> {
             return EHOSTDOWN;
         }
         if error == EHOSTDOWN {
-            pr_err_ratelimited!(
-                "{}: the server is draining for maintenance and takes no new session until that \
-                 is over: {}\n",
-                path.name_text(),
-                if path.is_asked_for() {
-                    "try again then"
-                } else {
-                    "this path tries again by itself"
-                }
-            );
+            // A path that tries again each second says so once.
+            if path.is_first_refusal() {
+                pr_err_ratelimited!(
+                    "{}: the server is draining for maintenance and takes no new session until \
+                     that is over\n",
+                    path.name_text()
+                );
+            }
         } else if error == EBUSY {
             pr_err_ratelimited!(
                 "{}: the previous session still exists on the server, please reconnect later\n",

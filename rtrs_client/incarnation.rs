@@ -27,12 +27,12 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     fn wake(&self);
     /// A connection failed; whether the path was used until now. Any context.
     fn connection_failed(this: &Arc<Self>) -> bool;
-    /// Whether an administrator has asked for this attempt to connect, and is told its result. Any
-    /// context.
-    fn is_asked_for(&self) -> bool;
     /// Whether the path connects by itself to a server that is away on purpose, so that it is no
     /// news when the server is not there. Any context.
     fn expects_absence(&self) -> bool;
+    /// Whether the server has not refused the path before, as it is draining, since the path was up
+    /// or an administrator has asked for an attempt; from here on it has. Any context.
+    fn is_first_refusal(&self) -> bool;
     /// The server says that it has ended the path that has this number in messages. Any context.
     fn path_ended(&self, number: u32);
     /// The server has rung, with `number`. Any context; does not sleep.

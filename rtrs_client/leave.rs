@@ -5,21 +5,18 @@
 use crate::session::Session;
 
 impl Session {
-    /// Disconnects all paths; they are connected again by themselves. Nothing happens unless
-    /// `is_meant` says, while no path comes up or is taken down, that the session is the one to
-    /// leave. Requests that are in flight end as when a path fails. Sleeps.
+    /// Disconnects all paths; they are connected again by themselves. Calls `is_meant` while no
+    /// path comes up or is taken down, and does nothing if that returns false. Requests that are in
+    /// flight end as when a path fails. Sleeps.
     pub fn leave(&self, is_meant: impl FnOnce() -> bool) {
-        if !self.availability.leave(is_meant) {
-            return;
-        }
-        // From here on no path comes up, so each path that is up is in this list. There is none
-        // when the session has been closed, and its paths with it.
-        let Some(paths) = self.paths.get() else {
-            return;
-        };
-        for path in paths.iter() {
-            path.connection_failed();
-        }
+        self.availability.leave(is_meant, || {
+            // No path comes up meanwhile, so each path that is up is in this list. There is none
+            // when the session has been closed, and its paths with it.
+            let paths = self.paths.get();
+            for path in paths.iter().flat_map(|paths| paths.iter()) {
+                path.connection_failed();
+            }
+        });
     }
 
     /// The requests in flight on all paths. Looks at every tag for each path. Sleeps.

@@ -152,6 +152,8 @@ pub(crate) struct Path {
     first: Atomic<bool>,
     /// Whether an administrator has asked for the path to be connected now.
     is_asked_for: Atomic<bool>,
+    /// The log says that the server refuses the path because it is draining.
+    is_refused: Atomic<bool>,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stats: Arc<Stats>,
     #[pin]
@@ -203,6 +205,7 @@ impl Path {
                 backoff: Backoff::new(),
                 first: Atomic::new(first),
                 is_asked_for: Atomic::new(true),
+                is_refused: Atomic::new(false),
                 heartbeat: Heartbeat::new(session.settings.heartbeat()),
                 stats: Stats::new(usize::from(session.num_connections()))?,
                 recovery <- new_work!("Path::recovery"),
@@ -388,6 +391,7 @@ impl Path {
     /// Runs `connect`, which an administrator has asked for.
     fn as_asked_for<R>(&self, connect: impl FnOnce() -> R) -> R {
         self.is_asked_for.store(true, ordering::Relaxed);
+        self.is_refused.store(false, ordering::Relaxed);
         let result = connect();
         self.is_asked_for.store(false, ordering::Relaxed);
         result
@@ -398,8 +402,9 @@ impl Path {
         let established = self.establish();
         let result = established.and_then(|(set, snapshot)| self.set_up(control, set, &snapshot));
         if let Err(error) = result {
-            let is_absence = [EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT, ECONNABORTED].contains(&error);
-            if !(is_absence && self.expects_absence()) {
+            let is_absence = [EHOSTUNREACH, ETIMEDOUT, ECONNABORTED].contains(&error);
+            // That the server is draining was logged where it said so.
+            if error != EHOSTDOWN && !(is_absence && self.expects_absence()) {
                 pr_err_ratelimited!(
                     "{}: connecting to the server failed: {:?}\n",
                     self.name_text(),
@@ -427,6 +432,7 @@ impl Path {
             return Err(error);
         }
         self.backoff.connected();
+        self.is_refused.store(false, ordering::Relaxed);
         control.up = true;
         self.stats.connected();
         self.restart_heartbeat();
@@ -508,12 +514,12 @@ impl PathEvents for Path {
         this.connection_failed()
     }
 
-    fn is_asked_for(&self) -> bool {
-        self.is_asked_for.load(ordering::Relaxed)
+    fn expects_absence(&self) -> bool {
+        !self.is_asked_for.load(ordering::Relaxed) && self.session.is_server_away()
     }
 
-    fn expects_absence(&self) -> bool {
-        !self.is_asked_for() && self.session.is_server_away()
+    fn is_first_refusal(&self) -> bool {
+        !self.is_refused.xchg(true, ordering::Relaxed)
     }
 
     fn path_ended(&self, number: u32) {

@@ -215,8 +215,8 @@ pub struct NewsHeader {
     pub count: u16,
     /// There are more devices to tell of, after the last one of these.
     pub more: bool,
-    /// How long the server goes on draining, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if it does
-    /// not, or in a session without [`FEATURE_DRAIN`].
+    /// How long the client is to wait for the server, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if
+    /// the server is not draining, or in a session without [`FEATURE_DRAIN`].
     pub drain_ms: Option<u32>,
 }
 
@@ -331,8 +331,9 @@ impl<'a> NewsRsp<'a> {
         self.sequence
     }
 
-    /// How long the server goes on draining, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if it does
-    /// not. `features` are those of the session: without [`FEATURE_DRAIN`] nothing is looked at.
+    /// How long the client is to wait for the server, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if
+    /// the server is not draining. `features` are those of the session: without [`FEATURE_DRAIN`]
+    /// nothing is looked at.
     ///
     /// No time, and more than the longest one, are refused.
     pub fn drain_ms(&self, features: u32) -> Result<Option<u32>, ProtoError> {

@@ -4,6 +4,7 @@
 
 use proto::{
     drain::{
+        may_leave,
         refusal_ms,
         seconds_of,
         told_ms,
@@ -162,6 +163,31 @@ fn a_device_may_be_awaited_when_the_server_is_back() {
     assert_eq!(drain.held_until(), None);
     // The five seconds were taken from the allowance, and as much has come back since.
     assert_eq!(drain.begin(5000, MAX_MS), Some(MAX_MS - 5000));
+}
+
+#[test]
+fn a_device_that_never_comes_is_awaited_for_ten_minutes() {
+    let mut drain = ClientDrain::new(0);
+    drain.begin(0, MAX_MS);
+    drain.came_back(300_000);
+    assert_eq!(drain.held_until(), Some(900_000));
+    // So the allowance is there for the next drain.
+    assert_eq!(drain.begin(DAY, 610_000), Some(610_000));
+}
+
+#[test]
+fn a_client_leaves_if_it_can_wait_until_it_is_let_in() {
+    for (granted, told, leaves) in [
+        (610_000, 610_000, true),
+        (600_000, 610_000, true),
+        (599_999, 610_000, false),
+        (1000, 11_001, false),
+        (1000, 1000, true),
+        (u32::MAX, u32::MAX, true),
+        (5000, MAX_MS, false),
+    ] {
+        assert_eq!(may_leave(granted, told), leaves, "{granted} of {told}");
+    }
 }
 
 #[test]

@@ -149,15 +149,17 @@ fn wait_for_progress(path: &Path, handler: &PathHandler, what: &str) -> Result<P
         if path.state() != ClientState::Connecting {
             return Err(ECONNABORTED);
         }
-        wait(path, handler, what)?;
+        // The first connection shows whether the server is there.
+        wait(path, handler, what, handler.cid == 0)?;
     }
 }
 
-/// Waits until something happens on the path. Whoever lets it end says what was waited for.
-fn wait(path: &Path, handler: &PathHandler, what: &str) -> Result {
+/// Waits until something happens on the path, `what` for the log; logs that nothing has. That says
+/// nothing, and is not logged, if it `may_be_absence` of the server and the server is away.
+fn wait(path: &Path, handler: &PathHandler, what: &str, may_be_absence: bool) -> Result {
     let timeout = path.session.settings.connect_timeout_ms();
     path.wait_for_wake(timeout).inspect_err(|_| {
-        if !path.expects_absence() {
+        if !(may_be_absence && path.expects_absence()) {
             pr_err_ratelimited!(
                 "{}: connection {}: {} took more than {} ms or was interrupted\n",
                 path.name_text(),
@@ -178,7 +180,12 @@ fn wait_for_info(path: &Path, handler: &PathHandler) -> Result<usize> {
         if path.state() != ClientState::Connecting {
             return Err(ECONNRESET);
         }
-        wait(path, handler, "learning where the server's memory is")?;
+        wait(
+            path,
+            handler,
+            "learning where the server's memory is",
+            false,
+        )?;
     }
 }
 

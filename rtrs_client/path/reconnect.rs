@@ -20,9 +20,12 @@ use kernel_ext::{
         DelayedWorkItem, //
     }, //
 };
-use proto::path_state::{
-    ClientEvent,
-    ClientState, //
+use proto::{
+    drain::MAX_REFUSAL_MS,
+    path_state::{
+        ClientEvent,
+        ClientState, //
+    }, //
 };
 
 use super::{
@@ -97,8 +100,11 @@ impl Path {
             return Err(ECANCELED);
         }
         let result = self.connect_locked(&mut control);
-        // Nor does one that a draining server has refused, which knows when it lets clients in.
-        let is_excused = is_excused || result == Err(EHOSTDOWN);
+        // An attempt that a draining server refused does not count: the server lets clients in
+        // again, within a day.
+        let is_refused = result == Err(EHOSTDOWN);
+        let is_excused =
+            is_excused || is_refused && self.session.availability.was_lost_within(MAX_REFUSAL_MS);
         if result.is_err() && self.change_state(ClientEvent::Reconnect).is_some() {
             if !is_excused {
                 self.stats.reconnect_failed();
