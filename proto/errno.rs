@@ -37,9 +37,11 @@ errnos! {
     ENODEV = 19, "No such device.";
     EINVAL = 22, "Invalid argument.";
     EFBIG = 27, "File too large.";
+    ENOSPC = 28, "No space left on device.";
     EROFS = 30, "Read-only.";
     ERANGE = 34, "Result out of range.";
     ENAMETOOLONG = 36, "File name too long.";
+    EBADE = 52, "Invalid exchange; to the block layer a reservation conflict.";
     EMSGSIZE = 90, "Message too long.";
     EPROTONOSUPPORT = 93, "Protocol not supported.";
     EOPNOTSUPP = 95, "Operation not supported.";
@@ -50,6 +52,7 @@ errnos! {
     EHOSTDOWN = 112, "The server is draining; no other answer of a server has this number.";
     EHOSTUNREACH = 113, "No route to host.";
     EALREADY = 114, "Operation already in progress.";
+    EINPROGRESS = 115, "Operation now in progress.";
 }
 
 impl Errno {

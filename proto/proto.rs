@@ -46,6 +46,7 @@ pub mod path_state;
 pub mod pattern;
 pub mod policy;
 pub mod reconnect;
+pub mod reservation;
 pub mod rnbd;
 pub mod rtrs;
 pub mod search_path;

@@ -2,20 +2,23 @@
 
 //! RNBD 2.2: messages between the block device's two ends (C: `rnbd-proto.h`).
 //!
-//! A message is the user's part of an RTRS request. Only `SessInfo`, `Open` and `News` have a
-//! response, which is the data of a read request; the errno alone is the response to the other
-//! messages.
+//! A message is the user's part of an RTRS request. Only `SessInfo`, `Open`, `News` and the
+//! question in `Reservation` have a response, which is the data of a read request; the errno alone
+//! is the response to the other messages.
 
 mod features;
+mod host;
 mod identity;
 mod io;
 mod news;
 mod open;
 mod request;
+mod reservation;
 mod session;
 mod wire;
 
 pub use features::*;
+pub use host::Host;
 pub use identity::{
     IdKind,
     Identity,
@@ -49,6 +52,15 @@ pub use open::{
 pub use request::{
     Request,
     MAX_MSG_SIZE, //
+};
+pub use reservation::{
+    Action,
+    Command,
+    CommandError,
+    Kind,
+    Report,
+    Reservation,
+    MAX_REGISTRANTS, //
 };
 pub use session::{
     Close,

@@ -226,6 +226,8 @@ impl SessionHandler for Handler {
             },
             Ok(Request::Close(close)) => self.messages.enqueue(op, ControlRequest::Close(close)),
             Ok(Request::News(request)) => news::answer(session, op, &request),
+            // Not agreed on.
+            Ok(Request::Host(_) | Request::Reservation(_)) => op.respond(Err(EOPNOTSUPP)),
             Err(refused) => {
                 pr_err_ratelimited!(
                     "session {:?}: {}\n",

@@ -246,17 +246,24 @@ pub fn rkey_rsp(mut data: &[u8]) {
     }
 }
 
+/// The extensions with messages of their own.
+const EXTENSIONS: u32 = rnbd::FEATURE_NEWS | rnbd::FEATURE_RESERVATIONS;
+
 /// A client's RNBD message: direction, size of the data, message.
 pub fn rnbd_request(mut data: &[u8]) {
     let is_read = take_u32(&mut data) & 1 != 0;
     let data_len = take_u32(&mut data);
-    let parse = |bytes: &[u8]| rnbd::Request::parse(bytes, rnbd::FEATURE_NEWS);
+    let parse = |bytes: &[u8]| rnbd::Request::parse(bytes, EXTENSIONS);
     let request = match parse(data) {
         Ok(request) => request,
         Err(error) => return check_message(error.message().as_str()),
     };
     let without = rnbd::Request::parse(data, 0);
-    assert_eq!(without.is_err(), matches!(request, rnbd::Request::News(_)));
+    let is_extension = matches!(
+        request,
+        rnbd::Request::News(_) | rnbd::Request::Host(_) | rnbd::Request::Reservation(_)
+    );
+    assert_eq!(without.is_err(), is_extension);
     match &request {
         rnbd::Request::SessInfo(info) => {
             let answer = info.answer(rnbd::FEATURE_NEWS);
@@ -273,6 +280,21 @@ pub fn rnbd_request(mut data: &[u8]) {
         rnbd::Request::News(news) => {
             assert_eq!(parse(&news.to_bytes()), Ok(request));
         }
+        rnbd::Request::Host(host) => {
+            assert_eq!(parse(&host.to_bytes()), Ok(request));
+            assert_eq!(
+                rnbd::Host::from_text(host.to_string().as_bytes()),
+                Some(*host)
+            );
+        }
+        rnbd::Request::Reservation(message) => {
+            assert_eq!(parse(&message.to_bytes()), Ok(request));
+            match message.command() {
+                Ok(Some(command)) => check_command(message, &command),
+                Ok(None) => {}
+                Err(error) => check_message(error.message().as_str()),
+            }
+        }
         rnbd::Request::Io(io) => {
             assert_eq!(parse(&io.to_bytes()), Ok(request));
             let op = io.block_op(is_read, data_len);
@@ -285,6 +307,21 @@ pub fn rnbd_request(mut data: &[u8]) {
                 Err(error) => check_message(error.message().as_str()),
             }
         }
+    }
+}
+
+/// A command is the same after another way over the wire, and a table survives it.
+fn check_command(message: &rnbd::Reservation, command: &rnbd::Command) {
+    let again = rnbd::Reservation::of(message.device_id, message.sequence, command, false);
+    assert_eq!(again.command(), Ok(Some(*command)));
+    let mut table = proto::reservation::Table::new();
+    for who in 0..3u8 {
+        let result = table.execute(&who, command);
+        if let Err(refused) = result {
+            check_message(refused.message().as_str());
+        }
+        assert!(table.registrants().all(|(_, key)| key != 0));
+        assert!(table.reservation().is_none() || !table.is_empty());
     }
 }
 
@@ -322,6 +359,7 @@ pub fn rnbd_response(data: &[u8]) {
         Err(error) => check_message(error.message().as_str()),
     }
     news_response(data);
+    reservation_response(data);
     match rnbd::OpenRsp::parse(data) {
         Ok(rsp) => {
             assert!(rsp.logical_block_size.is_power_of_two());
@@ -341,6 +379,13 @@ pub fn rnbd_response(data: &[u8]) {
             assert!(!name.contains(|character: char| "/\\ \0\n".contains(character)));
             assert_eq!(rnbd::Identity::parse(&identity.to_bytes()), Ok(identity));
         }
+        Err(error) => check_message(error.message().as_str()),
+    }
+}
+
+fn reservation_response(data: &[u8]) {
+    match rnbd::Report::parse(data) {
+        Ok(report) => assert_eq!(rnbd::Report::parse(&report.to_bytes()), Ok(report)),
         Err(error) => check_message(error.message().as_str()),
     }
 }

@@ -212,6 +212,17 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         first_device_id: 1,
     };
     put("news", true, 4048, &news.to_bytes())?;
+    let host = rnbd::Host::from_text(b"01234567-89ab-cdef-0123-456789abcdef").ok_or("no UUID")?;
+    put("host", false, 0, &host.to_bytes())?;
+    let preempt = rnbd::Command::Preempt {
+        key: 1,
+        victim: 2,
+        kind: rnbd::Kind::WriteExclusive,
+    };
+    let preempt = rnbd::Reservation::of(1, 7, &preempt, true);
+    put("reservation", false, 0, &preempt.to_bytes())?;
+    let report = rnbd::Reservation::report(1).to_bytes();
+    put("reservation_report", true, 536, &report)?;
     let open = rnbd::Open {
         access_mode: AccessMode::Migration,
         dev_name: Name::new(b"/dev/sda")?,
@@ -296,6 +307,9 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         let records: Vec<u8> = records.collect();
         corpus.put("rnbd_response", seed, &[&header.to_bytes(), &records])?;
     }
+    let held = Some((rnbd::Kind::ExclusiveAccess, 1));
+    let report = rnbd::Report::new(3, held, [1, 2].into_iter());
+    corpus.put("rnbd_response", "reservation", &[&report.to_bytes()])?;
     corpus.put("rnbd_response", "nobody_filled", &[&[0; 56]])?;
     Ok(())
 }

@@ -16,3 +16,6 @@ pub const FEATURE_IDENTITY: u32 = 1 << 1;
 /// The server tells the client, with the news, that it is draining: it goes away on purpose, and
 /// for how long. Used together with [`FEATURE_NEWS`] only.
 pub const FEATURE_DRAIN: u32 = 1 << 2;
+/// The client may reserve disks, see [`Reservation`](super::Reservation), and may tell a name of
+/// its machine first, see [`Host`](super::Host).
+pub const FEATURE_RESERVATIONS: u32 = 1 << 3;

@@ -8,11 +8,14 @@ use super::{
         MsgType, //
     },
     Close,
+    Host,
     Io,
     News,
     Open,
+    Reservation,
     SessInfo,
-    FEATURE_NEWS, //
+    FEATURE_NEWS,
+    FEATURE_RESERVATIONS, //
 };
 use crate::{
     error::ProtoError,
@@ -36,6 +39,10 @@ pub enum Request {
     Close(Close),
     /// Asks for news of devices.
     News(News),
+    /// Tells the name of the client's machine.
+    Host(Host),
+    /// Reserves a disk, or asks how it is reserved.
+    Reservation(Reservation),
 }
 
 impl Request {
@@ -62,8 +69,14 @@ impl Request {
                 Ok(Self::Close(Close { device_id }))
             }
             Ok(MsgType::News) if features & FEATURE_NEWS != 0 => News::parse(bytes).map(Self::News),
-            Ok(MsgType::SessInfoRsp | MsgType::OpenRsp | MsgType::News | MsgType::NewsRsp)
-            | Err(_) => Err(ProtoError::BadType { what, found }),
+            Ok(MsgType::Host) if features & FEATURE_RESERVATIONS != 0 => {
+                Host::parse(bytes).map(Self::Host)
+            }
+            Ok(MsgType::Reservation) if features & FEATURE_RESERVATIONS != 0 => {
+                Reservation::parse(bytes).map(Self::Reservation)
+            }
+            // A response, or a message of an extension that the session does not use.
+            Ok(_) | Err(_) => Err(ProtoError::BadType { what, found }),
         }
     }
 }

@@ -42,6 +42,12 @@ numbered! {
         News = 6,
         /// The response to it.
         NewsRsp = 7,
+        /// Tells the name of the client's machine; an extension.
+        Host = 9,
+        /// Reserves a disk, or asks how it is reserved; an extension.
+        Reservation = 10,
+        /// The response to the question.
+        ReservationRsp = 11,
     }
 }
 
@@ -110,6 +116,36 @@ wire_structs! {
         44 => logical_block_size: U32,
         48 => max_segments: U32,
         52 => reserved: [u8; 12],
+    }
+
+    /// Tells the name of the client's machine.
+    struct Host: 24 {
+        0 => hdr: MsgHdr,
+        4 => reserved: U32,
+        8 => uuid: [u8; 16],
+    }
+
+    /// Reserves a disk, or asks how it is reserved.
+    struct Reservation: 32 {
+        0 => hdr: MsgHdr,
+        4 => device_id: U32,
+        8 => action: u8,
+        9 => kind: u8,
+        10 => flags: U16,
+        12 => sequence: U32,
+        16 => key: U64,
+        24 => service_key: U64,
+    }
+
+    /// The front of the response to the question.
+    struct ReservationRspHdr: 24 {
+        0 => hdr: MsgHdr,
+        4 => generation: U32,
+        8 => key: U64,
+        16 => kind: u8,
+        17 => reserved0: u8,
+        18 => count: U16,
+        20 => reserved1: U32,
     }
 
     /// `struct rnbd_msg_open_rsp`.

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Persistent reservations: which machines may use a disk, as its users have agreed on.
+//!
+//! The commands are those of `struct pr_ops` (`include/linux/pr.h`); what they do is in
+//! [`reservation`](crate::reservation). An extension: only in a session with
+//! [`FEATURE_RESERVATIONS`](super::FEATURE_RESERVATIONS).
+
+use core::fmt;
+
+use super::wire::{
+    self,
+    MsgHdr,
+    MsgType, //
+};
+use crate::{
+    errno::Errno,
+    error::ProtoError,
+    numbered::numbered,
+    text::impl_error,
+    wire::{
+        split,
+        to_array,
+        U32,
+        U64, //
+    }, //
+};
+
+/// The most machines that can be registered with a disk.
+pub const MAX_REGISTRANTS: usize = 64;
+
+numbered! {
+    /// Whom a reservation keeps from what (`enum pr_type`, with its numbers).
+    pub enum Kind: u8 {
+        /// Only the holder may write.
+        WriteExclusive = 1, "write-exclusive";
+        /// Only the holder may read and write.
+        ExclusiveAccess = 2, "exclusive-access";
+        /// Only registrants may write.
+        WriteExclusiveRegistrants = 3, "write-exclusive-registrants-only";
+        /// Only registrants may read and write.
+        ExclusiveAccessRegistrants = 4, "exclusive-access-registrants-only";
+        /// Only registrants may write, and each of them holds the reservation.
+        WriteExclusiveAll = 5, "write-exclusive-all-registrants";
+        /// Only registrants may read and write, and each of them holds the reservation.
+        ExclusiveAccessAll = 6, "exclusive-access-all-registrants";
+    }
+}
+
+numbered! {
+    /// What a message asks for; the numbers are only of this protocol.
+    pub enum Action: u8 {
+        /// Registers a key, changes or removes it.
+        Register = 0,
+        /// Takes the reservation.
+        Reserve = 1,
+        /// Gives the reservation up.
+        Release = 2,
+        /// Removes the reservation and all keys.
+        Clear = 3,
+        /// Removes the keys of others, and takes the reservation if it was theirs.
+        Preempt = 4,
+        /// The same, to end their requests, too.
+        PreemptAndAbort = 5,
+        /// Asks for the reservation and the keys.
+        Report = 6,
+    }
+}
+
+/// A command that may change who can use a disk. `key` is that of the machine that commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Registers the key `new`, puts it in the place of `key`, or removes `key` if `new` is 0.
+    Register {
+        /// The machine's key, 0 if it has none.
+        key: u64,
+        /// The key to have.
+        new: u64,
+        /// Whatever key the machine has, `key` is not looked at.
+        ignore_key: bool,
+    },
+    /// Takes the reservation.
+    Reserve {
+        /// The machine's key.
+        key: u64,
+        /// The kind of the reservation.
+        kind: Kind,
+    },
+    /// Gives the reservation up.
+    Release {
+        /// The machine's key.
+        key: u64,
+        /// The kind of the reservation that there is.
+        kind: Kind,
+    },
+    /// Removes the reservation and all keys.
+    Clear {
+        /// The machine's key.
+        key: u64,
+    },
+    /// Removes the key `victim` of others, and takes the reservation if it was theirs.
+    Preempt {
+        /// The machine's key.
+        key: u64,
+        /// The key to remove; 0 for all, of a reservation that all registrants hold.
+        victim: u64,
+        /// The kind of the reservation that is taken.
+        kind: Kind,
+    },
+}
+
+/// Why a message is no command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// There is no action of this number.
+    Action(u8),
+    /// There is no kind of reservation of this number.
+    Kind(u8),
+    /// The action does not have these flags.
+    Flags(u16),
+}
+
+impl CommandError {
+    /// The error number: what `block/ioctl.c` and `drivers/scsi/sd.c` return.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Kind(_) => Errno::EINVAL,
+            Self::Action(_) | Self::Flags(_) => Errno::EOPNOTSUPP,
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Action(action) => write!(f, "reservation: unknown action {action}"),
+            Self::Kind(kind) => write!(f, "reservation: unknown type {kind}"),
+            Self::Flags(flags) => write!(f, "reservation: flags {flags:#x} are not supported"),
+        }
+    }
+}
+
+impl_error!(CommandError);
+
+/// Reserves a disk, or asks how it is reserved.
+///
+/// The fields are as they came: [`Reservation::command`] checks them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The server's number of the open device.
+    pub device_id: u32,
+    /// An [`Action`].
+    pub action: u8,
+    /// A [`Kind`]; not looked at where the action has none.
+    pub kind: u8,
+    /// [`Reservation::IGNORE_KEY`] or none.
+    pub flags: u16,
+    /// The number of the command: another one than that of the command before. The same message
+    /// with the same number is a repetition.
+    pub sequence: u32,
+    /// The machine's key.
+    pub key: u64,
+    /// The new key, or that of others.
+    pub service_key: u64,
+}
+
+impl Reservation {
+    /// The size on the wire in bytes. The message is never longer.
+    pub const SIZE: usize = size_of::<wire::Reservation>();
+
+    /// The machine's key is not looked at; only with [`Action::Register`].
+    pub const IGNORE_KEY: u16 = 1 << 0;
+    /// The reservation outlives the server. Refused, as this server keeps none.
+    pub const PERSIST: u16 = 1 << 1;
+
+    /// The message of a command, whose number is `sequence`; to `abort` is for `Preempt` only.
+    pub fn of(device_id: u32, sequence: u32, command: &Command, abort: bool) -> Self {
+        let message = |action: Action, kind: Option<Kind>, key, service_key| Self {
+            device_id,
+            action: action as u8,
+            kind: kind.map_or(0, |kind| kind as u8),
+            flags: 0,
+            sequence,
+            key,
+            service_key,
+        };
+        match *command {
+            Command::Register {
+                key,
+                new,
+                ignore_key,
+            } => Self {
+                flags: if ignore_key { Self::IGNORE_KEY } else { 0 },
+                ..message(Action::Register, None, key, new)
+            },
+            Command::Reserve { key, kind } => message(Action::Reserve, Some(kind), key, 0),
+            Command::Release { key, kind } => message(Action::Release, Some(kind), key, 0),
+            Command::Clear { key } => message(Action::Clear, None, key, 0),
+            Command::Preempt { key, victim, kind } => {
+                let action = if abort {
+                    Action::PreemptAndAbort
+                } else {
+                    Action::Preempt
+                };
+                message(action, Some(kind), key, victim)
+            }
+        }
+    }
+
+    /// The question how the disk is reserved.
+    pub const fn report(device_id: u32) -> Self {
+        Self {
+            device_id,
+            action: Action::Report as u8,
+            kind: 0,
+            flags: 0,
+            sequence: 0,
+            key: 0,
+            service_key: 0,
+        }
+    }
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        to_array(&wire::Reservation {
+            hdr: MsgHdr::new(MsgType::Reservation),
+            device_id: self.device_id.into(),
+            action: self.action,
+            kind: self.kind,
+            flags: self.flags.into(),
+            sequence: self.sequence.into(),
+            key: self.key.into(),
+            service_key: self.service_key.into(),
+        })
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let (msg, rest) = split::<wire::Reservation>(bytes, "reservation message")?;
+        if !rest.is_empty() {
+            let len = bytes.len() as u64;
+            return Err(ProtoError::bad_field(
+                "length of the reservation message",
+                len,
+            ));
+        }
+        Ok(Self {
+            device_id: msg.device_id.get(),
+            action: msg.action,
+            kind: msg.kind,
+            flags: msg.flags.get(),
+            sequence: msg.sequence.get(),
+            key: msg.key.get(),
+            service_key: msg.service_key.get(),
+        })
+    }
+
+    /// The command; `None` if it is the question how the disk is reserved.
+    ///
+    /// Aborting is the same as preempting here: either way the response comes when the requests of
+    /// those who have lost their access are over.
+    pub fn command(&self) -> Result<Option<Command>, CommandError> {
+        let action = Action::try_from(self.action).map_err(CommandError::Action)?;
+        let flags = match action {
+            Action::Register => self.flags & !Self::IGNORE_KEY,
+            _ => self.flags,
+        };
+        if flags != 0 {
+            return Err(CommandError::Flags(self.flags));
+        }
+        let key = self.key;
+        let kind = || Kind::try_from(self.kind).map_err(CommandError::Kind);
+        Ok(Some(match action {
+            Action::Register => Command::Register {
+                key,
+                new: self.service_key,
+                ignore_key: self.flags != 0,
+            },
+            Action::Reserve => Command::Reserve { key, kind: kind()? },
+            Action::Release => Command::Release { key, kind: kind()? },
+            Action::Clear => Command::Clear { key },
+            Action::Preempt | Action::PreemptAndAbort => Command::Preempt {
+                key,
+                victim: self.service_key,
+                kind: kind()?,
+            },
+            Action::Report => return Ok(None),
+        }))
+    }
+}
+
+/// How a disk is reserved.
+///
+/// # Invariants
+///
+/// `count` is at most [`MAX_REGISTRANTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The number of changes, modulo 2^32 (`PRGENERATION` of SPC-4).
+    pub generation: u32,
+    /// The kind of the reservation; `None` if there is none.
+    pub kind: Option<Kind>,
+    /// The holder's key; 0 if there is none, and if all registrants hold the reservation.
+    pub key: u64,
+    keys: [u64; MAX_REGISTRANTS],
+    count: usize,
+}
+
+impl Report {
+    /// The size of the front on the wire in bytes.
+    const HEADER: usize = size_of::<wire::ReservationRspHdr>();
+    /// The size on the wire in bytes, however many keys there are: the rest is zero.
+    pub const SIZE: usize = Self::HEADER.wrapping_add(size_of::<[U64; MAX_REGISTRANTS]>());
+
+    /// A report with these keys; those after [`MAX_REGISTRANTS`] are left out.
+    pub fn new(
+        generation: u32,
+        held: Option<(Kind, u64)>,
+        registered: impl Iterator<Item = u64>,
+    ) -> Self {
+        let mut keys = [0; MAX_REGISTRANTS];
+        let mut count = 0usize;
+        for (place, key) in keys.iter_mut().zip(registered) {
+            *place = key;
+            // At most as many as there are places.
+            count = count.wrapping_add(1);
+        }
+        // INVARIANT: No more were counted than there are places.
+        Self {
+            generation,
+            kind: held.map(|(kind, _)| kind),
+            key: held.map_or(0, |(_, key)| key),
+            keys,
+            count,
+        }
+    }
+
+    /// The registered keys.
+    pub fn keys(&self) -> &[u64] {
+        self.keys.get(..self.count).unwrap_or(&[])
+    }
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let header: [u8; Self::HEADER] = to_array(&wire::ReservationRspHdr {
+            hdr: MsgHdr::new(MsgType::ReservationRsp),
+            generation: self.generation.into(),
+            key: self.key.into(),
+            kind: self.kind.map_or(0, |kind| kind as u8),
+            reserved0: 0,
+            // At most `MAX_REGISTRANTS`.
+            count: (self.count as u16).into(),
+            reserved1: U32::ZERO,
+        });
+        let keys: [u8; size_of::<[U64; MAX_REGISTRANTS]>()] = to_array(&self.keys.map(U64::new));
+        let mut bytes = [0; Self::SIZE];
+        for (to, from) in bytes.iter_mut().zip(header.into_iter().chain(keys)) {
+            *to = from;
+        }
+        bytes
+    }
+
+    /// Checks a received report; `bytes` may be longer than it.
+    ///
+    /// Refused are an unknown kind, and more keys than there can be or than there are bytes for.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let what = "reservation response";
+        let (hdr, body) = split::<wire::ReservationRspHdr>(bytes, what)?;
+        hdr.hdr.check(what, MsgType::ReservationRsp)?;
+        let kind = match hdr.kind {
+            0 => None,
+            number => Some(
+                Kind::try_from(number)
+                    .map_err(|number| ProtoError::bad_field("type of the reservation", number))?,
+            ),
+        };
+        let count = usize::from(hdr.count.get());
+        if count > MAX_REGISTRANTS {
+            return Err(ProtoError::bad_field(
+                "count of the reservation response",
+                hdr.count.get(),
+            ));
+        }
+        let (keys, _) = split::<[U64; MAX_REGISTRANTS]>(body, what)?;
+        let held = kind.map(|kind| (kind, hdr.key.get()));
+        let keys = keys.iter().take(count).map(|key| key.get());
+        Ok(Self::new(hdr.generation.get(), held, keys))
+    }
+}
