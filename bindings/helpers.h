@@ -17,6 +17,7 @@
 #include <linux/hdreg.h>
 #include <linux/idr.h>
 #include <linux/percpu-refcount.h>
+#include <linux/pr.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
@@ -63,6 +64,7 @@ bool rnbd_helper_bdev_is_gone(struct block_device *bdev);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 int rnbd_helper_bdev_unique_id(struct block_device *bdev, u8 id[16], int type);
 u32 rnbd_helper_bdev_partno(const struct block_device *bdev);
+u64 rnbd_helper_bdev_diskseq(const struct block_device *bdev);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 bool rnbd_helper_bdev_may_sleep(struct block_device *bdev);
 
@@ -137,6 +139,7 @@ enum {
 	RNBD_BLK_FEAT_NOWAIT = (__force int)BLK_FEAT_NOWAIT,
 	RNBD_BLK_OPEN_WRITE = (__force int)BLK_OPEN_WRITE,
 	RNBD_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE,
+	RNBD_PERCPU_REF_ALLOW_REINIT = PERCPU_REF_ALLOW_REINIT,
 	RNBD_IOCB_DSYNC = (__force int)IOCB_DSYNC,
 	RNBD_FALLOC_KEEP_SIZE = FALLOC_FL_KEEP_SIZE,
 	RNBD_FALLOC_PUNCH_HOLE = FALLOC_FL_PUNCH_HOLE,

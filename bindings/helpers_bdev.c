@@ -80,6 +80,13 @@ u32 rnbd_helper_bdev_partno(const struct block_device *bdev)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_bdev_partno);
 
+/* Another number whenever there is another disk, or another medium in it. */
+u64 rnbd_helper_bdev_diskseq(const struct block_device *bdev)
+{
+	return READ_ONCE(bdev->bd_disk->diskseq);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_diskseq);
+
 /* Takes no lock and waits for nothing. */
 void rnbd_helper_bdev_limits(struct block_device *bdev,
 			     struct rnbd_bdev_limits *limits)

@@ -115,6 +115,13 @@ impl BlockDevice {
         unsafe { bindings::rnbd_helper_bdev_partno(self.as_raw()) }
     }
 
+    /// A number that tells the disk from those that had the same name and number before, since the
+    /// machine was started (C: `diskseq`). Any context.
+    pub fn disk_sequence(&self) -> u64 {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_diskseq(self.as_raw()) }
+    }
+
     /// The directory of the whole disk in sysfs, valid as long as `self`.
     fn disk_kobject(&self) -> &Kobject {
         // SAFETY: The device is open by the type invariant, which keeps its disk.

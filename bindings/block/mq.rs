@@ -7,4 +7,6 @@ pub mod limits;
 pub mod operations;
 pub mod request;
 pub mod request_table;
+pub mod reservation;
+mod reservation_table;
 pub mod tag_set;

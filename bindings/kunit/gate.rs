@@ -64,6 +64,49 @@ mod tests {
     }
 
     #[test]
+    fn it_is_drained_and_open_again() -> Result {
+        let gate = Gate::new(5)?;
+        assert!(gate.finish_drain(0));
+        for _ in 0..3 {
+            let entered = gate.enter().ok_or(EINVAL)?;
+            gate.begin_drain();
+            gate.begin_drain();
+            assert!(gate.enter().is_none());
+            assert!(!gate.finish_drain(10));
+            assert_eq!(*entered, 5);
+            drop(entered);
+            assert!(gate.wait_open());
+            assert!(gate.finish_drain(0));
+            assert_eq!(gate.enter().map(|entered| *entered), Some(5));
+        }
+        gate.begin_drain();
+        assert_eq!(gate.close(), Some(5));
+        assert!(gate.finish_drain(10));
+        assert!(!gate.wait_open());
+        Ok(())
+    }
+
+    #[test]
+    fn one_that_is_drained_can_be_closed() -> Result {
+        let gate = Arc::new(Gate::new(5)?, GFP_KERNEL)?;
+        let closed = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        let entered = gate.enter().ok_or(EINVAL)?;
+        gate.begin_drain();
+        let queue = OwnedQueue::new(c"rnbd_kunit", QueueFlags::UNBOUND)?;
+        let (theirs, signal) = (gate.clone(), closed.clone());
+        queue.handle().spawn(move || {
+            assert_eq!(theirs.close(), Some(5));
+            signal.complete();
+        })?;
+        assert!(closed.wait_timeout(10).is_err());
+        assert!(!gate.finish_drain(10));
+        drop(entered);
+        closed.wait();
+        assert!(gate.finish_drain(10));
+        Ok(())
+    }
+
+    #[test]
     fn it_is_not_closed_where_sleeping_is_not_allowed() -> Result {
         let gate = Gate::new(5)?;
         let guard = rcu::read_lock();

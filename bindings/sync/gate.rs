@@ -16,20 +16,23 @@ use core::{
 use kernel::{
     container_of,
     error::to_result,
+    new_mutex,
     sync::{
         atomic::{
             ordering,
             Atomic, //
         },
-        Completion, //
+        Mutex, //
     },
+    time::Msecs,
     types::Opaque, //
 };
 
 use crate::{
     bindings,
     preempt,
-    prelude::*, //
+    prelude::*,
+    sync::completion::Completion, //
 };
 
 /// Lets users at a value until it is closed, and then gives the value back.
@@ -37,6 +40,9 @@ use crate::{
 /// Entering and leaving count per CPU and share no cache line, so that an object of the IO path
 /// (the connections of a path, say) can be used from all CPUs and still be taken down by one
 /// owner, in process context, when nobody uses it any more.
+///
+/// The owner can also have the gate [drained](Gate::begin_drain): nobody gets in until all who are
+/// inside have left, and then the gate is open again.
 ///
 /// Dropping a gate that is not closed closes it, which sleeps. Where sleeping is not allowed the
 /// value is left behind, see [`preempt`](crate::preempt). A task that has entered must not wait for
@@ -47,10 +53,16 @@ pub struct Gate<T: Send + Sync + 'static> {
 
 /// # Invariants
 ///
-/// - `users` is initialised with a release function that completes `empty`; it counts one for the
-///   gate being open, until `closing` is set, and one for each [`Entered`].
-/// - `value` is only written by the one caller that set `closing`, after `empty` was completed. It
-///   is there until then.
+/// - `users` is initialised; it counts one for the gate being open, while `is_killed` is not set,
+///   and one for each [`Entered`]. It is killed by the caller that sets `is_killed`, and is made
+///   live again, after it has come to zero, by the caller that clears `is_killed`.
+/// - `phase` is [`Phase::Draining`] from when the gate is killed to be drained until it is live
+///   again or closed; only a caller that has found it so takes the signal of `drained`. It is
+///   [`Phase::Closed`] for good.
+/// - `is_draining` says which of `drained`, once, and `empty` the release function of `users`
+///   signals. It changes under the lock of `phase`, and not while `users` may come to zero.
+/// - `value` is only written by the one caller that set `phase` to [`Phase::Closed`], after `users`
+///   has come to zero, which a signal of the release function has told. It is there until then.
 /// - An `Inner` is not freed before `empty` is completed, if it was ever part of a [`Gate`].
 #[pin_data(PinnedDrop)]
 struct Inner<T> {
@@ -58,9 +70,28 @@ struct Inner<T> {
     users: Opaque<bindings::percpu_ref>,
     #[pin]
     empty: Completion,
-    closing: Atomic<bool>,
+    #[pin]
+    drained: Completion,
+    #[pin]
+    phase: Mutex<Phase>,
+    is_killed: Atomic<bool>,
+    is_draining: Atomic<bool>,
     value: UnsafeCell<Option<T>>,
 }
+
+/// What becomes of a gate when nobody is inside any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing: it is open.
+    Open,
+    /// It is open again.
+    Draining,
+    /// It stays closed.
+    Closed,
+}
+
+/// How long a caller that waits for a gate to be drained holds its lock, in ms.
+const DRAIN_SLICE_MS: Msecs = 100;
 
 /// The use of a gate's value; leaves when dropped, in any context.
 ///
@@ -93,13 +124,16 @@ impl<T: Send + Sync + 'static> Gate<T> {
                         bindings::percpu_ref_init(
                             slot,
                             Some(Inner::<T>::release),
-                            0,
+                            bindings::RNBD_PERCPU_REF_ALLOW_REINIT,
                             bindings::GFP_KERNEL,
                         )
                     })
                 }),
                 empty <- Completion::new(),
-                closing: Atomic::new(false),
+                drained <- Completion::new(),
+                phase <- new_mutex!(Phase::Open, "Gate::phase"),
+                is_killed: Atomic::new(false),
+                is_draining: Atomic::new(false),
                 value: UnsafeCell::new(Some(value)),
             }? Error),
             GFP_KERNEL,
@@ -137,14 +171,13 @@ impl<T: Send + Sync + 'static> Gate<T> {
         NonNull::from(&**self.inner)
     }
 
-    /// Lets nobody in any more; true for the first caller. Any context.
-    fn shut(&self) -> bool {
-        let first = !self.inner.closing.xchg(true, ordering::Full);
-        if first {
-            // SAFETY: `users` is initialised, and killed only once.
+    /// Lets nobody in any more. Any context.
+    fn kill(&self) {
+        // INVARIANT: Only the caller that sets `is_killed` gets here.
+        if !self.inner.is_killed.xchg(true, ordering::Full) {
+            // SAFETY: `users` is initialised, and live, as `is_killed` was not set.
             unsafe { bindings::percpu_ref_kill_and_confirm(self.inner.users.get(), None) };
         }
-        first
     }
 
     /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
@@ -155,21 +188,102 @@ impl<T: Send + Sync + 'static> Gate<T> {
         if !preempt::may_sleep() {
             return None;
         }
-        let first = self.shut();
-        self.inner.empty.wait_for_completion();
-        if !first {
-            return None;
+        let before = {
+            let mut phase = self.inner.phase.lock();
+            if *phase == Phase::Open {
+                self.kill();
+            }
+            core::mem::replace(&mut *phase, Phase::Closed)
+        };
+        match before {
+            Phase::Open => self.inner.empty.wait(),
+            Phase::Draining => {
+                self.inner.drained.wait();
+                self.inner.empty.complete_all();
+            }
+            Phase::Closed => {
+                self.inner.empty.wait();
+                return None;
+            }
         }
         // SAFETY: Nobody is inside any more and nobody can enter; among the callers of this
         // function only the first one gets here.
         unsafe { (*self.inner.value.get()).take() }
+    }
+
+    /// Lets nobody in until all who are inside have left; [`Self::finish_drain`] is to follow.
+    ///
+    /// Process context; sleeps, but waits for nobody. Does nothing where sleeping is not allowed,
+    /// and if the gate is being drained or closed already.
+    pub fn begin_drain(&self) {
+        if !preempt::may_sleep() {
+            return;
+        }
+        let mut phase = self.inner.phase.lock();
+        if *phase == Phase::Open {
+            self.inner.is_draining.store(true, ordering::Release);
+            self.kill();
+            *phase = Phase::Draining;
+        }
+    }
+
+    /// Waits, for about `timeout` ms at most, until all who were inside when the gate began to be
+    /// drained or closed have left; whether they have. A gate that was drained is open again then.
+    ///
+    /// Process context; sleeps. Must not be called by a task that has entered.
+    pub fn finish_drain(&self, timeout: Msecs) -> bool {
+        if !preempt::may_sleep() {
+            return false;
+        }
+        let mut left = timeout;
+        loop {
+            let slice = left.min(DRAIN_SLICE_MS);
+            let mut phase = self.inner.phase.lock();
+            match *phase {
+                Phase::Open => return true,
+                Phase::Closed => {
+                    drop(phase);
+                    return self.inner.empty.wait_timeout(left).is_ok();
+                }
+                Phase::Draining if self.inner.drained.wait_timeout(slice).is_ok() => {
+                    self.inner.is_draining.store(false, ordering::Release);
+                    self.inner.is_killed.store(false, ordering::Release);
+                    // SAFETY: `users` was killed and has come to zero, as its release function has
+                    // signalled, and is not exited while `self` is there.
+                    // INVARIANT: It counts one for the gate being open again.
+                    unsafe { bindings::percpu_ref_reinit(self.inner.users.get()) };
+                    *phase = Phase::Open;
+                    return true;
+                }
+                Phase::Draining => {}
+            }
+            drop(phase);
+            left -= slice;
+            if left == 0 {
+                return false;
+            }
+        }
+    }
+
+    /// Waits while the gate is being drained; whether it is open then, and not closed. Process
+    /// context; sleeps. Must not be called by a task that has entered.
+    pub fn wait_open(&self) -> bool {
+        while preempt::may_sleep() {
+            match *self.inner.phase.lock() {
+                Phase::Open => return true,
+                Phase::Closed => return false,
+                Phase::Draining => {}
+            }
+            self.finish_drain(DRAIN_SLICE_MS);
+        }
+        false
     }
 }
 
 impl<T: Send + Sync + 'static> Drop for Gate<T> {
     fn drop(&mut self) {
         if !preempt::may_sleep() {
-            self.shut();
+            self.kill();
             preempt::leave_behind(&raw mut bindings::__this_module, "a gate");
             return;
         }
@@ -189,9 +303,15 @@ impl<T> Inner<T> {
         let users: *mut Opaque<bindings::percpu_ref> = users.cast();
         // SAFETY: By the safety requirement.
         let inner = unsafe { container_of!(users, Inner<T>, users) };
-        // SAFETY: The `Inner` is not freed before `empty` is completed, which this call does. Who
-        // waits for that takes the completion's lock, and so waits for this call, too.
-        unsafe { (*inner).empty.complete_all() };
+        // SAFETY: The `Inner` is not freed before one of the two calls below, and who waits for it
+        // takes the completion's lock, and so waits for the call, too: by the type's invariant
+        // `empty` is completed after `drained` was signalled if this does not complete it.
+        let inner = unsafe { &*inner };
+        if inner.is_draining.load(ordering::Acquire) {
+            inner.drained.complete();
+        } else {
+            inner.empty.complete_all();
+        }
     }
 }
 

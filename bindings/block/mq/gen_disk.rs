@@ -10,6 +10,7 @@ use super::{
         MAX_CAPACITY, //
     },
     operations::Operations,
+    reservation_table,
     tag_set::TagSet, //
 };
 use crate::{
@@ -101,6 +102,7 @@ impl<O: Operations> GenDisk<O> {
             release: Some(release_callback::<O>),
             getgeo: Some(getgeo_callback),
             get_unique_id: Some(get_unique_id_callback::<O>),
+            pr_ops: reservation_table::table::<O>(),
             // An open disk keeps the driver's module, not ours, from being unloaded.
             owner: compat::this_module::<O::OwnerModule>(),
             ..pin_init::zeroed()

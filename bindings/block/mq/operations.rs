@@ -5,10 +5,13 @@
 //!
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
-use super::request::{
-    self,
-    OwnedRequest,
-    Refusal, //
+use super::{
+    request::{
+        self,
+        OwnedRequest,
+        Refusal, //
+    },
+    reservation, //
 };
 use crate::{
     bindings,
@@ -93,6 +96,30 @@ pub trait Operations: Sized + Send + Sync + 'static {
         _kind: UniqueIdKind,
     ) -> Option<([u8; UNIQUE_ID_LEN], usize)> {
         None
+    }
+
+    /// Changes who may use the disk. Process context; sleeps, and whoever has the disk open is not
+    /// kept from anything meanwhile. `struct pr_ops` is offered for disks that have this and the
+    /// two functions that follow.
+    fn change_reservation(
+        _disk: &Self::DiskData,
+        _change: &reservation::Change,
+    ) -> Result<(), reservation::Failure> {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// How the disk is reserved. Process context; sleeps.
+    fn reservation(_disk: &Self::DiskData) -> Result<reservation::Held, reservation::Failure> {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Writes the keys that are registered with the disk, as many as there is room for. Process
+    /// context; sleeps.
+    fn reservation_keys(
+        _disk: &Self::DiskData,
+        _keys: &mut [u64],
+    ) -> Result<reservation::Keys, reservation::Failure> {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
     /// Called when the disk or a partition is closed. May sleep. As [`Self::open`] called under a

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The block layer's table of callbacks for persistent reservations.
+//!
+//! C header: [`include/linux/pr.h`](srctree/include/linux/pr.h)
+
+use core::{
+    marker::PhantomData,
+    ptr,
+    slice, //
+};
+
+use super::{
+    operations::Operations,
+    reservation::{
+        Change,
+        Failure, //
+    }, //
+};
+use crate::{
+    bindings,
+    prelude::*, //
+};
+
+/// What a callback returns: 0, a positive `enum pr_status`, or a negative error number.
+fn to_raw(result: Result<(), Failure>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(Failure::Conflict) => bindings::pr_status_PR_STS_RESERVATION_CONFLICT as c_int,
+        Err(Failure::PathFailed) => bindings::pr_status_PR_STS_PATH_FAILED as c_int,
+        Err(Failure::Errno(error)) => error.to_errno(),
+    }
+}
+
+/// The table of callbacks for disks of `O`; null if `O` has none.
+pub(super) const fn table<O: Operations>() -> *const kernel::bindings::pr_ops {
+    if O::HAS_CHANGE_RESERVATION && O::HAS_RESERVATION && O::HAS_RESERVATION_KEYS {
+        let ops: &'static bindings::pr_ops = &Table::<O>::OPS;
+        // The kernel crate has the structure by name only.
+        (&raw const *ops).cast()
+    } else {
+        ptr::null()
+    }
+}
+
+/// Makes the table of callbacks.
+struct Table<O>(PhantomData<O>);
+
+impl<O: Operations> Table<O> {
+    const OPS: bindings::pr_ops = bindings::pr_ops {
+        pr_register: Some(Self::register),
+        pr_reserve: Some(Self::reserve),
+        pr_release: Some(Self::release),
+        pr_preempt: Some(Self::preempt),
+        pr_clear: Some(Self::clear),
+        pr_read_keys: Some(Self::read_keys),
+        pr_read_reservation: Some(Self::read_reservation),
+    };
+
+    /// The driver's data.
+    ///
+    /// # Safety
+    ///
+    /// `bdev` is a device of a disk of `O` that the caller of the callback has open, for as long as
+    /// the result is used.
+    unsafe fn disk<'a>(bdev: *mut bindings::block_device) -> &'a O::DiskData {
+        // SAFETY: By the safety requirement; each opening holds an `Arc` of the data.
+        unsafe { &*(*(*bdev).bd_disk).private_data.cast::<O::DiskData>() }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::disk`].
+    unsafe fn change(bdev: *mut bindings::block_device, change: Change) -> c_int {
+        // SAFETY: By the safety requirement.
+        to_raw(O::change_reservation(unsafe { Self::disk(bdev) }, &change))
+    }
+
+    /// # Safety
+    ///
+    /// Only for the block layer, with a device of a disk of `O` that the caller has open.
+    unsafe extern "C" fn register(
+        bdev: *mut bindings::block_device,
+        old: u64,
+        new: u64,
+        flags: u32,
+    ) -> c_int {
+        let ignore_key = flags & bindings::PR_FL_IGNORE_KEY != 0;
+        let change = Change::Register {
+            old,
+            new,
+            ignore_key,
+        };
+        // SAFETY: By the safety requirement.
+        unsafe { Self::change(bdev, change) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::register`].
+    unsafe extern "C" fn reserve(
+        bdev: *mut bindings::block_device,
+        key: u64,
+        kind: bindings::pr_type,
+        flags: u32,
+    ) -> c_int {
+        let ignore_key = flags & bindings::PR_FL_IGNORE_KEY != 0;
+        let change = Change::Reserve {
+            key,
+            kind,
+            ignore_key,
+        };
+        // SAFETY: By the safety requirement.
+        unsafe { Self::change(bdev, change) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::register`].
+    unsafe extern "C" fn release(
+        bdev: *mut bindings::block_device,
+        key: u64,
+        kind: bindings::pr_type,
+    ) -> c_int {
+        // SAFETY: By the safety requirement.
+        unsafe { Self::change(bdev, Change::Release { key, kind }) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::register`].
+    unsafe extern "C" fn preempt(
+        bdev: *mut bindings::block_device,
+        key: u64,
+        victim: u64,
+        kind: bindings::pr_type,
+        abort: bool,
+    ) -> c_int {
+        let change = Change::Preempt {
+            key,
+            victim,
+            kind,
+            abort,
+        };
+        // SAFETY: By the safety requirement.
+        unsafe { Self::change(bdev, change) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::register`].
+    unsafe extern "C" fn clear(bdev: *mut bindings::block_device, key: u64) -> c_int {
+        // SAFETY: By the safety requirement.
+        unsafe { Self::change(bdev, Change::Clear { key }) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::register`]; behind `info` there is room for the `num_keys` keys that it says,
+    /// and nobody else uses either.
+    unsafe extern "C" fn read_keys(
+        bdev: *mut bindings::block_device,
+        info: *mut bindings::pr_keys,
+    ) -> c_int {
+        // SAFETY: By the safety requirement.
+        let (disk, room) = unsafe { (Self::disk(bdev), (*info).num_keys) };
+        // SAFETY: By the safety requirement there are so many keys behind the structure, which
+        // nobody else uses.
+        let keys = unsafe {
+            let first = (&raw mut (*info).keys).cast::<u64>();
+            slice::from_raw_parts_mut(first, room as usize)
+        };
+        to_raw(O::reservation_keys(disk, keys).map(|found| {
+            // SAFETY: By the safety requirement. The keys are not used any more.
+            unsafe {
+                (*info).generation = found.generation;
+                (*info).num_keys = found.count;
+            }
+        }))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::register`]; `held` is valid and nobody else uses it.
+    unsafe extern "C" fn read_reservation(
+        bdev: *mut bindings::block_device,
+        held: *mut bindings::pr_held_reservation,
+    ) -> c_int {
+        // SAFETY: By the safety requirement.
+        let disk = unsafe { Self::disk(bdev) };
+        to_raw(O::reservation(disk).map(|found| {
+            // SAFETY: By the safety requirement.
+            unsafe {
+                (*held).key = found.key;
+                (*held).generation = found.generation;
+                (*held).type_ = found.kind;
+            }
+        }))
+    }
+}
