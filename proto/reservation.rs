@@ -237,7 +237,9 @@ impl<I: Clone + PartialEq> Table<I> {
     /// Removes the reservation and all registrants, for the administrator.
     pub fn reset(&mut self) {
         // INVARIANT: There is nothing.
-        self.registrants = [const { None }; MAX_REGISTRANTS];
+        for place in &mut self.registrants {
+            *place = None;
+        }
         self.reservation = None;
         self.count_change();
     }

@@ -29,7 +29,13 @@ use kernel_ext::{
                 OwnedRequest,
                 Refusal, //
             },
-            request_table::RequestTable, //
+            request_table::RequestTable,
+            reservation::{
+                Change,
+                Failure,
+                Held,
+                Keys, //
+            }, //
         },
         status::Status, //
     },
@@ -52,6 +58,7 @@ use rtrs_client::{
 use crate::{
     identity,
     remote_device::RemoteDevice,
+    reservations,
     LocalModule, //
 };
 
@@ -119,6 +126,18 @@ impl Operations for Queue {
         kind: UniqueIdKind,
     ) -> Option<([u8; UNIQUE_ID_LEN], usize)> {
         identity::unique_id(device.wwid(), kind)
+    }
+
+    fn change_reservation(device: &RemoteDevice, change: &Change) -> Result<(), Failure> {
+        reservations::change(device, change)
+    }
+
+    fn reservation(device: &RemoteDevice) -> Result<Held, Failure> {
+        reservations::reservation(device)
+    }
+
+    fn reservation_keys(device: &RemoteDevice, keys: &mut [u64]) -> Result<Keys, Failure> {
+        reservations::keys(device, keys)
     }
 
     fn open(device: ArcBorrow<'_, RemoteDevice>, for_writing: bool) -> Result {

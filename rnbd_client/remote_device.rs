@@ -16,11 +16,13 @@ use kernel_ext::{
     },
     ida::IdaNumber,
     prelude::*,
+    random,
     sync::{
         atomic::{
             ordering,
             Atomic, //
         },
+        completion::KillableMutex,
         set_once::SetOnce, //
     }, //
 };
@@ -92,6 +94,11 @@ pub(crate) struct RemoteDevice {
     disk_is_gone: Atomic<bool>,
     /// The disk's name in the world; set when the server opens the device for the first time.
     wwid: SetOnce<Wwid>,
+    /// The number of the last command about its reservation.
+    last_command: Atomic<u32>,
+    /// Lets one such command at a time be asked for.
+    #[pin]
+    commands: KillableMutex,
     /// How often the disk is open here.
     #[pin]
     users: Mutex<usize>,
@@ -119,6 +126,9 @@ impl RemoteDevice {
                 is_awaited: Atomic::new(false),
                 disk_is_gone: Atomic::new(false),
                 wwid: SetOnce::new(),
+                // Not the number that another mapping has begun with. The upper half is cut off.
+                last_command: Atomic::new(random::u64() as u32),
+                commands <- KillableMutex::new(),
                 users <- new_mutex!(0, "RemoteDevice::users"),
             }),
             GFP_KERNEL,
@@ -165,6 +175,25 @@ impl RemoteDevice {
     #[inline]
     pub(crate) fn mapped_id(&self) -> Option<u32> {
         (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
+    }
+
+    /// The server's number, and the epoch in which the server gave it, if the device is open there.
+    /// Sleeps.
+    pub(crate) fn mapped_in(&self) -> Option<(u32, u32)> {
+        let _users = self.users.lock();
+        let device_id = self.mapped_id()?;
+        Some((device_id, self.epoch.load(ordering::Relaxed)))
+    }
+
+    /// Lets one command about its reservation at a time be asked for.
+    pub(crate) fn commands(&self) -> &KillableMutex {
+        &self.commands
+    }
+
+    /// The number of the next such command. Any context.
+    pub(crate) fn next_command(&self) -> u32 {
+        let last = self.last_command.fetch_add(1, ordering::Relaxed);
+        last.wrapping_add(1)
     }
 
     /// The size in sectors, as far as the server has told.

@@ -24,18 +24,24 @@ use proto::{
         NewsRsp,
         Open,
         OpenRsp,
+        Report,
+        Reservation,
         SessInfo,
         FEATURE_DRAIN,
         FEATURE_IDENTITY,
-        FEATURE_NEWS, //
+        FEATURE_NEWS,
+        FEATURE_RESERVATIONS, //
     },
     ProtoError, //
 };
 use rtrs_client::ServiceData;
 use rtrs_core::error::from_errno;
 
+use crate::params::HOST_UUID;
+
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN;
+const KNOWN_FEATURES: u32 =
+    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
 
 /// What the server said when it opened a device.
 pub(crate) struct Opened {
@@ -98,7 +104,8 @@ impl Server {
     }
 
     /// Sends the session information, by which the server learns which version of the protocol to
-    /// speak, unless that was done in the present epoch; returns the epoch. Sleeps.
+    /// speak, and the name of this machine, unless that was done in the present epoch; returns the
+    /// epoch. Sleeps.
     ///
     /// The server's error, or `EINVAL` for a response that makes no sense.
     pub(crate) fn greet(&self) -> Result<u32> {
@@ -117,6 +124,11 @@ impl Server {
         let answer = message
             .parse_rsp(&response)
             .map_err(|error| self.malformed(&error))?;
+        if answer.features() & FEATURE_RESERVATIONS != 0 {
+            if let Some(host) = &HOST_UUID.get().0 {
+                self.request_in(epoch, &host.to_bytes(), ServiceData::None)?;
+            }
+        }
         // Not if another caller has asked the server of a later epoch by now.
         if self.epoch() == epoch {
             let greeted = u64::from(epoch) << 32 | u64::from(answer.features());
@@ -207,6 +219,31 @@ impl Server {
         NewsRsp::parse(buffer, request)
             .and_then(|response| Ok((response, response.drain_ms(features)?)))
             .map_err(|error| self.malformed(&error))
+    }
+
+    /// Whether the server knows of reservations in `epoch`. Any context.
+    pub(crate) fn has_reservations(&self, epoch: u32) -> bool {
+        let features = self.features_in(epoch);
+        features.is_some_and(|features| features & FEATURE_RESERVATIONS != 0)
+    }
+
+    /// Sends a command about the reservation of a disk, in `epoch`. Sleeps.
+    ///
+    /// The server's error, `EINPROGRESS` if the command is not over yet; `ECONNABORTED` without a
+    /// path and in a later epoch.
+    pub(crate) fn command(&self, message: &Reservation, epoch: u32) -> Result {
+        self.request_in(epoch, &message.to_bytes(), ServiceData::None)
+    }
+
+    /// Asks how a disk is reserved, in `epoch`. Sleeps.
+    ///
+    /// The server's error, `EINVAL` for a response that makes no sense, which is logged, and
+    /// `ECONNABORTED` as [`Self::command`].
+    pub(crate) fn report(&self, device_id: u32, epoch: u32) -> Result<Report> {
+        let mut response = [0; Report::SIZE];
+        let message = Reservation::report(device_id).to_bytes();
+        self.request_in(epoch, &message, ServiceData::FromServer(&mut response))?;
+        Report::parse(&response).map_err(|error| self.malformed(&error))
     }
 
     /// Closes the device that the server gave `device_id` in `epoch`. Sleeps.

@@ -4,7 +4,8 @@
 
 use kernel::{
     str::CStr,
-    sync::Arc, //
+    sync::Arc,
+    time::Msecs, //
 };
 use kernel_ext::{
     pr_err_ratelimited,
@@ -43,12 +44,16 @@ use crate::{
     },
     news,
     params::DEV_SEARCH_PATH,
+    reservations::Reserved as _,
     session::Session,
     session_device::{
         DeviceOwner,
         SessionDevice, //
     }, //
 };
+
+/// How long a device that is opened again waits for its requests, in ms.
+const DRAIN_MS: Msecs = 500;
 
 /// A message that is served on the workqueue.
 pub(crate) struct ControlMessage {
@@ -192,7 +197,8 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
             .open(&handle_use, message.access_mode, session.name())?
     };
     let id = session.devices().next_id()?;
-    SessionDevice::new(session.clone(), id, message, handle, export).inspect_err(failed)
+    let machine = session.machine()?;
+    SessionDevice::new(session.clone(), id, message, handle, export, machine).inspect_err(failed)
 }
 
 /// Makes a device known that was opened from `path`, if the clients that there are by now may use
@@ -228,7 +234,12 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
 /// Writes the answer to a message that opens `device`; returns its length in bytes. Sleeps.
 fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Result<u32> {
     const WITH_IDENTITY: usize = OpenRsp::SIZE + Identity::SIZE;
-    let device_use = device.enter().ok_or(ENODEV)?;
+    // Its requests may be waited for, as it has lost access; the client asks again then.
+    let device_use = match device.enter() {
+        Some(device_use) => device_use,
+        None if device.finish_drain(DRAIN_MS) => device.enter().ok_or(ENODEV)?,
+        None => return Err(EAGAIN),
+    };
     op.write_response(&open_rsp(device.id(), &device_use)?)?;
     if session.features() & FEATURE_IDENTITY == 0 || (op.data_len() as usize) < WITH_IDENTITY {
         return Ok(OpenRsp::SIZE as u32);

@@ -9,7 +9,6 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    block::disk::Wait,
     prelude::*,
     sync::{
         atomic::{
@@ -21,8 +20,11 @@ use kernel_ext::{
 };
 use proto::{
     device_number,
-    name::Name, //
+    name::Name,
+    rnbd::Op,
+    Errno, //
 };
+use rtrs_core::error::from_errno;
 use rtrs_server::Worker;
 
 use crate::{
@@ -73,18 +75,44 @@ impl DeviceTable {
         }
     }
 
-    /// Lets the caller at the device with this number; `None` if there is none, or if requests are
-    /// with its worker and the caller must not wait for them. Any context.
+    /// Lets the caller at the device with this number; `None` if there is none, or if requests have
+    /// to go to its worker. Any context.
+    ///
+    /// The worker is held while reservations do not let the client do everything, so they need not
+    /// be looked at here.
     #[inline]
-    pub(crate) fn enter(&self, id: u32, wait: Wait) -> Option<HandleUse> {
+    pub(crate) fn enter(&self, id: u32) -> Option<HandleUse> {
         let guard = rcu::read_lock();
         let slots = self.slots.load(&guard)?;
         let slot = slots.get(usize::try_from(id).ok()?)?;
         let device = slot.device.load(&guard)?;
-        if wait == Wait::Never && device.worker().is_busy() {
+        if device.worker().is_busy() {
             return None;
         }
         device.enter()
+    }
+
+    /// Lets a request that is with the worker at the device with this number. Sleeps.
+    ///
+    /// `ENOTCONN` if there is none or it is closed, `EBADE` if a reservation forbids `op`.
+    pub(crate) fn enter_deferred(&self, id: u32, op: Op) -> Result<HandleUse> {
+        loop {
+            let entered = {
+                // One section for both: whoever lowers the access waits for it.
+                let guard = rcu::read_lock();
+                let slots = self.slots.load(&guard).ok_or(ENOTCONN)?;
+                let slot = slots.get(usize::try_from(id)?).ok_or(ENOTCONN)?;
+                let device = slot.device.load(&guard).ok_or(ENOTCONN)?;
+                device.enter().map(|entered| (entered, device.access()))
+            };
+            match entered {
+                Some((entered, access)) if access.allows(op) => return Ok(entered),
+                Some(_) => return Err(from_errno(Errno::EBADE)),
+                // Its requests are being waited for, or it is being closed.
+                None if self.get(id).ok_or(ENOTCONN)?.wait_open() => {}
+                None => return Err(ENOTCONN),
+            }
+        }
     }
 
     /// The worker of the device with this number. Any context.

@@ -19,6 +19,7 @@ use kernel_ext::{
         Attribute,
         Directory,
         Link,
+        StoreContext,
         SysfsOutput, //
     }, //
 };
@@ -30,16 +31,27 @@ use proto::{
         file_device,
         FILE_DEVICE_LEN, //
     },
+    text::{
+        Text,
+        Untrusted, //
+    },
     PATH_MAX, //
 };
-use rtrs_core::error::from_errno;
+use rtrs_core::{
+    error::from_errno,
+    sysfs::is_text, //
+};
 
 use crate::{
     disk::{
         Disk,
         LocalId, //
     },
-    handle::HandleUse, //
+    handle::HandleUse,
+    reservations::{
+        Reservations,
+        ReservedDisks, //
+    }, //
 };
 
 /// All devices that sessions have open.
@@ -50,6 +62,7 @@ pub(crate) struct Exports {
     #[pin]
     list: Mutex<KVec<Entry>>,
     devices: Directory<()>,
+    reserved: Arc<ReservedDisks>,
 }
 
 /// A device that sessions have open.
@@ -66,18 +79,53 @@ struct Export {
     name: CString,
     _block_dev: Option<Link>,
     sessions: Directory<()>,
-    directory: Directory<FilePath>,
+    directory: Directory<Shown>,
+    reservations: Arc<Reservations>,
 }
 
-/// The path of a file; empty for a block device.
-struct FilePath(CString);
+/// What the files of a device's directory are about.
+struct Shown {
+    /// The path of a file; empty for a block device.
+    path: CString,
+    reservations: Arc<Reservations>,
+}
 
-/// The file of the directory of a file (`/sys/class/rnbd-server/ctl/devices/<device>/path`).
-const FILES: &[Attribute<FilePath>] = &[Attribute::read_only(c"path", show_path)];
+/// How the disk is reserved.
+const RESERVATIONS: Attribute<Shown> =
+    Attribute::read_only(c"reservations", |shown, out| shown.reservations.show(out));
 
-fn show_path(path: &Arc<FilePath>, out: &mut SysfsOutput<'_>) -> Result {
-    out.write_bytes(path.0.to_bytes());
+/// Has it not reserved any more.
+const CLEAR_RESERVATIONS: Attribute<Shown> = Attribute::read_write(
+    c"clear_reservations",
+    |_, out| out.print(fmt!("Usage: echo 1 > clear_reservations\n")),
+    store_clear,
+);
+
+/// The files of a block device's directory (`/sys/class/rnbd-server/ctl/devices/<device>/`).
+const BLOCK_FILES: &[Attribute<Shown>] = &[RESERVATIONS, CLEAR_RESERVATIONS];
+
+/// The files of a file's directory.
+const FILES: &[Attribute<Shown>] = &[
+    RESERVATIONS,
+    CLEAR_RESERVATIONS,
+    Attribute::read_only(c"path", show_path),
+];
+
+fn show_path(shown: &Arc<Shown>, out: &mut SysfsOutput<'_>) -> Result {
+    out.write_bytes(shown.path.to_bytes());
     out.write_bytes(b"\n");
+    Ok(())
+}
+
+fn store_clear(shown: &Arc<Shown>, _: &StoreContext<'_>, bytes: &[u8]) -> Result {
+    if !is_text(bytes, "1") {
+        pr_err_ratelimited!(
+            "clear_reservations: invalid value '{}'\n",
+            Text::<100>::of(&Untrusted(bytes)).as_str()
+        );
+        return Err(EINVAL);
+    }
+    shown.reservations.clear();
     Ok(())
 }
 
@@ -93,17 +141,35 @@ impl Export {
     fn new(
         devices: &Directory<()>,
         disk: &HandleUse,
+        reserved: &ReservedDisks,
         taken: impl Fn(&CStr) -> bool,
     ) -> Result<Self> {
         let (name, path, files) = match disk.disk() {
-            Disk::BlockDevice(device) => (device.name()?, CString::try_from(c"")?, &[][..]),
+            Disk::BlockDevice(device) => (device.name()?, CString::try_from(c"")?, BLOCK_FILES),
             Disk::File(file) => {
                 let (name, path) = names_of(file, taken)?;
                 (name, path, FILES)
             }
         };
-        let path = Arc::new(FilePath(path), GFP_KERNEL)?;
-        let directory = Directory::new(devices, &name, files, path)?;
+        let reservations = reserved.opened(disk.disk().lasting_id(), &name)?;
+        let shown = Shown {
+            path,
+            reservations: reservations.clone(),
+        };
+        Self::show(devices, disk, name, files, shown)
+            .inspect_err(|_| reserved.closed(&reservations))
+    }
+
+    fn show(
+        devices: &Directory<()>,
+        disk: &HandleUse,
+        name: CString,
+        files: &'static [Attribute<Shown>],
+        shown: Shown,
+    ) -> Result<Self> {
+        let reservations = shown.reservations.clone();
+        let shown = Arc::new(shown, GFP_KERNEL)?;
+        let directory = Directory::new(devices, &name, files, shown)?;
         let sessions = Directory::empty(&directory, c"sessions")?;
         let link = match disk.disk() {
             Disk::BlockDevice(device) => Some(Link::new(&directory, device, c"block_dev")),
@@ -114,6 +180,7 @@ impl Export {
             name,
             sessions,
             directory,
+            reservations,
         })
     }
 
@@ -143,10 +210,12 @@ fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CStrin
 impl Exports {
     /// Makes an empty list with directories below `devices`. Sleeps.
     pub(crate) fn new(devices: Directory<()>) -> Result<Arc<Self>> {
+        let reserved = ReservedDisks::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 list <- new_mutex!(KVec::new(), "Exports::list"),
                 devices,
+                reserved,
             }),
             GFP_KERNEL,
         )
@@ -185,19 +254,21 @@ impl Exports {
             list.iter()
                 .any(|entry| entry.export.name.to_bytes() == name.to_bytes())
         };
-        let export = Arc::new(Export::new(&self.devices, disk, taken)?, GFP_KERNEL)?;
+        let export = Arc::new(
+            Export::new(&self.devices, disk, &self.reserved, taken)?,
+            GFP_KERNEL,
+        )?;
         let writers = Writers::NONE
             .opened(mode)
             .map_err(|denied| from_errno(denied.errno()))?;
-        list.push(
-            Entry {
-                local_id,
-                export: export.clone(),
-                writers,
-                opens: 1,
-            },
-            GFP_KERNEL,
-        )?;
+        let entry = Entry {
+            local_id,
+            export: export.clone(),
+            writers,
+            opens: 1,
+        };
+        list.push(entry, GFP_KERNEL)
+            .inspect_err(|_| self.reserved.closed(&export.reservations))?;
         Ok(ExportOpen {
             exports: self.clone(),
             export,
@@ -210,6 +281,11 @@ impl ExportOpen {
     /// The name of the device's directory.
     pub(crate) fn device_name(&self) -> &CStr {
         &self.export.name
+    }
+
+    /// The reservations of the device.
+    pub(crate) fn reservations(&self) -> &Arc<Reservations> {
+        &self.export.reservations
     }
 
     /// Where the sessions that have the device open are shown.
@@ -231,6 +307,7 @@ impl Drop for ExportOpen {
         if entry.opens == 0 {
             // Not left to the drop of the last reference, when the list is not locked any more.
             self.export.remove();
+            self.exports.reserved.closed(&self.export.reservations);
             list.retain(|entry| !ours(entry));
         }
     }

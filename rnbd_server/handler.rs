@@ -32,6 +32,7 @@ use proto::{
         FEATURE_DRAIN,
         FEATURE_IDENTITY,
         FEATURE_NEWS,
+        FEATURE_RESERVATIONS,
         PROTO_VER_MAJOR, //
     }, //
 };
@@ -43,6 +44,7 @@ use rtrs_server::{
 };
 
 use crate::{
+    commands,
     control::{
         self,
         ControlMessage,
@@ -56,7 +58,8 @@ use crate::{
 };
 
 /// The extensions that this server knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN;
+const KNOWN_FEATURES: u32 =
+    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {
@@ -226,8 +229,8 @@ impl SessionHandler for Handler {
             },
             Ok(Request::Close(close)) => self.messages.enqueue(op, ControlRequest::Close(close)),
             Ok(Request::News(request)) => news::answer(session, op, &request),
-            // Not agreed on.
-            Ok(Request::Host(_) | Request::Reservation(_)) => op.respond(Err(EOPNOTSUPP)),
+            Ok(Request::Host(host)) => op.respond(session.set_host(host).map(|()| 0)),
+            Ok(Request::Reservation(message)) => commands::serve(session, op, &message),
             Err(refused) => {
                 pr_err_ratelimited!(
                     "session {:?}: {}\n",
@@ -242,6 +245,7 @@ impl SessionHandler for Handler {
     fn worker(&self, header: &[u8]) -> Option<Worker> {
         match Request::parse(header, self.session.features()) {
             Ok(Request::Io(io)) => self.session.devices().worker(io.device_id),
+            Ok(Request::Reservation(message)) => self.session.devices().worker(message.device_id),
             _ => None,
         }
     }

@@ -58,8 +58,15 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
 /// sleep and must not is deferred.
 #[inline(always)]
 pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
-    let Some(device) = session.devices().enter(io.device_id, wait) else {
-        return no_device(session, op, &io, wait);
+    let device = match wait {
+        Wait::Never => match session.devices().enter(io.device_id) {
+            Some(device) => device,
+            None => return defer(op, &io),
+        },
+        Wait::Allowed => match session.devices().enter_deferred(io.device_id, io.rw.op) {
+            Ok(device) => device,
+            Err(error) => return not_let_in(session, op, &io, error),
+        },
     };
     let is_read = op.direction() == Direction::Read;
     let Some(priority) = Priority::new(io.prio_for(session.version())) else {
@@ -185,20 +192,27 @@ fn range_op(op: RangeOp) -> disk::RangeOp {
     }
 }
 
-/// The device has requests that wait, which must not be overtaken; or the client has not opened it;
-/// or it was closed here by force.
+/// The device has requests that wait, which must not be overtaken; or reservations have to be
+/// looked at; or there is no such device.
 #[cold]
 #[inline(never)]
-fn no_device(session: &Session, op: Operation, io: &Io, wait: Wait) {
-    if wait == Wait::Never {
-        return op.defer(&io.to_bytes());
+fn defer(op: Operation, io: &Io) {
+    op.defer(&io.to_bytes());
+}
+
+/// The client has not opened the device, or it was closed here by force; or a reservation forbids
+/// the request.
+#[cold]
+#[inline(never)]
+fn not_let_in(session: &Session, op: Operation, io: &Io, error: Error) {
+    if error == ENOTCONN {
+        pr_err_ratelimited!(
+            "session {:?}: request for unknown device id {}\n",
+            session.name().as_cstr(),
+            io.device_id
+        );
     }
-    pr_err_ratelimited!(
-        "session {:?}: request for unknown device id {}\n",
-        session.name().as_cstr(),
-        io.device_id
-    );
-    op.respond(Err(ENOTCONN));
+    op.respond(Err(error));
 }
 
 /// The request makes no sense.

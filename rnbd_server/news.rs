@@ -24,6 +24,7 @@ use rtrs_server::Operation;
 
 use crate::{
     handle::HandleUse,
+    reservations::Reserved as _,
     session::Session,
     session_device::{
         Noted,
@@ -59,7 +60,12 @@ fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
 
 /// The present state of a device's disk; nothing if the device is being closed.
 fn look(device: &SessionDevice) -> Option<DeviceNews> {
-    let device_use = device.enter()?;
+    // It may only have been waited for, and then nobody has let requests at it again.
+    let device_use = match device.enter() {
+        Some(device_use) => device_use,
+        None if device.finish_drain(0) => device.enter()?,
+        None => return None,
+    };
     Some(state_of(device.id(), &device_use))
 }
 

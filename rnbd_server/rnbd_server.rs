@@ -29,6 +29,7 @@ use kernel_ext::{
         QueueFlags, //
     }, //
 };
+mod commands;
 mod control;
 mod device_table;
 mod disk;
@@ -42,6 +43,7 @@ mod io;
 mod io_completion;
 mod news;
 mod params;
+mod reservations;
 mod server;
 mod service;
 mod session;

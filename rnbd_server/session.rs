@@ -11,9 +11,12 @@ use kernel::{
 };
 use kernel_ext::{
     prelude::*,
-    sync::atomic::{
-        ordering,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
     },
     tracepoint, //
 };
@@ -21,6 +24,7 @@ use proto::{
     addr::Address,
     name::SessName,
     rnbd::{
+        Host,
         FEATURE_DRAIN,
         NO_NEWS, //
     }, //
@@ -29,6 +33,7 @@ use proto::{
 use crate::{
     device_table::DeviceTable,
     export_policy::Subject,
+    reservations::Machine,
     server::Server, //
 };
 
@@ -45,6 +50,8 @@ pub(crate) struct Session {
     features: Atomic<u32>,
     /// Whether it is counted as a session that stays while the server drains.
     stays: Atomic<bool>,
+    /// The client's machine, if the client has told.
+    host: SetOnce<Host>,
     /// The number of the last change of a device's disk. Held while disks are compared, and while
     /// the client is told; taken after `control`, and not held while a disk is waited for.
     #[pin]
@@ -77,6 +84,7 @@ impl Session {
                 version: Atomic::new(0),
                 features: Atomic::new(0),
                 stays: Atomic::new(false),
+                host: SetOnce::new(),
                 last_news <- new_mutex!(NO_NEWS, "Session::last_news"),
                 devices: DeviceTable::new(),
                 control <- new_mutex!(Control { down: false }, "Session::control"),
@@ -135,6 +143,21 @@ impl Session {
     pub(crate) fn uncount(&self) {
         let stays = self.stays.load(ordering::Relaxed);
         self.server.drain().session_down(stays);
+    }
+
+    /// The client calls its machine `host`, which counts for devices that are opened from now on.
+    /// `EEXIST` if it has called the machine otherwise before.
+    pub(crate) fn set_host(&self, host: Host) -> Result {
+        if self.host.populate(host) || self.host.as_ref() == Some(&host) {
+            Ok(())
+        } else {
+            Err(EEXIST)
+        }
+    }
+
+    /// The client's machine, as reservations know it. Sleeps.
+    pub(crate) fn machine(&self) -> Result<Machine> {
+        Machine::new(self.host.as_ref(), self.name())
     }
 
     /// The number of the last change of a device's disk, which all changes are made under.

@@ -7,12 +7,17 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
-    }, //
+    },
+    time::Msecs, //
 };
 use kernel_ext::{
     pr_err_ratelimited,
     pr_info_ratelimited,
     prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    },
     sysfs::{
         Attribute,
         Directory,
@@ -25,10 +30,12 @@ use proto::{
         Name,
         SessName, //
     },
+    reservation::Access,
     rnbd::{
         AccessMode,
         DeviceNews,
-        Open, //
+        Open,
+        Reservation, //
     },
     text::{
         Text,
@@ -43,6 +50,12 @@ use crate::{
     handle::{
         Handle,
         HandleUse, //
+    },
+    reservations::{
+        Attached,
+        Machine,
+        Reservations,
+        Reserved, //
     }, //
 };
 
@@ -57,7 +70,13 @@ pub(crate) trait DeviceOwner: Send + Sync {
 
 /// A device that a session has open.
 ///
-/// It and its directory keep each other until [`SessionDevice::close`].
+/// It and its directory keep each other until [`SessionDevice::close`], and so do the device and
+/// the reservations of its disk.
+///
+/// # Invariants
+///
+/// While `access` is less than [`Access::ReadWrite`], or is about to become so, `worker` is held:
+/// so all requests go to the worker, which looks at `access`.
 #[pin_data]
 pub(crate) struct SessionDevice {
     owner: Arc<dyn DeviceOwner>,
@@ -67,6 +86,13 @@ pub(crate) struct SessionDevice {
     handle: Handle,
     /// For requests that may sleep.
     worker: Worker,
+    machine: Machine,
+    /// An [`Access`]: what reservations let the client do.
+    access: Atomic<u32>,
+    reservations: Arc<Reservations>,
+    /// The last command for the disk, and what it has done.
+    #[pin]
+    last_command: Mutex<Option<(Reservation, Result)>>,
     /// Changed under the session's lock for news.
     #[pin]
     noted: Mutex<Noted>,
@@ -86,6 +112,7 @@ pub(crate) struct Noted {
 struct Shown {
     // Removed before the directory of the export that it is in.
     directory: Directory<SessionDevice>,
+    attached: Attached,
     export: ExportOpen,
 }
 
@@ -99,8 +126,11 @@ impl SessionDevice {
         message: &Open,
         handle: Handle,
         export: ExportOpen,
+        machine: Machine,
     ) -> Result<Arc<Self>> {
         let worker = Worker::new()?;
+        let reservations = export.reservations().clone();
+        let (theirs, on_disk) = (machine.clone(), reservations.clone());
         let device = Arc::pin_init(
             pin_init!(Self {
                 owner,
@@ -109,18 +139,27 @@ impl SessionDevice {
                 mode: message.access_mode,
                 handle,
                 worker,
+                machine,
+                access: Atomic::new(Access::ReadWrite.to_u32()),
+                reservations,
+                last_command <- new_mutex!(None, "SessionDevice::last_command"),
                 noted <- new_mutex!(Noted::default(), "SessionDevice::noted"),
                 shown <- new_mutex!(None, "SessionDevice::shown"),
             }),
             GFP_KERNEL,
         )?;
+        let attached = on_disk.attach(theirs, device.clone())?;
         let directory = Directory::new(
             export.sessions(),
             device.owner.name().as_cstr(),
             FILES,
             device.clone(),
         )?;
-        *device.shown.lock() = Some(Shown { directory, export });
+        *device.shown.lock() = Some(Shown {
+            directory,
+            attached,
+            export,
+        });
         Ok(device)
     }
 
@@ -145,6 +184,32 @@ impl SessionDevice {
         self.handle.enter()
     }
 
+    /// Waits while the requests of the device are waited for, see [`Reserved`]; false if the device
+    /// is closed. Sleeps.
+    pub(crate) fn wait_open(&self) -> bool {
+        self.handle.wait_open()
+    }
+
+    /// What reservations let the client do. Any context.
+    pub(crate) fn access(&self) -> Access {
+        Access::from_u32(self.access.load(ordering::Relaxed))
+    }
+
+    /// The client's machine.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The reservations of its disk.
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// The last command for the disk that came by this device, and what it has done.
+    pub(crate) fn last_command(&self) -> &Mutex<Option<(Reservation, Result)>> {
+        &self.last_command
+    }
+
     /// The state of its disk when the server last looked.
     pub(crate) fn noted(&self) -> &Mutex<Noted> {
         &self.noted
@@ -162,15 +227,45 @@ impl SessionDevice {
     /// that has not released its protection.
     pub(crate) fn close(&self) {
         let shown = self.shown.lock().take();
-        if let Some(Shown { directory, export }) = shown {
+        if let Some(Shown {
+            directory,
+            attached,
+            export,
+        }) = shown
+        {
             directory.remove();
             self.handle.close();
+            // Not earlier: until now a command for the disk waits for the requests.
+            drop(attached);
             pr_info_ratelimited!(
                 "session {:?}: closed device {:?}\n",
                 self.owner.name().as_cstr(),
                 export.device_name()
             );
         }
+    }
+}
+
+impl Reserved for SessionDevice {
+    fn set_access(&self, access: Access) {
+        let before = Access::from_u32(self.access.load(ordering::Relaxed));
+        let (was_whole, is_whole) = (before == Access::ReadWrite, access == Access::ReadWrite);
+        // INVARIANT: The worker is held before and let go after.
+        if was_whole && !is_whole {
+            self.worker.hold();
+        }
+        self.access.store(access.to_u32(), ordering::Relaxed);
+        if is_whole && !was_whole {
+            self.worker.let_go();
+        }
+    }
+
+    fn begin_drain(&self) {
+        self.handle.begin_drain();
+    }
+
+    fn finish_drain(&self, timeout: Msecs) -> bool {
+        self.handle.finish_drain(timeout)
     }
 }
 

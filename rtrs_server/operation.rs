@@ -53,6 +53,17 @@ impl Worker {
     pub fn is_busy(&self) -> bool {
         self.0.is_busy()
     }
+
+    /// Has [`Self::is_busy`] say so whether or not a request is with the worker, until
+    /// [`Self::let_go`], which is to follow once. Any context.
+    pub fn hold(&self) {
+        self.0.hold();
+    }
+
+    /// Ends what [`Self::hold`] has begun. Any context.
+    pub fn let_go(&self) {
+        self.0.let_go();
+    }
 }
 
 pub(crate) type PathChunk = chunk::PathChunk<PathIo>;

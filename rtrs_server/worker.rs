@@ -44,7 +44,8 @@ use crate::{
 ///
 /// - `work` is queued after each addition to `tasks`, so that no task is left there. Each task
 ///   keeps the path that it is of, and with that the session and the module.
-/// - `unfinished` counts each task from before its addition until it is done.
+/// - `unfinished` counts each task from before its addition until it is done, and one for each
+///   call of [`Self::hold`] that no call of [`Self::let_go`] has followed.
 #[pin_data]
 pub(crate) struct Worker<P: ChunkPath> {
     tasks: BoxStack<PathChunk<P>>,
@@ -81,6 +82,16 @@ impl<P: ChunkPath> Worker<P> {
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.unfinished.load(ordering::Relaxed) != 0
+    }
+
+    /// Has [`Self::is_busy`] say so until [`Self::let_go`]. Any context.
+    pub(crate) fn hold(&self) {
+        self.unfinished.fetch_add(1, ordering::Relaxed);
+    }
+
+    /// Ends what [`Self::hold`] has begun. Any context.
+    pub(crate) fn let_go(&self) {
+        self.unfinished.fetch_sub(1, ordering::Relaxed);
     }
 
     /// Does `task` with `chunk`. Any context.

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Persistent reservations of a disk: what the block layer asks for, asked of the server.
+
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
+};
+use kernel_ext::{
+    block::mq::reservation::{
+        Change,
+        Failure,
+        Held,
+        Keys, //
+    },
+    prelude::*, //
+};
+use proto::{
+    rnbd::{
+        Command,
+        Kind,
+        Report,
+        Reservation, //
+    },
+    Errno, //
+};
+use rtrs_core::error::to_errno;
+
+use crate::remote_device::RemoteDevice;
+
+/// How long the client waits before it asks again whether a command is over, in ms. The server has
+/// waited for it already; this is for a server that does not.
+const PAUSE_MS: i64 = 20;
+
+/// Has the server do a command, and waits until it is over. Sleeps.
+///
+/// `EOPNOTSUPP` if the server does not know of reservations, `EINTR` if the task is killed: then
+/// the command may be carried out.
+pub(crate) fn change(device: &RemoteDevice, change: &Change) -> Result<(), Failure> {
+    let (command, abort) = command_of(change)?;
+    let turn = device.commands().lock_killable()?;
+    let (device_id, epoch) = place(device)?;
+    let message = Reservation::of(device_id, device.next_command(), &command, abort);
+    let result = loop {
+        let result = device.server.command(&message, epoch);
+        if result.map_err(to_errno) != Err(Errno::EINPROGRESS) {
+            break result;
+        }
+        // The same message: the server knows it again by its number.
+        fsleep(Delta::from_millis(PAUSE_MS));
+    };
+    drop(turn);
+    result.map_err(failure)
+}
+
+/// How the disk is reserved. Sleeps; errors as of [`change`].
+pub(crate) fn reservation(device: &RemoteDevice) -> Result<Held, Failure> {
+    let report = report(device)?;
+    Ok(Held {
+        key: report.key,
+        generation: report.generation,
+        kind: report.kind.map_or(0, |kind| u32::from(kind as u8)),
+    })
+}
+
+/// Writes the registered keys, as many as there is room for. Sleeps; errors as of [`change`].
+pub(crate) fn keys(device: &RemoteDevice, keys: &mut [u64]) -> Result<Keys, Failure> {
+    let report = report(device)?;
+    for (to, key) in keys.iter_mut().zip(report.keys()) {
+        *to = *key;
+    }
+    Ok(Keys {
+        generation: report.generation,
+        // At most `MAX_REGISTRANTS`.
+        count: report.keys().len() as u32,
+    })
+}
+
+fn report(device: &RemoteDevice) -> Result<Report, Failure> {
+    let (device_id, epoch) = place(device)?;
+    device.server.report(device_id, epoch).map_err(failure)
+}
+
+/// The number of the device, and the epoch in which the server gave it.
+fn place(device: &RemoteDevice) -> Result<(u32, u32), Failure> {
+    let (device_id, epoch) = device.mapped_in().ok_or(Failure::PathFailed)?;
+    if !device.server.has_reservations(epoch) {
+        return Err(EOPNOTSUPP.into());
+    }
+    Ok((device_id, epoch))
+}
+
+/// The command that a change is, and whether it aborts. `EINVAL` for a type that there is not.
+fn command_of(change: &Change) -> Result<(Command, bool)> {
+    let kind_of = |kind: u32| {
+        let kind = u8::try_from(kind).map_err(|_| EINVAL)?;
+        Kind::try_from(kind).map_err(|_| EINVAL)
+    };
+    Ok(match *change {
+        Change::Register {
+            old,
+            new,
+            ignore_key,
+        } => {
+            let command = Command::Register {
+                key: old,
+                new,
+                ignore_key,
+            };
+            (command, false)
+        }
+        Change::Reserve {
+            ignore_key: true, ..
+        } => return Err(EOPNOTSUPP),
+        Change::Reserve { key, kind, .. } => {
+            let kind = kind_of(kind)?;
+            (Command::Reserve { key, kind }, false)
+        }
+        Change::Release { key, kind } => {
+            let kind = kind_of(kind)?;
+            (Command::Release { key, kind }, false)
+        }
+        Change::Clear { key } => (Command::Clear { key }, false),
+        Change::Preempt {
+            key,
+            victim,
+            kind,
+            abort,
+        } => {
+            let kind = kind_of(kind)?;
+            (Command::Preempt { key, victim, kind }, abort)
+        }
+    })
+}
+
+/// What the block layer is told of an error.
+fn failure(error: Error) -> Failure {
+    match to_errno(error) {
+        Errno::EBADE => Failure::Conflict,
+        Errno::ECONNABORTED => Failure::PathFailed,
+        _ => Failure::Errno(error),
+    }
+}
