@@ -32,7 +32,8 @@ EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
                               "block_io_mode": ("string", "direct")},
               "rtrs_client": {**HEARTBEAT, "reconnect_delay_ms": ("", "30000"),
                               "connect_timeout_ms": ("", "30000"),
-                              "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")}}
+                              "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")},
+              "rnbd_client": {"host_uuid": ("string", "none")}}
 
 
 def parameters_of(t: Test) -> dict[str, dict[str, tuple[str, str]]]:
@@ -160,6 +161,17 @@ def test_port(t: Test) -> None:
     not_loaded(t, "rnbd_server", "port_nr=65536", errno.ERANGE)
     not_loaded(t, "rnbd_server", "port_nr=-1", errno.EINVAL)
     not_loaded(t, "rnbd_server", "port_nr=http", errno.EINVAL)
+
+
+@case(module_sets=("ours",))
+def test_host_uuid(t: Test) -> None:
+    """The name of the machine is a UUID."""
+    t.server.modules_unload_all()
+    for text in ("", "x", "01234567-89ab-cdef-0123-456789abcde", "00000000-0000-0000-0000-000000000000"):
+        not_loaded(t, "rnbd_client", f"host_uuid={text}", errno.EINVAL)
+    uuid = "01234567-89ab-cdef-0123-456789abcdef"
+    rnbd.load(t, rnbd_client=f"host_uuid={uuid.upper()}")
+    t.equal(t.server.read("/sys/module/rnbd_client/parameters/host_uuid"), uuid, "host_uuid")
 
 
 @case(module_sets=("ours",))

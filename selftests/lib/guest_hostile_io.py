@@ -8,9 +8,9 @@ from typing import Any
 
 from lib import guest_rtrs_peer as rtrs
 
-SESS_INFO, OPEN, IO, NEWS = 0, 2, 4, 6
+SESS_INFO, OPEN, IO, NEWS, HOST, RESERVATION = 0, 2, 4, 6, 9, 10
 # What agrees on extensions in the session information.
-MAGIC, FEATURE_NEWS = 0x58424E52, 1
+MAGIC, FEATURE_NEWS, FEATURE_RESERVATIONS = 0x58424E52, 1, 8
 READ, WRITE, FLUSH, DISCARD, SECURE_ERASE, WRITE_ZEROES = range(6)
 FUA, PREFLUSH = 1 << 9, 1 << 10
 READ_ONLY, READ_WRITE, MIGRATION = range(3)
@@ -146,6 +146,59 @@ def opens(address: str, device_path: str) -> dict[str, int]:
                 "message cut in the name": rnbd.open(device_path, cut=20),
                 "message cut before the mode": rnbd.open(device_path, cut=4),
                 "write afterwards": rnbd.write(bytes(4096))}
+
+
+def reservations(address: str, device_path: str) -> dict[str, Any]:
+    """Commands about reservations that are malformed, repeated, or absurd; the errno of each."""
+    results: dict[str, Any] = {}
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, device_path)
+
+        def send(message: bytes) -> int:
+            peer.request(message + struct.pack("<HH", 2, len(message)), offset=len(message))
+            return peer.answer()[1]
+
+        def command(action: int, sequence: int, *, key: int = 0, service_key: int = 0, kind: int = 0,
+                    flags: int = 0, device_id: int | None = None) -> bytes:
+            device_id = rnbd.device_id if device_id is None else device_id
+            return struct.pack("<HxxIBBHIQQ", RESERVATION, device_id, action, kind, flags, sequence, key,
+                               service_key)
+
+        def host(byte: int) -> bytes:
+            return struct.pack("<Hxx4x16s", HOST, bytes([byte]) * 16)
+
+        results["not agreed on"] = send(command(0, 1, service_key=7))
+        results["host not agreed on"] = send(host(1))
+        info = struct.pack("<HxxB3xIIQ12x", SESS_INFO, 2, MAGIC, FEATURE_RESERVATIONS, 1)
+        results["agreement"] = rnbd.ask(info, length=36)
+        results["nil host"] = send(host(0))
+        results["host"] = send(host(1))
+        results["host again"] = send(host(1))
+        results["another host"] = send(host(2))
+        results["cut"] = send(command(0, 1, service_key=7)[:31])
+        results["longer"] = send(command(0, 1, service_key=7) + b"\0")
+        results["unknown action"] = send(command(7, 1))
+        results["last action"] = send(command(255, 1))
+        results["unknown flag"] = send(command(0, 1, service_key=7, flags=4))
+        results["to be kept"] = send(command(0, 1, service_key=7, flags=2))
+        results["unknown device"] = send(command(0, 1, service_key=7, device_id=0xFFFFFFFF))
+        results["report as a write"] = send(command(6, 1))
+        results["report without room"] = rnbd.ask(command(6, 1), length=535)
+        results["report"] = rnbd.ask(command(6, 1), length=536)
+        results["stranger reserves"] = send(command(1, 2, kind=1))
+        registers = command(0, 0xFFFFFFFF, service_key=(1 << 64) - 1)
+        results["register"] = send(registers)
+        results["repeated"] = [send(registers) for _ in range(3)]
+        results["not repeated"] = send(command(0, 0, service_key=(1 << 64) - 1))
+        for kind in (0, 7, 255):
+            results[f"type {kind}"] = send(command(1, kind + 5, key=(1 << 64) - 1, kind=kind))
+        results["reserve"] = send(command(1, 8, key=(1 << 64) - 1, kind=2))
+        results["report of the reservation"] = rnbd.ask(command(6, 1), length=536)
+        results["reported"] = list(struct.unpack_from("<HxxIQBxHIQQ", peer.scratch.buffer.raw))
+        results["write"] = rnbd.write(bytes(4096))
+        results["clear"] = send(command(3, 9, key=(1 << 64) - 1))
+        results["write afterwards"] = rnbd.write(bytes(4096))
+    return results
 
 
 def news(address: str, device_path: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def fewer_buffers(t: Test) -> str:
     return "sess_queue_depth=64 " if t.debug else ""
 
 
-def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: str = "",
+def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: str = "", rnbd_client: str = "",
          client: bool = True, server: bool = True, ack_timeout_ms: int = ACK_TIMEOUT_MS,
          connect_timeout_ms: int = 0) -> None:
     """Have the modules loaded with these parameters, client's and server's.
@@ -57,7 +57,7 @@ def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: 
             rtrs_server=patient(t.server, rtrs_server), rnbd_server=rnbd_server)
     if client:
         wanted[t.client.name][1].update(
-            rtrs_client=patient(t.client, rtrs_client), rnbd_client="")
+            rtrs_client=patient(t.client, rtrs_client), rnbd_client=rnbd_client)
     for node, modules in wanted.values():
         load_exactly(node, modules)
 

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Persistent reservations: what is reserved is kept from others, on the server, for every client."""
+
+from __future__ import annotations
+
+import errno
+
+from lab.selftest_case import case
+from lab.selftest_case import Test
+from lib import disks
+from lib import guest_hostile_io
+from lib import guest_io
+from lib import guest_reservations as pr
+from lib import rnbd
+from lib.rnbd import Device
+
+TOPOLOGY = "two"
+ONLY_OURS = ("ours",)
+HOST = "host_uuid=01234567-89ab-cdef-0123-456789abcdef"
+READ_WRITE, READ_ONLY, NOTHING = [0, 0], [0, errno.EBADE], [errno.EBADE, errno.EBADE]
+# By type: the access of the holder, of a registrant, of a stranger.
+ACCESS = {1: (READ_WRITE, READ_ONLY, READ_ONLY), 2: (READ_WRITE, NOTHING, NOTHING),
+          3: (READ_WRITE, READ_WRITE, READ_ONLY), 4: (READ_WRITE, READ_WRITE, NOTHING),
+          5: (READ_WRITE, READ_WRITE, READ_ONLY), 6: (READ_WRITE, READ_WRITE, NOTHING)}
+IGNORE_KEY = 1
+
+
+def do(t: Test, device: Device, what: str, **arguments: int) -> int:
+    """A command by a client's disk; what the ioctl returns."""
+    return t.client.call(pr.command, path=device.path, what=what, **arguments)
+
+
+def must(t: Test, device: Device, what: str, **arguments: int) -> None:
+    """A command that succeeds."""
+    t.equal(do(t, device, what, **arguments), 0, f"{what} {arguments} by {device.session}")
+
+
+def access(t: Test, device: Device) -> list[int]:
+    """The errno of a read and of a write."""
+    return t.client.call(pr.access, path=device.path)
+
+
+def two(t: Test, disk: str) -> tuple[Device, Device]:
+    """The disk of two sessions, which are two machines to the server."""
+    return (rnbd.map_device(t, disk, session="first"),
+            rnbd.map_device(t, disk, session="second", access_mode="migration"))
+
+
+@case(module_sets=ONLY_OURS)
+def test_commands(t: Test) -> None:
+    """Every command does what it says, and what it must not do is a conflict."""
+    rnbd.load(t)
+    first, second = two(t, disks.PLAIN)
+    must(t, first, "register", other=0x11)
+    t.equal(do(t, first, "register", other=0x12), pr.CONFLICT, "a second key")
+    must(t, first, "register", other=0x12, flags=IGNORE_KEY)
+    must(t, first, "register", key=0x12, other=0x11)
+    must(t, second, "register", other=0x22)
+    t.equal(t.client.call(pr.keys, path=second.path),
+            {"status": 0, "generation": 4, "count": 2, "keys": [0x11, 0x22]}, "keys")
+    t.equal(t.client.call(pr.keys, path=second.path, room=1)["keys"], [0x11], "room for one")
+    none = {"status": 0, "key": 0, "generation": 4, "kind": 0}
+    t.equal(t.client.call(pr.held, path=first.path), none, "no reservation")
+    t.equal(do(t, first, "reserve", key=0x22, kind=1), pr.CONFLICT, "another machine's key")
+    t.equal(do(t, first, "reserve", key=0x11, kind=7), -errno.EINVAL, "unknown type")
+    t.equal(do(t, first, "reserve", key=0x11, kind=1, flags=2), -errno.EOPNOTSUPP, "unknown flag")
+    mark = t.server.log_mark()
+    must(t, first, "reserve", key=0x11, kind=1)
+    t.server.wait_log("is reserved by session first \\(write-exclusive\\)", mark)
+    t.equal(t.client.call(pr.held, path=second.path), none | {"key": 0x11, "kind": 1}, "reservation")
+    t.equal(do(t, second, "reserve", key=0x22, kind=1), pr.CONFLICT, "reserve what is reserved")
+    must(t, second, "release", key=0x22, kind=1)
+    t.equal(t.client.call(pr.held, path=first.path)["kind"], 1, "type after a release by another")
+    t.equal(do(t, first, "release", key=0x11, kind=2), -errno.EINVAL, "release of another type")
+    must(t, first, "release", key=0x11, kind=1)
+    t.equal(t.client.call(pr.held, path=first.path), none, "after the release")
+    must(t, first, "reserve", key=0x11, kind=2)
+    t.equal(do(t, second, "preempt", key=0x22, other=0x99, kind=2), pr.CONFLICT, "nobody's key")
+    must(t, second, "abort", key=0x22, other=0x11, kind=2)
+    t.equal(t.client.call(pr.held, path=first.path),
+            {"status": 0, "key": 0x22, "generation": 5, "kind": 2}, "after preempting")
+    t.equal(do(t, first, "clear", key=0x11), pr.CONFLICT, "clear by a stranger")
+    must(t, second, "clear", key=0x22)
+    t.equal(t.client.call(pr.keys, path=first.path)["count"], 0, "keys after clear")
+    reader = rnbd.map_device(t, disks.PLAIN, session="reader", access_mode="ro")
+    t.equal(do(t, reader, "register", other=1), -errno.EPERM, "register by a reader")
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_access(t: Test) -> None:
+    """What the holder, a registrant and a stranger may read and write goes by the type."""
+    rnbd.load(t)
+    for disk in (disks.PLAIN, disks.loop(t, 16)):
+        holder, other = two(t, disk)
+        must(t, holder, "register", other=1)
+        for kind, (of_holder, of_registrant, of_stranger) in ACCESS.items():
+            must(t, holder, "reserve", key=1, kind=kind)
+            for role, wanted in (("stranger", of_stranger), ("registrant", of_registrant)):
+                if role == "registrant":
+                    must(t, other, "register", other=2)
+                t.equal(access(t, other), wanted, f"errnos of a {role}, type {kind}")
+                t.client.call(guest_io.fsync, path=other.path)
+                t.equal(access(t, holder), of_holder, f"errnos of the holder, type {kind}")
+            must(t, other, "register", key=2)
+            must(t, holder, "release", key=1, kind=kind)
+            t.equal(access(t, other), READ_WRITE, f"errnos after type {kind}")
+        must(t, holder, "reserve", key=1, kind=1)
+        for clear in (guest_io.discard, guest_io.zero_out):
+            with t.expect_errno(errno.EBADE):
+                t.client.call(clear, path=other.path, offset=0, length=65536)
+        must(t, holder, "clear", key=1)
+        holder.unmap()
+        other.unmap()
+
+
+@case(module_sets=ONLY_OURS)
+def test_kept(t: Test) -> None:
+    """A reservation outlives the session and the last close, and ends when the administrator says."""
+    rnbd.load(t, rnbd_client=HOST)
+    disk = disks.loop(t, 16)
+    device = rnbd.map_device(t, disk)
+    must(t, device, "register", other=7)
+    must(t, device, "reserve", key=7, kind=2)
+    path = rnbd.client_path(t, "sess")
+    t.client.write(f"{path}/disconnect", "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
+    rnbd.reconnect(t, path)
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
+    t.equal(access(t, device), READ_WRITE, "errnos after the reconnection")
+    must(t, device, "reserve", key=7, kind=2)
+    device.unmap()
+    device = rnbd.map_device(t, disk, session="other")
+    t.equal(access(t, device), READ_WRITE, "errnos of the machine in another session")
+    device.unmap()
+    # The same client, but now the server knows it by its session.
+    rnbd.load(t)
+    device = rnbd.map_device(t, disk)
+    t.equal(access(t, device), NOTHING, "errnos of another machine")
+    folder = f"{rnbd.SERVER_DEVICES}/{disk[5:]}"
+    key, host = f"0x{7:016x}", f"host {HOST.split('=')[1]}"
+    t.equal(t.server.read(f"{folder}/reservations").split("\n"),
+            ["generation 1", "type exclusive-access", f"holder {key} {host}", f"{key} {host}"], "file")
+    t.server.write(f"{folder}/clear_reservations", "1")
+    t.equal(access(t, device), READ_WRITE, "errnos after the administrator has cleared it")
+    t.equal(t.server.read(f"{folder}/reservations").split("\n"), ["generation 2", "type none"], "file")
+    with t.expect_errno(errno.EINVAL):
+        t.server.write(f"{folder}/clear_reservations", "0")
+
+
+@case(module_sets=ONLY_OURS, timeout=240)
+def test_takeover(t: Test) -> None:
+    """A machine that takes a disk over finds no later write of the machine that had it."""
+    rnbd.load(t)
+    disk = disks.null_blk(t, size=64, memory_backed=1, completion_nsec=2000000, irqmode=2)
+    blocks, size = 8, 65536
+    first, second = two(t, disk)
+    writes = 0
+    for number in range(t.rounds(6, 30)):
+        old, new = (first, second) if number % 2 == 0 else (second, first)
+        must(t, old, "register", other=0x10, flags=IGNORE_KEY)
+        must(t, new, "register", other=0x20, flags=IGNORE_KEY)
+        must(t, old, "reserve", key=0x10, kind=1)
+        t.client.call(pr.stamp_start, name="old", path=old.path, blocks=blocks, size=size)
+        must(t, new, "preempt", key=0x20, other=0x10, kind=1)
+        t.client.call(pr.mark, path=new.path, blocks=blocks, size=size, byte=0xA0 + number % 16)
+        end = t.client.call_within(60, pr.stamp_end, name="old")
+        t.equal((end["running"], end["errnos"]), (False, [errno.EBADE] * blocks), "end of the writers")
+        wrong = t.client.call(pr.marked, path=new.path, blocks=blocks, size=size, byte=0xA0 + number % 16)
+        t.intact(wrong, [], f"blocks that were written after the takeover, round {number}")
+        writes += end["writes"]
+        must(t, new, "clear", key=0x20)
+    t.say(f"{writes} writes of the machines that lost the disk")
+
+
+@case(module_sets=ONLY_OURS)
+def test_hanging_disk(t: Test) -> None:
+    """A takeover waits for a write that hangs, which holds up neither other disks nor the session."""
+    rnbd.load(t)
+    disk = disks.holdable(t, 16, disks.LARGE_BLOCKS)
+    old, new = two(t, disk)
+    must(t, old, "register", other=1)
+    must(t, old, "reserve", key=1, kind=1)
+    must(t, new, "register", other=2)
+    disks.hold(t, disk)
+    t.client.call(guest_io.writer_start, path=old.path, name="writer")
+    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
+    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=1)
+    name, = t.server.listdir(rnbd.SERVER_DEVICES)
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{name}/reservations", matches="holder 0x0*2 session second")
+    beside = rnbd.map_device(t, disks.PLAIN, session="second")
+    rnbd.works(t, beside)
+    beside.unmap()
+    t.equal(t.client.call(pr.result, name="takeover", wait=2.0), None, "result while the disk hangs")
+    disks.let_go(t, disk)
+    t.equal(t.client.call_within(30, pr.result, name="takeover", wait=20.0), 0, "result")
+    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
+    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
+    t.equal(access(t, new), READ_WRITE, "errnos of the new holder")
+
+
+@case(module_sets=ONLY_OURS)
+def test_c_client(t: Test) -> None:
+    """A C client is a stranger: it opens the disk, and does not get at it."""
+    rnbd.load(t)
+    disk = disks.loop(t, 16)
+    device = rnbd.map_device(t, disk)
+    must(t, device, "register", other=7)
+    for kind, wanted in ((1, READ_ONLY), (2, NOTHING)):
+        must(t, device, "reserve", key=7, kind=kind)
+        device.unmap()
+        rnbd.use_set(t.client, "c")
+        t.defer_once(rnbd.use_set, t.client, t.modules)
+        rnbd.load(t)
+        stranger = rnbd.map_device(t, disk, session="stranger")
+        t.equal(access(t, stranger), wanted, f"errnos of a C client, type {kind}")
+        t.equal(do(t, stranger, "register", other=1), -errno.EOPNOTSUPP, "C's register")
+        stranger.unmap()
+        rnbd.use_set(t.client, t.modules)
+        rnbd.load(t)
+        device = rnbd.map_device(t, disk)
+        t.equal(access(t, device), READ_WRITE, "errnos of the holder that is back")
+        must(t, device, "release", key=7, kind=kind)
+
+
+@case(module_sets=ONLY_OURS)
+def test_c_server(t: Test) -> None:
+    """With a C server nothing can be reserved."""
+    rnbd.use_set(t.server, "c")
+    t.defer(rnbd.use_set, t.server, t.modules)
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.equal(do(t, device, "register", other=1), -errno.EOPNOTSUPP, "register")
+    t.equal(t.client.call(pr.keys, path=device.path)["status"], -errno.EOPNOTSUPP, "keys")
+    rnbd.works(t, device)
+
+
+@case(module_sets=ONLY_OURS)
+def test_hostile_client(t: Test) -> None:
+    """Commands that make no sense get errors; a command that comes again is done once."""
+    rnbd.load(t, client=False)
+    t.client.run("modprobe rdma_ucm")
+    got = t.client.call_within(60, guest_hostile_io.reservations, address=t.server.address,
+                               device_path=disks.PLAIN)
+    refused, unsupported, most = errno.EINVAL, errno.EOPNOTSUPP, (1 << 64) - 1
+    t.equal(got.pop("repeated"), [0, 0, 0], "a command that comes again")
+    t.equal(got.pop("reported"), [11, 1, most, 2, 1, 0, most, 0], "report")
+    wanted = {"not agreed on": refused, "host not agreed on": refused, "nil host": refused,
+              "another host": errno.EEXIST, "cut": refused, "longer": refused,
+              "unknown action": unsupported, "last action": unsupported, "unknown flag": unsupported,
+              "to be kept": unsupported, "unknown device": errno.ENOTCONN, "report as a write": refused,
+              "report without room": errno.EMSGSIZE, "stranger reserves": errno.EBADE,
+              "not repeated": errno.EBADE, "type 0": refused, "type 7": refused, "type 255": refused}
+    for name, number in got.items():
+        t.equal(number, wanted.get(name, 0), f"errno: {name}")
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
