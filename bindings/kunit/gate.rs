@@ -11,6 +11,7 @@ mod tests {
             completion::Completion,
             gate::Gate, //
         },
+        time::Deadline,
         workqueue::{
             OwnedQueue,
             QueueFlags, //
@@ -83,6 +84,35 @@ mod tests {
         assert_eq!(gate.close(), Some(5));
         assert!(gate.finish_drain(10));
         assert!(!gate.wait_open());
+        Ok(())
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_drain_holds_up_no_other() -> Result {
+        let gate = Arc::new(Gate::new(5)?, GFP_KERNEL)?;
+        let drained = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        let entered = gate.enter().ok_or(EINVAL)?;
+        gate.begin_drain();
+        let queue = OwnedQueue::new(c"rnbd_kunit", QueueFlags::UNBOUND)?;
+        for _ in 0..2 {
+            let (theirs, signal) = (gate.clone(), drained.clone());
+            queue.handle().spawn(move || {
+                assert!(theirs.finish_drain(60_000));
+                signal.complete();
+            })?;
+        }
+        assert!(drained.wait_timeout(50).is_err());
+        let deadline = Deadline::after(10_000);
+        for _ in 0..20 {
+            assert!(!gate.finish_drain(0));
+            gate.begin_drain();
+        }
+        assert_ne!(deadline.left(), 0);
+        drop(entered);
+        drained.wait();
+        drained.wait();
+        assert!(gate.finish_drain(0));
+        assert!(gate.enter().is_some());
         Ok(())
     }
 

@@ -64,7 +64,10 @@ mod tests {
         drop(taken);
         let taken = mutex.lock_interruptible_timeout(1)?;
         assert!(mutex.lock_interruptible_timeout(1).is_err());
+        assert!(mutex.lock_timeout(1).is_err());
+        assert!(mutex.lock_timeout(0).is_err());
         drop(taken);
+        drop(mutex.lock_timeout(0)?);
         assert!(mutex.lock_killable().is_ok());
         Ok(())
     }

@@ -88,8 +88,16 @@ impl Completion {
         unsafe { bindings::wait_for_completion(self.inner.get()) };
     }
 
-    /// Waits for the event, at most `timeout` milliseconds.
+    /// Waits for the event, at most `timeout` milliseconds; 0: does not wait.
     pub fn wait_timeout(&self, timeout: Msecs) -> Result<(), Timeout> {
+        if timeout == 0 {
+            // The C function would sleep for a tick.
+            return if self.try_wait() {
+                Ok(())
+            } else {
+                Err(Timeout)
+            };
+        }
         // SAFETY: The completion is initialised.
         match unsafe {
             bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(timeout))
@@ -149,6 +157,12 @@ impl KillableMutex {
     /// `EINTR` if the task is killed meanwhile.
     pub fn lock_killable(&self) -> Result<KillableGuard<'_>> {
         self.free.wait_killable().map_err(|_| EINTR)?;
+        Ok(KillableGuard(self))
+    }
+
+    /// Locks it until the result is dropped, if it gets free within `timeout` milliseconds. Sleeps.
+    pub fn lock_timeout(&self, timeout: Msecs) -> Result<KillableGuard<'_>, Timeout> {
+        self.free.wait_timeout(timeout)?;
         Ok(KillableGuard(self))
     }
 

@@ -32,7 +32,11 @@ use crate::{
     bindings,
     preempt,
     prelude::*,
-    sync::completion::Completion, //
+    sync::completion::{
+        Completion,
+        KillableMutex, //
+    },
+    time::Deadline, //
 };
 
 /// Lets users at a value until it is closed, and then gives the value back.
@@ -57,8 +61,10 @@ pub struct Gate<T: Send + Sync + 'static> {
 ///   and one for each [`Entered`]. It is killed by the caller that sets `is_killed`, and is made
 ///   live again, after it has come to zero, by the caller that clears `is_killed`.
 /// - `phase` is [`Phase::Draining`] from when the gate is killed to be drained until it is live
-///   again or closed; only a caller that has found it so takes the signal of `drained`. It is
-///   [`Phase::Closed`] for good.
+///   again or closed. It is [`Phase::Closed`] for good. Its lock is not held while a task waits.
+/// - `drained` is signalled once for each drain. A caller takes the signal with `turn` locked, and
+///   opens the gate again; if the gate was closed meanwhile it gives the signal back, for the
+///   caller that has closed the gate.
 /// - `is_draining` says which of `drained`, once, and `empty` the release function of `users`
 ///   signals. It changes under the lock of `phase`, and not while `users` may come to zero.
 /// - `value` is only written by the one caller that set `phase` to [`Phase::Closed`], after `users`
@@ -74,6 +80,9 @@ struct Inner<T> {
     drained: Completion,
     #[pin]
     phase: Mutex<Phase>,
+    /// Lets one task at a time wait for `drained`.
+    #[pin]
+    turn: KillableMutex,
     is_killed: Atomic<bool>,
     is_draining: Atomic<bool>,
     value: UnsafeCell<Option<T>>,
@@ -90,8 +99,8 @@ enum Phase {
     Closed,
 }
 
-/// How long a caller that waits for a gate to be drained holds its lock, in ms.
-const DRAIN_SLICE_MS: Msecs = 100;
+/// How long [`Gate::wait_open`] waits at a time, in ms.
+const DRAIN_SLICE_MS: Msecs = 1000;
 
 /// The use of a gate's value; leaves when dropped, in any context.
 ///
@@ -132,6 +141,7 @@ impl<T: Send + Sync + 'static> Gate<T> {
                 empty <- Completion::new(),
                 drained <- Completion::new(),
                 phase <- new_mutex!(Phase::Open, "Gate::phase"),
+                turn <- KillableMutex::new(),
                 is_killed: Atomic::new(false),
                 is_draining: Atomic::new(false),
                 value: UnsafeCell::new(Some(value)),
@@ -143,7 +153,7 @@ impl<T: Send + Sync + 'static> Gate<T> {
         })
     }
 
-    /// Enters, unless the gate is being closed. Any context.
+    /// Enters, unless the gate is being drained or closed. Any context.
     pub fn enter(&self) -> Option<Entered<T>> {
         // SAFETY: `users` is initialised since the `Inner` was made.
         if !unsafe { bindings::rnbd_helper_percpu_ref_tryget_live(self.inner.users.get()) } {
@@ -213,8 +223,8 @@ impl<T: Send + Sync + 'static> Gate<T> {
 
     /// Lets nobody in until all who are inside have left; [`Self::finish_drain`] is to follow.
     ///
-    /// Process context; sleeps, but waits for nobody. Does nothing where sleeping is not allowed,
-    /// and if the gate is being drained or closed already.
+    /// Process context; sleeps, but does not wait for users of the gate. Does nothing where
+    /// sleeping is not allowed, and if the gate is being drained or closed already.
     pub fn begin_drain(&self) {
         if !preempt::may_sleep() {
             return;
@@ -227,42 +237,53 @@ impl<T: Send + Sync + 'static> Gate<T> {
         }
     }
 
-    /// Waits, for about `timeout` ms at most, until all who were inside when the gate began to be
-    /// drained or closed have left; whether they have. A gate that was drained is open again then.
+    /// Waits, for `timeout` ms at most and not at all if it is 0, until all tasks that were inside
+    /// when the gate began to be drained or closed have left; whether they have. A gate that was
+    /// drained is open again then.
     ///
     /// Process context; sleeps. Must not be called by a task that has entered.
     pub fn finish_drain(&self, timeout: Msecs) -> bool {
         if !preempt::may_sleep() {
             return false;
         }
-        let mut left = timeout;
+        let deadline = Deadline::after(timeout);
+        let mut turn = None;
         loop {
-            let slice = left.min(DRAIN_SLICE_MS);
-            let mut phase = self.inner.phase.lock();
-            match *phase {
-                Phase::Open => return true,
-                Phase::Closed => {
-                    drop(phase);
-                    return self.inner.empty.wait_timeout(left).is_ok();
+            // Not kept locked: it is asked for by callers that must not wait.
+            let phase = *self.inner.phase.lock();
+            let left = deadline.left();
+            match (phase, turn.is_some()) {
+                (Phase::Open, _) => return true,
+                (Phase::Closed, _) => return self.inner.empty.wait_timeout(left).is_ok(),
+                (Phase::Draining, false) => match self.inner.turn.lock_timeout(left) {
+                    Ok(guard) => turn = Some(guard),
+                    Err(_) => return false,
+                },
+                (Phase::Draining, true) => {
+                    if self.inner.drained.wait_timeout(left).is_err() {
+                        return false;
+                    }
+                    self.reopen();
                 }
-                Phase::Draining if self.inner.drained.wait_timeout(slice).is_ok() => {
-                    self.inner.is_draining.store(false, ordering::Release);
-                    self.inner.is_killed.store(false, ordering::Release);
-                    // SAFETY: `users` was killed and has come to zero, as its release function has
-                    // signalled, and is not exited while `self` is there.
-                    // INVARIANT: It counts one for the gate being open again.
-                    unsafe { bindings::percpu_ref_reinit(self.inner.users.get()) };
-                    *phase = Phase::Open;
-                    return true;
-                }
-                Phase::Draining => {}
-            }
-            drop(phase);
-            left -= slice;
-            if left == 0 {
-                return false;
             }
         }
+    }
+
+    /// Opens the gate again, unless it was closed meanwhile. Called with `turn` locked by a task
+    /// that has taken the signal of `drained`.
+    fn reopen(&self) {
+        let mut phase = self.inner.phase.lock();
+        if *phase == Phase::Closed {
+            self.inner.drained.complete();
+            return;
+        }
+        self.inner.is_draining.store(false, ordering::Release);
+        self.inner.is_killed.store(false, ordering::Release);
+        // SAFETY: `users` was killed and has come to zero, as its release function has signalled,
+        // and is not exited while `self` is there.
+        // INVARIANT: It counts one for the gate being open again.
+        unsafe { bindings::percpu_ref_reinit(self.inner.users.get()) };
+        *phase = Phase::Open;
     }
 
     /// Waits while the gate is being drained; whether it is open then, and not closed. Process
@@ -303,9 +324,10 @@ impl<T> Inner<T> {
         let users: *mut Opaque<bindings::percpu_ref> = users.cast();
         // SAFETY: By the safety requirement.
         let inner = unsafe { container_of!(users, Inner<T>, users) };
-        // SAFETY: The `Inner` is not freed before one of the two calls below, and who waits for it
-        // takes the completion's lock, and so waits for the call, too: by the type's invariant
-        // `empty` is completed after `drained` was signalled if this does not complete it.
+        // SAFETY: The `Inner` is not freed before `empty` is completed, and not before the call
+        // below is over: the task that takes the signal takes the lock of the completion, which the
+        // call holds to its end. If this does not complete `empty`, the task that has taken the
+        // signal of `drained` and closes the gate does, by the type's invariant.
         let inner = unsafe { &*inner };
         if inner.is_draining.load(ordering::Acquire) {
             inner.drained.complete();

@@ -98,9 +98,9 @@ pub trait Operations: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Changes who may use the disk. Process context; sleeps, and whoever has the disk open is not
-    /// kept from anything meanwhile. `struct pr_ops` is offered for disks that have this and the
-    /// two functions that follow.
+    /// Changes which machines may use the disk. Process context; sleeps. The caller holds no lock
+    /// of the block layer. `struct pr_ops` is offered for disks that have this and the two
+    /// functions that follow.
     fn change_reservation(
         _disk: &Self::DiskData,
         _change: &reservation::Change,

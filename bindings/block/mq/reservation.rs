@@ -2,13 +2,16 @@
 
 //! Persistent reservations of a disk, as the block layer asks a driver for them.
 //!
-//! `block/ioctl.c` has checked that the caller may ask, and that the disk is no partition.
+//! For a program, `block/ioctl.c` has checked that it may ask, and that the disk is no partition.
+//! Callers in the kernel (dm, nfsd, the SCSI target) check for themselves; a partition stands for
+//! its whole disk then, as with `drivers/scsi/sd.c`.
 //!
 //! C header: [`include/linux/pr.h`](srctree/include/linux/pr.h)
 
 use crate::prelude::*;
 
-/// A change of who may use a disk. Keys and types (C: `enum pr_type`) are as the user wrote them.
+/// A change of which machines may use a disk. Keys and types (C: `enum pr_type`) are as the user
+/// wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Registers a key, changes or removes it.
@@ -78,11 +81,12 @@ pub struct Keys {
 /// Why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The reservations of others forbid it (`PR_STS_RESERVATION_CONFLICT`).
+    /// The reservation of another machine forbids it (`PR_STS_RESERVATION_CONFLICT`).
     Conflict,
     /// There is no path to the disk (`PR_STS_PATH_FAILED`).
     PathFailed,
-    /// Another error.
+    /// Another error, as its number. `drivers/scsi/sd.c` and `drivers/nvme/host/pr.c` make
+    /// `PR_STS_IOERR` of most errors of the disk, which does not say what was wrong.
     Errno(Error),
 }
 

@@ -32,6 +32,16 @@ fn to_raw(result: Result<(), Failure>) -> c_int {
     }
 }
 
+/// Whether `PR_FL_IGNORE_KEY` is set. `EOPNOTSUPP` for other flags, as of `drivers/scsi/sd.c`:
+/// callers in the kernel do not come by `block/ioctl.c`, which checks them.
+fn ignore_key_of(flags: u32) -> Result<bool> {
+    match flags {
+        0 => Ok(false),
+        bindings::PR_FL_IGNORE_KEY => Ok(true),
+        _ => Err(EOPNOTSUPP),
+    }
+}
+
 /// The table of callbacks for disks of `O`; null if `O` has none.
 pub(super) const fn table<O: Operations>() -> *const kernel::bindings::pr_ops {
     if O::HAS_CHANGE_RESERVATION && O::HAS_RESERVATION && O::HAS_RESERVATION_KEYS {
@@ -85,7 +95,10 @@ impl<O: Operations> Table<O> {
         new: u64,
         flags: u32,
     ) -> c_int {
-        let ignore_key = flags & bindings::PR_FL_IGNORE_KEY != 0;
+        let ignore_key = match ignore_key_of(flags) {
+            Ok(ignore_key) => ignore_key,
+            Err(error) => return error.to_errno(),
+        };
         let change = Change::Register {
             old,
             new,
@@ -104,7 +117,10 @@ impl<O: Operations> Table<O> {
         kind: bindings::pr_type,
         flags: u32,
     ) -> c_int {
-        let ignore_key = flags & bindings::PR_FL_IGNORE_KEY != 0;
+        let ignore_key = match ignore_key_of(flags) {
+            Ok(ignore_key) => ignore_key,
+            Err(error) => return error.to_errno(),
+        };
         let change = Change::Reserve {
             key,
             kind,
