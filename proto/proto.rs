@@ -32,6 +32,7 @@ pub mod access;
 pub mod addr;
 pub mod device_number;
 pub mod device_state;
+pub mod disk_id;
 pub mod drain;
 pub mod errno;
 pub mod error;

@@ -2,12 +2,14 @@
 
 //! Persistent reservations of a disk: the rules of SPC-4, for machines in place of I_T nexuses.
 //!
-//! Machines register a key with a disk. A registered machine can reserve the disk, so that others
-//! cannot write it, or use it at all; and can remove the keys of others, with which they lose what
-//! they were allowed. The results are those that the kernel's drivers return for a disk of SPC-4:
-//! a conflict is `EBADE`, which the block layer knows as `BLK_STS_RESV_CONFLICT`, and a field that
-//! makes no sense is `EINVAL` (`sd_scsi_to_pr_err()` of `drivers/scsi/sd.c`). Where
-//! `drivers/target/target_core_pr.c` and `drivers/nvme/target/pr.c` differ, the standard decides.
+//! Machines register a key with a disk. A registrant can reserve the disk; then it is the holder,
+//! and other machines can only read the disk, or not use it at all, as the type of the reservation
+//! says. A registrant can remove the keys of other registrants; a machine without a key is a
+//! stranger again, with a stranger's access. The results are those that the kernel's drivers return
+//! for a disk of SPC-4: a conflict is `EBADE`, which the block layer knows as
+//! `BLK_STS_RESV_CONFLICT`, and a field that makes no sense is `EINVAL` (`sd_scsi_to_pr_err()` of
+//! `drivers/scsi/sd.c`). Where `drivers/target/target_core_pr.c` and `drivers/nvme/target/pr.c`
+//! differ, the standard decides.
 
 use core::fmt;
 
@@ -104,8 +106,8 @@ impl Kind {
 /// Why a command does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The machine does not have that key, somebody else holds the reservation, or nobody has the
-    /// key that is to be removed.
+    /// The machine does not have that key, another machine holds the reservation, or no machine has
+    /// the key that is to be removed.
     Conflict,
     /// Another kind of reservation is released than there is.
     WrongKind,
@@ -132,7 +134,7 @@ impl fmt::Display for Refused {
             Self::Conflict => "reservation conflict",
             Self::WrongKind => "the reservation is of another type than the one to be released",
             Self::NoKey => "the key 0 can be preempted only if all registrants hold a reservation",
-            Self::Full => "as many machines are registered as can be",
+            Self::Full => "as many machines are registered as can be, remove some of their keys",
         })
     }
 }
@@ -142,7 +144,7 @@ impl_error!(Refused);
 /// A machine that is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Registrant<I> {
-    who: I,
+    machine: I,
     key: u64,
 }
 
@@ -186,8 +188,8 @@ impl<I: Clone + PartialEq> Table<I> {
     }
 
     /// What a machine is to the reservation; without one [`Role::Registrant`] if it is registered.
-    pub fn role(&self, who: &I) -> Role {
-        match (self.place_of(who), self.reservation) {
+    pub fn role(&self, machine: &I) -> Role {
+        match (self.place_of(machine), self.reservation) {
             (None, _) => Role::Stranger,
             (Some(_), Some(held)) if held.kind.is_of_all() => Role::Holder,
             (Some(place), Some(held)) if held.holder == place => Role::Holder,
@@ -196,15 +198,16 @@ impl<I: Clone + PartialEq> Table<I> {
     }
 
     /// What a machine may do with the disk.
-    pub fn access(&self, who: &I) -> Access {
-        self.reservation
-            .map_or(Access::ReadWrite, |held| held.kind.access(self.role(who)))
+    pub fn access(&self, machine: &I) -> Access {
+        self.reservation.map_or(Access::ReadWrite, |held| {
+            held.kind.access(self.role(machine))
+        })
     }
 
     /// The machines that are registered and their keys.
     pub fn registrants(&self) -> impl Iterator<Item = (&I, u64)> {
         let registrants = self.registrants.iter().flatten();
-        registrants.map(|registrant| (&registrant.who, registrant.key))
+        registrants.map(|registrant| (&registrant.machine, registrant.key))
     }
 
     /// Whether no machine is registered; then there is no reservation either.
@@ -218,7 +221,10 @@ impl<I: Clone + PartialEq> Table<I> {
         let held = self.reservation?;
         let holder = self.registrant(held.holder);
         let holder = holder.filter(|_| !held.kind.is_of_all());
-        Some((held.kind, holder.map(|holder| (&holder.who, holder.key))))
+        Some((
+            held.kind,
+            holder.map(|holder| (&holder.machine, holder.key)),
+        ))
     }
 
     /// The number of changes of keys.
@@ -226,7 +232,7 @@ impl<I: Clone + PartialEq> Table<I> {
         self.generation
     }
 
-    /// How the disk is reserved, for whoever asks.
+    /// How the disk is reserved, for clients.
     pub fn report(&self) -> Report {
         let held = self.reservation();
         let held = held.map(|(kind, holder)| (kind, holder.map_or(0, |(_, key)| key)));
@@ -244,29 +250,29 @@ impl<I: Clone + PartialEq> Table<I> {
         self.count_change();
     }
 
-    /// Does what the machine `who` commands. Nothing has changed if that is refused.
-    pub fn execute(&mut self, who: &I, command: &Command) -> Result<(), Refused> {
+    /// Does what `machine` commands. Nothing has changed if that is refused.
+    pub fn execute(&mut self, machine: &I, command: &Command) -> Result<(), Refused> {
         match *command {
             Command::Register {
                 key,
                 new,
                 ignore_key,
-            } => self.register(who, (!ignore_key).then_some(key), new),
+            } => self.register(machine, (!ignore_key).then_some(key), new),
             Command::Reserve { key, kind } => {
-                let place = self.place_with_key(who, key)?;
-                self.reserve(who, place, kind)
+                let place = self.place_with_key(machine, key)?;
+                self.reserve(machine, place, kind)
             }
             Command::Release { key, kind } => {
-                self.place_with_key(who, key)?;
-                self.release(who, kind)
+                self.place_with_key(machine, key)?;
+                self.release(machine, kind)
             }
             Command::Clear { key } => {
-                self.place_with_key(who, key)?;
+                self.place_with_key(machine, key)?;
                 self.reset();
                 Ok(())
             }
             Command::Preempt { key, victim, kind } => {
-                let place = self.place_with_key(who, key)?;
+                let place = self.place_with_key(machine, key)?;
                 self.preempt(place, victim, kind)
             }
         }
@@ -276,15 +282,15 @@ impl<I: Clone + PartialEq> Table<I> {
         self.registrants.get(place)?.as_ref()
     }
 
-    fn place_of(&self, who: &I) -> Option<usize> {
-        let is_theirs = |registrant: &Registrant<I>| registrant.who == *who;
+    fn place_of(&self, machine: &I) -> Option<usize> {
+        let is_theirs = |registrant: &Registrant<I>| registrant.machine == *machine;
         let mut places = self.registrants.iter();
         places.position(|place| place.as_ref().is_some_and(is_theirs))
     }
 
     /// The place of a machine that is registered with this key.
-    fn place_with_key(&self, who: &I, key: u64) -> Result<usize, Refused> {
-        let place = self.place_of(who).ok_or(Refused::Conflict)?;
+    fn place_with_key(&self, machine: &I, key: u64) -> Result<usize, Refused> {
+        let place = self.place_of(machine).ok_or(Refused::Conflict)?;
         match self.registrant(place) {
             Some(registrant) if registrant.key == key => Ok(place),
             _ => Err(Refused::Conflict),
@@ -296,12 +302,12 @@ impl<I: Clone + PartialEq> Table<I> {
     }
 
     /// Registers a machine, changes or removes its key; `key` is what the machine says it has.
-    fn register(&mut self, who: &I, key: Option<u64>, new: u64) -> Result<(), Refused> {
-        let Some(place) = self.place_of(who) else {
-            return self.add(who, key, new);
+    fn register(&mut self, machine: &I, key: Option<u64>, new: u64) -> Result<(), Refused> {
+        let Some(place) = self.place_of(machine) else {
+            return self.add(machine, key, new);
         };
         if let Some(key) = key {
-            self.place_with_key(who, key)?;
+            self.place_with_key(machine, key)?;
         }
         if new == 0 {
             self.remove(place);
@@ -314,7 +320,7 @@ impl<I: Clone + PartialEq> Table<I> {
     }
 
     /// Registers a machine that is not registered. As in SPC-4, to register the key 0 does nothing.
-    fn add(&mut self, who: &I, key: Option<u64>, new: u64) -> Result<(), Refused> {
+    fn add(&mut self, machine: &I, key: Option<u64>, new: u64) -> Result<(), Refused> {
         if key.is_some_and(|key| key != 0) {
             return Err(Refused::Conflict);
         }
@@ -324,14 +330,14 @@ impl<I: Clone + PartialEq> Table<I> {
         let free = self.registrants.iter_mut().find(|place| place.is_none());
         // INVARIANT: The machine is not registered, and the key is not 0.
         *free.ok_or(Refused::Full)? = Some(Registrant {
-            who: who.clone(),
+            machine: machine.clone(),
             key: new,
         });
         self.count_change();
         Ok(())
     }
 
-    /// Removes a registrant, and the reservation if nobody is left who holds it.
+    /// Removes a registrant, and the reservation if no holder is left.
     fn remove(&mut self, place: usize) {
         if let Some(registrant) = self.registrants.get_mut(place) {
             *registrant = None;
@@ -350,7 +356,7 @@ impl<I: Clone + PartialEq> Table<I> {
     }
 
     /// Takes the reservation; does nothing if the machine has it already.
-    fn reserve(&mut self, who: &I, place: usize, kind: Kind) -> Result<(), Refused> {
+    fn reserve(&mut self, machine: &I, place: usize, kind: Kind) -> Result<(), Refused> {
         match self.reservation {
             None => {
                 // INVARIANT: The machine at this place is registered.
@@ -360,17 +366,17 @@ impl<I: Clone + PartialEq> Table<I> {
                 });
                 Ok(())
             }
-            Some(held) if held.kind == kind && self.role(who) == Role::Holder => Ok(()),
+            Some(held) if held.kind == kind && self.role(machine) == Role::Holder => Ok(()),
             Some(_) => Err(Refused::Conflict),
         }
     }
 
     /// Gives the reservation up; does nothing if the machine does not have it.
-    fn release(&mut self, who: &I, kind: Kind) -> Result<(), Refused> {
+    fn release(&mut self, machine: &I, kind: Kind) -> Result<(), Refused> {
         let Some(held) = self.reservation else {
             return Ok(());
         };
-        if self.role(who) != Role::Holder {
+        if self.role(machine) != Role::Holder {
             return Ok(());
         }
         if held.kind != kind {

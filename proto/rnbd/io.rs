@@ -223,6 +223,25 @@ impl Io {
             && data_len != 0
     }
 
+    /// Whether this is a write without data that asks for a flush, which is a flush.
+    #[inline]
+    const fn is_empty_flush(&self, data_len: u32) -> bool {
+        matches!(self.rw.op, Op::Write)
+            && self.bi_size == 0
+            && data_len == 0
+            && self.rw.flags.contains(IoFlags::PREFLUSH)
+    }
+
+    /// The operation that a reservation allows or forbids: that of [`Io::block_op`]. `data_len` is
+    /// the size of the data area of the request.
+    pub const fn op_for_access(&self, data_len: u32) -> Op {
+        if self.is_empty_flush(data_len) {
+            Op::Flush
+        } else {
+            self.rw.op
+        }
+    }
+
     /// The operation that this message and the request that carried it describe
     /// together.
     ///
@@ -240,12 +259,7 @@ impl Io {
         let range = match self.rw.op {
             Op::Read | Op::Write => {
                 let is_read_op = self.rw.op == Op::Read;
-                // An empty write that asks for a flush is a flush.
-                if !is_read_op
-                    && self.bi_size == 0
-                    && data_len == 0
-                    && self.rw.flags.contains(IoFlags::PREFLUSH)
-                {
+                if self.is_empty_flush(data_len) {
                     return Ok(BlockOp::Flush);
                 }
                 if is_read_op != is_read {

@@ -30,7 +30,7 @@ use crate::{
 pub const MAX_REGISTRANTS: usize = 64;
 
 numbered! {
-    /// Whom a reservation keeps from what (`enum pr_type`, with its numbers).
+    /// The types of reservations (`enum pr_type`, with its numbers).
     pub enum Kind: u8 {
         /// Only the holder may write.
         WriteExclusive = 1, "write-exclusive";
@@ -118,13 +118,15 @@ pub enum CommandError {
     Kind(u8),
     /// The action does not have these flags.
     Flags(u16),
+    /// The command before had this number, and was another one.
+    Sequence(u32),
 }
 
 impl CommandError {
     /// The error number: what `block/ioctl.c` and `drivers/scsi/sd.c` return.
     pub const fn errno(&self) -> Errno {
         match self {
-            Self::Kind(_) => Errno::EINVAL,
+            Self::Kind(_) | Self::Sequence(_) => Errno::EINVAL,
             Self::Action(_) | Self::Flags(_) => Errno::EOPNOTSUPP,
         }
     }
@@ -136,6 +138,10 @@ impl fmt::Display for CommandError {
             Self::Action(action) => write!(f, "reservation: unknown action {action}"),
             Self::Kind(kind) => write!(f, "reservation: unknown type {kind}"),
             Self::Flags(flags) => write!(f, "reservation: flags {flags:#x} are not supported"),
+            Self::Sequence(sequence) => write!(
+                f,
+                "reservation: sequence {sequence} is that of another command, take the next one"
+            ),
         }
     }
 }
@@ -155,8 +161,8 @@ pub struct Reservation {
     pub kind: u8,
     /// [`Reservation::IGNORE_KEY`] or none.
     pub flags: u16,
-    /// The number of the command: another one than that of the command before. The same message
-    /// with the same number is a repetition.
+    /// The number of the command: another one than that of the command before, unless this is the
+    /// same message once more.
     pub sequence: u32,
     /// The machine's key.
     pub key: u64,
@@ -252,6 +258,14 @@ impl Reservation {
             key: msg.key.get(),
             service_key: msg.service_key.get(),
         })
+    }
+
+    /// Whether this is `last` once more. Another command with the number of `last` is refused.
+    pub fn repeats(&self, last: &Self) -> Result<bool, CommandError> {
+        match (self == last, self.sequence == last.sequence) {
+            (false, true) => Err(CommandError::Sequence(self.sequence)),
+            (is_same, _) => Ok(is_same),
+        }
     }
 
     /// The command; `None` if it is the question how the disk is reserved.

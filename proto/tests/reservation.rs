@@ -10,14 +10,18 @@ use proto::{
         Table, //
     },
     rnbd::{
+        BlockOp,
         Command,
         CommandError,
         Host,
+        Io,
+        IoFlags,
         Kind,
         Op,
         Report,
         Request,
         Reservation,
+        Rw,
         FEATURE_RESERVATIONS,
         MAX_REGISTRANTS, //
     },
@@ -475,6 +479,59 @@ fn commands_are_messages() {
         }
     }
     assert_eq!(Reservation::report(1).command(), Ok(None));
+}
+
+#[test]
+fn a_number_stands_for_one_command() {
+    let kind = Kind::WriteExclusive;
+    let command = Command::Reserve { key: 1, kind };
+    let first = Reservation::of(1, 7, &command, false);
+    assert_eq!(first.repeats(&first), Ok(true));
+    assert_eq!(
+        Reservation::of(1, 8, &command, false).repeats(&first),
+        Ok(false)
+    );
+    for other in [
+        Reservation { key: 2, ..first },
+        Reservation { kind: 2, ..first },
+        Reservation { action: 2, ..first },
+        Reservation { flags: 1, ..first },
+        Reservation {
+            service_key: 1,
+            ..first
+        },
+    ] {
+        let error = CommandError::Sequence(7);
+        assert_eq!(other.repeats(&first), Err(error));
+        assert_eq!(error.errno(), Errno::EINVAL);
+        assert!(error.message().as_str().contains('7'));
+    }
+}
+
+#[test]
+fn an_empty_write_that_flushes_is_allowed_as_a_flush() {
+    let write = |flags, bi_size| Io {
+        sector: 0,
+        device_id: 1,
+        rw: Rw {
+            op: Op::Write,
+            flags,
+        },
+        bi_size,
+        prio: 0,
+    };
+    let flushes = write(IoFlags::PREFLUSH, 0);
+    assert_eq!(flushes.block_op(false, 0), Ok(BlockOp::Flush));
+    assert_eq!(flushes.op_for_access(0), Op::Flush);
+    for (io, data_len) in [
+        (write(IoFlags::PREFLUSH, 4096), 4096),
+        (write(IoFlags::PREFLUSH, 0), 512),
+        (write(IoFlags::FUA, 0), 0),
+        (write(IoFlags::NONE, 4096), 4096),
+    ] {
+        assert_eq!(io.op_for_access(data_len), Op::Write);
+        assert_ne!(io.block_op(false, data_len), Ok(BlockOp::Flush));
+    }
 }
 
 #[test]
