@@ -2,13 +2,13 @@
 
 //! Messages about persistent reservations.
 
-use kernel::sync::Arc;
 use kernel_ext::{
     pr_err_ratelimited,
     prelude::*, //
 };
 use proto::rnbd::{
     Command,
+    CommandError,
     Report,
     Reservation, //
 };
@@ -20,8 +20,8 @@ use crate::{
     session_device::SessionDevice, //
 };
 
-/// Responds to a message. On the worker of the device, which it holds up for half a second or so:
-/// sleeps.
+/// Responds to a message. On the worker for commands of the device, which it holds up for half a
+/// second or so: sleeps.
 #[inline(never)]
 pub(crate) fn serve(session: &Session, op: Operation, message: &Reservation) {
     let result = run(session, &op, message);
@@ -31,45 +31,76 @@ pub(crate) fn serve(session: &Session, op: Operation, message: &Reservation) {
 /// Does what a message asks for; returns the length of the response in bytes.
 fn run(session: &Session, op: &Operation, message: &Reservation) -> Result<u32> {
     let device = session.devices().get(message.device_id).ok_or(ENOTCONN)?;
-    let command = message.command().map_err(|refused| {
-        pr_err_ratelimited!(
-            "session {:?}: {}\n",
-            session.name().as_cstr(),
-            refused.message().as_str()
-        );
-        from_errno(refused.errno())
-    })?;
-    match command {
-        Some(command) => change(&device, message, &command).map(|()| 0),
+    let command = message.command();
+    match command.map_err(|refused| refuse(session, &refused))? {
+        Some(command) => change(session, &device, message, &command).map(|()| 0),
         None => report(&device, op),
     }
 }
 
+/// Logs why a message is no command; returns the error number.
+fn refuse(session: &Session, refused: &CommandError) -> Error {
+    pr_err_ratelimited!(
+        "session {:?}: {}\n",
+        session.name().as_cstr(),
+        refused.message().as_str()
+    );
+    from_errno(refused.errno())
+}
+
 /// Writes how the disk is reserved; returns the length of the response in bytes.
+///
+/// A client may act on a report as on a command: so it is not told either before the requests are
+/// over that the reservation forbids.
 #[inline(never)]
 fn report(device: &SessionDevice, op: &Operation) -> Result<u32> {
-    op.write_response(&device.reservations().report().to_bytes())?;
+    let report = device.reservations().report();
+    device.reservations().wait()?;
+    op.write_response(&report.to_bytes())?;
     Ok(Report::SIZE as u32)
 }
 
 /// Does a command, unless it has been done and this is its repetition, and waits for the requests
-/// that it forbids. `EPERM` if the client may only read the disk.
-fn change(device: &Arc<SessionDevice>, message: &Reservation, command: &Command) -> Result {
+/// that it forbids.
+fn change(
+    session: &Session,
+    device: &SessionDevice,
+    message: &Reservation,
+    command: &Command,
+) -> Result {
+    let result = execute_once(session, device, message, command)?;
+    // For a refusal, too: the table may say already what a machine wants, by an earlier command
+    // whose victims still write.
+    device.reservations().wait()?;
+    result
+}
+
+/// Does a command, or finds what it has done before. `EPERM` if the client may only read the disk.
+fn execute_once(
+    session: &Session,
+    device: &SessionDevice,
+    message: &Reservation,
+    command: &Command,
+) -> Result<Result> {
     if device.mode().is_read_only() {
+        pr_err_ratelimited!(
+            "session {:?}: device {:?} is open with access mode '{}', which can change no \
+             reservation\n",
+            session.name().as_cstr(),
+            device.name().as_cstr(),
+            device.mode().as_str()
+        );
         return Err(EPERM);
     }
-    let reservations = device.reservations();
-    {
-        // A copy that comes by another path meanwhile finds the result.
-        let mut last = device.last_command().lock();
-        match *last {
-            Some((done, result)) if done == *message => result?,
-            _ => {
-                let result = reservations.execute(device.machine(), command);
-                *last = Some((*message, result));
-                result?;
-            }
+    // A copy that comes by another path meanwhile finds the result.
+    let mut last = device.last_command().lock();
+    if let Some((done, result)) = &*last {
+        let is_copy = message.repeats(done);
+        if is_copy.map_err(|refused| refuse(session, &refused))? {
+            return Ok(*result);
         }
     }
-    reservations.wait()
+    let result = device.execute(command);
+    *last = Some((*message, result));
+    Ok(result)
 }

@@ -44,7 +44,6 @@ use crate::{
     },
     news,
     params::DEV_SEARCH_PATH,
-    reservations::Reserved as _,
     session::Session,
     session_device::{
         DeviceOwner,
@@ -234,12 +233,15 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
 /// Writes the answer to a message that opens `device`; returns its length in bytes. Sleeps.
 fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Result<u32> {
     const WITH_IDENTITY: usize = OpenRsp::SIZE + Identity::SIZE;
-    // Its requests may be waited for, as it has lost access; the client asks again then.
-    let device_use = match device.enter() {
-        Some(device_use) => device_use,
-        None if device.finish_drain(DRAIN_MS) => device.enter().ok_or(ENODEV)?,
-        None => return Err(EAGAIN),
-    };
+    // Its requests may be waited for, as it has lost access.
+    let device_use = device.enter_within(DRAIN_MS).inspect_err(|_| {
+        pr_err_ratelimited!(
+            "session {:?}: device {:?} cannot be opened again yet, its disk has not ended requests \
+             that a reservation forbids\n",
+            session.name().as_cstr(),
+            device.name().as_cstr()
+        );
+    })?;
     op.write_response(&open_rsp(device.id(), &device_use)?)?;
     if session.features() & FEATURE_IDENTITY == 0 || (op.data_len() as usize) < WITH_IDENTITY {
         return Ok(OpenRsp::SIZE as u32);

@@ -98,7 +98,7 @@ impl DeviceTable {
     pub(crate) fn enter_deferred(&self, id: u32, op: Op) -> Result<HandleUse> {
         loop {
             let entered = {
-                // One section for both: whoever lowers the access waits for it.
+                // One section for both: a command that lowers the access waits for its end.
                 let guard = rcu::read_lock();
                 let slots = self.slots.load(&guard).ok_or(ENOTCONN)?;
                 let slot = slots.get(usize::try_from(id)?).ok_or(ENOTCONN)?;
@@ -117,10 +117,19 @@ impl DeviceTable {
 
     /// The worker of the device with this number. Any context.
     pub(crate) fn worker(&self, id: u32) -> Option<Worker> {
+        self.worker_of(id, SessionDevice::worker)
+    }
+
+    /// The worker for commands of the device with this number. Any context.
+    pub(crate) fn command_worker(&self, id: u32) -> Option<Worker> {
+        self.worker_of(id, SessionDevice::commands)
+    }
+
+    fn worker_of(&self, id: u32, worker: fn(&SessionDevice) -> &Worker) -> Option<Worker> {
         let guard = rcu::read_lock();
         let slots = self.slots.load(&guard)?;
         let slot = slots.get(usize::try_from(id).ok()?)?;
-        Some(slot.device.load(&guard)?.worker().clone())
+        Some(worker(slot.device.load_ref(&guard)?).clone())
     }
 
     /// The first device for which `wanted` holds, in the order of their numbers.

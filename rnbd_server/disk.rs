@@ -15,10 +15,13 @@ use kernel_ext::{
         RegularFile, //
     }, //
 };
-use proto::rnbd::{
-    IdKind,
-    UniqueId,
-    Wwid, //
+use proto::{
+    disk_id::DiskId,
+    rnbd::{
+        IdKind,
+        UniqueId,
+        Wwid, //
+    }, //
 };
 
 /// An open disk.
@@ -39,23 +42,6 @@ pub(crate) enum LocalId {
     File(FileId),
 }
 
-/// Tells a disk from the disks that had the same [`LocalId`] before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LastingId {
-    local_id: LocalId,
-    wwid: Wwid,
-    /// Of a disk without a name in the world the kernel's number, of a file its generation.
-    sequence: u64,
-}
-
-impl LastingId {
-    /// Whether both disks have the same [`LocalId`], so that one has taken the place of the other
-    /// if they are not the same disk.
-    pub(crate) fn has_place_of(&self, other: &Self) -> bool {
-        self.local_id == other.local_id
-    }
-}
-
 impl Disk<'_> {
     /// Which disk it is. Any context.
     pub(crate) fn local_id(&self) -> LocalId {
@@ -66,17 +52,14 @@ impl Disk<'_> {
     }
 
     /// Which disk it is, also when nobody has had it open meanwhile. Sleeps.
-    pub(crate) fn lasting_id(&self) -> LastingId {
-        let wwid = self.wwid();
-        let sequence = match self {
-            Self::BlockDevice(device) if wwid.is_empty() => device.disk_sequence(),
-            Self::BlockDevice(_) => 0,
-            Self::File(file) => u64::from(file.facts().generation),
-        };
-        LastingId {
-            local_id: self.local_id(),
-            wwid,
-            sequence,
+    pub(crate) fn lasting_id(&self) -> DiskId<LocalId> {
+        DiskId {
+            place: self.local_id(),
+            wwid: self.wwid(),
+            sequence: match self {
+                Self::BlockDevice(device) => device.disk_sequence(),
+                Self::File(file) => u64::from(file.facts().generation),
+            },
         }
     }
 

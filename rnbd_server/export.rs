@@ -48,8 +48,9 @@ use crate::{
         LocalId, //
     },
     handle::HandleUse,
-    reservations::{
-        Reservations,
+    reservations::Reservations,
+    reserved_disks::{
+        ReservedDisk,
         ReservedDisks, //
     }, //
 };
@@ -80,7 +81,7 @@ struct Export {
     _block_dev: Option<Link>,
     sessions: Directory<()>,
     directory: Directory<Shown>,
-    reservations: Arc<Reservations>,
+    reserved: Arc<ReservedDisk>,
 }
 
 /// What the files of a device's directory are about.
@@ -94,7 +95,7 @@ struct Shown {
 const RESERVATIONS: Attribute<Shown> =
     Attribute::read_only(c"reservations", |shown, out| shown.reservations.show(out));
 
-/// Has it not reserved any more.
+/// Removes the reservation and all registrants.
 const CLEAR_RESERVATIONS: Attribute<Shown> = Attribute::read_write(
     c"clear_reservations",
     |_, out| out.print(fmt!("Usage: echo 1 > clear_reservations\n")),
@@ -141,7 +142,7 @@ impl Export {
     fn new(
         devices: &Directory<()>,
         disk: &HandleUse,
-        reserved: &ReservedDisks,
+        reserved: &Arc<ReservedDisks>,
         taken: impl Fn(&CStr) -> bool,
     ) -> Result<Self> {
         let (name, path, files) = match disk.disk() {
@@ -151,23 +152,11 @@ impl Export {
                 (name, path, FILES)
             }
         };
-        let reservations = reserved.opened(disk.disk().lasting_id(), &name)?;
+        let reserved = reserved.opened(disk.disk().lasting_id(), &name)?;
         let shown = Shown {
             path,
-            reservations: reservations.clone(),
+            reservations: reserved.reservations().clone(),
         };
-        Self::show(devices, disk, name, files, shown)
-            .inspect_err(|_| reserved.closed(&reservations))
-    }
-
-    fn show(
-        devices: &Directory<()>,
-        disk: &HandleUse,
-        name: CString,
-        files: &'static [Attribute<Shown>],
-        shown: Shown,
-    ) -> Result<Self> {
-        let reservations = shown.reservations.clone();
         let shown = Arc::new(shown, GFP_KERNEL)?;
         let directory = Directory::new(devices, &name, files, shown)?;
         let sessions = Directory::empty(&directory, c"sessions")?;
@@ -180,7 +169,7 @@ impl Export {
             name,
             sessions,
             directory,
-            reservations,
+            reserved,
         })
     }
 
@@ -209,8 +198,7 @@ fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CStrin
 
 impl Exports {
     /// Makes an empty list with directories below `devices`. Sleeps.
-    pub(crate) fn new(devices: Directory<()>) -> Result<Arc<Self>> {
-        let reserved = ReservedDisks::new()?;
+    pub(crate) fn new(devices: Directory<()>, reserved: Arc<ReservedDisks>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 list <- new_mutex!(KVec::new(), "Exports::list"),
@@ -267,8 +255,7 @@ impl Exports {
             writers,
             opens: 1,
         };
-        list.push(entry, GFP_KERNEL)
-            .inspect_err(|_| self.reserved.closed(&export.reservations))?;
+        list.push(entry, GFP_KERNEL)?;
         Ok(ExportOpen {
             exports: self.clone(),
             export,
@@ -283,9 +270,9 @@ impl ExportOpen {
         &self.export.name
     }
 
-    /// The reservations of the device.
-    pub(crate) fn reservations(&self) -> &Arc<Reservations> {
-        &self.export.reservations
+    /// The disk, as reservations know it.
+    pub(crate) fn reserved(&self) -> &Arc<ReservedDisk> {
+        &self.export.reserved
     }
 
     /// Where the sessions that have the device open are shown.
@@ -307,7 +294,6 @@ impl Drop for ExportOpen {
         if entry.opens == 0 {
             // Not left to the drop of the last reference, when the list is not locked any more.
             self.export.remove();
-            self.exports.reserved.closed(&self.export.reservations);
             list.retain(|entry| !ours(entry));
         }
     }

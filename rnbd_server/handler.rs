@@ -245,7 +245,9 @@ impl SessionHandler for Handler {
     fn worker(&self, header: &[u8]) -> Option<Worker> {
         match Request::parse(header, self.session.features()) {
             Ok(Request::Io(io)) => self.session.devices().worker(io.device_id),
-            Ok(Request::Reservation(message)) => self.session.devices().worker(message.device_id),
+            Ok(Request::Reservation(message)) => {
+                self.session.devices().command_worker(message.device_id)
+            }
             _ => None,
         }
     }

@@ -63,10 +63,13 @@ pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
             Some(device) => device,
             None => return defer(op, &io),
         },
-        Wait::Allowed => match session.devices().enter_deferred(io.device_id, io.rw.op) {
-            Ok(device) => device,
-            Err(error) => return not_let_in(session, op, &io, error),
-        },
+        Wait::Allowed => {
+            let what = io.op_for_access(op.data_len());
+            match session.devices().enter_deferred(io.device_id, what) {
+                Ok(device) => device,
+                Err(error) => return not_let_in(session, op, &io, error),
+            }
+        }
     };
     let is_read = op.direction() == Direction::Read;
     let Some(priority) = Priority::new(io.prio_for(session.version())) else {

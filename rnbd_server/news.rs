@@ -24,7 +24,6 @@ use rtrs_server::Operation;
 
 use crate::{
     handle::HandleUse,
-    reservations::Reserved as _,
     session::Session,
     session_device::{
         Noted,
@@ -58,14 +57,9 @@ fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
     }
 }
 
-/// The present state of a device's disk; nothing if the device is being closed.
+/// The present state of a device's disk; nothing if the device is being drained or closed.
 fn look(device: &SessionDevice) -> Option<DeviceNews> {
-    // It may only have been waited for, and then nobody has let requests at it again.
-    let device_use = match device.enter() {
-        Some(device_use) => device_use,
-        None if device.finish_drain(0) => device.enter()?,
-        None => return None,
-    };
+    let device_use = device.enter_within(0).ok()?;
     Some(state_of(device.id(), &device_use))
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Persistent reservations: what is kept of a disk, and who loses access by a command.
+//! Persistent reservations of a disk: what is kept of it, and which devices lose access by a
+//! command.
 //!
 //! The rules are in [`proto::reservation`]. Requests are not looked at here: a device whose client
 //! may not do everything is told so once, see [`Reserved`].
@@ -18,24 +19,18 @@ use kernel::{
 use kernel_ext::{
     pr_info_ratelimited,
     prelude::*,
-    sync::{
-        atomic::{
-            ordering,
-            Atomic, //
-        },
-        rcu, //
-    },
-    sysfs::SysfsOutput, //
+    sync::rcu,
+    sysfs::SysfsOutput,
+    time::Deadline, //
 };
 use proto::{
-    name::SessName,
     reservation::{
         Access,
+        Refused,
         Table, //
     },
     rnbd::{
         Command,
-        Host,
         Kind,
         Report, //
     },
@@ -43,48 +38,10 @@ use proto::{
 };
 use rtrs_core::error::from_errno;
 
-use crate::disk::LastingId;
+use crate::machine::Machine;
 
-/// The most disks that machines are registered with.
-const MAX_DISKS: u32 = 256;
-
-/// How long a command waits for each session that has lost access, in ms.
+/// How long a command or a report waits for requests before it tells so, in ms.
 const WAIT_MS: Msecs = 500;
-
-/// A client's machine, as far as the client has told.
-#[derive(Clone)]
-pub(crate) struct Machine(Arc<Name>);
-
-/// What a machine is known by.
-#[derive(PartialEq, Eq)]
-#[allow(clippy::large_enum_variant)] // Each is an allocation of its own.
-enum Name {
-    Host(Host),
-    Session(SessName),
-}
-
-impl Machine {
-    /// The machine that calls itself `host`, or is known by its session. Sleeps.
-    pub(crate) fn new(host: Option<&Host>, session: &SessName) -> Result<Self> {
-        let name = host.map_or_else(|| Name::Session(*session), |host| Name::Host(*host));
-        Ok(Self(Arc::new(name, GFP_KERNEL)?))
-    }
-}
-
-impl PartialEq for Machine {
-    fn eq(&self, other: &Self) -> bool {
-        *self.0 == *other.0
-    }
-}
-
-impl fmt::Display for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            Name::Host(host) => core::write!(f, "host {host}"),
-            Name::Session(session) => core::write!(f, "session {}", **session),
-        }
-    }
-}
 
 /// A device that a session has open, as the reservations of its disk know it.
 pub(crate) trait Reserved: Send + Sync {
@@ -103,7 +60,7 @@ pub(crate) trait Reserved: Send + Sync {
 
 /// A device in the list of those that a disk is open by.
 struct Open {
-    id: u64,
+    place: u64,
     machine: Machine,
     device: Arc<dyn Reserved>,
     access: Access,
@@ -115,69 +72,30 @@ struct Open {
 /// # Invariants
 ///
 /// - `access` of each open device is what `table` says of its machine, and is set in the device.
-/// - `is_counted` is set while the disk is one of those that [`ReservedDisks`] counts; while it is
-///   not, the table is empty.
+/// - `place` is another one for each open device, and `last_number` at most.
 struct State {
     table: KBox<Table<Machine>>,
     opens: KVec<Open>,
     /// Counts open devices and commands, for their numbers.
-    last_id: u64,
-    is_counted: bool,
+    last_number: u64,
 }
 
 /// The reservations of a disk.
+///
+/// # Invariants
+///
+/// `table` changes with `turn` locked. While `turn` is not locked, each device with an `undrained`
+/// command is being drained, or its requests are over.
 #[pin_data]
 pub(crate) struct Reservations {
-    disk: LastingId,
     /// The name of the disk's directory, for the log.
     name: CString,
-    count: Arc<Atomic<u32>>,
+    /// Locked by one command at a time, for as long as a grace period of RCU; taken before `state`.
+    #[pin]
+    turn: Mutex<()>,
+    /// Not locked while anything is waited for.
     #[pin]
     state: Mutex<State>,
-}
-
-/// The reservations of all disks that are open, or that a machine is registered with.
-#[pin_data]
-pub(crate) struct ReservedDisks {
-    /// The number of disks that machines are registered with, at most [`MAX_DISKS`].
-    count: Arc<Atomic<u32>>,
-    #[pin]
-    disks: Mutex<KVec<Arc<Reservations>>>,
-}
-
-impl ReservedDisks {
-    /// No disk. Sleeps.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        Arc::pin_init(
-            pin_init!(Self {
-                count,
-                disks <- new_mutex!(KVec::new(), "ReservedDisks::disks"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// The reservations of a disk that is opened for the first time: those that there were when it
-    /// was closed, unless another disk has taken its place. Sleeps.
-    pub(crate) fn opened(&self, disk: LastingId, name: &CStr) -> Result<Arc<Reservations>> {
-        let mut disks = self.disks.lock();
-        if let Some(found) = disks.iter().find(|known| known.disk == disk) {
-            return Ok(found.clone());
-        }
-        disks.retain(|known| !known.was_before(&disk));
-        let reservations = Reservations::new(disk, name, self.count.clone())?;
-        disks.push(reservations.clone(), GFP_KERNEL)?;
-        Ok(reservations)
-    }
-
-    /// The disk was closed by the last session. Sleeps.
-    pub(crate) fn closed(&self, reservations: &Arc<Reservations>) {
-        if !reservations.state.lock().is_counted {
-            let mut disks = self.disks.lock();
-            disks.retain(|known| !Arc::ptr_eq(known, reservations));
-        }
-    }
 }
 
 /// An empty table. Its room on the stack is this function's alone. Sleeps.
@@ -187,48 +105,56 @@ fn new_table() -> Result<KBox<Table<Machine>>> {
 }
 
 impl Reservations {
-    fn new(disk: LastingId, name: &CStr, count: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
+    /// None, of a disk whose directory has this name. Sleeps.
+    pub(crate) fn new(name: &CStr) -> Result<Arc<Self>> {
         let name = CString::try_from(name)?;
         let state = State {
             table: new_table()?,
             opens: KVec::new(),
-            last_id: 0,
-            is_counted: false,
+            last_number: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
-                disk,
                 name,
-                count,
+                turn <- new_mutex!((), "Reservations::turn"),
                 state <- new_mutex!(state, "Reservations::state"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Whether this is another disk that had the place of `disk` before, and that nobody has open;
-    /// then it is not counted any more.
-    fn was_before(&self, disk: &LastingId) -> bool {
-        let mut state = self.state.lock();
-        let is_stale = self.disk.has_place_of(disk) && state.opens.is_empty();
-        if is_stale {
-            state.table.reset();
-            self.uncount_if_empty(&mut state);
-        }
-        is_stale
+    /// The name of the disk's directory.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
     }
 
-    /// Adds a device that `machine` opens, and tells the device what it may do. Sleeps.
+    /// Whether no machine is registered. Sleeps.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().table.is_empty()
+    }
+
+    /// Whether there is a reservation. Sleeps.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.state.lock().table.reservation().is_some()
+    }
+
+    /// The place of a device that is about to be attached. Sleeps.
+    pub(crate) fn next_place(&self) -> u64 {
+        self.state.lock().next_number()
+    }
+
+    /// Adds a device that `machine` opens, at its place, and tells the device what it may do.
+    /// Sleeps.
     pub(crate) fn attach(
         self: &Arc<Self>,
+        place: u64,
         machine: Machine,
         device: Arc<dyn Reserved>,
     ) -> Result<Attached> {
         let mut state = self.state.lock();
-        let id = state.next_id();
         let access = state.table.access(&machine);
         let open = Open {
-            id,
+            place,
             machine,
             device: device.clone(),
             access,
@@ -238,69 +164,132 @@ impl Reservations {
         device.set_access(access);
         Ok(Attached {
             reservations: self.clone(),
-            id,
+            place,
         })
     }
 
-    /// Does a command of `machine`; [`Self::wait`] is to follow. Sleeps, but not for requests.
+    /// Does a command of the machine that has the open device `place`; [`Self::wait`] is to follow.
+    /// `admit` is called before a machine registers while no other one is registered; what it gives
+    /// is dropped when the machine is registered. Sleeps, but not for requests.
     ///
-    /// The errors of [`Table::execute`], and `ENOSPC` for one disk too many.
-    pub(crate) fn execute(&self, machine: &Machine, command: &Command) -> Result {
-        let mut state = self.state.lock();
-        if !state.is_counted {
-            if self.count.fetch_add(1, ordering::Relaxed) >= MAX_DISKS {
-                self.count.fetch_sub(1, ordering::Relaxed);
-                return Err(ENOSPC);
-            }
-            state.is_counted = true;
+    /// The errors of [`Table::execute`] and of `admit`; `ENOTCONN` if the device is closed.
+    pub(crate) fn execute<A>(
+        &self,
+        place: u64,
+        command: &Command,
+        admit: impl FnOnce() -> Result<A>,
+    ) -> Result {
+        let turn = self.turn.lock();
+        let registers = matches!(command, Command::Register { new, .. } if *new != 0);
+        let is_first = registers && self.is_empty();
+        let admitted = is_first.then(admit).transpose()?;
+        let change = self.change(place, command);
+        drop(admitted);
+        let change = change?;
+        if change.has_lost {
+            // A request that is about to be let through has looked at the old access: by then it is
+            // inside, and is waited for.
+            rcu::synchronize_rcu();
+            // INVARIANT: All devices that have lost access by this command are drained.
+            self.state.lock().begin_drain(change.number);
         }
-        let before = Holder::of(&state.table);
-        let result = state.table.execute(machine, command);
-        self.uncount_if_empty(&mut state);
-        result.map_err(|refused| from_errno(refused.errno()))?;
-        state.apply();
-        let after = Holder::of(&state.table);
-        drop(state);
-        self.log(&before, &after);
+        drop(turn);
+        self.log(&change);
         Ok(())
     }
 
-    /// Removes the reservation and all registrants, for the administrator. Sleeps.
-    pub(crate) fn clear(&self) {
+    /// Changes the table, and tells the open devices what their clients may do.
+    fn change(&self, place: u64, command: &Command) -> Result<Change> {
         let mut state = self.state.lock();
+        let mut opens = state.opens.iter();
+        // Not if it was closed meanwhile: then nobody looks after its registration.
+        let open = opens.find(|open| open.place == place).ok_or(ENOTCONN)?;
+        let machine = open.machine.clone();
         let before = Holder::of(&state.table);
-        state.table.reset();
-        self.uncount_if_empty(&mut state);
-        state.apply();
-        let after = Holder::of(&state.table);
-        drop(state);
-        self.log(&before, &after);
+        state
+            .table
+            .execute(&machine, command)
+            .map_err(|refused| self.refuse(&machine, &refused))?;
+        let number = state.next_number();
+        let has_lost = state.apply(number);
+        let mut opens = state.opens.iter();
+        // A machine may give its own access up.
+        let lost = opens.find(|open| open.undrained == number && open.machine != machine);
+        let lost = lost.map(|open| open.machine.clone());
+        Ok(Change {
+            number,
+            has_lost,
+            lost,
+            machine,
+            before,
+            after: Holder::of(&state.table),
+        })
     }
 
-    /// Waits until the requests of all who have lost access are over; `EINPROGRESS` if that takes
-    /// longer than [`WAIT_MS`]. Sleeps.
+    /// Logs why a command is refused if machines cannot do anything about it; returns the error
+    /// number.
+    fn refuse(&self, machine: &Machine, refused: &Refused) -> Error {
+        if *refused == Refused::Full {
+            pr_info_ratelimited!(
+                "device {:?}: {} cannot register: {}\n",
+                self.name(),
+                machine,
+                refused.message().as_str()
+            );
+        }
+        from_errno(refused.errno())
+    }
+
+    /// Removes the reservation and all registrants, for the administrator. No device loses access
+    /// by that. Sleeps.
+    pub(crate) fn clear(&self) {
+        let turn = self.turn.lock();
+        let mut state = self.state.lock();
+        state.table.reset();
+        let number = state.next_number();
+        state.apply(number);
+        drop(state);
+        drop(turn);
+        pr_info_ratelimited!(
+            "device {:?}: the administrator has removed the reservation and all keys\n",
+            self.name()
+        );
+    }
+
+    /// Waits until the requests of all devices that have lost access are over; `EINPROGRESS` if
+    /// that takes longer than [`WAIT_MS`]. Sleeps.
     pub(crate) fn wait(&self) -> Result {
-        loop {
-            let (device, id, undrained) = {
-                let state = self.state.lock();
-                let Some(open) = state.opens.iter().find(|open| open.undrained != 0) else {
-                    return Ok(());
-                };
-                (open.device.clone(), open.id, open.undrained)
-            };
-            if !device.finish_drain(WAIT_MS) {
+        let deadline = Deadline::after(WAIT_MS);
+        while let Some(victim) = self.undrained() {
+            if !victim.device.finish_drain(deadline.left()) {
+                pr_info_ratelimited!(
+                    "device {:?}: waiting for requests of {}, which has lost access\n",
+                    self.name(),
+                    victim.machine
+                );
                 return Err(from_errno(Errno::EINPROGRESS));
             }
-            let mut state = self.state.lock();
-            // Unless it has lost access again meanwhile, or is closed.
-            let drained = |open: &&mut Open| open.id == id && open.undrained == undrained;
-            if let Some(open) = state.opens.iter_mut().find(drained) {
-                open.undrained = 0;
-            }
+            self.state.lock().drained(&victim);
         }
+        Ok(())
     }
 
-    /// How the disk is reserved. Sleeps, but not for requests.
+    /// A device that has lost access and is drained.
+    fn undrained(&self) -> Option<Victim> {
+        // Not before the drains have begun.
+        let _turn = self.turn.lock();
+        let state = self.state.lock();
+        let open = state.opens.iter().find(|open| open.undrained != 0)?;
+        Some(Victim {
+            place: open.place,
+            number: open.undrained,
+            device: open.device.clone(),
+            machine: open.machine.clone(),
+        })
+    }
+
+    /// How the disk is reserved; [`Self::wait`] is to follow before that is told. Sleeps, but not
+    /// for requests.
     pub(crate) fn report(&self) -> Report {
         self.state.lock().table.report()
     }
@@ -320,54 +309,67 @@ impl Reservations {
                 machine
             ))?,
         }
+        let is_waited_for = |open: &&Open| open.undrained != 0 && !open.device.finish_drain(0);
+        for open in state.opens.iter().filter(is_waited_for) {
+            out.print(fmt!("waiting for {}\n", open.machine))?;
+        }
         for (machine, key) in table.registrants() {
             out.print(fmt!("{:#018x} {}\n", key, machine))?;
         }
         Ok(())
     }
 
-    fn uncount_if_empty(&self, state: &mut State) {
-        if state.is_counted && state.table.is_empty() {
-            state.is_counted = false;
-            self.count.fetch_sub(1, ordering::Relaxed);
-        }
+    /// Writes a line about a disk that no session has open. Sleeps.
+    pub(crate) fn show_line(&self, out: &mut SysfsOutput<'_>) -> Result {
+        let state = self.state.lock();
+        let kind = state.table.reservation().map(|(kind, _)| kind);
+        out.write_bytes(self.name().to_bytes());
+        out.print(fmt!(
+            " type {} registrants {}\n",
+            kind.map_or("none", |kind| kind.as_str()),
+            state.table.registrants().count()
+        ))
     }
 
-    /// Logs a change of the holder.
-    fn log(&self, before: &Option<Holder>, after: &Option<Holder>) {
-        if before == after {
+    /// Logs a change of the holder, and which machine has lost access.
+    fn log(&self, change: &Change) {
+        if let Some(lost) = &change.lost {
+            pr_info_ratelimited!(
+                "device {:?}: {} has lost access by a command of {}\n",
+                self.name(),
+                lost,
+                change.machine
+            );
+        }
+        if change.before == change.after {
             return;
         }
-        let device = &*self.name;
-        match after {
-            None => pr_info_ratelimited!("device {:?} is not reserved any more\n", device),
-            Some(Holder { kind, machine }) => match machine {
-                None => pr_info_ratelimited!(
-                    "device {:?} is reserved by all who are registered ({})\n",
-                    device,
-                    kind.as_str()
-                ),
-                Some(machine) => pr_info_ratelimited!(
-                    "device {:?} is reserved by {} ({})\n",
-                    device,
-                    machine,
-                    kind.as_str()
-                ),
-            },
+        match &change.after {
+            None => pr_info_ratelimited!(
+                "device {:?} is not reserved any more, by a command of {}\n",
+                self.name(),
+                change.machine
+            ),
+            Some(holder) => pr_info_ratelimited!(
+                "device {:?} is reserved by {} ({})\n",
+                self.name(),
+                holder,
+                holder.kind.as_str()
+            ),
         }
     }
 }
 
 impl State {
-    fn next_id(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         // It does not come to its end.
-        self.last_id = self.last_id.wrapping_add(1);
-        self.last_id
+        self.last_number = self.last_number.wrapping_add(1);
+        self.last_number
     }
 
-    /// Tells the open devices what the table says now, and has those drained that may do less.
-    fn apply(&mut self) {
-        let command = self.next_id();
+    /// Tells the open devices what the table says now; returns whether one of them may do less.
+    /// [`Self::begin_drain`] is to follow then.
+    fn apply(&mut self, number: u64) -> bool {
         let mut has_lost = false;
         for open in &mut self.opens {
             let access = self.table.access(&open.machine);
@@ -376,26 +378,54 @@ impl State {
             }
             open.device.set_access(access);
             if access < open.access {
-                open.undrained = command;
+                open.undrained = number;
                 has_lost = true;
             }
+            // INVARIANT: It was set in the device.
             open.access = access;
         }
-        if !has_lost {
-            return;
+        has_lost
+    }
+
+    /// Has the devices drained that have lost access by the command `number`.
+    fn begin_drain(&self, number: u64) {
+        for open in self.opens.iter().filter(|open| open.undrained == number) {
+            open.device.begin_drain();
         }
-        // A request that is about to be let through has looked at the old access: by then it is
-        // inside, and is waited for.
-        rcu::synchronize_rcu();
-        for open in &self.opens {
-            if open.undrained == command {
-                open.device.begin_drain();
-            }
+    }
+
+    /// The requests of a device are over, unless it has lost access again meanwhile, or is closed.
+    fn drained(&mut self, victim: &Victim) {
+        let is_it =
+            |open: &&mut Open| open.place == victim.place && open.undrained == victim.number;
+        if let Some(open) = self.opens.iter_mut().find(is_it) {
+            open.undrained = 0;
         }
     }
 }
 
-/// Who holds a reservation; no machine if all registrants do.
+/// What a command has changed.
+struct Change {
+    /// The number of the command.
+    number: u64,
+    machine: Machine,
+    /// Whether a device has lost access.
+    has_lost: bool,
+    /// Another machine that has lost access.
+    lost: Option<Machine>,
+    before: Option<Holder>,
+    after: Option<Holder>,
+}
+
+/// A device whose requests have to be waited for.
+struct Victim {
+    place: u64,
+    number: u64,
+    device: Arc<dyn Reserved>,
+    machine: Machine,
+}
+
+/// The holder of a reservation; no machine if all registrants hold it.
 #[derive(PartialEq)]
 struct Holder {
     kind: Kind,
@@ -412,18 +442,32 @@ impl Holder {
     }
 }
 
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.machine {
+            Some(machine) => fmt::Display::fmt(machine, f),
+            None => f.write_str("all registrants"),
+        }
+    }
+}
+
 /// That a device is in the list of its disk. Dropped when its requests are over; sleeps then.
+///
+/// # Invariants
+///
+/// The device with this place is in the list until this is dropped.
 pub(crate) struct Attached {
     reservations: Arc<Reservations>,
-    id: u64,
+    place: u64,
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
         let removed = {
             let mut state = self.reservations.state.lock();
-            let index = state.opens.iter().position(|open| open.id == self.id);
-            index.and_then(|index| state.opens.remove(index).ok())
+            let mut places = state.opens.iter();
+            let place = places.position(|open| open.place == self.place);
+            place.and_then(|place| state.opens.remove(place).ok())
         };
         // Not under the lock: it may be the last reference to the device.
         drop(removed);

@@ -41,9 +41,11 @@ mod handle;
 mod handler;
 mod io;
 mod io_completion;
+mod machine;
 mod news;
 mod params;
 mod reservations;
+mod reserved_disks;
 mod server;
 mod service;
 mod session;
@@ -52,6 +54,7 @@ mod watch;
 
 use export_policy::ExportPolicy;
 use handler::Sessions;
+use reserved_disks::ReservedDisks;
 use server::Server;
 use service::{
     Service,
@@ -89,12 +92,13 @@ impl kernel::Module for RnbdServer {
         // First, so that it is dropped last after an error, too: clients may have been let in.
         let returned = Returned::new();
         let policy = ExportPolicy::new(*params::REQUIRE_EXPORT_POLICY.get())?;
-        let service = Service::new(policy.clone())?;
+        let reserved = ReservedDisks::new()?;
+        let service = Service::new(policy.clone(), reserved.clone())?;
         let class = Class::new(c"rnbd-server")?;
         let ctl = class.device(c"ctl", service::FILES, service.clone())?;
         let devices = Directory::empty(&ctl, c"devices")?;
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
-        let server = Server::new(devices, policy, queue.handle())?;
+        let server = Server::new(devices, reserved, policy, queue.handle())?;
         let watch = StopWatch(Watch::new(server.clone())?);
         let sessions = Sessions {
             server: server.clone(),

@@ -14,7 +14,8 @@ use crate::{
     drain::Drain,
     export::Exports,
     export_policy::ExportPolicy,
-    io_completion::IoCompletion, //
+    io_completion::IoCompletion,
+    reserved_disks::ReservedDisks, //
 };
 
 /// What all sessions have in common.
@@ -27,14 +28,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes a server that shows its devices in `devices`. Sleeps.
+    /// Makes a server that shows its devices in `devices`, and keeps their reservations in
+    /// `reserved`. Sleeps.
     pub(crate) fn new(
         devices: Directory<()>,
+        reserved: Arc<ReservedDisks>,
         policy: Arc<ExportPolicy>,
         queue: QueueHandle,
     ) -> Result<Arc<Self>> {
         let server = Self {
-            exports: Exports::new(devices)?,
+            exports: Exports::new(devices, reserved)?,
             policy,
             bios: BioSet::new()?,
             queue,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When clients are let in.
+//! The server as the administrator controls it: when clients are let in, and what is kept of disks.
 
 use kernel::{
     new_mutex,
@@ -10,20 +10,28 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    pr_err_ratelimited,
     prelude::*,
     sysfs::{
         Attribute,
         BinaryAttribute, //
     }, //
 };
-use proto::drain;
+use proto::{
+    drain,
+    text::{
+        Text,
+        Untrusted, //
+    }, //
+};
 use rtrs_core::error::from_errno;
 use rtrs_server::Listener;
 
 use crate::{
     export_policy::ExportPolicy,
     handler::Sessions,
-    params, //
+    params,
+    reserved_disks::ReservedDisks, //
 };
 
 /// The policy's file in `/sys/class/rnbd-server/ctl/`.
@@ -37,23 +45,38 @@ pub(crate) static EXPORT_POLICY: BinaryAttribute<Service> = BinaryAttribute::new
 );
 
 /// The other files there.
-pub(crate) const FILES: &[Attribute<Service>] = &[Attribute::read_write(
-    c"drain",
-    |service, out| match service.draining() {
-        Some(Draining {
-            left_ms,
-            with,
-            without,
-        }) => out.print(fmt!(
-            "{} {} {}\n",
-            drain::seconds_of(left_ms),
-            with,
-            without
-        )),
-        None => out.print(fmt!("off\n")),
-    },
-    |service, _, bytes| service.drain(bytes),
-)];
+pub(crate) const FILES: &[Attribute<Service>] = &[
+    Attribute::read_write(
+        c"drain",
+        |service, out| match service.draining() {
+            Some(Draining {
+                left_ms,
+                with,
+                without,
+            }) => out.print(fmt!(
+                "{} {} {}\n",
+                drain::seconds_of(left_ms),
+                with,
+                without
+            )),
+            None => out.print(fmt!("off\n")),
+        },
+        |service, _, bytes| service.drain(bytes),
+    ),
+    Attribute::read_write(
+        c"kept_reservations",
+        |service, out| service.reserved.show_kept(out),
+        |service, _, bytes| {
+            let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+            service.reserved.drop_kept(name).inspect_err(|_| {
+                pr_err_ratelimited!(
+                    "kept_reservations: no reservations are kept of a disk '{}' that is not open\n",
+                    Text::<100>::of(&Untrusted(name)).as_str()
+                );
+            })
+        },
+    ),
+];
 
 /// What is seen of a server that drains.
 struct Draining {
@@ -68,6 +91,7 @@ struct Draining {
 #[pin_data]
 pub(crate) struct Service {
     policy: Arc<ExportPolicy>,
+    reserved: Arc<ReservedDisks>,
     #[pin]
     state: Mutex<State>,
 }
@@ -88,10 +112,14 @@ enum State {
 
 impl Service {
     /// Makes it, without letting anybody in. Sleeps.
-    pub(crate) fn new(policy: Arc<ExportPolicy>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        policy: Arc<ExportPolicy>,
+        reserved: Arc<ReservedDisks>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 policy,
+                reserved,
                 state <- new_mutex!(State::Idle, "Service::state"),
             }),
             GFP_KERNEL,

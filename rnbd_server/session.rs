@@ -10,6 +10,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    pr_err_ratelimited,
     prelude::*,
     sync::{
         atomic::{
@@ -33,7 +34,7 @@ use proto::{
 use crate::{
     device_table::DeviceTable,
     export_policy::Subject,
-    reservations::Machine,
+    machine::Machine,
     server::Server, //
 };
 
@@ -146,13 +147,18 @@ impl Session {
     }
 
     /// The client calls its machine `host`, which counts for devices that are opened from now on.
-    /// `EEXIST` if it has called the machine otherwise before.
+    /// `EEXIST`, which is logged, if it has called the machine otherwise before.
     pub(crate) fn set_host(&self, host: Host) -> Result {
         if self.host.populate(host) || self.host.as_ref() == Some(&host) {
-            Ok(())
-        } else {
-            Err(EEXIST)
+            return Ok(());
         }
+        pr_err_ratelimited!(
+            "session {:?}: the machine cannot be called {:?} as it has another name already, which \
+             lasts as long as the session\n",
+            self.name().as_cstr(),
+            host
+        );
+        Err(EEXIST)
     }
 
     /// The client's machine, as reservations know it. Sleeps.

@@ -33,6 +33,7 @@ use proto::{
     reservation::Access,
     rnbd::{
         AccessMode,
+        Command,
         DeviceNews,
         Open,
         Reservation, //
@@ -51,12 +52,13 @@ use crate::{
         Handle,
         HandleUse, //
     },
+    machine::Machine,
     reservations::{
         Attached,
-        Machine,
         Reservations,
         Reserved, //
-    }, //
+    },
+    reserved_disks::ReservedDisk, //
 };
 
 /// The session that has a device open.
@@ -86,10 +88,13 @@ pub(crate) struct SessionDevice {
     handle: Handle,
     /// For requests that may sleep.
     worker: Worker,
-    machine: Machine,
+    /// For commands about reservations, which wait for requests.
+    commands: Worker,
     /// An [`Access`]: what reservations let the client do.
     access: Atomic<u32>,
-    reservations: Arc<Reservations>,
+    /// The disk, and the device's place in its list.
+    reserved: Arc<ReservedDisk>,
+    place: u64,
     /// The last command for the disk, and what it has done.
     #[pin]
     last_command: Mutex<Option<(Reservation, Result)>>,
@@ -128,9 +133,10 @@ impl SessionDevice {
         export: ExportOpen,
         machine: Machine,
     ) -> Result<Arc<Self>> {
-        let worker = Worker::new()?;
-        let reservations = export.reservations().clone();
-        let (theirs, on_disk) = (machine.clone(), reservations.clone());
+        let (worker, commands) = (Worker::new()?, Worker::new()?);
+        let reserved = export.reserved().clone();
+        let reservations = reserved.reservations().clone();
+        let place = reservations.next_place();
         let device = Arc::pin_init(
             pin_init!(Self {
                 owner,
@@ -139,16 +145,17 @@ impl SessionDevice {
                 mode: message.access_mode,
                 handle,
                 worker,
-                machine,
+                commands,
                 access: Atomic::new(Access::ReadWrite.to_u32()),
-                reservations,
+                reserved,
+                place,
                 last_command <- new_mutex!(None, "SessionDevice::last_command"),
                 noted <- new_mutex!(Noted::default(), "SessionDevice::noted"),
                 shown <- new_mutex!(None, "SessionDevice::shown"),
             }),
             GFP_KERNEL,
         )?;
-        let attached = on_disk.attach(theirs, device.clone())?;
+        let attached = reservations.attach(place, machine, device.clone())?;
         let directory = Directory::new(
             export.sessions(),
             device.owner.name().as_cstr(),
@@ -184,6 +191,18 @@ impl SessionDevice {
         self.handle.enter()
     }
 
+    /// As [`Self::enter`], but if the device is drained waits for that, for `timeout` ms at most.
+    /// Sleeps.
+    ///
+    /// `EAGAIN` if that is not enough, and if the device is closed.
+    pub(crate) fn enter_within(&self, timeout: Msecs) -> Result<HandleUse> {
+        match self.enter() {
+            Some(device_use) => Ok(device_use),
+            None if self.finish_drain(timeout) => self.enter().ok_or(EAGAIN),
+            None => Err(EAGAIN),
+        }
+    }
+
     /// Waits while the requests of the device are waited for, see [`Reserved`]; false if the device
     /// is closed. Sleeps.
     pub(crate) fn wait_open(&self) -> bool {
@@ -195,14 +214,14 @@ impl SessionDevice {
         Access::from_u32(self.access.load(ordering::Relaxed))
     }
 
-    /// The client's machine.
-    pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
-    }
-
     /// The reservations of its disk.
     pub(crate) fn reservations(&self) -> &Reservations {
-        &self.reservations
+        self.reserved.reservations()
+    }
+
+    /// Does a command about them; see [`Reservations::execute`]. Sleeps.
+    pub(crate) fn execute(&self, command: &Command) -> Result {
+        self.reserved.execute(self.place, command)
     }
 
     /// The last command for the disk that came by this device, and what it has done.
@@ -219,6 +238,11 @@ impl SessionDevice {
     #[inline]
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
+    }
+
+    /// Does commands about reservations.
+    pub(crate) fn commands(&self) -> &Worker {
+        &self.commands
     }
 
     /// Closes the device when its requests are finished, and removes its directory. Sleeps.
@@ -293,8 +317,11 @@ fn show_mapping_path(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> 
     Ok(())
 }
 
+/// How long a read of `io_mode` waits for a device that is drained, in ms.
+const SHOW_MS: Msecs = 1000;
+
 fn show_io_mode(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
-    let disk = device.enter().ok_or(ENODEV)?;
+    let disk = device.enter_within(SHOW_MS)?;
     out.print(fmt!("{}\n", disk.io_mode().as_str()))
 }
 
