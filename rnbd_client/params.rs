@@ -32,7 +32,11 @@ impl ParameterValue for HostUuid {
             return Ok(Self(None));
         }
         let host = Host::from_text(word).ok_or_else(|| {
-            pr_err!("host_uuid: {:?} is no UUID, or the nil UUID\n", text);
+            pr_err!(
+                "host_uuid: {:?} is not none, nor a UUID as uuidgen makes it, with a digit that is \
+                 not 0\n",
+                text
+            );
             EINVAL
         })?;
         Ok(Self(Some(host)))

@@ -13,7 +13,11 @@ use kernel_ext::{
         Held,
         Keys, //
     },
-    prelude::*, //
+    prelude::*,
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    }, //
 };
 use proto::{
     rnbd::{
@@ -26,11 +30,17 @@ use proto::{
 };
 use rtrs_core::error::to_errno;
 
-use crate::remote_device::RemoteDevice;
+use crate::{
+    params::HOST_UUID,
+    remote_device::RemoteDevice, //
+};
 
-/// How long the client waits before it asks again whether a command is over, in ms. The server has
-/// waited for it already; this is for a server that does not.
+/// How long the client waits before it asks again whether a command is over, in ms. A server of
+/// ours has waited half a second by then; the pause is for a server that responds at once.
 const PAUSE_MS: i64 = 20;
+
+/// Whether the log says by which name servers know this machine.
+static NAME_IS_LOGGED: Atomic<bool> = Atomic::new(false);
 
 /// Has the server do a command, and waits until it is over. Sleeps.
 ///
@@ -40,17 +50,38 @@ pub(crate) fn change(device: &RemoteDevice, change: &Change) -> Result<(), Failu
     let (command, abort) = command_of(change)?;
     let turn = device.commands().lock_killable()?;
     let (device_id, epoch) = place(device)?;
+    log_name(device, &command);
+    // Repeated as it is: the server knows it again by its number.
     let message = Reservation::of(device_id, device.next_command(), &command, abort);
-    let result = loop {
-        let result = device.server.command(&message, epoch);
-        if result.map_err(to_errno) != Err(Errno::EINPROGRESS) {
-            break result;
-        }
-        // The same message: the server knows it again by its number.
-        fsleep(Delta::from_millis(PAUSE_MS));
-    };
+    let is_open = || device.mapped_id() == Some(device_id);
+    let result = until_over(|| device.server.command(&message, epoch, is_open));
     drop(turn);
     result.map_err(failure)
+}
+
+/// Asks again until the requests are over that a reservation forbids. Sleeps.
+fn until_over<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    loop {
+        match ask() {
+            Err(error) if to_errno(error) == Errno::EINPROGRESS => {
+                fsleep(Delta::from_millis(PAUSE_MS));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Says once by which name servers know this machine if the administrator has given none: another
+/// machine with a session of the same name is the same machine to a server.
+fn log_name(device: &RemoteDevice, command: &Command) {
+    let registers = matches!(command, Command::Register { new, .. } if *new != 0);
+    if registers && HOST_UUID.get().0.is_none() && !NAME_IS_LOGGED.xchg(true, ordering::Relaxed) {
+        pr_info!(
+            "machine registers as session {:?}, a name that no other machine may have; host_uuid \
+             of rnbd_client gives it one of its own\n",
+            device.server.session.as_cstr()
+        );
+    }
 }
 
 /// How the disk is reserved. Sleeps; errors as of [`change`].
@@ -78,7 +109,8 @@ pub(crate) fn keys(device: &RemoteDevice, keys: &mut [u64]) -> Result<Keys, Fail
 
 fn report(device: &RemoteDevice) -> Result<Report, Failure> {
     let (device_id, epoch) = place(device)?;
-    device.server.report(device_id, epoch).map_err(failure)
+    let is_open = || device.mapped_id() == Some(device_id);
+    until_over(|| device.server.report(device_id, epoch, is_open)).map_err(failure)
 }
 
 /// The number of the device, and the epoch in which the server gave it.

@@ -227,22 +227,35 @@ impl Server {
         features.is_some_and(|features| features & FEATURE_RESERVATIONS != 0)
     }
 
-    /// Sends a command about the reservation of a disk, in `epoch`. Sleeps.
+    /// Sends a command about the reservation of a disk, in `epoch`, if `is_open` says when it is
+    /// sent that the device of the message is still open. Sleeps.
     ///
     /// The server's error, `EINPROGRESS` if the command is not over yet; `ECONNABORTED` without a
-    /// path and in a later epoch.
-    pub(crate) fn command(&self, message: &Reservation, epoch: u32) -> Result {
-        self.request_in(epoch, &message.to_bytes(), ServiceData::None)
+    /// path, in a later epoch, and if the device is not open.
+    pub(crate) fn command(
+        &self,
+        message: &Reservation,
+        epoch: u32,
+        is_open: impl Fn() -> bool,
+    ) -> Result {
+        self.request_if(epoch, is_open, &message.to_bytes(), ServiceData::None)
     }
 
-    /// Asks how a disk is reserved, in `epoch`. Sleeps.
+    /// Asks how a disk is reserved, in `epoch`, if `is_open` as for [`Self::command`]. Sleeps.
     ///
-    /// The server's error, `EINVAL` for a response that makes no sense, which is logged, and
-    /// `ECONNABORTED` as [`Self::command`].
-    pub(crate) fn report(&self, device_id: u32, epoch: u32) -> Result<Report> {
+    /// The server's error, `EINPROGRESS` if requests that the reservation forbids are not over yet,
+    /// `EINVAL` for a response that makes no sense, which is logged, and `ECONNABORTED` as
+    /// [`Self::command`].
+    pub(crate) fn report(
+        &self,
+        device_id: u32,
+        epoch: u32,
+        is_open: impl Fn() -> bool,
+    ) -> Result<Report> {
         let mut response = [0; Report::SIZE];
         let message = Reservation::report(device_id).to_bytes();
-        self.request_in(epoch, &message, ServiceData::FromServer(&mut response))?;
+        let data = ServiceData::FromServer(&mut response);
+        self.request_if(epoch, is_open, &message, data)?;
         Report::parse(&response).map_err(|error| self.malformed(&error))
     }
 
@@ -255,8 +268,19 @@ impl Server {
 
     /// Sends a message. The server's error; `ECONNABORTED` in a later epoch.
     fn request_in(&self, epoch: u32, message: &[u8], data: ServiceData<'_>) -> Result {
+        self.request_if(epoch, || true, message, data)
+    }
+
+    /// As [`Self::request_in`]; `ECONNABORTED` also if `condition` does not hold when it is sent.
+    fn request_if(
+        &self,
+        epoch: u32,
+        condition: impl Fn() -> bool,
+        message: &[u8],
+        data: ServiceData<'_>,
+    ) -> Result {
         self.transport.service_request(message, data, || {
-            if self.epoch() == epoch {
+            if self.epoch() == epoch && condition() {
                 Ok(())
             } else {
                 Err(ECONNABORTED)
