@@ -11,11 +11,13 @@ from lib import disks
 from lib import guest_hostile_io
 from lib import guest_io
 from lib import guest_reservations as pr
+from lib import images
 from lib import rnbd
 from lib.rnbd import Device
 
 TOPOLOGY = "two"
 ONLY_OURS = ("ours",)
+KEPT = "/sys/class/rnbd-server/ctl/kept_reservations"
 HOST = "host_uuid=01234567-89ab-cdef-0123-456789abcdef"
 READ_WRITE, READ_ONLY, NOTHING = [0, 0], [0, errno.EBADE], [errno.EBADE, errno.EBADE]
 # By type: the access of the holder, of a registrant, of a stranger.
@@ -38,6 +40,11 @@ def must(t: Test, device: Device, what: str, **arguments: int) -> None:
 def access(t: Test, device: Device) -> list[int]:
     """The errno of a read and of a write."""
     return t.client.call(pr.access, path=device.path)
+
+
+def kept(t: Test) -> list[str]:
+    """The disks that nobody has open and whose reservations the server keeps, a line for each."""
+    return t.server.read(KEPT).split("\n")
 
 
 def two(t: Test, disk: str) -> tuple[Device, Device]:
@@ -83,7 +90,9 @@ def test_commands(t: Test) -> None:
     must(t, second, "clear", key=0x22)
     t.equal(t.client.call(pr.keys, path=first.path)["count"], 0, "keys after clear")
     reader = rnbd.map_device(t, disks.PLAIN, session="reader", access_mode="ro")
+    mark = t.server.log_mark()
     t.equal(do(t, reader, "register", other=1), -errno.EPERM, "register by a reader")
+    t.server.wait_log("is open with access mode 'ro', which can change no reservation", mark)
 
 
 @case(module_sets=ONLY_OURS, timeout=180)
@@ -148,11 +157,50 @@ def test_kept(t: Test) -> None:
         t.server.write(f"{folder}/clear_reservations", "0")
 
 
+@case(module_sets=ONLY_OURS)
+def test_moved(t: Test) -> None:
+    """The reservation of a disk with a name in the world stays with it when its number changes."""
+    images.load(t)
+    folder = images.file_system(t)
+    path = images.sparse(t, folder)
+    device = rnbd.map_device(t, path)
+    must(t, device, "register", other=7)
+    must(t, device, "reserve", key=7, kind=2)
+    device.unmap()
+    t.server.wait_for(images.exported(path), gone=True)
+    name = images.exported(path).rsplit("/", 1)[-1]
+    line = f"{name} type exclusive-access registrants 1"
+    t.check(line in kept(t), f"not among the kept reservations: {line}")
+    # The file system comes again with another device number, and with it the file.
+    t.server.run(f"set -e; umount {folder}; modprobe loop\n"
+                 f"mount $(losetup --find --show {disks.PLAIN}) {folder}")
+    t.defer(t.server.run, f"umount {folder}; losetup -D")
+    stranger = rnbd.map_device(t, path, session="stranger")
+    t.equal(access(t, stranger), NOTHING, "errnos of another machine")
+    t.check(line not in kept(t), f"among the kept reservations while the disk is open: {line}")
+    stranger.unmap()
+    device = rnbd.map_device(t, path)
+    t.equal(access(t, device), READ_WRITE, "errnos of the holder")
+    must(t, device, "clear", key=7)
+    device.unmap()
+
+
 @case(module_sets=ONLY_OURS, timeout=240)
 def test_takeover(t: Test) -> None:
     """A machine that takes a disk over finds no later write of the machine that had it."""
     rnbd.load(t)
-    disk = disks.null_blk(t, size=64, memory_backed=1, completion_nsec=2000000, irqmode=2)
+    takeovers(t, disks.null_blk(t, size=64, memory_backed=1, completion_nsec=2000000, irqmode=2))
+
+
+@case(module_sets=ONLY_OURS, timeout=240)
+def test_takeover_buffered(t: Test) -> None:
+    """The same through the page cache of the server."""
+    rnbd.load(t, rnbd_server="block_io_mode=buffered")
+    takeovers(t, disks.null_blk(t, size=64, memory_backed=1))
+
+
+def takeovers(t: Test, disk: str) -> None:
+    """Two machines take a disk from each other while the one that has it writes."""
     blocks, size = 8, 65536
     first, second = two(t, disk)
     writes = 0
@@ -185,9 +233,13 @@ def test_hanging_disk(t: Test) -> None:
     disks.hold(t, disk)
     t.client.call(guest_io.writer_start, path=old.path, name="writer")
     t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
+    mark = t.server.log_mark()
     t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=1)
     name, = t.server.listdir(rnbd.SERVER_DEVICES)
-    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{name}/reservations", matches="holder 0x0*2 session second")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{name}/reservations",
+                      matches="(?s)holder 0x0*2 session second.*waiting for session first")
+    t.server.wait_log("session first has lost access by a command of session second", mark)
+    t.server.wait_log("waiting for requests of session first, which has lost access", mark)
     beside = rnbd.map_device(t, disks.PLAIN, session="second")
     rnbd.works(t, beside)
     beside.unmap()
@@ -197,6 +249,65 @@ def test_hanging_disk(t: Test) -> None:
     end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
     t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
     t.equal(access(t, new), READ_WRITE, "errnos of the new holder")
+
+
+@case(module_sets=ONLY_OURS)
+def test_survivor(t: Test) -> None:
+    """The machine that takes a disk from another one goes on with its requests while its command waits."""
+    rnbd.load(t)
+    disk, half = disks.half_holdable(t, 32, disks.LARGE_BLOCKS)
+    old, new = two(t, disk)
+    must(t, old, "register", other=1)
+    must(t, new, "register", other=2)
+    must(t, new, "reserve", key=2, kind=3)
+    disks.hold(t, half)
+    t.client.call(guest_io.writer_start, path=old.path, name="writer")
+    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
+    mark = t.server.log_mark()
+    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=3)
+    t.server.wait_log("waiting for requests of session first, which has lost access", mark)
+    # Behind the command each of them would wait for half a second.
+    t.client.call_within(15, pr.access_often, path=new.path, offset=16 << 20, count=40)
+    t.equal(t.client.call(pr.result, name="takeover"), None, "result while the disk hangs")
+    disks.let_go(t, half)
+    t.equal(t.client.call_within(30, pr.result, name="takeover", wait=20.0), 0, "result")
+    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
+    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
+
+
+@case(module_sets=ONLY_OURS, timeout=120)
+def test_cut_off_takeover(t: Test) -> None:
+    """A machine that is cut off while it takes a disk over does not learn of its success, in any way,
+    while a write of the other machine is at work."""
+    rnbd.load(t)
+    disk = disks.holdable(t, 16, disks.LARGE_BLOCKS)
+    old, new = two(t, disk)
+    must(t, old, "register", other=1)
+    must(t, old, "reserve", key=1, kind=1)
+    must(t, new, "register", other=2)
+    disks.hold(t, disk)
+    t.client.call(guest_io.writer_start, path=old.path, name="writer")
+    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
+    mark = t.server.log_mark()
+    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=1)
+    t.server.wait_log("waiting for requests of session first, which has lost access", mark)
+    path = rnbd.client_path(t, "second")
+    t.client.write(f"{path}/disconnect", "1")
+    t.client.wait_for(f"{new.sysfs}/state", matches="closed")
+    t.equal(t.client.call_within(30, pr.result, name="takeover", wait=20.0), pr.PATH_FAILED,
+            "result of the takeover that was cut off")
+    rnbd.reconnect(t, path)
+    t.client.wait_for(f"{new.sysfs}/state", matches="open")
+    t.client.call(pr.start, name="again", path=new.path, what="preempt", key=2, other=1, kind=1)
+    t.client.call(pr.start, name="report", path=new.path, what="holder")
+    for name in ("again", "report"):
+        t.equal(t.client.call(pr.result, name=name, wait=1.5), None, f"{name}: result while the disk hangs")
+    disks.let_go(t, disk)
+    t.equal(t.client.call_within(30, pr.result, name="report", wait=20.0), 2, "key of the holder")
+    t.equal(t.client.call_within(30, pr.result, name="again", wait=20.0), pr.CONFLICT,
+            "the key is preempted once more")
+    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
+    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
 
 
 @case(module_sets=ONLY_OURS)
@@ -249,8 +360,52 @@ def test_hostile_client(t: Test) -> None:
               "another host": errno.EEXIST, "cut": refused, "longer": refused,
               "unknown action": unsupported, "last action": unsupported, "unknown flag": unsupported,
               "to be kept": unsupported, "unknown device": errno.ENOTCONN, "report as a write": refused,
-              "report without room": errno.EMSGSIZE, "stranger reserves": errno.EBADE,
+              "another command of that number": refused, "report without room": errno.EMSGSIZE,
+              "stranger reserves": errno.EBADE,
               "not repeated": errno.EBADE, "type 0": refused, "type 7": refused, "type 255": refused}
     for name, number in got.items():
         t.equal(number, wanted.get(name, 0), f"errno: {name}")
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
+
+
+@case(module_sets=ONLY_OURS, timeout=240)
+def test_register_and_close(t: Test) -> None:
+    """What a client registers while it closes the disk is registered if the server says so."""
+    rnbd.load(t, client=False)
+    t.client.run("modprobe rdma_ucm")
+    counts = t.client.call_within(180, guest_hostile_io.register_and_close, address=t.server.address,
+                                  device_path=disks.PLAIN, rounds=t.rounds(25, 100))
+    t.equal(counts["wrong"], 0, f"responses that were not true, of {counts}")
+    t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/hostile", gone=True)
+    t.check(not any(line.startswith("vdb ") for line in kept(t)), "a disk without registrants is kept")
+
+
+@case(module_sets=ONLY_OURS, timeout=240)
+def test_bound(t: Test) -> None:
+    """Of disks that nobody has open 256 are kept; then mere keys are dropped, and no reservation."""
+    # Without what other tests have left.
+    t.server.modules_unload_all()
+    t.defer(t.server.modules_unload_all)
+    images.load(t, client=False)
+    t.client.run("modprobe rdma_ucm")
+    folder = images.file_system(t)
+    t.server.run(f"for i in $(seq 257); do truncate -s 1M {folder}/$i; done")
+    paths = [f"{folder}/{number}" for number in range(1, 258)]
+    names = [images.exported(path).rsplit("/", 1)[-1] for path in paths]
+
+    def reserve(paths: list[str], kind: int = 0) -> list[int]:
+        return t.client.call_within(120, guest_hostile_io.reserve_many, address=t.server.address, paths=paths,
+                                    kind=kind)
+
+    mark = t.server.log_mark()
+    t.equal(reserve(paths), [0] * 257, "errnos of 257 registrations")
+    t.server.wait_log(f"the keys that are registered with .*{names[0]}.* are dropped", mark)
+    t.equal(kept(t)[0], f"{names[1]} type none registrants 1", "the first disk kept")
+    t.equal(reserve(paths[1:], 1), [0] * 256, "errnos of 256 reservations")
+    mark = t.server.log_mark()
+    t.equal(reserve(paths[:1]), [errno.ENOSPC], "errno of one more registration")
+    t.server.wait_log("no machine can register, as machines are registered with 256 other disks", mark)
+    with t.expect_errno(errno.ENOENT):
+        t.server.write(KEPT, names[0])
+    t.server.write(KEPT, names[1])
+    t.equal(reserve(paths[:1]), [0], "errno after the administrator has dropped a reservation")

@@ -82,6 +82,17 @@ def holdable(t: Test, size_mib: int, disk: str, node: Node | None = None) -> str
     return f"/dev/mapper/{name}"
 
 
+def half_holdable(t: Test, size_mib: int, disk: str) -> tuple[str, str]:
+    """The start of a disk of the server, of which :func:`hold` can stop the first half: the whole, and that half."""
+    half = holdable(t, size_mib // 2, disk)
+    name = f"test{next(_numbers)}"
+    sectors = size_mib * 1024
+    t.server.run(f"printf '0 {sectors} linear {half} 0\\n{sectors} {sectors} linear {disk} {sectors}\\n' "
+                 f"| dmsetup create --noudevsync {name} && dmsetup mknodes {name}")
+    t.defer(t.server.run, f"dmsetup remove --noudevsync --retry {name}")
+    return f"/dev/mapper/{name}", half
+
+
 def hold(t: Test, disk: str, node: Node | None = None) -> None:
     """Have a holdable disk keep its requests until :func:`let_go`."""
     node = node or t.server

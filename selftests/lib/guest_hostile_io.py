@@ -8,7 +8,7 @@ from typing import Any
 
 from lib import guest_rtrs_peer as rtrs
 
-SESS_INFO, OPEN, IO, NEWS, HOST, RESERVATION = 0, 2, 4, 6, 9, 10
+SESS_INFO, OPEN, IO, CLOSE, NEWS, HOST, RESERVATION = 0, 2, 4, 5, 6, 9, 10
 # What agrees on extensions in the session information.
 MAGIC, FEATURE_NEWS, FEATURE_RESERVATIONS = 0x58424E52, 1, 8
 READ, WRITE, FLUSH, DISCARD, SECURE_ERASE, WRITE_ZEROES = range(6)
@@ -25,10 +25,48 @@ class Rnbd:
         self.peer = peer
         peer.establish()
         number = self.ask(struct.pack("<HxxB31x", SESS_INFO, 2), length=36)
-        number = number or self.open(device_path, access_mode)
+        if number:
+            raise OSError(number, "the server takes no session information")
+        self.use(device_path, access_mode)
+
+    def use(self, device_path: str, access_mode: int = READ_WRITE) -> None:
+        """Open a device and use it from now on."""
+        number = self.open(device_path, access_mode)
         if number:
             raise OSError(number, f"the server does not open {device_path}")
-        self.device_id = struct.unpack_from("<I", peer.scratch.buffer.raw, 4)[0]
+        self.device_id = struct.unpack_from("<I", self.peer.scratch.buffer.raw, 4)[0]
+
+    def post(self, message: bytes, *, chunk: int = 0) -> None:
+        """Send a message without data, whose answer is yet to be taken."""
+        self.peer.request(message + struct.pack("<HH", 2, len(message)), chunk=chunk, offset=len(message))
+
+    def send(self, message: bytes) -> int:
+        """A message without data; the errno of the answer."""
+        self.post(message)
+        return self.peer.answer()[1]
+
+    def close(self) -> bytes:
+        """The message that closes the device in use."""
+        return struct.pack("<HxxI", CLOSE, self.device_id)
+
+    def agree(self, features: int) -> int:
+        """Agree on extensions; the errno of the answer."""
+        return self.ask(struct.pack("<HxxB3xIIQ12x", SESS_INFO, 2, MAGIC, features, 1), length=36)
+
+    def command(self, action: int, sequence: int, *, key: int = 0, service_key: int = 0, kind: int = 0,
+                flags: int = 0, device_id: int | None = None) -> bytes:
+        """The message of a command about a reservation."""
+        device_id = self.device_id if device_id is None else device_id
+        return struct.pack("<HxxIBBHIQQ", RESERVATION, device_id, action, kind, flags, sequence, key, service_key)
+
+    def keys(self) -> list[int]:
+        """The keys that are registered with the device in use."""
+        number = self.ask(self.command(6, 0), length=536)
+        if number:
+            raise OSError(number, "the server gives no report")
+        raw = self.peer.scratch.buffer.raw
+        count = struct.unpack_from("<H", raw, 18)[0]
+        return list(struct.unpack_from(f"<{count}Q", raw, 24))
 
     def ask(self, message: bytes, **fields: Any) -> int:
         """A message that is answered with data; the errno of the answer."""
@@ -153,24 +191,14 @@ def reservations(address: str, device_path: str) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with rtrs.Peer(address) as peer:
         rnbd = Rnbd(peer, device_path)
-
-        def send(message: bytes) -> int:
-            peer.request(message + struct.pack("<HH", 2, len(message)), offset=len(message))
-            return peer.answer()[1]
-
-        def command(action: int, sequence: int, *, key: int = 0, service_key: int = 0, kind: int = 0,
-                    flags: int = 0, device_id: int | None = None) -> bytes:
-            device_id = rnbd.device_id if device_id is None else device_id
-            return struct.pack("<HxxIBBHIQQ", RESERVATION, device_id, action, kind, flags, sequence, key,
-                               service_key)
+        send, command = rnbd.send, rnbd.command
 
         def host(byte: int) -> bytes:
             return struct.pack("<Hxx4x16s", HOST, bytes([byte]) * 16)
 
         results["not agreed on"] = send(command(0, 1, service_key=7))
         results["host not agreed on"] = send(host(1))
-        info = struct.pack("<HxxB3xIIQ12x", SESS_INFO, 2, MAGIC, FEATURE_RESERVATIONS, 1)
-        results["agreement"] = rnbd.ask(info, length=36)
+        results["agreement"] = rnbd.agree(FEATURE_RESERVATIONS)
         results["nil host"] = send(host(0))
         results["host"] = send(host(1))
         results["host again"] = send(host(1))
@@ -189,6 +217,7 @@ def reservations(address: str, device_path: str) -> dict[str, Any]:
         registers = command(0, 0xFFFFFFFF, service_key=(1 << 64) - 1)
         results["register"] = send(registers)
         results["repeated"] = [send(registers) for _ in range(3)]
+        results["another command of that number"] = send(command(0, 0xFFFFFFFF, service_key=5))
         results["not repeated"] = send(command(0, 0, service_key=(1 << 64) - 1))
         for kind in (0, 7, 255):
             results[f"type {kind}"] = send(command(1, kind + 5, key=(1 << 64) - 1, kind=kind))
@@ -199,6 +228,45 @@ def reservations(address: str, device_path: str) -> dict[str, Any]:
         results["clear"] = send(command(3, 9, key=(1 << 64) - 1))
         results["write afterwards"] = rnbd.write(bytes(4096))
     return results
+
+
+def reserve_many(address: str, paths: list[str], kind: int = 0) -> list[int]:
+    """Register a key with each of these disks, and reserve it if there is a type; the errno of each. A
+    disk is closed before the next one is opened."""
+    numbers: list[int] = []
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, paths[0])
+        if number := rnbd.agree(FEATURE_RESERVATIONS):
+            raise OSError(number, "the server takes no session information")
+        for index, path in enumerate(paths):
+            if index:
+                rnbd.use(path)
+            # Whatever key there is.
+            number = rnbd.send(rnbd.command(0, 1, service_key=7, flags=1))
+            if kind and not number:
+                number = rnbd.send(rnbd.command(1, 2, key=7, kind=kind))
+            numbers.append(number)
+            rnbd.send(rnbd.close())
+    return numbers
+
+
+def register_and_close(address: str, device_path: str, rounds: int) -> dict[str, int]:
+    """Register with a disk and close it at once, before there is a response; how often that was carried
+    out, how often it came too late, and how often it was not as the response had said."""
+    counts = {"registered": 0, "too late": 0, "wrong": 0}
+    with rtrs.Peer(address) as peer:
+        rnbd = Rnbd(peer, device_path)
+        if number := rnbd.agree(FEATURE_RESERVATIONS):
+            raise OSError(number, "the server takes no session information")
+        for _ in range(rounds):
+            rnbd.post(rnbd.command(0, 1, service_key=7), chunk=1)
+            rnbd.post(rnbd.close())
+            answers = dict(peer.answer() for _ in range(2))
+            rnbd.use(device_path)
+            counts["registered" if answers[1] == 0 else "too late"] += 1
+            counts["wrong"] += rnbd.keys() != ([7] if answers[1] == 0 else [])
+            rnbd.send(rnbd.command(0, 2, key=7))
+    return counts
 
 
 def news(address: str, device_path: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 CONFLICT = 0x18  # PR_STS_RESERVATION_CONFLICT
+PATH_FAILED = 0x10000  # PR_STS_PATH_FAILED
 _WRITE, _READ = 1, 2
 BLOCK = 4096
 _running: dict[str, Any] = {}
@@ -86,12 +87,27 @@ def access(path: str) -> list[int]:
     return results
 
 
+def access_often(path: str, offset: int, count: int) -> None:
+    """Write and read a block past the page cache, one after the other."""
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    buffer = mmap.mmap(-1, BLOCK)
+    try:
+        for _ in range(count):
+            os.pwrite(fd, buffer, offset)
+            os.preadv(fd, [buffer], offset)
+    finally:
+        os.close(fd)
+
+
 def start(name: str, path: str, what: str, **arguments: int) -> None:
-    """Give a command in a thread."""
+    """Give a command in a thread, or ask for the ``holder``'s key."""
     state: dict[str, Any] = {"result": None}
 
     def work() -> None:
-        state["result"] = command(path, what, **arguments)
+        if what == "holder":
+            state["result"] = held(path)["key"]
+        else:
+            state["result"] = command(path, what, **arguments)
 
     state["thread"] = threading.Thread(target=work, daemon=True)
     _running[name] = state
