@@ -391,10 +391,10 @@ impl<I: Clone + PartialEq> Table<I> {
     ///
     /// | reservation | victim | removed | reservation afterwards |
     /// |---|---|---|---|
-    /// | of one holder | the holder's key | all others with it | the machine's, of `kind` |
-    /// | of all registrants | 0 | all others | the machine's, of `kind` |
+    /// | one holder's | the holder's key | all with it but the machine | the machine's, of `kind` |
+    /// | of all registrants | 0 | each other registrant | the machine's, of `kind` |
     /// | none, or of one holder | 0 | nothing: refused | the same |
-    /// | any | another key | all with it, the machine itself, too | the same |
+    /// | any | another key | all with it, also the machine | the same |
     fn preempt(&mut self, place: usize, victim: u64, kind: Kind) -> Result<(), Refused> {
         let of_all = self.reservation.is_some_and(|held| held.kind.is_of_all());
         if victim == 0 && !of_all {

@@ -59,7 +59,8 @@ pub(crate) fn change(device: &RemoteDevice, change: &Change) -> Result<(), Failu
     result.map_err(failure)
 }
 
-/// Asks again until the requests are over that a reservation forbids. Sleeps.
+/// Asks again until the requests are over that a reservation forbids. Sleeps; a task of user space
+/// can be killed meanwhile, a kernel thread waits as long as the server's disk hangs.
 fn until_over<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     loop {
         match ask() {

@@ -40,8 +40,7 @@ use rtrs_core::error::from_errno;
 use crate::params::HOST_UUID;
 
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 =
-    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
 
 /// What the server said when it opened a device.
 pub(crate) struct Opened {

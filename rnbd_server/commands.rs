@@ -20,8 +20,8 @@ use crate::{
     session_device::SessionDevice, //
 };
 
-/// Responds to a message. On the worker for commands of the device, which it holds up for half a
-/// second or so: sleeps.
+/// Responds to a message. On the worker for commands of the device, or of the session if the device
+/// was not open when the message came; holds the worker up for half a second or so. Sleeps.
 #[inline(never)]
 pub(crate) fn serve(session: &Session, op: Operation, message: &Reservation) {
     let result = run(session, &op, message);

@@ -58,8 +58,7 @@ use crate::{
 };
 
 /// The extensions that this server knows.
-const KNOWN_FEATURES: u32 =
-    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {

@@ -32,7 +32,8 @@ use proto::{
     rnbd::{
         Command,
         Kind,
-        Report, //
+        Report,
+        Wwid, //
     },
     Errno, //
 };
@@ -46,27 +47,32 @@ const WAIT_MS: Msecs = 500;
 /// A device that a session has open, as the reservations of its disk know it.
 pub(crate) trait Reserved: Send + Sync {
     /// Sets what the client may do from now on. A request that looks at a lower access later is
-    /// refused; [`Self::begin_drain`] is about those that have not looked. Any context; one call at
-    /// a time.
+    /// refused; [`Self::begin_drain`] waits for requests that have looked at the access before. Any
+    /// context; one call at a time.
     fn set_access(&self, access: Access);
 
-    /// Lets no request at the disk until those that were let through before are over. Called when a
-    /// grace period of RCU has passed since the access was set. Sleeps, but not for requests.
+    /// Lets no request at the disk until the requests are over that the device has let in before.
+    /// Called when a grace period of RCU has passed since the access was set. Sleeps, but not for
+    /// requests.
     fn begin_drain(&self);
 
-    /// Waits for that, at most `timeout` ms; whether they are over. Sleeps.
+    /// Waits until those requests are over, at most `timeout` ms; returns whether they are. Sleeps.
     fn finish_drain(&self, timeout: Msecs) -> bool;
 }
 
-/// A device in the list of those that a disk is open by.
+/// An open device of a disk.
 struct Open {
     place: u64,
     machine: Machine,
     device: Arc<dyn Reserved>,
     access: Access,
-    /// The number of the last command by which it has lost access and whose requests have not been
-    /// waited for; 0 if there is none.
+    /// The number of the last command by which it has lost access, while requests that it let in
+    /// before have not been waited for; else 0.
     undrained: u64,
+    /// The number of the first such command.
+    undrained_since: u64,
+    /// The log tells that requests are waited for.
+    is_told: bool,
 }
 
 /// # Invariants
@@ -88,8 +94,9 @@ struct State {
 /// command is being drained, or its requests are over.
 #[pin_data]
 pub(crate) struct Reservations {
-    /// The name of the disk's directory, for the log.
-    name: CString,
+    /// The name that the disk's directory has, or had when the disk was last open.
+    #[pin]
+    name: Mutex<Arc<CString>>,
     /// Locked by one command at a time, for as long as a grace period of RCU; taken before `state`.
     #[pin]
     turn: Mutex<()>,
@@ -107,7 +114,7 @@ fn new_table() -> Result<KBox<Table<Machine>>> {
 impl Reservations {
     /// None, of a disk whose directory has this name. Sleeps.
     pub(crate) fn new(name: &CStr) -> Result<Arc<Self>> {
-        let name = CString::try_from(name)?;
+        let name = Arc::new(CString::try_from(name)?, GFP_KERNEL)?;
         let state = State {
             table: new_table()?,
             opens: KVec::new(),
@@ -115,7 +122,7 @@ impl Reservations {
         };
         Arc::pin_init(
             pin_init!(Self {
-                name,
+                name <- new_mutex!(name, "Reservations::name"),
                 turn <- new_mutex!((), "Reservations::turn"),
                 state <- new_mutex!(state, "Reservations::state"),
             }),
@@ -123,9 +130,18 @@ impl Reservations {
         )
     }
 
-    /// The name of the disk's directory.
-    pub(crate) fn name(&self) -> &CStr {
-        &self.name
+    /// The name that the disk's directory has, or had when the disk was last open. Sleeps.
+    pub(crate) fn name(&self) -> Arc<CString> {
+        self.name.lock().clone()
+    }
+
+    /// The disk is opened, and its directory has this name now. Sleeps.
+    pub(crate) fn set_name(&self, name: &CStr) -> Result {
+        if name != &**self.name() {
+            let name = Arc::new(CString::try_from(name)?, GFP_KERNEL)?;
+            *self.name.lock() = name;
+        }
+        Ok(())
     }
 
     /// Whether no machine is registered. Sleeps.
@@ -159,6 +175,8 @@ impl Reservations {
             device: device.clone(),
             access,
             undrained: 0,
+            undrained_since: 0,
+            is_told: false,
         };
         state.opens.push(open, GFP_KERNEL)?;
         device.set_access(access);
@@ -169,7 +187,7 @@ impl Reservations {
     }
 
     /// Does a command of the machine that has the open device `place`; [`Self::wait`] is to follow.
-    /// `admit` is called before a machine registers while no other one is registered; what it gives
+    /// `admit` is called before a machine registers while no machine is registered; what it gives
     /// is dropped when the machine is registered. Sleeps, but not for requests.
     ///
     /// The errors of [`Table::execute`] and of `admit`; `ENOTCONN` if the device is closed.
@@ -180,8 +198,7 @@ impl Reservations {
         admit: impl FnOnce() -> Result<A>,
     ) -> Result {
         let turn = self.turn.lock();
-        let registers = matches!(command, Command::Register { new, .. } if *new != 0);
-        let is_first = registers && self.is_empty();
+        let is_first = command.can_be_first() && self.state.lock().is_first(place);
         let admitted = is_first.then(admit).transpose()?;
         let change = self.change(place, command);
         drop(admitted);
@@ -256,30 +273,35 @@ impl Reservations {
         );
     }
 
-    /// Waits until the requests of all devices that have lost access are over; `EINPROGRESS` if
-    /// that takes longer than [`WAIT_MS`]. Sleeps.
+    /// Waits until the requests of all devices that have lost access up to now are over;
+    /// `EINPROGRESS` if that takes longer than [`WAIT_MS`]. Sleeps.
     pub(crate) fn wait(&self) -> Result {
         let deadline = Deadline::after(WAIT_MS);
-        while let Some(victim) = self.undrained() {
-            if !victim.device.finish_drain(deadline.left()) {
+        let last = self.state.lock().last_number;
+        while let Some(victim) = self.undrained(last) {
+            if victim.device.finish_drain(deadline.left()) {
+                self.state.lock().drained(&victim);
+                continue;
+            }
+            if self.state.lock().is_first_told(&victim) {
                 pr_info_ratelimited!(
                     "device {:?}: waiting for requests of {}, which has lost access\n",
                     self.name(),
                     victim.machine
                 );
-                return Err(from_errno(Errno::EINPROGRESS));
             }
-            self.state.lock().drained(&victim);
+            return Err(from_errno(Errno::EINPROGRESS));
         }
         Ok(())
     }
 
-    /// A device that has lost access and is drained.
-    fn undrained(&self) -> Option<Victim> {
+    /// A device that has lost access by command `last` or an earlier command, and is drained.
+    fn undrained(&self, last: u64) -> Option<Victim> {
         // Not before the drains have begun.
         let _turn = self.turn.lock();
         let state = self.state.lock();
-        let open = state.opens.iter().find(|open| open.undrained != 0)?;
+        let is_it = |open: &&Open| open.undrained != 0 && open.undrained_since <= last;
+        let open = state.opens.iter().find(is_it)?;
         Some(Victim {
             place: open.place,
             number: open.undrained,
@@ -296,6 +318,8 @@ impl Reservations {
 
     /// Writes the state for the administrator. Sleeps, but not for requests.
     pub(crate) fn show(&self, out: &mut SysfsOutput<'_>) -> Result {
+        // Not before the drains have begun: a device would seem to have no requests.
+        let _turn = self.turn.lock();
         let state = self.state.lock();
         let table = &state.table;
         out.print(fmt!("generation {}\n", table.generation()))?;
@@ -319,16 +343,21 @@ impl Reservations {
         Ok(())
     }
 
-    /// Writes a line about a disk that no session has open. Sleeps.
-    pub(crate) fn show_line(&self, out: &mut SysfsOutput<'_>) -> Result {
+    /// Writes a line about a disk with the name `wwid` that no session has open. Sleeps.
+    pub(crate) fn show_line(&self, wwid: &Wwid, out: &mut SysfsOutput<'_>) -> Result {
         let state = self.state.lock();
         let kind = state.table.reservation().map(|(kind, _)| kind);
         out.write_bytes(self.name().to_bytes());
         out.print(fmt!(
-            " type {} registrants {}\n",
+            " type {} registrants {}",
             kind.map_or("none", |kind| kind.as_str()),
             state.table.registrants().count()
-        ))
+        ))?;
+        if !wwid.is_empty() {
+            out.write_bytes(b" wwid ");
+            out.write_bytes(wwid.as_bytes());
+        }
+        out.print(fmt!("\n"))
     }
 
     /// Logs a change of the holder, and which machine has lost access.
@@ -367,6 +396,19 @@ impl State {
         self.last_number
     }
 
+    /// Whether no machine is registered and the device `place` is open.
+    fn is_first(&self, place: u64) -> bool {
+        self.table.is_empty() && self.opens.iter().any(|open| open.place == place)
+    }
+
+    /// Whether the log does not tell yet that the requests of a device are waited for; from here on
+    /// it does.
+    fn is_first_told(&mut self, victim: &Victim) -> bool {
+        let mut opens = self.opens.iter_mut();
+        let open = opens.find(|open| open.place == victim.place);
+        open.is_some_and(|open| !core::mem::replace(&mut open.is_told, true))
+    }
+
     /// Tells the open devices what the table says now; returns whether one of them may do less.
     /// [`Self::begin_drain`] is to follow then.
     fn apply(&mut self, number: u64) -> bool {
@@ -378,6 +420,10 @@ impl State {
             }
             open.device.set_access(access);
             if access < open.access {
+                if open.undrained == 0 {
+                    open.undrained_since = number;
+                    open.is_told = false;
+                }
                 open.undrained = number;
                 has_lost = true;
             }
@@ -394,12 +440,17 @@ impl State {
         }
     }
 
-    /// The requests of a device are over, unless it has lost access again meanwhile, or is closed.
+    /// The requests are over that a device has let in before the command `victim.number`. The
+    /// device may have lost access again meanwhile, or be closed.
     fn drained(&mut self, victim: &Victim) {
-        let is_it =
-            |open: &&mut Open| open.place == victim.place && open.undrained == victim.number;
-        if let Some(open) = self.opens.iter_mut().find(is_it) {
+        let mut opens = self.opens.iter_mut();
+        let Some(open) = opens.find(|open| open.place == victim.place) else {
+            return;
+        };
+        if open.undrained == victim.number {
             open.undrained = 0;
+        } else {
+            open.undrained_since = victim.number.wrapping_add(1);
         }
     }
 }

@@ -18,7 +18,11 @@ use kernel_ext::{
 };
 use proto::{
     disk_id::DiskId,
-    rnbd::Command, //
+    rnbd::Command,
+    text::{
+        Text,
+        Untrusted, //
+    }, //
 };
 
 use crate::{
@@ -44,7 +48,7 @@ struct Known {
 /// The reservations of all disks that are open, or that a machine is registered with.
 #[pin_data]
 pub(crate) struct ReservedDisks {
-    /// Those that are known for longest come first. The lock is taken before that of a disk's
+    /// Sorted by when the server first opened the disk. The lock is taken before that of a disk's
     /// state, and not held while anything is waited for.
     #[pin]
     disks: Mutex<KVec<Known>>,
@@ -61,8 +65,8 @@ impl ReservedDisks {
         )
     }
 
-    /// The reservations of a disk that is opened, by whichever of its devices: those that there
-    /// were when it was closed. `name` is that of its directory. Sleeps.
+    /// The reservations of a disk that is opened, by whichever of its devices. They are the same as
+    /// when the disk was last closed. `name` is that of its directory. Sleeps.
     pub(crate) fn opened(
         self: &Arc<Self>,
         disk: DiskId<LocalId>,
@@ -91,6 +95,7 @@ impl ReservedDisks {
             !is_gone
         });
         if let Some(known) = disks.iter_mut().find(|known| known.disk.is_same_as(&disk)) {
+            known.reservations.set_name(name)?;
             known.users = known.users.checked_add(1).ok_or(EOVERFLOW)?;
             if !disk.wwid.is_empty() {
                 known.disk = disk;
@@ -133,7 +138,8 @@ impl ReservedDisks {
             let Some(place) = places.position(droppable) else {
                 pr_err_ratelimited!(
                     "device {:?}: no machine can register, as machines are registered with {} \
-                     other disks; see ctl/kept_reservations\n",
+                     other disks: remove some, see ctl/kept_reservations and clear_reservations \
+                     of the open disks\n",
                     reservations.name(),
                     MAX_DISKS
                 );
@@ -153,19 +159,29 @@ impl ReservedDisks {
     pub(crate) fn show_kept(&self, out: &mut SysfsOutput<'_>) -> Result {
         let disks = self.disks.lock();
         let mut kept = disks.iter().filter(|known| known.users == 0);
-        kept.try_for_each(|known| known.reservations.show_line(out))
+        kept.try_for_each(|known| known.reservations.show_line(&known.disk.wwid, out))
     }
 
-    /// Drops what is kept of the disks with this name that no session has open. Sleeps.
+    /// Drops what is kept of the disk of this name that no session has open: the name of its
+    /// directory, or its name in the world. Sleeps.
     ///
-    /// `ENOENT` if there is none.
+    /// `ENOENT` if there is none, `EEXIST` if several disks have had that name.
     pub(crate) fn drop_kept(&self, name: &[u8]) -> Result {
         let mut disks = self.disks.lock();
-        let before = disks.len();
-        disks.retain(|known| known.users != 0 || known.reservations.name().to_bytes() != name);
-        if disks.len() == before {
-            return Err(ENOENT);
+        let is_it = |known: &Known| {
+            let is_named =
+                known.reservations.name().to_bytes() == name || known.disk.wwid.as_bytes() == name;
+            known.users == 0 && is_named
+        };
+        match disks.iter().filter(|known| is_it(known)).count() {
+            0 => return Err(ENOENT),
+            1 => disks.retain(|known| !is_it(known)),
+            _ => return Err(EEXIST),
         }
+        pr_info_ratelimited!(
+            "kept_reservations: the administrator has dropped the reservations of {:?}\n",
+            Text::<100>::of(&Untrusted(name)).as_str()
+        );
         Ok(())
     }
 }

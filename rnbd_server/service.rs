@@ -68,10 +68,17 @@ pub(crate) const FILES: &[Attribute<Service>] = &[
         |service, out| service.reserved.show_kept(out),
         |service, _, bytes| {
             let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-            service.reserved.drop_kept(name).inspect_err(|_| {
+            service.reserved.drop_kept(name).inspect_err(|error| {
+                let why = if *error == ENOENT {
+                    "no disk"
+                } else {
+                    "the name of several disks (write the wwid)"
+                };
                 pr_err_ratelimited!(
-                    "kept_reservations: no reservations are kept of a disk '{}' that is not open\n",
-                    Text::<100>::of(&Untrusted(name)).as_str()
+                    "kept_reservations: '{}' is {} whose reservations are kept and that is not \
+                     open\n",
+                    Text::<100>::of(&Untrusted(name)).as_str(),
+                    why
                 );
             })
         },

@@ -45,8 +45,8 @@ use crate::{
 /// (the connections of a path, say) can be used from all CPUs and still be taken down by one
 /// owner, in process context, when nobody uses it any more.
 ///
-/// The owner can also have the gate [drained](Gate::begin_drain): nobody gets in until all who are
-/// inside have left, and then the gate is open again.
+/// The owner can also have the gate [drained](Gate::begin_drain): no task gets in until each task
+/// that is inside has left, and then the gate is open again.
 ///
 /// Dropping a gate that is not closed closes it, which sleeps. Where sleeping is not allowed the
 /// value is left behind, see [`preempt`](crate::preempt). A task that has entered must not wait for
@@ -62,9 +62,9 @@ pub struct Gate<T: Send + Sync + 'static> {
 ///   live again, after it has come to zero, by the caller that clears `is_killed`.
 /// - `phase` is [`Phase::Draining`] from when the gate is killed to be drained until it is live
 ///   again or closed. It is [`Phase::Closed`] for good. Its lock is not held while a task waits.
-/// - `drained` is signalled once for each drain. A caller takes the signal with `turn` locked, and
-///   opens the gate again; if the gate was closed meanwhile it gives the signal back, for the
-///   caller that has closed the gate.
+/// - `drained` is signalled once for each drain. A caller of [`Gate::finish_drain`] takes the
+///   signal with `turn` locked, and opens the gate again, or gives the signal back if the gate was
+///   closed meanwhile. The caller that has closed the gate takes it then, and completes `empty`.
 /// - `is_draining` says which of `drained`, once, and `empty` the release function of `users`
 ///   signals. It changes under the lock of `phase`, and not while `users` may come to zero.
 /// - `value` is only written by the one caller that set `phase` to [`Phase::Closed`], after `users`
@@ -221,7 +221,8 @@ impl<T: Send + Sync + 'static> Gate<T> {
         unsafe { (*self.inner.value.get()).take() }
     }
 
-    /// Lets nobody in until all who are inside have left; [`Self::finish_drain`] is to follow.
+    /// Lets no task in until each task that is inside has left; [`Self::finish_drain`] is to
+    /// follow.
     ///
     /// Process context; sleeps, but does not wait for users of the gate. Does nothing where
     /// sleeping is not allowed, and if the gate is being drained or closed already.

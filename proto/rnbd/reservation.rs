@@ -58,7 +58,8 @@ numbered! {
         Release = 2,
         /// Removes the reservation and all keys.
         Clear = 3,
-        /// Removes the keys of others, and takes the reservation if it was theirs.
+        /// Removes the registrants with a key, and takes the reservation if the holder was one of
+        /// these registrants.
         Preempt = 4,
         /// The same, to end their requests, too.
         PreemptAndAbort = 5,
@@ -98,7 +99,8 @@ pub enum Command {
         /// The machine's key.
         key: u64,
     },
-    /// Removes the key `victim` of others, and takes the reservation if it was theirs.
+    /// Removes the registrants with the key `victim`, and takes the reservation if the holder was
+    /// one of these registrants.
     Preempt {
         /// The machine's key.
         key: u64,
@@ -107,6 +109,20 @@ pub enum Command {
         /// The kind of the reservation that is taken.
         kind: Kind,
     },
+}
+
+impl Command {
+    /// Whether this registers a machine of a disk that no machine is registered with.
+    pub fn can_be_first(&self) -> bool {
+        match *self {
+            Self::Register {
+                key,
+                new,
+                ignore_key,
+            } => new != 0 && (key == 0 || ignore_key),
+            _ => false,
+        }
+    }
 }
 
 /// Why a message is no command.
@@ -166,7 +182,7 @@ pub struct Reservation {
     pub sequence: u32,
     /// The machine's key.
     pub key: u64,
-    /// The new key, or that of others.
+    /// The new key, or the key to be removed.
     pub service_key: u64,
 }
 
@@ -271,7 +287,7 @@ impl Reservation {
     /// The command; `None` if it is the question how the disk is reserved.
     ///
     /// Aborting is the same as preempting here: either way the response comes when the requests of
-    /// those who have lost their access are over.
+    /// the machines that have lost access are over.
     pub fn command(&self) -> Result<Option<Command>, CommandError> {
         let action = Action::try_from(self.action).map_err(CommandError::Action)?;
         let flags = match action {
