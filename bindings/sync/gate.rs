@@ -16,7 +16,7 @@ use core::{
 use kernel::{
     container_of,
     error::to_result,
-    new_mutex,
+    static_lock_class,
     sync::{
         atomic::{
             ordering,
@@ -38,6 +38,10 @@ use crate::{
     },
     time::Deadline, //
 };
+
+// `Gate::new` is generic, so it is compiled into several modules, and lockdep compares the names of
+// a lock class by address: a static is the same in all of them, a literal is not.
+static PHASE: &CStr = c"Gate::phase";
 
 /// Lets users at a value until it is closed, and then gives the value back.
 ///
@@ -140,7 +144,7 @@ impl<T: Send + Sync + 'static> Gate<T> {
                 }),
                 empty <- Completion::new(),
                 drained <- Completion::new(),
-                phase <- new_mutex!(Phase::Open, "Gate::phase"),
+                phase <- Mutex::new(Phase::Open, PHASE, static_lock_class!()),
                 turn <- KillableMutex::new(),
                 is_killed: Atomic::new(false),
                 is_draining: Atomic::new(false),
