@@ -297,7 +297,7 @@ def test_file(t: Test) -> None:
     end(t)
 
 
-@case(module_sets=ONLY_OURS)
+@case(timeout=300, module_sets=ONLY_OURS)
 def test_paths(t: Test) -> None:
     """A session with two paths leaves by both, and both come back."""
     load(t)
