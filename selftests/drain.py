@@ -347,7 +347,8 @@ def test_hanging_disk(t: Test) -> None:
     t.say(f"left after {taken:.1f} s; {verified(stream.stop())}")
 
 
-@case(module_sets=ONLY_OURS, quick=("stock",))
+# A refused mapping leaks an object of the C client.
+@case(kernels=("stock",), module_sets=ONLY_OURS, quick=("stock",))
 def test_c_client(t: Test) -> None:
     """A C client works on, is counted as one that does not leave, and is refused what is new."""
     rnbd.use_set(t.client, "c")
