@@ -53,6 +53,22 @@ def two(t: Test, disk: str) -> tuple[Device, Device]:
             rnbd.map_device(t, disk, session="second", access_mode="migration"))
 
 
+def take_over_while_held(t: Test, held: str, old: Device, new: Device, kind: int) -> int:
+    """Preempts the machine of ``old``, whose write hangs on the disk ``held``; a place in the server's log before."""
+    disks.hold(t, held)
+    t.client.call(guest_io.writer_start, path=old.path, name="writer")
+    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
+    mark = t.server.log_mark()
+    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=kind)
+    return mark
+
+
+def writer_is_refused(t: Test) -> None:
+    """The writer that has lost the disk ends with a reservation conflict."""
+    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
+    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
+
+
 def is_kept(t: Test, start: str) -> bool:
     """Whether a line about a disk that nobody has open begins like this."""
     return any(line.startswith(start) for line in kept(t))
@@ -259,11 +275,7 @@ def test_hanging_disk(t: Test) -> None:
     must(t, old, "register", other=1)
     must(t, old, "reserve", key=1, kind=1)
     must(t, new, "register", other=2)
-    disks.hold(t, disk)
-    t.client.call(guest_io.writer_start, path=old.path, name="writer")
-    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
-    mark = t.server.log_mark()
-    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=1)
+    mark = take_over_while_held(t, disk, old, new, kind=1)
     name, = t.server.listdir(rnbd.SERVER_DEVICES)
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{name}/reservations",
                       matches="(?s)holder 0x0*2 session second.*waiting for session first")
@@ -275,8 +287,7 @@ def test_hanging_disk(t: Test) -> None:
     t.equal(t.client.call(pr.result, name="takeover", wait=2.0), None, "result while the disk hangs")
     disks.let_go(t, disk)
     t.equal(t.client.call_within(30, pr.result, name="takeover", wait=20.0), 0, "result")
-    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
-    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
+    writer_is_refused(t)
     t.equal(access(t, new), READ_WRITE, "errnos of the new holder")
 
 
@@ -289,19 +300,14 @@ def test_survivor(t: Test) -> None:
     must(t, old, "register", other=1)
     must(t, new, "register", other=2)
     must(t, new, "reserve", key=2, kind=3)
-    disks.hold(t, half)
-    t.client.call(guest_io.writer_start, path=old.path, name="writer")
-    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
-    mark = t.server.log_mark()
-    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=3)
+    mark = take_over_while_held(t, half, old, new, kind=3)
     t.server.wait_log("waiting for requests of session first, which has lost access", mark)
     # Behind the command each of them would wait for half a second.
     t.client.call_within(15, pr.access_often, path=new.path, offset=16 << 20, count=40)
     t.equal(t.client.call(pr.result, name="takeover"), None, "result while the disk hangs")
     disks.let_go(t, half)
     t.equal(t.client.call_within(30, pr.result, name="takeover", wait=20.0), 0, "result")
-    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
-    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
+    writer_is_refused(t)
 
 
 @case(module_sets=ONLY_OURS, timeout=120)
@@ -314,11 +320,7 @@ def test_cut_off_takeover(t: Test) -> None:
     must(t, old, "register", other=1)
     must(t, old, "reserve", key=1, kind=1)
     must(t, new, "register", other=2)
-    disks.hold(t, disk)
-    t.client.call(guest_io.writer_start, path=old.path, name="writer")
-    t.client.wait_for(f"/sys/block/{old.name}/inflight", matches=r"\s[1-9]")
-    mark = t.server.log_mark()
-    t.client.call(pr.start, name="takeover", path=new.path, what="preempt", key=2, other=1, kind=1)
+    mark = take_over_while_held(t, disk, old, new, kind=1)
     t.server.wait_log("waiting for requests of session first, which has lost access", mark)
     path = rnbd.client_path(t, "second")
     t.client.write(f"{path}/disconnect", "1")
@@ -335,8 +337,7 @@ def test_cut_off_takeover(t: Test) -> None:
     t.equal(t.client.call_within(30, pr.result, name="report", wait=20.0), 2, "key of the holder")
     t.equal(t.client.call_within(30, pr.result, name="again", wait=20.0), pr.CONFLICT,
             "the key is preempted once more")
-    end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
-    t.equal((end["errno"], end["running"]), (errno.EBADE, False), "end of the writer")
+    writer_is_refused(t)
 
 
 @case(module_sets=ONLY_OURS)

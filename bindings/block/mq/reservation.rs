@@ -85,8 +85,8 @@ pub enum Failure {
     Conflict,
     /// There is no path to the disk (`PR_STS_PATH_FAILED`).
     PathFailed,
-    /// Another error, as its number. `drivers/scsi/sd.c` and `drivers/nvme/host/pr.c` make
-    /// `PR_STS_IOERR` of most errors of the disk, which does not say what was wrong.
+    /// Another error, as its number. `drivers/scsi/sd.c` and `drivers/nvme/host/pr.c` return
+    /// `PR_STS_IOERR` for most errors of the disk; the number names the error.
     Errno(Error),
 }
 
