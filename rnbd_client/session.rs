@@ -434,7 +434,10 @@ impl Link {
         if is_back {
             self.ask_whether_back();
             self.reopening.begin();
-            self.remap(self.each_device());
+            // A session that is left at once again opens nothing: the next session does.
+            if !self.is_leaving() {
+                self.remap(self.each_device());
+            }
         } else if again && !self.is_leaving() {
             let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
             self.remap(self.each_device().filter(is_left));
