@@ -7,6 +7,8 @@
 //!   may be repeated, up to [`MAX_PATHS`] times,
 //! - `dest_port` is for all paths, wherever it stands (in C only for those
 //!   behind it),
+//! - `io_mode` says how the server reads and writes the disk (in C it is no
+//!   option),
 //! - names of 255 bytes are too long (in C they are cut to 254),
 //! - so are names that make the name of the device's link in sysfs longer than
 //!   a file's may be (in C it is).
@@ -18,6 +20,7 @@ use crate::{
         AddrError,
         PathAddress, //
     },
+    file_disk::IoMode,
     name::{
         Name,
         NameError,
@@ -51,6 +54,8 @@ pub struct MapOptions {
     pub device_path: Name,
     /// `access_mode=`, read-write if not given.
     pub access_mode: AccessMode,
+    /// `io_mode=`, as the server is set if not given; an extension.
+    pub io_mode: Option<IoMode>,
     /// `dest_port=`, 1234 if not given.
     pub dest_port: u16,
     /// `nr_poll_queues=`, 0 if not given, at most the number of CPUs.
@@ -81,6 +86,8 @@ numbered! {
         Sessname = 4, "sessname";
         /// The number of connections that are polled.
         NrPollQueues = 5, "nr_poll_queues";
+        /// How the server reads and writes the disk.
+        IoMode = 6, "io_mode";
     }
 }
 
@@ -117,6 +124,8 @@ pub enum MapError<'a> {
     },
     /// The value of `access_mode` is none of the three.
     BadAccessMode(&'a [u8]),
+    /// The value of `io_mode` is neither of the two.
+    BadIoMode(&'a [u8]),
 }
 
 impl MapError<'_> {
@@ -160,6 +169,11 @@ impl fmt::Display for MapError<'_> {
                 "access_mode= must be ro, rw or migration, not \"{}\"",
                 Untrusted(value)
             ),
+            Self::BadIoMode(value) => write!(
+                f,
+                "io_mode= must be direct or buffered, not \"{}\"",
+                Untrusted(value)
+            ),
         }
     }
 }
@@ -191,6 +205,7 @@ struct Given<'a> {
     sessname: Option<&'a [u8]>,
     device_path: Option<&'a [u8]>,
     access_mode: Option<AccessMode>,
+    io_mode: Option<IoMode>,
     dest_port: Option<u16>,
     nr_poll_queues: Option<u32>,
     paths: [Option<PathAddress>; MAX_PATHS],
@@ -220,6 +235,10 @@ impl<'a> Given<'a> {
             Opt::AccessMode => {
                 let mode = AccessMode::from_name(value).ok_or(MapError::BadAccessMode(value))?;
                 self.access_mode.replace(mode).is_some()
+            }
+            Opt::IoMode => {
+                let mode = IoMode::from_name(value).ok_or(MapError::BadIoMode(value))?;
+                self.io_mode.replace(mode).is_some()
             }
             Opt::DestPort => {
                 let port = parse_number(opt, value, 0, u16::MAX.into())?;
@@ -251,6 +270,7 @@ impl<'a> Given<'a> {
             device_path: Name::from_checked(device_path),
             sessname: SessName::from_checked(sessname),
             access_mode: self.access_mode.unwrap_or(AccessMode::Rw),
+            io_mode: self.io_mode,
             dest_port: self.dest_port.unwrap_or(RTRS_PORT),
             // There are no poll queues unless the option asks for them.
             nr_poll_queues: self.nr_poll_queues.unwrap_or(0),

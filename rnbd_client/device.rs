@@ -86,7 +86,7 @@ impl Device {
     pub(crate) fn open(&self) -> Result<OpenRsp> {
         let remote = &self.remote;
         loop {
-            let opened = remote.server.open(&remote.path, remote.access_mode)?;
+            let opened = remote.open()?;
             match remote.opened_by_server(&opened.response, opened.epoch, || {}) {
                 Ok(_) => {
                     self.limits.populate(FixedLimits::of(&opened));
@@ -147,17 +147,14 @@ impl Device {
         if remote.state() == DeviceState::Unmapped {
             return Err(ENODEV);
         }
-        let opened = remote
-            .server
-            .open(&remote.path, remote.access_mode)
-            .inspect_err(|error| {
-                kernel_ext::ratelimited!(device_log!(
-                    pr_err,
-                    remote,
-                    "Opening failed, server responded: {}",
-                    error.to_errno()
-                ));
-            })?;
+        let opened = remote.open().inspect_err(|error| {
+            kernel_ext::ratelimited!(device_log!(
+                pr_err,
+                remote,
+                "Opening failed, server responded: {}",
+                error.to_errno()
+            ));
+        })?;
         if let Some(Err(error)) = self
             .limits
             .as_ref()

@@ -31,6 +31,7 @@ use proto::{
         DeviceEvent,
         DeviceState, //
     },
+    file_disk::IoMode,
     map_options::MapOptions,
     name::Name,
     rnbd::{
@@ -44,7 +45,10 @@ use proto::{
 use rtrs_client::SubmitError;
 use rtrs_core::error::from_errno;
 
-use crate::server::Server;
+use crate::server::{
+    Opened,
+    Server, //
+};
 
 /// Logs a line about a device, as `<path@session> …`.
 macro_rules! device_log {
@@ -74,6 +78,8 @@ pub(crate) struct RemoteDevice {
     /// The device's path on the server.
     pub(crate) path: Name,
     pub(crate) access_mode: AccessMode,
+    /// How the server is to read and write the disk; `None`: as the server is set.
+    pub(crate) io_mode: Option<IoMode>,
     /// The number of the disk, which is not given to another one while this one is open.
     index: IdaNumber,
     /// A [`DeviceState`].
@@ -116,6 +122,7 @@ impl RemoteDevice {
                 server,
                 path: options.device_path,
                 access_mode: options.access_mode,
+                io_mode: options.io_mode,
                 index,
                 state: Atomic::new(DeviceState::Init.to_u32()),
                 device_id: Atomic::new(0),
@@ -133,6 +140,11 @@ impl RemoteDevice {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Asks the server to open the disk; see [`Server::open`]. Sleeps.
+    pub(crate) fn open(&self) -> Result<Opened> {
+        self.server.open(&self.path, self.access_mode, self.io_mode)
     }
 
     /// Notes the disk's name in the world, unless there is one. Any context.

@@ -4,6 +4,7 @@
 
 use kernel::sync::Arc;
 use kernel_ext::{
+    pr_err_ratelimited,
     prelude::*,
     random,
     sync::atomic::{
@@ -12,6 +13,7 @@ use kernel_ext::{
     }, //
 };
 use proto::{
+    file_disk::IoMode,
     name::{
         Name,
         SessName, //
@@ -29,6 +31,7 @@ use proto::{
         SessInfo,
         FEATURE_DRAIN,
         FEATURE_IDENTITY,
+        FEATURE_IO_MODE,
         FEATURE_NEWS,
         FEATURE_RESERVATIONS, //
     },
@@ -40,7 +43,8 @@ use rtrs_core::error::from_errno;
 use crate::params::HOST_UUID;
 
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
+const KNOWN_FEATURES: u32 =
+    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS | FEATURE_IO_MODE;
 
 /// What the server said when it opened a device.
 pub(crate) struct Opened {
@@ -149,11 +153,17 @@ impl Server {
     /// priorities.
     ///
     /// The server's error, or `EINVAL` for a response that makes no sense; the device is closed
-    /// again then.
-    pub(crate) fn open(&self, path: &Name, access_mode: AccessMode) -> Result<Opened> {
+    /// again then. `EOPNOTSUPP` for an `io_mode` that the server does not know of.
+    pub(crate) fn open(
+        &self,
+        path: &Name,
+        access_mode: AccessMode,
+        io_mode: Option<IoMode>,
+    ) -> Result<Opened> {
         let mut bytes = [0; OpenRsp::SIZE + Identity::SIZE];
         let message = Open {
             access_mode,
+            io_mode,
             dev_name: *path,
         }
         .to_bytes();
@@ -162,7 +172,15 @@ impl Server {
             let epoch = self.greet()?;
             // A server that does not know of identities may have old data behind its response.
             let features = self.features_in(epoch);
-            let has_identity = features.is_some_and(|features| features & FEATURE_IDENTITY != 0);
+            let knows = |feature| features.is_some_and(|features| features & feature != 0);
+            let has_identity = knows(FEATURE_IDENTITY);
+            if io_mode.is_some() && !knows(FEATURE_IO_MODE) {
+                pr_err_ratelimited!(
+                    "session {}: the server does not know of io_mode: map its devices without\n",
+                    self.session.as_cstr()
+                );
+                return Err(EOPNOTSUPP);
+            }
             let len = if has_identity {
                 bytes.len()
             } else {

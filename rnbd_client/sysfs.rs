@@ -94,6 +94,10 @@ const DEVICE_FILES: Files = &[
     Attribute::read_only(c"access_mode", |mapping, out| {
         out.print(fmt!("{}\n", mapping.device.remote.access_mode.as_str()))
     }),
+    Attribute::read_only(c"io_mode", |mapping, out| {
+        let wish = mapping.device.remote.io_mode;
+        out.print(fmt!("{}\n", wish.map_or("any", |mode| mode.as_str())))
+    }),
     Attribute::read_only(c"nr_poll_queues", |mapping, out| {
         out.print(fmt!("{}\n", mapping.nr_poll_queues))
     }),

@@ -38,6 +38,7 @@ use rtrs_server::{
 
 use crate::{
     device_table::Afterwards,
+    export::Denied,
     handle::{
         Handle,
         HandleUse, //
@@ -185,16 +186,34 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
         server.policy().is_loaded(),
         path.to_bytes(),
     );
-    let handle = Handle::open(path, gives_file, message.access_mode, server.bios())
-        .inspect_err(failed)
-        // A file system of the network may say so; to a client it means that this server drains.
-        .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
-    let export = {
+    let mode = message.access_mode;
+    let open_as = |io_mode| {
+        let handle = Handle::open(path, gives_file, mode, io_mode, server.bios())
+            .inspect_err(failed)
+            // A file system of the network may say so; to a client it means that this server drains.
+            .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
         let handle_use = handle.enter().ok_or(ENODEV)?;
-        server
-            .exports()
-            .open(&handle_use, message.access_mode, session.name())?
+        let export = server.exports().open(&handle_use, mode, session.name())?;
+        drop(handle_use);
+        Ok((handle, export))
     };
+    let opened = match open_as(message.io_mode) {
+        // A client without a wish uses the disk as the clients do that have it open.
+        Err(Denied::IoMode(used)) if message.io_mode.is_none() => open_as(Some(used)),
+        opened => opened,
+    };
+    let (handle, export) = opened.map_err(|denied| match denied {
+        Denied::Error(error) => error,
+        Denied::IoMode(used) => {
+            pr_err_ratelimited!(
+                "session {:?}: device {:?} is open with io mode '{}' by other sessions\n",
+                session.name().as_cstr(),
+                path,
+                used.as_str()
+            );
+            EBUSY
+        }
+    })?;
     let id = session.devices().next_id()?;
     let machine = session.machine()?;
     SessionDevice::new(session.clone(), id, message, handle, export, machine).inspect_err(failed)

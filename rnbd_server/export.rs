@@ -4,6 +4,7 @@
 //! (`/sys/class/rnbd-server/ctl/devices/<device>/`).
 
 use kernel::{
+    alloc::AllocError,
     new_mutex,
     str::CString,
     sync::{
@@ -25,6 +26,7 @@ use kernel_ext::{
 };
 use proto::{
     access::Writers,
+    file_disk::IoMode,
     name::SessName,
     rnbd::AccessMode,
     sysfs_name::{
@@ -69,6 +71,9 @@ pub(crate) struct Exports {
 /// A device that sessions have open.
 struct Entry {
     local_id: LocalId,
+    /// How all sessions use the disk: a request past the page cache would not see what a request
+    /// through it has written.
+    io_mode: IoMode,
     export: Arc<Export>,
     writers: Writers,
     opens: usize,
@@ -128,6 +133,26 @@ fn store_clear(shown: &Arc<Shown>, _: &StoreContext<'_>, bytes: &[u8]) -> Result
     }
     shown.reservations.clear();
     Ok(())
+}
+
+/// Why a session cannot open a disk.
+pub(crate) enum Denied {
+    /// The disk is used in this way by other sessions.
+    IoMode(IoMode),
+    /// Another reason, which is logged.
+    Error(Error),
+}
+
+impl From<Error> for Denied {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<AllocError> for Denied {
+    fn from(error: AllocError) -> Self {
+        Self::Error(error.into())
+    }
 }
 
 /// That a session has a device open in some mode. Dropped in process context.
@@ -211,16 +236,20 @@ impl Exports {
 
     /// Notes that `session` has opened `disk`, whatever it called it. Sleeps.
     ///
-    /// `EPERM` if the mode is not possible together with those of the other sessions.
+    /// [`Denied::IoMode`] if other sessions use the disk in another way, `EPERM` if the mode is not
+    /// possible together with the modes of other sessions.
     pub(crate) fn open(
         self: &Arc<Self>,
         disk: &HandleUse,
         mode: AccessMode,
         session: &SessName,
-    ) -> Result<ExportOpen> {
+    ) -> Result<ExportOpen, Denied> {
         let local_id = disk.disk().local_id();
         let mut list = self.list.lock();
         if let Some(entry) = list.iter_mut().find(|entry| entry.local_id == local_id) {
+            if entry.io_mode != disk.io_mode() {
+                return Err(Denied::IoMode(entry.io_mode));
+            }
             let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;
             entry.writers = entry.writers.opened(mode).map_err(|denied| {
                 pr_err_ratelimited!(
@@ -251,6 +280,7 @@ impl Exports {
             .map_err(|denied| from_errno(denied.errno()))?;
         let entry = Entry {
             local_id,
+            io_mode: disk.io_mode(),
             export: export.clone(),
             writers,
             opens: 1,

@@ -68,7 +68,8 @@ pub(crate) enum HandleUse {
 const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
 
 impl Handle {
-    /// Opens the disk with the given path; a regular file only with `gives_file`. Sleeps.
+    /// Opens the disk with the given path; a regular file only with `gives_file`. `io_mode` is how,
+    /// if not as the module's parameters say. Sleeps.
     ///
     /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data, and for
     /// a regular file that is not given. The C server gives no files.
@@ -76,11 +77,15 @@ impl Handle {
         path: &CStr,
         gives_file: bool,
         mode: AccessMode,
+        io_mode: Option<IoMode>,
         bios: &Arc<BioSet<IoCompletion>>,
     ) -> Result<Self> {
         let found = Found::look_up(path)?;
         let opened = match found.kind() {
-            Kind::BlockDevice => Self::open_device(path, mode, BLOCK_IO_MODE.get().0, bios),
+            Kind::BlockDevice => {
+                let io_mode = io_mode.unwrap_or(BLOCK_IO_MODE.get().0);
+                Self::open_device(path, mode, io_mode, bios)
+            }
             Kind::Regular if !gives_file => {
                 pr_err_ratelimited!(
                     "file {:?} is not given: set dev_search_path to a folder of images, or load an \
@@ -90,7 +95,7 @@ impl Handle {
                 return Err(ENOTBLK);
             }
             Kind::Regular => {
-                let io_mode = FILE_IO_MODE.get().0;
+                let io_mode = io_mode.unwrap_or(FILE_IO_MODE.get().0);
                 FileHandle::open(path, &found, mode, io_mode).map(Self::File)
             }
             Kind::Other => Err(ENOTBLK),

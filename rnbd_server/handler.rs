@@ -31,6 +31,7 @@ use proto::{
         SessInfo,
         FEATURE_DRAIN,
         FEATURE_IDENTITY,
+        FEATURE_IO_MODE,
         FEATURE_NEWS,
         FEATURE_RESERVATIONS,
         PROTO_VER_MAJOR, //
@@ -58,7 +59,8 @@ use crate::{
 };
 
 /// The extensions that this server knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS;
+const KNOWN_FEATURES: u32 =
+    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS | FEATURE_IO_MODE;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {

@@ -79,6 +79,35 @@ def test_buffered(t: Test) -> None:
             "reads of the server's disk, for what is in its page cache")
 
 
+@case(module_sets=ONLY_OURS, quick=("stock", OTHER))
+def test_wish(t: Test) -> None:
+    """A client says how the server uses the disk; all clients that have the disk open use it in the same way."""
+    images.load(t)
+    path = images.sparse(t, images.file_system(t))
+    block = disks.WITHOUT_DISCARD
+    for disk, folder in ((block, f"{rnbd.SERVER_DEVICES}/{block[5:]}"), (path, images.exported(path))):
+        for mode, other in (("buffered", "direct"), ("direct", "buffered")):
+            device = rnbd.map_device(t, disk, io_mode=mode)
+            t.equal(device.attribute("io_mode"), mode, "the client's wish")
+            t.equal(t.server.read(f"{folder}/sessions/sess/io_mode"), mode, f"io_mode of {disk}")
+            rnbd.works(t, device, MIB)
+            # Another client gets the same without a wish, and nothing else.
+            reader = rnbd.map_device(t, disk, session="reader", access_mode="ro")
+            t.equal(reader.attribute("io_mode"), "any", "the reader's wish")
+            t.equal(t.server.read(f"{folder}/sessions/reader/io_mode"), mode, "io_mode of the reader")
+            reader.unmap()
+            mark = t.server.log_mark()
+            with t.expect_errno(errno.EBUSY):
+                rnbd.map_device(t, disk, session="reader", access_mode="ro", io_mode=other)
+            t.server.wait_log(f"is open with io mode '{mode}' by other sessions", mark)
+            # The wish outlives the session.
+            rnbd.reconnect(t, rnbd.client_path(t, "sess"))
+            t.client.wait_for(f"{device.sysfs}/state", matches="open")
+            t.equal(t.server.read(f"{folder}/sessions/sess/io_mode"), mode, "io_mode after a reconnection")
+            device.unmap()
+            t.server.wait_for(folder, gone=True)
+
+
 @case(module_sets=ONLY_OURS)
 def test_memory_file(t: Test) -> None:
     """A file on tmpfs is a disk, in both modes; one on ramfs is one through the page cache only."""

@@ -127,6 +127,14 @@ def test_c_client_maps_a_file(t: Test) -> None:
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
+@case(module_sets=("ours",))
+def test_c_server_knows_no_io_mode(t: Test) -> None:
+    """A C server cannot be told how to use a disk: the disk is not mapped, and the log says why."""
+    use(t, "ours", "c", "Y")
+    with rnbd.refusal(t, "io_mode=direct", (errno.EOPNOTSUPP,), "the server does not know of io_mode"):
+        rnbd.map_device(t, disks.PLAIN, io_mode="direct", keep=True)
+
+
 # A refused mapping leaks an object of the C client, and sometimes crashes its unloading.
 @case(timeout=300, kernels=("stock",), module_sets=("ours",))
 def test_our_server_with_a_policy(t: Test) -> None:

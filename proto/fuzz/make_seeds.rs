@@ -225,6 +225,7 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
     put("reservation_report", true, 536, &report)?;
     let open = rnbd::Open {
         access_mode: AccessMode::Migration,
+        io_mode: None,
         dev_name: Name::new(b"/dev/sda")?,
     };
     put("open", true, 56, &open.to_bytes())?;

@@ -19,3 +19,6 @@ pub const FEATURE_DRAIN: u32 = 1 << 2;
 /// The client may reserve disks, see [`Reservation`](super::Reservation), and may tell a name of
 /// its machine first, see [`Host`](super::Host).
 pub const FEATURE_RESERVATIONS: u32 = 1 << 3;
+/// An open message may say how the server is to use the disk, see
+/// [`Open::io_mode`](super::Open::io_mode).
+pub const FEATURE_IO_MODE: u32 = 1 << 5;

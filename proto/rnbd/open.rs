@@ -2,14 +2,18 @@
 
 //! Opening a device.
 
-use super::wire::{
-    self,
-    MsgHdr,
-    MsgType,
-    SECTOR_SIZE, //
+use super::{
+    wire::{
+        self,
+        MsgHdr,
+        MsgType,
+        SECTOR_SIZE, //
+    },
+    FEATURE_IO_MODE, //
 };
 use crate::{
     error::ProtoError,
+    file_disk::IoMode,
     name::Name,
     numbered::numbered,
     wire::{
@@ -51,8 +55,11 @@ impl AccessMode {
 /// Opens a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// How.
+    /// What the client may do with the device.
     pub access_mode: AccessMode,
+    /// How the server is to read and write the disk; `None`: as the server is set. Only in a session
+    /// with [`FEATURE_IO_MODE`].
+    pub io_mode: Option<IoMode>,
     /// The path below the server's search path.
     pub dev_name: Name,
 }
@@ -66,7 +73,7 @@ impl Open {
         to_array(&wire::Open {
             hdr: MsgHdr::new(MsgType::Open),
             access_mode: self.access_mode.to_wire(),
-            resv1: 0,
+            io_mode: IoMode::to_wire(self.io_mode),
             dev_name: self.dev_name.to_field(),
             reserved: [0; 3],
         })
@@ -74,16 +81,23 @@ impl Open {
 
     // Its large values shall not be on the stack of the IO path.
     #[inline(never)]
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+    pub(super) fn parse(bytes: &[u8], features: u32) -> Result<Self, ProtoError> {
         let (msg, _) = split::<wire::Open>(bytes, "open message")?;
         let access_mode = AccessMode::try_from(msg.access_mode)
             .map_err(|mode| ProtoError::bad_field("access mode of the open message", mode))?;
+        let io_mode = if features & FEATURE_IO_MODE != 0 {
+            IoMode::from_wire(msg.io_mode)
+                .map_err(|mode| ProtoError::bad_field("io mode of the open message", mode))?
+        } else {
+            None
+        };
         let dev_name = Name::from_field(&msg.dev_name).map_err(|error| ProtoError::BadName {
             field: "device name of the open message",
             error,
         })?;
         Ok(Self {
             access_mode,
+            io_mode,
             dev_name,
         })
     }

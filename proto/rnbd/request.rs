@@ -62,7 +62,7 @@ impl Request {
                 let (msg, _) = split::<wire::SessInfo>(bytes, "session info message")?;
                 Ok(Self::SessInfo(SessInfo::of(msg)))
             }
-            Ok(MsgType::Open) => Open::parse(bytes).map(Self::Open),
+            Ok(MsgType::Open) => Open::parse(bytes, features).map(Self::Open),
             Ok(MsgType::Close) => {
                 let (msg, _) = split::<wire::Close>(bytes, "close message")?;
                 let device_id = msg.device_id.get();

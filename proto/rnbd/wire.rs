@@ -74,7 +74,7 @@ wire_structs! {
     struct Open: 264 {
         0 => hdr: MsgHdr,
         4 => access_mode: u8,
-        5 => resv1: u8,
+        5 => io_mode: u8,
         6 => dev_name: [u8; NAME_MAX],
         261 => reserved: [u8; 3],
     }

@@ -4,6 +4,7 @@
 
 use proto::{
     addr::PathAddress,
+    file_disk::IoMode,
     map_options::{
         parse,
         MapOptions, //
@@ -96,6 +97,7 @@ fn doubled_options_are_named() {
         ("device_path=/dev/sdb", "device_path"),
         ("dest_port=1 dest_port=1", "dest_port"),
         ("access_mode=ro access_mode=rw", "access_mode"),
+        ("io_mode=direct io_mode=direct", "io_mode"),
         ("nr_poll_queues=0 nr_poll_queues=1", "nr_poll_queues"),
     ];
     for (more, name) in cases {
@@ -131,6 +133,7 @@ fn options_without_a_value_are_named() {
         "device_path",
         "dest_port",
         "access_mode",
+        "io_mode",
         "sessname",
         "nr_poll_queues",
     ] {
@@ -273,6 +276,21 @@ fn access_modes_are_three() {
         refuse(
             &with(&format!("access_mode={mode}")),
             &format!("access_mode= must be ro, rw or migration, not \"{mode}\""),
+        );
+    }
+}
+
+#[test]
+fn an_io_mode_is_a_wish() {
+    assert_eq!(accept(&with("")).io_mode, None);
+    for (name, mode) in [("direct", IoMode::Direct), ("buffered", IoMode::Buffered)] {
+        let options = accept(&with(&format!("io_mode={name}")));
+        assert_eq!(options.io_mode, Some(mode), "{name}");
+    }
+    for name in ["fileio", "blockio", "Direct", "0"] {
+        refuse(
+            &with(&format!("io_mode={name}")),
+            &format!("io_mode= must be direct or buffered, not \"{name}\""),
         );
     }
 }

@@ -12,6 +12,7 @@ use proto::{
         PathAddress,
         Scope, //
     },
+    file_disk::IoMode,
     map_options,
     name::{
         Name,
@@ -234,10 +235,12 @@ proptest! {
     #[test]
     fn open_comes_back(
         access_mode in select(&[AccessMode::Ro, AccessMode::Rw, AccessMode::Migration][..]),
+        io_mode in select(&[None, Some(IoMode::Direct), Some(IoMode::Buffered)][..]),
         dev_name in name(),
     ) {
-        let open = rnbd::Open { access_mode, dev_name };
-        prop_assert_eq!(rnbd::Request::parse(&open.to_bytes(), 0), Ok(rnbd::Request::Open(open)));
+        let open = rnbd::Open { access_mode, io_mode, dev_name };
+        let parsed = rnbd::Request::parse(&open.to_bytes(), rnbd::FEATURE_IO_MODE);
+        prop_assert_eq!(parsed, Ok(rnbd::Request::Open(open)));
     }
 
     #[test]

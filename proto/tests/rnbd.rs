@@ -3,6 +3,7 @@
 //! The RNBD messages, and the block operations they describe.
 
 use proto::{
+    file_disk::IoMode,
     name::{
         Name,
         NameError, //
@@ -21,7 +22,8 @@ use proto::{
         RangeOp,
         Request,
         Rw,
-        SessInfo, //
+        SessInfo,
+        FEATURE_IO_MODE, //
     },
     Errno,
     ProtoError, //
@@ -65,6 +67,7 @@ fn sess_info_settles_on_the_smaller_version() {
 fn open_is_what_c_sends() {
     let open = Open {
         access_mode: AccessMode::Migration,
+        io_mode: None,
         dev_name: Name::new(b"/dev/sda").unwrap(),
     };
     let mut expected = vec![2, 0, 0, 0, 2, 0];
@@ -72,6 +75,35 @@ fn open_is_what_c_sends() {
     expected.resize(264, 0);
     assert_eq!(open.to_bytes().as_slice(), expected);
     assert_eq!(parse(&expected), Ok(Request::Open(open)));
+}
+
+#[test]
+fn a_wish_for_an_io_mode_is_a_byte_of_the_extension() {
+    let wish = |io_mode| Open {
+        access_mode: AccessMode::Rw,
+        io_mode,
+        dev_name: Name::new(b"a").unwrap(),
+    };
+    for (io_mode, byte) in [
+        (None, 0),
+        (Some(IoMode::Direct), 1),
+        (Some(IoMode::Buffered), 2),
+    ] {
+        let bytes = wish(io_mode).to_bytes();
+        assert_eq!(bytes[5], byte, "{io_mode:?}");
+        let parsed = Request::parse(&bytes, FEATURE_IO_MODE);
+        assert_eq!(parsed, Ok(Request::Open(wish(io_mode))), "{io_mode:?}");
+        // The byte means nothing where that was not agreed on.
+        assert_eq!(parse(&bytes), Ok(Request::Open(wish(None))), "{io_mode:?}");
+    }
+    let mut bytes = wish(None).to_bytes();
+    for byte in [3, 255] {
+        bytes[5] = byte;
+        assert!(parse(&bytes).is_ok(), "{byte}");
+        let refused = Request::parse(&bytes, FEATURE_IO_MODE).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("io mode of the open message"), "{text}");
+    }
 }
 
 #[test]
@@ -172,6 +204,7 @@ fn messages_that_are_cut_are_refused() {
         &Close { device_id: 1 }.to_bytes(),
         &Open {
             access_mode: AccessMode::Ro,
+            io_mode: None,
             dev_name: Name::new(b"x").unwrap(),
         }
         .to_bytes(),
