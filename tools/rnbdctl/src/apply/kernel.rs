@@ -73,6 +73,7 @@ impl Machine for Kernel {
             paths: paths.to_vec(),
             port: session.dest_port,
             access_mode: Some(device.access_mode),
+            io_mode: device.io_mode,
             poll_queues: session.nr_poll_queues,
         };
         control::map(&self.system, &request, NODE_PATIENCE).map(|mapped| mapped.path)

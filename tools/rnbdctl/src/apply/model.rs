@@ -191,6 +191,7 @@ impl Machine for Model {
                 session: session.name.clone(),
                 device_path: device.path.clone(),
                 access_mode: Some(device.access_mode),
+                io_mode: Some(device.io_mode),
                 state: DeviceState::Open,
                 size_bytes: None,
                 poll_queues: Some(match session.nr_poll_queues.unwrap_or(0) {

@@ -3,6 +3,7 @@
 //! The difference between file and machine.
 
 use proto::addr::PathAddress;
+use proto::file_disk::IoMode;
 
 use super::Change;
 use super::State;
@@ -255,6 +256,14 @@ fn difference(
             "access_mode {} instead of {}",
             device.access_mode.as_str(),
             mode.as_str()
+        ));
+    }
+    if let Some(mode) = have.io_mode.filter(|&mode| mode != device.io_mode) {
+        let name = |mode: Option<IoMode>| mode.map_or("any", |mode| mode.as_str());
+        return Some(format!(
+            "io_mode {} instead of {}",
+            name(device.io_mode),
+            name(mode)
         ));
     }
     let wanted = match session.nr_poll_queues? {

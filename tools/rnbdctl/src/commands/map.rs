@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use proto::addr::PathAddress;
+use proto::file_disk::IoMode;
 use serde::Serialize;
 
 use super::each;
@@ -45,6 +46,11 @@ pub struct Args {
     #[arg(short, long, value_enum)]
     pub access: Option<AccessMode>,
 
+    /// How the server shall read and write the disks: past its page cache (direct) or through it
+    /// (buffered) [default: as the server is set]
+    #[arg(long, value_name = "MODE", value_parser = parse_io_mode)]
+    pub io_mode: Option<IoMode>,
+
     /// Queues for polled IO, -1 for one of each CPU; needs a session of its own [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
@@ -53,6 +59,10 @@ pub struct Args {
     /// How long to wait for a device node
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub timeout: u32,
+}
+
+fn parse_io_mode(text: &str) -> std::result::Result<IoMode, String> {
+    IoMode::from_name(text.as_bytes()).ok_or_else(|| "neither direct nor buffered".to_owned())
 }
 
 /// What was mapped.
@@ -117,6 +127,7 @@ fn request(args: &Args, disk: &str) -> MapRequest {
         paths: args.paths.clone(),
         port: args.port,
         access_mode: args.access,
+        io_mode: args.io_mode,
         poll_queues: args.poll_queues,
     }
 }

@@ -16,6 +16,7 @@ use std::fs;
 use std::path::Path;
 
 use proto::addr::PathAddress;
+use proto::file_disk::IoMode;
 
 pub use error::ConfigError;
 pub use error::ConfigErrors;
@@ -64,6 +65,8 @@ pub struct Device {
     pub path: String,
     /// What may be done with it.
     pub access_mode: AccessMode,
+    /// How the server reads and writes the disk; as the server is set if not given.
+    pub io_mode: Option<IoMode>,
 }
 
 impl Config {

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use clap::ValueEnum;
 use proto::addr::PathAddress;
+use proto::file_disk::IoMode;
 use proto::name::Name;
 use proto::name::SessName;
 use proto::setting::Setting;
@@ -288,14 +289,15 @@ impl<'i> Reader<'i> {
                 DeValue::String(path) => self.device_path(&at, path).map(|path| Device {
                     path,
                     access_mode: AccessMode::Rw,
+                    io_mode: None,
                 }),
                 DeValue::Table(table) => self.device_table(&at, table),
                 other => {
                     self.fail(
                         &at,
                         format!(
-                            "an element must be a path or a table with path and access_mode, \
-                             not {}",
+                            "an element must be a path or a table with path, access_mode and \
+                             io_mode, not {}",
                             article(other)
                         ),
                     );
@@ -330,6 +332,21 @@ impl<'i> Reader<'i> {
                 mode
             });
         }
+        let mut io_mode = None;
+        if let Some(value) = table.get("io_mode") {
+            let at = At {
+                key: format!("{}: io_mode", at.key),
+                span: value.span(),
+            };
+            let name = self.string(&at, value)?;
+            io_mode = IoMode::from_name(name.as_bytes());
+            if io_mode.is_none() {
+                self.fail(
+                    &at,
+                    format!("\"{name}\" is not one of \"direct\", \"buffered\""),
+                );
+            }
+        }
         let Some(value) = table.get("path") else {
             self.fail(at, "a device needs a path");
             return None;
@@ -343,6 +360,7 @@ impl<'i> Reader<'i> {
         Some(Device {
             path,
             access_mode: access_mode?,
+            io_mode,
         })
     }
 

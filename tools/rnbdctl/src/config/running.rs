@@ -47,6 +47,7 @@ pub fn from_client(client: &Client) -> Config {
                 .map(|device| Device {
                     path: device.device_path.clone(),
                     access_mode: device.access_mode.unwrap_or(AccessMode::Rw),
+                    io_mode: device.io_mode.flatten(),
                 })
                 .collect(),
         }

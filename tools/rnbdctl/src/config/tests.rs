@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use proptest::prelude::*;
+use proto::file_disk::IoMode;
 
 use super::*;
 use crate::model::Settings;
@@ -56,10 +57,12 @@ fn everything() {
                 Device {
                     path: "disk1".into(),
                     access_mode: AccessMode::Rw,
+                    io_mode: None,
                 },
                 Device {
                     path: "/dev/vg/disk2".into(),
                     access_mode: AccessMode::Ro,
+                    io_mode: None,
                 },
             ],
         },
@@ -73,6 +76,7 @@ fn everything() {
             devices: vec![Device {
                 path: "nvme0n1".into(),
                 access_mode: AccessMode::Rw,
+                io_mode: None,
             }],
         },
     ];
@@ -222,6 +226,12 @@ fn mistakes_of_paths_and_devices() {
         ),
         (
             "devices",
+            r#"[{ path = "a", io_mode = "fileio" }]"#,
+            36,
+            r#"io_mode: "fileio" is not one of "direct", "buffered""#,
+        ),
+        (
+            "devices",
             r#"[{ path = "a", acess_mode = "ro" }]"#,
             26,
             alike,
@@ -353,6 +363,7 @@ proptest! {
             (setting.name, value.clamp(setting.min, setting.max))
         });
         let modes = [AccessMode::Ro, AccessMode::Rw, AccessMode::Migration];
+        let io_modes = [None, Some(IoMode::Direct), Some(IoMode::Buffered)];
         let config = Config {
             sessions: vec![Session {
                 name,
@@ -363,7 +374,7 @@ proptest! {
                 settings: setting.into_iter().collect(),
                 devices: devices
                     .into_iter()
-                    .map(|(path, mode)| Device { path, access_mode: modes[mode as usize] })
+                    .map(|(path, mode)| Device { path, access_mode: modes[mode as usize], io_mode: io_modes[mode as usize] })
                     .collect(),
             }],
         };

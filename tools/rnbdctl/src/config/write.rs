@@ -47,13 +47,17 @@ fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {
     writeln!(out, "devices = [")?;
     for device in &session.devices {
         let path = quoted(&device.path);
-        match device.access_mode {
-            AccessMode::Rw => writeln!(out, "    {path},")?,
-            mode => writeln!(
-                out,
-                "    {{ path = {path}, access_mode = \"{}\" }},",
-                mode.as_str()
-            )?,
+        let mut more = String::new();
+        if device.access_mode != AccessMode::Rw {
+            write!(more, ", access_mode = \"{}\"", device.access_mode.as_str())?;
+        }
+        if let Some(mode) = device.io_mode {
+            write!(more, ", io_mode = \"{}\"", mode.as_str())?;
+        }
+        if more.is_empty() {
+            writeln!(out, "    {path},")?;
+        } else {
+            writeln!(out, "    {{ path = {path}{more} }},")?;
         }
     }
     writeln!(out, "]")

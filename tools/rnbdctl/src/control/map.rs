@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use proto::addr::PathAddress;
+use proto::file_disk::IoMode;
 use proto::map_options;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -33,6 +34,8 @@ pub struct MapRequest {
     pub port: Option<u16>,
     /// How to map it, for reading and writing if not given.
     pub access_mode: Option<AccessMode>,
+    /// How the server shall read and write the disk, as it is set if not given.
+    pub io_mode: Option<IoMode>,
     /// The number of queues for polled IO, -1 for one of each CPU, 0 if not given.
     pub poll_queues: Option<i32>,
 }
@@ -106,7 +109,13 @@ const MEANINGS: &[Meaning] = &[
         Errno::BUSY,
         Kind::Busy,
         "the disk is in use at the server",
-        "",
+        "if other clients have it mapped with another --io-mode, map it with that one",
+    ),
+    meaning(
+        Errno::OPNOTSUPP,
+        Kind::Usage,
+        "the server does not know of --io-mode",
+        "map it without",
     ),
     meaning(
         Errno::INVAL,
@@ -142,6 +151,9 @@ impl MapRequest {
         }
         if let Some(mode) = self.access_mode {
             line.push_str(&format!(" access_mode={}", mode.as_str()));
+        }
+        if let Some(mode) = self.io_mode {
+            line.push_str(&format!(" io_mode={}", mode.as_str()));
         }
         if let Some(queues) = self.poll_queues {
             line.push_str(&format!(" nr_poll_queues={queues}"));

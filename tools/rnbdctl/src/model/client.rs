@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use proto::file_disk::IoMode;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -35,6 +36,10 @@ pub struct ClientDevice {
     pub device_path: String,
     /// How it was mapped; `None` if the module says something unknown.
     pub access_mode: Option<AccessMode>,
+    /// How the server was asked to read and write the disk, `Some(None)` if as it is set; `None` if
+    /// the module says nothing of that, or something unknown.
+    #[serde(skip)]
+    pub io_mode: Option<Option<IoMode>>,
     /// Whether it works.
     pub state: DeviceState,
     /// The size in bytes.

@@ -5,6 +5,8 @@
 use std::path::Path as FilePath;
 use std::path::PathBuf;
 
+use proto::file_disk::IoMode;
+
 use super::read;
 use super::System;
 use crate::model::AccessMode;
@@ -108,11 +110,20 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
         session: text("session")?.unwrap_or_default(),
         device_path: text("mapping_path")?.unwrap_or_default(),
         access_mode: text("access_mode")?.and_then(|mode| AccessMode::parse(&mode)),
+        io_mode: text("io_mode")?.and_then(|mode| io_mode(&mode)),
         state: DeviceState::parse(&state),
         size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
         poll_queues: read::number(&folder.join("nr_poll_queues"))?,
         folder,
     }))
+}
+
+/// What the file `io_mode` says; `None` if that is unknown.
+fn io_mode(text: &str) -> Option<Option<IoMode>> {
+    match text {
+        "any" => Some(None),
+        mode => IoMode::from_name(mode.as_bytes()).map(Some),
+    }
 }
 
 fn client_session(name: &str, folder: &FilePath) -> Result<Option<ClientSession>> {

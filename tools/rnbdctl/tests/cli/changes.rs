@@ -28,6 +28,8 @@ fn map_writes_all_options() {
         "99",
         "--access",
         "migration",
+        "--io-mode",
+        "buffered",
         "--poll-queues",
         "-1",
     ];
@@ -36,7 +38,7 @@ fn map_writes_all_options() {
         fake.read(MAP_DEVICE),
         "sessname=backup device_path=/dev/sdb dest_port=99 path=ip:10.0.0.2 \
          path=ip:10.0.1.1@ip:10.0.1.2 path=gid:fe80:0000:0000:0000:0000:0000:0000:0001 \
-         access_mode=migration nr_poll_queues=-1"
+         access_mode=migration io_mode=buffered nr_poll_queues=-1"
     );
     assert_eq!(
         said,
