@@ -27,8 +27,8 @@ use core::{
 ///
 /// # Invariants
 ///
-/// While `state` is [`Self::OWNED`], the value belongs to the one [`Owned`] of this cell; otherwise
-/// no reference to it exists.
+/// While `state` is [`Self::OWNED`] or [`Self::NOTABLE`], the value belongs to the one [`Owned`] of
+/// this cell; otherwise no reference to it exists.
 pub struct StateCell<T> {
     state: Atomic<u64>,
     value: UnsafeCell<T>,
@@ -44,6 +44,9 @@ impl<T> StateCell<T> {
     /// The state of a value that has an owner. A value that is put back in this state stays out of
     /// reach.
     const OWNED: u64 = u64::MAX;
+
+    /// As [`Self::OWNED`], of an owner that [`Self::note()`] can leave a word for.
+    const NOTABLE: u64 = u64::MAX - 1;
 
     /// Makes a cell in `state`.
     pub const fn new(value: T, state: u64) -> Self {
@@ -64,10 +67,20 @@ impl<T> StateCell<T> {
     /// succeeds.
     #[inline(always)]
     pub fn take(&self, state: u64) -> Option<Owned<'_, T>> {
-        if state == Self::OWNED {
+        self.take_as(state, Self::OWNED)
+    }
+
+    /// As [`Self::take()`], for an owner that puts the value back by [`Owned::put_unless_noted()`].
+    pub fn take_notable(&self, state: u64) -> Option<Owned<'_, T>> {
+        self.take_as(state, Self::NOTABLE)
+    }
+
+    #[inline(always)]
+    fn take_as(&self, state: u64, owned: u64) -> Option<Owned<'_, T>> {
+        if state >= Self::NOTABLE {
             return None;
         }
-        match self.state.cmpxchg(state, Self::OWNED, ordering::Full) {
+        match self.state.cmpxchg(state, owned, ordering::Full) {
             // INVARIANT: No reference existed, and this is the one owner.
             Ok(_) => Some(Owned {
                 cell: self,
@@ -77,10 +90,19 @@ impl<T> StateCell<T> {
         }
     }
 
+    /// Leaves a word for an owner that took the value by [`Self::take_notable()`] and has not put
+    /// it back; whether there is one. A full barrier if it succeeds.
+    pub fn note(&self) -> bool {
+        // INVARIANT: The owner stays the same.
+        self.state
+            .cmpxchg(Self::NOTABLE, Self::OWNED, ordering::Full)
+            .is_ok()
+    }
+
     /// Changes the state from `from` to `to`; whether it was `from`. A full barrier if it succeeds.
     #[inline]
     pub fn change(&self, from: u64, to: u64) -> bool {
-        if from == Self::OWNED || to == Self::OWNED {
+        if from >= Self::NOTABLE || to >= Self::NOTABLE {
             return false;
         }
         // INVARIANT: No reference existed, and none is made.
@@ -92,13 +114,30 @@ impl<T> StateCell<T> {
 ///
 /// # Invariants
 ///
-/// The state of the cell is [`StateCell::OWNED`], and this is the only owner.
+/// The state of the cell is [`StateCell::OWNED`] or [`StateCell::NOTABLE`], and this is the only
+/// owner.
 pub struct Owned<'a, T> {
     cell: &'a StateCell<T>,
     _value: PhantomData<&'a mut T>,
 }
 
 impl<T> Owned<'_, T> {
+    /// Puts the value back in `state`, unless [`StateCell::note()`] has left a word since the value
+    /// was taken: then the owner keeps it, and learns of nothing more. Also of an owner that did
+    /// not take it by [`StateCell::take_notable()`]. A full barrier if it succeeds.
+    pub fn put_unless_noted(self, state: u64) -> Result<(), Self> {
+        let this = ManuallyDrop::new(self);
+        let cell = this.cell;
+        // INVARIANT: The owner gives up the value, or nothing has changed.
+        match cell
+            .state
+            .cmpxchg(StateCell::<T>::NOTABLE, state, ordering::Full)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ManuallyDrop::into_inner(this)),
+        }
+    }
+
     /// Puts the value back in `state`. What the owner did before happens before what the next owner
     /// does.
     #[inline(always)]
