@@ -21,12 +21,15 @@ use crate::{
 };
 use core::ptr;
 
+/// The page size of registrations, which is at most that of memory.
+const SINK_PAGE_SIZE: usize = 4096;
+
 /// A scatterlist with room for a fixed number of segments, allocated once and filled many times.
 ///
 /// # Invariants
 ///
-/// - `entries` was initialised by `sg_init_table()` for its whole length and is not chained.
-/// - The first `used` entries name pages. If `buffer` is set, there is one and it names its page;
+/// - `entries` was initialised by `sg_init_table()` and is not chained.
+/// - The first `used` entries name pages. If `buffer` is set, each of them names its page;
 ///   otherwise the pages are those of the request of `request`, which keeps them. If none is in
 ///   use, there is neither.
 /// - The pages in use may be accessed as `permitted` says: those of a read request are only to be
@@ -199,6 +202,43 @@ impl ScatterTable {
         self.used = 1;
         self.permitted = Direction::Bidirectional;
         self.bytes = len as usize;
+        self.buffer = Some(buffer);
+        Ok(())
+    }
+
+    /// Fills the table with `len` bytes that begin `offset` bytes behind the beginning of a page,
+    /// as a device sees it. All of its pages are that of `buffer`, which the table keeps: what a
+    /// device writes there is lost.
+    ///
+    /// `EINVAL` if `len` is 0, or if that takes more segments than there is room for; `EBUSY` if
+    /// the table is mapped.
+    pub fn set_sink(&mut self, buffer: PageBuffer, offset: usize, len: usize) -> Result {
+        let offset = offset % SINK_PAGE_SIZE;
+        let pages = (offset.checked_add(len).ok_or(EINVAL)?).div_ceil(SINK_PAGE_SIZE);
+        let count = u32::try_from(pages)?;
+        if len == 0 || count > self.capacity() {
+            return Err(EINVAL);
+        }
+        let entries = self.as_mut_ptr().ok_or(EBUSY)?;
+        // SAFETY: There are that many entries, and nobody else uses them.
+        unsafe { bindings::sg_init_table(entries, count) };
+        let (mut offset, mut left) = (offset, len);
+        for index in 0..pages {
+            let part = left.min(SINK_PAGE_SIZE - offset);
+            // SAFETY: The entry is one of those above, and the page, which has at least
+            // `SINK_PAGE_SIZE` bytes, is valid. Both numbers are at most that size.
+            unsafe {
+                let entry = entries.add(index);
+                let (part, offset) = (part as u32, offset as u32);
+                bindings::rnbd_helper_sg_set_page(entry, buffer.as_page(), part, offset);
+            }
+            (offset, left) = (0, left - part);
+        }
+        // INVARIANT: The entries name the buffer's page, which is kept, and is ours. The last one
+        // is marked.
+        self.used = count;
+        self.permitted = Direction::FromDevice;
+        self.bytes = len;
         self.buffer = Some(buffer);
         Ok(())
     }

@@ -29,6 +29,8 @@
 //! good on every queue pair of the domain. A use that no completion ends, ends when all queue pairs
 //! of the domain are drained ([`ProtectionDomain::is_drained()`]).
 
+mod in_place;
+
 use super::{
     access::Access,
     pd::Retained,
@@ -71,7 +73,7 @@ enum Use {
     Busy,
     /// A table is mapped.
     Mapped,
-    /// A table is mapped, and its pages are in the region under a new key.
+    /// A table is mapped, and its pages are in the region under a key that is not valid.
     Loaded,
     /// A work request has the addresses of the mapped table.
     Sending,
@@ -356,6 +358,19 @@ impl MemoryRegion {
     /// `list` must have `entries` entries that are mapped for the device of the region, and the
     /// caller has changed the state to [`Use::Busy`].
     unsafe fn take_in(&self, list: *mut bindings::scatterlist, entries: u32) -> Result {
+        // SAFETY: By the function's requirement.
+        unsafe { self.map_in(list, entries) }?;
+        // SAFETY: The region is valid.
+        unsafe { bump_key(self.as_raw()) };
+        Ok(())
+    }
+
+    /// Takes in all entries under the key that there is.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::take_in()`].
+    unsafe fn map_in(&self, list: *mut bindings::scatterlist, entries: u32) -> Result {
         let count = c_int::try_from(entries).map_err(|_| EINVAL)?;
         // SAFETY: The region is valid, and ours to change; the list by the caller's promise.
         let mapped = unsafe {
@@ -368,8 +383,6 @@ impl MemoryRegion {
         if mapped < count {
             return Err(EINVAL);
         }
-        // SAFETY: The region is valid.
-        unsafe { bump_key(self.as_raw()) };
         Ok(())
     }
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Other memory in a region, for a peer that may still use the key.
+
+use super::{
+    state,
+    MemoryRegion,
+    Use,
+    REGION_PAGE_SIZE, //
+};
+use crate::{
+    prelude::*,
+    scatterlist::ScatterTable,
+    sync::atomic::ordering, //
+};
+
+impl MemoryRegion {
+    /// Takes the memory of `table` into the region in place of what was there last, at the same
+    /// address and under the same keys, which are not valid any more. So a peer that still uses
+    /// them gets at that memory once it is registered.
+    ///
+    /// `EINVAL` if what was there last had another length or began at another place of its page,
+    /// and as [`Self::load()`].
+    pub fn load_in_place(&self, table: &ScatterTable) -> Result {
+        let (list, entries) = table.mapped_by(self.0.serial).ok_or(EINVAL)?;
+        let direction = self.0.change(Use::Mapped, Use::Busy)?;
+        let (iova, len) = self.last_place();
+        // SAFETY: The list has that many mapped entries, and the state was changed just now.
+        let taken = unsafe { self.map_in(list, entries) };
+        let taken = taken.and_then(|()| {
+            let mapped = self.last_place();
+            if mapped.1 != len || (mapped.0 ^ iova) % REGION_PAGE_SIZE as u64 != 0 {
+                return Err(EINVAL);
+            }
+            // SAFETY: The region is valid, and ours to change. Pages stay the same, as the offset
+            // of the first does.
+            unsafe { (&raw mut (*self.as_raw()).iova).write_volatile(iova) };
+            Ok(())
+        });
+        // INVARIANT: The keys are not valid since the state became `Mapped`, as the request that
+        // invalidated them is done, and nothing that was posted makes them valid.
+        let next = match taken {
+            Ok(()) => Use::Loaded,
+            Err(_) => Use::Mapped,
+        };
+        self.0
+            .state
+            .store(state(next, direction), ordering::Release);
+        taken
+    }
+
+    /// The address for the peer of what was in the region last, and its length in bytes.
+    pub fn last_place(&self) -> (u64, u64) {
+        // SAFETY: The region is valid. The accesses are volatile, of a word at once.
+        unsafe {
+            (
+                (&raw const (*self.as_raw()).iova).read_volatile(),
+                (&raw const (*self.as_raw()).length).read_volatile(),
+            )
+        }
+    }
+}
