@@ -20,6 +20,14 @@ pub trait SessionEvents: Send + Sync + 'static {
     /// is not called for it; any context, never sleeps.
     fn unanswered(&self, tag: u32, error: SubmitError);
 
+    /// The server is not at work any more on a request that was abandoned
+    /// ([`Session::abandon`](crate::Session::abandon)). Called once for each, before its tag's
+    /// permit can be taken again, but not for those that are left when the session is closed. Any
+    /// context; never sleeps.
+    fn abandoned_ended(&self, tag: u32) {
+        let _ = tag;
+    }
+
     /// The session lost its last path, or has one again. Process context; may sleep, but not
     /// close the session.
     fn link_event(&self, event: LinkEvent);

@@ -354,9 +354,21 @@ impl<P: PathEvents> Handler for ConnectionHandler<P> {
         }
     }
 
-    fn region_completed(&self, _: &QueuePairRef<Self>, tag: u32, completion: &WorkCompletion<'_>) {
+    fn region_completed(
+        &self,
+        queue_pair: &QueuePairRef<Self>,
+        tag: u32,
+        completion: &WorkCompletion<'_>,
+    ) {
         match self.incarnation.requests() {
-            Some(requests) if completion.is_success() => requests.region_completed(self.cid, tag),
+            Some(requests) if completion.is_success() => {
+                if requests
+                    .region_completed(queue_pair, self.cid, tag)
+                    .is_err()
+                {
+                    self.fail("the memory of an abandoned request could not be replaced");
+                }
+            }
             _ => self.failed_completion(completion),
         }
     }

@@ -146,6 +146,9 @@ pub(crate) struct Path {
     #[pin]
     pub(crate) device: Mutex<Option<DevicePort>>,
     ending: Ending,
+    /// The number of the incarnation that was up last, in which abandoned requests may have been
+    /// left behind; 0 if there was none.
+    left_behind_in: Atomic<u32>,
     reconnect_count: Atomic<u32>,
     pub(crate) backoff: Backoff,
     /// Whether the server may make a new session for this path.
@@ -201,6 +204,7 @@ impl Path {
                 wake <- Completion::new(),
                 device <- new_mutex!(None),
                 ending: Ending::new(),
+                left_behind_in: Atomic::new(0),
                 reconnect_count: Atomic::new(0),
                 backoff: Backoff::new(),
                 first: Atomic::new(first),
@@ -423,6 +427,10 @@ impl Path {
         set: Arc<ConnectionSet<Path>>,
         snapshot: &ConnectSnapshot,
     ) -> Result {
+        // The server has taken the path anew, so it is done with requests of before. No incarnation
+        // has number 0.
+        let left_behind_in = self.left_behind_in.xchg(0, ordering::Full);
+        self.session.tags.path_is_back(left_behind_in);
         self.heartbeat.reset();
         drop(self.connections.replace(Some(set)));
         let establish = || self.change_state(ClientEvent::Established).is_some();

@@ -52,6 +52,7 @@ use tags::{
 
 use crate::stats::Stats;
 
+pub(crate) mod abandon;
 mod bounce;
 pub(crate) mod outstanding;
 pub(crate) mod request;
@@ -88,6 +89,9 @@ struct Chunk {
     rkey: Atomic<u32>,
     /// The errno of the server's response, while the device still uses the data.
     result: Atomic<i32>,
+    /// Whether requests of the tag may have been sent here after another path that had them was
+    /// lost.
+    is_resent: Atomic<bool>,
     /// The header as it is sent.
     message: MessageBuffer<Outgoing>,
     /// Maps the data; registers it for the server, or for a write with more segments than the queue
@@ -131,6 +135,7 @@ impl PathRequests {
                 address: Atomic::new(0),
                 rkey: Atomic::new(0),
                 result: Atomic::new(0),
+                is_resent: Atomic::new(false),
                 message,
                 region: MemoryRegion::new(domain, pages, tag)?,
             };
@@ -189,8 +194,20 @@ impl PathRequests {
             .map_or(0, |in_flight| in_flight.0.load(ordering::Relaxed))
     }
 
-    /// The requests in flight on all connections: those that the server has not responded to. Looks
-    /// at every tag.
+    /// A request of `tag` may be sent here, after another path that had it was lost.
+    pub(crate) fn note_resent(&self, tag: u32) {
+        if let Some(chunk) = self.chunks.get(tag as usize) {
+            chunk.is_resent.store(true, ordering::Relaxed);
+        }
+    }
+
+    /// The number by which the tags name this object.
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.incarnation.number()
+    }
+
+    /// The requests in flight on all connections: those that the server has not responded to, and
+    /// that the user has not abandoned. Looks at every tag.
     pub(crate) fn in_flight(&self) -> usize {
         let states = self.tags.iter().map(|cell| cell.state());
         states

@@ -38,6 +38,7 @@ use kernel_ext::{
     }, //
 };
 
+mod abandon;
 mod availability;
 mod backoff;
 mod connection;

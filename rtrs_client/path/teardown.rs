@@ -14,6 +14,7 @@ use kernel::{
 };
 use kernel_ext::{
     pr_info_ratelimited,
+    sync::atomic::ordering,
     workqueue::DelayedWork, //
 };
 use proto::rtrs::Imm;
@@ -200,9 +201,12 @@ impl Path {
             return;
         };
         let (tags, mut tag) = (&self.session.tags, 0);
+        let number = requests.incarnation();
+        self.left_behind_in.store(number, ordering::Relaxed);
         while let Some(outstanding) = requests.take_outstanding(tags, &mut tag) {
             match outstanding {
                 Outstanding::Answered(request, result) => tags.finish(request, result),
+                Outstanding::Closed(request) => tags.abandoned_ended(request),
                 Outstanding::Unanswered(request) if fence == Fence::Lost => {
                     self.owner.give_up(request)
                 }

@@ -12,7 +12,11 @@ use kernel_ext::{
 
 use super::{
     request::Request,
-    tags::Tags,
+    tags::{
+        Incarnation,
+        Phase,
+        Tags, //
+    },
     PathRequests, //
 };
 
@@ -22,14 +26,17 @@ pub(crate) enum Outstanding<'a> {
     Unanswered(Owned<'a, Request>),
     /// The server has responded so; the device still used its data.
     Answered(Owned<'a, Request>, Result),
+    /// The user has abandoned it, and the server has responded.
+    Closed(Owned<'a, Request>),
 }
 
 impl PathRequests {
     /// Takes one more request that was never finished, beginning with tag `from`.
     ///
     /// Only for the teardown, after the queue pairs are drained, so that the device uses nothing of
-    /// it any more. A request whose data the device might still use stays where it is. `tags` are
-    /// those of the session.
+    /// it any more. A request whose data the device might still use stays where it is, and so does
+    /// one that the user has abandoned, as the server may still be at work on it. `tags` are those
+    /// of the session.
     pub(crate) fn take_outstanding<'a>(
         &self,
         tags: &'a Tags,
@@ -54,6 +61,22 @@ impl PathRequests {
                 continue;
             }
             self.left(&mut request);
+            if phase == Phase::Closing {
+                return Some(Outstanding::Closed(request));
+            }
+            if phase.is_abandoned() {
+                // The user gets its data back; the tag is not used before the path is up again.
+                request.data.clear();
+                let incarnation = if chunk.is_resent.load(ordering::Relaxed) {
+                    // The server may also be at work on what an earlier path has carried.
+                    Incarnation::NONE
+                } else {
+                    self.incarnation
+                };
+                let connection = request.connection;
+                request.put(incarnation.state(connection, Phase::LeftBehind));
+                continue;
+            }
             if phase.awaits_response() {
                 return Some(Outstanding::Unanswered(request));
             }

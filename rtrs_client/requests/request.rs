@@ -3,6 +3,7 @@
 //! One request: what a tag keeps from the moment its permit is taken until it is answered.
 
 use kernel_ext::{
+    page::buffer::PageBuffer,
     prelude::*,
     rdma::Direction,
     scatterlist::ScatterTable, //
@@ -47,6 +48,8 @@ pub(crate) struct Request {
     header_len: u16,
     /// The data's segments.
     pub(crate) data: ScatterTable,
+    /// Where the data goes that comes for a request which the user has abandoned.
+    pub(crate) sink: Option<PageBuffer>,
     header: [u8; MAX_USER_HEADER],
 }
 
@@ -63,6 +66,7 @@ impl Request {
             is_counted: false,
             header_len: 0,
             data: ScatterTable::new(u32::from(max_segments))?,
+            sink: None,
             header: [0; MAX_USER_HEADER],
         })
     }

@@ -94,10 +94,7 @@ impl PathRequests {
         ];
         if !awaits.iter().any(|phase| now == state(*phase)) {
             // A second response does not change what the first one said.
-            return Err(match self.incarnation.phase_of(now) {
-                Some(phase) if phase.awaits_response() => Mismatch::Misdirected,
-                _ => Mismatch::Unknown,
-            });
+            return self.responded_late(queue_pair, cid, number, invalidated);
         }
         // Before the state says that there is a result.
         let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
@@ -123,28 +120,38 @@ impl PathRequests {
             let posted = self.post_invalidation(queue_pair, number);
             return posted.map_err(|_| Mismatch::Unposted);
         }
-        Err(Mismatch::Unknown)
+        // The user has abandoned it just now.
+        self.responded_late(queue_pair, cid, number, invalidated)
     }
 
     /// The device does not use the data of request `number` any more, which connection `cid`
     /// carries: it was written, or its registration is invalid. Completion context.
-    pub(crate) fn region_completed(&self, cid: u16, number: u32) {
+    ///
+    /// `Unposted` as of [`Self::responded`].
+    pub(crate) fn region_completed<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        cid: u16,
+        number: u32,
+    ) -> Result<(), Mismatch> {
         let state = |phase| self.incarnation.state(cid, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
-            return;
+            return Ok(());
         };
-        if !cell.change(state(Phase::Direct), state(Phase::DirectWritten)) {
-            self.end_in(chunk, number, state(Phase::DirectResponded));
-            self.end_in(chunk, number, state(Phase::Invalidating));
+        if cell.change(state(Phase::Direct), state(Phase::DirectWritten))
+            || self.end_in(chunk, number, state(Phase::DirectResponded))
+            || self.end_in(chunk, number, state(Phase::Invalidating))
+        {
+            return Ok(());
         }
+        self.revoked(queue_pair, cid, number)
     }
 
-    /// Ends request `number`, if its tag is in `state`.
-    fn end_in(&self, chunk: &Chunk, number: u32, state: u64) {
-        if let Some(request) = self.tags.get(number).and_then(|cell| cell.take(state)) {
-            self.end(chunk, request);
-        }
+    /// Ends request `number`, if its tag is in `state`; whether it was.
+    fn end_in(&self, chunk: &Chunk, number: u32, state: u64) -> bool {
+        let taken = self.tags.get(number).and_then(|cell| cell.take(state));
+        taken.map(|request| self.end(chunk, request)).is_some()
     }
 
     /// Finishes a request that the server has responded to, and whose data the device does not use

@@ -22,9 +22,25 @@
 //! Not drawn: a request in `Sent` that could not be posted is taken back to `free`, and the
 //! teardown of a path takes every request that is left after the last completion.
 //!
+//! The user may abandon a request (see [`abandon`](super::abandon)):
+//!
+//! ```text
+//!                 abandon                                    response
+//!  Sent ---------------------> Abandoned ----------------------------------------> free
+//!  DirectWritten ------------> Abandoned ----------------------------------------> free
+//!                                  ^ invalidated, a write
+//!                    posted        |                        response    invalidated
+//!  Registered ----------------> Revoking -> Sunk ----------> Closing ------------> free
+//!                                  | response                   ^
+//!                                  +----------------------------+
+//! ```
+//!
+//! One whose path is lost becomes `LeftBehind`, until that path is up again.
+//!
 //! Completions of one connection come one at a time, so each step above has one party that can do
-//! it, but for two: a request in `Registering`, to which the server may respond while it is being
-//! posted, and one in `Sent`, which may be taken back while the server responds to it.
+//! it, but for three: a request in `Registering`, to which the server may respond while it is being
+//! posted, one in `Sent`, which may be taken back while the server responds to it, and one that is
+//! just being abandoned, for whose owner a response leaves a word.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -75,10 +91,20 @@ pub(crate) enum Phase {
     Registered,
     /// The server has responded; the registration is being invalidated.
     Invalidating,
+    /// The user has abandoned it, and has its data back. The response is awaited.
+    Abandoned,
+    /// As `Abandoned`, but the registration of the data is still being invalidated.
+    Revoking,
+    /// As `Abandoned`, and other memory is registered in place of the data.
+    Sunk,
+    /// As `Abandoned`, and the server has responded; a registration is being invalidated.
+    Closing,
+    /// As `Abandoned`, and its path was lost: the server may still be at work on it.
+    LeftBehind,
 }
 
 impl Phase {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 13] = [
         Self::Sent,
         Self::Direct,
         Self::DirectResponded,
@@ -87,14 +113,32 @@ impl Phase {
         Self::RespondedEarly,
         Self::Registered,
         Self::Invalidating,
+        Self::Abandoned,
+        Self::Revoking,
+        Self::Sunk,
+        Self::Closing,
+        Self::LeftBehind,
     ];
 
-    /// Whether the server has not responded yet.
+    /// Whether the user has abandoned the request.
+    pub(crate) fn is_abandoned(self) -> bool {
+        match self {
+            Self::Abandoned | Self::Revoking | Self::Sunk => true,
+            Self::Closing | Self::LeftBehind => true,
+            Self::Sent | Self::Direct | Self::DirectResponded | Self::DirectWritten => false,
+            Self::Registering | Self::RespondedEarly | Self::Registered => false,
+            Self::Invalidating => false,
+        }
+    }
+
+    /// Whether the user waits for a response that the server has not given yet.
     pub(crate) fn awaits_response(self) -> bool {
         match self {
             Self::Sent | Self::Direct | Self::DirectWritten => true,
             Self::Registering | Self::Registered => true,
             Self::DirectResponded | Self::RespondedEarly | Self::Invalidating => false,
+            Self::Abandoned | Self::Revoking | Self::Sunk => false,
+            Self::Closing | Self::LeftBehind => false,
         }
     }
 }
@@ -106,7 +150,8 @@ impl Phase {
 ///
 /// # Invariants
 ///
-/// The number is not 0, and no other incarnation of the session that still exists has it.
+/// The number is not 0, and no other incarnation of the session that still exists has it;
+/// [`Self::NONE`] has one that no incarnation has.
 #[derive(Clone, Copy)]
 pub(crate) struct Incarnation(u32);
 
@@ -114,12 +159,26 @@ const INCARNATION_SHIFT: u32 = 32;
 const CONNECTION_SHIFT: u32 = 8;
 
 impl Incarnation {
+    /// No incarnation.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
     /// The state of a tag whose request `connection` of this incarnation carries.
     #[inline(always)]
     pub(crate) fn state(self, connection: u16, phase: Phase) -> u64 {
         u64::from(self.0) << INCARNATION_SHIFT
             | u64::from(connection) << CONNECTION_SHIFT
             | phase as u64
+    }
+
+    /// Its number, which is not 0.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The connection that `state` names; only for one with a phase of this incarnation.
+    pub(crate) fn connection_of(state: u64) -> u16 {
+        // A connection has 16 bits there.
+        (state >> CONNECTION_SHIFT) as u16
     }
 
     /// The phase of a tag in `state`, if this incarnation carries its request.
@@ -216,6 +275,31 @@ impl Tags {
         // The user's block request may end from here on.
         request.data.release_request();
         request.put(FREE);
+    }
+
+    /// The server is not at work any more on `request`, which the user has abandoned and whose data
+    /// no device uses. Any context.
+    #[cold]
+    pub(crate) fn abandoned_ended(&self, mut request: Owned<'_, Request>) {
+        // The user's block request may end from here on.
+        request.data.clear();
+        request.sink = None;
+        self.events.abandoned_ended(request.tag());
+        request.put(FREE);
+    }
+
+    /// The path is up again that left requests behind in the incarnation of that number: the server
+    /// is done with them, as it takes a path anew only then. Any context.
+    pub(crate) fn path_is_back(&self, incarnation: u32) {
+        let left = Incarnation(incarnation);
+        for cell in self.iter() {
+            let state = cell.state();
+            if left.phase_of(state) == Some(Phase::LeftBehind) {
+                if let Some(request) = cell.take(state) {
+                    self.abandoned_ended(request);
+                }
+            }
+        }
     }
 
     /// The server has responded to `request`. Any context.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How the user gets rid of a request that the server does not respond to.
+
+use kernel::sync::rcu;
+use kernel_ext::page::buffer::PageBuffer;
+
+use crate::{
+    requests::submit::Posted,
+    session::Session, //
+};
+
+impl Session {
+    /// Abandons the request of `tag`, and returns whether it could be: not if it is done, or about
+    /// to be, if it has not reached the server, if its path is being lost, or if it went by a queue
+    /// that is polled, where nobody may look for what comes later. The caller makes sure that the
+    /// tag is not used for another request meanwhile.
+    ///
+    /// `committed` is called if it is abandoned, before anything follows from that. Then neither
+    /// [`SessionEvents::complete`] nor [`SessionEvents::unanswered`] is called, but
+    /// [`SessionEvents::abandoned_ended`], and the permit can be taken after that. The memory of
+    /// the data is given back as soon as no device can reach it; what the server sends later goes
+    /// to `sink`. The server may carry the request out at any time until then. Any context, also
+    /// with a lock held that the user does not take in the session's callbacks; never sleeps.
+    ///
+    /// [`SessionEvents::complete`]: crate::SessionEvents::complete
+    /// [`SessionEvents::unanswered`]: crate::SessionEvents::unanswered
+    /// [`SessionEvents::abandoned_ended`]: crate::SessionEvents::abandoned_ended
+    pub fn abandon(&self, tag: u32, sink: PageBuffer, committed: impl FnOnce()) -> bool {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.load(&guard) else {
+            return false;
+        };
+        for path in paths.iter() {
+            let Some(set) = path.connections(&guard) else {
+                continue;
+            };
+            let requests = set.incarnation.requests();
+            let Some(cid) = requests.and_then(|requests| requests.abandonable_on(tag)) else {
+                continue;
+            };
+            let Some((requests, connection)) = set.sender(usize::from(cid)) else {
+                continue;
+            };
+            if path.is_polled(cid) {
+                return false;
+            }
+            let (is_abandoned, posted) =
+                requests.abandon(connection.queue_pair(), cid, tag, sink, committed);
+            if posted == Posted::Broken {
+                path.submission_failed();
+            }
+            return is_abandoned;
+        }
+        false
+    }
+}

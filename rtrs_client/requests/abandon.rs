@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that the user does not wait for any more, although the server may be at work on them.
+//!
+//! The user gets its memory back when no device can reach it: at once if the data was copied or has
+//! been written, otherwise when its registration is invalid. Then other memory is registered under
+//! the same key, at the same address, so that the data of a read that comes later is lost, and is
+//! no error that would cost the path. The tag stays in use, and so does the server's chunk, until
+//! the server has responded. If the path is lost before, no response comes; then the tag is free
+//! when the same path is up again, because a server, also C's, refuses a path of which requests are
+//! still at work.
+
+use kernel_ext::{
+    page::buffer::PageBuffer,
+    prelude::*,
+    rdma::{
+        Access,
+        Handler,
+        QueuePairRef,
+        SendBatch,
+        SendRoom, //
+    },
+    sync::state_cell::Owned, //
+};
+
+use super::{
+    request::{
+        Kind,
+        Request, //
+    },
+    response::Mismatch,
+    submit::Posted,
+    tags::{
+        Incarnation,
+        Phase, //
+    },
+    Chunk,
+    PathRequests, //
+};
+use crate::work::WorkKind;
+
+impl PathRequests {
+    /// The connection that carries request `number`, if the request can be abandoned: the server
+    /// has not responded, and the device has written what it was to write.
+    pub(crate) fn abandonable_on(&self, number: u32) -> Option<u16> {
+        let state = self.tags.get(number)?.state();
+        let can_be = [Phase::Sent, Phase::DirectWritten, Phase::Registered];
+        let phase = self.incarnation.phase_of(state)?;
+        can_be
+            .contains(&phase)
+            .then(|| Incarnation::connection_of(state))
+    }
+
+    /// Abandons request `number`, if [it can be](Self::abandonable_on) on connection `cid`, that of
+    /// `queue_pair`; returns whether that is so. `committed` is called then, before the server's
+    /// response can be noticed. Any context; the path is not taken down meanwhile.
+    pub(crate) fn abandon<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        cid: u16,
+        number: u32,
+        sink: PageBuffer,
+        committed: impl FnOnce(),
+    ) -> (bool, Posted) {
+        let state = |phase| self.incarnation.state(cid, phase);
+        let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
+        else {
+            return (false, Posted::All);
+        };
+        let idle = cell
+            .take_notable(state(Phase::Sent))
+            .or_else(|| cell.take_notable(state(Phase::DirectWritten)));
+        if let Some(mut request) = idle {
+            committed();
+            self.left(&mut request);
+            self.release(chunk, &mut request);
+            if let Err(request) = request.put_unless_noted(state(Phase::Abandoned)) {
+                self.tags.abandoned_ended(request);
+            }
+            return (true, Posted::All);
+        }
+        let Some(mut request) = cell.take_notable(state(Phase::Registered)) else {
+            return (false, Posted::All);
+        };
+        committed();
+        self.left(&mut request);
+        request.sink = Some(sink);
+        if let Err(request) = request.put_unless_noted(state(Phase::Revoking)) {
+            request.put(state(Phase::Closing));
+        }
+        match self.post_invalidation(queue_pair, number) {
+            Ok(()) => (true, Posted::All),
+            Err(_) => (true, Posted::Broken),
+        }
+    }
+
+    /// Gives the user its data back, which no device uses.
+    fn release(&self, chunk: &Chunk, request: &mut Request) {
+        // If the region says otherwise the table keeps the data, until the path is torn down.
+        let _ = chunk.region.unmap(&mut request.data);
+        request.data.clear();
+    }
+
+    /// The server has responded to request `number` on connection `cid`, that of `queue_pair`,
+    /// which the user has abandoned, or is just abandoning; as [`Self::responded`].
+    #[cold]
+    pub(super) fn responded_late<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        cid: u16,
+        number: u32,
+        invalidated: bool,
+    ) -> Result<(), Mismatch> {
+        let state = |phase| self.incarnation.state(cid, phase);
+        let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
+        else {
+            return Err(Mismatch::Unknown);
+        };
+        if cell.note() {
+            // The party that abandons it does the rest.
+            return Ok(());
+        }
+        if let Some(request) = cell.take(state(Phase::Abandoned)) {
+            self.tags.abandoned_ended(request);
+            return Ok(());
+        }
+        if cell.change(state(Phase::Revoking), state(Phase::Closing)) {
+            return Ok(());
+        }
+        if cell.change(state(Phase::Sunk), state(Phase::Closing)) {
+            if invalidated && queue_pair.peer_ended(&chunk.region) {
+                self.close(chunk, cid, number);
+                return Ok(());
+            }
+            let posted = self.post_invalidation(queue_pair, number);
+            return posted.map_err(|_| Mismatch::Unposted);
+        }
+        Err(match self.incarnation.phase_of(cell.state()) {
+            Some(phase) if phase.awaits_response() => Mismatch::Misdirected,
+            Some(Phase::Abandoned | Phase::Revoking | Phase::Sunk) => Mismatch::Misdirected,
+            _ => Mismatch::Unknown,
+        })
+    }
+
+    /// A registration of request `number`, which connection `cid` carries and the user has
+    /// abandoned, is invalid. Completion context. `Unposted` if the queue pair takes no requests.
+    #[cold]
+    pub(super) fn revoked<H: Handler>(
+        &self,
+        queue_pair: &QueuePairRef<H>,
+        cid: u16,
+        number: u32,
+    ) -> Result<(), Mismatch> {
+        let state = |phase| self.incarnation.state(cid, phase);
+        let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
+        else {
+            return Ok(());
+        };
+        let Some(mut request) = cell.take_notable(state(Phase::Revoking)) else {
+            self.close(chunk, cid, number);
+            return Ok(());
+        };
+        self.release(chunk, &mut request);
+        let sunk = match request.sink.take() {
+            Some(sink) if request.kind == Kind::Read => {
+                Self::sink(queue_pair, chunk, &mut request, sink)
+            }
+            _ => Err(ENOENT),
+        };
+        if sunk.is_err() {
+            // If it is a read, the data that comes after all ends the path.
+            if let Err(request) = request.put_unless_noted(state(Phase::Abandoned)) {
+                self.close_request(chunk, request);
+            }
+            return Ok(());
+        }
+        if let Err(request) = request.put_unless_noted(state(Phase::Sunk)) {
+            request.put(state(Phase::Closing));
+            let posted = self.post_invalidation(queue_pair, number);
+            return posted.map_err(|_| Mismatch::Unposted);
+        }
+        Ok(())
+    }
+
+    /// Registers `sink` in place of the data of `request`, whose registration is invalid.
+    fn sink<H: Handler>(
+        queue_pair: &QueuePairRef<H>,
+        chunk: &Chunk,
+        request: &mut Request,
+        sink: PageBuffer,
+    ) -> Result {
+        let region = &chunk.region;
+        let (address, len) = region.last_place();
+        // Only the offset in its page is looked at.
+        let (offset, len) = (address as usize, usize::try_from(len)?);
+        request.data.set_sink(sink, offset, len)?;
+        region.map(&mut request.data, request.kind.dma_direction())?;
+        region.load_in_place(&request.data)?;
+        let mut room = SendRoom::<1, 1>::EMPTY;
+        let mut batch = SendBatch::new(&mut room);
+        batch.register(
+            WorkKind::Registration.id(),
+            true,
+            region,
+            Access::RemoteWrite,
+        )?;
+        Ok(queue_pair.post(&mut batch)?)
+    }
+
+    /// Ends request `number`, if it is in [`Phase::Closing`] on connection `cid`.
+    fn close(&self, chunk: &Chunk, cid: u16, number: u32) {
+        let state = self.incarnation.state(cid, Phase::Closing);
+        if let Some(request) = self.tags.get(number).and_then(|cell| cell.take(state)) {
+            self.close_request(chunk, request);
+        }
+    }
+
+    /// Ends `request`, which the user has abandoned and the server has responded to.
+    fn close_request(&self, chunk: &Chunk, mut request: Owned<'_, Request>) {
+        if chunk.region.unmap(&mut request.data).is_err() {
+            // The teardown of the path ends it.
+            let state = self.incarnation.state(request.connection, Phase::Closing);
+            return request.put(state);
+        }
+        self.tags.abandoned_ended(request);
+    }
+}
