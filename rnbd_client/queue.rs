@@ -277,7 +277,7 @@ fn refuse(
 impl InFlight {
     /// An empty table for tags below `queue_depth`. Sleeps.
     pub(crate) fn new(queue_depth: u32) -> Result<Self> {
-        Ok(Self(RequestTable::new(queue_depth)?))
+        Ok(Self(RequestTable::new(queue_depth, 0)?))
     }
 
     /// The server has responded to a request; see [`rtrs_client::SessionEvents::complete`].

@@ -2,6 +2,7 @@
 
 //! Disks that this machine offers, by blk-mq; would extend `kernel::block::mq`.
 
+pub mod expired;
 pub mod gen_disk;
 pub mod limits;
 pub mod operations;
@@ -9,4 +10,5 @@ pub mod request;
 pub mod request_table;
 pub mod reservation;
 mod reservation_table;
+mod set_data;
 pub mod tag_set;

@@ -18,6 +18,8 @@ impl Status {
     pub const NOT_SUPPORTED: Self = Self(bindings::RNBD_BLK_STS_NOTSUPP as u8);
     /// Input/output error.
     pub const IO_ERROR: Self = Self(bindings::RNBD_BLK_STS_IOERR as u8);
+    /// The device took too long (`ETIMEDOUT`).
+    pub const TIMEOUT: Self = Self(bindings::RNBD_BLK_STS_TIMEOUT as u8);
     /// Something that the request needs is not there now; to be tried again after a short delay.
     ///
     /// Only to refuse a request with.

@@ -46,7 +46,8 @@ use kernel::{
         aref::ARef,
         Arc,
         ArcBorrow, //
-    }, //
+    },
+    time::msecs_to_jiffies, //
 };
 
 /// What a disk is like when it appears.
@@ -217,6 +218,18 @@ impl<O: Operations> GenDisk<O> {
     pub fn set_read_only(&self, read_only: bool) {
         // SAFETY: The reference that this value owns keeps the disk, which only `drop` removes.
         unsafe { bindings::set_disk_ro(self.raw.as_ptr(), read_only) };
+    }
+
+    /// Sets how long a request may be with the driver before [`Operations::timeout`] is called, in
+    /// ms, rounded up to a second or two; also `queue/io_timeout` in sysfs. A request that is with
+    /// the driver keeps the time that it began with. Any context.
+    pub fn set_request_timeout(&self, ms: u32) {
+        let jiffies = c_uint::try_from(msecs_to_jiffies(ms)).unwrap_or(c_uint::MAX);
+        // SAFETY: The reference that this value owns keeps the disk and its queue.
+        unsafe {
+            let queue = (*self.raw.as_ptr()).queue;
+            bindings::blk_queue_rq_timeout(queue, jiffies);
+        }
     }
 
     /// The directory `/sys/block/NAME`.

@@ -6,12 +6,14 @@
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
 use super::{
+    expired::ExpiredRequest,
     request::{
         self,
         OwnedRequest,
         Refusal, //
     },
-    reservation, //
+    reservation,
+    set_data::SetData, //
 };
 use crate::{
     bindings,
@@ -69,6 +71,16 @@ pub trait Operations: Sized + Send + Sync + 'static {
     /// interrupt context.
     fn complete(request: OwnedRequest<Self::DiskData>, status: Status) {
         request.end(status);
+    }
+
+    /// A request has been with the driver for as long as its disk allows
+    /// ([`GenDisk::set_request_timeout`](super::gen_disk::GenDisk::set_request_timeout)). Returns
+    /// whether the driver has ended it, or will soon; otherwise its time begins again. Exactly one
+    /// of this and its usual completion may end it, which
+    /// [`RequestTable::take_expired`](super::request_table::RequestTable::take_expired) sees to.
+    /// Process context, where memory must not wait for IO; may sleep.
+    fn timeout(_request: &ExpiredRequest<'_, Self::DiskData, Self::SetData>) -> bool {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
     /// Looks for finished requests on a queue that is polled; returns how many it found.
@@ -210,23 +222,6 @@ impl<'a, O: Operations> RequestList<'a, O> {
     }
 }
 
-/// What `driver_data` of a tag set points to.
-pub(super) struct SetData<T> {
-    pub(super) nr_poll_queues: u32,
-    /// What the disks share.
-    pub(super) data: T,
-}
-
-impl<T> SetData<T> {
-    /// # Safety
-    ///
-    /// `set` must be the set of a `TagSet` whose disks share a `T`. It outlives `'a`.
-    unsafe fn of<'a>(set: *mut bindings::blk_mq_tag_set) -> &'a Self {
-        // SAFETY: By the safety requirement `driver_data` points to such a value.
-        unsafe { &*(*set).driver_data.cast::<Self>() }
-    }
-}
-
 /// Lays out the queues of a set: each CPU has that of its number, or of its number modulo theirs.
 fn map_queues(set: &mut bindings::blk_mq_tag_set, nr_poll_queues: u32) {
     // The kernel for crash dumps has one queue, however many were asked for.
@@ -312,6 +307,19 @@ impl<O: Operations> Vtable<O> {
 
     /// # Safety
     ///
+    /// Only for the block layer, which keeps the request from being used again until this returns.
+    unsafe extern "C" fn timeout(raw: *mut bindings::request) -> bindings::blk_eh_timer_return {
+        // SAFETY: By the safety requirement, and the request belongs to a set of `O`.
+        let request = unsafe { ExpiredRequest::<O::DiskData, O::SetData>::from_raw(raw) };
+        if O::timeout(&request) {
+            bindings::blk_eh_timer_return_BLK_EH_DONE
+        } else {
+            bindings::blk_eh_timer_return_BLK_EH_RESET_TIMER
+        }
+    }
+
+    /// # Safety
+    ///
     /// Only for the block layer.
     unsafe extern "C" fn poll(
         hctx: *mut bindings::blk_mq_hw_ctx,
@@ -357,6 +365,11 @@ impl<O: Operations> Vtable<O> {
         },
         complete: Some(Self::complete),
         poll: if O::HAS_POLL { Some(Self::poll) } else { None },
+        timeout: if O::HAS_TIMEOUT {
+            Some(Self::timeout)
+        } else {
+            None
+        },
         init_request: Some(Self::init_request),
         map_queues: Some(Self::map_queues),
         ..pin_init::zeroed()

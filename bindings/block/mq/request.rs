@@ -131,6 +131,20 @@ macro_rules! read {
     };
 }
 
+/// What the operation of `cmd_flags` is.
+#[inline]
+pub(super) fn op_of(cmd_flags: u32) -> Op {
+    match cmd_flags & bindings::RNBD_REQ_OP_MASK {
+        bindings::req_op_REQ_OP_READ => Op::Read,
+        bindings::req_op_REQ_OP_WRITE => Op::Write,
+        bindings::req_op_REQ_OP_FLUSH => Op::Flush,
+        bindings::req_op_REQ_OP_DISCARD => Op::Discard,
+        bindings::req_op_REQ_OP_SECURE_ERASE => Op::SecureErase,
+        bindings::req_op_REQ_OP_WRITE_ZEROES => Op::WriteZeroes,
+        other => Op::Other(other as u8),
+    }
+}
+
 impl<D> OwnedRequest<D> {
     /// Takes ownership of a request.
     ///
@@ -166,15 +180,7 @@ impl<D> OwnedRequest<D> {
     /// What the request asks for.
     #[inline]
     pub fn op(&self) -> Op {
-        match read!(self, cmd_flags) & bindings::RNBD_REQ_OP_MASK {
-            bindings::req_op_REQ_OP_READ => Op::Read,
-            bindings::req_op_REQ_OP_WRITE => Op::Write,
-            bindings::req_op_REQ_OP_FLUSH => Op::Flush,
-            bindings::req_op_REQ_OP_DISCARD => Op::Discard,
-            bindings::req_op_REQ_OP_SECURE_ERASE => Op::SecureErase,
-            bindings::req_op_REQ_OP_WRITE_ZEROES => Op::WriteZeroes,
-            other => Op::Other(other as u8),
-        }
+        op_of(read!(self, cmd_flags))
     }
 
     fn has_flag(&self, flag: u32) -> bool {

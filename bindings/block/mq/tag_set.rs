@@ -5,10 +5,10 @@
 use super::{
     operations::{
         Operations,
-        SetData,
         Vtable, //
     },
-    request::Private, //
+    request::Private,
+    set_data::SetData, //
 };
 use crate::{
     bindings,

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that take longer than their disk allows. Would extend `kernel::block::mq::request`.
+
+use super::{
+    request::{
+        op_of,
+        Op, //
+    },
+    set_data::SetData, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::sync::ArcBorrow;
+
+/// A request that has taken longer than its disk allows, during
+/// [`Operations::timeout`](super::operations::Operations::timeout).
+///
+/// It names the request and does not own it: it may be completed at any moment. Until the callback
+/// returns, no other request gets its tag.
+///
+/// # Invariants
+///
+/// `raw` is a request of a disk with data `D`, whose tag set has data `S`. The block layer holds a
+/// reference that keeps it from being used again, and one that keeps its queue, until the callback
+/// returns.
+pub struct ExpiredRequest<'a, D, S> {
+    raw: NonNull<bindings::request>,
+    _callback: PhantomData<(&'a D, &'a S)>,
+}
+
+/// Reads a field of the C structure, which the completion of the request may be writing to.
+macro_rules! read {
+    ($request:expr, $field:ident) => {
+        // SAFETY: By the type invariant the request is valid memory. The fields are of types that
+        // any bits are valid for, and the access is volatile.
+        unsafe { (&raw const (*$request.raw.as_ptr()).$field).read_volatile() }
+    };
+}
+
+impl<D, S> ExpiredRequest<'_, D, S> {
+    /// # Safety
+    ///
+    /// `raw` must be as the type invariant says for as long as the result is used, and not null.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::request) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            // SAFETY: By the safety requirement it is not null.
+            raw: unsafe { NonNull::new_unchecked(raw) },
+            _callback: PhantomData,
+        }
+    }
+
+    /// The C structure, to be compared only.
+    pub(super) fn as_raw(&self) -> *mut bindings::request {
+        self.raw.as_ptr()
+    }
+
+    /// The tag; see [`OwnedRequest::tag`](super::request::OwnedRequest::tag).
+    pub fn tag(&self) -> u32 {
+        // The block layer found the request by its tag, which is not negative.
+        read!(self, tag) as u32
+    }
+
+    /// What the request asks for.
+    pub fn op(&self) -> Op {
+        op_of(read!(self, cmd_flags))
+    }
+
+    /// The first sector, of 512 bytes; any number if the request has just been completed.
+    pub fn sector(&self) -> u64 {
+        read!(self, __sector)
+    }
+
+    /// The length in bytes; any number if the request has just been completed.
+    pub fn bytes(&self) -> u32 {
+        read!(self, __data_len)
+    }
+
+    /// The disk's data.
+    pub fn disk(&self) -> ArcBorrow<'_, D> {
+        let queue = read!(self, q);
+        // SAFETY: By the type invariant the queue stays, and the block layer holds a reference to
+        // its usage counter. The removal of the disk waits for that before the `GenDisk` gives up
+        // the `Arc` with the data, from which `queuedata` was made.
+        unsafe { ArcBorrow::from_raw((*queue).queuedata.cast::<D>()) }
+    }
+
+    /// What the disks of the tag set share.
+    pub fn set(&self) -> &S {
+        let queue = read!(self, q);
+        // SAFETY: By the type invariant the queue stays, and with it the tag set, which was made
+        // for `O`.
+        unsafe { &SetData::of((*queue).tag_set).data }
+    }
+}
