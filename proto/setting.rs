@@ -68,6 +68,10 @@ pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
 /// How long a client keeps requests while no path is up, in ms; 0: not at all.
 pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);
 
+/// How long a request of a disk may be in flight before the client ends it, in ms; 0: as long as it
+/// takes.
+pub const IO_TIMEOUT: Setting = Setting::new("io_timeout_ms", 0, 86_400_000, 0);
+
 /// Why a text is no value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingError<'a> {

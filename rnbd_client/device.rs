@@ -46,6 +46,9 @@ use crate::{
     }, //
 };
 
+/// What the block layer has in `queue/io_timeout` of a disk that sets nothing else, in ms.
+const DEFAULT_TIMEOUT_MS: u32 = 30_000;
+
 /// A device and its disk.
 #[pin_data]
 pub(crate) struct Device {
@@ -248,6 +251,17 @@ impl Device {
                 self.change_capacity(disk, self.remote.nsectors())?;
             }
             disk.set_read_only(self.remote.is_read_only());
+            Ok(())
+        })
+    }
+
+    /// Ends requests from now on that the server does not answer within `ms`; 0: none. `ENOENT`
+    /// without a disk. Sleeps.
+    pub(crate) fn set_io_timeout(&self, ms: u32) -> Result {
+        self.with_disk(|disk| {
+            // Where no request is ended the block layer's own default does no harm.
+            disk.set_request_timeout(if ms == 0 { DEFAULT_TIMEOUT_MS } else { ms });
+            self.remote.set_io_timeout_ms(ms);
             Ok(())
         })
     }

@@ -2,8 +2,10 @@
 
 //! The way of a block request to the transport, and back.
 //!
-//! A request's tag is the number of its permit, and so of the server's chunk it uses. While the
-//! transport has a request it is in the table of its session, from where its completion takes it.
+//! A request's tag is the number of its permit, and so of the server's chunk it uses; but if the
+//! server is still at work on an earlier request of that number, which was ended here, the request
+//! gets a spare one. While the transport has a request it is in the table of its session
+//! ([`InFlight`]), from where its completion takes it.
 
 use kernel::{
     sync::{
@@ -19,6 +21,7 @@ use kernel_ext::{
             UNIQUE_ID_LEN, //
         },
         mq::{
+            expired::ExpiredRequest,
             operations::{
                 HwQueue,
                 Operations,
@@ -29,7 +32,6 @@ use kernel_ext::{
                 OwnedRequest,
                 Refusal, //
             },
-            request_table::RequestTable,
             reservation::{
                 Change,
                 Failure,
@@ -57,6 +59,7 @@ use rtrs_client::{
 
 use crate::{
     identity,
+    in_flight::InFlight,
     remote_device::RemoteDevice,
     reservations,
     LocalModule, //
@@ -67,9 +70,6 @@ pub(crate) struct IoPath {
     pub(crate) transport: Arc<rtrs_client::Session>,
     pub(crate) in_flight: Arc<InFlight>,
 }
-
-/// The requests of a session that the transport has, by their tags.
-pub(crate) struct InFlight(RequestTable<RemoteDevice>);
 
 /// The block driver.
 pub(crate) struct Queue;
@@ -115,6 +115,14 @@ impl Operations for Queue {
             Some(polled) => transport.poll(polled),
             None => 0,
         }
+    }
+
+    fn timeout(request: &ExpiredRequest<'_, RemoteDevice, IoPath>) -> bool {
+        let IoPath {
+            transport,
+            in_flight,
+        } = request.set();
+        in_flight.expired(transport, request)
     }
 
     fn wwid(device: &RemoteDevice) -> &[u8] {
@@ -164,28 +172,64 @@ fn submit<'a>(
     };
     let tag = request.tag();
     let Some(mut permit) = path.transport.permit(tag) else {
-        return Err(request.refuse(Status::RESOURCE));
+        return submit_by_spare(queue, path, request, kind, &message);
     };
-    if matches!(message.rw.op, rnbd::Op::Read | rnbd::Op::Write) {
-        let mapped = match permit.scatter() {
-            Some(table) => table.set_request(&mut request),
-            None => Err(EBUSY),
-        };
-        if let Err(error) = mapped {
-            // Empties the table, so that the request can be handed back.
-            drop(permit);
-            return Err(refuse(device, request, SubmitError::Failed(error)));
-        }
+    if let Err(error) = set_data(&mut permit, &mut request, &message) {
+        // Empties the table, so that the request can be handed back.
+        drop(permit);
+        return Err(refuse(device, request, SubmitError::Failed(error)));
     }
     // It may complete before the transport returns.
-    if let Err(request) = path.in_flight.0.insert(request) {
+    if let Err(request) = path.in_flight.insert(request) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }
     match send(permit, kind, &message.to_bytes()) {
         Ok(()) => Ok(()),
         // What the transport did not take does not complete, so the request is still there.
-        Err(error) => match path.in_flight.0.take(tag) {
+        Err(error) => match path.in_flight.take(tag) {
+            Some(request) => Err(refuse(device, request, error)),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Gives the data of a request to the transport, if there is any.
+#[inline(always)]
+fn set_data(
+    permit: &mut Permit<'_>,
+    request: &mut OwnedRequest<RemoteDevice>,
+    message: &Io,
+) -> Result {
+    if !matches!(message.rw.op, rnbd::Op::Read | rnbd::Op::Write) {
+        return Ok(());
+    }
+    permit.scatter().ok_or(EBUSY)?.set_request(request)
+}
+
+/// As [`submit`], for a request whose tag's permit is not to be had: the server is still at work on
+/// an earlier request of that number.
+#[cold]
+#[inline(never)]
+fn submit_by_spare(
+    queue: &HwQueue<'_, Queue>,
+    path: &IoPath,
+    request: OwnedRequest<RemoteDevice>,
+    kind: Kind,
+    message: &Io,
+) -> Result<(), Refusal<RemoteDevice>> {
+    let device = queue.disk();
+    let set = |permit: &mut Permit<'_>, request: &mut _| set_data(permit, request, message);
+    let (number, permit) = match path.in_flight.insert_spare(&path.transport, request, set) {
+        Ok(inserted) => inserted,
+        Err(request) => return Err(request.refuse(Status::RESOURCE)),
+    };
+    let sent = path
+        .transport
+        .send(permit, kind, queue.index(), &message.to_bytes());
+    match sent {
+        Ok(()) => Ok(()),
+        Err(error) => match path.in_flight.take(number) {
             Some(request) => Err(refuse(device, request, error)),
             None => Ok(()),
         },
@@ -271,43 +315,5 @@ fn refuse(
         let error = error.to_error();
         device.io_failed(request.op(), error);
         request.refuse(Status::from_error(error))
-    }
-}
-
-impl InFlight {
-    /// An empty table for tags below `queue_depth`. Sleeps.
-    pub(crate) fn new(queue_depth: u32) -> Result<Self> {
-        Ok(Self(RequestTable::new(queue_depth, 0)?))
-    }
-
-    /// The server has responded to a request; see [`rtrs_client::SessionEvents::complete`].
-    #[inline]
-    pub(crate) fn complete(&self, tag: u32, result: Result) {
-        let Some(request) = self.0.take(tag) else {
-            return;
-        };
-        if let Err(error) = result {
-            request.disk().io_failed(request.op(), error);
-        }
-        request.complete(Status::from_result(result));
-    }
-
-    /// The server has not responded; see [`rtrs_client::SessionEvents::unanswered`].
-    pub(crate) fn unanswered(&self, tag: u32, error: SubmitError) {
-        let Some(request) = self.0.take(tag) else {
-            return;
-        };
-        let result = if request.disk().waits_after(error) {
-            // It comes back through `queue_rq`, where it gets a new message: the server may know
-            // the device by another number by then.
-            request.requeue()
-        } else {
-            Err(request)
-        };
-        if let Err(request) = result {
-            let error = error.to_error();
-            request.disk().io_failed(request.op(), error);
-            request.complete(Status::from_error(error));
-        }
     }
 }

@@ -45,9 +45,12 @@ use proto::{
 use rtrs_client::SubmitError;
 use rtrs_core::error::from_errno;
 
-use crate::server::{
-    Opened,
-    Server, //
+use crate::{
+    server::{
+        Opened,
+        Server, //
+    },
+    state_word::StateWord, //
 };
 
 /// Logs a line about a device, as `<path@session> …`.
@@ -82,8 +85,11 @@ pub(crate) struct RemoteDevice {
     pub(crate) io_mode: Option<IoMode>,
     /// The number of the disk, which is not given to another one while this one is open.
     index: IdaNumber,
-    /// A [`DeviceState`].
-    state: Atomic<u32>,
+    state: StateWord,
+    /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
+    io_timeout_ms: Atomic<u32>,
+    /// How many requests were ended for that reason.
+    io_timeouts: Atomic<u32>,
     /// The server's number.
     device_id: Atomic<u32>,
     /// The epoch in which the server gave that number.
@@ -124,7 +130,9 @@ impl RemoteDevice {
                 access_mode: options.access_mode,
                 io_mode: options.io_mode,
                 index,
-                state: Atomic::new(DeviceState::Init.to_u32()),
+                state: StateWord::new(DeviceState::Init),
+                io_timeout_ms: Atomic::new(0),
+                io_timeouts: Atomic::new(0),
                 device_id: Atomic::new(0),
                 epoch: Atomic::new(0),
                 nsectors: Atomic::new(0),
@@ -165,8 +173,7 @@ impl RemoteDevice {
     /// The state. Any context.
     #[inline]
     pub(crate) fn state(&self) -> DeviceState {
-        // Only states are stored.
-        DeviceState::try_from(self.state.load(ordering::Acquire)).unwrap_or(DeviceState::Unmapped)
+        self.state.state()
     }
 
     /// Does what an event does to the state; returns the state before. Sleeps.
@@ -179,21 +186,30 @@ impl RemoteDevice {
     fn change_state_locked(&self, event: DeviceEvent) -> Result<DeviceState> {
         let before = self.state();
         let after = before.next(event).map_err(from_errno)?;
-        self.state.store(after.to_u32(), ordering::Release);
+        self.state.change(before, after);
         Ok(before)
     }
 
     /// The server's number, if requests may be sent. Any context.
     #[inline]
     pub(crate) fn mapped_id(&self) -> Option<u32> {
-        (self.state() == DeviceState::Mapped).then(|| self.device_id.load(ordering::Relaxed))
+        let may_send = self.state.may_send();
+        may_send.then(|| self.device_id.load(ordering::Relaxed))
+    }
+
+    /// Whether the server has the device open under this number. Any context.
+    pub(crate) fn is_mapped_as(&self, device_id: u32) -> bool {
+        self.state() == DeviceState::Mapped && self.device_id.load(ordering::Relaxed) == device_id
     }
 
     /// The server's number, and the epoch in which the server gave it, if the device is open there.
     /// Sleeps.
     pub(crate) fn mapped_in(&self) -> Option<(u32, u32)> {
         let _users = self.users.lock();
-        let device_id = self.mapped_id()?;
+        if self.state() != DeviceState::Mapped {
+            return None;
+        }
+        let device_id = self.device_id.load(ordering::Relaxed);
         Some((device_id, self.epoch.load(ordering::Relaxed)))
     }
 
@@ -225,10 +241,13 @@ impl RemoteDevice {
     }
 
     /// What becomes of a request now that the device is not mapped: it comes again if the
-    /// transport wants requests to wait for a path. Any context.
+    /// transport wants requests to wait for a path. Or the device has requests that were ended and
+    /// that the server may still carry out: then what is sent now could be on the disk before them,
+    /// so it ends as they did. Any context.
     #[cold]
     pub(crate) fn status_if_not_mapped(&self) -> Status {
         match self.state() {
+            DeviceState::Mapped if self.state.unanswered() != 0 => Status::TIMEOUT,
             // Since the caller looked.
             DeviceState::Mapped => Status::RESOURCE,
             DeviceState::Disconnected if self.holds_io() => Status::RESOURCE,
@@ -423,6 +442,16 @@ impl RemoteDevice {
             // The server has closed it with its session.
             return;
         }
+        if self.state.unanswered() != 0 {
+            // The server would not confirm it before it has finished these requests, nor take
+            // other messages. It closes the device with the session.
+            device_log!(
+                pr_info,
+                self,
+                "The server is not told to close the device, as it has not finished all requests"
+            );
+            return;
+        }
         let device_id = self.device_id.load(ordering::Relaxed);
         if let Err(error) = self.server.close(device_id, epoch) {
             // The server closes it with the session.
@@ -475,6 +504,60 @@ impl RemoteDevice {
         let mut users = self.users.lock();
         // The block layer calls this once for each success of `opened_by_user`.
         *users = users.wrapping_sub(1);
+    }
+
+    /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
+    /// Any context.
+    pub(crate) fn io_timeout_ms(&self) -> u32 {
+        self.io_timeout_ms.load(ordering::Relaxed)
+    }
+
+    /// Sets that time. Any context.
+    pub(crate) fn set_io_timeout_ms(&self, ms: u32) {
+        self.io_timeout_ms.store(ms, ordering::Relaxed);
+    }
+
+    /// How many requests were ended because they took too long, modulo 2^32. Any context.
+    pub(crate) fn io_timeouts(&self) -> u32 {
+        self.io_timeouts.load(ordering::Relaxed)
+    }
+
+    /// How many of them the server has not answered yet. Any context.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.state.unanswered()
+    }
+
+    /// A request is about to be ended because it takes too long. Any context.
+    pub(crate) fn timed_out(&self) {
+        self.io_timeouts.add(1, ordering::Relaxed);
+        self.state.add_unanswered();
+    }
+
+    /// The server is not at work any more on a request that was ended because it took too long. Any
+    /// context.
+    pub(crate) fn answered(&self) {
+        if self.state.answered() {
+            kernel_ext::ratelimited!(device_log!(
+                pr_info,
+                self,
+                "The server has finished all requests that took too long, requests are sent again"
+            ));
+        }
+    }
+
+    /// Logs that a request was ended after `ms` in flight. Any context.
+    pub(crate) fn log_timeout(&self, op: Op, sector: u64, bytes: u32, ms: u32) {
+        kernel_ext::ratelimited!(device_log!(
+            pr_err,
+            self,
+            "{:?} of {} bytes at sector {}: no response of the server within {} ms, ended with {}; \
+             it may still be carried out, and nothing is sent to the disk until the server answers",
+            op,
+            bytes,
+            sector,
+            ms,
+            ETIMEDOUT.to_errno()
+        ));
     }
 
     /// Logs that a request failed. Any context.

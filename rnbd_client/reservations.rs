@@ -53,7 +53,7 @@ pub(crate) fn change(device: &RemoteDevice, change: &Change) -> Result<(), Failu
     log_name(device, &command);
     // Repeated as it is: the server knows it again by its number.
     let message = Reservation::of(device_id, device.next_command(), &command, abort);
-    let is_open = || device.mapped_id() == Some(device_id);
+    let is_open = || device.is_mapped_as(device_id);
     let result = until_over(|| device.server.command(&message, epoch, is_open));
     drop(turn);
     result.map_err(failure)
@@ -110,7 +110,7 @@ pub(crate) fn keys(device: &RemoteDevice, keys: &mut [u64]) -> Result<Keys, Fail
 
 fn report(device: &RemoteDevice) -> Result<Report, Failure> {
     let (device_id, epoch) = place(device)?;
-    let is_open = || device.mapped_id() == Some(device_id);
+    let is_open = || device.is_mapped_as(device_id);
     until_over(|| device.server.report(device_id, epoch, is_open)).map_err(failure)
 }
 

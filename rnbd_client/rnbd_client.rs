@@ -40,6 +40,7 @@ mod disk;
 mod drain;
 mod fixed_limits;
 mod identity;
+mod in_flight;
 mod mapping;
 mod news;
 mod params;
@@ -49,6 +50,7 @@ mod reopening;
 mod reservations;
 mod server;
 mod session;
+mod state_word;
 mod sysfs;
 
 module! {

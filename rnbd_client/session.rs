@@ -64,9 +64,9 @@ use crate::{
         self,
         Leaving, //
     },
+    in_flight::InFlight,
     news::NewsReader,
     queue::{
-        InFlight,
         IoPath,
         Queue, //
     },
@@ -207,11 +207,11 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let queue_depth = transport.queue_depth();
         let nr_poll_queues = u32::from(transport.num_poll_queues());
-        let in_flight = Arc::new(InFlight::new(queue_depth)?, GFP_KERNEL)?;
+        let in_flight = InFlight::new(queue_depth)?;
         link.in_flight.populate(in_flight.clone());
         let tag_set = TagSet::new(
             TagSetParams {
-                queue_depth,
+                queue_depth: in_flight.tags(),
                 nr_queues: u32::from(transport.num_irq_queues()),
                 nr_poll_queues,
             },
@@ -245,6 +245,10 @@ impl Session {
     /// devices must be gone. Sleeps.
     pub(crate) fn close(&self) {
         self.server.transport.close();
+        // Devices keep the session.
+        if let Some(in_flight) = self.link.in_flight.as_ref() {
+            in_flight.close();
+        }
         // No link event comes any more, and without devices there is no further attempt.
         workqueue::flush::<_, EVENTS>(&self.link);
         DelayedWork::<Link>::cancel_sync(&self.link);
@@ -533,6 +537,12 @@ impl SessionEvents for Events {
     fn unanswered(&self, tag: u32, error: SubmitError) {
         if let Some(in_flight) = self.0.in_flight.as_ref() {
             in_flight.unanswered(tag, error);
+        }
+    }
+
+    fn abandoned_ended(&self, tag: u32) {
+        if let Some(in_flight) = self.0.in_flight.as_ref() {
+            in_flight.abandoned_ended(tag);
         }
     }
 

@@ -17,9 +17,12 @@ use kernel_ext::{
         SysfsOutput, //
     }, //
 };
-use proto::number::{
-    self,
-    Base, //
+use proto::{
+    number::{
+        self,
+        Base, //
+    },
+    setting::IO_TIMEOUT, //
 };
 use rtrs_core::error::from_errno;
 
@@ -100,6 +103,27 @@ const DEVICE_FILES: Files = &[
     }),
     Attribute::read_only(c"nr_poll_queues", |mapping, out| {
         out.print(fmt!("{}\n", mapping.nr_poll_queues))
+    }),
+    Attribute::read_write(
+        c"io_timeout_ms",
+        |mapping, out| out.print(fmt!("{}\n", mapping.device.remote.io_timeout_ms())),
+        |mapping, context, bytes| {
+            let device = &mapping.device;
+            let ms = IO_TIMEOUT.parse(bytes).map_err(|error| {
+                device_log!(pr_err, device.remote, "{}", error.message().as_str());
+                from_errno(error.errno())
+            })?;
+            // This waits for whoever makes the disk, as with `resize`.
+            context.release_protection()?;
+            // It is not negative.
+            device.set_io_timeout(ms.unsigned_abs())
+        },
+    ),
+    Attribute::read_only(c"io_timeouts", |mapping, out| {
+        out.print(fmt!("{}\n", mapping.device.remote.io_timeouts()))
+    }),
+    Attribute::read_only(c"io_unanswered", |mapping, out| {
+        out.print(fmt!("{}\n", mapping.device.remote.unanswered()))
     }),
 ];
 

@@ -17,19 +17,21 @@ use proto::{
         HB_INTERVAL,
         HB_MISSED,
         HOLD_IO,
+        IO_TIMEOUT,
         MAX_RECONNECT_ATTEMPTS,
         RECONNECT_DELAY, //
     },
     Errno, //
 };
 
-const ALL: [Setting; 6] = [
+const ALL: [Setting; 7] = [
     HB_INTERVAL,
     HB_MISSED,
     RECONNECT_DELAY,
     CONNECT_TIMEOUT,
     MAX_RECONNECT_ATTEMPTS,
     HOLD_IO,
+    IO_TIMEOUT,
 ];
 
 #[test]
