@@ -47,6 +47,7 @@ pub mod path_state;
 pub mod pattern;
 pub mod policy;
 pub mod reconnect;
+pub mod resent;
 pub mod reservation;
 pub mod rnbd;
 pub mod rtrs;

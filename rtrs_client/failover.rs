@@ -64,13 +64,6 @@ impl Session {
         request: Owned<'a, Request>,
     ) -> Result<(), Refused<'a>> {
         let guard = rcu::read_lock();
-        if let Some(paths) = self.paths.load(&guard) {
-            for set in paths.iter().filter_map(|path| path.connections(&guard)) {
-                if let Some(requests) = set.incarnation.requests() {
-                    requests.note_resent(request.tag());
-                }
-            }
-        }
         let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(self, &guard, &mut room);
         submission.add_by_policy(request, Some(failed))

@@ -89,9 +89,6 @@ struct Chunk {
     rkey: Atomic<u32>,
     /// The errno of the server's response, while the device still uses the data.
     result: Atomic<i32>,
-    /// Whether requests of the tag may have been sent here after another path that had them was
-    /// lost.
-    is_resent: Atomic<bool>,
     /// The header as it is sent.
     message: MessageBuffer<Outgoing>,
     /// Maps the data; registers it for the server, or for a write with more segments than the queue
@@ -135,7 +132,6 @@ impl PathRequests {
                 address: Atomic::new(0),
                 rkey: Atomic::new(0),
                 result: Atomic::new(0),
-                is_resent: Atomic::new(false),
                 message,
                 region: MemoryRegion::new(domain, pages, tag)?,
             };
@@ -192,13 +188,6 @@ impl PathRequests {
         self.in_flight
             .get(connection)
             .map_or(0, |in_flight| in_flight.0.load(ordering::Relaxed))
-    }
-
-    /// A request of `tag` may be sent here, after another path that had it was lost.
-    pub(crate) fn note_resent(&self, tag: u32) {
-        if let Some(chunk) = self.chunks.get(tag as usize) {
-            chunk.is_resent.store(true, ordering::Relaxed);
-        }
     }
 
     /// The number by which the tags name this object.

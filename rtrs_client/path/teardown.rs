@@ -210,7 +210,10 @@ impl Path {
                 Outstanding::Unanswered(request) if fence == Fence::Lost => {
                     self.owner.give_up(request)
                 }
-                Outstanding::Unanswered(request) => self.owner.fail_over(self, request),
+                Outstanding::Unanswered(request) => {
+                    tags.note_resent(request.tag(), number);
+                    self.owner.fail_over(self, request);
+                }
             }
         }
     }

@@ -13,7 +13,6 @@ use kernel_ext::{
 use super::{
     request::Request,
     tags::{
-        Incarnation,
         Phase,
         Tags, //
     },
@@ -67,14 +66,10 @@ impl PathRequests {
             if phase.is_abandoned() {
                 // The user gets its data back; the tag is not used before the path is up again.
                 request.data.clear();
-                let incarnation = if chunk.is_resent.load(ordering::Relaxed) {
-                    // The server may also be at work on what an earlier path has carried.
-                    Incarnation::NONE
-                } else {
-                    self.incarnation
-                };
-                let connection = request.connection;
-                request.put(incarnation.state(connection, Phase::LeftBehind));
+                let state = self
+                    .incarnation
+                    .state(request.connection, Phase::LeftBehind);
+                request.put(state);
                 continue;
             }
             if phase.awaits_response() {

@@ -35,7 +35,8 @@
 //!                                  +----------------------------+
 //! ```
 //!
-//! One whose path is lost becomes `LeftBehind`, until that path is up again.
+//! An abandoned request whose path is lost becomes `LeftBehind`, until that path is up again; and, if
+//! the request was sent again from an earlier path, until that path is up again, too.
 //!
 //! Completions of one connection come one at a time, so each step above has one party that can do
 //! it, but for three: a request in `Registering`, to which the server may respond while it is being
@@ -57,6 +58,7 @@ use kernel_ext::{
         }, //
     }, //
 };
+use proto::resent::ResentFrom;
 use rtrs_core::connection::SERVICE_CID;
 
 use super::{
@@ -159,8 +161,8 @@ const INCARNATION_SHIFT: u32 = 32;
 const CONNECTION_SHIFT: u32 = 8;
 
 impl Incarnation {
-    /// No incarnation.
-    pub(crate) const NONE: Self = Self(u32::MAX);
+    /// No incarnation: in the states of tags that do not wait for their own path any more.
+    const NONE: Self = Self(u32::MAX);
 
     /// The state of a tag whose request `connection` of this incarnation carries.
     #[inline(always)]
@@ -195,6 +197,8 @@ impl Incarnation {
 #[pin_data]
 pub(crate) struct Tags {
     cells: SetOnce<KVVec<StateCell<Request>>>,
+    /// By tags: the [`ResentFrom`] of their requests.
+    resent: SetOnce<KVVec<Atomic<u32>>>,
     incarnations: Atomic<u32>,
     events: Arc<dyn SessionEvents>,
     #[pin]
@@ -207,6 +211,7 @@ impl Tags {
         Arc::pin_init(
             pin_init!(Self {
                 cells: SetOnce::new(),
+                resent: SetOnce::new(),
                 incarnations: Atomic::new(0),
                 events,
                 service <- Service::new(),
@@ -219,11 +224,13 @@ impl Tags {
     /// segments of data each. Sleeps; `EEXIST` the second time.
     pub(crate) fn make(&self, depth: u16, max_segments: u16) -> Result {
         let mut cells = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
+        let mut resent = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
         for tag in 0..u32::from(depth) {
             let request = Request::new(tag, max_segments)?;
             cells.push(StateCell::new(request, FREE), GFP_KERNEL)?;
+            resent.push(Atomic::new(ResentFrom::NOTHING.to_u32()), GFP_KERNEL)?;
         }
-        if self.cells.populate(cells) {
+        if self.resent.populate(resent) && self.cells.populate(cells) {
             Ok(())
         } else {
             Err(EEXIST)
@@ -288,16 +295,62 @@ impl Tags {
         request.put(FREE);
     }
 
-    /// The path is up again that left requests behind in the incarnation of that number: the server
-    /// is done with them, as it takes a path anew only then. Any context.
+    /// A request of `tag` is about to be sent by another path, as that of the incarnation of this
+    /// number, which had it, was lost. Only for the owner of the request. Any context.
+    pub(crate) fn note_resent(&self, tag: u32, incarnation: u32) {
+        let Some(place) = self.resent.as_ref().and_then(|all| all.get(tag as usize)) else {
+            return;
+        };
+        loop {
+            let known = place.load(ordering::Relaxed);
+            let both = ResentFrom::from_u32(known).and(incarnation).to_u32();
+            // A path that comes back may change it.
+            if place.cmpxchg(known, both, ordering::Full).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// The path is up again that left requests behind in the incarnation of that number, if it is
+    /// not 0: the server is done with them, as it takes a path anew only then. Any context.
     pub(crate) fn path_is_back(&self, incarnation: u32) {
-        let left = Incarnation(incarnation);
-        for cell in self.iter() {
-            let state = cell.state();
-            if left.phase_of(state) == Some(Phase::LeftBehind) {
-                if let Some(request) = cell.take(state) {
-                    self.abandoned_ended(request);
-                }
+        if incarnation == 0 {
+            return;
+        }
+        for (cell, resent) in self.iter().zip(self.resent.as_ref().into_iter().flatten()) {
+            self.path_of_tag_is_back(Incarnation(incarnation), cell, resent);
+        }
+    }
+
+    /// As [`Self::path_is_back`], of one tag. An abandoned request ends if the path that had it
+    /// last is back, and the path that had it before.
+    fn path_of_tag_is_back(
+        &self,
+        lost: Incarnation,
+        cell: &StateCell<Request>,
+        resent: &Atomic<u32>,
+    ) {
+        let state = cell.state();
+        if lost.phase_of(state) == Some(Phase::LeftBehind) {
+            let connection = Incarnation::connection_of(state);
+            cell.change(
+                state,
+                Incarnation::NONE.state(connection, Phase::LeftBehind),
+            );
+        }
+        let known = resent.load(ordering::Relaxed);
+        let left = ResentFrom::from_u32(known).without(lost.0).to_u32();
+        if left != known {
+            // If this fails, the request is being sent again from another path.
+            let _ = resent.cmpxchg(known, left, ordering::Full);
+        }
+        // Each of two paths that come back at a time changes its part above, before it looks here
+        // at both.
+        let state = cell.state();
+        let is_left = Incarnation::NONE.phase_of(state) == Some(Phase::LeftBehind);
+        if is_left && resent.load(ordering::Relaxed) == ResentFrom::NOTHING.to_u32() {
+            if let Some(request) = cell.take(state) {
+                self.abandoned_ended(request);
             }
         }
     }
