@@ -351,7 +351,8 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
             if !self.registering.is_null() {
                 return Err(ENOSPC);
             }
-            region.begin_registering(access)?;
+            // INVARIANT: No queue pair but that gets the request; it is 0 or that of the batch.
+            self.queue_pair |= region.begin_registering(access, self.queue_pair)?;
             // INVARIANT: Of the domain, and of the request that is made now.
             self.registering = region.raw();
         }

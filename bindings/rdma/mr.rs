@@ -75,6 +75,8 @@ enum Use {
     Mapped,
     /// A table is mapped, and its pages are in the region under a key that is not valid.
     Loaded,
+    /// As `Loaded`, under the key of the last registration, for the queue pair of that.
+    Replaced,
     /// A work request has the addresses of the mapped table.
     Sending,
     /// A batch has a work request that registers the region.
@@ -114,8 +116,9 @@ pub struct MemoryRegion(Retained<Raw>);
 ///   `state` to [`Use::Busy`], until that caller changes it again; its keys also by [`bump_key()`].
 /// - A table that names `serial` was mapped by this region, for the direction in `state`. There is
 ///   at most one such table, and none while the state is [`Use::Idle`] or [`Use::Permanent`].
-/// - In [`Use::Mapped`] and [`Use::Loaded`] no device uses that table's memory: no work request has
-///   its addresses, and no key of the region is valid, nor will a posted request make it valid.
+/// - In [`Use::Mapped`], [`Use::Loaded`] and [`Use::Replaced`] no device uses that table's memory:
+///   no work request has its addresses, and either no key of the region is valid, nor will a posted
+///   request make it valid, or the domain is drained.
 /// - In [`Use::Sending`] and [`Use::Ending`] at most one work request with `cqe` is in a batch or
 ///   in flight.
 /// - In [`Use::Registering`] a work request that registers the region is in a batch or being
@@ -310,7 +313,8 @@ impl MemoryRegion {
         }
         table.mapped_by(self.0.serial).ok_or(EINVAL)?;
         let is_free = self.0.change(Use::Mapped, Use::Busy).is_ok()
-            || self.0.change(Use::Loaded, Use::Busy).is_ok();
+            || self.0.change(Use::Loaded, Use::Busy).is_ok()
+            || self.0.change(Use::Replaced, Use::Busy).is_ok();
         if !is_free && !self.domain().is_drained() {
             return Err(EBUSY);
         }
@@ -412,14 +416,37 @@ impl MemoryRegion {
 
     /// A work request that registers the region is being made. `EINVAL` if the table in the region
     /// is mapped for a direction that `access` does not suit, `EBUSY` if the region has no table.
-    pub(super) fn begin_registering(&self, access: Access) -> Result {
-        let direction = self.0.change(Use::Loaded, Use::Registering)?;
+    ///
+    /// Returns the serial number of the queue pair that the request is to be posted on, 0 for any;
+    /// `EBUSY` if that is another one than `queue_pair`, which is 0 or that of the batch.
+    pub(super) fn begin_registering(&self, access: Access, queue_pair: u64) -> Result<u64> {
+        let Ok(direction) = self.0.change(Use::Loaded, Use::Registering) else {
+            return self.begin_registering_again(access, queue_pair);
+        };
         if access.suits(direction) {
-            return Ok(());
+            return Ok(0);
         }
         // INVARIANT: The request is not made.
         let _ = self.0.change(Use::Registering, Use::Loaded);
         Err(EINVAL)
+    }
+
+    /// As [`Self::begin_registering()`], under a key that was registered before.
+    #[cold]
+    fn begin_registering_again(&self, access: Access, queue_pair: u64) -> Result<u64> {
+        let direction = self.0.change(Use::Replaced, Use::Registering)?;
+        let last = self.0.queue_pair.load(ordering::Relaxed);
+        let result = match (
+            access.suits(direction),
+            queue_pair == 0 || queue_pair == last,
+        ) {
+            (true, true) => return Ok(last),
+            (true, false) => EBUSY,
+            (false, _) => EINVAL,
+        };
+        // INVARIANT: The request is not made.
+        let _ = self.0.change(Use::Registering, Use::Replaced);
+        Err(result)
     }
 
     /// A work request that invalidates the key is being made; returns the serial number of the
@@ -438,7 +465,8 @@ impl MemoryRegion {
     /// that says so can be left by then: the registration ended by a completion behind it in the
     /// same queue. One way remains: a region that goes through all its keys on another queue pair
     /// of the domain, whose peer invalidated one of them by a message on this one, while the
-    /// completion of that message waits here all the time.
+    /// completion of that message waits here all the time. [`Self::load_in_place()`] gives the same
+    /// key again at once, and so only to the same queue pair.
     pub(super) fn ended_by_peer(&self, queue_pair: u64, invalidated: &Atomic<u32>) -> bool {
         // First, so that queue pair and key stay what they are.
         if self.0.change(Use::Exposed, Use::Busy).is_err() {
@@ -465,6 +493,7 @@ impl MemoryRegion {
         let current = self.0.state.load(ordering::Acquire);
         let is_in = [
             Use::Loaded,
+            Use::Replaced,
             Use::Registering,
             Use::Exposed,
             Use::Ending,

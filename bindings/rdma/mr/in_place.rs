@@ -17,7 +17,8 @@ use crate::{
 impl MemoryRegion {
     /// Takes the memory of `table` into the region in place of what was there last, at the same
     /// address and under the same keys, which are not valid any more. So a peer that still uses
-    /// them gets at that memory once it is registered.
+    /// them gets at that memory once it is registered, which is possible on the queue pair of the
+    /// last registration only.
     ///
     /// `EINVAL` if what was there last had another length or began at another place of its page,
     /// and as [`Self::load()`].
@@ -37,10 +38,10 @@ impl MemoryRegion {
             unsafe { (&raw mut (*self.as_raw()).iova).write_volatile(iova) };
             Ok(())
         });
-        // INVARIANT: The keys are not valid since the state became `Mapped`, as the request that
-        // invalidated them is done, and nothing that was posted makes them valid.
+        // INVARIANT: As in `Mapped` no key is valid, or the domain is drained, and nothing that was
+        // posted makes the key valid.
         let next = match taken {
-            Ok(()) => Use::Loaded,
+            Ok(()) => Use::Replaced,
             Err(_) => Use::Mapped,
         };
         self.0
