@@ -66,16 +66,20 @@ int rnbd_helper_ib_dma_mapping_error(struct ib_device *dev, u64 dma_addr)
 EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_mapping_error);
 
 int rnbd_helper_ib_dma_map_sg(struct ib_device *dev, struct scatterlist *sg,
-			      int nents, enum dma_data_direction direction)
+			      int nents, enum dma_data_direction direction,
+			      bool skip_cpu_sync)
 {
-	return ib_dma_map_sg(dev, sg, nents, direction);
+	return ib_dma_map_sg_attrs(dev, sg, nents, direction,
+				   skip_cpu_sync ? DMA_ATTR_SKIP_CPU_SYNC : 0);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_map_sg);
 
 void rnbd_helper_ib_dma_unmap_sg(struct ib_device *dev, struct scatterlist *sg,
-				 int nents, enum dma_data_direction direction)
+				 int nents, enum dma_data_direction direction,
+				 bool skip_cpu_sync)
 {
-	ib_dma_unmap_sg(dev, sg, nents, direction);
+	ib_dma_unmap_sg_attrs(dev, sg, nents, direction,
+			      skip_cpu_sync ? DMA_ATTR_SKIP_CPU_SYNC : 0);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_unmap_sg);
 

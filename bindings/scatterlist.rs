@@ -36,7 +36,8 @@ const SINK_PAGE_SIZE: usize = 4096;
 ///   written, as what is in them is not meant for others, and those of a write request only to be
 ///   read, as they may be somebody's that cannot write to them either.
 /// - If `mapping` names a region, that region has mapped the entries in use as it says, for the
-///   device of its domain, and neither they nor what keeps the pages is changed.
+///   device of its domain, and neither they, nor what keeps the pages, nor `is_sink` is changed.
+/// - `is_sink` says that the entries in use are those of [`Self::set_sink()`].
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
     used: u32,
@@ -45,6 +46,7 @@ pub struct ScatterTable {
     permitted: Direction,
     buffer: Option<PageBuffer>,
     request: Option<DataHold>,
+    is_sink: bool,
     mapping: Mapping,
 }
 
@@ -82,6 +84,7 @@ impl ScatterTable {
             permitted: Direction::Bidirectional,
             buffer: None,
             request: None,
+            is_sink: false,
             mapping: Mapping {
                 region: 0,
                 entries: 0,
@@ -172,6 +175,7 @@ impl ScatterTable {
         self.bytes = 0;
         self.buffer = None;
         self.request = None;
+        self.is_sink = false;
     }
 
     /// Empties the table if its memory is that of a block request; see [`Self::clear()`].
@@ -238,6 +242,7 @@ impl ScatterTable {
         // is marked.
         self.used = count;
         self.permitted = Direction::FromDevice;
+        self.is_sink = true;
         self.bytes = len;
         self.buffer = Some(buffer);
         Ok(())
@@ -251,6 +256,7 @@ impl ScatterTable {
         self.used = 0;
         self.bytes = 0;
         self.request = None;
+        self.is_sink = false;
         // The first entry stays marked as the last, as after a request of one segment; who fills
         // the table next moves the mark.
         self.buffer.take()
@@ -281,6 +287,9 @@ impl ScatterTable {
                 self.entries.as_mut_ptr(),
                 self.used as c_int,
                 direction.into(),
+                // A sink has the same page many times, which only a device may write to: nothing
+                // of it is to be copied or made visible to CPUs.
+                self.is_sink,
             )
         };
         if mapped <= 0 {
@@ -316,6 +325,7 @@ impl ScatterTable {
                     self.entries.as_mut_ptr(),
                     self.used as c_int,
                     self.mapping.direction.into(),
+                    self.is_sink,
                 );
             }
         }

@@ -40,7 +40,8 @@ impl Kind {
 pub(crate) struct Request {
     tag: u32,
     pub(crate) kind: Kind,
-    /// The number of the connection that carries the request.
+    /// The number of the connection that carries the request, with
+    /// [`MOVED`](super::tags::MOVED) if the user knows the request by another number.
     pub(crate) connection: u16,
     /// Whether the request counts as one in flight on its connection, for a policy.
     pub(crate) is_counted: bool,
@@ -65,7 +66,8 @@ impl Request {
             connection: 0,
             is_counted: false,
             header_len: 0,
-            data: ScatterTable::new(u32::from(max_segments))?,
+            // A sink that does not begin on a page boundary touches one page more.
+            data: ScatterTable::new(u32::from(max_segments).saturating_add(1))?,
             sink: None,
             header: [0; MAX_USER_HEADER],
         })
