@@ -46,7 +46,7 @@ use crate::{
     }, //
 };
 
-/// What the block layer has in `queue/io_timeout` of a disk that sets nothing else, in ms.
+/// The block layer's default of `queue/io_timeout`, in ms.
 const DEFAULT_TIMEOUT_MS: u32 = 30_000;
 
 /// A device and its disk.

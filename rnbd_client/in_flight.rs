@@ -6,8 +6,9 @@
 //! A request that takes too long is ended here while the server is still at work on it: it *is
 //! unanswered*. Its number stays in use until the server has answered, and until then its device
 //! sends nothing: no later request can be on the disk before it. The tag is given back to the block
-//! layer, though, and may go to a request of another disk of the session. So the session keeps a
-//! few numbers that are no tags.
+//! layer, though, and may go to a request of another disk of the session. That request *moves*: the
+//! transport has it under another number, which may be any that is free. The table here always
+//! names requests by their tags.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -23,6 +24,10 @@ use kernel_ext::{
     page::buffer::PageBuffer,
     prelude::*,
     sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
         box_slot::BoxSlot,
         spinlock_irq::{
             new_spinlock_irq,
@@ -41,49 +46,55 @@ use crate::remote_device::RemoteDevice;
 /// A request that has taken as long as its device allows.
 type Expired<'a, S> = ExpiredRequest<'a, RemoteDevice, S>;
 
-/// The most spare numbers of a session.
-const MAX_SPARES: u32 = 16;
-/// Of so many numbers one is spare.
-const NUMBERS_PER_SPARE: u32 = 16;
+/// Of the numbers of a session at most one in so many is that of an unanswered request.
+const UNANSWERED_SHARE: u32 = 2;
+/// As [`UNANSWERED_SHARE`], of one device.
+const UNANSWERED_SHARE_OF_DEVICE: u32 = 4;
 
-/// The requests of a session that the transport has, by their numbers.
+/// No request has moved to a number.
+const NO_TAG: u32 = u32::MAX;
+
+/// What there is for each number.
+struct Number {
+    /// The device of the unanswered request of this number.
+    unanswered: BoxSlot<Arc<RemoteDevice>>,
+    /// The tag of the request that has moved to this number; [`NO_TAG`] if none has.
+    moved: Atomic<u32>,
+}
+
+/// The requests of a session that the transport has, by their tags.
 #[pin_data]
 pub(crate) struct InFlight {
     table: RequestTable<RemoteDevice>,
-    /// The devices of unanswered requests, by the numbers of the requests.
-    unanswered: KVVec<BoxSlot<Arc<RemoteDevice>>>,
-    /// The number of tags, which come first.
-    tags: u32,
-    /// Held while a spare number is taken, and while a request is abandoned: a number is not taken
-    /// for another request meanwhile.
+    numbers: KVVec<Number>,
+    /// How many requests are unanswered.
+    unanswered: Atomic<u32>,
+    /// Where a free number is looked for next. Held while a request moves, and while one is
+    /// abandoned: no request moves meanwhile.
     #[pin]
-    spares: SpinLockIrq<()>,
+    moving: SpinLockIrq<usize>,
 }
 
 impl InFlight {
-    /// An empty table for numbers below `queue_depth`. Sleeps.
+    /// An empty table for `queue_depth` requests. Sleeps.
     pub(crate) fn new(queue_depth: u32) -> Result<Arc<Self>> {
-        let spares = MAX_SPARES.min(queue_depth.div_euclid(NUMBERS_PER_SPARE));
-        // Less than it is.
-        let tags = queue_depth.wrapping_sub(spares);
-        let mut unanswered = KVVec::with_capacity(usize::try_from(queue_depth)?, GFP_KERNEL)?;
+        let mut numbers = KVVec::with_capacity(usize::try_from(queue_depth)?, GFP_KERNEL)?;
         for _ in 0..queue_depth {
-            unanswered.push(BoxSlot::empty(), GFP_KERNEL)?;
+            let number = Number {
+                unanswered: BoxSlot::empty(),
+                moved: Atomic::new(NO_TAG),
+            };
+            numbers.push(number, GFP_KERNEL)?;
         }
         Arc::pin_init(
             try_pin_init!(Self {
-                table: RequestTable::new(tags, spares)?,
-                unanswered,
-                tags,
-                spares <- new_spinlock_irq!((), "InFlight::spares"),
+                table: RequestTable::new(queue_depth)?,
+                numbers,
+                unanswered: Atomic::new(0),
+                moving <- new_spinlock_irq!(0usize, "InFlight::moving"),
             }? Error),
             GFP_KERNEL,
         )
-    }
-
-    /// The number of tags, which is that of requests.
-    pub(crate) fn tags(&self) -> u32 {
-        self.tags
     }
 
     /// Puts a request in the place of its tag. Any context. The handle comes back if there is none.
@@ -95,40 +106,41 @@ impl InFlight {
         self.table.insert(request)
     }
 
-    /// Takes a spare number for a request, with its permit, to which `set_data` gives the data. Any
-    /// context. The handle comes back if no number is free.
-    pub(crate) fn insert_spare<'a>(
-        &self,
-        transport: &'a Session,
-        mut request: OwnedRequest<RemoteDevice>,
-        set_data: impl Fn(&mut Permit<'a>, &mut OwnedRequest<RemoteDevice>) -> Result,
-    ) -> Result<(u32, Permit<'a>), OwnedRequest<RemoteDevice>> {
-        let _spares = self.spares.lock();
-        for number in self.tags..transport.queue_depth() {
-            let Some(mut permit) = transport.permit(number) else {
+    /// The permit of another number for the request of `tag`, to be used by
+    /// [`Session::send_moved`]. Any context. Nothing if no number is free.
+    pub(crate) fn other_permit<'a>(&self, transport: &'a Session, tag: u32) -> Option<Permit<'a>> {
+        let mut next = self.moving.lock();
+        let count = self.numbers.len();
+        for index in Iterator::chain(*next..count, 0..*next) {
+            let Some(permit) = transport.permit(index as u32) else {
                 continue;
             };
-            if set_data(&mut permit, &mut request).is_err() {
-                continue;
-            }
-            match self.table.insert_spare(number, request) {
-                Ok(()) => return Ok((number, permit)),
-                Err(refused) => request = refused,
-            }
+            let number = self.numbers.get(index)?;
+            number.moved.store(tag, ordering::Relaxed);
+            *next = index.wrapping_add(1);
+            return Some(permit);
         }
-        Err(request)
+        None
     }
 
-    /// Takes the request of this number out. Any context.
+    /// The tag of the request that has moved to `number`, which is about to end.
+    pub(crate) fn tag_of_moved(&self, number: u32) -> u32 {
+        let number = self.numbers.get(number as usize);
+        number.map_or(NO_TAG, |number| {
+            number.moved.xchg(NO_TAG, ordering::Relaxed)
+        })
+    }
+
+    /// Takes the request of this tag out. Any context.
     #[inline]
-    pub(crate) fn take(&self, number: u32) -> Option<OwnedRequest<RemoteDevice>> {
-        self.table.take(number)
+    pub(crate) fn take(&self, tag: u32) -> Option<OwnedRequest<RemoteDevice>> {
+        self.table.take(tag)
     }
 
     /// The server has responded to a request; see [`rtrs_client::SessionEvents::complete`].
     #[inline]
-    pub(crate) fn complete(&self, number: u32, result: Result) {
-        let Some(request) = self.table.take(number) else {
+    pub(crate) fn complete(&self, tag: u32, result: Result) {
+        let Some(request) = self.table.take(tag) else {
             return;
         };
         if let Err(error) = result {
@@ -138,8 +150,8 @@ impl InFlight {
     }
 
     /// The server has not responded; see [`rtrs_client::SessionEvents::unanswered`].
-    pub(crate) fn unanswered(&self, number: u32, error: SubmitError) {
-        let Some(request) = self.table.take(number) else {
+    pub(crate) fn unanswered(&self, tag: u32, error: SubmitError) {
+        let Some(request) = self.table.take(tag) else {
             return;
         };
         let result = if request.disk().waits_after(error) {
@@ -160,8 +172,13 @@ impl InFlight {
     /// Sleeps, and does not wait for IO.
     pub(crate) fn expired<S>(&self, transport: &Session, request: &Expired<'_, S>) -> bool {
         let device = request.disk();
-        let timeout = device.io_timeout_ms();
+        let (timeout, elapsed) = (device.io_timeout_ms(), request.elapsed_ms());
         if timeout == 0 {
+            return false;
+        }
+        if elapsed < timeout {
+            // It began when another time was set.
+            request.begin_anew(timeout);
             return false;
         }
         let kept = without_io(|| -> Result<_> {
@@ -172,49 +189,117 @@ impl InFlight {
             return false;
         };
         let (op, sector, bytes) = (request.op(), request.sector(), request.bytes());
-        let Some(number) = self.abandon(transport, request, sink, kept) else {
+        let Some((request, is_abandoned)) = self.give_up(transport, request, sink, kept) else {
             return false;
         };
-        device.log_timeout(op, sector, bytes, timeout);
-        if let Some(request) = self.table.take_expired(number, request) {
-            request.end(Status::TIMEOUT);
+        if is_abandoned {
+            request.disk().log_timeout(op, sector, bytes, elapsed);
         }
+        request.end(Status::TIMEOUT);
         true
     }
 
-    /// Has the transport abandon a request, whose device is `kept`; returns its number if it has.
-    fn abandon<S>(
+    /// Takes a request out that is to be ended, and has the transport abandon it, which then keeps
+    /// its device, `kept`; or the transport does not have it any more, which is the second result.
+    fn give_up<S>(
         &self,
         transport: &Session,
         request: &Expired<'_, S>,
         sink: PageBuffer,
         kept: KBox<Arc<RemoteDevice>>,
-    ) -> Option<u32> {
-        let _spares = self.spares.lock();
-        // The number is that of this request until the lock is dropped: a tag is not used again as
-        // long as `request` is there, and no spare number is taken.
-        let number = self.table.number_of(request)?;
-        let place = self.unanswered.get(number as usize)?;
-        let committed = || {
-            kept.timed_out();
-            // The number was free, so nothing was there.
-            let _ = place.put(kept);
+    ) -> Option<(OwnedRequest<RemoteDevice>, bool)> {
+        // No request moves until this is dropped. So a number that has the request keeps it, or is
+        // free, or has a request that did not move.
+        let _moving = self.moving.lock();
+        let tag = request.tag();
+        let number = self.number_of(transport, tag);
+        if number.is_none() && self.may_be_carried(transport, tag) {
+            // It cannot be abandoned now.
+            return None;
+        }
+        if number.is_some() && !self.may_abandon(&kept) {
+            kept.log_too_many();
+            return None;
+        }
+        // First, as its tag could go to another request otherwise.
+        let taken = self.table.take_expired(tag, request)?;
+        if let Some((number, moved)) = self.number_of(transport, tag) {
+            let committed = || self.add_unanswered(number, kept);
+            if transport.abandon(number, moved, sink, committed) {
+                return Some((taken, true));
+            }
+        }
+        if let Err(refused) = self.table.put_back(taken) {
+            return Some((refused, false));
+        }
+        if self.may_be_carried(transport, tag) {
+            return None;
+        }
+        // What ended it may have come while it was not in the table. The server is done with it.
+        let taken = self.table.take_expired(tag, request)?;
+        Some((taken, false))
+    }
+
+    /// The number under which the transport has the request of `tag`, which it can abandon, and
+    /// whether the request has moved there. Under the lock.
+    fn number_of(&self, transport: &Session, tag: u32) -> Option<(u32, bool)> {
+        if transport.can_abandon(tag, false) {
+            return Some((tag, false));
+        }
+        let mut moved = self.numbers_moved_to(tag);
+        let number = moved.find(|number| transport.can_abandon(*number, true))?;
+        Some((number, true))
+    }
+
+    /// Whether the transport may have the request of `tag`. Under the lock.
+    fn may_be_carried(&self, transport: &Session, tag: u32) -> bool {
+        let mut moved = self.numbers_moved_to(tag);
+        transport.may_carry(tag, false) || moved.any(|number| transport.may_carry(number, true))
+    }
+
+    /// The numbers to which a request of `tag` has moved; also of one that was not sent after all.
+    fn numbers_moved_to(&self, tag: u32) -> impl Iterator<Item = u32> + '_ {
+        let numbers = (0..).zip(&self.numbers);
+        numbers
+            .filter(move |(_, number)| number.moved.load(ordering::Relaxed) == tag)
+            .map(|(index, _)| index)
+    }
+
+    /// Whether one more request of `device` may be unanswered. Under the lock.
+    fn may_abandon(&self, device: &RemoteDevice) -> bool {
+        let depth = self.numbers.len() as u32;
+        let limit = |share| depth.div_euclid(share).max(1);
+        self.unanswered.load(ordering::Relaxed) < limit(UNANSWERED_SHARE)
+            && device.unanswered() < limit(UNANSWERED_SHARE_OF_DEVICE)
+    }
+
+    /// The request of `number`, which is one of `device`, is about to be abandoned. Under the lock.
+    fn add_unanswered(&self, number: u32, device: KBox<Arc<RemoteDevice>>) {
+        let Some(number) = self.numbers.get(number as usize) else {
+            return;
         };
-        transport.abandon(number, sink, committed).then_some(number)
+        self.unanswered.add(1, ordering::Relaxed);
+        device.timed_out();
+        // The number was free, so nothing was there.
+        let _ = number.unanswered.put(device);
     }
 
     /// The session is closed, so that nothing is answered any more. Any context.
     pub(crate) fn close(&self) {
-        for place in &self.unanswered {
-            drop(place.take());
+        for number in &self.numbers {
+            drop(number.unanswered.take());
         }
     }
 
     /// The server is not at work any more on an unanswered request; see
     /// [`rtrs_client::SessionEvents::abandoned_ended`].
     pub(crate) fn abandoned_ended(&self, number: u32) {
-        let place = self.unanswered.get(number as usize);
-        if let Some(device) = place.and_then(BoxSlot::take) {
+        let Some(number) = self.numbers.get(number as usize) else {
+            return;
+        };
+        number.moved.store(NO_TAG, ordering::Relaxed);
+        if let Some(device) = number.unanswered.take() {
+            self.unanswered.add(u32::MAX, ordering::Relaxed);
             device.answered();
         }
     }

@@ -2,10 +2,10 @@
 
 //! The way of a block request to the transport, and back.
 //!
-//! A request's tag is the number of its permit, and so of the server's chunk it uses; but if the
-//! server is still at work on an earlier request of that number, which was ended here, the request
-//! gets a spare one. While the transport has a request it is in the table of its session
-//! ([`InFlight`]), from where its completion takes it.
+//! A request's tag is the number of its permit, and so of the server's chunk it uses; but if that
+//! number is in use, as the server is still at work on an earlier request of that number which was
+//! ended here, the request moves to another one. While the transport has a request it is in the
+//! table of its session ([`InFlight`]), from where its completion takes it.
 
 use kernel::{
     sync::{
@@ -172,7 +172,7 @@ fn submit<'a>(
     };
     let tag = request.tag();
     let Some(mut permit) = path.transport.permit(tag) else {
-        return submit_by_spare(queue, path, request, kind, &message);
+        return submit_moved(queue, path, request, kind, &message);
     };
     if let Err(error) = set_data(&mut permit, &mut request, &message) {
         // Empties the table, so that the request can be handed back.
@@ -208,28 +208,36 @@ fn set_data(
 }
 
 /// As [`submit`], for a request whose tag's permit is not to be had: the server is still at work on
-/// an earlier request of that number.
+/// an earlier request of that number, or another request has moved there.
 #[cold]
 #[inline(never)]
-fn submit_by_spare(
+fn submit_moved(
     queue: &HwQueue<'_, Queue>,
     path: &IoPath,
-    request: OwnedRequest<RemoteDevice>,
+    mut request: OwnedRequest<RemoteDevice>,
     kind: Kind,
     message: &Io,
 ) -> Result<(), Refusal<RemoteDevice>> {
     let device = queue.disk();
-    let set = |permit: &mut Permit<'_>, request: &mut _| set_data(permit, request, message);
-    let (number, permit) = match path.in_flight.insert_spare(&path.transport, request, set) {
-        Ok(inserted) => inserted,
-        Err(request) => return Err(request.refuse(Status::RESOURCE)),
+    let tag = request.tag();
+    let Some(mut permit) = path.in_flight.other_permit(&path.transport, tag) else {
+        return Err(request.refuse(Status::RESOURCE));
     };
-    let sent = path
+    if let Err(error) = set_data(&mut permit, &mut request, message) {
+        drop(permit);
+        return Err(refuse(device, request, SubmitError::Failed(error)));
+    }
+    if let Err(request) = path.in_flight.insert(request) {
+        drop(permit);
+        return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
+    }
+    let header = message.to_bytes();
+    match path
         .transport
-        .send(permit, kind, queue.index(), &message.to_bytes());
-    match sent {
+        .send_moved(permit, kind, queue.index(), &header)
+    {
         Ok(()) => Ok(()),
-        Err(error) => match path.in_flight.take(number) {
+        Err(error) => match path.in_flight.take(tag) {
             Some(request) => Err(refuse(device, request, error)),
             None => Ok(()),
         },

@@ -70,7 +70,7 @@ pub(crate) use device_log;
 ///
 /// # Invariants
 ///
-/// - `state` changes under the lock of `users` only.
+/// - The device state in `state` changes under the lock of `users` only.
 /// - While the state is `Mapped`, `device_id`, `epoch`, `nsectors` and `write_cache` are what the
 ///   server said of the device in the epoch `epoch`, and `write_cache` is set if the server has
 ///   said so at any time since it opened the device. They are written before the state becomes
@@ -522,7 +522,7 @@ impl RemoteDevice {
         self.io_timeouts.load(ordering::Relaxed)
     }
 
-    /// How many of them the server has not answered yet. Any context.
+    /// How many requests that took too long the server has not answered. Any context.
     pub(crate) fn unanswered(&self) -> u32 {
         self.state.unanswered()
     }
@@ -545,12 +545,23 @@ impl RemoteDevice {
         }
     }
 
-    /// Logs that a request was ended after `ms` in flight. Any context.
-    pub(crate) fn log_timeout(&self, op: Op, sector: u64, bytes: u32, ms: u32) {
+    /// Logs that a request takes too long and is not ended. Any context.
+    pub(crate) fn log_too_many(&self) {
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             self,
-            "{:?} of {} bytes at sector {}: no response of the server within {} ms, ended with {}; \
+            "A request that takes too long is not ended: too many that were ended are unanswered"
+        ));
+    }
+
+    /// Logs that a request was ended after `ms` in flight. Any context.
+    pub(crate) fn log_timeout(&self, op: Op, sector: u64, bytes: u32, ms: u32) {
+        // The block layer gives a flush no sector.
+        let sector = if op == Op::Flush { 0 } else { sector };
+        kernel_ext::ratelimited!(device_log!(
+            pr_err,
+            self,
+            "{:?} of {} bytes at sector {}: no response of the server for {} ms, ended with {}; \
              it may still be carried out, and nothing is sent to the disk until the server answers",
             op,
             bytes,

@@ -211,7 +211,7 @@ impl Session {
         link.in_flight.populate(in_flight.clone());
         let tag_set = TagSet::new(
             TagSetParams {
-                queue_depth: in_flight.tags(),
+                queue_depth,
                 nr_queues: u32::from(transport.num_irq_queues()),
                 nr_poll_queues,
             },
@@ -538,6 +538,11 @@ impl SessionEvents for Events {
         if let Some(in_flight) = self.0.in_flight.as_ref() {
             in_flight.unanswered(tag, error);
         }
+    }
+
+    fn tag_of_moved(&self, number: u32) -> u32 {
+        let in_flight = self.0.in_flight.as_ref();
+        in_flight.map_or(number, |in_flight| in_flight.tag_of_moved(number))
     }
 
     fn abandoned_ended(&self, tag: u32) {

@@ -39,6 +39,9 @@ use crate::{
     }, //
 };
 
+/// The least time of requests in ms: the block layer looks once a second.
+const LEAST_IO_TIMEOUT_MS: i32 = 1000;
+
 /// The files of the control device.
 pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(
     c"map_device",
@@ -113,7 +116,17 @@ const DEVICE_FILES: Files = &[
                 device_log!(pr_err, device.remote, "{}", error.message().as_str());
                 from_errno(error.errno())
             })?;
-            // This waits for whoever makes the disk, as with `resize`.
+            if (1..LEAST_IO_TIMEOUT_MS).contains(&ms) {
+                device_log!(
+                    pr_err,
+                    device.remote,
+                    "io_timeout_ms: {} is less than {}; 0 is for as long as it takes",
+                    ms,
+                    LEAST_IO_TIMEOUT_MS
+                );
+                return Err(EINVAL);
+            }
+            // The task that makes the disk may wait for the removal of this file, as with `resize`.
             context.release_protection()?;
             // It is not negative.
             device.set_io_timeout(ms.unsigned_abs())

@@ -6,15 +6,41 @@ use kernel::sync::rcu;
 use kernel_ext::page::buffer::PageBuffer;
 
 use crate::{
-    requests::submit::Posted,
+    requests::{
+        submit::Posted,
+        tags::MOVED, //
+    },
     session::Session, //
 };
 
 impl Session {
-    /// Abandons the request of `tag`, and returns whether it could be: not if it is done, or about
-    /// to be, if it has not reached the server, if its path is being lost, or if it went by a queue
-    /// that is polled, where nobody may look for what comes later. The caller makes sure that the
-    /// tag is not used for another request meanwhile.
+    /// Whether the request of this number can be [abandoned](Self::abandon) at this moment. `moved`
+    /// says whether it was sent by [`Self::send_moved`]. Any context; never sleeps.
+    pub fn can_abandon(&self, number: u32, moved: bool) -> bool {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.load(&guard) else {
+            return false;
+        };
+        let found = paths.iter().find_map(|path| {
+            let set = path.connections(&guard)?;
+            let carrier = set.incarnation.requests()?.abandonable_on(number, moved)?;
+            Some(!path.is_polled(carrier & !MOVED))
+        });
+        found == Some(true)
+    }
+
+    /// Whether the session may have a request of this number that the user waits for; `moved` as of
+    /// [`Self::can_abandon`]. A request is missing here before the event that tells of its end. Any
+    /// context; never sleeps.
+    pub fn may_carry(&self, number: u32, moved: bool) -> bool {
+        self.tags.may_carry(number, moved)
+    }
+
+    /// Abandons the request of `number`, and returns whether it could be: not if it is done, or
+    /// about to be, if the device has not written the data yet or is just registering it, if its
+    /// path is being lost, or if it went by a queue that is polled, where nobody may look for what
+    /// comes later. `moved` is as of [`Self::can_abandon`]. The caller makes sure that the number
+    /// is not used for another such request meanwhile.
     ///
     /// `committed` is called if it is abandoned, before anything follows from that. Then neither
     /// [`SessionEvents::complete`] nor [`SessionEvents::unanswered`] is called, but
@@ -26,7 +52,13 @@ impl Session {
     /// [`SessionEvents::complete`]: crate::SessionEvents::complete
     /// [`SessionEvents::unanswered`]: crate::SessionEvents::unanswered
     /// [`SessionEvents::abandoned_ended`]: crate::SessionEvents::abandoned_ended
-    pub fn abandon(&self, tag: u32, sink: PageBuffer, committed: impl FnOnce()) -> bool {
+    pub fn abandon(
+        &self,
+        number: u32,
+        moved: bool,
+        sink: PageBuffer,
+        committed: impl FnOnce(),
+    ) -> bool {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.load(&guard) else {
             return false;
@@ -36,9 +68,11 @@ impl Session {
                 continue;
             };
             let requests = set.incarnation.requests();
-            let Some(cid) = requests.and_then(|requests| requests.abandonable_on(tag)) else {
+            let carrier = requests.and_then(|requests| requests.abandonable_on(number, moved));
+            let Some(carrier) = carrier else {
                 continue;
             };
+            let cid = carrier & !MOVED;
             let Some((requests, connection)) = set.sender(usize::from(cid)) else {
                 continue;
             };
@@ -46,7 +80,7 @@ impl Session {
                 return false;
             }
             let (is_abandoned, posted) =
-                requests.abandon(connection.queue_pair(), cid, tag, sink, committed);
+                requests.abandon(connection.queue_pair(), carrier, number, sink, committed);
             if posted == Posted::Broken {
                 path.submission_failed();
             }

@@ -28,6 +28,14 @@ pub trait SessionEvents: Send + Sync + 'static {
         let _ = tag;
     }
 
+    /// The tag by which the user knows the request of this number, which was sent by
+    /// [`Session::send_moved`](crate::Session::send_moved). Called once for each that ends, before
+    /// [`SessionEvents::complete`] or [`SessionEvents::unanswered`], with that tag, and before the
+    /// number's permit can be taken again. Any context; never sleeps.
+    fn tag_of_moved(&self, number: u32) -> u32 {
+        number
+    }
+
     /// The session lost its last path, or has one again. Process context; may sleep, but not
     /// close the session.
     fn link_event(&self, event: LinkEvent);

@@ -47,7 +47,9 @@ use request::{
 use tags::{
     Incarnation,
     Phase,
-    Tags, //
+    Tags,
+    FREE,
+    MOVED, //
 };
 
 use crate::stats::Stats;
@@ -210,7 +212,7 @@ impl PathRequests {
     /// Changes the number of requests in flight on a connection.
     #[inline(never)]
     fn count(&self, connection: u16, change: i32) {
-        if let Some(in_flight) = self.in_flight.get(usize::from(connection)) {
+        if let Some(in_flight) = self.in_flight.get(usize::from(connection & !MOVED)) {
             in_flight.0.add(change, ordering::Relaxed);
         }
     }
@@ -219,6 +221,16 @@ impl PathRequests {
     pub(crate) fn count_in_flight(&self, request: &mut Request) {
         request.is_counted = true;
         self.count(request.connection, 1);
+    }
+
+    /// Connection `cid`, as the state of tag `number` names it, whose request that connection
+    /// carries: with [`MOVED`] if that request has moved.
+    fn carrier(&self, number: u32, cid: u16) -> u16 {
+        let state = self.tags.get(number).map_or(FREE, |cell| cell.state());
+        match self.incarnation.phase_of(state) {
+            Some(_) => cid | (Incarnation::connection_of(state) & MOVED),
+            None => cid,
+        }
     }
 
     /// Lets the server write to the bounce buffers, as soon as it gets what `queue_pair` sends

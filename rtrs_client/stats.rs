@@ -19,9 +19,12 @@ use rtrs_core::traffic::{
     Traffic, //
 };
 
-use crate::requests::request::{
-    Kind,
-    Request, //
+use crate::requests::{
+    request::{
+        Kind,
+        Request, //
+    },
+    tags::MOVED, //
 };
 
 /// The counters of a CPU: completions that were to come to it, and completions that came to it
@@ -77,7 +80,8 @@ impl Stats {
         let bytes = request.data_len() as u64;
         let bytes = bytes.wrapping_add(u64::from(request.header_len()));
         let is_read = request.kind == Kind::Read;
-        self.traffic.count(request.connection, is_read, bytes);
+        self.traffic
+            .count(request.connection & !MOVED, is_read, bytes);
     }
 
     /// A completion that belongs to CPU `expected` came to CPU `actual`. Any context.

@@ -44,7 +44,10 @@ use crate::{
             COPIED_SGE,
             MAX_BATCH, //
         },
-        tags::Phase,
+        tags::{
+            Phase,
+            MOVED, //
+        },
         PathRequests, //
     },
     session::Session, //
@@ -169,7 +172,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         let Some(paths) = self.session.paths.load_ref(self.guard) else {
             return Err(Refused { request, error });
         };
-        let connection = request.connection;
+        let connection = request.connection & !MOVED;
         let policy = &self.session.policy;
         for path in policy.order(paths, self.guard, usize::from(connection)) {
             if except.is_some_and(|except| ptr::eq(except, &**path)) {
@@ -260,6 +263,27 @@ impl Session {
     }
 }
 
+impl Session {
+    /// As [`Self::send()`], for a request that the user knows by another number than that of
+    /// `permit`; see [`SessionEvents::tag_of_moved`](crate::SessionEvents::tag_of_moved).
+    #[cold]
+    pub fn send_moved<'s>(
+        &'s self,
+        permit: Permit<'s>,
+        kind: Kind,
+        queue: u32,
+        header: &[u8],
+    ) -> Result<(), SubmitError> {
+        let mut request = prepare(self, permit, kind, queue, header)?;
+        request.connection |= MOVED;
+        let guard = rcu::read_lock();
+        let mut room = SubmissionRoom::EMPTY;
+        let mut submission = Submission::new(self, &guard, &mut room);
+        let sent = submission.add_by_policy(request, None);
+        sent.map_err(|refused| refuse(self, refused))
+    }
+}
+
 /// Sends one request that needs no more than an RDMA write of copies.
 #[inline(always)]
 fn send_copied<'s>(
@@ -306,7 +330,7 @@ fn prepare<'s>(
     let connection = match permit.is_of_service() {
         true => SERVICE_CID,
         // A queue number that is out of range finds no connection.
-        false => queue.wrapping_add(1).min(u32::from(u16::MAX)) as u16,
+        false => queue.wrapping_add(1).min(u32::from(MOVED.wrapping_sub(1))) as u16,
     };
     if !ptr::eq(permit.session(), session) {
         return Err(SubmitError::Failed(EINVAL));

@@ -45,7 +45,7 @@ impl<T> StateCell<T> {
     /// reach.
     const OWNED: u64 = u64::MAX;
 
-    /// As [`Self::OWNED`], of an owner that [`Self::note()`] can leave a word for.
+    /// As [`Self::OWNED`], of an owner for which [`Self::note()`] can mark the cell.
     const NOTABLE: u64 = u64::MAX - 1;
 
     /// Makes a cell in `state`.
@@ -90,8 +90,8 @@ impl<T> StateCell<T> {
         }
     }
 
-    /// Leaves a word for an owner that took the value by [`Self::take_notable()`] and has not put
-    /// it back; whether there is one. A full barrier if it succeeds.
+    /// Marks the cell for the owner that took the value by [`Self::take_notable()`]. Returns false
+    /// if there is no such owner, or if the cell is marked already. A full barrier if it succeeds.
     pub fn note(&self) -> bool {
         // INVARIANT: The owner stays the same.
         self.state
@@ -122,8 +122,8 @@ pub struct Owned<'a, T> {
 }
 
 impl<T> Owned<'_, T> {
-    /// Puts the value back in `state`, unless [`StateCell::note()`] has left a word since the value
-    /// was taken: then the owner keeps it, and learns of nothing more. Also of an owner that did
+    /// Puts the value back in `state`, unless [`StateCell::note()`] has marked the cell since the
+    /// value was taken: then the owner keeps it, and learns of nothing more. Also of an owner that did
     /// not take it by [`StateCell::take_notable()`]. A full barrier if it succeeds.
     pub fn put_unless_noted(self, state: u64) -> Result<(), Self> {
         let this = ManuallyDrop::new(self);

@@ -32,7 +32,8 @@ use super::{
     submit::Posted,
     tags::{
         Incarnation,
-        Phase, //
+        Phase,
+        MOVED, //
     },
     Chunk,
     PathRequests, //
@@ -40,29 +41,31 @@ use super::{
 use crate::work::WorkKind;
 
 impl PathRequests {
-    /// The connection that carries request `number`, if the request can be abandoned: the server
-    /// has not responded, and the device has written what it was to write.
-    pub(crate) fn abandonable_on(&self, number: u32) -> Option<u16> {
+    /// The connection that carries request `number`, with [`MOVED`] as `moved` says, if the request
+    /// can be abandoned: the server has not responded, and the device has no write of its own
+    /// memory left to do.
+    pub(crate) fn abandonable_on(&self, number: u32, moved: bool) -> Option<u16> {
         let state = self.tags.get(number)?.state();
         let can_be = [Phase::Sent, Phase::DirectWritten, Phase::Registered];
         let phase = self.incarnation.phase_of(state)?;
-        can_be
-            .contains(&phase)
-            .then(|| Incarnation::connection_of(state))
+        let connection = Incarnation::connection_of(state);
+        let is_same = (connection & MOVED != 0) == moved;
+        (is_same && can_be.contains(&phase)).then_some(connection)
     }
 
-    /// Abandons request `number`, if [it can be](Self::abandonable_on) on connection `cid`, that of
-    /// `queue_pair`; returns whether that is so. `committed` is called then, before the server's
-    /// response can be noticed. Any context; the path is not taken down meanwhile.
+    /// Abandons request `number`, if [it can be](Self::abandonable_on) on connection `carrier`,
+    /// that of `queue_pair`, also with [`MOVED`]; returns whether that is so. `committed` is called
+    /// then, before the server's response can be noticed. Any context; the path is not taken down
+    /// meanwhile.
     pub(crate) fn abandon<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
-        cid: u16,
+        carrier: u16,
         number: u32,
         sink: PageBuffer,
         committed: impl FnOnce(),
     ) -> (bool, Posted) {
-        let state = |phase| self.incarnation.state(cid, phase);
+        let state = |phase| self.incarnation.state(carrier, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return (false, Posted::All);
@@ -75,7 +78,7 @@ impl PathRequests {
             self.left(&mut request);
             self.release(chunk, &mut request);
             if let Err(request) = request.put_unless_noted(state(Phase::Abandoned)) {
-                self.tags.abandoned_ended(request);
+                self.close_request(chunk, request);
             }
             return (true, Posted::All);
         }
@@ -111,7 +114,6 @@ impl PathRequests {
         number: u32,
         invalidated: bool,
     ) -> Result<(), Mismatch> {
-        let state = |phase| self.incarnation.state(cid, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Err(Mismatch::Unknown);
@@ -120,8 +122,11 @@ impl PathRequests {
             // The party that abandons it does the rest.
             return Ok(());
         }
+        // Only now: that party may just have put it back.
+        let carrier = self.carrier(number, cid);
+        let state = |phase| self.incarnation.state(carrier, phase);
         if let Some(request) = cell.take(state(Phase::Abandoned)) {
-            self.tags.abandoned_ended(request);
+            self.close_request(chunk, request);
             return Ok(());
         }
         if cell.change(state(Phase::Revoking), state(Phase::Closing)) {
@@ -129,7 +134,7 @@ impl PathRequests {
         }
         if cell.change(state(Phase::Sunk), state(Phase::Closing)) {
             if invalidated && queue_pair.peer_ended(&chunk.region) {
-                self.close(chunk, cid, number);
+                self.close(chunk, carrier, number);
                 return Ok(());
             }
             let posted = self.post_invalidation(queue_pair, number);
@@ -151,13 +156,14 @@ impl PathRequests {
         cid: u16,
         number: u32,
     ) -> Result<(), Mismatch> {
-        let state = |phase| self.incarnation.state(cid, phase);
+        let carrier = self.carrier(number, cid);
+        let state = |phase| self.incarnation.state(carrier, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Ok(());
         };
         let Some(mut request) = cell.take_notable(state(Phase::Revoking)) else {
-            self.close(chunk, cid, number);
+            self.close(chunk, carrier, number);
             return Ok(());
         };
         self.release(chunk, &mut request);
@@ -165,14 +171,24 @@ impl PathRequests {
             Some(sink) if request.kind == Kind::Read => {
                 Self::sink(queue_pair, chunk, &mut request, sink)
             }
-            _ => Err(ENOENT),
+            _ => Ok(false),
         };
-        if sunk.is_err() {
-            // If it is a read, the data that comes after all ends the path.
-            if let Err(request) = request.put_unless_noted(state(Phase::Abandoned)) {
-                self.close_request(chunk, request);
+        match sunk {
+            Ok(true) => {}
+            Ok(false) => {
+                // If it is a read, the data that comes after all ends the path.
+                if let Err(request) = request.put_unless_noted(state(Phase::Abandoned)) {
+                    self.close_request(chunk, request);
+                }
+                return Ok(());
             }
-            return Ok(());
+            Err(_) => {
+                // The sink is mapped until the teardown of the path.
+                if let Err(request) = request.put_unless_noted(state(Phase::Sunk)) {
+                    request.put(state(Phase::Closing));
+                }
+                return Err(Mismatch::Unposted);
+            }
         }
         if let Err(request) = request.put_unless_noted(state(Phase::Sunk)) {
             request.put(state(Phase::Closing));
@@ -182,34 +198,41 @@ impl PathRequests {
         Ok(())
     }
 
-    /// Registers `sink` in place of the data of `request`, whose registration is invalid.
+    /// Registers `sink` in place of the data of `request`, whose registration is invalid, and
+    /// returns whether that was possible: if not, nothing is mapped. The error is that of posting
+    /// it, after which the path is of no use.
     fn sink<H: Handler>(
         queue_pair: &QueuePairRef<H>,
         chunk: &Chunk,
         request: &mut Request,
         sink: PageBuffer,
-    ) -> Result {
+    ) -> Result<bool> {
         let region = &chunk.region;
         let (address, len) = region.last_place();
         // Only the offset in its page is looked at.
         let (offset, len) = (address as usize, usize::try_from(len)?);
-        request.data.set_sink(sink, offset, len)?;
-        region.map(&mut request.data, request.kind.dma_direction())?;
-        region.load_in_place(&request.data)?;
         let mut room = SendRoom::<1, 1>::EMPTY;
         let mut batch = SendBatch::new(&mut room);
-        batch.register(
-            WorkKind::Registration.id(),
-            true,
-            region,
-            Access::RemoteWrite,
-        )?;
-        Ok(queue_pair.post(&mut batch)?)
+        let prepare = || -> Result {
+            request.data.set_sink(sink, offset, len)?;
+            region.map(&mut request.data, request.kind.dma_direction())?;
+            region.load_in_place(&request.data)?;
+            let id = WorkKind::Registration.id();
+            batch.register(id, true, region, Access::RemoteWrite)
+        };
+        if prepare().is_err() {
+            // No work request uses it.
+            let _ = region.unmap(&mut request.data);
+            request.data.clear();
+            return Ok(false);
+        }
+        queue_pair.post(&mut batch)?;
+        Ok(true)
     }
 
-    /// Ends request `number`, if it is in [`Phase::Closing`] on connection `cid`.
-    fn close(&self, chunk: &Chunk, cid: u16, number: u32) {
-        let state = self.incarnation.state(cid, Phase::Closing);
+    /// Ends request `number`, if it is in [`Phase::Closing`] on connection `carrier`.
+    fn close(&self, chunk: &Chunk, carrier: u16, number: u32) {
+        let state = self.incarnation.state(carrier, Phase::Closing);
         if let Some(request) = self.tags.get(number).and_then(|cell| cell.take(state)) {
             self.close_request(chunk, request);
         }

@@ -52,9 +52,16 @@ impl PathRequests {
         invalidated: bool,
     ) -> Result<(), Mismatch> {
         let cell = self.tags.get(number).ok_or(Mismatch::Unknown)?;
-        let Some(mut request) = cell.take(self.incarnation.state(cid, Phase::Sent)) else {
+        let Some(request) = cell.take(self.incarnation.state(cid, Phase::Sent)) else {
             return self.responded_in_steps(queue_pair, cid, number, result, invalidated);
         };
+        self.finish_sent(request, result);
+        Ok(())
+    }
+
+    /// Finishes a request in [`Phase::Sent`], which the server has responded to.
+    #[inline(always)]
+    fn finish_sent(&self, mut request: Owned<'_, Request>, result: Result) {
         let len = request.data_len();
         let result = match self.bounce(&request, len) {
             // What the server has written to the bounce buffer.
@@ -64,12 +71,11 @@ impl PathRequests {
             _ => result,
         };
         self.finish(request, result);
-        Ok(())
     }
 
     /// As [`Self::responded`], for a request whose data the device uses in its own memory: it may
     /// send it once more if it has not heard that the server has it, and the server can get at what
-    /// is registered.
+    /// is registered. Also for a request that has moved.
     #[inline(never)]
     fn responded_in_steps<H: Handler>(
         &self,
@@ -79,11 +85,18 @@ impl PathRequests {
         result: Result,
         invalidated: bool,
     ) -> Result<(), Mismatch> {
-        let state = |phase| self.incarnation.state(cid, phase);
+        let carrier = self.carrier(number, cid);
+        let state = |phase| self.incarnation.state(carrier, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Err(Mismatch::Unknown);
         };
+        if carrier != cid {
+            if let Some(request) = cell.take(state(Phase::Sent)) {
+                self.finish_sent(request, result);
+                return Ok(());
+            }
+        }
         let step = |from, to| cell.change(state(from), state(to));
         let now = cell.state();
         let awaits = [
@@ -134,7 +147,8 @@ impl PathRequests {
         cid: u16,
         number: u32,
     ) -> Result<(), Mismatch> {
-        let state = |phase| self.incarnation.state(cid, phase);
+        let carrier = self.carrier(number, cid);
+        let state = |phase| self.incarnation.state(carrier, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Ok(());

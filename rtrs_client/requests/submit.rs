@@ -321,7 +321,8 @@ impl PathRequests {
         number: u32,
     ) -> Posted {
         let queue_pair = connection.queue_pair();
-        let state = |phase| self.incarnation.state(connection.cid(), phase);
+        let carrier = self.carrier(number, connection.cid());
+        let state = |phase| self.incarnation.state(carrier, phase);
         let Some(cell) = self.tags.get(number) else {
             return Posted::All;
         };
@@ -371,8 +372,9 @@ impl PathRequests {
             return Posted::Broken;
         };
         let mut posted = Posted::All;
-        let sent = self.incarnation.state(cid, Phase::Sent);
         for number in numbers.iter().skip(first) {
+            let carrier = self.carrier(*number, cid);
+            let sent = self.incarnation.state(carrier, Phase::Sent);
             match tags.get(*number).and_then(|cell| cell.take(sent)) {
                 Some(mut request) => {
                     self.left(&mut request);

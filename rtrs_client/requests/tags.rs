@@ -35,8 +35,8 @@
 //!                                  +----------------------------+
 //! ```
 //!
-//! An abandoned request whose path is lost becomes `LeftBehind`, until that path is up again; and, if
-//! the request was sent again from an earlier path, until that path is up again, too.
+//! An abandoned request whose path is lost becomes `LeftBehind`, until that path is up again; and,
+//! if the request was sent again from an earlier path, until that path is up again, too.
 //!
 //! Completions of one connection come one at a time, so each step above has one party that can do
 //! it, but for three: a request in `Registering`, to which the server may respond while it is being
@@ -73,6 +73,18 @@ use crate::events::{
 /// The state of a tag that no path carries a request for: the user may take its permit.
 pub(crate) const FREE: u64 = 0;
 
+/// In the connection of a request: its number is not the one that the user knows it by. So the way
+/// of other requests does not ask.
+pub(crate) const MOVED: u16 = 1 << 15;
+
+/// Whether `connection` is that of a request which the user knows by its number, and which no
+/// service waits for.
+#[inline(always)]
+fn is_plain(connection: u16) -> bool {
+    // One comparison: neither `SERVICE_CID`, which is 0, nor with `MOVED`.
+    connection.wrapping_sub(1) < MOVED.wrapping_sub(1)
+}
+
 /// How far a request is that a path carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -106,6 +118,12 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
+    /// The phase in `state`, of whatever incarnation.
+    fn of(state: u64) -> Option<Self> {
+        let mut phases = Self::ALL.into_iter();
+        phases.find(|phase| state & 0xff == *phase as u64)
+    }
+
     const ALL: [Self; 13] = [
         Self::Sent,
         Self::Direct,
@@ -177,7 +195,8 @@ impl Incarnation {
         self.0
     }
 
-    /// The connection that `state` names; only for one with a phase of this incarnation.
+    /// The connection that `state` names, also with [`MOVED`]; only for a state that names an
+    /// incarnation.
     pub(crate) fn connection_of(state: u64) -> u16 {
         // A connection has 16 bits there.
         (state >> CONNECTION_SHIFT) as u16
@@ -188,8 +207,7 @@ impl Incarnation {
         if state >> INCARNATION_SHIFT != u64::from(self.0) {
             return None;
         }
-        let mut phases = Phase::ALL.into_iter();
-        phases.find(|phase| state & 0xff == *phase as u64)
+        Phase::of(state)
     }
 }
 
@@ -359,7 +377,21 @@ impl Tags {
     #[inline(always)]
     pub(crate) fn finish(&self, request: Owned<'_, Request>, result: Result) {
         let (tag, connection) = (request.tag(), request.connection);
-        // First, since the user may use the tag again at once.
+        if is_plain(connection) {
+            // First, since the user may use the tag again at once.
+            self.give_back(request);
+            self.events.complete(tag, result);
+        } else {
+            self.finish_other(request, result);
+        }
+    }
+
+    /// As [`Self::finish`], for a service request and for a request that has moved.
+    #[cold]
+    #[inline(never)]
+    fn finish_other(&self, request: Owned<'_, Request>, result: Result) {
+        let connection = request.connection;
+        let tag = self.user_tag(&request);
         self.give_back(request);
         if connection == SERVICE_CID {
             self.service.finished(result);
@@ -368,11 +400,37 @@ impl Tags {
         }
     }
 
+    /// The tag by which the user knows `request`, which it has not got back yet.
+    fn user_tag(&self, request: &Request) -> u32 {
+        if request.connection & MOVED == 0 {
+            request.tag()
+        } else {
+            self.events.tag_of_moved(request.tag())
+        }
+    }
+
+    /// Whether a path may carry a request under this number: one that has moved, or one that has
+    /// not, as `moved` says. Also true of a request that its owner works on at this moment.
+    pub(crate) fn may_carry(&self, number: u32, moved: bool) -> bool {
+        let Some(state) = self.get(number).map(|cell| cell.state()) else {
+            return false;
+        };
+        if state == FREE {
+            return false;
+        }
+        // The owner's states have all of these bits.
+        let Some(phase) = Phase::of(state) else {
+            return true;
+        };
+        let is_moved = Incarnation::connection_of(state) & MOVED != 0;
+        !phase.is_abandoned() && is_moved == moved
+    }
+
     /// Tells the user of a request that was submitted and is not answered, for the reason given.
     /// Any context.
     #[cold]
     pub(crate) fn unanswered(&self, request: Owned<'_, Request>, error: Error) {
-        let (tag, connection) = (request.tag(), request.connection);
+        let (tag, connection) = (self.user_tag(&request), request.connection);
         self.give_back(request);
         if connection == SERVICE_CID {
             self.service.finished(Err(error));

@@ -9,18 +9,26 @@ use super::{
     },
     set_data::SetData, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*,
+    time, //
+};
 use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
-use kernel::sync::ArcBorrow;
+use kernel::{
+    sync::ArcBorrow,
+    time::msecs_to_jiffies, //
+};
 
 /// A request that has taken longer than its disk allows, during
 /// [`Operations::timeout`](super::operations::Operations::timeout).
 ///
-/// It names the request and does not own it: it may be completed at any moment. Until the callback
-/// returns, no other request gets its tag.
+/// It names the request and does not own it: the request may be completed or given back at any
+/// moment, and then its tag may go to another request. Only
+/// [`RequestTable::take_expired`](super::request_table::RequestTable::take_expired) rules that out.
 ///
 /// # Invariants
 ///
@@ -59,9 +67,11 @@ impl<D, S> ExpiredRequest<'_, D, S> {
         self.raw.as_ptr()
     }
 
-    /// The tag; see [`OwnedRequest::tag`](super::request::OwnedRequest::tag).
+    /// The tag that it has at this moment, as [`OwnedRequest::tag`] says; `u32::MAX` if it has none,
+    /// as it was given back.
+    ///
+    /// [`OwnedRequest::tag`]: super::request::OwnedRequest::tag
     pub fn tag(&self) -> u32 {
-        // The block layer found the request by its tag, which is not negative.
         read!(self, tag) as u32
     }
 
@@ -80,6 +90,25 @@ impl<D, S> ExpiredRequest<'_, D, S> {
         read!(self, __data_len)
     }
 
+    /// For how long it has been with the driver, in ms, since it came or since
+    /// [`Self::begin_anew`].
+    pub fn elapsed_ms(&self) -> u32 {
+        let (allowed, deadline) = (read!(self, timeout), read!(self, deadline));
+        let began = (deadline as u64).wrapping_sub(u64::from(allowed));
+        // SAFETY: Any number may be converted.
+        let elapsed = unsafe { bindings::jiffies64_to_msecs(time::now().wrapping_sub(began)) };
+        u32::try_from(elapsed).unwrap_or(u32::MAX)
+    }
+
+    /// Gives it `ms` from now on, if the callback does not end it.
+    pub fn begin_anew(&self, ms: u32) {
+        let jiffies = c_uint::try_from(msecs_to_jiffies(ms)).unwrap_or(c_uint::MAX);
+        // SAFETY: By the type invariant the request is valid memory, and it is not used for another
+        // one until the callback returns. The block layer lets drivers set this field, and reads it
+        // when the time begins.
+        unsafe { (&raw mut (*self.raw.as_ptr()).timeout).write_volatile(jiffies) };
+    }
+
     /// The disk's data.
     pub fn disk(&self) -> ArcBorrow<'_, D> {
         let queue = read!(self, q);
@@ -92,8 +121,8 @@ impl<D, S> ExpiredRequest<'_, D, S> {
     /// What the disks of the tag set share.
     pub fn set(&self) -> &S {
         let queue = read!(self, q);
-        // SAFETY: By the type invariant the queue stays, and with it the tag set, which was made
-        // for `O`.
+        // SAFETY: By the type invariant the queue stays, and with it the tag set, whose data is an
+        // `S`.
         unsafe { &SetData::of((*queue).tag_set).data }
     }
 }
