@@ -431,24 +431,6 @@ impl MemoryRegion {
         Err(EINVAL)
     }
 
-    /// As [`Self::begin_registering()`], under a key that was registered before.
-    #[cold]
-    fn begin_registering_again(&self, access: Access, queue_pair: u64) -> Result<u64> {
-        let direction = self.0.change(Use::Replaced, Use::Registering)?;
-        let last = self.0.queue_pair.load(ordering::Relaxed);
-        let result = match (
-            access.suits(direction),
-            queue_pair == 0 || queue_pair == last,
-        ) {
-            (true, true) => return Ok(last),
-            (true, false) => EBUSY,
-            (false, _) => EINVAL,
-        };
-        // INVARIANT: The request is not made.
-        let _ = self.0.change(Use::Registering, Use::Replaced);
-        Err(result)
-    }
-
     /// A work request that invalidates the key is being made; returns the serial number of the
     /// queue pair that it is to be posted on. `EBUSY` if the registration was not posted.
     pub(super) fn begin_ending(&self) -> Result<u64> {

@@ -123,8 +123,8 @@ pub struct Owned<'a, T> {
 
 impl<T> Owned<'_, T> {
     /// Puts the value back in `state`, unless [`StateCell::note()`] has marked the cell since the
-    /// value was taken: then the owner keeps it, and learns of nothing more. Also of an owner that did
-    /// not take it by [`StateCell::take_notable()`]. A full barrier if it succeeds.
+    /// value was taken: then the owner keeps it, and learns of nothing more. An owner that did not
+    /// take it by [`StateCell::take_notable()`] keeps it, too. A full barrier if it succeeds.
     pub fn put_unless_noted(self, state: u64) -> Result<(), Self> {
         let this = ManuallyDrop::new(self);
         let cell = this.cell;

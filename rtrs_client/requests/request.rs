@@ -67,7 +67,7 @@ impl Request {
             is_counted: false,
             header_len: 0,
             // A sink that does not begin on a page boundary touches one page more.
-            data: ScatterTable::new(u32::from(max_segments).saturating_add(1))?,
+            data: ScatterTable::new(u32::from(max_segments).checked_add(1).ok_or(EINVAL)?)?,
             sink: None,
             header: [0; MAX_USER_HEADER],
         })

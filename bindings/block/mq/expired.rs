@@ -67,8 +67,8 @@ impl<D, S> ExpiredRequest<'_, D, S> {
         self.raw.as_ptr()
     }
 
-    /// The tag that it has at this moment, as [`OwnedRequest::tag`] says; `u32::MAX` if it has none,
-    /// as it was given back.
+    /// The tag that it has at this moment, as [`OwnedRequest::tag`] says; `u32::MAX` if it has no
+    /// tag, as it was given back.
     ///
     /// [`OwnedRequest::tag`]: super::request::OwnedRequest::tag
     pub fn tag(&self) -> u32 {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     prelude::*,
+    rdma::Access,
     scatterlist::ScatterTable,
     sync::atomic::ordering, //
 };
@@ -48,6 +49,24 @@ impl MemoryRegion {
             .state
             .store(state(next, direction), ordering::Release);
         taken
+    }
+
+    /// As [`Self::begin_registering()`], under a key that was registered before.
+    #[cold]
+    pub(super) fn begin_registering_again(&self, access: Access, queue_pair: u64) -> Result<u64> {
+        let direction = self.0.change(Use::Replaced, Use::Registering)?;
+        let last = self.0.queue_pair.load(ordering::Relaxed);
+        let result = match (
+            access.suits(direction),
+            queue_pair == 0 || queue_pair == last,
+        ) {
+            (true, true) => return Ok(last),
+            (true, false) => EBUSY,
+            (false, _) => EINVAL,
+        };
+        // INVARIANT: The request is not made.
+        let _ = self.0.change(Use::Registering, Use::Replaced);
+        Err(result)
     }
 
     /// The address for the peer of what was in the region last, and its length in bytes.
