@@ -10,6 +10,7 @@ mod features;
 mod host;
 mod identity;
 mod io;
+mod limits;
 mod news;
 mod open;
 mod request;
@@ -34,6 +35,7 @@ pub use io::{
     RangeOp,
     Rw, //
 };
+pub use limits::DiskLimits;
 pub use news::{
     next_sequence,
     DeviceNews,
