@@ -6,6 +6,7 @@
 
 use super::{
     limits::{
+        ChangingLimits,
         Limits,
         MAX_CAPACITY, //
     },
@@ -28,6 +29,7 @@ use crate::{
         Kobject,
         LinkTarget, //
     },
+    mm::without_io,
     prelude::*, //
 };
 use core::{
@@ -49,6 +51,9 @@ use kernel::{
     },
     time::msecs_to_jiffies, //
 };
+
+/// How long [`GenDisk::change_limits`] waits for requests before it asks whether to go on, in ms.
+pub const LIMITS_WAIT_MS: u32 = 50;
 
 /// What a disk is like when it appears.
 pub struct DiskParams<'a> {
@@ -230,6 +235,45 @@ impl<O: Operations> GenDisk<O> {
             let queue = (*self.raw.as_ptr()).queue;
             bindings::blk_queue_rq_timeout(queue, jiffies);
         }
+    }
+
+    /// Changes limits when no request is in flight; new ones wait meanwhile.
+    ///
+    /// While there are requests in flight, `go_on` is asked every [`LIMITS_WAIT_MS`] whether to go
+    /// on waiting. `EBUSY` if it says no: then nothing has changed. `EINVAL` for limits that make
+    /// no sense. What the administrator has set (`queue/discard_max_bytes` and others) stays.
+    ///
+    /// Sleeps. `go_on` must not wait for a request of this disk.
+    pub fn change_limits(
+        &self,
+        limits: &ChangingLimits,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result {
+        // SAFETY: The reference that this value owns keeps the disk, and that keeps its queue.
+        let queue = unsafe { (*self.raw.as_ptr()).queue };
+        // Memory that is freed by a request of this disk would never come.
+        without_io(|| {
+            let mut raw = bindings::queue_limits::default();
+            // SAFETY: The disk was added and is not removed while `self` is borrowed, and so its
+            // queue is in use. One of the two functions that end the change follows in this task.
+            unsafe { bindings::rnbd_helper_limits_begin(queue, &raw mut raw) };
+            let mut result = limits.replace_in(&mut raw);
+            // SAFETY: As above.
+            let wait = || unsafe { bindings::rnbd_helper_limits_wait(queue, LIMITS_WAIT_MS) };
+            while result.is_ok() && !wait() {
+                if !go_on() {
+                    result = Err(EBUSY);
+                }
+            }
+            if let Err(error) = result {
+                // SAFETY: Ends the change that was begun above.
+                unsafe { bindings::rnbd_helper_limits_cancel(queue) };
+                return Err(error);
+            }
+            // SAFETY: As above; no request is in flight. The limits are those of this queue, with
+            // some of them replaced.
+            to_result(unsafe { bindings::rnbd_helper_limits_commit(queue, &raw mut raw) })
+        })
     }
 
     /// The directory `/sys/block/NAME`.

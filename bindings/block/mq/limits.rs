@@ -48,6 +48,46 @@ pub struct Limits {
     pub fua: bool,
 }
 
+/// The limits of a disk that can change while it is used; see [`Limits`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangingLimits {
+    /// See [`Limits::physical_block_size`].
+    pub physical_block_size: u32,
+    /// See [`Limits::io_opt`].
+    pub io_opt: u32,
+    /// See [`Limits::max_discard_sectors`].
+    pub max_discard_sectors: u32,
+    /// See [`Limits::discard_granularity`].
+    pub discard_granularity: u32,
+    /// See [`Limits::discard_alignment`].
+    pub discard_alignment: u32,
+    /// See [`Limits::max_secure_erase_sectors`].
+    pub max_secure_erase_sectors: u32,
+    /// See [`Limits::max_write_zeroes_sectors`].
+    pub max_write_zeroes_sectors: u32,
+}
+
+impl ChangingLimits {
+    /// Puts them in the place of those in `raw`, from which the block layer computes the others
+    /// anew. `EINVAL` for what it would warn about.
+    pub(crate) fn replace_in(&self, raw: &mut bindings::queue_limits) -> Result {
+        if !self.physical_block_size.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        raw.physical_block_size = self.physical_block_size;
+        // The block layer raises it to the physical block size.
+        raw.io_min = 0;
+        // The block layer has cut it to whole physical blocks.
+        raw.io_opt = self.io_opt;
+        raw.max_hw_discard_sectors = self.max_discard_sectors;
+        raw.discard_granularity = self.discard_granularity;
+        raw.discard_alignment = self.discard_alignment;
+        raw.max_secure_erase_sectors = self.max_secure_erase_sectors;
+        raw.max_write_zeroes_sectors = self.max_write_zeroes_sectors;
+        Ok(())
+    }
+}
+
 impl Limits {
     /// Checks what the block layer would warn about, since limits may come from a peer.
     pub(crate) fn to_raw(self) -> Result<bindings::queue_limits> {
