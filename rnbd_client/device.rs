@@ -25,11 +25,13 @@ use kernel_ext::{
         },
         completion::KillableMutex,
         set_once::SetOnce, //
-    }, //
+    },
+    workqueue::QueueHandle, //
 };
 use proto::{
     device_state::DeviceState,
     rnbd::{
+        DiskLimits,
         NewsRsp,
         OpenRsp,
         Wwid, //
@@ -39,6 +41,7 @@ use rtrs_core::error::from_errno;
 
 use crate::{
     fixed_limits::FixedLimits,
+    limits_update::LimitsUpdate,
     queue::Queue,
     remote_device::{
         device_log,
@@ -55,6 +58,8 @@ pub(crate) struct Device {
     pub(crate) remote: Arc<RemoteDevice>,
     /// What the disk was made with; set when the server opens the device for the first time.
     limits: SetOnce<FixedLimits>,
+    /// The limits that may change.
+    limits_update: Arc<LimitsUpdate>,
     /// Pending uevents: that the device is closed, and that it is open again.
     is_offline: Atomic<bool>,
     is_online: Atomic<bool>,
@@ -65,16 +70,18 @@ pub(crate) struct Device {
     opening: KillableMutex,
     /// Nothing before it is made and after it was removed.
     #[pin]
-    disk: Mutex<Option<GenDisk<Queue>>>,
+    disk: Mutex<Option<Arc<GenDisk<Queue>>>>,
 }
 
 impl Device {
-    /// A device without a disk. Sleeps.
-    pub(crate) fn new(remote: Arc<RemoteDevice>) -> Result<Arc<Self>> {
+    /// A device without a disk; what waits for requests is done on `limits_queue`. Sleeps.
+    pub(crate) fn new(remote: Arc<RemoteDevice>, limits_queue: &QueueHandle) -> Result<Arc<Self>> {
+        let limits_update = LimitsUpdate::new(remote.clone(), limits_queue)?;
         Arc::pin_init(
             pin_init!(Self {
                 remote,
                 limits: SetOnce::new(),
+                limits_update,
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
                 is_resized: Atomic::new(false),
@@ -93,6 +100,8 @@ impl Device {
             match remote.opened_by_server(&opened.response, opened.epoch, || {}) {
                 Ok(_) => {
                     self.limits.populate(FixedLimits::of(&opened));
+                    self.limits_update
+                        .begin(DiskLimits::of_open(&opened.response));
                     remote.set_wwid(opened.identity.map_or(Wwid::NONE, |identity| identity.wwid));
                     return Ok(opened.response);
                 }
@@ -106,20 +115,24 @@ impl Device {
 
     /// Puts the disk in its place, with the size that the server's has by now. Sleeps.
     pub(crate) fn set_disk(&self, disk: GenDisk<Queue>) -> Result {
+        let disk = Arc::new(disk, GFP_KERNEL)?;
         let mut place = self.disk.lock();
+        self.limits_update.set_disk(disk.clone());
         // If the device was opened again meanwhile there was no disk to tell the new size.
         self.change_capacity(place.insert(disk), self.remote.nsectors())
     }
 
     /// Does something with the disk, which is not removed meanwhile; `ENOENT` without it. Sleeps.
     pub(crate) fn with_disk<R>(&self, run: impl FnOnce(&GenDisk<Queue>) -> Result<R>) -> Result<R> {
-        run(self.disk.lock().as_ref().ok_or(ENOENT)?)
+        run(self.disk.lock().as_deref().ok_or(ENOENT)?)
     }
 
     /// Removes the disk and has the server close the device, after the change to `Unmapped` from
     /// state `was`. Sleeps, until all requests in flight have ended.
     pub(crate) fn remove(&self, was: DeviceState) {
         let disk = mem::take(&mut *self.disk.lock());
+        self.limits_update.stop();
+        // Nobody else has it any more, so it is removed now.
         drop(disk);
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
@@ -172,6 +185,8 @@ impl Device {
         let before = remote.opened_by_server(&opened.response, opened.epoch, || {
             self.is_online.store(true, ordering::Release);
         })?;
+        self.limits_update
+            .tell(DiskLimits::of_open(&opened.response));
         drop(opening);
         if before == DeviceState::Disconnected {
             kernel_ext::ratelimited!(device_log!(
@@ -225,9 +240,14 @@ impl Device {
             self.is_resized.store(true, ordering::Release);
         }
         if let Some(limits) = self.limits.as_ref() {
-            // Requests in the old blocks may fail, as they do on a disk of this machine; it was
-            // logged.
-            let _ = limits.check(&self.remote, &FixedLimits::of_news(&news));
+            // Otherwise requests in the old blocks may fail, as they do on a disk of this machine;
+            // it was logged.
+            if limits
+                .check(&self.remote, &FixedLimits::of_news(&news))
+                .is_ok()
+            {
+                self.limits_update.tell(DiskLimits::of_news(&news));
+            }
         }
         true
     }

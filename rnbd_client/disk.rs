@@ -23,7 +23,10 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use proto::rnbd::OpenRsp;
+use proto::rnbd::{
+    DiskLimits,
+    OpenRsp, //
+};
 
 use crate::{
     queue::Queue,
@@ -105,22 +108,19 @@ pub(crate) fn add(
 /// The limits of requests: what the server's device can do, and what the transport carries.
 fn limits(device: &RemoteDevice, response: &OpenRsp) -> Limits {
     let max_io_size = device.server.transport.max_io_size();
+    let changing = DiskLimits::of_open(response);
     Limits {
         logical_block_size: response.logical_block_size,
-        physical_block_size: response.physical_block_size,
+        physical_block_size: changing.physical_block_size,
         io_opt: max_io_size,
         max_hw_sectors: max_io_size / SECTOR_SIZE,
         max_segments: device.server.transport.max_segments(),
         virt_boundary_mask: VIRT_BOUNDARY_MASK,
-        max_discard_sectors: response.max_discard_sectors,
-        discard_granularity: response.discard_granularity,
-        discard_alignment: response.discard_alignment,
-        max_secure_erase_sectors: if response.secure_discard {
-            response.max_discard_sectors
-        } else {
-            0
-        },
-        max_write_zeroes_sectors: response.max_write_zeroes_sectors,
+        max_discard_sectors: changing.max_discard_sectors,
+        discard_granularity: changing.discard_granularity,
+        discard_alignment: changing.discard_alignment,
+        max_secure_erase_sectors: changing.max_secure_erase_sectors,
+        max_write_zeroes_sectors: changing.max_write_zeroes_sectors,
         // Whatever the disk has today: see `queue::message` for flushes. A FUA write is right
         // on any disk, as the server's block layer writes through, flushes, or has nothing to
         // do.

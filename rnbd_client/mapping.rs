@@ -155,7 +155,7 @@ impl Mapping {
         };
         let mapping = Arc::pin_init(
             try_pin_init!(Self {
-                device: Device::new(remote)?,
+                device: Device::new(remote, &client.context.limits_queue)?,
                 nr_poll_queues: options.nr_poll_queues,
                 session,
                 parts <- new_mutex!(parts, "Mapping::parts"),

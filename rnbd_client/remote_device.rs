@@ -98,6 +98,8 @@ pub(crate) struct RemoteDevice {
     nsectors: Atomic<u64>,
     /// Whether the disk has a volatile write cache.
     write_cache: Atomic<bool>,
+    /// Whether the server's disk has a volatile write cache by now, as the news say. For the log.
+    disk_has_cache: Atomic<bool>,
     /// Whether the server's disk is read-only, as far as the server has told.
     disk_is_read_only: Atomic<bool>,
     /// Whether the server is to be asked to open the device again, while its requests are held.
@@ -137,6 +139,7 @@ impl RemoteDevice {
                 epoch: Atomic::new(0),
                 nsectors: Atomic::new(0),
                 write_cache: Atomic::new(true),
+                disk_has_cache: Atomic::new(true),
                 disk_is_read_only: Atomic::new(false),
                 is_awaited: Atomic::new(false),
                 disk_is_gone: Atomic::new(false),
@@ -309,6 +312,9 @@ impl RemoteDevice {
             self.nsectors.store(response.nsectors, ordering::Relaxed);
             let write_cache = response.cache_policy.writeback;
             self.write_cache.store(write_cache, ordering::Relaxed);
+            if self.state() == DeviceState::Init {
+                self.disk_has_cache.store(write_cache, ordering::Relaxed);
+            }
             if self.server.epoch_with_news() != Some(epoch) {
                 // Nobody would tell that it is not so any more.
                 self.disk_is_read_only.store(false, ordering::Relaxed);
@@ -381,6 +387,14 @@ impl RemoteDevice {
             };
             kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {} now", what));
         }
+        if was.write_cache != news.write_cache {
+            let what = if news.write_cache {
+                "a write cache now, flushes are sent"
+            } else {
+                "no write cache any more"
+            };
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk has {}", what));
+        }
         Some((news, is_resized))
     }
 
@@ -396,6 +410,7 @@ impl RemoteDevice {
             return (news, was, false);
         }
         was.read_only = self.disk_is_read_only.xchg(news.read_only, ordering::Full);
+        was.write_cache = self.disk_has_cache.xchg(news.write_cache, ordering::Full);
         if news.write_cache {
             // Only in this direction: what was written before the cache was turned off may still be
             // in it.

@@ -41,6 +41,7 @@ mod drain;
 mod fixed_limits;
 mod identity;
 mod in_flight;
+mod limits_update;
 mod mapping;
 mod news;
 mod params;
@@ -68,7 +69,7 @@ pub(crate) struct RnbdClient {
     client: Arc<Client>,
     _class: Class,
     /// Dropped last: they wait for all work.
-    _queues: [OwnedQueue; 2],
+    _queues: [OwnedQueue; 3],
 }
 
 impl kernel::Module for RnbdClient {
@@ -77,9 +78,11 @@ impl kernel::Module for RnbdClient {
         let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
         let queue = OwnedQueue::new(c"rnbd_client", flags)?;
         let uevents = OwnedQueue::new(c"rnbd_client_uevents", QueueFlags::UNBOUND)?;
+        let limits = OwnedQueue::new(c"rnbd_client_limits", QueueFlags::UNBOUND)?;
         let client = Client::new(SessionContext {
             queue: queue.handle(),
             uevent_queue: uevents.handle(),
+            limits_queue: limits.handle(),
             module: ModuleReference::new::<Self>,
         })?;
         let class = Class::new(c"rnbd-client")?;
@@ -90,7 +93,7 @@ impl kernel::Module for RnbdClient {
             ctl,
             client,
             _class: class,
-            _queues: [queue, uevents],
+            _queues: [queue, uevents, limits],
         })
     }
 }

@@ -99,6 +99,8 @@ pub(crate) struct SessionContext {
     pub(crate) queue: QueueHandle,
     /// The workqueue of what sends uevents.
     pub(crate) uevent_queue: QueueHandle,
+    /// The workqueue of what waits for requests.
+    pub(crate) limits_queue: QueueHandle,
     /// Keeps the module loaded.
     pub(crate) module: fn() -> Result<ModuleReference>,
 }
