@@ -196,17 +196,20 @@ def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
 
 def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tuple[int, int]],
               sequence: int = 1, count: int | None = None, more: bool = False,
-              kind: int = rtrs.NEWS + 1, blocks: int = SECTOR, drain_ms: int | None = None) -> None:
-    """Answer who asks for news with these records, device and size in sectors; and with the time for which the
-    server drains, if there is one."""
+              kind: int = rtrs.NEWS + 1, blocks: int = SECTOR, drain_ms: int | None = None,
+              limits: dict[str, int] | None = None) -> None:
+    """Answer who asks for news with these records, device and size in sectors; with other limits than those of a
+    disk that has nothing special; and with the time for which the server drains, if there is one."""
     if request.message != rtrs.NEWS:
         return normal(request)
     count = len(records) if count is None else count
     flags = int(more) | (0 if drain_ms is None else 2)
     data = struct.pack("<HHIHHI", kind, 0, sequence, count, flags, drain_ms or 0)
+    values = {"max_hw_sectors": 256, "max_write_zeroes_sectors": 0, "max_discard_sectors": 0,
+              "max_secure_erase_sectors": 0, "discard_granularity": 0, "discard_alignment": 0,
+              "physical_block_size": blocks, "logical_block_size": blocks, "max_segments": 32} | (limits or {})
     for device_id, sectors in records:
-        data += struct.pack("<IIQ10I8x", device_id, 0, sectors, 256, 0, 0, 0, 0, 0, blocks, blocks,
-                            32, 0)
+        data += struct.pack("<IIQ9I12x", device_id, 0, sectors, *values.values())
     return server.answer(request, data)
 
 
