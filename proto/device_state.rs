@@ -14,7 +14,8 @@ numbered! {
         Init = 0,
         /// It can be used.
         Mapped = 1,
-        /// The session has no path; the server has to open the device again.
+        /// The session has no path, or the server has closed the device; the server has to open the
+        /// device again.
         Disconnected = 2,
         /// It is being removed.
         Unmapped = 3,
@@ -26,7 +27,7 @@ numbered! {
 pub enum DeviceEvent {
     /// The server has opened it.
     Opened,
-    /// The session lost its last path.
+    /// The session lost its last path, or the server has closed the device.
     LinkLost,
     /// It shall be removed.
     Unmap,

@@ -38,6 +38,7 @@ pub use io::{
 pub use limits::DiskLimits;
 pub use news::{
     next_sequence,
+    CloseReason,
     DeviceNews,
     News,
     NewsHeader,

@@ -19,6 +19,9 @@ pub const FEATURE_DRAIN: u32 = 1 << 2;
 /// The client may reserve disks, see [`Reservation`](super::Reservation), and may tell a name of
 /// its machine first, see [`Host`](super::Host).
 pub const FEATURE_RESERVATIONS: u32 = 1 << 3;
+/// The server tells the client, with the news, that it has closed a device by itself, and why. Used
+/// together with [`FEATURE_NEWS`] only.
+pub const FEATURE_CLOSED: u32 = 1 << 4;
 /// An open message may say how the server is to use the disk, see
 /// [`Open::io_mode`](super::Open::io_mode).
 pub const FEATURE_IO_MODE: u32 = 1 << 5;

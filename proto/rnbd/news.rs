@@ -80,6 +80,35 @@ impl News {
     }
 }
 
+/// Why the server has closed a device that its client had open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The server's administrator has closed it.
+    Administrator,
+    /// So has the administrator, and the export policy does not let the client open it again.
+    Policy,
+    /// A reason that this end does not know.
+    Other,
+}
+
+impl CloseReason {
+    const fn to_wire(self) -> u8 {
+        match self {
+            Self::Other => 0,
+            Self::Administrator => 1,
+            Self::Policy => 2,
+        }
+    }
+
+    const fn from_wire(value: u8) -> Self {
+        match value {
+            1 => Self::Administrator,
+            2 => Self::Policy,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The present state of a device's disk.
 ///
 /// Sectors are of 512 bytes; block sizes, granularity and alignment in bytes. A maximum of 0 means
@@ -92,6 +121,9 @@ pub struct DeviceNews {
     pub read_only: bool,
     /// The disk was removed; the other fields mean nothing.
     pub gone: bool,
+    /// The server has closed the device; the other fields mean nothing. Told and looked at in a
+    /// session with [`FEATURE_CLOSED`](super::FEATURE_CLOSED) only.
+    pub closed: Option<CloseReason>,
     /// The disk has a volatile cache, which a flush empties.
     pub write_cache: bool,
     /// The disk can write through its cache (FUA).
@@ -129,6 +161,19 @@ impl DeviceNews {
     const WRITE_CACHE: u32 = 1 << 2;
     const FUA: u32 = 1 << 3;
     const ROTATIONAL: u32 = 1 << 4;
+    const CLOSED: u32 = 1 << 5;
+
+    /// What is told of a device that the server has closed.
+    pub fn closed(device_id: u32, reason: CloseReason) -> Self {
+        Self {
+            device_id,
+            closed: Some(reason),
+            // Zeroes would be refused.
+            physical_block_size: SECTOR_SIZE,
+            logical_block_size: SECTOR_SIZE,
+            ..Self::default()
+        }
+    }
 
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
@@ -137,7 +182,8 @@ impl DeviceNews {
             | flag(self.gone, Self::GONE)
             | flag(self.write_cache, Self::WRITE_CACHE)
             | flag(self.fua, Self::FUA)
-            | flag(self.rotational, Self::ROTATIONAL);
+            | flag(self.rotational, Self::ROTATIONAL)
+            | flag(self.closed.is_some(), Self::CLOSED);
         to_array(&wire::DeviceNews {
             device_id: self.device_id.into(),
             flags: flags.into(),
@@ -151,7 +197,8 @@ impl DeviceNews {
             physical_block_size: self.physical_block_size.into(),
             logical_block_size: self.logical_block_size.into(),
             max_segments: self.max_segments.into(),
-            reserved: [0; 12],
+            close_reason: self.closed.map_or(0, CloseReason::to_wire),
+            reserved: [0; 11],
         })
     }
 
@@ -161,10 +208,12 @@ impl DeviceNews {
         let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
         let flags = record.flags.get();
         let has = |flag: u32| flags & flag != 0;
+        let closed = has(Self::CLOSED).then(|| CloseReason::from_wire(record.close_reason));
         if has(Self::GONE) {
             return Ok(Self {
                 device_id: record.device_id.get(),
                 gone: true,
+                closed,
                 logical_block_size: SECTOR_SIZE,
                 physical_block_size: SECTOR_SIZE,
                 ..Self::default()
@@ -189,6 +238,7 @@ impl DeviceNews {
             device_id: record.device_id.get(),
             read_only: has(Self::READ_ONLY),
             gone: false,
+            closed,
             write_cache: has(Self::WRITE_CACHE),
             fua: has(Self::FUA),
             rotational: has(Self::ROTATIONAL),

@@ -115,7 +115,8 @@ wire_structs! {
         40 => physical_block_size: U32,
         44 => logical_block_size: U32,
         48 => max_segments: U32,
-        52 => reserved: [u8; 12],
+        52 => close_reason: u8,
+        53 => reserved: [u8; 11],
     }
 
     /// Tells the name of the client's machine.

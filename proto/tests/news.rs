@@ -5,6 +5,7 @@
 use proto::{
     rnbd::{
         next_sequence,
+        CloseReason,
         DeviceNews,
         Extension,
         News,
@@ -370,4 +371,35 @@ fn a_drain_is_told_in_the_header() {
         assert_eq!(parse(&bytes, FEATURE_DRAIN).is_ok(), ok, "{ms} ms");
         assert_eq!(parse(&bytes, !FEATURE_DRAIN), Ok(None), "{ms} ms");
     }
+}
+
+#[test]
+fn a_device_that_the_server_has_closed_is_told_with_the_reason() {
+    for (wire, reason) in [
+        (1, CloseReason::Administrator),
+        (2, CloseReason::Policy),
+        (0, CloseReason::Other),
+    ] {
+        let closed = DeviceNews::closed(0x0102_0304, reason);
+        let bytes = closed.to_bytes();
+        assert_eq!(bytes[..8], [4, 3, 2, 1, 0x20, 0, 0, 0], "{reason:?}");
+        assert_eq!(bytes[52], wire, "{reason:?}");
+        assert!(bytes[53..].iter().all(|&byte| byte == 0), "{reason:?}");
+        let bytes = response(false, &[device(1), closed]);
+        let parsed = NewsRsp::parse(&bytes, &FROM_ZERO).unwrap();
+        assert_eq!(parsed.device(0x0102_0304), Some(closed));
+        assert_eq!(parsed.device(1).unwrap().closed, None);
+    }
+    let mut bytes = response(false, &[DeviceNews::closed(1, CloseReason::Policy)]);
+    bytes[NewsHeader::SIZE + 52] = 77;
+    let parsed = NewsRsp::parse(&bytes, &FROM_ZERO).unwrap();
+    assert_eq!(parsed.device(1).unwrap().closed, Some(CloseReason::Other));
+}
+
+#[test]
+fn a_reason_without_the_flag_is_not_looked_at() {
+    let mut bytes = response(false, &[device(1)]);
+    bytes[NewsHeader::SIZE + 52] = 1;
+    let parsed = NewsRsp::parse(&bytes, &FROM_ZERO).unwrap();
+    assert_eq!(parsed.device(1), Some(device(1)));
 }
