@@ -220,7 +220,7 @@ impl Device {
         self.reopen()
     }
 
-    /// Has [`Self::send_uevents`] tell that the session was lost. Any context.
+    /// Has [`Self::send_uevents`] tell that the device is closed. Any context.
     pub(crate) fn note_link_lost(&self) {
         if self.remote.state() == DeviceState::Disconnected {
             // That it was open meanwhile is no news any more.
@@ -233,6 +233,10 @@ impl Device {
     /// is to follow, and this returns true. Sleeps, but waits for nothing that requests may wait
     /// for.
     pub(crate) fn take_news(&self, response: &NewsRsp<'_>, epoch: u32) -> bool {
+        if self.remote.take_close(response, epoch) {
+            self.note_link_lost();
+            return true;
+        }
         let Some((news, is_resized)) = self.remote.take_news(response, epoch) else {
             return false;
         };

@@ -36,6 +36,7 @@ use proto::{
     name::Name,
     rnbd::{
         AccessMode,
+        CloseReason,
         DeviceNews,
         NewsRsp,
         OpenRsp,
@@ -106,6 +107,9 @@ pub(crate) struct RemoteDevice {
     is_awaited: Atomic<bool>,
     /// Whether the server's disk was removed, as far as the server has told.
     disk_is_gone: Atomic<bool>,
+    /// Whether the server has closed the device by itself, so that it is not to be opened again
+    /// before the administrator says so, or the session was lost and is back.
+    is_closed_there: Atomic<bool>,
     /// The disk's name in the world; set when the server opens the device for the first time.
     wwid: SetOnce<Wwid>,
     /// The number of the last command about its reservation.
@@ -143,6 +147,7 @@ impl RemoteDevice {
                 disk_is_read_only: Atomic::new(false),
                 is_awaited: Atomic::new(false),
                 disk_is_gone: Atomic::new(false),
+                is_closed_there: Atomic::new(false),
                 wwid: SetOnce::new(),
                 // Not the number that another mapping has begun with. The upper half is cut off.
                 last_command: Atomic::new(random::u64() as u32),
@@ -260,12 +265,20 @@ impl RemoteDevice {
 
     /// Whether requests are to wait while the device is not mapped. Any context.
     pub(crate) fn holds_io(&self) -> bool {
+        if self.is_closed_there() {
+            return false;
+        }
         let transport = &self.server.transport;
         if self.is_awaited.load(ordering::Relaxed) {
             transport.holds_awaited_io()
         } else {
             transport.holds_io()
         }
+    }
+
+    /// Whether the server has closed the device by itself, and it is not open again. Any context.
+    pub(crate) fn is_closed_there(&self) -> bool {
+        self.is_closed_there.load(ordering::Relaxed)
     }
 
     /// Whether the server is to be asked to open the device again, while its requests are held. Any
@@ -320,6 +333,7 @@ impl RemoteDevice {
                 self.disk_is_read_only.store(false, ordering::Relaxed);
                 self.disk_is_gone.store(false, ordering::Relaxed);
             }
+            self.is_closed_there.store(false, ordering::Relaxed);
             let changed = self.change_state_locked(DeviceEvent::Opened);
             if let Ok(DeviceState::Disconnected) = changed {
                 when_back();
@@ -352,6 +366,51 @@ impl RemoteDevice {
         }
     }
 
+    /// Whether the server says in `epoch` that it has closed this device by itself. Then requests
+    /// fail from here on. Sleeps.
+    pub(crate) fn take_close(&self, response: &NewsRsp<'_>, epoch: u32) -> bool {
+        if !self.server.tells_of_closing(epoch) {
+            return false;
+        }
+        let reason = {
+            let _users = self.users.lock();
+            let Some(reason) = self
+                .news_in(response, epoch)
+                .and_then(|news| news.closed)
+            else {
+                return false;
+            };
+            self.is_closed_there.store(true, ordering::Relaxed);
+            // From state `Mapped` it cannot fail.
+            let _ = self.change_state_locked(DeviceEvent::LinkLost);
+            reason
+        };
+        let why = match reason {
+            CloseReason::Administrator => "The server's administrator has closed the device",
+            CloseReason::Policy => {
+                "The server's administrator has closed the device, which is no longer exported to \
+                 this client"
+            }
+            CloseReason::Other => "The server has closed the device",
+        };
+        kernel_ext::ratelimited!(device_log!(
+            pr_err,
+            self,
+            "{}: requests fail until it is opened again (remap_device)",
+            why
+        ));
+        true
+    }
+
+    /// What the server says in `epoch` of this device, with the lock of `users` held; nothing if it
+    /// says nothing, or if the device was opened in another epoch.
+    fn news_in(&self, response: &NewsRsp<'_>, epoch: u32) -> Option<DeviceNews> {
+        if self.state() != DeviceState::Mapped || self.epoch.load(ordering::Relaxed) != epoch {
+            return None;
+        }
+        response.device(self.device_id.load(ordering::Relaxed))
+    }
+
     /// Takes what the server says in `epoch` of this device; returns that, and whether the size is
     /// another one. Nothing if it says nothing, or if the device was opened in another epoch.
     /// Sleeps.
@@ -362,10 +421,7 @@ impl RemoteDevice {
     ) -> Option<(DeviceNews, bool)> {
         let (news, was, is_resized) = {
             let _users = self.users.lock();
-            if self.state() != DeviceState::Mapped || self.epoch.load(ordering::Relaxed) != epoch {
-                return None;
-            }
-            let news = response.device(self.device_id.load(ordering::Relaxed))?;
+            let news = self.news_in(response, epoch)?;
             self.note_news(news)
         };
         if was.gone != news.gone {

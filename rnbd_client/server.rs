@@ -29,6 +29,7 @@ use proto::{
         Report,
         Reservation,
         SessInfo,
+        FEATURE_CLOSED,
         FEATURE_DRAIN,
         FEATURE_IDENTITY,
         FEATURE_IO_MODE,
@@ -43,8 +44,12 @@ use rtrs_core::error::from_errno;
 use crate::params::HOST_UUID;
 
 /// The extensions that this client knows.
-const KNOWN_FEATURES: u32 =
-    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS | FEATURE_IO_MODE;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS
+    | FEATURE_IDENTITY
+    | FEATURE_DRAIN
+    | FEATURE_RESERVATIONS
+    | FEATURE_CLOSED
+    | FEATURE_IO_MODE;
 
 /// What the server said when it opened a device.
 pub(crate) struct Opened {
@@ -240,8 +245,17 @@ impl Server {
 
     /// Whether the server knows of reservations in `epoch`. Any context.
     pub(crate) fn has_reservations(&self, epoch: u32) -> bool {
+        self.has_feature(epoch, FEATURE_RESERVATIONS)
+    }
+
+    /// Whether the server tells in `epoch` which devices it has closed. Any context.
+    pub(crate) fn tells_of_closing(&self, epoch: u32) -> bool {
+        self.has_feature(epoch, FEATURE_CLOSED)
+    }
+
+    fn has_feature(&self, epoch: u32, feature: u32) -> bool {
         let features = self.features_in(epoch);
-        features.is_some_and(|features| features & FEATURE_RESERVATIONS != 0)
+        features.is_some_and(|features| features & feature != 0)
     }
 
     /// Sends a command about the reservation of a disk, in `epoch`, if `is_open` says when it is

@@ -445,7 +445,10 @@ impl Link {
                 self.remap(self.each_device());
             }
         } else if again && !self.is_leaving() {
-            let is_left = |device: &Arc<Device>| device.remote.state() == DeviceState::Disconnected;
+            let is_left = |device: &Arc<Device>| {
+                let remote = &device.remote;
+                remote.state() == DeviceState::Disconnected && !remote.is_closed_there()
+            };
             self.remap(self.each_device().filter(is_left));
         }
         let is_event = lost || is_back || again;

@@ -22,6 +22,7 @@ use proto::{
     rnbd::{
         CachePolicy,
         Close,
+        CloseReason,
         Identity,
         Open,
         OpenRsp,
@@ -318,9 +319,30 @@ impl DeviceOwner for Session {
         // Unless the client was faster.
         let current = self.devices().get(device.id());
         if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
+            news::closing(self, device.id(), close_reason(self, device));
             self.devices().remove(device.id(), Afterwards::Reserve);
             device.close();
         }
+    }
+}
+
+/// Why a device is closed by force, as far as the client is concerned. Sleeps, but does not wait
+/// for disks.
+fn close_reason(session: &Session, device: &SessionDevice) -> CloseReason {
+    let policy = session.server().policy();
+    if !policy.is_loaded() {
+        return CloseReason::Administrator;
+    }
+    let allowed = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)
+        .map_err(Error::from)
+        .and_then(|mut buffer| {
+            let path = full_path(session, device.name(), &mut buffer)?;
+            let clients = session.clients().lock();
+            policy.check(session.subject(), &clients, path, device.mode())
+        });
+    match allowed {
+        Err(EACCES) => CloseReason::Policy,
+        _ => CloseReason::Administrator,
     }
 }
 

@@ -29,7 +29,10 @@ use rtrs_server::Worker;
 
 use crate::{
     handle::HandleUse,
-    session_device::SessionDevice, //
+    session_device::{
+        Noted,
+        SessionDevice, //
+    }, //
 };
 
 /// The devices of a session by the number that the client knows them by.
@@ -41,6 +44,8 @@ pub(crate) struct DeviceTable {
     slots: RcuArc<KVec<Arc<Slot>>>,
     /// The number given last.
     last: Atomic<u32>,
+    /// The client is to be told of a device that was closed by force.
+    has_closed: Atomic<bool>,
 }
 
 /// What a number stands for.
@@ -49,6 +54,8 @@ struct Slot {
     /// The device was closed by force. The client still uses the number, which must not come to
     /// mean another device.
     reserved: Atomic<bool>,
+    /// What the client is told of that.
+    closed: RcuArc<Noted>,
 }
 
 /// What becomes of the number of a device that is closed.
@@ -72,6 +79,7 @@ impl DeviceTable {
         Self {
             slots: RcuArc::empty(),
             last: Atomic::new(0),
+            has_closed: Atomic::new(false),
         }
     }
 
@@ -154,6 +162,37 @@ impl DeviceTable {
             .find(|device| wanted(device))
     }
 
+    /// Hands on what the client is told of the numbers from `first` on, in their order, until
+    /// `take` returns true.
+    pub(crate) fn find_noted_from(&self, first: u32, mut take: impl FnMut(u32, Noted) -> bool) {
+        let Some(slots) = self.slots.get() else {
+            return;
+        };
+        let _ = slots
+            .iter()
+            .zip(0u32..)
+            .filter(|(_, id)| *id >= first)
+            .find(|(slot, id)| {
+                // A device that is being closed by force is still there.
+                let closed = slot.closed.get().map(|noted| *noted);
+                let noted = closed.or_else(|| Some(*slot.device.get()?.noted().lock()));
+                noted.is_some_and(|noted| take(*id, noted))
+            });
+    }
+
+    /// Notes what the client is told of a device that is about to be closed by force. Sleeps.
+    pub(crate) fn note_closed(&self, id: u32, noted: Noted) -> Result {
+        let slot = self.slot(id).ok_or(EINVAL)?;
+        slot.closed.replace(Some(Arc::new(noted, GFP_KERNEL)?));
+        self.has_closed.store(true, ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the client is to be told of such a device; the caller does that. Any context.
+    pub(crate) fn take_closed(&self) -> bool {
+        self.has_closed.xchg(false, ordering::Full)
+    }
+
     /// Whether there is no device.
     pub(crate) fn is_empty(&self) -> bool {
         self.find(|_| true).is_none()
@@ -198,6 +237,7 @@ impl DeviceTable {
         let slot = Slot {
             device: RcuArc::empty(),
             reserved: Atomic::new(false),
+            closed: RcuArc::empty(),
         };
         longer.push(Arc::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
         self.slots.replace(Some(Arc::new(longer, GFP_KERNEL)?));
@@ -217,6 +257,9 @@ impl DeviceTable {
             let reserve = afterwards == Afterwards::Reserve;
             slot.reserved.store(reserve, ordering::Relaxed);
             slot.device.replace(None);
+            if !reserve {
+                slot.closed.replace(None);
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ use proto::{
         Io,
         Request,
         SessInfo,
+        FEATURE_CLOSED,
         FEATURE_DRAIN,
         FEATURE_IDENTITY,
         FEATURE_IO_MODE,
@@ -59,8 +60,12 @@ use crate::{
 };
 
 /// The extensions that this server knows.
-const KNOWN_FEATURES: u32 =
-    FEATURE_NEWS | FEATURE_IDENTITY | FEATURE_DRAIN | FEATURE_RESERVATIONS | FEATURE_IO_MODE;
+const KNOWN_FEATURES: u32 = FEATURE_NEWS
+    | FEATURE_IDENTITY
+    | FEATURE_DRAIN
+    | FEATURE_RESERVATIONS
+    | FEATURE_CLOSED
+    | FEATURE_IO_MODE;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {
@@ -172,8 +177,10 @@ impl Handler {
             watch.remove(&self.session);
         }
         if !has_news || watch.add(&self.session, &self.transport).is_err() {
-            // The client does without news until it is connected again; a drain is told with them.
-            answer = info.answer(KNOWN_FEATURES & !(FEATURE_NEWS | FEATURE_DRAIN));
+            // The client does without news until it is connected again, and without what is told
+            // with them.
+            let with_news = FEATURE_NEWS | FEATURE_DRAIN | FEATURE_CLOSED;
+            answer = info.answer(KNOWN_FEATURES & !with_news);
         }
         let ver = answer.ver;
         tracepoint::process_msg_sess_info(|| tracepoint::SessionInfo {

@@ -12,10 +12,12 @@ use proto::{
     drain::told_ms,
     rnbd::{
         next_sequence,
+        CloseReason,
         DeviceNews,
         News,
         NewsHeader,
         NewsRsp,
+        FEATURE_CLOSED,
         FEATURE_DRAIN,
         NO_NEWS, //
     }, //
@@ -41,6 +43,7 @@ fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
         device_id,
         read_only: disk.is_read_only(),
         gone: disk.is_gone(),
+        closed: None,
         write_cache: limits.write_cache,
         fua: limits.fua,
         rotational: limits.rotational,
@@ -76,6 +79,24 @@ pub(crate) fn opened(session: &Session, device: &SessionDevice) {
     }
 }
 
+/// Notes that a device is about to be closed by force, if the client takes that; the watch rings.
+/// Sleeps, but does not wait for disks.
+pub(crate) fn closing(session: &Session, device_id: u32, reason: CloseReason) {
+    if session.features() & FEATURE_CLOSED == 0 {
+        return;
+    }
+    let mut last = session.last_news().lock();
+    let sequence = next_sequence(*last);
+    let noted = Noted {
+        state: DeviceNews::closed(device_id, reason),
+        sequence,
+    };
+    // Without memory the client finds out by errors.
+    if session.devices().note_closed(device_id, noted).is_ok() {
+        *last = sequence;
+    }
+}
+
 /// Compares the disks of a session with what was seen of them before; returns the number of the
 /// change if there is one, the same for all disks. Sleeps, but does not wait for disks.
 pub(crate) fn compare(session: &Session) -> Option<u32> {
@@ -92,11 +113,12 @@ pub(crate) fn compare(session: &Session) -> Option<u32> {
         }
         false
     });
-    if !is_changed {
-        return None;
+    if is_changed {
+        *last = sequence;
     }
-    *last = sequence;
-    Some(sequence)
+    // The number of a close was used up with it.
+    let is_closed = session.devices().take_closed();
+    (is_changed || is_closed).then_some(*last)
 }
 
 /// Uses up the number of a change without one, so that the client asks when it is rung at; returns
@@ -138,8 +160,7 @@ fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32
     let mut result = Ok(());
     session
         .devices()
-        .find_from(request.first_device_id, |device| {
-            let noted = *device.noted().lock();
+        .find_noted_from(request.first_device_id, |device_id, noted| {
             // A device that is being opened was not looked at yet.
             if noted.sequence == NO_NEWS || !request.wants(noted.sequence) {
                 return false;
@@ -149,7 +170,7 @@ fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32
                 return true;
             }
             let record = DeviceNews {
-                device_id: device.id(),
+                device_id,
                 ..noted.state
             };
             result = op.write_response_at(NewsRsp::size(count), &record.to_bytes());
