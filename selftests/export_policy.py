@@ -202,9 +202,14 @@ def test_open_devices_stay(t: Test) -> None:
     policy.load(t, "# Nobody.\n")
     t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     not_opened(t, disks.WITHOUT_DISCARD)
+    mark = t.client.log_mark()
     t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
     with t.expect_errno(errno.EIO):
         t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    t.client.wait_log("has closed the device, which is no longer exported to this client: requests fail", mark)
+    with t.expect_errno(errno.EACCES):
+        t.client.write(f"{device.sysfs}/remap_device", "1")
+    t.equal(device.attribute("state"), "closed", "state of a device that is not exported any more")
     device.unmap("force")
     not_opened(t, disks.PLAIN)
 

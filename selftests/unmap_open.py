@@ -7,12 +7,16 @@ import errno
 
 from lab.selftest_case import case
 from lab.selftest_case import EVERYWHERE
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
 from lib import rnbd
+from lib import uevents
 
 TOPOLOGY = "one"
+# The server looks twice a second at what it has to tell; the rest is for a machine that is busy.
+SOON = 5.0
 
 
 def test_normal_is_refused(t: Test) -> None:
@@ -148,3 +152,38 @@ def test_force_close_on_server(t: Test) -> None:
     device.unmap()
     again = rnbd.map_device(t, disks.PLAIN)
     t.client.call(guest_io.write, path=again.path, offset=0, length=4096, seed=1)
+
+
+@case(module_sets=("ours",), quick=("stock", OTHER))
+def test_told_of_force_close(t: Test) -> None:
+    """A client is told that a device was closed: its requests fail at once, and remap_device opens it again."""
+    rnbd.load(t)
+    device, other = rnbd.map_device(t, disks.PLAIN), rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    rnbd.configure(t, hold_io_ms=600000)
+    export = f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close"
+    for seed in range(3):
+        mark = t.client.log_mark()
+        uevents.record(t)
+        t.server.write(export, "1")
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=SOON)
+        t.client.wait_log(r"vdb@sess> The server's administrator has closed the device: requests fail", mark)
+        t.check("offline" in uevents.actions(t, device, ["offline"]), "no uevent")
+        with t.expect_errno(errno.EIO):
+            t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+        rnbd.works(t, other, seed=seed)
+        t.client.write(f"{device.sysfs}/remap_device", "1")
+        t.equal(device.attribute("state"), "open", "state after remap_device")
+        rnbd.works(t, device, seed=seed)
+        t.check("online" in uevents.actions(t, device, ["online"]), "no uevent")
+    # A device that is closed while the session is lost is open again with the next one, as all devices are.
+    path = rnbd.client_path(t, "sess")
+    t.server.write(export, "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=SOON)
+    t.client.write(f"{path}/disconnect", "1")
+    with t.expect_errno(errno.EIO):
+        t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/vdc", gone=True)
+    rnbd.reconnect(t, path)
+    for one in (device, other):
+        t.client.wait_for(f"{one.sysfs}/state", matches="open")
+        rnbd.works(t, one)
