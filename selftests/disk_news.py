@@ -31,6 +31,8 @@ SOON = 5.0
 MANY = 64
 # What the server in user space calls its disk.
 DEVICE_ID = 7
+# The feature of a server that tells which devices it has closed, and the flag of such a record.
+CLOSED, IS_CLOSED = 1 << 4, 1 << 5
 
 
 def wait_size(t: Test, device: Device, mib: int) -> None:
@@ -317,6 +319,25 @@ def test_hostile_server(t: Test) -> None:
     asked = call(t, hostile.count, "request", NEWS) - before
     t.check(asked < 10, f"asked {asked} times after 21 doorbells")
     device.unmap()
+
+
+@case(module_sets=("ours",))
+def test_closed_by_hostile_server(t: Test) -> None:
+    """A server that has not agreed to tell which devices it has closed closes none; otherwise any reason will do."""
+    serve(t, features=RINGS)
+    call(t, hostile.misbehave, place="control", fault="tell_news", records=[(DEVICE_ID, 4096)], sequence=9,
+         record_flags=IS_CLOSED, reason=255)
+    for without, state in ((CLOSED, "open"), (0, "closed")):
+        call(t, hostile.misbehave, place="session_info", fault="extension", without=without)
+        mark = t.client.log_mark()
+        device = rnbd.map_device(t, DISK)
+        if without:
+            wait_size(t, device, 2)
+        else:
+            t.client.wait_log("The server has closed the device: requests fail", mark)
+        t.equal(device.attribute("state"), state, "state")
+        t.equal(path_state(t), "connected", "path")
+        device.unmap()
 
 
 @case(module_sets=("ours",))

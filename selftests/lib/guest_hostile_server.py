@@ -197,9 +197,10 @@ def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
 def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tuple[int, int]],
               sequence: int = 1, count: int | None = None, more: bool = False,
               kind: int = rtrs.NEWS + 1, blocks: int = SECTOR, drain_ms: int | None = None,
-              limits: dict[str, int] | None = None) -> None:
+              limits: dict[str, int] | None = None, record_flags: int = 0, reason: int = 0) -> None:
     """Answer who asks for news with these records, device and size in sectors; with other limits than those of a
-    disk that has nothing special; and with the time for which the server drains, if there is one."""
+    disk that has nothing special, with these flags and reason; and with the time for which the server drains, if
+    there is one."""
     if request.message != rtrs.NEWS:
         return normal(request)
     count = len(records) if count is None else count
@@ -209,7 +210,7 @@ def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tupl
               "max_secure_erase_sectors": 0, "discard_granularity": 0, "discard_alignment": 0,
               "physical_block_size": blocks, "logical_block_size": blocks, "max_segments": 32} | (limits or {})
     for device_id, sectors in records:
-        data += struct.pack("<IIQ9I12x", device_id, 0, sectors, *values.values())
+        data += struct.pack("<IIQ9IB11x", device_id, record_flags, sectors, *values.values(), reason)
     return server.answer(request, data)
 
 
