@@ -374,10 +374,7 @@ impl RemoteDevice {
         }
         let reason = {
             let _users = self.users.lock();
-            let Some(reason) = self
-                .news_in(response, epoch)
-                .and_then(|news| news.closed)
-            else {
+            let Some(reason) = self.news_in(response, epoch).and_then(|news| news.closed) else {
                 return false;
             };
             self.is_closed_there.store(true, ordering::Relaxed);
