@@ -76,6 +76,8 @@ pub(crate) use device_log;
 ///   server said of the device in the epoch `epoch`, and `write_cache` is set if the server has
 ///   said so at any time since it opened the device. They are written before the state becomes
 ///   `Mapped`; afterwards `nsectors` and `write_cache` change under the lock of `users`.
+/// - `is_closed_there` changes under the lock of `users`. It is set before the state leaves `Mapped`
+///   for this reason, so a task that reads the state `Disconnected` afterwards sees it.
 #[pin_data]
 pub(crate) struct RemoteDevice {
     pub(crate) server: Arc<Server>,
@@ -107,8 +109,7 @@ pub(crate) struct RemoteDevice {
     is_awaited: Atomic<bool>,
     /// Whether the server's disk was removed, as far as the server has told.
     disk_is_gone: Atomic<bool>,
-    /// Whether the server has closed the device by itself, so that it is not to be opened again
-    /// before the administrator says so, or the session was lost and is back.
+    /// Whether the server has closed the device by itself, in the epoch `epoch`.
     is_closed_there: Atomic<bool>,
     /// The disk's name in the world; set when the server opens the device for the first time.
     wwid: SetOnce<Wwid>,
@@ -265,9 +266,12 @@ impl RemoteDevice {
 
     /// Whether requests are to wait while the device is not mapped. Any context.
     pub(crate) fn holds_io(&self) -> bool {
-        if self.is_closed_there() {
-            return false;
-        }
+        !self.is_closed_there.load(ordering::Relaxed) && self.is_waited_for()
+    }
+
+    /// Whether requests are to wait while the device is not mapped, apart from those of a device
+    /// that the server has closed: they fail until it is open again. Any context.
+    pub(crate) fn is_waited_for(&self) -> bool {
         let transport = &self.server.transport;
         if self.is_awaited.load(ordering::Relaxed) {
             transport.holds_awaited_io()
@@ -276,9 +280,12 @@ impl RemoteDevice {
         }
     }
 
-    /// Whether the server has closed the device by itself, and it is not open again. Any context.
-    pub(crate) fn is_closed_there(&self) -> bool {
+    /// Whether the server has closed the device by itself in the present session. Then only the
+    /// administrator has it opened again. In the next session it is opened as all devices are. Any
+    /// context.
+    pub(crate) fn is_closed_by_server(&self) -> bool {
         self.is_closed_there.load(ordering::Relaxed)
+            && self.epoch.load(ordering::Relaxed) == self.server.epoch()
     }
 
     /// Whether the server is to be asked to open the device again, while its requests are held. Any
@@ -321,6 +328,8 @@ impl RemoteDevice {
             if self.server.epoch() != epoch {
                 return Err(ECONNABORTED);
             }
+            // Before `epoch` changes, so that no reader takes it for closed in that one.
+            self.is_closed_there.store(false, ordering::Relaxed);
             self.note_id(response, epoch);
             self.nsectors.store(response.nsectors, ordering::Relaxed);
             let write_cache = response.cache_policy.writeback;
@@ -333,7 +342,6 @@ impl RemoteDevice {
                 self.disk_is_read_only.store(false, ordering::Relaxed);
                 self.disk_is_gone.store(false, ordering::Relaxed);
             }
-            self.is_closed_there.store(false, ordering::Relaxed);
             let changed = self.change_state_locked(DeviceEvent::Opened);
             if let Ok(DeviceState::Disconnected) = changed {
                 when_back();

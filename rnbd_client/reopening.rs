@@ -45,8 +45,8 @@ impl Reopening {
     /// those that are left, if there are any. Process context; sleeps.
     ///
     /// A device is left that failed for want of memory, as its disk could not be read, or as the
-    /// path failed that carried the request, and while its requests are held if the server does not
-    /// have its disk yet. A device that failed otherwise is opened again together with a device
+    /// path failed that carried the request, and as long as requests of the session's devices are
+    /// held if the server does not have its disk yet. A device that failed otherwise is opened again together with a device
     /// that is left, or when the administrator asks for it.
     pub(crate) fn open(&self, devices: impl Iterator<Item = Arc<Device>>) -> Option<u32> {
         let attempt = self.attempts.load(ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Reopening {
         let mut any_left = false;
         for device in devices {
             let remote = &device.remote;
-            let held = remote.holds_io();
+            let held = remote.is_waited_for();
             any_held |= held;
             let Err(error) = device.link_is_back(attempt == 0) else {
                 remote.set_awaited(false);

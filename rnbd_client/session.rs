@@ -447,7 +447,7 @@ impl Link {
         } else if again && !self.is_leaving() {
             let is_left = |device: &Arc<Device>| {
                 let remote = &device.remote;
-                remote.state() == DeviceState::Disconnected && !remote.is_closed_there()
+                remote.state() == DeviceState::Disconnected && !remote.is_closed_by_server()
             };
             self.remap(self.each_device().filter(is_left));
         }

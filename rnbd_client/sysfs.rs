@@ -2,7 +2,7 @@
 
 //! The files in sysfs: `/sys/class/rnbd-client/ctl` and `/sys/block/rnbd<N>/rnbd`.
 //!
-//! Names, modes and text are those of the C module (`rnbd-clt-sysfs.c`,
+//! But for `closed_by`, names, modes and text are those of the C module (`rnbd-clt-sysfs.c`,
 //! Documentation/ABI/testing/sysfs-class-rnbd-client and sysfs-block-rnbd).
 
 use kernel::{
@@ -18,6 +18,7 @@ use kernel_ext::{
     }, //
 };
 use proto::{
+    device_state::DeviceState,
     number::{
         self,
         Base, //
@@ -93,6 +94,11 @@ const DEVICE_FILES: Files = &[
     }),
     Attribute::read_only(c"state", |mapping, out| {
         out.print(fmt!("{}\n", mapping.device.remote.state().sysfs_str()))
+    }),
+    Attribute::read_only(c"closed_by", |mapping, out| {
+        let remote = &mapping.device.remote;
+        let is_closed = remote.state() == DeviceState::Disconnected && remote.is_closed_by_server();
+        out.print(fmt!("{}\n", if is_closed { "server" } else { "" }))
     }),
     Attribute::read_only(c"session", |mapping, out| {
         print_bytes(out, mapping.device.remote.server.session.as_bytes())

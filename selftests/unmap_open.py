@@ -168,11 +168,12 @@ def test_told_of_force_close(t: Test) -> None:
         t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=SOON)
         t.client.wait_log(r"vdb@sess> The server's administrator has closed the device: requests fail", mark)
         t.check("offline" in uevents.actions(t, device, ["offline"]), "no uevent")
+        t.equal(device.attribute("closed_by"), "server", "who has closed it")
         with t.expect_errno(errno.EIO):
             t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
         rnbd.works(t, other, seed=seed)
         t.client.write(f"{device.sysfs}/remap_device", "1")
-        t.equal(device.attribute("state"), "open", "state after remap_device")
+        t.equal((device.attribute("state"), device.attribute("closed_by")), ("open", ""), "state after remap_device")
         rnbd.works(t, device, seed=seed)
         t.check("online" in uevents.actions(t, device, ["online"]), "no uevent")
     # A device that is closed while the session is lost is open again with the next one, as all devices are.

@@ -47,7 +47,8 @@ pub enum Change {
         /// What is different, in words.
         why: String,
     },
-    /// A device that the server has closed, though there is a connection.
+    /// A device that is closed, though there is a connection; not one that the server's
+    /// administrator has closed.
     Reopen(ClientDevice),
     /// A device that the file does not have.
     Unmap(ClientDevice),

@@ -193,6 +193,7 @@ impl Machine for Model {
                 access_mode: Some(device.access_mode),
                 io_mode: Some(device.io_mode),
                 state: DeviceState::Open,
+                closed_by_server: false,
                 size_bytes: None,
                 poll_queues: Some(match session.nr_poll_queues.unwrap_or(0) {
                     -1 => 4,

@@ -189,12 +189,25 @@ impl SessionPlan {
             };
             let is_same = difference(session, device, have, cpus).is_none();
             if is_same && have.state == DeviceState::Closed && is_up {
-                self.changes.push(Change::Reopen((*have).clone()));
+                self.reopen(have);
             }
         }
         let is_wanted = |path: &str| session.devices.iter().any(|device| device.path == path);
         let others = mapped.iter().filter(|have| !is_wanted(&have.device_path));
         others.map(|have| (*have).clone()).collect()
+    }
+
+    /// A device that is closed, though there is a connection.
+    fn reopen(&mut self, device: &ClientDevice) {
+        if device.closed_by_server {
+            let (path, node) = (&device.device_path, &device.path);
+            self.remarks.push(format!(
+                "device {path} ({node}) was closed by the server's administrator: left alone \
+                 (rnbdctl remap {node})"
+            ));
+        } else {
+            self.changes.push(Change::Reopen(device.clone()));
+        }
     }
 
     /// What the file does not have.

@@ -185,6 +185,31 @@ fast:
 }
 
 #[test]
+fn what_the_server_has_closed_is_left_alone() {
+    let (model, config) = (Arc::new(Model::new()), read(TWO));
+    once(&model, &config);
+    let node = model.with(|inner| {
+        let mut devices = inner.state.client.devices.iter_mut();
+        let device = devices.find(|have| have.device_path == "b").unwrap();
+        device.state = DeviceState::Closed;
+        device.closed_by_server = true;
+        device.path.clone()
+    });
+    model.writes();
+    let text = list(&model, &config, true);
+    assert!(
+        text.contains(&format!(
+            "! device b ({node}) was closed by the server's administrator: left alone \
+             (rnbdctl remap {node})\n"
+        )),
+        "{text}"
+    );
+    assert!(text.ends_with("nothing to do\n"), "{text}");
+    let summary = once(&model, &config);
+    assert_eq!((model.writes().len(), summary.outcomes.len()), (0, 0));
+}
+
+#[test]
 fn what_the_file_does_not_have_goes_only_with_prune() {
     let (model, config) = (Arc::new(Model::new()), read(TWO));
     once(&model, &config);

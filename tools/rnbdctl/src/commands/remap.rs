@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(required_unless_present = "all", value_name = "DEVICE")]
     pub devices: Vec<String>,
 
-    /// All that are closed
+    /// All that are closed, but not by the server's administrator
     #[arg(long, conflicts_with = "devices")]
     pub all: bool,
 }
@@ -37,7 +37,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     done.finish(context, |device| format!("remapped {}", device.path))
 }
 
-/// The names of all closed devices.
+/// The names of all closed devices, but of those that the server's administrator has closed.
 fn closed(context: &Context) -> Result<Vec<String>> {
     if !context.system.client_loaded() {
         let why = "the module rnbd_client is not loaded";
@@ -45,6 +45,6 @@ fn closed(context: &Context) -> Result<Vec<String>> {
         return Err(error.hint("load it with: modprobe rnbd_client"));
     }
     let mut devices = context.system.client_devices()?;
-    devices.retain(|device| device.state == DeviceState::Closed);
+    devices.retain(|device| device.state == DeviceState::Closed && !device.closed_by_server);
     Ok(devices.into_iter().map(|device| device.name).collect())
 }

@@ -39,8 +39,8 @@ const REMAP: &[Meaning] = &[
         Errno::ALREADY,
         Kind::Busy,
         "as far as this client knows, it is open",
-        "if its requests fail with EIO the server has closed it (force-close), of which the client \
-         is not told: rnbdctl unmap --force, then map it again",
+        "if its requests fail with EIO, a C server has closed it (force-close) without telling the \
+         client: rnbdctl unmap --force, then map it again",
     ),
     meaning(Errno::NODEV, Kind::NotFound, "it is being unmapped", ""),
     meaning(

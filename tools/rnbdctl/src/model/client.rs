@@ -42,6 +42,9 @@ pub struct ClientDevice {
     pub io_mode: Option<Option<IoMode>>,
     /// Whether it works.
     pub state: DeviceState,
+    /// Whether it is closed because the server's administrator has closed it: then only who is
+    /// asked for this device opens it again.
+    pub closed_by_server: bool,
     /// The size in bytes.
     pub size_bytes: Option<u64>,
     /// The number of queues for polled IO.

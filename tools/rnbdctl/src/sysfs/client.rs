@@ -112,6 +112,7 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
         access_mode: text("access_mode")?.and_then(|mode| AccessMode::parse(&mode)),
         io_mode: text("io_mode")?.and_then(|mode| io_mode(&mode)),
         state: DeviceState::parse(&state),
+        closed_by_server: text("closed_by")?.is_some_and(|by| by == "server"),
         size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
         poll_queues: read::number(&folder.join("nr_poll_queues"))?,
         folder,

@@ -110,6 +110,18 @@ fn remap_all_are_those_that_are_closed() {
 }
 
 #[test]
+fn remap_all_leaves_out_what_the_server_has_closed() {
+    let fake = Fake::typical();
+    fake.write("sys/block/rnbd0/rnbd/state", "closed\n");
+    fake.write("sys/block/rnbd0/rnbd/closed_by", "server\n");
+    fake.write("sys/block/rnbd2/rnbd/closed_by", "\n");
+    assert_eq!(fake.ok(&["remap", "--all"]), "remapped /dev/rnbd2\n");
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/remap_device"), "");
+    fake.ok(&["remap", "rnbd0"]);
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/remap_device"), "1");
+}
+
+#[test]
 fn a_name_of_nothing_does_not_keep_the_others_from_it() {
     let fake = Fake::typical();
     let state = |name: &str| fake.read(name);
