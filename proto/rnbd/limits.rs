@@ -14,8 +14,8 @@ use super::{
 /// Sectors are of 512 bytes; block size, granularity and alignment in bytes. A maximum of 0 means
 /// that the disk does not have the operation.
 ///
-/// [`OpenRsp`] and [`DeviceNews`] say the same of a disk that is the same: what an open response
-/// has no room for is not told apart here.
+/// [`OpenRsp`] and [`DeviceNews`] give equal limits for the same disk: values that do not fit into
+/// an open response are cut to what fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskLimits {
     /// The block size the disk works with; a power of two, at most 32 KiB.
@@ -65,6 +65,22 @@ impl DiskLimits {
                 0
             },
             max_write_zeroes_sectors: news.max_write_zeroes_sectors,
+        }
+    }
+
+    /// The limits that a disk with these limits takes over when the server's disk has `told`.
+    ///
+    /// A disk that has writes of zeroes keeps them: the block layer reads that limit twice without
+    /// a lock, and a task that found 0 the second time would never end. The server's block layer
+    /// refuses such a request with `EOPNOTSUPP`, and then zeroes are written as data.
+    pub fn follow(&self, told: &Self) -> Self {
+        let max_write_zeroes_sectors = match told.max_write_zeroes_sectors {
+            0 => self.max_write_zeroes_sectors,
+            sectors => sectors,
+        };
+        Self {
+            max_write_zeroes_sectors,
+            ..*told
         }
     }
 

@@ -94,3 +94,24 @@ fn the_log_line_has_what_is_different() {
         "max_discard_sectors from 4096 to 0, max_write_zeroes_sectors from 64 to 4294967295"
     );
 }
+
+#[test]
+fn writes_of_zeroes_are_not_taken_away() {
+    let has = DiskLimits {
+        max_write_zeroes_sectors: 64,
+        max_discard_sectors: 128,
+        ..DiskLimits::default()
+    };
+    let none = DiskLimits::default();
+    let after = has.follow(&none);
+    assert_eq!(after.max_write_zeroes_sectors, 64);
+    assert_eq!(after.max_discard_sectors, 0);
+    // Told again it is no change, and they can come and change.
+    assert_eq!(after.follow(&none), after);
+    assert_eq!(none.follow(&has), has);
+    let less = DiskLimits {
+        max_write_zeroes_sectors: 8,
+        ..has
+    };
+    assert_eq!(has.follow(&less), less);
+}
