@@ -115,7 +115,7 @@ struct rnbd_disk_operations {
 };
 
 int rnbd_helper_add_disk(struct gendisk *disk);
-void rnbd_helper_limits_begin(struct request_queue *q, struct queue_limits *limits);
+bool rnbd_helper_limits_begin(struct request_queue *q, struct queue_limits *limits, unsigned int ms);
 bool rnbd_helper_limits_wait(struct request_queue *q, unsigned int ms);
 int rnbd_helper_limits_commit(struct request_queue *q, struct queue_limits *limits);
 void rnbd_helper_limits_cancel(struct request_queue *q);

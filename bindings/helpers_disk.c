@@ -5,10 +5,13 @@
  */
 
 #include <linux/blk-mq.h>
+#include <linux/backing-dev.h>
 #include <linux/blkdev.h>
+#include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/export.h>
 #include <linux/jiffies.h>
+#include <linux/mutex.h>
 #include <linux/sysfs.h>
 
 #include "helpers.h"
@@ -55,12 +58,19 @@ EXPORT_SYMBOL_GPL(rnbd_helper_add_disk);
  * A change of limits in steps, as queue_limits_commit_update_frozen() does it at once, so that the
  * wait for requests can be given up. The caller allocates without IO from the first step on.
  *
- * Begins: nobody else changes limits, and no new request is let in. `limits` become the present ones.
+ * Takes `limits_lock`, so that no other task changes limits, lets no new request in, and copies the
+ * present limits. If another task has the lock, sleeps for `ms` and returns false: that task may be
+ * waiting for requests.
  */
-void rnbd_helper_limits_begin(struct request_queue *q, struct queue_limits *limits)
+bool rnbd_helper_limits_begin(struct request_queue *q, struct queue_limits *limits, unsigned int ms)
 {
-	*limits = queue_limits_start_update(q);
+	if (!mutex_trylock(&q->limits_lock)) {
+		msleep(ms);
+		return false;
+	}
+	*limits = q->limits;
 	blk_freeze_queue_start(q);
+	return true;
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_limits_begin);
 
@@ -71,12 +81,23 @@ bool rnbd_helper_limits_wait(struct request_queue *q, unsigned int ms)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_limits_wait);
 
-/* Ends the change with these limits, when all requests have ended. */
+/*
+ * Ends the change with these limits, when all requests have ended.
+ *
+ * The block layer raises the read-ahead to what is usual with each commit. The administrator's value
+ * is put back. That is done after the unfreeze: the order of locks is `limits_lock` before a freeze.
+ */
 int rnbd_helper_limits_commit(struct request_queue *q, struct queue_limits *limits)
 {
+	struct backing_dev_info *bdi = q->disk->bdi;
+	/* queue/read_ahead_kb is written under limits_lock, which the first step has taken. */
+	unsigned long ra_pages = bdi->ra_pages;
 	int error = queue_limits_commit_update(q, limits);
 
 	blk_mq_unfreeze_queue_nomemrestore(q);
+	mutex_lock(&q->limits_lock);
+	WRITE_ONCE(bdi->ra_pages, ra_pages);
+	mutex_unlock(&q->limits_lock);
 	return error;
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_limits_commit);

@@ -85,12 +85,17 @@ def test_by_hand(t: Test) -> None:
     rnbd.load(t)
     disk = disks.null_blk(t, discard=1, size=64)
     device = rnbd.map_device(t, disk)
-    for name, value in (("discard_max_bytes", MIB), ("max_sectors_kb", 64), ("read_ahead_kb", 8192)):
-        t.client.write(queue_file(device, name), str(value))
-    set_discard(t, disk, 8 * MIB)
-    wait_limit(t, device, "discard_max_hw_bytes", 8 * MIB)
-    for name, value in (("discard_max_bytes", MIB), ("max_sectors_kb", 64), ("read_ahead_kb", 8192)):
-        t.equal(int(device.queue(name)), value, name)
+    for read_ahead, length in ((8192, 8 * MIB), (16, 4 * MIB), (0, 2 * MIB)):
+        by_hand = (("discard_max_bytes", MIB), ("max_sectors_kb", 64), ("read_ahead_kb", read_ahead))
+        for name, value in by_hand:
+            t.client.write(queue_file(device, name), str(value))
+        mark = t.client.log_mark()
+        set_discard(t, disk, length)
+        wait_limit(t, device, "discard_max_hw_bytes", length)
+        # The change is over, not only the limit set.
+        t.client.wait_log("The server's disk has other limits now", mark, timeout=SOON)
+        for name, value in by_hand:
+            t.equal(int(device.queue(name)), value, name)
 
 
 @case(module_sets=ONLY_OURS)

@@ -237,13 +237,15 @@ impl<O: Operations> GenDisk<O> {
         }
     }
 
-    /// Changes limits when no request is in flight; new ones wait meanwhile.
+    /// Changes limits when no request is in flight. New requests wait until the change is over, and
+    /// so do tasks that read or write the disk's files in `queue/`.
     ///
-    /// While there are requests in flight, `go_on` is asked every [`LIMITS_WAIT_MS`] whether to go
+    /// While there are requests in flight, or another task changes limits, `go_on` is asked every [`LIMITS_WAIT_MS`] whether to go
     /// on waiting. `EBUSY` if it says no: then nothing has changed. `EINVAL` for limits that make
-    /// no sense. What the administrator has set (`queue/discard_max_bytes` and others) stays.
+    /// no sense. What the administrator has set (`queue/discard_max_bytes`, `queue/read_ahead_kb` and
+    /// others) stays.
     ///
-    /// Sleeps. `go_on` must not wait for a request of this disk.
+    /// Sleeps. `go_on` must neither wait for a request of this disk nor change its limits.
     pub fn change_limits(
         &self,
         limits: &ChangingLimits,
@@ -256,7 +258,14 @@ impl<O: Operations> GenDisk<O> {
             let mut raw = bindings::queue_limits::default();
             // SAFETY: The disk was added and is not removed while `self` is borrowed, and so its
             // queue is in use. One of the two functions that end the change follows in this task.
-            unsafe { bindings::rnbd_helper_limits_begin(queue, &raw mut raw) };
+            let begin = |raw: &mut bindings::queue_limits| unsafe {
+                bindings::rnbd_helper_limits_begin(queue, raw, LIMITS_WAIT_MS)
+            };
+            while !begin(&mut raw) {
+                if !go_on() {
+                    return Err(EBUSY);
+                }
+            }
             let mut result = limits.replace_in(&mut raw);
             // SAFETY: As above.
             let wait = || unsafe { bindings::rnbd_helper_limits_wait(queue, LIMITS_WAIT_MS) };

@@ -51,7 +51,7 @@ pub struct Limits {
 /// The limits of a disk that can change while it is used; see [`Limits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangingLimits {
-    /// See [`Limits::physical_block_size`].
+    /// The block size the disk works with in bytes: a power of two, at least 1.
     pub physical_block_size: u32,
     /// See [`Limits::io_opt`].
     pub io_opt: u32,
@@ -68,8 +68,9 @@ pub struct ChangingLimits {
 }
 
 impl ChangingLimits {
-    /// Puts them in the place of those in `raw`, from which the block layer computes the others
-    /// anew. `EINVAL` for what it would warn about.
+    /// Replaces these limits in `raw`. The block layer computes the limits that depend on them when
+    /// `raw` is committed. `EINVAL` for a physical block size that is no power of two, of which the
+    /// block layer would print a warning.
     pub(crate) fn replace_in(&self, raw: &mut bindings::queue_limits) -> Result {
         if !self.physical_block_size.is_power_of_two() {
             return Err(EINVAL);
