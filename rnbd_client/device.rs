@@ -186,7 +186,7 @@ impl Device {
             self.is_online.store(true, ordering::Release);
         })?;
         self.limits_update
-            .tell(DiskLimits::of_open(&opened.response));
+            .opened_again(DiskLimits::of_open(&opened.response));
         drop(opening);
         if before == DeviceState::Disconnected {
             kernel_ext::ratelimited!(device_log!(

@@ -4,9 +4,14 @@
 //!
 //! A disk's limits change while none of its requests is in flight, and no new request is let in
 //! meanwhile. Requests may be in flight for long: the server's disk may hang, and the requests of a
-//! lost session may be held. So each device has a work item of its own for that, which nothing
-//! waits for. It gives up when the device is not mapped any more, since the server says the limits
-//! again when it opens the device again; and after [`LONGEST_WAIT_MS`], to try again later.
+//! lost session may be held. So each device has a work item of its own for that, which only the
+//! removal of the disk waits for. It gives up when the device is not mapped any more, since the
+//! server says the limits again when it opens the device again; and after [`LONGEST_WAIT_MS`], to
+//! try again later.
+//!
+//! Between two attempts new requests are let in for a second at least, whatever the server tells
+//! meanwhile, and for longer after each attempt that has failed. Only opening the device again
+//! ends that pause.
 
 use kernel::{
     new_mutex,
@@ -55,8 +60,8 @@ use crate::{
 /// How long new requests of the disk wait for those in flight, in ms.
 const LONGEST_WAIT_MS: i64 = 2000;
 
-/// How long it takes until the next attempt, in ms; twice as long after each, [`DOUBLINGS`] times.
-const RETRY_MS: u32 = 1000;
+/// The pause after an attempt in ms; twice as long after each that failed, [`DOUBLINGS`] times.
+const PAUSE_MS: u32 = 1000;
 const DOUBLINGS: u32 = 5;
 
 /// The bytes of a log line about what has changed.
@@ -75,15 +80,17 @@ pub(crate) struct LimitsUpdate {
 
 /// # Invariants
 ///
-/// The work is queued, or runs, while there is a disk, `wanted` is another than `given`, and the
-/// device is mapped.
+/// While there is a disk, the disk does not follow `wanted` yet, and the device is mapped, the work
+/// is queued or runs, or the task that has changed one of these is about to queue it.
 struct State {
     /// What the disk was given last, or refused; `None` until it is made.
     given: Option<DiskLimits>,
     /// What the server has told last.
     wanted: Option<DiskLimits>,
-    /// Attempts that have failed since.
-    attempts: u32,
+    /// Attempts that have failed since one succeeded, or the device was opened again.
+    failed: u32,
+    /// When the last attempt ended, and the pause in ms that follows it; `None` if there is none.
+    pause: Option<(Instant<Monotonic>, u32)>,
     /// Nothing before the disk is made and when it is to be removed.
     disk: Option<Arc<GenDisk<Queue>>>,
 }
@@ -102,7 +109,8 @@ impl LimitsUpdate {
                     State {
                         given: None,
                         wanted: None,
-                        attempts: 0,
+                        failed: 0,
+                        pause: None,
                         disk: None,
                     },
                     "LimitsUpdate::state"
@@ -122,20 +130,27 @@ impl LimitsUpdate {
     pub(crate) fn set_disk(self: &Arc<Self>, disk: Arc<GenDisk<Queue>>) {
         self.state.lock().disk = Some(disk);
         // It may have been told meanwhile.
-        self.queue_in(0);
+        self.queue();
     }
 
-    /// The server's disk has these limits. Sleeps, but waits for no request.
+    /// The server's disk has these limits. They are taken over when the pause after the last attempt
+    /// is over. Sleeps, but waits for no request.
     pub(crate) fn tell(self: &Arc<Self>, limits: DiskLimits) {
+        self.state.lock().wanted = Some(limits);
+        self.queue();
+    }
+
+    /// The server has opened the device again, and its disk has these limits. Sleeps, but waits for
+    /// no request.
+    pub(crate) fn opened_again(self: &Arc<Self>, limits: DiskLimits) {
         {
             let mut state = self.state.lock();
             state.wanted = Some(limits);
-            state.attempts = 0;
-            if state.given == Some(limits) {
-                return;
-            }
+            state.failed = 0;
+            state.pause = None;
         }
-        self.queue_in(0);
+        // The work may wait for the end of the pause.
+        let _ = DelayedWork::<Self>::modify(self.clone(), 0);
     }
 
     /// Lets go of the disk: when this returns nothing here uses it, and nothing will. The device is
@@ -146,19 +161,17 @@ impl LimitsUpdate {
         drop(disk);
     }
 
-    /// Has the work done in `delay` ms. Any context.
-    fn queue_in(self: &Arc<Self>, delay: u32) {
-        // If it waits for another attempt it comes earlier.
-        let _ = DelayedWork::<Self>::modify(self.clone(), msecs_to_jiffies(delay));
-    }
-
-    /// The disk, the limits that it has, and those that it is to have; nothing if they are the
-    /// same.
-    fn next(&self) -> Option<(Arc<GenDisk<Queue>>, DiskLimits, DiskLimits)> {
-        let state = self.state.lock();
-        let (given, wanted) = (state.given?, state.wanted?);
-        (given != wanted).then_some(())?;
-        Some((state.disk.clone()?, given, wanted))
+    /// Has the work done when the pause is over, if there is something to do. Sleeps.
+    fn queue(self: &Arc<Self>) {
+        let delay = {
+            let state = self.state.lock();
+            if state.change().is_none() {
+                return;
+            }
+            state.pause_left()
+        };
+        // If it is queued already it is no later.
+        let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
     /// Whether the server has the device open, so that requests in flight may end.
@@ -184,36 +197,62 @@ impl LimitsUpdate {
     }
 
     /// The disk was given these limits, or cannot have them, for which it is not asked again.
-    fn note_given(self: &Arc<Self>, limits: DiskLimits) {
-        let is_wanted = {
-            let mut state = self.state.lock();
-            state.given = Some(limits);
-            state.wanted == Some(limits)
-        };
-        if !is_wanted {
-            // It was told of others meanwhile, which may be those of before.
-            self.queue_in(0);
-        }
+    fn note_given(&self, limits: DiskLimits) {
+        let mut state = self.state.lock();
+        state.given = Some(limits);
+        state.failed = 0;
+        state.pause = Some((Instant::now(), PAUSE_MS));
     }
 
-    /// Requests were in flight for too long; returns in how many ms to try again, if that makes
-    /// sense.
-    fn note_failed(&self) -> Option<u32> {
+    /// Requests were in flight for too long, or another task was changing limits.
+    fn note_failed(&self) {
         let mut state = self.state.lock();
-        let attempt = state.attempts.min(DOUBLINGS);
-        state.attempts = attempt.wrapping_add(1);
-        self.is_mapped().then_some(RETRY_MS << attempt)
+        let failed = state.failed.min(DOUBLINGS);
+        state.failed = failed.wrapping_add(1);
+        state.pause = Some((Instant::now(), PAUSE_MS << failed));
+    }
+}
+
+impl State {
+    /// The disk, the limits that it has, and those that it is to have; nothing if they are the
+    /// same.
+    fn change(&self) -> Option<(Arc<GenDisk<Queue>>, DiskLimits, DiskLimits)> {
+        let given = self.given?;
+        let after = given.follow(&self.wanted?);
+        (given != after).then_some(())?;
+        Some((self.disk.clone()?, given, after))
+    }
+
+    /// The rest of the pause in ms.
+    fn pause_left(&self) -> u32 {
+        let Some((since, pause)) = self.pause else {
+            return 0;
+        };
+        let left = i64::from(pause).saturating_sub(since.elapsed().as_millis());
+        // At most `pause`.
+        u32::try_from(left).unwrap_or(0)
     }
 }
 
 impl DelayedWorkItem for LimitsUpdate {
     fn run(this: Arc<Self>) {
-        let Some((disk, before, after)) = this.next() else {
-            return;
-        };
         if !this.is_mapped() {
+            // Opening the device again queues it.
             return;
         }
+        let change = {
+            let state = this.state.lock();
+            // The server may have told limits during the last attempt, before there was a pause.
+            if state.pause_left() == 0 {
+                state.change()
+            } else {
+                None
+            }
+        };
+        let Some((disk, before, after)) = change else {
+            this.queue();
+            return;
+        };
         match this.change(&disk, &after) {
             Ok(()) => {
                 this.note_given(after);
@@ -225,12 +264,7 @@ impl DelayedWorkItem for LimitsUpdate {
                 ));
                 let _ = uevent(&*disk, Uevent::Change);
             }
-            Err(EBUSY) => {
-                if let Some(delay) = this.note_failed() {
-                    // Not if it was told of others meanwhile.
-                    let _ = DelayedWork::<Self>::queue(this, msecs_to_jiffies(delay));
-                }
-            }
+            Err(EBUSY) => this.note_failed(),
             Err(error) => {
                 this.note_given(after);
                 kernel_ext::ratelimited!(device_log!(
@@ -242,5 +276,7 @@ impl DelayedWorkItem for LimitsUpdate {
                 ));
             }
         }
+        // For another attempt, or for limits that the server has told meanwhile.
+        this.queue();
     }
 }
