@@ -393,8 +393,8 @@ impl RemoteDevice {
         let why = match reason {
             CloseReason::Administrator => "The server's administrator has closed the device",
             CloseReason::Policy => {
-                "The server's administrator has closed the device, which is no longer exported to \
-                 this client"
+                "The server's administrator has closed the device, and its export policy does not \
+                 let this client open the device again with this access_mode"
             }
             CloseReason::Other => "The server has closed the device",
         };

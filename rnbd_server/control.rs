@@ -333,15 +333,15 @@ fn close_reason(session: &Session, device: &SessionDevice) -> CloseReason {
     if !policy.is_loaded() {
         return CloseReason::Administrator;
     }
-    let allowed = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)
+    let is_allowed = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)
         .map_err(Error::from)
         .and_then(|mut buffer| {
             let path = full_path(session, device.name(), &mut buffer)?;
             let clients = session.clients().lock();
-            policy.check(session.subject(), &clients, path, device.mode())
+            Ok(policy.allows(session.subject(), &clients, path, device.mode()))
         });
-    match allowed {
-        Err(EACCES) => CloseReason::Policy,
+    match is_allowed {
+        Ok(false) => CloseReason::Policy,
         _ => CloseReason::Administrator,
     }
 }

@@ -83,6 +83,34 @@ struct Policy {
     text: KVVec<u8>,
 }
 
+impl Policy {
+    /// Whether `subject` may open the device at `path` by each of its paths, which come from
+    /// `clients`. The error is the first address that may not, if that is known.
+    fn check(
+        &self,
+        subject: &Subject,
+        clients: &[Option<Address>],
+        path: &CStr,
+        mode: AccessMode,
+    ) -> Result<(), Option<Address>> {
+        if clients.is_empty() {
+            return Err(None);
+        }
+        for &client in clients {
+            let query = Query {
+                session: &subject.name,
+                client,
+                device: path.to_bytes(),
+                mode,
+            };
+            if !export_policy::allows(&self.text, &query) {
+                return Err(client);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What is being written.
 struct Writing {
     /// The number of the next policy.
@@ -130,8 +158,22 @@ impl ExportPolicy {
         !self.required || self.is_loaded()
     }
 
+    /// Whether `subject` may open the device at `path`, as [`Self::check`] says; nothing is logged,
+    /// since no client has asked. Any context.
+    pub(crate) fn allows(
+        &self,
+        subject: &Subject,
+        clients: &[Option<Address>],
+        path: &CStr,
+        mode: AccessMode,
+    ) -> bool {
+        self.current
+            .get()
+            .is_none_or(|policy| policy.check(subject, clients, path, mode).is_ok())
+    }
+
     /// `EACCES` unless `subject` may open the device at `path`, whichever of its paths it uses:
-    /// those come from `clients`.
+    /// those come from `clients`. A refusal is logged, once per session and policy.
     pub(crate) fn check(
         &self,
         subject: &Subject,
@@ -142,23 +184,13 @@ impl ExportPolicy {
         let Some(policy) = self.current.get() else {
             return Ok(());
         };
-        let allowed = |client| {
-            let query = Query {
-                session: &subject.name,
-                client,
-                device: path.to_bytes(),
-                mode,
-            };
-            export_policy::allows(&policy.text, &query)
-        };
-        let refused = clients.iter().find(|client| !allowed(**client));
-        if refused.is_none() && !clients.is_empty() {
+        let Err(refused) = policy.check(subject, clients, path, mode) else {
             return Ok(());
-        }
+        };
         // Once per session and policy.
         if subject.refused_by.xchg(policy.number, ordering::Relaxed) != policy.number {
             let client = Text::<PATH_TEXT_LEN>::from_fn(|out| match refused {
-                Some(Some(client)) => write!(out, "{client}"),
+                Some(client) => write!(out, "{client}"),
                 _ => out.write_str("an address that is not certain"),
             });
             pr_warn_ratelimited!(

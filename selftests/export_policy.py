@@ -206,7 +206,8 @@ def test_open_devices_stay(t: Test) -> None:
     t.server.write(f"{rnbd.SERVER_DEVICES}/vdb/sessions/sess/force_close", "1")
     with t.expect_errno(errno.EIO):
         t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
-    t.client.wait_log("has closed the device, which is no longer exported to this client: requests fail", mark)
+    t.client.wait_log("has closed the device, and its export policy does not let this client open the device again "
+                      "with this access_mode: requests fail", mark)
     with t.expect_errno(errno.EACCES):
         t.client.write(f"{device.sysfs}/remap_device", "1")
     t.equal(device.attribute("state"), "closed", "state of a device that is not exported any more")

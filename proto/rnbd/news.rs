@@ -85,7 +85,8 @@ impl News {
 pub enum CloseReason {
     /// The server's administrator has closed it.
     Administrator,
-    /// So has the administrator, and the export policy does not let the client open it again.
+    /// The server's administrator has closed the device, and the export policy does not let the
+    /// client open the device again with its access mode.
     Policy,
     /// A reason that this end does not know.
     Other,
@@ -121,7 +122,8 @@ pub struct DeviceNews {
     pub read_only: bool,
     /// The disk was removed; the other fields mean nothing.
     pub gone: bool,
-    /// The server has closed the device; the other fields mean nothing. Told and looked at in a
+    /// The server has closed the device; both block sizes are 512 then, and the other fields zero.
+    /// Told and looked at in a
     /// session with [`FEATURE_CLOSED`](super::FEATURE_CLOSED) only.
     pub closed: Option<CloseReason>,
     /// The disk has a volatile cache, which a flush empties.
