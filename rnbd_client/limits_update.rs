@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has the disk here the limits that the server's disk has by now.
+//! Gives the disk here the present limits of the server's disk.
 //!
 //! A disk's limits change while none of its requests is in flight, and no new request is let in
 //! meanwhile. Requests may be in flight for long: the server's disk may hang, and the requests of a

@@ -162,7 +162,7 @@ def test_force_close(t: Test) -> None:
     t.intact(t.client.call(guest_io.compare, path=other.path, offset=0, length=4096, seed=7),
              None, "first wrong byte of the other disk")
     t.check(rnbd.disk_stats(t.server, "vdb")["writes"] > 0, "nothing was written before")
-    # Somebody else can have the disk; the client gets it back after it has unmapped it.
+    # Somebody else can have the disk; the client gets it back after it has unmapped it (ours also by remap_device).
     device.unmap()
     again = rnbd.map_device(t, disks.PLAIN)
     t.client.call(guest_io.write, path=again.path, offset=0, length=4096, seed=1)

@@ -48,7 +48,8 @@ pub struct Limits {
     pub fua: bool,
 }
 
-/// The limits of a disk that can change while it is used; see [`Limits`].
+/// The limits of a disk that can change while it is used. Where [`Limits`] takes 0 as a default for
+/// a block size, this does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangingLimits {
     /// The block size the disk works with in bytes: a power of two, at least 1.
