@@ -133,8 +133,8 @@ impl LimitsUpdate {
         self.queue();
     }
 
-    /// The server's disk has these limits. They are taken over when the pause after the last attempt
-    /// is over. Sleeps, but waits for no request.
+    /// The server's disk has these limits. They are taken over when the pause after the last
+    /// attempt is over. Sleeps, but waits for no request.
     pub(crate) fn tell(self: &Arc<Self>, limits: DiskLimits) {
         self.state.lock().wanted = Some(limits);
         self.queue();

@@ -36,9 +36,6 @@ use proto::{
     name::Name,
     rnbd::{
         AccessMode,
-        CloseReason,
-        DeviceNews,
-        NewsRsp,
         OpenRsp,
         Wwid, //
     }, //
@@ -53,6 +50,9 @@ use crate::{
     },
     state_word::StateWord, //
 };
+
+mod news;
+mod timeout;
 
 /// Logs a line about a device, as `<path@session> …`.
 macro_rules! device_log {
@@ -76,8 +76,8 @@ pub(crate) use device_log;
 ///   server said of the device in the epoch `epoch`, and `write_cache` is set if the server has
 ///   said so at any time since it opened the device. They are written before the state becomes
 ///   `Mapped`; afterwards `nsectors` and `write_cache` change under the lock of `users`.
-/// - `is_closed_there` changes under the lock of `users`. It is set before the state leaves `Mapped`
-///   for this reason, so a task that reads the state `Disconnected` afterwards sees it.
+/// - `is_closed_there` changes under the lock of `users`. It is set before the state leaves
+///   `Mapped` for this reason, so a task that reads the state `Disconnected` afterwards sees it.
 #[pin_data]
 pub(crate) struct RemoteDevice {
     pub(crate) server: Arc<Server>,
@@ -374,113 +374,6 @@ impl RemoteDevice {
         }
     }
 
-    /// Whether the server says in `epoch` that it has closed this device by itself. Then requests
-    /// fail from here on. Sleeps.
-    pub(crate) fn take_close(&self, response: &NewsRsp<'_>, epoch: u32) -> bool {
-        if !self.server.tells_of_closing(epoch) {
-            return false;
-        }
-        let reason = {
-            let _users = self.users.lock();
-            let Some(reason) = self.news_in(response, epoch).and_then(|news| news.closed) else {
-                return false;
-            };
-            self.is_closed_there.store(true, ordering::Relaxed);
-            // From state `Mapped` it cannot fail.
-            let _ = self.change_state_locked(DeviceEvent::LinkLost);
-            reason
-        };
-        let why = match reason {
-            CloseReason::Administrator => "The server's administrator has closed the device",
-            CloseReason::Policy => {
-                "The server's administrator has closed the device, and its export policy does not \
-                 let this client open the device again with this access_mode"
-            }
-            CloseReason::Other => "The server has closed the device",
-        };
-        kernel_ext::ratelimited!(device_log!(
-            pr_err,
-            self,
-            "{}: requests fail until it is opened again (remap_device)",
-            why
-        ));
-        true
-    }
-
-    /// What the server says in `epoch` of this device, with the lock of `users` held; nothing if it
-    /// says nothing, or if the device was opened in another epoch.
-    fn news_in(&self, response: &NewsRsp<'_>, epoch: u32) -> Option<DeviceNews> {
-        if self.state() != DeviceState::Mapped || self.epoch.load(ordering::Relaxed) != epoch {
-            return None;
-        }
-        response.device(self.device_id.load(ordering::Relaxed))
-    }
-
-    /// Takes what the server says in `epoch` of this device; returns that, and whether the size is
-    /// another one. Nothing if it says nothing, or if the device was opened in another epoch.
-    /// Sleeps.
-    pub(crate) fn take_news(
-        &self,
-        response: &NewsRsp<'_>,
-        epoch: u32,
-    ) -> Option<(DeviceNews, bool)> {
-        let (news, was, is_resized) = {
-            let _users = self.users.lock();
-            let news = self.news_in(response, epoch)?;
-            self.note_news(news)
-        };
-        if was.gone != news.gone {
-            let what = if news.gone {
-                "was removed, requests fail"
-            } else {
-                "is back"
-            };
-            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {}", what));
-        }
-        if news.gone {
-            return None;
-        }
-        if was.read_only != news.read_only {
-            let what = if news.read_only {
-                "is read-only"
-            } else {
-                "can be written to"
-            };
-            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {} now", what));
-        }
-        if was.write_cache != news.write_cache {
-            let what = if news.write_cache {
-                "a write cache now, flushes are sent"
-            } else {
-                "no write cache any more"
-            };
-            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk has {}", what));
-        }
-        Some((news, is_resized))
-    }
-
-    /// Notes what the server says of the disk, with the lock of `users` held; returns that, what it
-    /// said before, and whether the size is another one. Of a disk that is gone nothing else is
-    /// noted.
-    fn note_news(&self, news: DeviceNews) -> (DeviceNews, DeviceNews, bool) {
-        let mut was = DeviceNews {
-            gone: self.disk_is_gone.xchg(news.gone, ordering::Full),
-            ..DeviceNews::default()
-        };
-        if news.gone {
-            return (news, was, false);
-        }
-        was.read_only = self.disk_is_read_only.xchg(news.read_only, ordering::Full);
-        was.write_cache = self.disk_has_cache.xchg(news.write_cache, ordering::Full);
-        if news.write_cache {
-            // Only in this direction: what was written before the cache was turned off may still be
-            // in it.
-            self.write_cache.store(true, ordering::Relaxed);
-        }
-        let is_resized = self.nsectors.xchg(news.nsectors, ordering::Full) != news.nsectors;
-        (news, was, is_resized)
-    }
-
     /// Whether the disk can be read only: it was mapped so, or the server's is. Any context.
     pub(crate) fn is_read_only(&self) -> bool {
         self.access_mode.is_read_only() || self.disk_is_read_only.load(ordering::Relaxed)
@@ -580,71 +473,6 @@ impl RemoteDevice {
         let mut users = self.users.lock();
         // The block layer calls this once for each success of `opened_by_user`.
         *users = users.wrapping_sub(1);
-    }
-
-    /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
-    /// Any context.
-    pub(crate) fn io_timeout_ms(&self) -> u32 {
-        self.io_timeout_ms.load(ordering::Relaxed)
-    }
-
-    /// Sets that time. Any context.
-    pub(crate) fn set_io_timeout_ms(&self, ms: u32) {
-        self.io_timeout_ms.store(ms, ordering::Relaxed);
-    }
-
-    /// How many requests were ended because they took too long, modulo 2^32. Any context.
-    pub(crate) fn io_timeouts(&self) -> u32 {
-        self.io_timeouts.load(ordering::Relaxed)
-    }
-
-    /// How many requests that took too long the server has not answered. Any context.
-    pub(crate) fn unanswered(&self) -> u32 {
-        self.state.unanswered()
-    }
-
-    /// A request is about to be ended because it takes too long. Any context.
-    pub(crate) fn timed_out(&self) {
-        self.io_timeouts.add(1, ordering::Relaxed);
-        self.state.add_unanswered();
-    }
-
-    /// The server is not at work any more on a request that was ended because it took too long. Any
-    /// context.
-    pub(crate) fn answered(&self) {
-        if self.state.answered() {
-            kernel_ext::ratelimited!(device_log!(
-                pr_info,
-                self,
-                "The server has finished all requests that took too long, requests are sent again"
-            ));
-        }
-    }
-
-    /// Logs that a request takes too long and is not ended. Any context.
-    pub(crate) fn log_too_many(&self) {
-        kernel_ext::ratelimited!(device_log!(
-            pr_err,
-            self,
-            "A request that takes too long is not ended: too many that were ended are unanswered"
-        ));
-    }
-
-    /// Logs that a request was ended after `ms` in flight. Any context.
-    pub(crate) fn log_timeout(&self, op: Op, sector: u64, bytes: u32, ms: u32) {
-        // The block layer gives a flush no sector.
-        let sector = if op == Op::Flush { 0 } else { sector };
-        kernel_ext::ratelimited!(device_log!(
-            pr_err,
-            self,
-            "{:?} of {} bytes at sector {}: no response of the server for {} ms, ended with {}; \
-             it may still be carried out, and nothing is sent to the disk until the server answers",
-            op,
-            bytes,
-            sector,
-            ms,
-            ETIMEDOUT.to_errno()
-        ));
     }
 
     /// Logs that a request failed. Any context.

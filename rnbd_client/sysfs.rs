@@ -2,8 +2,9 @@
 
 //! The files in sysfs: `/sys/class/rnbd-client/ctl` and `/sys/block/rnbd<N>/rnbd`.
 //!
-//! But for `closed_by`, names, modes and text are those of the C module (`rnbd-clt-sysfs.c`,
-//! Documentation/ABI/testing/sysfs-class-rnbd-client and sysfs-block-rnbd).
+//! Names, modes and text are those of the C module (`rnbd-clt-sysfs.c`,
+//! Documentation/ABI/testing/sysfs-class-rnbd-client and sysfs-block-rnbd). Files that C does not
+//! have are in Documentation/ABI/testing/sysfs-block-rnbd-extensions.
 
 use kernel::{
     str::BStr,

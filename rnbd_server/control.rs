@@ -191,7 +191,8 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
     let open_as = |io_mode| {
         let handle = Handle::open(path, gives_file, mode, io_mode, server.bios())
             .inspect_err(failed)
-            // A file system of the network may say so; to a client it means that this server drains.
+            // A file system of the network may say so; to a client it means that this server
+            // drains.
             .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
         let handle_use = handle.enter().ok_or(ENODEV)?;
         let export = server.exports().open(&handle_use, mode, session.name())?;

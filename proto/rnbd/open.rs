@@ -57,8 +57,8 @@ impl AccessMode {
 pub struct Open {
     /// What the client may do with the device.
     pub access_mode: AccessMode,
-    /// How the server is to read and write the disk; `None`: as the server is set. Only in a session
-    /// with [`FEATURE_IO_MODE`].
+    /// How the server is to read and write the disk; `None`: as the server is set. Only in a
+    /// session with [`FEATURE_IO_MODE`].
     pub io_mode: Option<IoMode>,
     /// The path below the server's search path.
     pub dev_name: Name,

@@ -240,10 +240,10 @@ impl<O: Operations> GenDisk<O> {
     /// Changes limits when no request is in flight. New requests wait until the change is over, and
     /// so do tasks that read or write the disk's files in `queue/`.
     ///
-    /// While there are requests in flight, or another task changes limits, `go_on` is asked every [`LIMITS_WAIT_MS`] whether to go
-    /// on waiting. `EBUSY` if it says no: then nothing has changed. `EINVAL` for limits that make
-    /// no sense. What the administrator has set (`queue/discard_max_bytes`, `queue/read_ahead_kb` and
-    /// others) stays.
+    /// While there are requests in flight, or another task changes limits, `go_on` is asked every
+    /// [`LIMITS_WAIT_MS`] whether to go on waiting. `EBUSY` if it says no: then nothing has changed.
+    /// `EINVAL` for limits that make no sense. What the administrator has set
+    /// (`queue/discard_max_bytes`, `queue/read_ahead_kb` and others) stays.
     ///
     /// Sleeps. `go_on` must neither wait for a request of this disk nor change its limits.
     pub fn change_limits(

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the server says of a device while the device is open.
+
+use kernel_ext::{
+    prelude::*,
+    sync::atomic::ordering, //
+};
+use proto::{
+    device_state::{
+        DeviceEvent,
+        DeviceState, //
+    },
+    rnbd::{
+        CloseReason,
+        DeviceNews,
+        NewsRsp, //
+    }, //
+};
+
+use super::{
+    device_log,
+    RemoteDevice, //
+};
+
+impl RemoteDevice {
+    /// Whether the server says in `epoch` that it has closed this device by itself. Then requests
+    /// fail from here on. Sleeps.
+    pub(crate) fn take_close(&self, response: &NewsRsp<'_>, epoch: u32) -> bool {
+        if !self.server.tells_of_closing(epoch) {
+            return false;
+        }
+        let reason = {
+            let _users = self.users.lock();
+            let Some(reason) = self.news_in(response, epoch).and_then(|news| news.closed) else {
+                return false;
+            };
+            self.is_closed_there.store(true, ordering::Relaxed);
+            // From state `Mapped` it cannot fail.
+            let _ = self.change_state_locked(DeviceEvent::LinkLost);
+            reason
+        };
+        let why = match reason {
+            CloseReason::Administrator => "The server's administrator has closed the device",
+            CloseReason::Policy => {
+                "The server's administrator has closed the device, and its export policy does not \
+                 let this client open the device again with this access_mode"
+            }
+            CloseReason::Other => "The server has closed the device",
+        };
+        kernel_ext::ratelimited!(device_log!(
+            pr_err,
+            self,
+            "{}: requests fail until it is opened again (remap_device)",
+            why
+        ));
+        true
+    }
+
+    /// What the server says in `epoch` of this device, with the lock of `users` held; nothing if it
+    /// says nothing, or if the device was opened in another epoch.
+    fn news_in(&self, response: &NewsRsp<'_>, epoch: u32) -> Option<DeviceNews> {
+        if self.state() != DeviceState::Mapped || self.epoch.load(ordering::Relaxed) != epoch {
+            return None;
+        }
+        response.device(self.device_id.load(ordering::Relaxed))
+    }
+
+    /// Takes what the server says in `epoch` of this device; returns that, and whether the size is
+    /// another one. Nothing if it says nothing, or if the device was opened in another epoch.
+    /// Sleeps.
+    pub(crate) fn take_news(
+        &self,
+        response: &NewsRsp<'_>,
+        epoch: u32,
+    ) -> Option<(DeviceNews, bool)> {
+        let (news, was, is_resized) = {
+            let _users = self.users.lock();
+            let news = self.news_in(response, epoch)?;
+            self.note_news(news)
+        };
+        if was.gone != news.gone {
+            let what = if news.gone {
+                "was removed, requests fail"
+            } else {
+                "is back"
+            };
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {}", what));
+        }
+        if news.gone {
+            return None;
+        }
+        if was.read_only != news.read_only {
+            let what = if news.read_only {
+                "is read-only"
+            } else {
+                "can be written to"
+            };
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {} now", what));
+        }
+        if was.write_cache != news.write_cache {
+            let what = if news.write_cache {
+                "a write cache now, flushes are sent"
+            } else {
+                "no write cache any more"
+            };
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk has {}", what));
+        }
+        Some((news, is_resized))
+    }
+
+    /// Notes what the server says of the disk, with the lock of `users` held; returns that, what it
+    /// said before, and whether the size is another one. Of a disk that is gone nothing else is
+    /// noted.
+    fn note_news(&self, news: DeviceNews) -> (DeviceNews, DeviceNews, bool) {
+        let mut was = DeviceNews {
+            gone: self.disk_is_gone.xchg(news.gone, ordering::Full),
+            ..DeviceNews::default()
+        };
+        if news.gone {
+            return (news, was, false);
+        }
+        was.read_only = self.disk_is_read_only.xchg(news.read_only, ordering::Full);
+        was.write_cache = self.disk_has_cache.xchg(news.write_cache, ordering::Full);
+        if news.write_cache {
+            // Only in this direction: what was written before the cache was turned off may still be
+            // in it.
+            self.write_cache.store(true, ordering::Relaxed);
+        }
+        let is_resized = self.nsectors.xchg(news.nsectors, ordering::Full) != news.nsectors;
+        (news, was, is_resized)
+    }
+}

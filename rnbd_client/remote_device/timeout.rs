@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long requests of a device may be in flight, and how many took longer.
+
+use kernel_ext::{
+    block::mq::request::Op,
+    prelude::*,
+    sync::atomic::ordering, //
+};
+
+use super::{
+    device_log,
+    RemoteDevice, //
+};
+
+impl RemoteDevice {
+    /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
+    /// Any context.
+    pub(crate) fn io_timeout_ms(&self) -> u32 {
+        self.io_timeout_ms.load(ordering::Relaxed)
+    }
+
+    /// Sets that time. Any context.
+    pub(crate) fn set_io_timeout_ms(&self, ms: u32) {
+        self.io_timeout_ms.store(ms, ordering::Relaxed);
+    }
+
+    /// How many requests were ended because they took too long, modulo 2^32. Any context.
+    pub(crate) fn io_timeouts(&self) -> u32 {
+        self.io_timeouts.load(ordering::Relaxed)
+    }
+
+    /// How many requests that took too long the server has not answered. Any context.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.state.unanswered()
+    }
+
+    /// A request is about to be ended because it takes too long. Any context.
+    pub(crate) fn timed_out(&self) {
+        self.io_timeouts.add(1, ordering::Relaxed);
+        self.state.add_unanswered();
+    }
+
+    /// The server is not at work any more on a request that was ended because it took too long. Any
+    /// context.
+    pub(crate) fn answered(&self) {
+        if self.state.answered() {
+            kernel_ext::ratelimited!(device_log!(
+                pr_info,
+                self,
+                "The server has finished all requests that took too long, requests are sent again"
+            ));
+        }
+    }
+
+    /// Logs that a request takes too long and is not ended. Any context.
+    pub(crate) fn log_too_many(&self) {
+        kernel_ext::ratelimited!(device_log!(
+            pr_err,
+            self,
+            "A request that takes too long is not ended: too many that were ended are unanswered"
+        ));
+    }
+
+    /// Logs that a request was ended after `ms` in flight. Any context.
+    pub(crate) fn log_timeout(&self, op: Op, sector: u64, bytes: u32, ms: u32) {
+        // The block layer gives a flush no sector.
+        let sector = if op == Op::Flush { 0 } else { sector };
+        kernel_ext::ratelimited!(device_log!(
+            pr_err,
+            self,
+            "{:?} of {} bytes at sector {}: no response of the server for {} ms, ended with {}; \
+             it may still be carried out, and nothing is sent to the disk until the server answers",
+            op,
+            bytes,
+            sector,
+            ms,
+            ETIMEDOUT.to_errno()
+        ));
+    }
+}
