@@ -1,51 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files as disks: which blocks a file has, and how it is read and written.
+//! Files as disks: which blocks a file has.
 
 use core::fmt;
 
 use crate::{
-    numbered::numbered,
-    rnbd::SECTOR_SIZE,
+    rnbd::{
+        IoMode,
+        SECTOR_SIZE, //
+    },
     text::impl_error, //
 };
-
-numbered! {
-    /// How a disk is read and written.
-    pub enum IoMode: u8 {
-        /// Past the page cache.
-        Direct = 0, "direct";
-        /// Through the page cache.
-        Buffered = 1, "buffered";
-    }
-}
-
-impl IoMode {
-    /// The mode of that name.
-    pub fn from_name(name: &[u8]) -> Option<Self> {
-        let mut modes = Self::ALL.iter().copied();
-        modes.find(|mode| mode.as_str().as_bytes() == name)
-    }
-
-    /// The value on the wire of a wish for a mode, which is 0 without one.
-    pub fn to_wire(wish: Option<Self>) -> u8 {
-        match wish {
-            None => 0,
-            Some(Self::Direct) => 1,
-            Some(Self::Buffered) => 2,
-        }
-    }
-
-    /// The wish with that value on the wire; the value itself if there is none.
-    pub fn from_wire(value: u8) -> Result<Option<Self>, u8> {
-        match value {
-            0 => Ok(None),
-            1 => Ok(Some(Self::Direct)),
-            2 => Ok(Some(Self::Buffered)),
-            _ => Err(value),
-        }
-    }
-}
 
 /// What direct IO to a file needs, as the file system says (`STATX_DIOALIGN`), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

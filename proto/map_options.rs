@@ -20,7 +20,6 @@ use crate::{
         AddrError,
         PathAddress, //
     },
-    file_disk::IoMode,
     name::{
         Name,
         NameError,
@@ -31,7 +30,10 @@ use crate::{
         Base, //
     },
     numbered::numbered,
-    rnbd::AccessMode,
+    rnbd::{
+        AccessMode,
+        IoMode, //
+    },
     sysfs_name,
     text::{
         impl_error,

@@ -49,6 +49,7 @@ pub use news::{
 pub use open::{
     AccessMode,
     CachePolicy,
+    IoMode,
     Open,
     OpenRsp, //
 };

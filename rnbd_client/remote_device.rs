@@ -31,11 +31,11 @@ use proto::{
         DeviceEvent,
         DeviceState, //
     },
-    file_disk::IoMode,
     map_options::MapOptions,
     name::Name,
     rnbd::{
         AccessMode,
+        IoMode,
         OpenRsp,
         Wwid, //
     }, //

@@ -13,7 +13,6 @@ use kernel_ext::{
     }, //
 };
 use proto::{
-    file_disk::IoMode,
     name::{
         Name,
         SessName, //
@@ -22,6 +21,7 @@ use proto::{
         AccessMode,
         Close,
         Identity,
+        IoMode,
         News,
         NewsRsp,
         Open,

@@ -26,9 +26,11 @@ use kernel_ext::{
 };
 use proto::{
     access::Writers,
-    file_disk::IoMode,
     name::SessName,
-    rnbd::AccessMode,
+    rnbd::{
+        AccessMode,
+        IoMode, //
+    },
     sysfs_name::{
         file_device,
         FILE_DEVICE_LEN, //

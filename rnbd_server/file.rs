@@ -39,11 +39,11 @@ use proto::{
         Alignment,
         Blocks,
         FileError,
-        FileFacts,
-        IoMode, //
+        FileFacts, //
     },
     rnbd::{
         AccessMode,
+        IoMode,
         SECTOR_SIZE, //
     }, //
 };

@@ -28,8 +28,10 @@ use kernel_ext::{
     prelude::*, //
 };
 use proto::{
-    file_disk::IoMode,
-    rnbd::AccessMode, //
+    rnbd::{
+        AccessMode,
+        IoMode, //
+    }, //
 };
 
 use crate::{

@@ -12,7 +12,7 @@ use kernel_ext::{
     sysfs::SysfsOutput, //
 };
 use proto::{
-    file_disk::IoMode,
+    rnbd::IoMode,
     search_path,
     RTRS_PORT, //
 };

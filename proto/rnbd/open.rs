@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     error::ProtoError,
-    file_disk::IoMode,
     name::Name,
     numbered::numbered,
     wire::{
@@ -49,6 +48,43 @@ impl AccessMode {
     /// Whether the device cannot be changed through it.
     pub const fn is_read_only(self) -> bool {
         matches!(self, Self::Ro)
+    }
+}
+
+numbered! {
+    /// How a disk is read and written.
+    pub enum IoMode: u8 {
+        /// Past the page cache.
+        Direct = 0, "direct";
+        /// Through the page cache.
+        Buffered = 1, "buffered";
+    }
+}
+
+impl IoMode {
+    /// The mode of that name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let mut modes = Self::ALL.iter().copied();
+        modes.find(|mode| mode.as_str().as_bytes() == name)
+    }
+
+    /// The value on the wire of a wish for a mode, which is 0 without one.
+    pub fn to_wire(wish: Option<Self>) -> u8 {
+        match wish {
+            None => 0,
+            Some(Self::Direct) => 1,
+            Some(Self::Buffered) => 2,
+        }
+    }
+
+    /// The wish with that value on the wire; the value itself if there is none.
+    pub fn from_wire(value: u8) -> Result<Option<Self>, u8> {
+        match value {
+            0 => Ok(None),
+            1 => Ok(Some(Self::Direct)),
+            2 => Ok(Some(Self::Buffered)),
+            _ => Err(value),
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use proto::{
         Alignment,
         Blocks,
         FileError,
-        FileFacts,
-        IoMode, //
+        FileFacts, //
     },
+    rnbd::IoMode,
     sysfs_name::{
         file_device,
         FILE_DEVICE_LEN, //

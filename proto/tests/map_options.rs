@@ -4,12 +4,14 @@
 
 use proto::{
     addr::PathAddress,
-    file_disk::IoMode,
     map_options::{
         parse,
         MapOptions, //
     },
-    rnbd::AccessMode,
+    rnbd::{
+        AccessMode,
+        IoMode, //
+    },
     Errno, //
 };
 

@@ -12,7 +12,6 @@ use proto::{
         PathAddress,
         Scope, //
     },
-    file_disk::IoMode,
     map_options,
     name::{
         Name,
@@ -23,6 +22,7 @@ use proto::{
         AccessMode,
         CachePolicy,
         IoFlags,
+        IoMode,
         Op, //
     },
     rtrs::{

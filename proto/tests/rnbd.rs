@@ -3,7 +3,6 @@
 //! The RNBD messages, and the block operations they describe.
 
 use proto::{
-    file_disk::IoMode,
     name::{
         Name,
         NameError, //
@@ -16,6 +15,7 @@ use proto::{
         Io,
         IoError,
         IoFlags,
+        IoMode,
         Op,
         Open,
         OpenRsp,

@@ -3,7 +3,7 @@
 //! The difference between file and machine.
 
 use proto::addr::PathAddress;
-use proto::file_disk::IoMode;
+use proto::rnbd::IoMode;
 
 use super::Change;
 use super::State;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use proto::addr::PathAddress;
-use proto::file_disk::IoMode;
+use proto::rnbd::IoMode;
 use serde::Serialize;
 
 use super::each;

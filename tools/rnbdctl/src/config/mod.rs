@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 
 use proto::addr::PathAddress;
-use proto::file_disk::IoMode;
+use proto::rnbd::IoMode;
 
 pub use error::ConfigError;
 pub use error::ConfigErrors;

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use clap::ValueEnum;
 use proto::addr::PathAddress;
-use proto::file_disk::IoMode;
 use proto::name::Name;
 use proto::name::SessName;
+use proto::rnbd::IoMode;
 use proto::setting::Setting;
 use toml::de::DeTable;
 use toml::de::DeValue;

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use proptest::prelude::*;
-use proto::file_disk::IoMode;
+use proto::rnbd::IoMode;
 
 use super::*;
 use crate::model::Settings;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use proto::addr::PathAddress;
-use proto::file_disk::IoMode;
 use proto::map_options;
+use proto::rnbd::IoMode;
 use rustix::io::Errno;
 use serde::Serialize;
 

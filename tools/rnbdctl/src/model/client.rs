@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use proto::file_disk::IoMode;
+use proto::rnbd::IoMode;
 use serde::Deserialize;
 use serde::Serialize;
 

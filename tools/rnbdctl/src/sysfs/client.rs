@@ -5,7 +5,7 @@
 use std::path::Path as FilePath;
 use std::path::PathBuf;
 
-use proto::file_disk::IoMode;
+use proto::rnbd::IoMode;
 
 use super::read;
 use super::System;
