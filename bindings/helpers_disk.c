@@ -4,13 +4,14 @@
  * helpers.h.
  */
 
-#include <linux/blk-mq.h>
 #include <linux/backing-dev.h>
+#include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/export.h>
 #include <linux/jiffies.h>
+#include <linux/pagemap.h>
 #include <linux/mutex.h>
 #include <linux/sysfs.h>
 
@@ -93,12 +94,19 @@ int rnbd_helper_limits_commit(struct request_queue *q, struct queue_limits *limi
 	/* queue/read_ahead_kb is written under limits_lock, which the first step has taken. */
 	unsigned long ra_pages = bdi->ra_pages;
 	int error = queue_limits_commit_update(q, limits);
+	/* What blk_apply_bdi_limits() makes of it. */
+	unsigned long raised = max3(ra_pages, (unsigned long)((u64)limits->io_opt * 2 >> PAGE_SHIFT),
+				    VM_READAHEAD_PAGES);
 
 	blk_mq_unfreeze_queue_nomemrestore(q);
+	if (error)
+		return error;
 	mutex_lock(&q->limits_lock);
-	WRITE_ONCE(bdi->ra_pages, ra_pages);
+	/* The administrator may have written another value by now. */
+	if (bdi->ra_pages == raised)
+		WRITE_ONCE(bdi->ra_pages, ra_pages);
 	mutex_unlock(&q->limits_lock);
-	return error;
+	return 0;
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_limits_commit);
 

@@ -87,6 +87,8 @@ struct State {
     given: Option<DiskLimits>,
     /// What the server has told last.
     wanted: Option<DiskLimits>,
+    /// The disk has lost writes of zeroes since the server opened the device.
+    lost_zeroes: bool,
     /// Attempts that have failed since one succeeded, or the device was opened again.
     failed: u32,
     /// When the last attempt ended, and the pause in ms that follows it; `None` if there is none.
@@ -109,6 +111,7 @@ impl LimitsUpdate {
                     State {
                         given: None,
                         wanted: None,
+                        lost_zeroes: false,
                         failed: 0,
                         pause: None,
                         disk: None,
@@ -143,13 +146,13 @@ impl LimitsUpdate {
     /// The server has opened the device again, and its disk has these limits. Sleeps, but waits for
     /// no request.
     pub(crate) fn opened_again(self: &Arc<Self>, limits: DiskLimits) {
-        {
-            let mut state = self.state.lock();
-            state.wanted = Some(limits);
-            state.failed = 0;
-            state.pause = None;
-        }
-        // The work may wait for the end of the pause.
+        let mut state = self.state.lock();
+        state.wanted = Some(limits);
+        state.lost_zeroes = false;
+        state.failed = 0;
+        state.pause = None;
+        // The work may wait for the end of the pause. It is queued with `state` held, so that no
+        // other task queues it in between for the pause that there was.
         let _ = DelayedWork::<Self>::modify(self.clone(), 0);
     }
 
@@ -163,15 +166,13 @@ impl LimitsUpdate {
 
     /// Has the work done when the pause is over, if there is something to do. Sleeps.
     fn queue(self: &Arc<Self>) {
-        let delay = {
-            let state = self.state.lock();
-            if state.change().is_none() {
-                return;
-            }
-            state.pause_left()
-        };
+        let state = self.state.lock();
+        if state.change().is_none() {
+            return;
+        }
+        let delay = msecs_to_jiffies(state.pause_left());
         // If it is queued already it is no later.
-        let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(delay));
+        let _ = DelayedWork::<Self>::queue(self.clone(), delay);
     }
 
     /// Whether the server has the device open, so that requests in flight may end.
@@ -199,7 +200,8 @@ impl LimitsUpdate {
     /// The disk was given these limits, or cannot have them, for which it is not asked again.
     fn note_given(&self, limits: DiskLimits) {
         let mut state = self.state.lock();
-        state.given = Some(limits);
+        let before = state.given.replace(limits);
+        state.lost_zeroes |= before.is_some_and(|before| before.loses_zeroes(&limits));
         state.failed = 0;
         state.pause = Some((Instant::now(), PAUSE_MS));
     }
@@ -218,7 +220,7 @@ impl State {
     /// same.
     fn change(&self) -> Option<(Arc<GenDisk<Queue>>, DiskLimits, DiskLimits)> {
         let given = self.given?;
-        let after = given.follow(&self.wanted?);
+        let after = given.follow(&self.wanted?, self.lost_zeroes);
         (given != after).then_some(())?;
         Some((self.disk.clone()?, given, after))
     }

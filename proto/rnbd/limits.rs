@@ -69,19 +69,23 @@ impl DiskLimits {
     }
 
     /// The limits that a disk with these limits takes over when the server's disk has `told`.
+    /// `lost_zeroes`: the disk had writes of zeroes, and has lost them since the server opened the
+    /// device.
     ///
-    /// A disk that has writes of zeroes keeps them: the block layer reads that limit twice without
-    /// a lock, and a task that found 0 the second time would never end. The server's block layer
-    /// refuses such a request with `EOPNOTSUPP`, and then zeroes are written as data.
-    pub fn follow(&self, told: &Self) -> Self {
-        let max_write_zeroes_sectors = match told.max_write_zeroes_sectors {
-            0 => self.max_write_zeroes_sectors,
-            sectors => sectors,
-        };
-        Self {
-            max_write_zeroes_sectors,
-            ..*told
+    /// Writes of zeroes do not come back to a disk that has lost them. The block layer reads that
+    /// limit twice without a lock, and a task that finds 0 the second time does not end (as with
+    /// local disks). So a server that tells other limits all the time has one chance for that.
+    pub fn follow(&self, told: &Self, lost_zeroes: bool) -> Self {
+        let mut after = *told;
+        if lost_zeroes {
+            after.max_write_zeroes_sectors = 0;
         }
+        after
+    }
+
+    /// Whether a disk with these limits loses writes of zeroes when it gets `after`.
+    pub fn loses_zeroes(&self, after: &Self) -> bool {
+        self.max_write_zeroes_sectors != 0 && after.max_write_zeroes_sectors == 0
     }
 
     /// What is different in `after`, with the old and the new values, for a log line.

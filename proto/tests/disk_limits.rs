@@ -96,22 +96,27 @@ fn the_log_line_has_what_is_different() {
 }
 
 #[test]
-fn writes_of_zeroes_are_not_taken_away() {
+fn writes_of_zeroes_are_lost_once() {
     let has = DiskLimits {
         max_write_zeroes_sectors: 64,
         max_discard_sectors: 128,
         ..DiskLimits::default()
     };
     let none = DiskLimits::default();
-    let after = has.follow(&none);
-    assert_eq!(after.max_write_zeroes_sectors, 64);
-    assert_eq!(after.max_discard_sectors, 0);
-    // Told again it is no change, and they can come and change.
-    assert_eq!(after.follow(&none), after);
-    assert_eq!(none.follow(&has), has);
+    // They can come and change,
+    assert_eq!(none.follow(&has, false), has);
+    assert!(!none.loses_zeroes(&has));
     let less = DiskLimits {
         max_write_zeroes_sectors: 8,
         ..has
     };
-    assert_eq!(has.follow(&less), less);
+    assert_eq!(has.follow(&less, false), less);
+    assert!(!has.loses_zeroes(&less));
+    // and go,
+    assert_eq!(has.follow(&none, false), none);
+    assert!(has.loses_zeroes(&none));
+    // but then they do not come back, as other limits do.
+    let after = none.follow(&has, true);
+    assert_eq!(after.max_write_zeroes_sectors, 0);
+    assert_eq!(after.max_discard_sectors, 128);
 }
