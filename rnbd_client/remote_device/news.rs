@@ -77,6 +77,10 @@ impl RemoteDevice {
         let (news, was, is_resized) = {
             let _users = self.users.lock();
             let news = self.news_in(response, epoch)?;
+            if news.closed.is_some() && self.server.tells_of_closing(epoch) {
+                // It was opened since `take_close` has looked; the record has no limits.
+                return None;
+            }
             self.note_news(news)
         };
         if was.gone != news.gone {
