@@ -91,6 +91,8 @@ struct rnbd_file_facts {
 
 int rnbd_helper_kern_path(const char *name, struct path *path);
 unsigned int rnbd_helper_path_mode(const struct path *path);
+int rnbd_helper_path_id(const struct path *path, u32 *dev, u64 *ino);
+u32 rnbd_helper_path_rdev(const struct path *path);
 struct file *rnbd_helper_open_regular(const struct path *path, bool write, bool direct);
 bool rnbd_helper_file_has_data(struct file *file);
 int rnbd_helper_file_facts(struct file *file, struct rnbd_file_facts *facts);

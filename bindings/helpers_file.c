@@ -35,6 +35,28 @@ unsigned int rnbd_helper_path_mode(const struct path *path)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_path_mode);
 
+/* Which file the path leads to, as rnbd_helper_file_facts() says of an open one. */
+int rnbd_helper_path_id(const struct path *path, u32 *dev, u64 *ino)
+{
+	struct kstat stat = {};
+	int err;
+
+	err = vfs_getattr(path, &stat, STATX_INO, AT_STATX_SYNC_AS_STAT);
+	if (err)
+		return err;
+	*dev = stat.dev;
+	*ino = stat.ino;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_path_id);
+
+/* The number of the device that the path leads to, if it leads to one. */
+u32 rnbd_helper_path_rdev(const struct path *path)
+{
+	return d_backing_inode(path->dentry)->i_rdev;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_path_rdev);
+
 /* Whether a file that can be opened with these flags takes no direct IO. */
 static bool lacks_direct_io(const struct path *path, int flags)
 {

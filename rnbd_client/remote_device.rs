@@ -86,6 +86,8 @@ pub(crate) struct RemoteDevice {
     pub(crate) access_mode: AccessMode,
     /// How the server is to read and write the disk; `None`: as the server is set.
     pub(crate) io_mode: Option<IoMode>,
+    /// How the server did so when it opened the device last, as on the wire; 0 if it has not told.
+    used_io_mode: Atomic<u32>,
     /// The number of the disk, which is not given to another one while this one is open.
     index: IdaNumber,
     state: StateWord,
@@ -136,6 +138,7 @@ impl RemoteDevice {
                 path: options.device_path,
                 access_mode: options.access_mode,
                 io_mode: options.io_mode,
+                used_io_mode: Atomic::new(0),
                 index,
                 state: StateWord::new(DeviceState::Init),
                 io_timeout_ms: Atomic::new(0),
@@ -161,7 +164,12 @@ impl RemoteDevice {
 
     /// Asks the server to open the disk; see [`Server::open`]. Sleeps.
     pub(crate) fn open(&self) -> Result<Opened> {
-        self.server.open(&self.path, self.access_mode, self.io_mode)
+        // Otherwise clients that come back in another order than they came could not all use the
+        // disk in the way that they did.
+        let used = self.used_io_mode.load(ordering::Relaxed) as u8;
+        let used = IoMode::from_wire(used).unwrap_or(None);
+        self.server
+            .open(&self.path, self.access_mode, self.io_mode, used)
     }
 
     /// Notes the disk's name in the world, unless there is one. Any context.
@@ -266,7 +274,13 @@ impl RemoteDevice {
 
     /// Whether requests are to wait while the device is not mapped. Any context.
     pub(crate) fn holds_io(&self) -> bool {
-        !self.is_closed_there.load(ordering::Relaxed) && self.is_waited_for()
+        !self.is_closed_there() && self.is_waited_for()
+    }
+
+    /// Whether the server has closed the device by itself, and has not opened it since. Any
+    /// context.
+    fn is_closed_there(&self) -> bool {
+        self.is_closed_there.load(ordering::Relaxed)
     }
 
     /// Whether requests are to wait while the device is not mapped, apart from those of a device
@@ -284,8 +298,7 @@ impl RemoteDevice {
     /// administrator has it opened again. In the next session it is opened as all devices are. Any
     /// context.
     pub(crate) fn is_closed_by_server(&self) -> bool {
-        self.is_closed_there.load(ordering::Relaxed)
-            && self.epoch.load(ordering::Relaxed) == self.server.epoch()
+        self.is_closed_there() && self.epoch.load(ordering::Relaxed) == self.server.epoch()
     }
 
     /// Whether the server is to be asked to open the device again, while its requests are held. Any
@@ -331,6 +344,10 @@ impl RemoteDevice {
             // Before `epoch` changes, so that no reader takes it for closed in that one.
             self.is_closed_there.store(false, ordering::Relaxed);
             self.note_id(response, epoch);
+            if response.io_mode.is_some() {
+                let used = IoMode::to_wire(response.io_mode);
+                self.used_io_mode.store(used.into(), ordering::Relaxed);
+            }
             self.nsectors.store(response.nsectors, ordering::Relaxed);
             let write_cache = response.cache_policy.writeback;
             self.write_cache.store(write_cache, ordering::Relaxed);
@@ -387,10 +404,12 @@ impl RemoteDevice {
     /// The session has lost its last path. Sleeps.
     pub(crate) fn link_lost(&self) {
         // There is no state in which this is an error.
-        if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
-            if self.server.transport.is_server_away() {
-                self.is_awaited.store(true, ordering::Relaxed);
-            }
+        let before = self.change_state(DeviceEvent::LinkLost);
+        let was_mapped = matches!(before, Ok(DeviceState::Mapped));
+        if self.server.transport.is_server_away() && (was_mapped || self.is_closed_there()) {
+            self.is_awaited.store(true, ordering::Relaxed);
+        }
+        if was_mapped {
             kernel_ext::ratelimited!(device_log!(pr_err, self, "Device disconnected."));
         }
     }
@@ -399,7 +418,8 @@ impl RemoteDevice {
     /// that, and the server opens the device again when the session was lost and is back. Sleeps.
     pub(crate) fn hold(&self) {
         // In any other state nothing is sent anyway.
-        if let Ok(DeviceState::Mapped) = self.change_state(DeviceEvent::LinkLost) {
+        let before = self.change_state(DeviceEvent::LinkLost);
+        if matches!(before, Ok(DeviceState::Mapped)) || self.is_closed_there() {
             self.is_awaited.store(true, ordering::Relaxed);
         }
     }

@@ -46,7 +46,7 @@ impl Reopening {
     ///
     /// A device is left that failed for want of memory, as its disk could not be read, or as the
     /// path failed that carried the request, and as long as requests of the session's devices are
-    /// held if the server does not have its disk yet. A device that failed otherwise is opened
+    /// held if the server does not have its disk yet, or if the disk is in use. A device that failed otherwise is opened
     /// again together with a device that is left, or when the administrator asks for it.
     pub(crate) fn open(&self, devices: impl Iterator<Item = Arc<Device>>) -> Option<u32> {
         let attempt = self.attempts.load(ordering::Relaxed);
@@ -84,5 +84,6 @@ impl Reopening {
 /// wait for that.
 fn is_tried_again(error: Error, held: bool) -> bool {
     [ENOMEM, EIO, ECONNABORTED, EAGAIN, EHOSTDOWN].contains(&error)
-        || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM].contains(&error)
+        // A client that came first may use the disk in another way, as long as it has it open.
+        || held && [ENOENT, ENXIO, ENODEV, ENOMEDIUM, EBUSY].contains(&error)
 }

@@ -158,49 +158,59 @@ impl Server {
     /// priorities.
     ///
     /// The server's error, or `EINVAL` for a response that makes no sense; the device is closed
-    /// again then. `EOPNOTSUPP` for an `io_mode` that the server does not know of.
+    /// again then. `EOPNOTSUPP` for a `wish` that the server does not know of.
+    ///
+    /// `wish` is how the server is to read and write the disk. Without a wish `used` is, in which
+    /// way the server did so when the device was opened last: a server that knows of it does so
+    /// again.
     pub(crate) fn open(
         &self,
         path: &Name,
         access_mode: AccessMode,
-        io_mode: Option<IoMode>,
+        wish: Option<IoMode>,
+        used: Option<IoMode>,
     ) -> Result<Opened> {
         let mut bytes = [0; OpenRsp::SIZE + Identity::SIZE];
-        let message = Open {
+        let mut message = Open {
             access_mode,
-            io_mode,
+            io_mode: None,
             dev_name: *path,
-        }
-        .to_bytes();
-        let (epoch, has_identity) = loop {
+        };
+        let (epoch, features) = loop {
             // Without a path this fails.
             let epoch = self.greet()?;
-            // A server that does not know of identities may have old data behind its response.
-            let features = self.features_in(epoch);
-            let knows = |feature| features.is_some_and(|features| features & feature != 0);
-            let has_identity = knows(FEATURE_IDENTITY);
-            if io_mode.is_some() && !knows(FEATURE_IO_MODE) {
+            let Some(features) = self.features_in(epoch) else {
+                // The session was lost meanwhile.
+                continue;
+            };
+            if features & FEATURE_IO_MODE != 0 {
+                message.io_mode = wish.or(used);
+            } else if wish.is_some() {
                 pr_err_ratelimited!(
                     "session {}: the server does not know of io_mode: map its devices without\n",
                     self.session.as_cstr()
                 );
                 return Err(EOPNOTSUPP);
+            } else {
+                message.io_mode = None;
             }
-            let len = if has_identity {
+            // A server that does not know of identities may have old data behind its response.
+            let len = if features & FEATURE_IDENTITY != 0 {
                 bytes.len()
             } else {
                 OpenRsp::SIZE
             };
             let data = ServiceData::FromServer(bytes.get_mut(..len).ok_or(EINVAL)?);
-            match self.request_in(epoch, &message, data) {
-                Ok(()) => break (epoch, has_identity),
+            match self.request_in(epoch, &message.to_bytes(), data) {
+                Ok(()) => break (epoch, features),
                 Err(ECONNABORTED) if self.epoch() != epoch => continue,
                 Err(error) => return Err(error),
             }
         };
         let (response, identity) = bytes.split_at(OpenRsp::SIZE);
+        let has_identity = features & FEATURE_IDENTITY != 0;
         let identity = has_identity.then(|| Identity::parse(identity)).transpose();
-        OpenRsp::parse(response)
+        OpenRsp::parse(response, features)
             .and_then(|response| {
                 Ok(Opened {
                     response,

@@ -8,6 +8,7 @@ use kernel::{
     time::Msecs, //
 };
 use kernel_ext::{
+    fs::file::Found,
     pr_err_ratelimited,
     pr_info_ratelimited,
     prelude::*,
@@ -24,9 +25,11 @@ use proto::{
         Close,
         CloseReason,
         Identity,
+        IoMode,
         Open,
         OpenRsp,
-        FEATURE_IDENTITY, //
+        FEATURE_IDENTITY,
+        FEATURE_IO_MODE, //
     },
     search_path,
     PATH_MAX, //
@@ -39,7 +42,7 @@ use rtrs_server::{
 
 use crate::{
     device_table::Afterwards,
-    export::Denied,
+    disk::LocalId,
     handle::{
         Handle,
         HandleUse, //
@@ -123,6 +126,16 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
             );
             return Err(EPERM);
         }
+        let used = device.io_mode();
+        if message.io_mode.is_some_and(|wish| wish != used) {
+            pr_err_ratelimited!(
+                "session {:?}: device {:?} is open with io mode '{}' by this session\n",
+                session.name().as_cstr(),
+                message.dev_name.as_cstr(),
+                used.as_str()
+            );
+            return Err(EBUSY);
+        }
         let len = answer_open(session, op, &device)?;
         news::opened(session, &device);
         return Ok(len);
@@ -187,35 +200,26 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
         server.policy().is_loaded(),
         path.to_bytes(),
     );
-    let mode = message.access_mode;
-    let open_as = |io_mode| {
-        let handle = Handle::open(path, gives_file, mode, io_mode, server.bios())
-            .inspect_err(failed)
-            // A file system of the network may say so; to a client it means that this server
-            // drains.
-            .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
+    let open = || {
+        let found = Found::look_up(path)?;
+        let io_mode = match message.io_mode {
+            // A client without a wish uses the disk as the clients do that have it open.
+            None => server.exports().io_mode_of(LocalId::of(&found)?),
+            wish => wish,
+        };
+        let mode = message.access_mode;
+        Handle::open(path, &found, gives_file, mode, io_mode, server.bios())
+    };
+    let handle = open()
+        .inspect_err(failed)
+        // A file system of the network may say so; to a client it means that this server drains.
+        .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
+    let export = {
         let handle_use = handle.enter().ok_or(ENODEV)?;
-        let export = server.exports().open(&handle_use, mode, session.name())?;
-        drop(handle_use);
-        Ok((handle, export))
+        server
+            .exports()
+            .open(&handle_use, message.access_mode, session.name())?
     };
-    let opened = match open_as(message.io_mode) {
-        // A client without a wish uses the disk as the clients do that have it open.
-        Err(Denied::IoMode(used)) if message.io_mode.is_none() => open_as(Some(used)),
-        opened => opened,
-    };
-    let (handle, export) = opened.map_err(|denied| match denied {
-        Denied::Error(error) => error,
-        Denied::IoMode(used) => {
-            pr_err_ratelimited!(
-                "session {:?}: device {:?} is open with io mode '{}' by other sessions\n",
-                session.name().as_cstr(),
-                path,
-                used.as_str()
-            );
-            EBUSY
-        }
-    })?;
     let id = session.devices().next_id()?;
     let machine = session.machine()?;
     SessionDevice::new(session.clone(), id, message, handle, export, machine).inspect_err(failed)
@@ -263,7 +267,8 @@ fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Res
             device.name().as_cstr()
         );
     })?;
-    op.write_response(&open_rsp(device.id(), &device_use)?)?;
+    let io_mode = (session.features() & FEATURE_IO_MODE != 0).then(|| device.io_mode());
+    op.write_response(&open_rsp(device.id(), &device_use, io_mode)?)?;
     if session.features() & FEATURE_IDENTITY == 0 || (op.data_len() as usize) < WITH_IDENTITY {
         return Ok(OpenRsp::SIZE as u32);
     }
@@ -275,7 +280,11 @@ fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Res
 }
 
 /// The answer to an open message.
-fn open_rsp(device_id: u32, disk: &HandleUse) -> Result<[u8; OpenRsp::SIZE]> {
+fn open_rsp(
+    device_id: u32,
+    disk: &HandleUse,
+    io_mode: Option<IoMode>,
+) -> Result<[u8; OpenRsp::SIZE]> {
     let limits = disk.limits();
     OpenRsp {
         device_id,
@@ -293,6 +302,7 @@ fn open_rsp(device_id: u32, disk: &HandleUse) -> Result<[u8; OpenRsp::SIZE]> {
             fua: limits.fua,
             writeback: limits.write_cache,
         },
+        io_mode,
     }
     .to_bytes()
     .inspect_err(|refused| pr_err_ratelimited!("{}\n", refused.message().as_str()))

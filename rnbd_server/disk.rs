@@ -12,8 +12,10 @@ use kernel_ext::{
     },
     fs::file::{
         FileId,
+        Found,
         RegularFile, //
-    }, //
+    },
+    prelude::*, //
 };
 use proto::{
     disk_id::DiskId,
@@ -40,6 +42,16 @@ pub(crate) enum LocalId {
     BlockDevice(u32),
     /// The number of a file and of its file system.
     File(FileId),
+}
+
+impl LocalId {
+    /// Which disk was found by a path. Sleeps. Errors are those of `statx`.
+    pub(crate) fn of(found: &Found) -> Result<Self> {
+        match found.device_number() {
+            Some(number) => Ok(Self::BlockDevice(number)),
+            None => found.file_id().map(Self::File),
+        }
+    }
 }
 
 impl Disk<'_> {

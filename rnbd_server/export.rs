@@ -4,7 +4,6 @@
 //! (`/sys/class/rnbd-server/ctl/devices/<device>/`).
 
 use kernel::{
-    alloc::AllocError,
     new_mutex,
     str::CString,
     sync::{
@@ -137,31 +136,12 @@ fn store_clear(shown: &Arc<Shown>, _: &StoreContext<'_>, bytes: &[u8]) -> Result
     Ok(())
 }
 
-/// Why a session cannot open a disk.
-pub(crate) enum Denied {
-    /// The disk is used in this way by other sessions.
-    IoMode(IoMode),
-    /// Another reason, which is logged.
-    Error(Error),
-}
-
-impl From<Error> for Denied {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<AllocError> for Denied {
-    fn from(error: AllocError) -> Self {
-        Self::Error(error.into())
-    }
-}
-
 /// That a session has a device open in some mode. Dropped in process context.
 pub(crate) struct ExportOpen {
     exports: Arc<Exports>,
     export: Arc<Export>,
     mode: AccessMode,
+    io_mode: IoMode,
 }
 
 impl Export {
@@ -236,21 +216,34 @@ impl Exports {
         )
     }
 
+    /// How sessions read and write a disk that they have open; `None` if no session has. Sleeps.
+    pub(crate) fn io_mode_of(&self, local_id: LocalId) -> Option<IoMode> {
+        let list = self.list.lock();
+        let entry = list.iter().find(|entry| entry.local_id == local_id)?;
+        Some(entry.io_mode)
+    }
+
     /// Notes that `session` has opened `disk`, whatever it called it. Sleeps.
     ///
-    /// [`Denied::IoMode`] if other sessions use the disk in another way, `EPERM` if the mode is not
+    /// `EBUSY` if other sessions read and write the disk in another way, `EPERM` if the mode is not
     /// possible together with the modes of other sessions.
     pub(crate) fn open(
         self: &Arc<Self>,
         disk: &HandleUse,
         mode: AccessMode,
         session: &SessName,
-    ) -> Result<ExportOpen, Denied> {
+    ) -> Result<ExportOpen> {
         let local_id = disk.disk().local_id();
         let mut list = self.list.lock();
         if let Some(entry) = list.iter_mut().find(|entry| entry.local_id == local_id) {
             if entry.io_mode != disk.io_mode() {
-                return Err(Denied::IoMode(entry.io_mode));
+                pr_err_ratelimited!(
+                    "session {:?}: device {:?} is open with io mode '{}' by other sessions\n",
+                    session.as_cstr(),
+                    &*entry.export.name,
+                    entry.io_mode.as_str()
+                );
+                return Err(EBUSY);
             }
             let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;
             entry.writers = entry.writers.opened(mode).map_err(|denied| {
@@ -267,6 +260,7 @@ impl Exports {
                 exports: self.clone(),
                 export: entry.export.clone(),
                 mode,
+                io_mode: entry.io_mode,
             });
         }
         let taken = |name: &CStr| {
@@ -280,9 +274,10 @@ impl Exports {
         let writers = Writers::NONE
             .opened(mode)
             .map_err(|denied| from_errno(denied.errno()))?;
+        let io_mode = disk.io_mode();
         let entry = Entry {
             local_id,
-            io_mode: disk.io_mode(),
+            io_mode,
             export: export.clone(),
             writers,
             opens: 1,
@@ -292,6 +287,7 @@ impl Exports {
             exports: self.clone(),
             export,
             mode,
+            io_mode,
         })
     }
 }
@@ -300,6 +296,11 @@ impl ExportOpen {
     /// The name of the device's directory.
     pub(crate) fn device_name(&self) -> &CStr {
         &self.export.name
+    }
+
+    /// How the session reads and writes the device.
+    pub(crate) fn io_mode(&self) -> IoMode {
+        self.io_mode
     }
 
     /// The disk, as reservations know it.

@@ -150,7 +150,7 @@ impl FileHandle {
 /// Says in the log why a file cannot be a disk.
 fn refuse(path: &CStr, refused: &FileError) -> Error {
     let advice = if refused.is_of_direct_io() {
-        "; with file_io_mode=buffered it can"
+        "; with file_io_mode=buffered it can, or by a client with io_mode=buffered"
     } else {
         ""
     };

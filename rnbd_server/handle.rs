@@ -70,19 +70,19 @@ pub(crate) enum HandleUse {
 const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
 
 impl Handle {
-    /// Opens the disk with the given path; a regular file only with `gives_file`. `io_mode` is how,
-    /// if not as the module's parameters say. Sleeps.
+    /// Opens the disk that was found by the given path; a regular file only with `gives_file`.
+    /// `io_mode` is how, if not as the module's parameters say. Sleeps.
     ///
     /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data, and for
     /// a regular file that is not given. The C server gives no files.
     pub(crate) fn open(
         path: &CStr,
+        found: &Found,
         gives_file: bool,
         mode: AccessMode,
         io_mode: Option<IoMode>,
         bios: &Arc<BioSet<IoCompletion>>,
     ) -> Result<Self> {
-        let found = Found::look_up(path)?;
         let opened = match found.kind() {
             Kind::BlockDevice => {
                 let io_mode = io_mode.unwrap_or(BLOCK_IO_MODE.get().0);
@@ -98,7 +98,7 @@ impl Handle {
             }
             Kind::Regular => {
                 let io_mode = io_mode.unwrap_or(FILE_IO_MODE.get().0);
-                FileHandle::open(path, &found, mode, io_mode).map(Self::File)
+                FileHandle::open(path, found, mode, io_mode).map(Self::File)
             }
             Kind::Other => Err(ENOTBLK),
         };

@@ -35,6 +35,7 @@ use proto::{
         AccessMode,
         Command,
         DeviceNews,
+        IoMode,
         Open,
         Reservation, //
     },
@@ -85,6 +86,7 @@ pub(crate) struct SessionDevice {
     id: u32,
     name: Name,
     mode: AccessMode,
+    io_mode: IoMode,
     handle: Handle,
     /// For requests that may sleep.
     worker: Worker,
@@ -137,12 +139,14 @@ impl SessionDevice {
         let reserved = export.reserved().clone();
         let reservations = reserved.reservations().clone();
         let place = reservations.next_place();
+        let io_mode = export.io_mode();
         let device = Arc::pin_init(
             pin_init!(Self {
                 owner,
                 id,
                 name: message.dev_name,
                 mode: message.access_mode,
+                io_mode,
                 handle,
                 worker,
                 commands,
@@ -183,6 +187,11 @@ impl SessionDevice {
     /// What the client may do.
     pub(crate) fn mode(&self) -> AccessMode {
         self.mode
+    }
+
+    /// How the disk is read and written.
+    pub(crate) fn io_mode(&self) -> IoMode {
+        self.io_mode
     }
 
     /// Lets the caller at the device, unless it is closed. Any context.
@@ -317,12 +326,8 @@ fn show_mapping_path(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> 
     Ok(())
 }
 
-/// How long a read of `io_mode` waits for a device that is drained, in ms.
-const SHOW_MS: Msecs = 1000;
-
 fn show_io_mode(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
-    let disk = device.enter_within(SHOW_MS)?;
-    out.print(fmt!("{}\n", disk.io_mode().as_str()))
+    out.print(fmt!("{}\n", device.io_mode().as_str()))
 }
 
 fn show_force_close(_: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {

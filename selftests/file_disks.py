@@ -95,6 +95,7 @@ def test_wish(t: Test) -> None:
             reader = rnbd.map_device(t, disk, session="reader", access_mode="ro")
             t.equal(reader.attribute("io_mode"), "any", "the reader's wish")
             t.equal(t.server.read(f"{folder}/sessions/reader/io_mode"), mode, "io_mode of the reader")
+            back_in_another_order(t, [device, reader], folder, mode)
             reader.unmap()
             mark = t.server.log_mark()
             with t.expect_errno(errno.EBUSY):
@@ -106,6 +107,18 @@ def test_wish(t: Test) -> None:
             t.equal(t.server.read(f"{folder}/sessions/sess/io_mode"), mode, "io_mode after a reconnection")
             device.unmap()
             t.server.wait_for(folder, gone=True)
+
+
+def back_in_another_order(t: Test, devices: list[Device], folder: str, mode: str) -> None:
+    """When all sessions were lost the disk is used as before, also if a client without a wish is back first."""
+    sessions = [device.attribute("session") for device in devices]
+    for session in sessions:
+        t.client.write(f"{rnbd.client_path(t, session)}/disconnect", "1")
+    t.server.wait_for(folder, gone=True)
+    for session, device in reversed(list(zip(sessions, devices))):
+        t.client.write(f"{rnbd.client_path(t, session)}/reconnect", "1")
+        t.client.wait_for(f"{device.sysfs}/state", matches="open")
+        t.equal(t.server.read(f"{folder}/sessions/{session}/io_mode"), mode, f"io_mode of {session}, which is back")
 
 
 @case(module_sets=ONLY_OURS)
@@ -123,6 +136,10 @@ def test_memory_file(t: Test) -> None:
                     rnbd.map_device(t, path)
                 t.server.wait_log("takes no direct IO to it; with file_io_mode=buffered it can",
                                   mark)
+                # With a client that has it open through the page cache, a client without a wish gets the same.
+                device = rnbd.map_device(t, path, io_mode="buffered")
+                rnbd.map_device(t, path, session="reader", access_mode="ro").unmap()
+                device.unmap()
             else:
                 device = rnbd.map_device(t, path)
                 rnbd.works(t, device, MIB)

@@ -71,6 +71,26 @@ impl Found {
             _ => Kind::Other,
         }
     }
+
+    /// Which file it is; of a block device, the file that stands for it. Process context; may
+    /// sleep. Errors are those of `statx`.
+    pub fn file_id(&self) -> Result<FileId> {
+        let mut id = FileId::default();
+        // SAFETY: By the type invariant the path is valid and leads to an inode; the places are
+        // valid for writes.
+        to_result(unsafe {
+            bindings::rnbd_helper_path_id(&raw const self.path, &raw mut id.dev, &raw mut id.ino)
+        })?;
+        Ok(id)
+    }
+
+    /// The kernel's number of a block device (C: `dev_t`); `None` if it is no block device. Any
+    /// context.
+    pub fn device_number(&self) -> Option<u32> {
+        // SAFETY: By the type invariant the path is valid and leads to an inode.
+        let number = unsafe { bindings::rnbd_helper_path_rdev(&raw const self.path) };
+        (self.kind() == Kind::BlockDevice).then_some(number)
+    }
 }
 
 impl Drop for Found {

@@ -246,8 +246,8 @@ pub fn rkey_rsp(mut data: &[u8]) {
     }
 }
 
-/// The extensions with messages of their own.
-const EXTENSIONS: u32 = rnbd::FEATURE_NEWS | rnbd::FEATURE_RESERVATIONS;
+/// The extensions with messages or fields of their own.
+const EXTENSIONS: u32 = rnbd::FEATURE_NEWS | rnbd::FEATURE_RESERVATIONS | rnbd::FEATURE_IO_MODE;
 
 /// A client's RNBD message: direction, size of the data, message.
 pub fn rnbd_request(mut data: &[u8]) {
@@ -360,7 +360,7 @@ pub fn rnbd_response(data: &[u8]) {
     }
     news_response(data);
     reservation_response(data);
-    match rnbd::OpenRsp::parse(data) {
+    match rnbd::OpenRsp::parse(data, EXTENSIONS) {
         Ok(rsp) => {
             assert!(rsp.logical_block_size.is_power_of_two());
             assert!(rsp.logical_block_size >= 512);
@@ -368,7 +368,7 @@ pub fn rnbd_response(data: &[u8]) {
             assert!(rsp.physical_block_size >= rsp.logical_block_size);
             assert!(rsp.nsectors.checked_mul(512).is_some());
             let bytes = rsp.to_bytes().expect("block size from 16 bits");
-            assert_eq!(rnbd::OpenRsp::parse(&bytes), Ok(rsp));
+            assert_eq!(rnbd::OpenRsp::parse(&bytes, EXTENSIONS), Ok(rsp));
         }
         Err(error) => check_message(error.message().as_str()),
     }

@@ -225,7 +225,7 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
     put("reservation_report", true, 536, &report)?;
     let open = rnbd::Open {
         access_mode: AccessMode::Migration,
-        io_mode: None,
+        io_mode: Some(rnbd::IoMode::Buffered),
         dev_name: Name::new(b"/dev/sda")?,
     };
     put("open", true, 56, &open.to_bytes())?;
@@ -275,6 +275,7 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
             fua: true,
             writeback: true,
         },
+        io_mode: None,
     };
     corpus.put("rnbd_response", "open", &[&rsp.to_bytes()?])?;
     corpus.put("rnbd_response", "sess_info", &[&c_info.to_rsp_bytes()])?;

@@ -68,16 +68,16 @@ impl IoMode {
         modes.find(|mode| mode.as_str().as_bytes() == name)
     }
 
-    /// The value on the wire of a wish for a mode, which is 0 without one.
-    pub fn to_wire(wish: Option<Self>) -> u8 {
-        match wish {
+    /// The value on the wire; 0 for no mode.
+    pub fn to_wire(mode: Option<Self>) -> u8 {
+        match mode {
             None => 0,
             Some(Self::Direct) => 1,
             Some(Self::Buffered) => 2,
         }
     }
 
-    /// The wish with that value on the wire; the value itself if there is none.
+    /// The mode with that value on the wire; the value itself if there is none.
     pub fn from_wire(value: u8) -> Result<Option<Self>, u8> {
         match value {
             0 => Ok(None),
@@ -121,12 +121,7 @@ impl Open {
         let (msg, _) = split::<wire::Open>(bytes, "open message")?;
         let access_mode = AccessMode::try_from(msg.access_mode)
             .map_err(|mode| ProtoError::bad_field("access mode of the open message", mode))?;
-        let io_mode = if features & FEATURE_IO_MODE != 0 {
-            IoMode::from_wire(msg.io_mode)
-                .map_err(|mode| ProtoError::bad_field("io mode of the open message", mode))?
-        } else {
-            None
-        };
+        let io_mode = io_mode(msg.io_mode, features, "io mode of the open message")?;
         let dev_name = Name::from_field(&msg.dev_name).map_err(|error| ProtoError::BadName {
             field: "device name of the open message",
             error,
@@ -137,6 +132,14 @@ impl Open {
             dev_name,
         })
     }
+}
+
+/// The IO mode in a message of a session with these features.
+fn io_mode(value: u8, features: u32, field: &'static str) -> Result<Option<IoMode>, ProtoError> {
+    if features & FEATURE_IO_MODE == 0 {
+        return Ok(None);
+    }
+    IoMode::from_wire(value).map_err(|mode| ProtoError::bad_field(field, mode))
 }
 
 /// The write cache of the server's device.
@@ -196,6 +199,8 @@ pub struct OpenRsp {
     pub secure_discard: bool,
     /// Its cache.
     pub cache_policy: CachePolicy,
+    /// How the server reads and writes the disk. Only in a session with [`FEATURE_IO_MODE`].
+    pub io_mode: Option<IoMode>,
 }
 
 const LOGICAL_BLOCK_SIZE: &str = "logical block size of the open response";
@@ -230,7 +235,8 @@ impl OpenRsp {
             secure_discard: u16::from(self.secure_discard).into(),
             obsolete_rotational: 0,
             cache_policy: self.cache_policy.to_wire(),
-            reserved: [0; 10],
+            io_mode: IoMode::to_wire(self.io_mode),
+            reserved: [0; 9],
         }))
     }
 
@@ -241,13 +247,13 @@ impl OpenRsp {
         Some(msg.device_id.get())
     }
 
-    /// Checks a received response; `bytes` may be longer than it.
+    /// Checks a received response in a session with these features; `bytes` may be longer than it.
     ///
     /// Values that the block layer would refuse are refused here, with the field's name: a logical
     /// block size that is no power of two of at least 512, and more than [`Self::MAX_NSECTORS`]
     /// sectors. A physical block size that is no power of two, or less than the logical block size,
     /// is replaced by the logical block size.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
+    pub fn parse(bytes: &[u8], features: u32) -> Result<Self, ProtoError> {
         let what = "open response";
         let (msg, _) = split::<wire::OpenRsp>(bytes, what)?;
         msg.hdr.check(what, MsgType::OpenRsp)?;
@@ -281,6 +287,7 @@ impl OpenRsp {
             max_segments: msg.max_segments.get().into(),
             secure_discard: msg.secure_discard.get() != 0,
             cache_policy: CachePolicy::from_wire(msg.cache_policy),
+            io_mode: io_mode(msg.io_mode, features, "io mode of the open response")?,
         })
     }
 }

@@ -165,7 +165,8 @@ wire_structs! {
         42 => secure_discard: U16,
         44 => obsolete_rotational: u8,
         45 => cache_policy: u8,
-        46 => reserved: [u8; 10],
+        46 => io_mode: u8,
+        47 => reserved: [u8; 9],
     }
 
     /// Behind the open response, with the extension for it.

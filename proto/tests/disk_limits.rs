@@ -24,6 +24,7 @@ const OPENED: OpenRsp = OpenRsp {
         fua: true,
         writeback: true,
     },
+    io_mode: None,
 };
 
 /// What a server that has sent [`OPENED`] says of the same disk in news.
@@ -73,7 +74,7 @@ fn a_block_size_that_the_open_response_has_no_room_for_is_the_same_in_both() {
             physical_block_size: size,
             ..OPENED
         };
-        let opened = OpenRsp::parse(&sent.to_bytes().unwrap()).unwrap();
+        let opened = OpenRsp::parse(&sent.to_bytes().unwrap(), 0).unwrap();
         let limits = DiskLimits::of_news(&told);
         assert_eq!(limits, DiskLimits::of_open(&opened), "{size}");
         assert_eq!(limits.physical_block_size, 32768, "{size}");

@@ -278,6 +278,7 @@ proptest! {
         physical in 0..=6u32,
         max_segments: u16,
         flags: [bool; 3],
+        io_mode in select(&[None, Some(IoMode::Direct), Some(IoMode::Buffered)][..]),
     ) {
         let rsp = rnbd::OpenRsp {
             device_id,
@@ -292,8 +293,10 @@ proptest! {
             max_segments: max_segments.into(),
             secure_discard: flags[0],
             cache_policy: CachePolicy { fua: flags[1], writeback: flags[2] },
+            io_mode,
         };
-        prop_assert_eq!(rnbd::OpenRsp::parse(&rsp.to_bytes().unwrap()), Ok(rsp));
+        let bytes = rsp.to_bytes().unwrap();
+        prop_assert_eq!(rnbd::OpenRsp::parse(&bytes, rnbd::FEATURE_IO_MODE), Ok(rsp));
     }
 
     #[test]

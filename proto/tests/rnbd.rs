@@ -415,6 +415,7 @@ fn open_rsp() -> OpenRsp {
             fua: false,
             writeback: true,
         },
+        io_mode: None,
     }
 }
 
@@ -432,7 +433,30 @@ fn open_rsp_is_what_c_sends() {
     expected.resize(56, 0);
     let bytes = open_rsp().to_bytes().unwrap();
     assert_eq!(bytes.as_slice(), expected);
-    assert_eq!(OpenRsp::parse(&bytes), Ok(open_rsp()));
+    assert_eq!(OpenRsp::parse(&bytes, 0), Ok(open_rsp()));
+}
+
+#[test]
+fn the_io_mode_of_the_open_response_is_a_byte_of_the_extension() {
+    for (io_mode, byte) in [
+        (None, 0),
+        (Some(IoMode::Direct), 1),
+        (Some(IoMode::Buffered), 2),
+    ] {
+        let rsp = OpenRsp {
+            io_mode,
+            ..open_rsp()
+        };
+        let mut bytes = rsp.to_bytes().unwrap();
+        assert_eq!(bytes[46], byte, "{io_mode:?}");
+        assert_eq!(OpenRsp::parse(&bytes, FEATURE_IO_MODE), Ok(rsp));
+        bytes[46] = 3;
+        let refused = OpenRsp::parse(&bytes, FEATURE_IO_MODE).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("io mode of the open response"), "{text}");
+        // A C server may leave old data there.
+        assert_eq!(OpenRsp::parse(&bytes, 0), Ok(open_rsp()));
+    }
 }
 
 #[test]
@@ -442,7 +466,7 @@ fn open_rsp_of_a_device_with_large_values() {
         max_segments: 1 << 16,
         ..open_rsp()
     };
-    let parsed = OpenRsp::parse(&rsp.to_bytes().unwrap()).unwrap();
+    let parsed = OpenRsp::parse(&rsp.to_bytes().unwrap(), 0).unwrap();
     assert_eq!(parsed.physical_block_size, 1 << 15);
     assert_eq!(parsed.max_segments, 65535);
 
@@ -460,7 +484,7 @@ fn open_rsp_of_an_impossible_device_is_refused() {
             logical_block_size,
             ..open_rsp()
         };
-        let result = OpenRsp::parse(&rsp.to_bytes().unwrap());
+        let result = OpenRsp::parse(&rsp.to_bytes().unwrap(), 0);
         assert!(result.is_err(), "block size {logical_block_size}");
     }
     for (nsectors, ok) in [
@@ -472,7 +496,7 @@ fn open_rsp_of_an_impossible_device_is_refused() {
             nsectors,
             ..open_rsp()
         };
-        let result = OpenRsp::parse(&rsp.to_bytes().unwrap());
+        let result = OpenRsp::parse(&rsp.to_bytes().unwrap(), 0);
         assert_eq!(result.is_ok(), ok, "{nsectors} sectors");
     }
 }
@@ -484,7 +508,7 @@ fn open_rsp_with_a_senseless_physical_block_size_uses_the_logical_one() {
             physical_block_size,
             ..open_rsp()
         };
-        let parsed = OpenRsp::parse(&rsp.to_bytes().unwrap()).unwrap();
+        let parsed = OpenRsp::parse(&rsp.to_bytes().unwrap(), 0).unwrap();
         assert_eq!(parsed.physical_block_size, 512, "{physical_block_size}");
     }
 }
@@ -494,7 +518,7 @@ fn any_secure_discard_counts() {
     let mut bytes = open_rsp().to_bytes().unwrap();
     for (value, expected) in [(0u16, false), (1, true), (0x8000, true)] {
         bytes[42..44].copy_from_slice(&value.to_le_bytes());
-        assert_eq!(OpenRsp::parse(&bytes).unwrap().secure_discard, expected);
+        assert_eq!(OpenRsp::parse(&bytes, 0).unwrap().secure_discard, expected);
     }
 }
 
@@ -502,9 +526,12 @@ fn any_secure_discard_counts() {
 fn answers_that_are_cut_or_of_another_type_are_refused() {
     let open = open_rsp().to_bytes().unwrap();
     let info = C_INFO.to_rsp_bytes();
-    assert!(OpenRsp::parse(&open[..55]).is_err());
+    assert!(OpenRsp::parse(&open[..55], 0).is_err());
     assert!(C_INFO.parse_rsp(&info[..35]).is_err());
-    assert!(OpenRsp::parse(&[0; 56]).is_err(), "a buffer nobody filled");
+    assert!(
+        OpenRsp::parse(&[0; 56], 0).is_err(),
+        "a buffer nobody filled"
+    );
     assert!(C_INFO.parse_rsp(&[0; 36]).is_err(), "nobody filled");
     assert!(C_INFO.parse_rsp(&open).is_err());
 }
