@@ -199,8 +199,9 @@ impl InFlight {
         true
     }
 
-    /// Takes a request out that is to be ended, and has the transport abandon it, which then keeps
-    /// its device, `kept`; or the transport does not have it any more, which is the second result.
+    /// Takes a request out that is to be ended. The second result says whether the transport has
+    /// abandoned it, and its number now keeps its device, `kept`; otherwise the event that tells of
+    /// its end has just come and has not found it.
     fn give_up<S>(
         &self,
         transport: &Session,
@@ -212,12 +213,13 @@ impl InFlight {
         // free, or has a request that did not move.
         let _moving = self.moving.lock();
         let tag = request.tag();
-        let number = self.number_of(transport, tag);
-        if number.is_none() && self.may_be_carried(transport, tag) {
-            // It cannot be abandoned now.
+        if tag == NO_TAG {
+            // It was just given back to the block layer.
             return None;
         }
-        if number.is_some() && !self.may_abandon(&kept) {
+        // If there is none the request cannot be abandoned now, or the event that ends it comes.
+        self.number_of(transport, tag)?;
+        if !self.may_abandon(&kept) {
             kept.log_too_many();
             return None;
         }
@@ -229,15 +231,10 @@ impl InFlight {
                 return Some((taken, true));
             }
         }
-        if let Err(refused) = self.table.put_back(taken) {
-            return Some((refused, false));
-        }
-        if self.may_be_carried(transport, tag) {
-            return None;
-        }
-        // What ended it may have come while it was not in the table. The server is done with it.
-        let taken = self.table.take_expired(tag, request)?;
-        Some((taken, false))
+        // The transport has told of its end, or has yet to do so. In the first case the event has
+        // found nothing in the table, and the request does not go back there.
+        let refused = self.table.put_back(taken).err()?;
+        Some((refused, false))
     }
 
     /// The number under which the transport has the request of `tag`, which it can abandon, and
@@ -249,12 +246,6 @@ impl InFlight {
         let mut moved = self.numbers_moved_to(tag);
         let number = moved.find(|number| transport.can_abandon(*number, true))?;
         Some((number, true))
-    }
-
-    /// Whether the transport may have the request of `tag`. Under the lock.
-    fn may_be_carried(&self, transport: &Session, tag: u32) -> bool {
-        let mut moved = self.numbers_moved_to(tag);
-        transport.may_carry(tag, false) || moved.any(|number| transport.may_carry(number, true))
     }
 
     /// The numbers to which a request of `tag` has moved; also of one that was not sent after all.

@@ -29,13 +29,6 @@ impl Session {
         found == Some(true)
     }
 
-    /// Whether the session may have a request of this number that the user waits for; `moved` as of
-    /// [`Self::can_abandon`]. A request is missing here before the event that tells of its end. Any
-    /// context; never sleeps.
-    pub fn may_carry(&self, number: u32, moved: bool) -> bool {
-        self.tags.may_carry(number, moved)
-    }
-
     /// Abandons the request of `number`, and returns whether it could be: not if it is done, or
     /// about to be, if the device has not written the data yet or is just registering it, if its
     /// path is being lost, or if it went by a queue that is polled, where nobody may look for what

@@ -409,23 +409,6 @@ impl Tags {
         }
     }
 
-    /// Whether a path may carry a request under this number: one that has moved, or one that has
-    /// not, as `moved` says. Also true of a request that its owner works on at this moment.
-    pub(crate) fn may_carry(&self, number: u32, moved: bool) -> bool {
-        let Some(state) = self.get(number).map(|cell| cell.state()) else {
-            return false;
-        };
-        if state == FREE {
-            return false;
-        }
-        // The owner's states have all of these bits.
-        let Some(phase) = Phase::of(state) else {
-            return true;
-        };
-        let is_moved = Incarnation::connection_of(state) & MOVED != 0;
-        !phase.is_abandoned() && is_moved == moved
-    }
-
     /// Tells the user of a request that was submitted and is not answered, for the reason given.
     /// Any context.
     #[cold]

@@ -20,14 +20,22 @@ use core::{
 };
 use kernel::alloc::flags::GFP_KERNEL;
 
+/// In a slot: the last request of this tag was taken out by [`RequestTable::take_expired`], and
+/// nothing has looked for it since. No request has this address, as requests are aligned.
+const EXPIRING: *mut bindings::request = ptr::without_provenance_mut(1);
+
 /// Holds the requests of one tag set that wait for a response; each can be taken out by its tag,
 /// once. Dropping the table fails what is in it.
 ///
 /// # Invariants
 ///
-/// - Each slot is null or comes from `OwnedRequest::<D>::into_raw` and is owned by the slot.
+/// - Each slot is null, or [`EXPIRING`], or comes from `OwnedRequest::<D>::into_raw` and is owned
+///   by the slot.
 /// - The request in a slot has the number of the slot as its tag, and its tag set is `set`. The
 ///   requests of a tag set that a driver owns have different tags; see [`OwnedRequest::tag()`].
+/// - A slot becomes [`EXPIRING`] when a request is taken out of it by [`Self::take_expired()`], and
+///   then stays so until the next [`Self::take()`], [`Self::put_back()`] or [`Self::insert()`] for
+///   its tag.
 pub struct RequestTable<D> {
     slots: KVVec<Atomic<*mut bindings::request>>,
     /// The tag set, which is only compared; null before the first request.
@@ -63,8 +71,9 @@ impl<D> RequestTable<D> {
     pub fn insert(&self, request: OwnedRequest<D>) -> Result<(), OwnedRequest<D>> {
         match self.slots.get(request.tag() as usize) {
             Some(slot) if self.is_of(request.set()) => {
-                // INVARIANT: The pointer comes from `into_raw`. The slot is null: a request in it
-                // would have the tag set and the tag of the new request, and the driver owns both.
+                // INVARIANT: The pointer comes from `into_raw`. The slot is null or `EXPIRING`: a
+                // request in it would have the tag set and the tag of the new request, and the
+                // driver owns both.
                 slot.store(request.into_raw(), ordering::Release);
                 Ok(())
             }
@@ -90,39 +99,54 @@ impl<D> RequestTable<D> {
     #[inline]
     pub fn take(&self, tag: u32) -> Option<OwnedRequest<D>> {
         let slot = self.slots.get(tag as usize)?;
+        // INVARIANT: The slot is null.
         let raw = slot.xchg(ptr::null_mut(), ordering::Full);
-        if raw.is_null() {
+        // One comparison: neither null nor `EXPIRING`.
+        if raw.addr() <= EXPIRING.addr() {
             return None;
         }
-        // SAFETY: What is in a slot comes from `into_raw` and is owned by the slot. The exchange
-        // emptied the slot, so this caller alone owns the request now.
+        // SAFETY: By the type invariant a slot that is neither null nor `EXPIRING` owns its
+        // request, which comes from `into_raw`. The exchange emptied the slot, so this caller alone
+        // owns the request now.
         Some(unsafe { OwnedRequest::from_raw(raw) })
     }
 
-    /// As [`Self::take()`], if it is this very request. From then on it neither ends nor comes
-    /// again, so its tag is its own. Any context.
+    /// Takes out the request with this tag, if it is this very request. From then on it neither
+    /// ends nor comes again, so its tag is its own. The slot remembers whether a caller of
+    /// [`Self::take()`] looks for the request meanwhile; see [`Self::put_back()`]. Any context.
     pub fn take_expired<S>(
         &self,
         tag: u32,
         request: &ExpiredRequest<'_, D, S>,
     ) -> Option<OwnedRequest<D>> {
         let slot = self.slots.get(tag as usize)?;
-        let raw = request.as_raw();
-        let taken = slot.cmpxchg(raw, ptr::null_mut(), ordering::Full).ok()?;
-        // SAFETY: As in `take()`.
-        Some(unsafe { OwnedRequest::from_raw(taken) })
+        // INVARIANT: The request is taken out.
+        let taken = slot.cmpxchg(request.as_raw(), EXPIRING, ordering::Full);
+        // SAFETY: The slot had the address of a request, which is neither null nor `EXPIRING`. So
+        // by the type invariant the slot owned the request, which comes from `into_raw`. The slot
+        // owns nothing now, so this caller alone owns the request.
+        Some(unsafe { OwnedRequest::from_raw(taken.ok()?) })
     }
 
-    /// As [`Self::insert()`], for a request that [`Self::take_expired()`] has taken; a full
-    /// barrier, so that the caller can look whether something came meanwhile that found no request.
+    /// Puts a request back that [`Self::take_expired()`] has taken out. Any context.
+    ///
+    /// The handle comes back if a caller of [`Self::take()`] has looked for the request since: that
+    /// caller has found nothing and does not look again, so the holder of the handle ends the
+    /// request. A later caller finds the request. The handle also comes back if
+    /// [`Self::take_expired()`] has not taken the last request of this tag out, and as of
+    /// [`Self::insert()`].
     pub fn put_back(&self, request: OwnedRequest<D>) -> Result<(), OwnedRequest<D>> {
-        match self.slots.get(request.tag() as usize) {
-            Some(slot) if self.is_of(request.set()) => {
-                // INVARIANT: As in `insert()`.
-                let _ = slot.xchg(request.into_raw(), ordering::Full);
-                Ok(())
-            }
-            _ => Err(request),
+        let slot = match self.slots.get(request.tag() as usize) {
+            Some(slot) if self.is_of(request.set()) => slot,
+            _ => return Err(request),
+        };
+        let raw = request.into_raw();
+        // INVARIANT: The pointer comes from `into_raw`, and the tag and the tag set are right. The
+        // slot owned nothing.
+        match slot.cmpxchg(EXPIRING, raw, ordering::Full) {
+            Ok(_) => Ok(()),
+            // SAFETY: The pointer comes from `into_raw` above, and the slot did not get it.
+            Err(_) => Err(unsafe { OwnedRequest::from_raw(raw) }),
         }
     }
 }
@@ -134,3 +158,7 @@ impl<D> Drop for RequestTable<D> {
         }
     }
 }
+
+#[cfg(RNBD_KUNIT)]
+#[path = "../../kunit/request_table.rs"]
+mod tests;
