@@ -164,10 +164,10 @@ void rnbd_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr,
 int rnbd_helper_ib_dma_mapping_error(struct ib_device *dev, u64 dma_addr);
 int rnbd_helper_ib_dma_map_sg(struct ib_device *dev, struct scatterlist *sg,
 			      int nents, enum dma_data_direction direction,
-			      bool skip_cpu_sync);
+			      bool is_sink);
 void rnbd_helper_ib_dma_unmap_sg(struct ib_device *dev, struct scatterlist *sg,
 				 int nents, enum dma_data_direction direction,
-				 bool skip_cpu_sync);
+				 bool is_sink);
 void rnbd_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr,
 					    size_t size, enum dma_data_direction dir);
 void rnbd_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr,

@@ -65,21 +65,29 @@ int rnbd_helper_ib_dma_mapping_error(struct ib_device *dev, u64 dma_addr)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_mapping_error);
 
+/*
+ * A sink is one page that a device may write to, named many times. Nothing of
+ * it is to be copied or made visible to CPUs. DMA debugging counts the mappings
+ * of a cache line that a device writes to, and warns of more than seven; for a
+ * sink they are meant.
+ */
+#define SINK_ATTRS (DMA_ATTR_SKIP_CPU_SYNC | DMA_ATTR_DEBUGGING_IGNORE_CACHELINES)
+
 int rnbd_helper_ib_dma_map_sg(struct ib_device *dev, struct scatterlist *sg,
 			      int nents, enum dma_data_direction direction,
-			      bool skip_cpu_sync)
+			      bool is_sink)
 {
 	return ib_dma_map_sg_attrs(dev, sg, nents, direction,
-				   skip_cpu_sync ? DMA_ATTR_SKIP_CPU_SYNC : 0);
+				   is_sink ? SINK_ATTRS : 0);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_map_sg);
 
 void rnbd_helper_ib_dma_unmap_sg(struct ib_device *dev, struct scatterlist *sg,
 				 int nents, enum dma_data_direction direction,
-				 bool skip_cpu_sync)
+				 bool is_sink)
 {
 	ib_dma_unmap_sg_attrs(dev, sg, nents, direction,
-			      skip_cpu_sync ? DMA_ATTR_SKIP_CPU_SYNC : 0);
+			      is_sink ? SINK_ATTRS : 0);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_ib_dma_unmap_sg);
 

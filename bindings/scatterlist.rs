@@ -287,8 +287,6 @@ impl ScatterTable {
                 self.entries.as_mut_ptr(),
                 self.used as c_int,
                 direction.into(),
-                // A sink has the same page many times, which only a device may write to: nothing
-                // of it is to be copied or made visible to CPUs.
                 self.is_sink,
             )
         };
