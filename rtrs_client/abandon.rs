@@ -8,7 +8,7 @@ use kernel_ext::page::buffer::PageBuffer;
 use crate::{
     requests::{
         submit::Posted,
-        tags::MOVED, //
+        tags::FLAGS, //
     },
     session::Session, //
 };
@@ -24,7 +24,7 @@ impl Session {
         let found = paths.iter().find_map(|path| {
             let set = path.connections(&guard)?;
             let carrier = set.incarnation.requests()?.abandonable_on(number, moved)?;
-            Some(!path.is_polled(carrier & !MOVED))
+            Some(!path.is_polled(carrier & !FLAGS))
         });
         found == Some(true)
     }
@@ -65,7 +65,7 @@ impl Session {
             let Some(carrier) = carrier else {
                 continue;
             };
-            let cid = carrier & !MOVED;
+            let cid = carrier & !FLAGS;
             let Some((requests, connection)) = set.sender(usize::from(cid)) else {
                 continue;
             };

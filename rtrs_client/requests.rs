@@ -48,8 +48,8 @@ use tags::{
     Incarnation,
     Phase,
     Tags,
-    FREE,
-    MOVED, //
+    FLAGS,
+    FREE, //
 };
 
 use crate::stats::Stats;
@@ -212,7 +212,7 @@ impl PathRequests {
     /// Changes the number of requests in flight on a connection.
     #[inline(never)]
     fn count(&self, connection: u16, change: i32) {
-        if let Some(in_flight) = self.in_flight.get(usize::from(connection & !MOVED)) {
+        if let Some(in_flight) = self.in_flight.get(usize::from(connection & !FLAGS)) {
             in_flight.0.add(change, ordering::Relaxed);
         }
     }
@@ -224,11 +224,11 @@ impl PathRequests {
     }
 
     /// Connection `cid`, as the state of tag `number` names it, whose request that connection
-    /// carries: with [`MOVED`] if that request has moved.
+    /// carries: with the [`FLAGS`] of that request.
     fn carrier(&self, number: u32, cid: u16) -> u16 {
         let state = self.tags.get(number).map_or(FREE, |cell| cell.state());
         match self.incarnation.phase_of(state) {
-            Some(_) => cid | (Incarnation::connection_of(state) & MOVED),
+            Some(_) => cid | (Incarnation::connection_of(state) & FLAGS),
             None => cid,
         }
     }

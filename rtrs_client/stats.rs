@@ -24,7 +24,7 @@ use crate::requests::{
         Kind,
         Request, //
     },
-    tags::MOVED, //
+    tags::FLAGS, //
 };
 
 /// The counters of a CPU: completions that were to come to it, and completions that came to it
@@ -81,7 +81,7 @@ impl Stats {
         let bytes = bytes.wrapping_add(u64::from(request.header_len()));
         let is_read = request.kind == Kind::Read;
         self.traffic
-            .count(request.connection & !MOVED, is_read, bytes);
+            .count(request.connection & !FLAGS, is_read, bytes);
     }
 
     /// A completion that belongs to CPU `expected` came to CPU `actual`. Any context.

@@ -46,7 +46,9 @@ use crate::{
         },
         tags::{
             Phase,
-            MOVED, //
+            FLAGS,
+            MOVED,
+            RESENT, //
         },
         PathRequests, //
     },
@@ -172,7 +174,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         let Some(paths) = self.session.paths.load_ref(self.guard) else {
             return Err(Refused { request, error });
         };
-        let connection = request.connection & !MOVED;
+        let connection = request.connection & !FLAGS;
         let policy = &self.session.policy;
         for path in policy.order(paths, self.guard, usize::from(connection)) {
             if except.is_some_and(|except| ptr::eq(except, &**path)) {
@@ -330,7 +332,7 @@ fn prepare<'s>(
     let connection = match permit.is_of_service() {
         true => SERVICE_CID,
         // A queue number that is out of range finds no connection.
-        false => queue.wrapping_add(1).min(u32::from(MOVED.wrapping_sub(1))) as u16,
+        false => queue.wrapping_add(1).min(u32::from(RESENT.wrapping_sub(1))) as u16,
     };
     if !ptr::eq(permit.session(), session) {
         return Err(SubmitError::Failed(EINVAL));

@@ -210,8 +210,8 @@ impl Path {
                 Outstanding::Unanswered(request) if fence == Fence::Lost => {
                     self.owner.give_up(request)
                 }
-                Outstanding::Unanswered(request) => {
-                    tags.note_resent(request.tag(), number);
+                Outstanding::Unanswered(mut request) => {
+                    tags.note_resent(&mut request, number);
                     self.owner.fail_over(self, request);
                 }
             }

@@ -41,9 +41,9 @@ use super::{
 use crate::work::WorkKind;
 
 impl PathRequests {
-    /// The connection that carries request `number`, with [`MOVED`] as `moved` says, if the request
-    /// can be abandoned: the server has not responded, and the device has no write of its own
-    /// memory left to do.
+    /// The connection that carries request `number`, with [`FLAGS`](super::tags::FLAGS), of which
+    /// [`MOVED`] is as `moved` says, if the request can be abandoned: the server has not responded,
+    /// and the device has no write of its own memory left to do.
     pub(crate) fn abandonable_on(&self, number: u32, moved: bool) -> Option<u16> {
         let state = self.tags.get(number)?.state();
         let can_be = [Phase::Sent, Phase::DirectWritten, Phase::Registered];
@@ -54,7 +54,7 @@ impl PathRequests {
     }
 
     /// Abandons request `number`, if [it can be](Self::abandonable_on) on connection `carrier`,
-    /// that of `queue_pair`, also with [`MOVED`]; returns whether that is so. `committed` is called
+    /// that of `queue_pair`, also with `FLAGS`; returns whether that is so. `committed` is called
     /// then, before the server's response can be noticed. Any context; the path is not taken down
     /// meanwhile.
     pub(crate) fn abandon<H: Handler>(

@@ -41,7 +41,7 @@ pub(crate) struct Request {
     tag: u32,
     pub(crate) kind: Kind,
     /// The number of the connection that carries the request, with
-    /// [`MOVED`](super::tags::MOVED) if the user knows the request by another number.
+    /// [`FLAGS`](super::tags::FLAGS).
     pub(crate) connection: u16,
     /// Whether the request counts as one in flight on its connection, for a policy.
     pub(crate) is_counted: bool,

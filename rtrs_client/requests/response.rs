@@ -75,7 +75,7 @@ impl PathRequests {
 
     /// As [`Self::responded`], for a request whose data the device uses in its own memory: it may
     /// send it once more if it has not heard that the server has it, and the server can get at what
-    /// is registered. Also for a request that has moved.
+    /// is registered. Also for a request that has moved, or was sent again.
     #[inline(never)]
     fn responded_in_steps<H: Handler>(
         &self,

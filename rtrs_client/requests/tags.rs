@@ -36,14 +36,20 @@
 //! ```
 //!
 //! An abandoned request whose path is lost becomes `LeftBehind`, until that path is up again; and,
-//! if the request was sent again from an earlier path, until that path is up again, too.
+//! if the request was sent again from earlier paths, until these paths are up again, too.
 //!
 //! Completions of one connection come one at a time, so each step above has one party that can do
 //! it, but for three: a request in `Registering`, to which the server may respond while it is being
 //! posted, one in `Sent`, which may be taken back while the server responds to it, and one that is
 //! just being abandoned, for whose owner a response leaves a word.
 
-use kernel::sync::Arc;
+use kernel::{
+    new_mutex,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
 use kernel_ext::{
     prelude::*,
     sync::{
@@ -58,7 +64,11 @@ use kernel_ext::{
         }, //
     }, //
 };
-use proto::resent::ResentFrom;
+use proto::resent::{
+    LostPath,
+    LostPaths,
+    ResentFrom, //
+};
 use rtrs_core::connection::SERVICE_CID;
 
 use super::{
@@ -77,12 +87,19 @@ pub(crate) const FREE: u64 = 0;
 /// of other requests does not ask.
 pub(crate) const MOVED: u16 = 1 << 15;
 
-/// Whether `connection` is that of a request which the user knows by its number, and which no
-/// service waits for.
+/// In the connection of a request: it was sent again by another path. Each request begins without
+/// it. Beyond any number of a connection, which is at most `MAX_CON_NUM`.
+pub(crate) const RESENT: u16 = 1 << 14;
+
+/// What the connection of a request has besides the connection's number.
+pub(crate) const FLAGS: u16 = MOVED | RESENT;
+
+/// Whether `connection` is that of a request which the user knows by its number, which was sent
+/// once, and which no service waits for.
 #[inline(always)]
 fn is_plain(connection: u16) -> bool {
-    // One comparison: neither `SERVICE_CID`, which is 0, nor with `MOVED`.
-    connection.wrapping_sub(1) < MOVED.wrapping_sub(1)
+    // One comparison: neither `SERVICE_CID`, which is 0, nor with `RESENT` or `MOVED`.
+    connection.wrapping_sub(1) < RESENT.wrapping_sub(1)
 }
 
 /// How far a request is that a path carries.
@@ -195,7 +212,7 @@ impl Incarnation {
         self.0
     }
 
-    /// The connection that `state` names, also with [`MOVED`]; only for a state that names an
+    /// The connection that `state` names, with [`FLAGS`]; only for a state that names an
     /// incarnation.
     pub(crate) fn connection_of(state: u64) -> u16 {
         // A connection has 16 bits there.
@@ -215,8 +232,11 @@ impl Incarnation {
 #[pin_data]
 pub(crate) struct Tags {
     cells: SetOnce<KVVec<StateCell<Request>>>,
-    /// By tags: the [`ResentFrom`] of their requests.
-    resent: SetOnce<KVVec<Atomic<u32>>>,
+    /// By tags: the [`ResentFrom`] of their requests. Only the owner of a request ends it, and so
+    /// sets its value to nothing; all other changes are made with `lost_paths` locked.
+    resent: SetOnce<KVVec<Atomic<u64>>>,
+    #[pin]
+    lost_paths: Mutex<LostPaths>,
     incarnations: Atomic<u32>,
     events: Arc<dyn SessionEvents>,
     #[pin]
@@ -230,6 +250,7 @@ impl Tags {
             pin_init!(Self {
                 cells: SetOnce::new(),
                 resent: SetOnce::new(),
+                lost_paths <- new_mutex!(LostPaths::NONE, "Tags::lost_paths"),
                 incarnations: Atomic::new(0),
                 events,
                 service <- Service::new(),
@@ -246,7 +267,7 @@ impl Tags {
         for tag in 0..u32::from(depth) {
             let request = Request::new(tag, max_segments)?;
             cells.push(StateCell::new(request, FREE), GFP_KERNEL)?;
-            resent.push(Atomic::new(ResentFrom::NOTHING.to_u32()), GFP_KERNEL)?;
+            resent.push(Atomic::new(ResentFrom::NOTHING.to_u64()), GFP_KERNEL)?;
         }
         if self.resent.populate(resent) && self.cells.populate(cells) {
             Ok(())
@@ -309,44 +330,73 @@ impl Tags {
         // The user's block request may end from here on.
         request.data.clear();
         request.sink = None;
+        self.forget_resent(&request);
         self.events.abandoned_ended(request.tag());
         request.put(FREE);
     }
 
-    /// A request of `tag` is about to be sent by another path, as that of the incarnation of this
-    /// number, which had it, was lost. Only for the owner of the request. Any context.
-    pub(crate) fn note_resent(&self, tag: u32, incarnation: u32) {
-        let Some(place) = self.resent.as_ref().and_then(|all| all.get(tag as usize)) else {
+    /// `request` is about to be sent by another path, as the incarnation of this number, which had
+    /// it, was lost. It stays marked until it ends. Sleeps.
+    pub(crate) fn note_resent(&self, request: &mut Request, incarnation: u32) {
+        if request.connection == SERVICE_CID {
+            // The user cannot abandon it.
+            return;
+        }
+        let Some(place) = self.resent_place(request.tag()) else {
             return;
         };
-        loop {
-            let known = place.load(ordering::Relaxed);
-            let both = ResentFrom::from_u32(known).and(incarnation).to_u32();
-            // A path that comes back may change it.
-            if place.cmpxchg(known, both, ordering::Full).is_ok() {
-                return;
+        let mut lost_paths = self.lost_paths.lock();
+        let path = lost_paths.lost(incarnation, || self.resent_from_all());
+        let known = ResentFrom::from_u64(place.load(ordering::Relaxed));
+        // Nothing else changes it: this is the request's owner, and the lock is held.
+        place.store(known.and(path).to_u64(), ordering::Relaxed);
+        request.connection |= RESENT;
+    }
+
+    /// `request` ends, so that it does not matter any more from where it was sent again. Only for
+    /// its owner. Any context.
+    fn forget_resent(&self, request: &Request) {
+        if request.connection & RESENT != 0 {
+            if let Some(place) = self.resent_place(request.tag()) {
+                place.store(ResentFrom::NOTHING.to_u64(), ordering::Relaxed);
             }
         }
     }
 
+    fn resent_place(&self, tag: u32) -> Option<&Atomic<u64>> {
+        self.resent.as_ref()?.get(tag as usize)
+    }
+
+    /// The paths from which any request was sent again that has not ended.
+    fn resent_from_all(&self) -> ResentFrom {
+        let places = self.resent.as_ref().into_iter().flatten();
+        places.fold(ResentFrom::NOTHING, |all, place| {
+            all.union(ResentFrom::from_u64(place.load(ordering::Relaxed)))
+        })
+    }
+
     /// The path is up again that left requests behind in the incarnation of that number, if it is
-    /// not 0: the server is done with them, as it takes a path anew only then. Any context.
+    /// not 0: the server is done with them, as it takes a path anew only then. Sleeps.
     pub(crate) fn path_is_back(&self, incarnation: u32) {
         if incarnation == 0 {
             return;
         }
+        // Of several paths that come back the last one finds what the others have changed.
+        let mut lost_paths = self.lost_paths.lock();
+        let path = lost_paths.back(incarnation);
         for (cell, resent) in self.iter().zip(self.resent.as_ref().into_iter().flatten()) {
-            self.path_of_tag_is_back(Incarnation(incarnation), cell, resent);
+            self.path_of_tag_is_back(Incarnation(incarnation), path, cell, resent);
         }
     }
 
     /// As [`Self::path_is_back`], of one tag. An abandoned request ends if the path that had it
-    /// last is back, and the path that had it before.
+    /// last is back, and all paths that had it before. Under the lock.
     fn path_of_tag_is_back(
         &self,
         lost: Incarnation,
+        path: Option<LostPath>,
         cell: &StateCell<Request>,
-        resent: &Atomic<u32>,
+        resent: &Atomic<u64>,
     ) {
         let state = cell.state();
         if lost.phase_of(state) == Some(Phase::LeftBehind) {
@@ -357,16 +407,16 @@ impl Tags {
             );
         }
         let known = resent.load(ordering::Relaxed);
-        let left = ResentFrom::from_u32(known).without(lost.0).to_u32();
+        let left = path.map_or(known, |path| {
+            ResentFrom::from_u64(known).without(path).to_u64()
+        });
         if left != known {
-            // If this fails, the request is being sent again from another path.
+            // If this fails the request has just ended, and nothing is left there.
             let _ = resent.cmpxchg(known, left, ordering::Full);
         }
-        // Each of two paths that come back at a time changes its part above, before it looks here
-        // at both.
         let state = cell.state();
         let is_left = Incarnation::NONE.phase_of(state) == Some(Phase::LeftBehind);
-        if is_left && resent.load(ordering::Relaxed) == ResentFrom::NOTHING.to_u32() {
+        if is_left && left == ResentFrom::NOTHING.to_u64() {
             if let Some(request) = cell.take(state) {
                 self.abandoned_ended(request);
             }
@@ -386,12 +436,14 @@ impl Tags {
         }
     }
 
-    /// As [`Self::finish`], for a service request and for a request that has moved.
+    /// As [`Self::finish`], for a service request, and for a request that has moved or was sent
+    /// again.
     #[cold]
     #[inline(never)]
     fn finish_other(&self, request: Owned<'_, Request>, result: Result) {
         let connection = request.connection;
         let tag = self.user_tag(&request);
+        self.forget_resent(&request);
         self.give_back(request);
         if connection == SERVICE_CID {
             self.service.finished(result);
@@ -414,6 +466,7 @@ impl Tags {
     #[cold]
     pub(crate) fn unanswered(&self, request: Owned<'_, Request>, error: Error) {
         let (tag, connection) = (self.user_tag(&request), request.connection);
+        self.forget_resent(&request);
         self.give_back(request);
         if connection == SERVICE_CID {
             self.service.finished(Err(error));
