@@ -69,10 +69,12 @@ pub(crate) struct InFlight {
     numbers: KVVec<Number>,
     /// How many requests are unanswered.
     unanswered: Atomic<u32>,
-    /// Where a free number is looked for next. Held while a request moves, and while one is
-    /// abandoned: no request moves meanwhile.
+    /// Where a free number is looked for first: the number that a moved request has left last, or
+    /// the one behind that to which a request has moved last.
+    first: Atomic<u32>,
+    /// Held while a request moves, and while one is abandoned: no request moves meanwhile.
     #[pin]
-    moving: SpinLockIrq<usize>,
+    moving: SpinLockIrq<()>,
 }
 
 impl InFlight {
@@ -91,7 +93,8 @@ impl InFlight {
                 table: RequestTable::new(queue_depth)?,
                 numbers,
                 unanswered: Atomic::new(0),
-                moving <- new_spinlock_irq!(0usize, "InFlight::moving"),
+                first: Atomic::new(0),
+                moving <- new_spinlock_irq!((), "InFlight::moving"),
             }? Error),
             GFP_KERNEL,
         )
@@ -109,26 +112,31 @@ impl InFlight {
     /// The permit of another number for the request of `tag`, to be used by
     /// [`Session::send_moved`]. Any context. Nothing if no number is free.
     pub(crate) fn other_permit<'a>(&self, transport: &'a Session, tag: u32) -> Option<Permit<'a>> {
-        let mut next = self.moving.lock();
-        let count = self.numbers.len();
-        for index in Iterator::chain(*next..count, 0..*next) {
-            let Some(permit) = transport.permit(index as u32) else {
+        let _moving = self.moving.lock();
+        // As many as the constructor was asked for.
+        let count = self.numbers.len() as u32;
+        let first = self.first.load(ordering::Relaxed).min(count);
+        for index in Iterator::chain(first..count, 0..first) {
+            let Some(permit) = transport.permit_if_free(index) else {
                 continue;
             };
-            let number = self.numbers.get(index)?;
+            let number = self.numbers.get(index as usize)?;
             number.moved.store(tag, ordering::Relaxed);
-            *next = index.wrapping_add(1);
+            self.first.store(index.wrapping_add(1), ordering::Relaxed);
             return Some(permit);
         }
         None
     }
 
-    /// The tag of the request that has moved to `number`, which is about to end.
+    /// The tag of the request that has moved to `number`, which is about to end. The next request
+    /// that moves goes to this number, if it can: at any other number it would be in the way of the
+    /// request of that tag.
     pub(crate) fn tag_of_moved(&self, number: u32) -> u32 {
-        let number = self.numbers.get(number as usize);
-        number.map_or(NO_TAG, |number| {
-            number.moved.xchg(NO_TAG, ordering::Relaxed)
-        })
+        let Some(place) = self.numbers.get(number as usize) else {
+            return NO_TAG;
+        };
+        self.first.store(number, ordering::Relaxed);
+        place.moved.xchg(NO_TAG, ordering::Relaxed)
     }
 
     /// Takes the request of this tag out. Any context.

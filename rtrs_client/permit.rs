@@ -72,6 +72,14 @@ impl Session {
         })
     }
 
+    /// As [`Self::permit`], for a caller that looks for any tag that is free: a tag that is taken
+    /// is only looked at, so that the CPU that uses the tag's request is not disturbed.
+    #[cold]
+    pub fn permit_if_free(&self, tag: u32) -> Option<Permit<'_>> {
+        let is_free = self.tags.of_user(tag)?.state() == FREE;
+        is_free.then(|| self.permit(tag)).flatten()
+    }
+
     /// Takes the permit of service requests.
     pub(crate) fn service_permit(&self) -> Option<Permit<'_>> {
         Some(Permit {
