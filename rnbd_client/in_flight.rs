@@ -189,6 +189,10 @@ impl InFlight {
             request.begin_anew(timeout);
             return false;
         }
+        if !self.may_abandon(&device) {
+            device.log_too_many();
+            return false;
+        }
         let kept = without_io(|| -> Result<_> {
             let sink = PageBuffer::new()?;
             Ok((sink, KBox::new(Arc::from(device), GFP_KERNEL)?))
@@ -264,7 +268,8 @@ impl InFlight {
             .map(|(index, _)| index)
     }
 
-    /// Whether one more request of `device` may be unanswered. Under the lock.
+    /// Whether one more request of `device` may be unanswered. Without the lock that may change at
+    /// any moment.
     fn may_abandon(&self, device: &RemoteDevice) -> bool {
         let depth = self.numbers.len() as u32;
         let limit = |share| depth.div_euclid(share).max(1);

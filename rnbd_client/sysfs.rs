@@ -24,7 +24,10 @@ use proto::{
         self,
         Base, //
     },
-    setting::IO_TIMEOUT, //
+    setting::{
+        IO_TIMEOUT,
+        LEAST_IO_TIMEOUT_MS, //
+    }, //
 };
 use rtrs_core::error::from_errno;
 
@@ -40,9 +43,6 @@ use crate::{
         RemoteDevice, //
     }, //
 };
-
-/// The least time of requests in ms: the block layer looks once a second.
-const LEAST_IO_TIMEOUT_MS: i32 = 1000;
 
 /// The files of the control device.
 pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(

@@ -475,11 +475,12 @@ impl MemoryRegion {
         let current = self.0.state.load(ordering::Acquire);
         let is_in = [
             Use::Loaded,
-            Use::Replaced,
             Use::Registering,
             Use::Exposed,
             Use::Ending,
             Use::Permanent,
+            // Last, as it is rare.
+            Use::Replaced,
         ];
         let is_in = |direction| {
             is_in

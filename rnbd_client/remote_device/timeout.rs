@@ -62,15 +62,17 @@ impl RemoteDevice {
         ));
     }
 
-    /// Logs that a request was ended after `ms` in flight. Any context.
+    /// Logs that a request was ended that had been in flight for `ms`, or longer if its time has
+    /// begun anew. Any context.
     pub(crate) fn log_timeout(&self, op: Op, sector: u64, bytes: u32, ms: u32) {
         // The block layer gives a flush no sector.
         let sector = if op == Op::Flush { 0 } else { sector };
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             self,
-            "{:?} of {} bytes at sector {}: no response of the server for {} ms, ended with {}; \
-             it may still be carried out, and nothing is sent to the disk until the server answers",
+            "{:?} of {} bytes at sector {}: no response of the server for at least {} ms, ended \
+             with {}; it may still be carried out, and nothing is sent to the disk until the \
+             server answers",
             op,
             bytes,
             sector,

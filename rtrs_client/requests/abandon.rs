@@ -104,8 +104,9 @@ impl PathRequests {
         request.data.clear();
     }
 
-    /// The server has responded to request `number` on connection `cid`, that of `queue_pair`,
-    /// which the user has abandoned, or is just abandoning; as [`Self::responded`].
+    /// The server has responded to request `number`, which the user has abandoned, or is just
+    /// abandoning, on connection `cid`, that of `queue_pair`; as [`Self::responded`]. A response
+    /// to a request that is just being abandoned is taken from any connection.
     #[cold]
     pub(super) fn responded_late<H: Handler>(
         &self,
@@ -118,6 +119,9 @@ impl PathRequests {
         else {
             return Err(Mismatch::Unknown);
         };
+        // The mark does not say on which connection the response came, and while the request is
+        // being abandoned nothing else does. A server that responds on a wrong one only ends its
+        // own work on its own chunk early, as it can on the right one.
         if cell.note() {
             // The party that abandons it does the rest.
             return Ok(());

@@ -90,8 +90,8 @@ impl<D, S> ExpiredRequest<'_, D, S> {
         read!(self, __data_len)
     }
 
-    /// For how long it has been with the driver, in ms, since it came or since
-    /// [`Self::begin_anew`].
+    /// For how long it has been with the driver, in ms, since it came, or since the last callback
+    /// that did not end it: its time begins anew then.
     pub fn elapsed_ms(&self) -> u32 {
         let (allowed, deadline) = (read!(self, timeout), read!(self, deadline));
         let began = (deadline as u64).wrapping_sub(u64::from(allowed));
