@@ -169,6 +169,19 @@ def test_path_lost(t: Test) -> None:
     comes_back(t, held)
 
 
+def sends_again(t: Test, device: Device, disk: str, path: str) -> None:
+    """Requests of a disk are sent again by another path, as this one is lost, and end well."""
+    t.client.write(f"{device.sysfs}/io_timeout_ms", "0")
+    disks.hold(t, disk)
+    # As many of the session's tags as the block layer gives to each of two disks, or nearly.
+    waits = t.client.start_call(90, guest_timeout.run, path=device.path, requests=[("read", 4 * KIB)] * 30)
+    t.client.wait_for(f"/sys/block/{device.name}/inflight", matches=r"^\s*30\b", timeout=30)
+    t.client.write(f"{path}/disconnect", "1")
+    disks.let_go(t, disk)
+    t.equal([number for number, _ in waits.wait()], [0] * 30, "errors of requests that were sent again")
+    t.client.write(f"{device.sysfs}/io_timeout_ms", str(TIMEOUT_MS))
+
+
 @case(timeout=300, module_sets=ONLY_OURS)
 def test_path_lost_earlier(t: Test) -> None:
     """A path was lost with requests in flight, and is back: a disk that hangs later, and loses its path, does not
@@ -177,21 +190,34 @@ def test_path_lost_earlier(t: Test) -> None:
     rnbd.load(t, rtrs_server="sess_queue_depth=64")
     held, _, disk = pair(t, paths=[f"ip:{address}" for address in t.server.addresses])
     first, second = rnbd.path_over(t, 0), rnbd.path_over(t, 1)
-    t.client.write(f"{held.sysfs}/io_timeout_ms", "0")
-    disks.hold(t, disk)
-    # As many of the session's tags as the block layer gives to each of two disks, or nearly.
-    waits = t.client.start_call(90, guest_timeout.run, path=held.path, requests=[("read", 4 * KIB)] * 30)
-    t.client.wait_for(f"/sys/block/{held.name}/inflight", matches=r"^\s*30\b", timeout=30)
-    t.client.write(f"{first}/disconnect", "1")
-    disks.let_go(t, disk)
-    t.equal([number for number, _ in waits.wait()], [0] * 30, "errors of requests that were sent again")
-    t.client.write(f"{held.sysfs}/io_timeout_ms", str(TIMEOUT_MS))
+    sends_again(t, held, disk, first)
     rnbd.reconnect(t, first)
     # All requests by the second path.
     t.client.write(f"{first}/disconnect", "1")
     disks.hold(t, disk)
     ends(t, held, REQUESTS)
     rnbd.reconnect(t, first)
+    t.client.write(f"{second}/disconnect", "1")
+    disks.let_go(t, disk)
+    rnbd.reconnect(t, second)
+    comes_back(t, held)
+
+
+@case(timeout=300, module_sets=ONLY_OURS)
+def test_path_removed_earlier(t: Test) -> None:
+    """A path was lost with requests in flight, and removed: a disk that hangs later, and loses its path, does not
+    wait for the removed one."""
+    cable.prepare(t)
+    rnbd.load(t, rtrs_server="sess_queue_depth=64")
+    addresses = [f"ip:{address}" for address in t.server.addresses]
+    held, _, disk = pair(t, paths=addresses)
+    first, second = rnbd.path_over(t, 0), rnbd.path_over(t, 1)
+    sends_again(t, held, disk, first)
+    t.client.write(f"{first}/remove_path", "1")
+    disks.hold(t, disk)
+    ends(t, held, REQUESTS)
+    # For the server, and for the session, this is another path.
+    t.client.write(f"{rnbd.CLIENT_SESSIONS}/sess/add_path", addresses[0])
     t.client.write(f"{second}/disconnect", "1")
     disks.let_go(t, disk)
     rnbd.reconnect(t, second)
