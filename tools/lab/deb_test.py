@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import traceback
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,7 @@ FSTAB = f"/dev/rnbd/by-session/{SESSION}/vdb {MOUNT} ext4 {{options}}_netdev,x-s
 PATIENT = "nofail,x-systemd.device-timeout=infinity,"
 LINKS = f"/dev/rnbd/by-session/{SESSION}"
 CONFFILE = "/etc/rnbd/rnbd.toml"
+HOST = "/etc/modprobe.d/rnbd-host.conf"
 # An emulated machine on a busy host stands still now and then.
 MODULE_OPTIONS = "options rtrs_client ack_timeout_ms=8000\n"
 
@@ -85,17 +87,18 @@ class Story:
         self.debs.mkdir()
         self.disk: Disk = deb_machine.fresh_disk(directory, [run.Bind(self.debs, "/mnt/debs")])
         self.before: dict[str, str] = {}
+        self.host_uuid = ""
         self.modules = directory / "modules"
         self.pair: deb_machine.Pair | None = None
 
     def cases(self) -> list[Callable[[], None]]:
         if self.quick:
             return [self.install, self.newer_kernel, self.boot, self.names, self.documented, self.identity,
-                    self.own_test, self.shut_down, self.purge]
+                    self.mirror, self.own_test, self.shut_down, self.purge]
         return [
             self.without_source, self.source_arrives, self.wrong_source, self.purge,
             self.install, self.newer_kernel, self.boot, self.names, self.documented, self.identity,
-            self.own_test, self.names_with_c, self.shut_down,
+            self.mirror, self.own_test, self.names_with_c, self.shut_down,
             self.upgrade, self.boot_without_server, self.shut_down,
             self.remove_keeps_configuration, self.purge, self.for_arm64,
         ]  # fmt: skip
@@ -180,6 +183,8 @@ class Story:
         )
         # An empty configuration is one that says nothing.
         self.disk.output("rnbdctl config check")
+        self.host_uuid = self.disk.output(f"sed -n 's/^options rnbd_client host_uuid=//p' {HOST}").strip()
+        expect(str(uuid.UUID(self.host_uuid)) == self.host_uuid, f"host_uuid is {self.host_uuid!r}")
 
     def newer_kernel(self) -> None:
         """A kernel newer than the modules know breaks nothing: apt succeeds, and warns before it boots."""
@@ -202,6 +207,7 @@ class Story:
         expect(f"rnbd/{NEXT_VERSION}, {self.release}, x86_64: installed" in self.dkms_status(), said)
         expect(f"rnbd/{deb.version()}" not in self.dkms_status(), self.dkms_status())
         expect(self.disk.output(f"cat {CONFFILE}") == CONFIG, "the configuration changed")
+        expect(self.host_uuid in self.disk.output(f"cat {HOST}"), "the name of the machine changed")
         expect(self.disk.output("stat -c %Y /var/cache/rnbd-dkms/*/key.json") == metadata_before,
                "metadata was made again for nothing")
         expect(self.disk.output("dpkg-query -W -f '${Version}' rnbdctl") == NEXT_VERSION,
@@ -214,7 +220,7 @@ class Story:
         expect(self.dkms_status() == "", self.dkms_status())
         left = self.left()
         # That the service is enabled is configuration too.
-        kept = ("etc/apt/apt.conf.d/80rnbd-dkms", "etc/rnbd", "etc/rnbd/rnbd.toml",
+        kept = ("etc/apt/apt.conf.d/80rnbd-dkms", "etc/modprobe.d/rnbd-host.conf", "etc/rnbd", "etc/rnbd/rnbd.toml",
                 "etc/systemd/system/multi-user.target.wants/rnbd.service")
         expect(left == [f"left behind: /{name}" for name in kept], "\n".join(left))
 
@@ -329,6 +335,8 @@ class Story:
         expect(self.sh_client(f"cat {MOUNT}/greeting") == "hello", "the file on the remote disk")
         failed = self.sh_client("systemctl --failed --plain --no-legend")
         expect(failed == "", failed)
+        name = self.sh_client("cat /sys/module/rnbd_client/parameters/host_uuid")
+        expect(name == self.host_uuid, f"host_uuid is {name}, the package has written {self.host_uuid}")
 
     def names(self) -> None:
         """Stable names: of both disks, of a partition, and by label."""
@@ -384,6 +392,32 @@ class Story:
         expect("volume" in said, said)
         self.sh_client("vgremove -qy group")
         self.unmap_by_hand("again")
+        server.run("modprobe -r scsi_debug")
+
+    def mirror(self) -> None:
+        """A mirror of two disks is assembled when both are mapped, whatever their numbers and sessions are."""
+        assert self.pair is not None
+        server = self.pair.server
+        server.run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=64 add_host=2 per_host_store=1")
+        disks = server.sh("ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block/*").split()
+        names = [Path(disk).name for disk in disks]
+        wwids = [server.read(f"/sys/block/{name}/device/wwid") for name in names]
+        links = [f"/dev/disk/by-id/rnbd-{wwid}" for wwid in wwids]
+        for name in names:
+            self.map_by_hand(name, name, "rw")
+        self.sh_client("set -e; udevadm settle\n"
+                       f"mdadm --create /dev/md/mirror --run --level=1 --raid-devices=2 --assume-clean {' '.join(links)}\n"
+                       "udevadm settle; echo hello | dd of=/dev/md/mirror bs=4096 conv=sync oflag=direct", 120)
+        for name in names:
+            self.unmap_by_hand(name, "mdadm -q --stop /dev/md/mirror 2>/dev/null || true")
+        for name in reversed(names):
+            self.map_by_hand(name, f"again-{name}", "rw")
+        self.wait_client("test -b /dev/md/mirror", "the mirror is not assembled", 60)
+        state = self.sh_client("udevadm settle; cat /proc/mdstat; mdadm --detail /dev/md/mirror; "
+                               "dd if=/dev/md/mirror bs=5 count=1 iflag=fullblock")
+        expect("[UU]" in state and "active" in state and state.endswith("hello"), state)
+        for name in names:
+            self.unmap_by_hand(f"again-{name}", "mdadm -q --stop /dev/md/mirror 2>/dev/null || true")
         server.run("modprobe -r scsi_debug")
 
     def map_by_hand(self, disk: str, session: str, mode: str = "") -> None:
