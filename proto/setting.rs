@@ -30,6 +30,9 @@ pub struct Setting {
     pub name: &'static str,
     /// The smallest value.
     pub min: i32,
+    /// The smallest value besides `min`: what is between the two is out of range. It is `min` if
+    /// nothing is.
+    pub least: i32,
     /// The largest value.
     pub max: i32,
     /// The default value.
@@ -69,8 +72,8 @@ pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
 pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);
 
 /// How long a request of a disk may be in flight before the client ends it, in ms; 0: as long as it
-/// takes.
-pub const IO_TIMEOUT: Setting = Setting::new("io_timeout_ms", 0, 86_400_000, 0);
+/// takes. No other time is less than a second, as the block layer looks once a second.
+pub const IO_TIMEOUT: Setting = Setting::new("io_timeout_ms", 0, 86_400_000, 0).with_least(1000);
 
 /// The least time of [`IO_TIMEOUT`] that is not 0: the block layer looks at requests once a second.
 pub const LEAST_IO_TIMEOUT_MS: i32 = 1000;
@@ -113,11 +116,12 @@ impl fmt::Display for SettingError<'_> {
                 write!(f, "{name}: not a number: \"{}\"", Untrusted(text))
             }
             Self::OutOfRange { setting, text, .. } => {
-                let Setting { name, min, max, .. } = setting;
                 write!(
                     f,
-                    "{name}: {} is not between {min} and {max}",
-                    Untrusted(text)
+                    "{}: {} is {}",
+                    setting.name,
+                    Untrusted(text),
+                    Outside(*setting)
                 )
             }
         }
@@ -126,6 +130,22 @@ impl fmt::Display for SettingError<'_> {
 
 impl_error!(SettingError<'a>);
 
+/// What a number out of a setting's range is, as the end of a sentence: "not between 1 and 100".
+#[derive(Clone, Copy, Debug)]
+pub struct Outside(pub Setting);
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting {
+            min, least, max, ..
+        } = self.0;
+        match min == least {
+            true => write!(f, "not between {min} and {max}"),
+            false => write!(f, "neither {min} nor between {least} and {max}"),
+        }
+    }
+}
+
 impl Setting {
     /// A setting. A default outside of the range does not compile.
     pub(crate) const fn new(name: &'static str, min: i32, max: i32, default: i64) -> Self {
@@ -133,9 +153,23 @@ impl Setting {
         Self {
             name,
             min,
+            least: min,
             max,
             default: default as i32,
         }
+    }
+
+    /// The setting without the values between `min` and `least`. A default among them does not
+    /// compile.
+    const fn with_least(self, least: i32) -> Self {
+        let setting = Self { least, ..self };
+        assert!(self.min < least && least <= self.max && setting.contains(self.default));
+        setting
+    }
+
+    /// Whether `value` is in the range.
+    pub const fn contains(&self, value: i32) -> bool {
+        value == self.min || (self.least <= value && value <= self.max)
     }
 
     /// The value that `text` says, in decimal and perhaps with a newline behind it.
@@ -148,7 +182,7 @@ impl Setting {
             errno,
         };
         match number {
-            Ok(value) if self.min <= value && value <= self.max => Ok(value),
+            Ok(value) if self.contains(value) => Ok(value),
             Ok(_) => Err(out_of_range(Errno::EINVAL)),
             Err(NumberError::Overflow) => Err(out_of_range(NumberError::Overflow.errno())),
             Err(NumberError::Malformed) => Err(SettingError::NotANumber {

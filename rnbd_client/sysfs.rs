@@ -123,16 +123,6 @@ const DEVICE_FILES: Files = &[
                 device_log!(pr_err, device.remote, "{}", error.message().as_str());
                 from_errno(error.errno())
             })?;
-            if (1..LEAST_IO_TIMEOUT_MS).contains(&ms) {
-                device_log!(
-                    pr_err,
-                    device.remote,
-                    "io_timeout_ms: {} is less than {}; 0 is for as long as it takes",
-                    ms,
-                    LEAST_IO_TIMEOUT_MS
-                );
-                return Err(EINVAL);
-            }
             // The task that makes the disk may wait for the removal of this file, as with `resize`.
             context.release_protection()?;
             // It is not negative.

@@ -37,7 +37,7 @@ const ALL: [Setting; 7] = [
 #[test]
 fn the_whole_range_is_taken_and_nothing_else() {
     for setting in ALL {
-        for value in [setting.min, setting.default, setting.max] {
+        for value in [setting.min, setting.least, setting.default, setting.max] {
             assert_eq!(setting.parse(format!("{value}").as_bytes()), Ok(value));
             assert_eq!(setting.parse(format!("{value}\n").as_bytes()), Ok(value));
         }
@@ -64,6 +64,17 @@ fn the_whole_range_is_taken_and_nothing_else() {
     }
 }
 
+#[test]
+fn a_range_may_have_a_gap_above_its_smallest_value() {
+    assert_eq!((IO_TIMEOUT.min, IO_TIMEOUT.least), (0, 1000));
+    for value in ["1", "999"] {
+        assert_out_of_range(IO_TIMEOUT, value, Errno::EINVAL);
+    }
+    for setting in ALL.into_iter().filter(|setting| *setting != IO_TIMEOUT) {
+        assert_eq!(setting.least, setting.min, "{}", setting.name);
+    }
+}
+
 #[track_caller]
 fn assert_out_of_range(setting: Setting, text: &str, errno: Errno) {
     let error = setting.parse(text.as_bytes()).expect_err(text);
@@ -85,6 +96,11 @@ fn errors_name_the_setting() {
     assert_eq!(
         error.to_string(),
         "hb_interval_ms: 9 is not between 10 and 600000"
+    );
+    let error = IO_TIMEOUT.parse(b"999").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "io_timeout_ms: 999 is neither 0 nor between 1000 and 86400000"
     );
     let error = HOLD_IO.parse(b"a\"\n\x1b[").unwrap_err();
     assert_eq!(
