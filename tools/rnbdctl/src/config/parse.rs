@@ -5,14 +5,14 @@
 //! The syntax tree with its positions is walked by hand instead of by serde, so that all mistakes
 //! are told at once, each with line and key.
 
+mod devices;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use clap::ValueEnum;
 use proto::addr::PathAddress;
-use proto::name::Name;
 use proto::name::SessName;
-use proto::rnbd::IoMode;
 use proto::setting::Setting;
 use toml::de::DeTable;
 use toml::de::DeValue;
@@ -22,11 +22,9 @@ use super::keys;
 use super::Config;
 use super::ConfigError;
 use super::ConfigErrors;
-use super::Device;
 use super::Session;
 use super::MAX_PATHS;
 use crate::address;
-use crate::model::AccessMode;
 use crate::model::Policy;
 use crate::model::Settings;
 
@@ -280,103 +278,6 @@ impl<'i> Reader<'i> {
 
     fn understood<T>(&mut self, at: &At, parsed: Result<T, String>) -> Option<T> {
         parsed.map_err(|error| self.fail(at, error)).ok()
-    }
-
-    fn devices(&mut self, at: &At, value: &Value<'i>) -> Vec<Device> {
-        let mut devices: Vec<Device> = Vec::new();
-        for (at, element) in self.elements(at, value) {
-            let device = match element.get_ref() {
-                DeValue::String(path) => self.device_path(&at, path).map(|path| Device {
-                    path,
-                    access_mode: AccessMode::Rw,
-                    io_mode: None,
-                }),
-                DeValue::Table(table) => self.device_table(&at, table),
-                other => {
-                    self.fail(
-                        &at,
-                        format!(
-                            "an element must be a path or a table with path, access_mode and \
-                             io_mode, not {}",
-                            article(other)
-                        ),
-                    );
-                    None
-                }
-            };
-            let Some(device) = device else { continue };
-            if devices.iter().any(|other| other.path == device.path) {
-                self.fail(&at, format!("\"{}\" is given twice", device.path));
-            }
-            devices.push(device);
-        }
-        devices
-    }
-
-    fn device_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<Device> {
-        self.check_keys_at(&at.key, table, &keys::DEVICE);
-        let mut access_mode = Some(AccessMode::Rw);
-        if let Some(value) = table.get("access_mode") {
-            let at = At {
-                key: format!("{}: access_mode", at.key),
-                span: value.span(),
-            };
-            access_mode = self.string(&at, value).and_then(|name| {
-                let mode = AccessMode::parse(&name);
-                if mode.is_none() {
-                    self.fail(
-                        &at,
-                        format!("\"{name}\" is not one of \"ro\", \"rw\", \"migration\""),
-                    );
-                }
-                mode
-            });
-        }
-        let mut io_mode = None;
-        if let Some(value) = table.get("io_mode") {
-            let at = At {
-                key: format!("{}: io_mode", at.key),
-                span: value.span(),
-            };
-            let name = self.string(&at, value)?;
-            io_mode = IoMode::from_name(name.as_bytes());
-            if io_mode.is_none() {
-                self.fail(
-                    &at,
-                    format!("\"{name}\" is not one of \"direct\", \"buffered\""),
-                );
-            }
-        }
-        let Some(value) = table.get("path") else {
-            self.fail(at, "a device needs a path");
-            return None;
-        };
-        let at = At {
-            key: format!("{}: path", at.key),
-            span: value.span(),
-        };
-        let path = self.string(&at, value)?;
-        let path = self.device_path(&at, &path)?;
-        Some(Device {
-            path,
-            access_mode: access_mode?,
-            io_mode,
-        })
-    }
-
-    fn device_path(&mut self, at: &At, path: &str) -> Option<String> {
-        if let Err(error) = Name::new(path.as_bytes()) {
-            self.fail(at, format!("\"{}\" {error}", path.escape_debug()));
-            return None;
-        }
-        if path.split('/').any(|part| part == "..") {
-            self.fail(
-                at,
-                format!("\"{path}\" contains \"..\", which no server allows"),
-            );
-            return None;
-        }
-        self.no_space(at, path).then(|| path.to_owned())
     }
 
     /// The kernel takes the name between spaces.
