@@ -76,6 +76,8 @@ pub enum Command {
     Show(commands::show::Args),
     /// Add, remove, disconnect and reconnect paths, and choose among them
     Path(commands::path::Args),
+    /// Set tunables of devices
+    Device(commands::device::Args),
     /// Set tunables of sessions
     Session(commands::session::Args),
     /// List what this machine exports; disconnect clients
@@ -124,6 +126,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::List(args) => commands::list::run(args, &context),
         Command::Show(args) => commands::show::run(args, &context),
         Command::Path(args) => commands::path::run(args, &context),
+        Command::Device(args) => commands::device::run(args, &context),
         Command::Session(args) => commands::session::run(args, &context),
         Command::Server(args) => commands::server::run(args, &context),
         Command::Rdma(args) => commands::rdma::run(args, &context),

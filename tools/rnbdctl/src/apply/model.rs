@@ -199,6 +199,9 @@ impl Machine for Model {
                     -1 => 4,
                     nr => nr as u32,
                 }),
+                io_timeout_ms: (!inner.is_c).then_some(0),
+                io_timeouts: (!inner.is_c).then_some(0),
+                io_unanswered: (!inner.is_c).then_some(0),
                 folder: PathBuf::new(),
             });
             Ok(path)

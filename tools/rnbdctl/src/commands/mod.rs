@@ -9,6 +9,7 @@ pub mod apply;
 pub mod check;
 pub mod completions;
 pub mod config;
+pub mod device;
 mod each;
 pub mod exporter;
 pub mod list;
@@ -25,6 +26,7 @@ pub mod session;
 pub mod show;
 pub mod stats;
 pub mod top;
+mod tunable;
 pub mod unmap;
 
 use each::each;

@@ -2,11 +2,10 @@
 
 //! `rnbdctl session`: the tunables of this client's sessions.
 
+use super::tunable;
 use crate::cli::Context;
 use crate::control;
 use crate::model::Settings;
-use crate::Error;
-use crate::Kind;
 use crate::Result;
 
 /// The arguments.
@@ -21,7 +20,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Set tunables; all are checked before the first is set
-    #[command(after_help = tunables())]
+    #[command(after_help = tunable::help(&Settings::ALL, explained))]
     Set(SetArgs),
 }
 
@@ -34,22 +33,6 @@ pub struct SetArgs {
     /// Tunables and their values
     #[arg(required = true, value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
-}
-
-fn tunables() -> String {
-    let line = |(setting, text): (proto::setting::Setting, &str)| {
-        format!(
-            "\n  {:22}  {text} ({} to {}, default {})",
-            setting.name, setting.min, setting.max, setting.default
-        )
-    };
-    let mut help = "Tunables:".to_owned();
-    help.extend(
-        Settings::ALL
-            .into_iter()
-            .map(|setting| line((setting, explained(setting.name)))),
-    );
-    help
 }
 
 fn explained(name: &str) -> &'static str {
@@ -71,10 +54,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     let session = context.system.find_session(&args.session)?;
     let mut settings = Vec::new();
     for word in &args.settings {
-        let Some((name, value)) = word.split_once('=') else {
-            let error = Error::new(Kind::Usage, format!("setting {word:?}"), "it has no value");
-            return Err(error.hint("write NAME=VALUE, as in hold_io_ms=30000"));
-        };
+        let (name, value) = tunable::split(word, "hold_io_ms=30000")?;
         settings.push((
             name,
             control::session::check_setting(&session, name, value)?,

@@ -2,6 +2,7 @@
 
 //! `rnbdctl show`: everything about one device, session or path.
 
+use proto::setting::IO_TIMEOUT;
 use serde::Serialize;
 
 use super::list;
@@ -190,6 +191,16 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>) -> Table
         Cell::option(device.access_mode.map(|mode| mode.as_str())),
     );
     fields.add("queues for polled IO", Cell::option(device.poll_queues));
+    // The C module has none of these.
+    if let Some(ms) = device.io_timeout_ms {
+        fields.text(IO_TIMEOUT.name, ms);
+    }
+    if let Some(count) = device.io_timeouts {
+        fields.text("requests that timed out", count);
+    }
+    if let Some(count) = device.io_unanswered {
+        fields.text("of these unanswered", count);
+    }
     if let Some(stat) = statistics {
         fields.text("reads", stat.reads);
         fields.bytes("read", Some(stat.read_bytes));

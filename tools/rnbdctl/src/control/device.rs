@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::tunable;
 use super::write;
 use super::write::meaning;
 use super::write::Meaning;
@@ -90,6 +91,21 @@ const RESIZE: &[Meaning] = &[
     ),
 ];
 
+const SET: &[Meaning] = &[
+    meaning(
+        Errno::INVAL,
+        Kind::Usage,
+        "the kernel does not take that value",
+        "",
+    ),
+    meaning(
+        Errno::NOENT,
+        Kind::Busy,
+        "it has no disk: it is being mapped or unmapped",
+        "see its state with: rnbdctl list devices",
+    ),
+];
+
 /// Waits between attempts to unmap. udev reads a disk that was just mapped or written to, and has
 /// it open meanwhile; each attempt costs a line in the kernel's log.
 const UNMAP_WAITS: [Duration; 3] = [
@@ -133,11 +149,53 @@ pub fn resize(device: &ClientDevice, bytes: u64) -> Result {
     write::write(&what, &file, &sectors.to_string(), &[RESIZE])
 }
 
+/// Whether the tunable `name` can have the value `value`, and the device has it: its value.
+pub fn check_tunable(device: &ClientDevice, name: &str, value: &str) -> Result<i32> {
+    let what = format!("setting {name} of {}", device.path);
+    let number = tunable::value(&what, &ClientDevice::TUNABLES, name, value)?;
+    if device.tunable(name).is_none() {
+        let why = "the loaded rnbd_client does not have it";
+        return Err(Error::new(Kind::Unsupported, what, why)
+            .hint("it is older than 0.2.0, or the C module, which has no tunables of devices"));
+    }
+    Ok(number)
+}
+
+/// Sets the tunable `name` to `value`.
+pub fn set_tunable(device: &ClientDevice, name: &str, value: i32) -> Result {
+    let what = format!("setting {name} of {} to {value}", device.path);
+    let file = device.folder.join(name);
+    write::write(&what, &file, &value.to_string(), &[SET])
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn a_device_without_a_disk_takes_no_tunable() {
+        let explained = |errno: Errno| {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            let error = write::explain("setting x", &error, &[SET]);
+            (error.kind(), error.to_string())
+        };
+        assert_eq!(
+            explained(Errno::NOENT),
+            (
+                Kind::Busy,
+                "setting x: it has no disk: it is being mapped or unmapped (ENOENT)".to_owned()
+            )
+        );
+        assert_eq!(
+            explained(Errno::INVAL),
+            (
+                Kind::Usage,
+                "setting x: the kernel does not take that value (EINVAL)".to_owned()
+            )
+        );
+    }
 
     #[test]
     fn an_open_device_may_have_been_closed_by_the_server() {

@@ -11,6 +11,7 @@ pub mod path;
 pub mod policy;
 pub mod session;
 pub mod stats;
+mod tunable;
 mod write;
 
 pub use map::map;

@@ -5,6 +5,7 @@
 use proto::addr::PathAddress;
 use rustix::io::Errno;
 
+use super::tunable;
 use super::write;
 use super::write::meaning;
 use super::write::Meaning;
@@ -62,20 +63,7 @@ pub fn set_policy(session: &ClientSession, policy: Policy) -> Result {
 /// Whether the tunable `name` can have the value `value`, and the session has it: its value.
 pub fn check_setting(session: &ClientSession, name: &str, value: &str) -> Result<i32> {
     let what = format!("setting {name} of session {}", session.name);
-    let Some(setting) = Settings::find(name) else {
-        let known = Settings::ALL.map(|setting| setting.name).join(", ");
-        let error = Error::new(Kind::Usage, what, "there is no such tunable");
-        return Err(error.hint(format!("there are {known}")));
-    };
-    // The message begins with the name.
-    let number = setting.parse(value.as_bytes()).map_err(|error| {
-        let text = error.message();
-        let why = text
-            .as_str()
-            .split_once(": ")
-            .map_or(text.as_str(), |(_, why)| why);
-        Error::new(Kind::Usage, &what, why)
-    })?;
+    let number = tunable::value(&what, &Settings::ALL, name, value)?;
     if session.settings.get(name).is_none() {
         return Err(Error::new(
             Kind::Unsupported,

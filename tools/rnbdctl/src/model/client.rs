@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use proto::rnbd::IoMode;
+use proto::setting;
+use proto::setting::Setting;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -49,9 +51,29 @@ pub struct ClientDevice {
     pub size_bytes: Option<u64>,
     /// The number of queues for polled IO.
     pub poll_queues: Option<u32>,
+    /// How long a request may be in flight, in ms; 0: as long as it takes. `None` if the module
+    /// has no such limit, as the C module, or says something unknown.
+    pub io_timeout_ms: Option<i32>,
+    /// How many requests were ended because of that limit, modulo 2^32.
+    pub io_timeouts: Option<u32>,
+    /// How many requests that took too long the server may still be at work on. While there is
+    /// one, requests of the device fail at once.
+    pub io_unanswered: Option<u32>,
     /// Its folder `rnbd` in sysfs.
     #[serde(skip)]
     pub folder: PathBuf,
+}
+
+impl ClientDevice {
+    /// All tunables that a device can have: their names (also those of their files), ranges and
+    /// defaults.
+    pub const TUNABLES: [Setting; 1] = [setting::IO_TIMEOUT];
+
+    /// The value of the tunable called `name`, if there is one and the module has it.
+    pub fn tunable(&self, name: &str) -> Option<i32> {
+        self.io_timeout_ms
+            .filter(|_| name == setting::IO_TIMEOUT.name)
+    }
 }
 
 /// Whether a device works.

@@ -33,6 +33,7 @@ pub use server::Export;
 pub use server::Server;
 pub use server::ServerDevice;
 pub use server::ServerSession;
+pub use settings::range;
 pub use settings::Settings;
 
 /// The version of the JSON output. It changes when a field changes its meaning or goes, not when

@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tunables of a client's session.
+//! The tunables of a client's sessions and devices.
 
 use std::collections::BTreeMap;
 
 use proto::setting;
 use proto::setting::Setting;
 use serde::Serialize;
+
+/// The range of a tunable, as text: `0, or 1000 to 86400000`.
+pub fn range(setting: &Setting) -> String {
+    let Setting {
+        min, least, max, ..
+    } = setting;
+    match min == least {
+        true => format!("{min} to {max}"),
+        false => format!("{min}, or {least} to {max}"),
+    }
+}
 
 /// The values of the tunables that the loaded module has, by name.
 ///

@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use std::path::PathBuf;
 
 use proto::rnbd::IoMode;
+use proto::setting::IO_TIMEOUT;
 
 use super::read;
 use super::System;
@@ -115,6 +116,10 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
         closed_by_server: text("closed_by")?.is_some_and(|by| by == "server"),
         size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
         poll_queues: read::number(&folder.join("nr_poll_queues"))?,
+        io_timeout_ms: read::number(&folder.join(IO_TIMEOUT.name))?
+            .filter(|&ms| IO_TIMEOUT.contains(ms)),
+        io_timeouts: read::number(&folder.join("io_timeouts"))?,
+        io_unanswered: read::number(&folder.join("io_unanswered"))?,
         folder,
     }))
 }

@@ -61,6 +61,9 @@ impl Fake {
         fake.device("rnbd0", "backup", "/dev/sdb", 2 << 30);
         fake.device("rnbd10", "backup", "vg/tape", 1536 << 10);
         fake.device("rnbd2", "backup", "/dev/sdc", 1 << 40);
+        for name in ["rnbd0", "rnbd10", "rnbd2"] {
+            fake.extend_device(name);
+        }
         fake.write("sys/block/rnbd2/rnbd/state", "closed\n");
         fake.write("sys/block/rnbd2/rnbd/access_mode", "ro\n");
         fake.server_session("web", Modules::Rust, &["ip:10.0.0.7@ip:10.0.0.1"]);
@@ -172,7 +175,7 @@ impl Fake {
         }
     }
 
-    /// A mapped device.
+    /// A mapped device, with the files that it has with any modules.
     pub(crate) fn device(&self, name: &str, session: &str, device_path: &str, bytes: u64) {
         let write = |file: &str, text: &str| self.write(&format!("sys/block/{name}/{file}"), text);
         write("size", &format!("{}\n", bytes / 512));
@@ -187,6 +190,19 @@ impl Fake {
         write("rnbd/resize", "");
         self.write(&format!("dev/{name}"), "");
         self.link(name, session, device_path);
+    }
+
+    /// The files of a mapped device that the C module does not have.
+    pub(crate) fn extend_device(&self, name: &str) {
+        for (file, text) in [
+            ("io_mode", "any\n"),
+            ("closed_by", "\n"),
+            ("io_timeout_ms", "0\n"),
+            ("io_timeouts", "0\n"),
+            ("io_unanswered", "0\n"),
+        ] {
+            self.write(&format!("sys/block/{name}/rnbd/{file}"), text);
+        }
     }
 
     /// The link to a device that is mapped.

@@ -81,6 +81,9 @@ fn other_machines_keep_to_the_schema() {
     }
     let fake = old_modules();
     schema
+        .check("show_client_device", &json(&fake, &["show", "rnbd0"]))
+        .unwrap();
+    schema
         .check("show_client_session", &json(&fake, &["show", "old"]))
         .unwrap();
     schema
@@ -90,7 +93,11 @@ fn other_machines_keep_to_the_schema() {
 
 #[test]
 fn values_are_those_of_the_files() {
-    let list = json(&Fake::typical(), &["list"]);
+    let fake = Fake::typical();
+    fake.write("sys/block/rnbd0/rnbd/io_timeout_ms", "30000\n");
+    fake.write("sys/block/rnbd0/rnbd/io_timeouts", "12\n");
+    fake.write("sys/block/rnbd0/rnbd/io_unanswered", "3\n");
+    let list = json(&fake, &["list"]);
     let devices = list["client"]["devices"].as_array().unwrap();
     let names: Vec<_> = devices
         .iter()
@@ -99,6 +106,12 @@ fn values_are_those_of_the_files() {
     assert_eq!(names, ["rnbd0", "rnbd2", "rnbd10"]);
     assert_eq!(devices[0]["size_bytes"], 2_u64 << 30);
     assert_eq!(devices[1]["state"], "closed");
+    assert_eq!(devices[0]["io_timeout_ms"], 30000);
+    assert_eq!(
+        (&devices[0]["io_timeouts"], &devices[0]["io_unanswered"]),
+        (&Value::from(12), &Value::from(3))
+    );
+    assert_eq!(devices[1]["io_timeout_ms"], 0);
     let session = &list["client"]["sessions"][0];
     assert_eq!(session["state"], "degraded");
     assert_eq!(session["settings"]["reconnect_delay_ms"], 30000);
@@ -119,6 +132,24 @@ fn c_modules_count_from_zero_too() {
     let list = json(&old_modules(), &["list", "paths", "--client"]);
     let stats = &list["client"]["sessions"][0]["paths"][0]["stats"];
     assert_eq!(stats["reconnects"], 0, "{list}");
+}
+
+#[test]
+fn what_the_module_does_not_say_of_timeouts_is_null() {
+    let old = json(&old_modules(), &["show", "rnbd0"]);
+    for field in ["io_timeout_ms", "io_timeouts", "io_unanswered"] {
+        assert_eq!(old["device"][field], Value::Null, "{field}: {old}");
+    }
+    let fake = Fake::typical();
+    // No limit that there can be.
+    for text in ["-1\n", "999\n", "86400001\n", "x\n", "\n"] {
+        fake.write("sys/block/rnbd0/rnbd/io_timeout_ms", text);
+        fake.write("sys/block/rnbd0/rnbd/io_timeouts", "-1\n");
+        let shown = json(&fake, &["show", "rnbd0"]);
+        assert_eq!(shown["device"]["io_timeout_ms"], Value::Null, "{text:?}");
+        assert_eq!(shown["device"]["io_timeouts"], Value::Null);
+        Schema::load().check("show_client_device", &shown).unwrap();
+    }
 }
 
 #[test]

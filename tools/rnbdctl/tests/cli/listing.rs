@@ -64,6 +64,9 @@ fn csv_has_the_same_columns_whichever_modules_are_loaded() {
 #[test]
 fn everything_about_one_thing() {
     let fake = Fake::typical();
+    fake.write("sys/block/rnbd0/rnbd/io_timeout_ms", "30000\n");
+    fake.write("sys/block/rnbd0/rnbd/io_timeouts", "12\n");
+    fake.write("sys/block/rnbd0/rnbd/io_unanswered", "3\n");
     assert_snapshot!("show_device", fake.ok(&["show", "/dev/rnbd0"]));
     assert_snapshot!("show_session", fake.ok(&["show", "backup"]));
     assert_snapshot!("show_path", fake.ok(&["show", "10.0.0.2"]));
@@ -79,6 +82,11 @@ fn c_modules_lack_the_tunables_and_say_so() {
     fake.session("old", Modules::C, &["ip:10.0.0.1@ip:10.0.0.2"]);
     fake.server_session("old", Modules::C, &["ip:10.0.0.1@ip:10.0.0.2"]);
     assert_snapshot!(fake.ok(&["show", "old"]));
+    fake.device("rnbd0", "old", "x", 512);
+    let shown = fake.ok(&["show", "rnbd0"]);
+    for text in ["io_timeout_ms", "timed out", "unanswered"] {
+        assert!(!shown.contains(text), "{shown}");
+    }
     assert!(fake
         .ok(&["server", "list", "sessions"])
         .lines()

@@ -34,6 +34,7 @@ fn every_subcommand_has_a_manual_page() {
     for name in [
         "rnbdctl",
         "rnbdctl-map",
+        "rnbdctl-device-set",
         "rnbdctl-path-add",
         "rnbdctl-server-force-close",
     ] {
@@ -43,6 +44,9 @@ fn every_subcommand_has_a_manual_page() {
     assert!(!pages.iter().any(hidden), "{pages:?}");
     let page = fs::read_to_string(folder.join("rnbdctl.1")).unwrap();
     assert!(page.contains("Exit codes"), "{page}");
+    let page = fs::read_to_string(folder.join("rnbdctl-device-set.1")).unwrap();
+    let range = "(0, or 1000 to 86400000, default 0)";
+    assert!(page.contains(range), "{page}");
 }
 
 #[test]
