@@ -50,6 +50,17 @@ pub enum Change {
     /// A device that is closed, though there is a connection; not one that the server's
     /// administrator has closed.
     Reopen(ClientDevice),
+    /// A number of a device.
+    SetDevice {
+        /// The device's path at the server.
+        path: String,
+        /// The device; `None` before it is mapped.
+        mapped: Option<ClientDevice>,
+        /// Which number.
+        setting: Setting,
+        /// What it shall be.
+        to: i32,
+    },
     /// A device that the file does not have.
     Unmap(ClientDevice),
     /// A path that the file does not have; by the name of its folder.
@@ -87,16 +98,22 @@ impl Change {
             Self::Unmap(_) | Self::RemovePath(_) => Operation::Remove,
             Self::Set { .. }
             | Self::SetPolicy { .. }
+            | Self::SetDevice { .. }
             | Self::Reconnect(_)
             | Self::MapAgain { .. }
             | Self::Reopen(_) => Operation::Change,
         }
     }
 
+    /// Whether it is a number of a device that is to be mapped before.
+    pub fn waits_for_map(&self) -> bool {
+        matches!(self, Self::SetDevice { mapped: None, .. })
+    }
+
     /// What it is about: a device, a path, or a key of the file.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Set { setting, .. } => setting.name,
+            Self::Set { setting, .. } | Self::SetDevice { setting, .. } => setting.name,
             Self::SetPolicy { .. } => "policy",
             Self::AddPath(_) | Self::Reconnect(_) | Self::RemovePath(_) => "path",
             Self::Map(_) | Self::MapAgain { .. } | Self::Reopen(_) | Self::Unmap(_) => "device",
@@ -108,6 +125,7 @@ impl Change {
         match self {
             Self::Set { .. } | Self::SetPolicy { .. } => None,
             Self::AddPath(path) => Some(path_text(path)),
+            Self::SetDevice { path, .. } => Some(path.clone()),
             Self::Reconnect(name) | Self::RemovePath(name) => Some(name.clone()),
             Self::Map(device) | Self::MapAgain { device, .. } => Some(device.path.clone()),
             Self::Reopen(device) | Self::Unmap(device) => Some(device.device_path.clone()),
@@ -118,6 +136,12 @@ impl Change {
     pub fn from(&self) -> Option<String> {
         match self {
             Self::Set { from, .. } => from.map(|value| value.to_string()),
+            Self::SetDevice {
+                mapped, setting, ..
+            } => {
+                let value = mapped.as_ref()?.tunable(setting.name);
+                value.map(|value| value.to_string())
+            }
             Self::SetPolicy { from, .. } => from.map(|policy| policy.as_str().to_owned()),
             Self::Reconnect(_) => Some("disconnected".to_owned()),
             Self::MapAgain { mapped, .. } | Self::Unmap(mapped) => Some(mapped.path.clone()),
@@ -129,7 +153,7 @@ impl Change {
     /// What it shall be.
     pub fn to(&self) -> Option<String> {
         match self {
-            Self::Set { to, .. } => Some(to.to_string()),
+            Self::Set { to, .. } | Self::SetDevice { to, .. } => Some(to.to_string()),
             Self::SetPolicy { to, .. } => Some(to.as_str().to_owned()),
             Self::Reconnect(_) => Some("connected".to_owned()),
             Self::Map(device) => Some(device.access_mode.as_str().to_owned()),

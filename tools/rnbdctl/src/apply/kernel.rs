@@ -60,8 +60,13 @@ fn last_cpu(list: &str) -> Option<u32> {
 
 impl Machine for Kernel {
     fn state(&self) -> Result<State> {
+        let mut client = self.system.client()?;
+        for device in &mut client.devices {
+            // Of two attempts the same change is to be recognized, whatever was counted between.
+            (device.io_timeouts, device.io_unanswered) = (None, None);
+        }
         Ok(State {
-            client: self.system.client()?,
+            client,
             cpus: self.cpus(),
         })
     }
@@ -108,11 +113,38 @@ impl Machine for Kernel {
         let session = self.system.find_session(session)?;
         control::session::set(&session, setting.name, &value.to_string())
     }
+
+    fn set_device(&self, device: &ClientDevice, setting: &Setting, value: i32) -> Result {
+        control::device::set_tunable(device, setting.name, value)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_has_no_counters() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/block/rnbd0/rnbd");
+        fs::create_dir_all(&folder).unwrap();
+        for file in ["io_timeout_ms", "io_timeouts", "io_unanswered"] {
+            fs::write(folder.join(file), "5000\n").unwrap();
+        }
+        fs::write(folder.join("state"), "open\n").unwrap();
+        let system = System::new(Some(root.path()), None);
+        let read = system.client_devices().unwrap().remove(0);
+        let counters = |device: &ClientDevice| (device.io_timeouts, device.io_unanswered);
+        assert_eq!(counters(&read), (Some(5000), Some(5000)));
+        let device = Kernel::new(system)
+            .state()
+            .unwrap()
+            .client
+            .devices
+            .remove(0);
+        assert_eq!(device.io_timeout_ms, Some(5000));
+        assert_eq!(counters(&device), (None, None));
+    }
 
     #[test]
     fn the_last_cpu() {

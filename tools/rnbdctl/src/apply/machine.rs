@@ -42,4 +42,6 @@ pub trait Machine: Send + Sync {
     fn set_policy(&self, session: &str, policy: Policy) -> Result;
     /// Sets a number of a session.
     fn set(&self, session: &str, setting: &Setting, value: i32) -> Result;
+    /// Sets a number of a device.
+    fn set_device(&self, device: &ClientDevice, setting: &Setting, value: i32) -> Result;
 }

@@ -297,4 +297,25 @@ impl Machine for Model {
             }
         })
     }
+
+    fn set_device(&self, device: &ClientDevice, setting: &Setting, value: i32) -> Result {
+        self.with(|inner| {
+            let name = &device.name;
+            inner
+                .writes
+                .push(format!("set {} of {name} to {value}", setting.name));
+            inner.accept(name)?;
+            let mut devices = inner.state.client.devices.iter_mut();
+            let Some(have) = devices.find(|have| have.name == *name) else {
+                return Err(fail(Kind::NotFound, "no such device"));
+            };
+            match have.io_timeout_ms.as_mut() {
+                None => Err(fail(Kind::Unsupported, "the module does not have it")),
+                Some(have) => {
+                    *have = value;
+                    Ok(())
+                }
+            }
+        })
+    }
 }

@@ -4,6 +4,7 @@
 
 use proto::addr::PathAddress;
 use proto::rnbd::IoMode;
+use proto::setting::IO_TIMEOUT;
 
 use super::Change;
 use super::State;
@@ -95,6 +96,7 @@ impl SessionPlan {
         let extra_paths = plan.paths(session, running);
         let extra_devices = plan.devices(session, running, &mapped, state.cpus);
         plan.others(extra_devices, extra_paths, prune);
+        plan.device_values(session, &mapped);
         plan
     }
 
@@ -195,6 +197,30 @@ impl SessionPlan {
         let is_wanted = |path: &str| session.devices.iter().any(|device| device.path == path);
         let others = mapped.iter().filter(|have| !is_wanted(&have.device_path));
         others.map(|have| (*have).clone()).collect()
+    }
+
+    /// Numbers of devices. Last of all, since a device has them when it is mapped.
+    fn device_values(&mut self, session: &Session, mapped: &[&ClientDevice]) {
+        for device in &session.devices {
+            let Some(to) = device.io_timeout_ms else {
+                continue;
+            };
+            let (path, setting) = (&device.path, IO_TIMEOUT);
+            let have = mapped.iter().find(|have| have.device_path == *path);
+            match have.map(|have| (have, have.tunable(setting.name))) {
+                Some((have, None)) => self.remarks.push(format!(
+                    "{} of device {path} ({}): the loaded modules do not have it",
+                    setting.name, have.path
+                )),
+                Some((_, Some(value))) if value == to => (),
+                found => self.changes.push(Change::SetDevice {
+                    path: path.clone(),
+                    mapped: found.map(|(have, _)| (*have).clone()),
+                    setting,
+                    to,
+                }),
+            }
+        }
     }
 
     /// A device that is closed, though there is a connection.

@@ -97,7 +97,31 @@ pub fn attempt(
     for remark in &plan.remarks {
         work.observer.remark(remark);
     }
-    work.perform_all(goal, plan.changes.iter());
+    let (later, now): (Vec<_>, Vec<_>) = plan
+        .changes
+        .iter()
+        .partition(|change| change.waits_for_map());
+    work.perform_all(goal, now);
+    if !later.is_empty() {
+        // Their devices are mapped now, or that has failed.
+        let after = goal.plan(&machine.state()?, prune);
+        for remark in &after.remarks {
+            if !plan.remarks.contains(remark) {
+                work.observer.remark(remark);
+            }
+        }
+        let waited = |name: Option<String>| later.iter().any(|change| change.name() == name);
+        let is_next = |change: &&Change| {
+            matches!(
+                change,
+                Change::SetDevice {
+                    mapped: Some(_),
+                    ..
+                }
+            ) && waited(change.name())
+        };
+        work.perform_all(goal, after.changes.iter().filter(is_next));
+    }
     Ok(work.attempt)
 }
 
@@ -156,7 +180,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn perform_all<'c>(&mut self, goal: Goal<'_>, changes: impl Iterator<Item = &'c Change>) {
+    fn perform_all<'c>(&mut self, goal: Goal<'_>, changes: impl IntoIterator<Item = &'c Change>) {
         for change in changes {
             if self.observer.stop() {
                 break;
@@ -182,6 +206,20 @@ impl Work<'_> {
             (Change::Reconnect(path), _) => machine.reconnect(name, path)?,
             (Change::RemovePath(path), _) => self.remove_path(name, path)?,
             (Change::Reopen(device), _) => machine.reopen(device)?,
+            (
+                Change::SetDevice {
+                    mapped,
+                    setting,
+                    to,
+                    ..
+                },
+                _,
+            ) => {
+                // Without a device it is left for later.
+                if let Some(device) = mapped {
+                    machine.set_device(device, setting, *to)?;
+                }
+            }
             (Change::Unmap(device), _) => machine.unmap(device)?,
             (Change::Map(device), Goal::Is(session)) => {
                 return machine.map(session, &[], device).map(Some)

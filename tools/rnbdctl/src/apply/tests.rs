@@ -21,6 +21,8 @@ use crate::model::DeviceState;
 use crate::model::PathState;
 use crate::Kind;
 
+mod device_values;
+
 const TWO: &str = r#"
 [[session]]
 name = "storage"
@@ -462,7 +464,8 @@ fn what_is_saved_is_what_there_is() {
 /// Configurations that share names, addresses and disks, so that they meet.
 fn any_config() -> impl Strategy<Value = Config> {
     let path = (0u8..3, prop::option::of(0u8..2));
-    let device = ("[a-d]", 0usize..3);
+    let io_timeout = prop::option::of(prop_oneof![Just(0), 1000..1003]);
+    let device = (io_timeout, 0usize..3);
     let session = (
         prop::collection::btree_map(0u8..4, path, 1..4),
         prop::collection::btree_map("[a-d]", device, 1..4),
@@ -484,11 +487,11 @@ fn any_config() -> impl Strategy<Value = Config> {
             let devices: Vec<_> = devices
                 .into_iter()
                 .take(if only_one { 1 } else { 4 })
-                .map(|(path, (_, mode))| {
-                    format!(
-                        "{{ path = \"{path}\", access_mode = \"{}\" }}",
-                        ["ro", "rw", "migration"][mode]
-                    )
+                .map(|(path, (io_timeout, mode))| {
+                    let mode = ["ro", "rw", "migration"][mode];
+                    let more =
+                        io_timeout.map_or(String::new(), |ms| format!(", io_timeout_ms = {ms}"));
+                    format!("{{ path = \"{path}\", access_mode = \"{mode}\"{more} }}")
                 })
                 .collect();
             text += &format!(

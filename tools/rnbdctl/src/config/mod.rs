@@ -58,7 +58,7 @@ pub struct Session {
     pub devices: Vec<Device>,
 }
 
-/// A device of the server.
+/// A device of the server. A number that is `None` is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its path as the server understands it.
@@ -67,6 +67,8 @@ pub struct Device {
     pub access_mode: AccessMode,
     /// How the server reads and writes the disk; as the server is set if not given.
     pub io_mode: Option<IoMode>,
+    /// How long a request may be in flight, in ms; see [`proto::setting::IO_TIMEOUT`].
+    pub io_timeout_ms: Option<i32>,
 }
 
 impl Config {

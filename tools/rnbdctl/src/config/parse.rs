@@ -8,11 +8,13 @@
 mod devices;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 
 use clap::ValueEnum;
 use proto::addr::PathAddress;
 use proto::name::SessName;
+use proto::setting::Outside;
 use proto::setting::Setting;
 use toml::de::DeTable;
 use toml::de::DeValue;
@@ -303,10 +305,23 @@ impl<'i> Reader<'i> {
     }
 
     fn setting(&mut self, at: &At, value: &Value<'i>, setting: &Setting) -> Option<i32> {
-        self.number(at, value, setting.min, setting.max)
+        let is_right = |number: &i32| setting.contains(*number);
+        self.number_if(at, value, is_right, Outside(*setting))
     }
 
     fn number(&mut self, at: &At, value: &Value<'i>, min: i32, max: i32) -> Option<i32> {
+        let is_right = |number: &i32| (min..=max).contains(number);
+        let otherwise = format!("not between {min} and {max}");
+        self.number_if(at, value, is_right, otherwise)
+    }
+
+    fn number_if(
+        &mut self,
+        at: &At,
+        value: &Value<'i>,
+        is_right: impl Fn(&i32) -> bool,
+        otherwise: impl Display,
+    ) -> Option<i32> {
         let DeValue::Integer(number) = value.get_ref() else {
             self.fail(
                 at,
@@ -316,10 +331,10 @@ impl<'i> Reader<'i> {
         };
         let parsed = i64::from_str_radix(number.as_str(), number.radix());
         let parsed = parsed.ok().and_then(|number| i32::try_from(number).ok());
-        let parsed = parsed.filter(|number| (min..=max).contains(number));
+        let parsed = parsed.filter(is_right);
         if parsed.is_none() {
             let written = self.text.get(value.span()).unwrap_or(number.as_str());
-            self.fail(at, format!("{written} is not between {min} and {max}"));
+            self.fail(at, format!("{written} is {otherwise}"));
         }
         parsed
     }

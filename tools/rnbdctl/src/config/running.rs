@@ -5,6 +5,7 @@
 use proto::addr::Address;
 use proto::addr::PathAddress;
 use proto::name::SessName;
+use proto::setting::IO_TIMEOUT;
 
 use super::to_toml;
 use super::Config;
@@ -48,6 +49,7 @@ pub fn from_client(client: &Client) -> Config {
                     path: device.device_path.clone(),
                     access_mode: device.access_mode.unwrap_or(AccessMode::Rw),
                     io_mode: device.io_mode.flatten(),
+                    io_timeout_ms: device.io_timeout_ms.filter(|&ms| ms != IO_TIMEOUT.default),
                 })
                 .collect(),
         }

@@ -3,8 +3,10 @@
 use clap::ValueEnum;
 use proptest::prelude::*;
 use proto::rnbd::IoMode;
+use proto::setting::IO_TIMEOUT;
 
 use super::*;
+use crate::model::range;
 use crate::model::Settings;
 
 const FULL: &str = r#"
@@ -25,6 +27,7 @@ nr_poll_queues = -1
 
 [[session.devices]]
 path = "nvme0n1"
+io_timeout_ms = 30_000
 "#;
 
 fn errors(text: &str) -> Vec<String> {
@@ -58,11 +61,13 @@ fn everything() {
                     path: "disk1".into(),
                     access_mode: AccessMode::Rw,
                     io_mode: None,
+                    io_timeout_ms: None,
                 },
                 Device {
                     path: "/dev/vg/disk2".into(),
                     access_mode: AccessMode::Ro,
                     io_mode: None,
+                    io_timeout_ms: None,
                 },
             ],
         },
@@ -77,6 +82,7 @@ fn everything() {
                 path: "nvme0n1".into(),
                 access_mode: AccessMode::Rw,
                 io_mode: None,
+                io_timeout_ms: Some(30_000),
             }],
         },
     ];
@@ -236,6 +242,19 @@ fn mistakes_of_paths_and_devices() {
             26,
             alike,
         ),
+        (
+            "devices",
+            "[5]",
+            12,
+            "an element must be a path or a table with path, access_mode, io_mode, \
+             io_timeout_ms, not a number",
+        ),
+        (
+            "devices",
+            r#"[{ path = "a", io_timeout = 5000 }]"#,
+            26,
+            "io_timeout: unknown key (did you mean io_timeout_ms?)",
+        ),
     ];
     for (key, value, column, message) in cases {
         let other = match key {
@@ -246,6 +265,48 @@ fn mistakes_of_paths_and_devices() {
         let wanted = format!("rnbd.toml:3:{column}: session \"s\": {key}: {message}");
         assert_eq!(errors(&text), [wanted], "{text}");
     }
+}
+
+#[test]
+fn mistakes_of_the_time_limit_of_a_device() {
+    let range = "is neither 0 nor between 1000 and 86400000";
+    let cases = [
+        ("1", format!("1 {range}")),
+        ("999", format!("999 {range}")),
+        ("-1", format!("-1 {range}")),
+        ("86_400_001", format!("86_400_001 {range}")),
+        (
+            "99999999999999999999",
+            format!("99999999999999999999 {range}"),
+        ),
+        ("\"30s\"", "must be a number, not a string".to_owned()),
+        ("1.5", "must be a number, not a fraction".to_owned()),
+        ("false", "must be a number, not true or false".to_owned()),
+    ];
+    for (value, message) in cases {
+        let devices = format!("[{{ path = \"a\", io_timeout_ms = {value} }}]");
+        let text = with("").replace("[\"d\"]", &devices);
+        let wanted = format!("rnbd.toml:5:42: session \"s\": devices: io_timeout_ms: {message}");
+        assert_eq!(errors(&text), [wanted], "{text}");
+    }
+}
+
+/// A device's other mistakes are told besides that of its time limit.
+#[test]
+fn all_mistakes_of_a_device_at_once() {
+    let devices = "[{ access_mode = \"x\", io_mode = 5, io_timeout_ms = 5 }]";
+    let text = with("").replace("[\"d\"]", devices);
+    assert_eq!(
+        errors(&text),
+        [
+            "rnbd.toml:5:12: session \"s\": devices: a device needs a path",
+            "rnbd.toml:5:28: session \"s\": devices: access_mode: \"x\" is not one of \"ro\", \
+             \"rw\", \"migration\"",
+            "rnbd.toml:5:43: session \"s\": devices: io_mode: must be a string, not a number",
+            "rnbd.toml:5:62: session \"s\": devices: io_timeout_ms: 5 is neither 0 nor between \
+             1000 and 86400000",
+        ]
+    );
 }
 
 #[test]
@@ -335,6 +396,10 @@ fn any_address() -> impl Strategy<Value = String> {
     ]
 }
 
+fn any_io_timeout() -> impl Strategy<Value = i32> {
+    prop_oneof![Just(0), IO_TIMEOUT.least..=IO_TIMEOUT.max]
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_as_the_same(
@@ -342,7 +407,9 @@ proptest! {
         ends in proptest::collection::vec(
             (proptest::option::of(any_address()), any_address()), 1..5
         ),
-        devices in proptest::collection::btree_map("[^\\s\\p{C}.]{1,30}", 0..3, 1..5),
+        devices in proptest::collection::btree_map(
+            "[^\\s\\p{C}.]{1,30}", (0usize..3, proptest::option::of(any_io_timeout())), 1..5
+        ),
         port in proptest::option::of(1u16..),
         policy in proptest::option::of(0usize..3),
         setting in proptest::option::of((0usize..7, 0i32..1000)),
@@ -374,7 +441,12 @@ proptest! {
                 settings: setting.into_iter().collect(),
                 devices: devices
                     .into_iter()
-                    .map(|(path, mode)| Device { path, access_mode: modes[mode as usize], io_mode: io_modes[mode as usize] })
+                    .map(|(path, (mode, io_timeout_ms))| Device {
+                        path,
+                        access_mode: modes[mode],
+                        io_mode: io_modes[mode],
+                        io_timeout_ms,
+                    })
                     .collect(),
             }],
         };
@@ -427,14 +499,9 @@ fn the_document_has_every_key() {
     for key in keys::session().into_iter().chain(keys::DEVICE) {
         row(key);
     }
-    for setting in Settings::ALL {
+    for setting in Settings::ALL.into_iter().chain([IO_TIMEOUT]) {
         let row = row(setting.name);
-        assert_eq!(
-            row[4],
-            format!("{} to {}", setting.min, setting.max),
-            "{}",
-            setting.name
-        );
+        assert_eq!(row[4], range(&setting), "{}", setting.name);
         let default = format!("left as it is ({})", setting.default);
         assert_eq!(row[5], default, "{}", setting.name);
         assert_eq!(

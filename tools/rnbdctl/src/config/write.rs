@@ -54,6 +54,9 @@ fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {
         if let Some(mode) = device.io_mode {
             write!(more, ", io_mode = \"{}\"", mode.as_str())?;
         }
+        if let Some(ms) = device.io_timeout_ms {
+            write!(more, ", io_timeout_ms = {ms}")?;
+        }
         if more.is_empty() {
             writeln!(out, "    {path},")?;
         } else {

@@ -13,6 +13,7 @@
 
 mod changes;
 mod checks;
+mod device_values;
 mod errors;
 mod fake;
 mod json;

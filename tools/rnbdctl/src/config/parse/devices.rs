@@ -4,6 +4,7 @@
 
 use proto::rnbd::IoMode;
 use proto::name::Name;
+use proto::setting::IO_TIMEOUT;
 use toml::de::DeTable;
 use toml::de::DeValue;
 
@@ -24,14 +25,15 @@ impl<'i> Reader<'i> {
                     path,
                     access_mode: AccessMode::Rw,
                     io_mode: None,
+                    io_timeout_ms: None,
                 }),
                 DeValue::Table(table) => self.device_table(&at, table),
                 other => {
                     self.fail(
                         &at,
                         format!(
-                            "an element must be a path or a table with path, access_mode and \
-                             io_mode, not {}",
+                            "an element must be a path or a table with {}, not {}",
+                            keys::DEVICE.join(", "),
                             article(other)
                         ),
                     );
@@ -49,45 +51,24 @@ impl<'i> Reader<'i> {
 
     fn device_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<Device> {
         self.check_keys_at(&at.key, table, &keys::DEVICE);
-        let mut access_mode = Some(AccessMode::Rw);
-        if let Some(value) = table.get("access_mode") {
+        let value = |key: &str| {
+            let value = table.get(key)?;
             let at = At {
-                key: format!("{}: access_mode", at.key),
+                key: format!("{}: {key}", at.key),
                 span: value.span(),
             };
-            access_mode = self.string(&at, value).and_then(|name| {
-                let mode = AccessMode::parse(&name);
-                if mode.is_none() {
-                    self.fail(
-                        &at,
-                        format!("\"{name}\" is not one of \"ro\", \"rw\", \"migration\""),
-                    );
-                }
-                mode
-            });
-        }
-        let mut io_mode = None;
-        if let Some(value) = table.get("io_mode") {
-            let at = At {
-                key: format!("{}: io_mode", at.key),
-                span: value.span(),
-            };
-            let name = self.string(&at, value)?;
-            io_mode = IoMode::from_name(name.as_bytes());
-            if io_mode.is_none() {
-                self.fail(
-                    &at,
-                    format!("\"{name}\" is not one of \"direct\", \"buffered\""),
-                );
-            }
-        }
-        let Some(value) = table.get("path") else {
+            Some((at, value))
+        };
+        let access_mode = match value("access_mode") {
+            Some((at, value)) => self.access_mode(&at, value),
+            None => Some(AccessMode::Rw),
+        };
+        let io_mode = value("io_mode").and_then(|(at, value)| self.io_mode(&at, value));
+        let io_timeout_ms =
+            value("io_timeout_ms").and_then(|(at, value)| self.setting(&at, value, &IO_TIMEOUT));
+        let Some((at, value)) = value("path") else {
             self.fail(at, "a device needs a path");
             return None;
-        };
-        let at = At {
-            key: format!("{}: path", at.key),
-            span: value.span(),
         };
         let path = self.string(&at, value)?;
         let path = self.device_path(&at, &path)?;
@@ -95,7 +76,28 @@ impl<'i> Reader<'i> {
             path,
             access_mode: access_mode?,
             io_mode,
+            io_timeout_ms,
         })
+    }
+
+    fn access_mode(&mut self, at: &At, value: &Value<'i>) -> Option<AccessMode> {
+        let name = self.string(at, value)?;
+        let mode = AccessMode::parse(&name);
+        if mode.is_none() {
+            let why = format!("\"{name}\" is not one of \"ro\", \"rw\", \"migration\"");
+            self.fail(at, why);
+        }
+        mode
+    }
+
+    fn io_mode(&mut self, at: &At, value: &Value<'i>) -> Option<IoMode> {
+        let name = self.string(at, value)?;
+        let mode = IoMode::from_name(name.as_bytes());
+        if mode.is_none() {
+            let why = format!("\"{name}\" is not one of \"direct\", \"buffered\"");
+            self.fail(at, why);
+        }
+        mode
     }
 
     fn device_path(&mut self, at: &At, path: &str) -> Option<String> {
