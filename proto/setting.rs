@@ -75,9 +75,6 @@ pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);
 /// takes. No other time is less than a second, as the block layer looks once a second.
 pub const IO_TIMEOUT: Setting = Setting::new("io_timeout_ms", 0, 86_400_000, 0).with_least(1000);
 
-/// The least time of [`IO_TIMEOUT`] that is not 0: the block layer looks at requests once a second.
-pub const LEAST_IO_TIMEOUT_MS: i32 = 1000;
-
 /// Why a text is no value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingError<'a> {

@@ -24,10 +24,7 @@ use proto::{
         self,
         Base, //
     },
-    setting::{
-        IO_TIMEOUT,
-        LEAST_IO_TIMEOUT_MS, //
-    }, //
+    setting::IO_TIMEOUT, //
 };
 use rtrs_core::error::from_errno;
 

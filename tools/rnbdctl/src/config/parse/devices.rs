@@ -2,8 +2,8 @@
 
 //! The devices of a session.
 
-use proto::rnbd::IoMode;
 use proto::name::Name;
+use proto::rnbd::IoMode;
 use proto::setting::IO_TIMEOUT;
 use toml::de::DeTable;
 use toml::de::DeValue;
