@@ -230,9 +230,10 @@ impl State {
         let Some((since, pause)) = self.pause else {
             return 0;
         };
-        let left = i64::from(pause).saturating_sub(since.elapsed().as_millis());
-        // At most `pause`.
-        u32::try_from(left).unwrap_or(0)
+        match u32::try_from(since.elapsed().as_millis()) {
+            Ok(elapsed) if elapsed < pause => pause.wrapping_sub(elapsed),
+            _ => 0,
+        }
     }
 }
 

@@ -46,8 +46,9 @@ impl Reopening {
     ///
     /// A device is left that failed for want of memory, as its disk could not be read, or as the
     /// path failed that carried the request, and as long as requests of the session's devices are
-    /// held if the server does not have its disk yet, or if the disk is in use. A device that failed otherwise is opened
-    /// again together with a device that is left, or when the administrator asks for it.
+    /// held if the server does not have its disk yet, or if the disk is in use. A device that
+    /// failed otherwise is opened again together with a device that is left, or when the
+    /// administrator asks for it.
     pub(crate) fn open(&self, devices: impl Iterator<Item = Arc<Device>>) -> Option<u32> {
         let attempt = self.attempts.load(ordering::Relaxed);
         let mut any_held = false;

@@ -183,17 +183,7 @@ impl Server {
                 // The session was lost meanwhile.
                 continue;
             };
-            if features & FEATURE_IO_MODE != 0 {
-                message.io_mode = wish.or(used);
-            } else if wish.is_some() {
-                pr_err_ratelimited!(
-                    "session {}: the server does not know of io_mode: map its devices without\n",
-                    self.session.as_cstr()
-                );
-                return Err(EOPNOTSUPP);
-            } else {
-                message.io_mode = None;
-            }
+            message.io_mode = self.io_mode_to_ask(features, wish, used)?;
             // A server that does not know of identities may have old data behind its response.
             let len = if features & FEATURE_IDENTITY != 0 {
                 bytes.len()
@@ -225,6 +215,26 @@ impl Server {
                 }
                 self.malformed(&error)
             })
+    }
+
+    /// The IO mode to ask a server for that has these features; see [`Self::open`]. Any context.
+    fn io_mode_to_ask(
+        &self,
+        features: u32,
+        wish: Option<IoMode>,
+        used: Option<IoMode>,
+    ) -> Result<Option<IoMode>> {
+        if features & FEATURE_IO_MODE != 0 {
+            return Ok(wish.or(used));
+        }
+        if wish.is_none() {
+            return Ok(None);
+        }
+        pr_err_ratelimited!(
+            "session {}: the server does not know of io_mode: map its devices without\n",
+            self.session.as_cstr()
+        );
+        Err(EOPNOTSUPP)
     }
 
     /// The present epoch, if the server tells news in it. Any context.

@@ -115,27 +115,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
         return Err(ESHUTDOWN);
     }
     if let Some(device) = session.devices().find_by_name(&message.dev_name) {
-        // A client that has lost its paths opens its devices again.
-        if device.mode() != message.access_mode {
-            pr_err_ratelimited!(
-                "session {:?}: device {:?} is open with access mode '{}', not '{}'\n",
-                session.name().as_cstr(),
-                message.dev_name.as_cstr(),
-                device.mode().as_str(),
-                message.access_mode.as_str()
-            );
-            return Err(EPERM);
-        }
-        let used = device.io_mode();
-        if message.io_mode.is_some_and(|wish| wish != used) {
-            pr_err_ratelimited!(
-                "session {:?}: device {:?} is open with io mode '{}' by this session\n",
-                session.name().as_cstr(),
-                message.dev_name.as_cstr(),
-                used.as_str()
-            );
-            return Err(EBUSY);
-        }
+        may_open_again(session, &device, message)?;
         let len = answer_open(session, op, &device)?;
         news::opened(session, &device);
         return Ok(len);
@@ -168,6 +148,32 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
             Err(error)
         }
     }
+}
+
+/// Whether a message may open a device that the session has open: a client that has lost its paths
+/// opens its devices again. `EPERM` and `EBUSY` if it asks for another mode.
+fn may_open_again(session: &Session, device: &SessionDevice, message: &Open) -> Result {
+    if device.mode() != message.access_mode {
+        pr_err_ratelimited!(
+            "session {:?}: device {:?} is open with access mode '{}', not '{}'\n",
+            session.name().as_cstr(),
+            message.dev_name.as_cstr(),
+            device.mode().as_str(),
+            message.access_mode.as_str()
+        );
+        return Err(EPERM);
+    }
+    let used = device.io_mode();
+    if message.io_mode.is_some_and(|wish| wish != used) {
+        pr_err_ratelimited!(
+            "session {:?}: device {:?} is open with io mode '{}' by this session\n",
+            session.name().as_cstr(),
+            message.dev_name.as_cstr(),
+            used.as_str()
+        );
+        return Err(EBUSY);
+    }
+    Ok(())
 }
 
 /// `EHOSTDOWN` while the server drains: no device is opened then.

@@ -203,6 +203,33 @@ fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CStrin
     Ok((CString::try_from(name)?, CString::try_from(path)?))
 }
 
+impl Entry {
+    /// One more session has the device open; see [`Exports::open`] for the errors.
+    fn join(&mut self, io_mode: IoMode, mode: AccessMode, session: &SessName) -> Result {
+        if self.io_mode != io_mode {
+            pr_err_ratelimited!(
+                "session {:?}: device {:?} is open with io mode '{}' by other sessions\n",
+                session.as_cstr(),
+                &*self.export.name,
+                self.io_mode.as_str()
+            );
+            return Err(EBUSY);
+        }
+        let opens = self.opens.checked_add(1).ok_or(EOVERFLOW)?;
+        self.writers = self.writers.opened(mode).map_err(|denied| {
+            pr_err_ratelimited!(
+                "session {:?}: opening device {:?}: {}\n",
+                session.as_cstr(),
+                &*self.export.name,
+                denied.message().as_str()
+            );
+            from_errno(denied.errno())
+        })?;
+        self.opens = opens;
+        Ok(())
+    }
+}
+
 impl Exports {
     /// Makes an empty list with directories below `devices`. Sleeps.
     pub(crate) fn new(devices: Directory<()>, reserved: Arc<ReservedDisks>) -> Result<Arc<Self>> {
@@ -236,26 +263,7 @@ impl Exports {
         let local_id = disk.disk().local_id();
         let mut list = self.list.lock();
         if let Some(entry) = list.iter_mut().find(|entry| entry.local_id == local_id) {
-            if entry.io_mode != disk.io_mode() {
-                pr_err_ratelimited!(
-                    "session {:?}: device {:?} is open with io mode '{}' by other sessions\n",
-                    session.as_cstr(),
-                    &*entry.export.name,
-                    entry.io_mode.as_str()
-                );
-                return Err(EBUSY);
-            }
-            let opens = entry.opens.checked_add(1).ok_or(EOVERFLOW)?;
-            entry.writers = entry.writers.opened(mode).map_err(|denied| {
-                pr_err_ratelimited!(
-                    "session {:?}: opening device {:?}: {}\n",
-                    session.as_cstr(),
-                    &*entry.export.name,
-                    denied.message().as_str()
-                );
-                from_errno(denied.errno())
-            })?;
-            entry.opens = opens;
+            entry.join(disk.io_mode(), mode, session)?;
             return Ok(ExportOpen {
                 exports: self.clone(),
                 export: entry.export.clone(),

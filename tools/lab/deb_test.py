@@ -405,8 +405,8 @@ class Story:
         links = [f"/dev/disk/by-id/rnbd-{wwid}" for wwid in wwids]
         for name in names:
             self.map_by_hand(name, name, "rw")
-        self.sh_client("set -e; udevadm settle\n"
-                       f"mdadm --create /dev/md/mirror --run --level=1 --raid-devices=2 --assume-clean {' '.join(links)}\n"
+        create = "mdadm --create /dev/md/mirror --run --level=1 --raid-devices=2 --assume-clean"
+        self.sh_client(f"set -e; udevadm settle\n{create} {' '.join(links)}\n"
                        "udevadm settle; echo hello | dd of=/dev/md/mirror bs=4096 conv=sync oflag=direct", 120)
         for name in names:
             self.unmap_by_hand(name, "mdadm -q --stop /dev/md/mirror 2>/dev/null || true")

@@ -241,8 +241,8 @@ impl<O: Operations> GenDisk<O> {
     /// so do tasks that read or write the disk's files in `queue/`.
     ///
     /// While there are requests in flight, or another task changes limits, `go_on` is asked every
-    /// [`LIMITS_WAIT_MS`] whether to go on waiting. `EBUSY` if it says no: then nothing has changed.
-    /// `EINVAL` for limits that make no sense. What the administrator has set
+    /// [`LIMITS_WAIT_MS`] whether to go on waiting. `EBUSY` if it says no: then nothing has
+    /// changed. `EINVAL` for limits that make no sense. What the administrator has set
     /// (`queue/discard_max_bytes`, `queue/read_ahead_kb` and others) stays.
     ///
     /// Sleeps. `go_on` must neither wait for a request of this disk nor change its limits.
