@@ -15,6 +15,7 @@ from lib import images
 from lib import rnbd
 from lib.fio import verified
 from lib.operations import every_operation
+from lib.rnbd import Device
 
 TOPOLOGY = "one"
 ONLY_OURS = ("ours",)
@@ -115,7 +116,7 @@ def back_in_another_order(t: Test, devices: list[Device], folder: str, mode: str
     for session in sessions:
         t.client.write(f"{rnbd.client_path(t, session)}/disconnect", "1")
     t.server.wait_for(folder, gone=True)
-    for session, device in reversed(list(zip(sessions, devices))):
+    for session, device in reversed(list(zip(sessions, devices, strict=True))):
         t.client.write(f"{rnbd.client_path(t, session)}/reconnect", "1")
         t.client.wait_for(f"{device.sysfs}/state", matches="open")
         t.equal(t.server.read(f"{folder}/sessions/{session}/io_mode"), mode, f"io_mode of {session}, which is back")

@@ -10,7 +10,6 @@ from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import cable
 from lib import disks
-from lib import guest_io
 from lib import guest_timeout
 from lib import rnbd
 from lib.guest_timeout import BUFFERED
