@@ -30,11 +30,11 @@ use proto::{
         Reservation,
         SessInfo,
         FEATURE_CLOSED,
-        FEATURE_DRAIN,
         FEATURE_IDENTITY,
         FEATURE_IO_MODE,
         FEATURE_NEWS,
-        FEATURE_RESERVATIONS, //
+        FEATURE_RESERVATIONS,
+        KNOWN_FEATURES, //
     },
     ProtoError, //
 };
@@ -42,14 +42,6 @@ use rtrs_client::ServiceData;
 use rtrs_core::error::from_errno;
 
 use crate::params::HOST_UUID;
-
-/// The extensions that this client knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS
-    | FEATURE_IDENTITY
-    | FEATURE_DRAIN
-    | FEATURE_RESERVATIONS
-    | FEATURE_CLOSED
-    | FEATURE_IO_MODE;
 
 /// What the server said when it opened a device.
 pub(crate) struct Opened {

@@ -31,10 +31,8 @@ use proto::{
         SessInfo,
         FEATURE_CLOSED,
         FEATURE_DRAIN,
-        FEATURE_IDENTITY,
-        FEATURE_IO_MODE,
         FEATURE_NEWS,
-        FEATURE_RESERVATIONS,
+        KNOWN_FEATURES,
         PROTO_VER_MAJOR, //
     }, //
 };
@@ -58,14 +56,6 @@ use crate::{
     session::Session,
     watch::Watch, //
 };
-
-/// The extensions that this server knows.
-const KNOWN_FEATURES: u32 = FEATURE_NEWS
-    | FEATURE_IDENTITY
-    | FEATURE_DRAIN
-    | FEATURE_RESERVATIONS
-    | FEATURE_CLOSED
-    | FEATURE_IO_MODE;
 
 /// [`Server`] as the listener knows it.
 pub(crate) struct Sessions {

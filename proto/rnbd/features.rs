@@ -22,6 +22,14 @@ pub const FEATURE_RESERVATIONS: u32 = 1 << 3;
 /// The server tells the client, with the news, that it has closed a device by itself, and why. Used
 /// together with [`FEATURE_NEWS`] only.
 pub const FEATURE_CLOSED: u32 = 1 << 4;
-/// An open message may say how the server is to use the disk, see
-/// [`Open::io_mode`](super::Open::io_mode).
+/// An open message may say how the server is to read and write the disk, see
+/// [`Open::io_mode`](super::Open::io_mode), and its response says how the server does so.
 pub const FEATURE_IO_MODE: u32 = 1 << 5;
+
+/// The extensions that this driver knows, at both ends.
+pub const KNOWN_FEATURES: u32 = FEATURE_NEWS
+    | FEATURE_IDENTITY
+    | FEATURE_DRAIN
+    | FEATURE_RESERVATIONS
+    | FEATURE_CLOSED
+    | FEATURE_IO_MODE;
