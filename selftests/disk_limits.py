@@ -175,13 +175,17 @@ def test_while_away(t: Test) -> None:
     stream.stop()
 
 
+def hanging_and_beside(t: Test) -> tuple[str, str]:
+    """A disk that can be made to hang, and one beside it; both have discards."""
+    below = disks.null_blk(t, discard=1, size=32)
+    return disks.holdable(t, 16, below), disks.null_blk(t, discard=1, size=32)
+
+
 @case(module_sets=ONLY_OURS, timeout=240)
 def test_hanging_disk(t: Test) -> None:
     """While a disk hangs its limits wait, and nothing else does; not the session that is lost then, either."""
     rnbd.load(t)
-    below = disks.null_blk(t, discard=1, size=32)
-    hanging = disks.holdable(t, 16, below)
-    disk = disks.null_blk(t, discard=1, size=32)
+    hanging, disk = hanging_and_beside(t)
     held, device = rnbd.map_device(t, hanging), rnbd.map_device(t, disk)
     rnbd.configure(t, hold_io_ms=60000)
     disks.hold(t, hanging)
@@ -212,9 +216,7 @@ def test_hanging_disk(t: Test) -> None:
 def test_unmapped_while_waiting(t: Test) -> None:
     """A device whose limits wait for a request can be unmapped by force."""
     rnbd.load(t)
-    below = disks.null_blk(t, discard=1, size=32)
-    hanging = disks.holdable(t, 16, below)
-    beside = disks.null_blk(t, discard=1, size=32)
+    hanging, beside = hanging_and_beside(t)
     device, other = rnbd.map_device(t, hanging), rnbd.map_device(t, beside)
     disks.hold(t, hanging)
     reader = t.client.start_job(f"dd if={device.path} of=/dev/null bs=4k count=1 iflag=direct")
