@@ -32,9 +32,9 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `raw` is a request of a disk with data `D`, whose tag set has data `S`. The block layer holds a
-/// reference that keeps it from being used again, and one that keeps its queue, until the callback
-/// returns.
+/// `raw` is a request. The disk of the request has data `D`, and the tag set of the disk has data
+/// `S`. Until the callback returns, the block layer holds two references: one keeps the request
+/// from being used again, and one keeps the queue of the disk.
 pub struct ExpiredRequest<'a, D, S> {
     raw: NonNull<bindings::request>,
     _callback: PhantomData<(&'a D, &'a S)>,
