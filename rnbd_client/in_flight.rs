@@ -100,13 +100,10 @@ impl InFlight {
         )
     }
 
-    /// Puts a request in the place of its tag. Any context. The handle comes back if there is none.
+    /// The requests by their tags.
     #[inline(always)]
-    pub(crate) fn insert(
-        &self,
-        request: OwnedRequest<RemoteDevice>,
-    ) -> Result<(), OwnedRequest<RemoteDevice>> {
-        self.table.insert(request)
+    pub(crate) fn table(&self) -> &RequestTable<RemoteDevice> {
+        &self.table
     }
 
     /// The permit of another number for the request of `tag`, to be used by

@@ -180,7 +180,7 @@ fn submit<'a>(
         return Err(refuse(device, request, SubmitError::Failed(error)));
     }
     // It may complete before the transport returns.
-    if let Err(request) = path.in_flight.insert(request) {
+    if let Err(request) = path.in_flight.table().insert(request) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }
@@ -227,7 +227,7 @@ fn submit_moved(
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(error)));
     }
-    if let Err(request) = path.in_flight.insert(request) {
+    if let Err(request) = path.in_flight.table().insert(request) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }

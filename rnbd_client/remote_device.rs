@@ -210,8 +210,7 @@ impl RemoteDevice {
     /// The server's number, if requests may be sent. Any context.
     #[inline]
     pub(crate) fn mapped_id(&self) -> Option<u32> {
-        let may_send = self.state.may_send();
-        may_send.then(|| self.device_id.load(ordering::Relaxed))
+        (self.state.may_send()).then(|| self.device_id.load(ordering::Relaxed))
     }
 
     /// Whether the server has the device open under this number. Any context.
