@@ -29,6 +29,7 @@ pub(crate) const fn this_module<M: ModuleMetadata>() -> *mut bindings::module {
 /// type of the driver, so the compiler makes it in the driver's crate, or in a crate that uses the
 /// driver. `__this_module` is then that crate's.
 #[cfg(not(SINCE_7_3))]
+#[expect(clippy::extra_unused_type_parameters)]
 pub(crate) const fn this_module<M: ModuleMetadata>() -> *mut bindings::module {
     &raw mut bindings::__this_module
 }
