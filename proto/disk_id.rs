@@ -33,3 +33,25 @@ impl<P: PartialEq> DiskId<P> {
         self.wwid.is_empty() && self.place == new.place && !self.is_same_as(new)
     }
 }
+
+/// Several known disks are the same as a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ambiguous;
+
+/// The position of the known disk that `new` is; `None` if it is none of them.
+///
+/// [`Ambiguous`] if a disk was known by its place before its name could be read, and another place
+/// of the same disk is known by the name.
+pub fn find<'a, P: PartialEq + 'a>(
+    known: impl Iterator<Item = &'a DiskId<P>>,
+    new: &DiskId<P>,
+) -> Result<Option<usize>, Ambiguous> {
+    let mut same = known
+        .enumerate()
+        .filter(|(_, known)| known.is_same_as(new))
+        .map(|(position, _)| position);
+    match (same.next(), same.next()) {
+        (found, None) => Ok(found),
+        _ => Err(Ambiguous),
+    }
+}

@@ -53,6 +53,7 @@ errnos! {
     EHOSTUNREACH = 113, "No route to host.";
     EALREADY = 114, "Operation already in progress.";
     EINPROGRESS = 115, "Operation now in progress.";
+    EUCLEAN = 117, "A file of the server is damaged.";
 }
 
 impl Errno {

@@ -49,6 +49,7 @@ pub mod policy;
 pub mod reconnect;
 pub mod resent;
 pub mod reservation;
+pub mod reservation_state;
 pub mod rnbd;
 pub mod rtrs;
 pub mod search_path;

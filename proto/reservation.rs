@@ -187,6 +187,44 @@ impl<I: Clone + PartialEq> Table<I> {
         }
     }
 
+    /// The table with these machines and keys, in this order, as [`Self::registrants`] and
+    /// [`Self::held`] gave them; `None` if there cannot be such a table.
+    pub fn restore(
+        generation: u32,
+        held: Option<(Kind, usize)>,
+        registrants: impl Iterator<Item = (I, u64)>,
+    ) -> Option<Self> {
+        let mut table = Self {
+            generation,
+            ..Self::new()
+        };
+        let mut free = 0usize;
+        for (machine, key) in registrants {
+            if key == 0 || table.place_of(&machine).is_some() {
+                return None;
+            }
+            // INVARIANT: Checked above.
+            *table.registrants.get_mut(free)? = Some(Registrant { machine, key });
+            free = free.wrapping_add(1);
+        }
+        if let Some((kind, holder)) = held {
+            // INVARIANT: A machine is registered at this place, and at 0 if all are holders.
+            table
+                .registrant(holder)
+                .filter(|_| holder == 0 || !kind.is_of_all())?;
+            table.reservation = Some(Held { kind, holder });
+        }
+        Some(table)
+    }
+
+    /// The kind of the reservation, and how many of [`Self::registrants`] come before the holder; 0
+    /// if all are holders.
+    pub fn held(&self) -> Option<(Kind, usize)> {
+        let held = self.reservation?;
+        let before = self.registrants.iter().take(held.holder).flatten().count();
+        Some((held.kind, if held.kind.is_of_all() { 0 } else { before }))
+    }
+
     /// What a machine is to the reservation; without one [`Role::Registrant`] if it is registered.
     pub fn role(&self, machine: &I) -> Role {
         match (self.place_of(machine), self.reservation) {

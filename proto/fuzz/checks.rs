@@ -20,6 +20,10 @@ use proto::{
         Name,
         SessName, //
     },
+    reservation_state::{
+        self,
+        SavedState, //
+    },
     rnbd::{
         self,
         AccessMode,
@@ -66,6 +70,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("info_req", info_req),
     ("info_rsp", info_rsp),
     ("map_options", map_options),
+    ("reservation_state", reservation_state),
     ("rkey_rsp", rkey_rsp),
     ("rnbd_request", rnbd_request),
     ("rnbd_response", rnbd_response),
@@ -229,6 +234,27 @@ pub fn map_options(data: &[u8]) {
             check_message(error.message().as_str());
             assert!(error.errno().to_kernel() < 0);
         }
+    }
+}
+
+/// The state of the reservations of a disk whose name is `naa.5000`.
+pub fn reservation_state(data: &[u8]) {
+    let Some(disk) = rnbd::Wwid::from_text(b"naa.5000") else {
+        return;
+    };
+    match SavedState::parse(data, &disk) {
+        Ok(saved) => {
+            let table = saved.table(saved.registrants()).expect("a table");
+            let mut bytes = vec![0; data.len()];
+            assert!(reservation_state::write(
+                &table,
+                &disk,
+                |machine| machine,
+                &mut bytes
+            ));
+            assert_eq!(bytes, data);
+        }
+        Err(error) => check_message(error.message().as_str()),
     }
 }
 

@@ -19,6 +19,11 @@ use proto::{
         Name,
         SessName, //
     },
+    reservation::Table,
+    reservation_state::{
+        self,
+        MachineName, //
+    },
     rnbd::{
         self,
         AccessMode,
@@ -61,6 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     requests(&corpus)?;
     block_messages(&corpus)?;
     text(&corpus)?;
+    states(&corpus)?;
     Ok(())
 }
 
@@ -376,5 +382,25 @@ fn text(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
     for (seed, text) in search {
         corpus.put("search_path", seed, &[text.as_bytes()])?;
     }
+    Ok(())
+}
+
+fn states(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
+    let disk = rnbd::Wwid::from_text(b"naa.5000").ok_or("no name")?;
+    let put = |seed: &str, table: &Table<MachineName>| {
+        let mut bytes = vec![0; reservation_state::size(table.registrants().count())];
+        reservation_state::write(table, &disk, |machine| machine, &mut bytes);
+        corpus.put("reservation_state", seed, &[&bytes])
+    };
+    put("empty", &Table::new())?;
+    let host = rnbd::Host::from_text(b"01234567-89ab-cdef-0123-456789abcdef").ok_or("no UUID")?;
+    let host = MachineName::Host(host);
+    let registrants = [
+        (host, 1),
+        (MachineName::Session(SessName::new(b"node-1")?), 2),
+    ];
+    let held = Some((rnbd::Kind::ExclusiveAccess, 1));
+    let reserved = Table::restore(3, held, registrants.into_iter()).ok_or("no table")?;
+    put("reserved", &reserved)?;
     Ok(())
 }

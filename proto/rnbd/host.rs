@@ -63,6 +63,11 @@ impl Host {
         Self::new(uuid)
     }
 
+    /// The UUID, in the order of its text.
+    pub const fn to_uuid(self) -> [u8; 16] {
+        self.0
+    }
+
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::Host {

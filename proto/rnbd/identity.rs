@@ -129,6 +129,19 @@ impl Wwid {
         Self(bytes)
     }
 
+    /// The name that `text` is; `None` if it is empty or too long, or has other characters.
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; NAME_LEN];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        // INVARIANT: Checked here.
+        (!text.is_empty() && text.iter().all(is_good)).then_some(Self(bytes))
+    }
+
+    /// The message field: the name, then zeroes.
+    pub(crate) const fn to_field(self) -> [u8; NAME_LEN] {
+        self.0
+    }
+
     /// Whether there is no name.
     pub fn is_empty(&self) -> bool {
         self.0.first() == Some(&0)
@@ -154,6 +167,11 @@ impl Wwid {
         }
         UniqueId::new(kind, place)
     }
+}
+
+/// Whether names of disks have such a character.
+fn is_good(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(*byte, b'.' | b'-' | b'_' | b':' | b'+')
 }
 
 /// The byte that two hexadecimal digits are.
@@ -216,9 +234,6 @@ impl Identity {
         let (msg, _) = split::<wire::Identity>(bytes, "identity of the disk")?;
         // INVARIANT: Checked here.
         let wwid = Wwid(msg.wwid);
-        let is_good = |byte: &u8| {
-            byte.is_ascii_alphanumeric() || matches!(*byte, b'.' | b'-' | b'_' | b':' | b'+')
-        };
         let padding = msg.wwid.get(wwid.as_bytes().len()..).unwrap_or(&[]);
         let wrong = wwid.as_bytes().iter().find(|byte| !is_good(byte));
         match wrong.or(padding.iter().find(|byte| **byte != 0)) {

@@ -3,7 +3,11 @@
 //! How a server knows its disks again.
 
 use proto::{
-    disk_id::DiskId,
+    disk_id::{
+        find,
+        Ambiguous,
+        DiskId, //
+    },
     rnbd::{
         IdKind,
         UniqueId,
@@ -49,4 +53,19 @@ fn only_a_disk_without_a_name_is_gone_for_good() {
     let named = disk(0x820, Some(1), 5);
     assert!(!named.is_replaced_by(&disk(0x820, Some(2), 6)));
     assert!(!named.is_replaced_by(&disk(0x820, None, 6)));
+}
+
+#[test]
+fn a_new_disk_is_at_most_one_of_the_known_disks() {
+    let nameless = disk(0x810, None, 3);
+    let named = disk(0x820, Some(1), 5);
+    let both = [nameless, named];
+    assert_eq!(find(both.iter(), &disk(0x830, Some(2), 6)), Ok(None));
+    assert_eq!(find(both.iter(), &disk(0x830, Some(1), 6)), Ok(Some(1)));
+    assert_eq!(find(both.iter(), &disk(0x820, None, 5)), Ok(Some(1)));
+    assert_eq!(find(both.iter(), &disk(0x810, None, 3)), Ok(Some(0)));
+    assert_eq!(find(both.iter(), &disk(0x810, Some(2), 3)), Ok(Some(0)));
+    // The first place gets the name of the second place's disk: two tables would write one file.
+    assert_eq!(find(both.iter(), &disk(0x810, Some(1), 3)), Err(Ambiguous));
+    assert_eq!(find([named].iter(), &disk(0x810, Some(1), 3)), Ok(Some(0)));
 }
