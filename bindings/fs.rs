@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files that are disks. Would extend: `rust/kernel/fs.rs`, which has files of processes and the
-//! `kiocb` of a driver's own file, but opens none and submits nothing.
+//! Files that are disks, and small files of a module ([`directory`]). Would extend:
+//! `rust/kernel/fs.rs`, which has files of processes and the `kiocb` of a driver's own file, but
+//! opens none and submits nothing.
 //!
 //! A file is looked up ([`file::Found`]), opened ([`file::RegularFile`]), and asked for requests
 //! ([`disk::OpenFile`]), with the same access types, completions and memory as a block device has
@@ -29,6 +30,7 @@
 //!
 //! C header: [`include/linux/fs.h`](srctree/include/linux/fs.h)
 
+pub mod directory;
 pub mod disk;
 pub mod file;
 

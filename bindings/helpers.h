@@ -68,9 +68,20 @@ u64 rnbd_helper_bdev_diskseq(const struct block_device *bdev);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
 bool rnbd_helper_bdev_may_sleep(struct block_device *bdev);
 
+/* helpers_directory.c */
+struct file;
+
+struct file *rnbd_helper_directory_open(const char *name);
+ssize_t rnbd_helper_directory_read(struct file *dir, const char *name, void *buf, size_t size);
+int rnbd_helper_directory_write(struct file *dir, const char *name, const void *buf, size_t size);
+int rnbd_helper_directory_rename(struct file *dir, const char *from, const char *to,
+				 bool *begun);
+int rnbd_helper_directory_remove(struct file *dir, const char *name, bool *begun);
+bool rnbd_helper_directory_holds(struct file *dir, struct file *file);
+int rnbd_helper_directory_sync(struct file *dir);
+
 /* helpers_file.c */
 struct bio_vec;
-struct file;
 struct kiocb;
 struct mempool;
 struct path;

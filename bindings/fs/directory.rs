@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Small files that a module keeps in a directory, each of which is written as a whole.
+//!
+//! All functions sleep: process context. What they allocate does not wait for IO: a file may be
+//! written on behalf of a machine whose memory is got by writing to a disk of this server.
+//!
+//! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h),
+//! [`include/linux/namei.h`](srctree/include/linux/namei.h)
+
+use core::ptr::NonNull;
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    str::CStr, //
+};
+
+use crate::{
+    bindings,
+    fs::file::RegularFile,
+    mm::without_io,
+    prelude::*, //
+};
+
+/// A directory that is open. Its file system stays mounted meanwhile. Dropped in process context.
+///
+/// # Invariants
+///
+/// `file` is a directory. This object holds a reference. Calls take no reference that they keep.
+pub struct Directory {
+    file: NonNull<bindings::file>,
+}
+
+// SAFETY: Files are not tied to a task.
+unsafe impl Send for Directory {}
+// SAFETY: Through a shared reference files in the directory are opened, renamed and removed, which
+// file systems allow from anywhere at once.
+unsafe impl Sync for Directory {}
+
+/// Why a file was not replaced or removed.
+pub struct Failed {
+    /// The error of the file system.
+    pub error: Error,
+    /// Whether the change may be seen nevertheless: the file system was asked for it, and has
+    /// failed to say that it is done, or that it is on stable storage.
+    pub may_be_done: bool,
+}
+
+impl Failed {
+    /// Nothing has changed.
+    pub fn before(error: Error) -> Self {
+        Self {
+            error,
+            may_be_done: false,
+        }
+    }
+
+    /// It may have changed, for good or not, if that has `begun`.
+    fn after(error: Error, begun: bool) -> Self {
+        Self {
+            error,
+            may_be_done: begun,
+        }
+    }
+}
+
+impl Directory {
+    /// Opens a directory, with the kernel's credentials. Links in the path are followed, from the
+    /// root of the init process; before Linux 7.3, from the root of the caller.
+    ///
+    /// Errors are those of the lookup, among them `ENOENT` and `ENOTDIR`; `EINVAL` if the file
+    /// system does not say when a directory is on stable storage, or has none (tmpfs). A file
+    /// system that says so without doing it (FUSE) is not noticed.
+    pub fn open(path: &CStr) -> Result<Self> {
+        without_io(|| {
+            // SAFETY: The path is a C string, which the function only reads.
+            let file = unsafe { bindings::rnbd_helper_directory_open(path.as_char_ptr()) };
+            // INVARIANT: The reference came with the file, which is a directory.
+            let this = Self {
+                file: NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?,
+            };
+            this.sync()?;
+            Ok(this)
+        })
+    }
+
+    /// Reads a file up to its end or that of the buffer; returns the number of bytes.
+    ///
+    /// `EINVAL` if it is no regular file or `name` no name of a file, `ELOOP` if it is a link,
+    /// `ENOENT` if there is none, and others of the file system.
+    pub fn read(&self, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
+        check(name)?;
+        // SAFETY: The directory is open by the type invariant, the name is a C string, and the
+        // buffer is valid for writes of its length.
+        let len = without_io(|| unsafe {
+            bindings::rnbd_helper_directory_read(
+                self.as_file(),
+                name.as_char_ptr(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+            )
+        });
+        usize::try_from(len).map_err(|_| Error::from_errno(len as i32))
+    }
+
+    /// Puts a file of these bytes in the place of the file `name`, if there is one. When this
+    /// returns, the file is on stable storage. Whenever the machine stops, there is the old file or
+    /// the new one, whole.
+    ///
+    /// The bytes are first written to a new file `temporary`; a file that has this name is removed.
+    /// Not called twice at once with the same names. Errors as of [`Self::read`], `ENOSPC`, `EROFS`
+    /// and others.
+    pub fn replace(&self, name: &CStr, temporary: &CStr, bytes: &[u8]) -> Result<(), Failed> {
+        check(name).map_err(Failed::before)?;
+        check(temporary).map_err(Failed::before)?;
+        without_io(|| {
+            // SAFETY: The directory is open by the type invariant, the names are C strings, and the
+            // bytes are valid for reads of their length.
+            to_result(unsafe {
+                bindings::rnbd_helper_directory_write(
+                    self.as_file(),
+                    temporary.as_char_ptr(),
+                    bytes.as_ptr().cast(),
+                    bytes.len(),
+                )
+            })
+            .map_err(Failed::before)?;
+            let mut begun = false;
+            // SAFETY: As above; the flag is valid for writes.
+            to_result(unsafe {
+                bindings::rnbd_helper_directory_rename(
+                    self.as_file(),
+                    temporary.as_char_ptr(),
+                    name.as_char_ptr(),
+                    &raw mut begun,
+                )
+            })
+            .and_then(|()| self.sync())
+            .map_err(|error| Failed::after(error, begun))
+        })
+    }
+
+    /// Removes a file, for good when this returns. Returns whether there was one; errors as of
+    /// [`Self::replace`].
+    pub fn remove(&self, name: &CStr) -> Result<bool, Failed> {
+        check(name).map_err(Failed::before)?;
+        without_io(|| {
+            let mut begun = false;
+            // SAFETY: The directory is open by the type invariant, the name is a C string, the flag
+            // is valid for writes.
+            let removed = to_result(unsafe {
+                bindings::rnbd_helper_directory_remove(
+                    self.as_file(),
+                    name.as_char_ptr(),
+                    &raw mut begun,
+                )
+            });
+            let was_there = match removed {
+                Ok(()) => true,
+                Err(ENOENT) => false,
+                Err(error) => return Err(Failed::after(error, begun)),
+            };
+            // It may have been removed before, and not yet for good.
+            self.sync().map_err(|error| Failed::after(error, true))?;
+            Ok(was_there)
+        })
+    }
+
+    /// Whether a file is in the directory, by the name that it was opened by. Sleeps.
+    pub fn holds(&self, file: &RegularFile) -> bool {
+        // SAFETY: Both are open by their type invariants.
+        unsafe { bindings::rnbd_helper_directory_holds(self.as_file(), file.as_file()) }
+    }
+
+    /// Waits until the names of all files are on stable storage. Sleeps. Errors of the file system.
+    pub fn sync(&self) -> Result {
+        // SAFETY: The directory is open by the type invariant.
+        to_result(unsafe { bindings::rnbd_helper_directory_sync(self.as_file()) })
+    }
+
+    fn as_file(&self) -> *mut bindings::file {
+        self.file.as_ptr()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // When this returns, the file system can be unmounted.
+        // SAFETY: The reference is ours by the type invariant and is not used again.
+        unsafe { bindings::__fput_sync(self.file.as_ptr()) };
+    }
+}
+
+/// `EINVAL` unless this is the name of a file in a directory: a path would lead elsewhere.
+fn check(name: &CStr) -> Result {
+    match name.to_bytes() {
+        b"" | b"." | b".." => Err(EINVAL),
+        name if name.contains(&b'/') => Err(EINVAL),
+        _ => Ok(()),
+    }
+}
