@@ -54,7 +54,7 @@ fn refuse(session: &Session, refused: &CommandError) -> Error {
 /// over that the reservation forbids.
 #[inline(never)]
 fn report(device: &SessionDevice, op: &Operation) -> Result<u32> {
-    let report = device.reservations().report();
+    let report = device.reservations().report()?;
     device.reservations().wait()?;
     op.write_response(&report.to_bytes())?;
     Ok(Report::SIZE as u32)

@@ -28,6 +28,7 @@ use proto::{
         IoMode,
         Open,
         OpenRsp,
+        Wwid,
         FEATURE_IDENTITY,
         FEATURE_IO_MODE, //
     },
@@ -279,7 +280,8 @@ fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Res
         return Ok(OpenRsp::SIZE as u32);
     }
     let identity = Identity {
-        wwid: device_use.disk().wwid(),
+        // A client that is told of no name does not rely on one.
+        wwid: device_use.disk().wwid().unwrap_or(Wwid::NONE),
     };
     op.write_response_at(OpenRsp::SIZE, &identity.to_bytes())?;
     Ok(WITH_IDENTITY as u32)

@@ -63,11 +63,12 @@ impl Disk<'_> {
         }
     }
 
-    /// Which disk it is, also when nobody has had it open meanwhile. Sleeps.
-    pub(crate) fn lasting_id(&self) -> DiskId<LocalId> {
+    /// Which disk it is, also when nobody has had it open meanwhile; `wwid` is its name in the
+    /// world. Any context.
+    pub(crate) fn lasting_id(&self, wwid: Wwid) -> DiskId<LocalId> {
         DiskId {
             place: self.local_id(),
-            wwid: self.wwid(),
+            wwid,
             sequence: match self {
                 Self::BlockDevice(device) => device.disk_sequence(),
                 Self::File(file) => u64::from(file.facts().generation),
@@ -92,29 +93,35 @@ impl Disk<'_> {
         }
     }
 
-    /// The disk's name in the world, if the kernel knows one. Sleeps.
-    pub(crate) fn wwid(&self) -> Wwid {
-        match self {
+    /// The disk's name in the world; [`Wwid::NONE`] if it has none. Sleeps. Errors of
+    /// [`BlockDevice::unique_id`]: then the name is unknown now.
+    pub(crate) fn wwid(&self) -> Result<Wwid> {
+        Ok(match self {
             Self::BlockDevice(device) => {
-                unique_id(device).map_or(Wwid::NONE, |id| Wwid::of_disk(&id, device.partition()))
+                unique_id(device)?.map_or(Wwid::NONE, |id| Wwid::of_disk(&id, device.partition()))
             }
             Self::File(file) => {
                 let facts = file.facts();
                 Wwid::of_file(&facts.fs_uuid, facts.id.ino, facts.generation)
             }
-        }
+        })
     }
 }
 
 /// The identifier that a disk has in itself. Sleeps.
-fn unique_id(device: &BlockDevice) -> Option<UniqueId> {
+fn unique_id(device: &BlockDevice) -> Result<Option<UniqueId>> {
     let kinds = [
         (UniqueIdKind::Naa, IdKind::Naa),
         (UniqueIdKind::Eui, IdKind::Eui),
     ];
-    kinds.into_iter().find_map(|(asked, kind)| {
+    for (asked, kind) in kinds {
         let mut id = [0; UNIQUE_ID_LEN];
-        let len = device.unique_id(asked, &mut id)?;
-        UniqueId::new(kind, id.get(..len)?)
-    })
+        let Some(len) = device.unique_id(asked, &mut id)? else {
+            continue;
+        };
+        if let Some(id) = UniqueId::new(kind, id.get(..len).unwrap_or(&[])) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
 }

@@ -87,14 +87,19 @@ struct Export {
     _block_dev: Option<Link>,
     sessions: Directory<()>,
     directory: Directory<Shown>,
+    shown: Arc<Shown>,
     reserved: Arc<ReservedDisk>,
 }
 
 /// What the files of a device's directory are about.
+#[pin_data]
 struct Shown {
     /// The path of a file; empty for a block device.
     path: CString,
     reservations: Arc<Reservations>,
+    /// The disk, until the directory is removed.
+    #[pin]
+    reserved: Mutex<Option<Arc<ReservedDisk>>>,
 }
 
 /// How the disk is reserved.
@@ -124,7 +129,7 @@ fn show_path(shown: &Arc<Shown>, out: &mut SysfsOutput<'_>) -> Result {
     Ok(())
 }
 
-fn store_clear(shown: &Arc<Shown>, _: &StoreContext<'_>, bytes: &[u8]) -> Result {
+fn store_clear(shown: &Arc<Shown>, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
     if !is_text(bytes, "1") {
         pr_err_ratelimited!(
             "clear_reservations: invalid value '{}'\n",
@@ -132,8 +137,12 @@ fn store_clear(shown: &Arc<Shown>, _: &StoreContext<'_>, bytes: &[u8]) -> Result
         );
         return Err(EINVAL);
     }
-    shown.reservations.clear();
-    Ok(())
+    // Kept, so that an open of the disk meanwhile finds this table, whose file is written.
+    let reserved = shown.reserved.lock().clone().ok_or(ENODEV)?;
+    // The file system may hang. All sessions that open or close a disk would wait for it with the
+    // removal of the directory.
+    context.release_protection()?;
+    reserved.reservations().clear()
 }
 
 /// That a session has a device open in some mode. Dropped in process context.
@@ -149,7 +158,7 @@ impl Export {
     fn new(
         devices: &Directory<()>,
         disk: &HandleUse,
-        reserved: &Arc<ReservedDisks>,
+        reserved: Arc<ReservedDisk>,
         taken: impl Fn(&CStr) -> bool,
     ) -> Result<Self> {
         let (name, path, files) = match disk.disk() {
@@ -159,13 +168,19 @@ impl Export {
                 (name, path, FILES)
             }
         };
-        let reserved = reserved.opened(disk.disk().lasting_id(), &name)?;
-        let shown = Shown {
-            path,
-            reservations: reserved.reservations().clone(),
-        };
-        let shown = Arc::new(shown, GFP_KERNEL)?;
-        let directory = Directory::new(devices, &name, files, shown)?;
+        reserved.reservations().set_name(&name)?;
+        reserved.reservations().tell_if_not_kept();
+        let reservations = reserved.reservations().clone();
+        let shown_disk = Some(reserved.clone());
+        let shown = Arc::pin_init(
+            pin_init!(Shown {
+                path,
+                reservations,
+                reserved <- new_mutex!(shown_disk, "Shown::reserved"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let directory = Directory::new(devices, &name, files, shown.clone())?;
         let sessions = Directory::empty(&directory, c"sessions")?;
         let link = match disk.disk() {
             Disk::BlockDevice(device) => Some(Link::new(&directory, device, c"block_dev")),
@@ -176,12 +191,16 @@ impl Export {
             name,
             sessions,
             directory,
+            shown,
             reserved,
         })
     }
 
-    /// Removes the directory. Sleeps.
+    /// Removes the directory. Sleeps, but not for a file system.
     fn remove(&self) {
+        let reserved = self.shown.reserved.lock().take();
+        // The export has it, too.
+        drop(reserved);
         self.sessions.remove();
         self.directory.remove();
     }
@@ -253,7 +272,7 @@ impl Exports {
     /// Notes that `session` has opened `disk`, whatever it called it. Sleeps.
     ///
     /// `EBUSY` if other sessions read and write the disk in another way, `EPERM` if the mode is not
-    /// possible together with the modes of other sessions.
+    /// possible together with the modes of other sessions; errors of [`ReservedDisks::opened`].
     pub(crate) fn open(
         self: &Arc<Self>,
         disk: &HandleUse,
@@ -261,6 +280,8 @@ impl Exports {
         session: &SessName,
     ) -> Result<ExportOpen> {
         let local_id = disk.disk().local_id();
+        // Not under the lock: the state of the disk's reservations may have to be read from a file.
+        let reserved = self.reserved.opened(&disk.disk())?;
         let mut list = self.list.lock();
         if let Some(entry) = list.iter_mut().find(|entry| entry.local_id == local_id) {
             entry.join(disk.io_mode(), mode, session)?;
@@ -276,7 +297,7 @@ impl Exports {
                 .any(|entry| entry.export.name.to_bytes() == name.to_bytes())
         };
         let export = Arc::new(
-            Export::new(&self.devices, disk, &self.reserved, taken)?,
+            Export::new(&self.devices, disk, reserved, taken)?,
             GFP_KERNEL,
         )?;
         let writers = Writers::NONE

@@ -9,26 +9,31 @@ use kernel::{
 use kernel_ext::prelude::*;
 use proto::{
     name::SessName,
+    reservation_state::MachineName,
     rnbd::Host, //
 };
 
 /// A client's machine, as far as the client has told.
 #[derive(Clone)]
-pub(crate) struct Machine(Arc<Name>);
-
-/// What a machine is known by.
-#[derive(PartialEq, Eq)]
-#[allow(clippy::large_enum_variant)] // Each is an allocation of its own.
-enum Name {
-    Host(Host),
-    Session(SessName),
-}
+pub(crate) struct Machine(Arc<MachineName>);
 
 impl Machine {
     /// The machine that calls itself `host`, or is known by its session. Sleeps.
     pub(crate) fn new(host: Option<&Host>, session: &SessName) -> Result<Self> {
-        let name = host.map_or_else(|| Name::Session(*session), |host| Name::Host(*host));
+        Self::of(host.map_or_else(
+            || MachineName::Session(*session),
+            |host| MachineName::Host(*host),
+        ))
+    }
+
+    /// The machine with this name. Sleeps.
+    pub(crate) fn of(name: MachineName) -> Result<Self> {
         Ok(Self(Arc::new(name, GFP_KERNEL)?))
+    }
+
+    /// What it is known by.
+    pub(crate) fn name(&self) -> &MachineName {
+        &self.0
     }
 }
 
@@ -40,9 +45,6 @@ impl PartialEq for Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            Name::Host(host) => core::write!(f, "host {host}"),
-            Name::Session(session) => core::write!(f, "session {}", **session),
-        }
+        core::fmt::Display::fmt(&*self.0, f)
     }
 }

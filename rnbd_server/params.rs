@@ -58,6 +58,15 @@ module_parameter! {
         which is through the page cache (default: direct)",
 }
 
+module_parameter! {
+    /// Where reservations are kept over a restart; empty: nowhere. An extension.
+    pub(crate) static STATE_DIR: ParameterString = ParameterString::new(c"");
+    name: "state_dir",
+    description: "The folder that keeps the persistent reservations of disks over a restart of \
+        the server, a full path (default: none)",
+    parse: parse_state_dir,
+}
+
 /// A parameter that is a mode.
 pub(crate) struct Mode(pub(crate) IoMode);
 
@@ -87,6 +96,19 @@ fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
         return Err(EINVAL);
     }
     Ok(port)
+}
+
+fn parse_state_dir(_default: &ParameterString, text: &CStr) -> Result<ParameterString> {
+    let path = text.to_bytes();
+    let path = path.strip_suffix(b"\n").unwrap_or(path);
+    if !path.is_empty() && !path.starts_with(b"/") {
+        pr_err!(
+            "state_dir: {:?} is no full path, which begins with a slash\n",
+            text
+        );
+        return Err(EINVAL);
+    }
+    ParameterString::copy_of(path)
 }
 
 fn parse_dev_search_path(_default: &ParameterString, text: &CStr) -> Result<ParameterString> {

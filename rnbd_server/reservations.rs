@@ -7,7 +7,6 @@
 //! may not do everything is told so once, see [`Reserved`].
 
 use kernel::{
-    fmt,
     new_mutex,
     str::CString,
     sync::{
@@ -17,7 +16,10 @@ use kernel::{
     time::Msecs, //
 };
 use kernel_ext::{
+    mm::without_io,
+    pr_err_ratelimited,
     pr_info_ratelimited,
+    pr_warn_ratelimited,
     prelude::*,
     sync::rcu,
     sysfs::SysfsOutput,
@@ -25,13 +27,11 @@ use kernel_ext::{
 };
 use proto::{
     reservation::{
-        Access,
         Refused,
         Table, //
     },
     rnbd::{
         Command,
-        Kind,
         Report,
         Wwid, //
     },
@@ -39,54 +39,29 @@ use proto::{
 };
 use rtrs_core::error::from_errno;
 
-use crate::machine::Machine;
+use crate::{
+    machine::Machine,
+    reservation_store::ReservationStore,
+    reservation_table::{
+        copy,
+        new_table,
+        Holder,
+        Open,
+        Put,
+        Reserved,
+        State,
+        Victim, //
+    }, //
+};
 
 /// How long a command or a report waits for requests before it tells so, in ms.
 const WAIT_MS: Msecs = 500;
 
-/// A device that a session has open, as the reservations of its disk know it.
-pub(crate) trait Reserved: Send + Sync {
-    /// Sets what the client may do from now on. A request that looks at a lower access later is
-    /// refused; [`Self::begin_drain`] waits for requests that have looked at the access before. Any
-    /// context; one call at a time.
-    fn set_access(&self, access: Access);
-
-    /// Lets no request at the disk until the requests are over that the device has let in before.
-    /// Called when a grace period of RCU has passed since the access was set. Sleeps, but not for
-    /// requests.
-    fn begin_drain(&self);
-
-    /// Waits until those requests are over, at most `timeout` ms; returns whether they are. Sleeps.
-    fn finish_drain(&self, timeout: Msecs) -> bool;
-}
-
-/// An open device of a disk.
-struct Open {
-    place: u64,
-    machine: Machine,
-    device: Arc<dyn Reserved>,
-    access: Access,
-    /// The number of the last command by which it has lost access, while requests that it let in
-    /// before have not been waited for; else 0.
-    undrained: u64,
-    /// The number of the first such command.
-    undrained_since: u64,
-    /// The log tells that requests are waited for.
-    is_told: bool,
-}
-
-/// # Invariants
-///
-/// - `access` of each open device is what `table` says of its machine, and is set in the device.
-/// - `place` is another one for each open device, and `last_number` at most.
-struct State {
-    table: KBox<Table<Machine>>,
-    opens: KVec<Open>,
-    /// Counts open devices and commands, for their numbers.
-    last_number: u64,
-}
-
 /// The reservations of a disk.
+///
+/// With a lock held, memory is allocated in [`without_io`]: memory may be got by writing to a disk
+/// that this machine maps from a server whose sessions are being opened again, and they wait for
+/// the same locks.
 ///
 /// # Invariants
 ///
@@ -97,27 +72,27 @@ pub(crate) struct Reservations {
     /// The name that the disk's directory has, or had when the disk was last open.
     #[pin]
     name: Mutex<Arc<CString>>,
-    /// Locked by one command at a time, for as long as a grace period of RCU; taken before `state`.
+    /// Locked by one command at a time, for as long as a grace period of RCU and the store's file
+    /// take; taken before `state`.
     #[pin]
     turn: Mutex<()>,
     /// Not locked while anything is waited for.
     #[pin]
     state: Mutex<State>,
-}
-
-/// An empty table. Its room on the stack is this function's alone. Sleeps.
-#[inline(never)]
-fn new_table() -> Result<KBox<Table<Machine>>> {
-    Ok(KBox::new(Table::new(), GFP_KERNEL)?)
+    /// Where the table is kept over a restart of the server.
+    store: Option<Arc<ReservationStore>>,
 }
 
 impl Reservations {
-    /// None, of a disk whose directory has this name. Sleeps.
-    pub(crate) fn new(name: &CStr) -> Result<Arc<Self>> {
-        let name = Arc::new(CString::try_from(name)?, GFP_KERNEL)?;
+    /// None, of a disk whose directory has no name yet. [`Self::load`] is to follow. Sleeps.
+    pub(crate) fn new(store: Option<Arc<ReservationStore>>) -> Result<Arc<Self>> {
+        let name = Arc::new(CString::try_from(c"")?, GFP_KERNEL)?;
         let state = State {
             table: new_table()?,
+            kept_as: None,
+            is_saved: false,
             opens: KVec::new(),
+            settling: 0,
             last_number: 0,
         };
         Arc::pin_init(
@@ -125,6 +100,7 @@ impl Reservations {
                 name <- new_mutex!(name, "Reservations::name"),
                 turn <- new_mutex!((), "Reservations::turn"),
                 state <- new_mutex!(state, "Reservations::state"),
+                store,
             }),
             GFP_KERNEL,
         )
@@ -142,6 +118,75 @@ impl Reservations {
             *self.name.lock() = name;
         }
         Ok(())
+    }
+
+    /// Logs, when the disk is opened, if there is a store and it has no place for the disk. Sleeps.
+    pub(crate) fn tell_if_not_kept(&self) {
+        if self.store.is_some() && self.is_only_here() {
+            pr_warn_ratelimited!(
+                "device {:?} has no wwid: its reservations are not in state_dir, and end with the \
+                 module\n",
+                self.name()
+            );
+        }
+    }
+
+    /// Takes what the store has of the disk with the name `wwid`, unless that was done before.
+    /// Called before a device of the disk is attached. Sleeps.
+    ///
+    /// Errors of [`ReservationStore::load`]: then it is unknown how the disk is reserved, and no
+    /// device may be attached. `EUCLEAN`, which is logged, if machines have registered while the
+    /// disk had no name and the store has registrants, too: which of them count is unknown.
+    pub(crate) fn load(&self, wwid: &Wwid) -> Result {
+        without_io(|| self.load_in_turn(wwid))
+    }
+
+    fn load_in_turn(&self, wwid: &Wwid) -> Result {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        if wwid.is_empty() || self.state.lock().kept_as.is_some() {
+            return Ok(());
+        }
+        let turn = self.turn.lock();
+        if self.state.lock().kept_as.is_some() {
+            return Ok(());
+        }
+        let saved = store.load(wwid)?;
+        // Machines may have registered while the disk had no name: they are written with the next
+        // command.
+        let is_empty = self.is_empty();
+        if saved.is_some() && !is_empty {
+            pr_err_ratelimited!(
+                "device {:?}: machines have registered before its wwid was known, and state_dir \
+                 has reservations of {:?}: the disk is not opened until either is cleared\n",
+                self.name(),
+                wwid
+            );
+            return Err(from_errno(Errno::EUCLEAN));
+        }
+        let mut state = self.state.lock();
+        state.kept_as = Some(*wwid);
+        // INVARIANT: The table is what the file says, or empty as there is no file.
+        state.is_saved = is_empty;
+        let Some(table) = saved else {
+            return Ok(());
+        };
+        let put = state.put(table);
+        drop(state);
+        self.settle(&put);
+        drop(turn);
+        Ok(())
+    }
+
+    /// Whether the store has all there is to know if no device is open. Sleeps.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.state.lock().is_saved
+    }
+
+    /// Whether the disk has no place in the store, as its name in the world is not known. Sleeps.
+    pub(crate) fn is_only_here(&self) -> bool {
+        self.state.lock().kept_as.is_none()
     }
 
     /// Whether no machine is registered. Sleeps.
@@ -167,6 +212,14 @@ impl Reservations {
         machine: Machine,
         device: Arc<dyn Reserved>,
     ) -> Result<Attached> {
+        without_io(|| self.add_open(place, machine, device))?;
+        Ok(Attached {
+            reservations: self.clone(),
+            place,
+        })
+    }
+
+    fn add_open(&self, place: u64, machine: Machine, device: Arc<dyn Reserved>) -> Result {
         let mut state = self.state.lock();
         let access = state.table.access(&machine);
         let open = Open {
@@ -180,18 +233,26 @@ impl Reservations {
         };
         state.opens.push(open, GFP_KERNEL)?;
         device.set_access(access);
-        Ok(Attached {
-            reservations: self.clone(),
-            place,
-        })
+        Ok(())
     }
 
     /// Does a command of the machine that has the open device `place`; [`Self::wait`] is to follow.
     /// `admit` is called before a machine registers while no machine is registered; what it gives
-    /// is dropped when the machine is registered. Sleeps, but not for requests.
+    /// is dropped when the machine is registered. Sleeps, but not for requests. When this returns,
+    /// the store has written what has changed.
     ///
-    /// The errors of [`Table::execute`] and of `admit`; `ENOTCONN` if the device is closed.
+    /// The errors of [`Table::execute`], of `admit` and of [`ReservationStore::save`]: then nothing
+    /// has changed. `ENOTCONN` if the device is closed.
     pub(crate) fn execute<A>(
+        &self,
+        place: u64,
+        command: &Command,
+        admit: impl FnOnce() -> Result<A>,
+    ) -> Result {
+        without_io(|| self.execute_in_turn(place, command, admit))
+    }
+
+    fn execute_in_turn<A>(
         &self,
         place: u64,
         command: &Command,
@@ -203,44 +264,100 @@ impl Reservations {
         let change = self.change(place, command);
         drop(admitted);
         let change = change?;
-        if change.has_lost {
-            // A request that is about to be let through has looked at the old access: by then it is
-            // inside, and is waited for.
-            rcu::synchronize_rcu();
-            // INVARIANT: All devices that have lost access by this command are drained.
-            self.state.lock().begin_drain(change.number);
-        }
+        self.settle(&change.put);
         drop(turn);
         self.log(&change);
         Ok(())
     }
 
-    /// Changes the table, and tells the open devices what their clients may do.
+    /// Has the devices drained that have lost access. Called with `turn` locked.
+    fn settle(&self, put: &Put) {
+        if put.has_lost {
+            // A request that is about to be let through has looked at the old access: by then it is
+            // inside, and is waited for.
+            rcu::synchronize_rcu();
+            // INVARIANT: All devices that have lost access by this command are drained.
+            self.state.lock().begin_drain(put.number);
+        }
+    }
+
+    /// Changes the table, and tells the open devices what their clients may do. Called with `turn`
+    /// locked.
     fn change(&self, place: u64, command: &Command) -> Result<Change> {
-        let mut state = self.state.lock();
-        let mut opens = state.opens.iter();
-        // Not if it was closed meanwhile: then nobody looks after its registration.
-        let open = opens.find(|open| open.place == place).ok_or(ENOTCONN)?;
-        let machine = open.machine.clone();
-        let before = Holder::of(&state.table);
-        state
-            .table
+        let (machine, mut table) = self.begin(place)?;
+        let before = Holder::of(&table);
+        table
             .execute(&machine, command)
             .map_err(|refused| self.refuse(&machine, &refused))?;
-        let number = state.next_number();
-        let has_lost = state.apply(number);
+        self.save(&table)?;
+        // The device may be closed by now. The command counts all the same, as it is written. The
+        // table is kept: the caller still has the disk open.
+        let after = Holder::of(&table);
+        let mut state = self.state.lock();
+        let put = state.put(table);
         let mut opens = state.opens.iter();
         // A machine may give its own access up.
-        let lost = opens.find(|open| open.undrained == number && open.machine != machine);
+        let lost = opens.find(|open| open.undrained == put.number && open.machine != machine);
         let lost = lost.map(|open| open.machine.clone());
         Ok(Change {
-            number,
-            has_lost,
+            put,
             lost,
             machine,
             before,
-            after: Holder::of(&state.table),
+            after,
         })
+    }
+
+    /// The machine that has the open device `place`, and a copy of the table.
+    fn begin(&self, place: u64) -> Result<(Machine, KBox<Table<Machine>>)> {
+        let state = self.state.lock();
+        let mut opens = state.opens.iter();
+        // Not if it was closed meanwhile: then nobody looks after its registration.
+        let open = opens.find(|open| open.place == place).ok_or(ENOTCONN)?;
+        Ok((open.machine.clone(), copy(&state.table)?))
+    }
+
+    /// Has the store write a table that is to be put in the place of the present one. Called with
+    /// `turn` locked.
+    fn save(&self, table: &Table<Machine>) -> Result {
+        let kept_as = {
+            let state = self.state.lock();
+            let is_done = state.is_saved && *state.table == *table;
+            state.kept_as.filter(|_| !is_done)
+        };
+        let (Some(store), Some(wwid)) = (&self.store, kept_as) else {
+            return Ok(());
+        };
+        store.save(&wwid, table).map_err(|failed| {
+            if failed.may_be_done {
+                self.save_again(store, &wwid);
+            }
+            failed.error
+        })?;
+        // INVARIANT: The caller puts the table in place before anything else is written.
+        self.state.lock().is_saved = true;
+        Ok(())
+    }
+
+    /// A copy of the present table if the store is to have it, and may have another one.
+    fn unsaved(&self) -> Result<Option<KBox<Table<Machine>>>> {
+        let state = self.state.lock();
+        if self.store.is_none() || state.kept_as.is_none() || state.is_saved {
+            return Ok(None);
+        }
+        copy(&state.table).map(Some)
+    }
+
+    /// Has the store write the present table, as the file may say what a command that has failed
+    /// asked for. If that fails, too, the next command or report has it written. Called with `turn`
+    /// locked.
+    fn save_again(&self, store: &ReservationStore, wwid: &Wwid) {
+        self.state.lock().is_saved = false;
+        let table = copy(&self.state.lock().table);
+        if table.is_ok_and(|table| store.save(wwid, &table).is_ok()) {
+            // INVARIANT: The file says what the table says.
+            self.state.lock().is_saved = true;
+        }
     }
 
     /// Logs why a command is refused if machines cannot do anything about it; returns the error
@@ -258,19 +375,36 @@ impl Reservations {
     }
 
     /// Removes the reservation and all registrants, for the administrator. No device loses access
-    /// by that. Sleeps.
-    pub(crate) fn clear(&self) {
+    /// by that. Sleeps. Errors of [`ReservationStore::save`]: then nothing has changed.
+    pub(crate) fn clear(&self) -> Result {
+        without_io(|| self.clear_in_turn())
+    }
+
+    fn clear_in_turn(&self) -> Result {
         let turn = self.turn.lock();
-        let mut state = self.state.lock();
-        state.table.reset();
-        let number = state.next_number();
-        state.apply(number);
-        drop(state);
+        let mut table = copy(&self.state.lock().table)?;
+        table.reset();
+        self.save(&table)?;
+        self.state.lock().put(table);
         drop(turn);
         pr_info_ratelimited!(
             "device {:?}: the administrator has removed the reservation and all keys\n",
             self.name()
         );
+        Ok(())
+    }
+
+    /// Removes the store's file of the disk with the name `wwid`, whatever the file says; returns
+    /// whether there was one. `ENOENT` if the file was read. Sleeps. Errors of
+    /// [`ReservationStore::remove`].
+    pub(crate) fn remove_unread(&self, wwid: &Wwid) -> Result<bool> {
+        without_io(|| {
+            let _turn = self.turn.lock();
+            if !self.is_only_here() {
+                return Err(ENOENT);
+            }
+            self.store.as_ref().ok_or(ENOENT)?.remove(wwid)
+        })
     }
 
     /// Waits until the requests of all devices that have lost access up to now are over;
@@ -312,14 +446,23 @@ impl Reservations {
 
     /// How the disk is reserved; [`Self::wait`] is to follow before that is told. Sleeps, but not
     /// for requests.
-    pub(crate) fn report(&self) -> Report {
-        self.state.lock().table.report()
+    ///
+    /// What is told is in the store, as a client may rely on it. Errors of
+    /// [`ReservationStore::save`] if it was not, and cannot be written.
+    pub(crate) fn report(&self) -> Result<Report> {
+        without_io(|| {
+            let _turn = self.turn.lock();
+            if let Some(table) = self.unsaved()? {
+                self.save(&table)?;
+            }
+            Ok(self.state.lock().table.report())
+        })
     }
 
     /// Writes the state for the administrator. Sleeps, but not for requests.
     pub(crate) fn show(&self, out: &mut SysfsOutput<'_>) -> Result {
-        // Not before the drains have begun: a device would seem to have no requests.
-        let _turn = self.turn.lock();
+        // Without `turn`: the store may hang, and the removal of the disk's directory waits for
+        // this function.
         let state = self.state.lock();
         let table = &state.table;
         out.print(fmt!("generation {}\n", table.generation()))?;
@@ -333,7 +476,10 @@ impl Reservations {
                 machine
             ))?,
         }
-        let is_waited_for = |open: &&Open| open.undrained != 0 && !open.device.finish_drain(0);
+        let is_waited_for = |open: &&Open| {
+            let is_drained = || !state.is_settling(open) && open.device.finish_drain(0);
+            open.undrained != 0 && !is_drained()
+        };
         for open in state.opens.iter().filter(is_waited_for) {
             out.print(fmt!("waiting for {}\n", open.machine))?;
         }
@@ -389,117 +535,14 @@ impl Reservations {
     }
 }
 
-impl State {
-    fn next_number(&mut self) -> u64 {
-        // It does not come to its end.
-        self.last_number = self.last_number.wrapping_add(1);
-        self.last_number
-    }
-
-    /// Whether no machine is registered and the device `place` is open.
-    fn is_first(&self, place: u64) -> bool {
-        self.table.is_empty() && self.opens.iter().any(|open| open.place == place)
-    }
-
-    /// Whether the log does not tell yet that the requests of a device are waited for; from here on
-    /// it does.
-    fn is_first_told(&mut self, victim: &Victim) -> bool {
-        let mut opens = self.opens.iter_mut();
-        let open = opens.find(|open| open.place == victim.place);
-        open.is_some_and(|open| !core::mem::replace(&mut open.is_told, true))
-    }
-
-    /// Tells the open devices what the table says now; returns whether one of them may do less.
-    /// [`Self::begin_drain`] is to follow then.
-    fn apply(&mut self, number: u64) -> bool {
-        let mut has_lost = false;
-        for open in &mut self.opens {
-            let access = self.table.access(&open.machine);
-            if access == open.access {
-                continue;
-            }
-            open.device.set_access(access);
-            if access < open.access {
-                if open.undrained == 0 {
-                    open.undrained_since = number;
-                    open.is_told = false;
-                }
-                open.undrained = number;
-                has_lost = true;
-            }
-            // INVARIANT: It was set in the device.
-            open.access = access;
-        }
-        has_lost
-    }
-
-    /// Has the devices drained that have lost access by the command `number`.
-    fn begin_drain(&self, number: u64) {
-        for open in self.opens.iter().filter(|open| open.undrained == number) {
-            open.device.begin_drain();
-        }
-    }
-
-    /// The requests are over that a device has let in before the command `victim.number`. The
-    /// device may have lost access again meanwhile, or be closed.
-    fn drained(&mut self, victim: &Victim) {
-        let mut opens = self.opens.iter_mut();
-        let Some(open) = opens.find(|open| open.place == victim.place) else {
-            return;
-        };
-        if open.undrained == victim.number {
-            open.undrained = 0;
-        } else {
-            open.undrained_since = victim.number.wrapping_add(1);
-        }
-    }
-}
-
 /// What a command has changed.
 struct Change {
-    /// The number of the command.
-    number: u64,
+    put: Put,
     machine: Machine,
-    /// Whether a device has lost access.
-    has_lost: bool,
     /// Another machine that has lost access.
     lost: Option<Machine>,
     before: Option<Holder>,
     after: Option<Holder>,
-}
-
-/// A device whose requests have to be waited for.
-struct Victim {
-    place: u64,
-    number: u64,
-    device: Arc<dyn Reserved>,
-    machine: Machine,
-}
-
-/// The holder of a reservation; no machine if all registrants hold it.
-#[derive(PartialEq)]
-struct Holder {
-    kind: Kind,
-    machine: Option<Machine>,
-}
-
-impl Holder {
-    fn of(table: &Table<Machine>) -> Option<Self> {
-        let (kind, holder) = table.reservation()?;
-        Some(Self {
-            kind,
-            machine: holder.map(|(machine, _)| machine.clone()),
-        })
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.machine {
-            Some(machine) => fmt::Display::fmt(machine, f),
-            None => f.write_str("all registrants"),
-        }
-    }
 }
 
 /// That a device is in the list of its disk. Dropped when its requests are over; sleeps then.

@@ -11,14 +11,22 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    mm::without_io,
     pr_err_ratelimited,
     pr_info_ratelimited,
     prelude::*,
     sysfs::SysfsOutput, //
 };
 use proto::{
-    disk_id::DiskId,
-    rnbd::Command,
+    disk_id::{
+        self,
+        Ambiguous,
+        DiskId, //
+    },
+    rnbd::{
+        Command,
+        Wwid, //
+    },
     text::{
         Text,
         Untrusted, //
@@ -26,7 +34,11 @@ use proto::{
 };
 
 use crate::{
-    disk::LocalId,
+    disk::{
+        Disk,
+        LocalId, //
+    },
+    reservation_store::ReservationStore,
     reservations::Reservations, //
 };
 
@@ -43,70 +55,111 @@ struct Known {
     disk: DiskId<LocalId>,
     reservations: Arc<Reservations>,
     users: usize,
+    /// A machine is about to register, the first one.
+    is_admitted: bool,
 }
 
 /// The reservations of all disks that are open, or that a machine is registered with.
 #[pin_data]
 pub(crate) struct ReservedDisks {
     /// Sorted by when the server first opened the disk. The lock is taken before that of a disk's
-    /// state, and not held while anything is waited for.
+    /// state, and not held while anything is waited for; see [`Reservations`] on memory.
     #[pin]
     disks: Mutex<KVec<Known>>,
+    store: Option<Arc<ReservationStore>>,
 }
 
 impl ReservedDisks {
-    /// No disk. Sleeps.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    /// No disk yet but those in the store. Sleeps.
+    pub(crate) fn new(store: Option<Arc<ReservationStore>>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 disks <- new_mutex!(KVec::new(), "ReservedDisks::disks"),
+                store,
             }),
             GFP_KERNEL,
         )
     }
 
     /// The reservations of a disk that is opened, by whichever of its devices. They are the same as
-    /// when the disk was last closed. `name` is that of its directory. Sleeps.
-    pub(crate) fn opened(
-        self: &Arc<Self>,
-        disk: DiskId<LocalId>,
-        name: &CStr,
-    ) -> Result<Arc<ReservedDisk>> {
+    /// when the disk was last closed, or for the first time those of the store. Sleeps.
+    ///
+    /// Errors of [`Self::find_or_add`] and [`Reservations::load`]. `EPERM`, which is logged, if it
+    /// is a file of the store's folder; `EAGAIN`, which is logged, if there is a store and the
+    /// disk's name in the world is unknown now: the store may have a reservation of it.
+    pub(crate) fn opened(self: &Arc<Self>, disk: &Disk<'_>) -> Result<Arc<ReservedDisk>> {
+        if let (Disk::File(file), Some(store)) = (disk, &self.store) {
+            if store.holds(file) {
+                pr_err_ratelimited!("a file of state_dir is no disk: it is not opened\n");
+                return Err(EPERM);
+            }
+        }
+        let wwid = match disk.wwid() {
+            Err(error) if self.store.is_some() => {
+                pr_err_ratelimited!(
+                    "{:?}: the disk's wwid cannot be read now ({:?}), nor its reservation found in \
+                     state_dir: the disk is not opened\n",
+                    disk.local_id(),
+                    error
+                );
+                return Err(EAGAIN);
+            }
+            known => known.unwrap_or(Wwid::NONE),
+        };
+        let disk = disk.lasting_id(wwid);
         let opened = ReservedDisk {
-            reservations: self.find_or_add(disk, name)?,
+            reservations: self.find_or_add(disk)?,
             disks: self.clone(),
         };
-        // Not with the list locked: it is dropped here if there is no memory.
+        // Not with the list locked: the file system may take its time, and the result is dropped
+        // here if there is an error.
+        opened.reservations.load(&wwid)?;
         Ok(Arc::new(opened, GFP_KERNEL)?)
     }
 
-    /// The reservations of a disk, with one more user.
-    fn find_or_add(&self, disk: DiskId<LocalId>, name: &CStr) -> Result<Arc<Reservations>> {
+    /// The reservations of a disk, with one more user. `EBUSY`, which is logged, if it is
+    /// [`Ambiguous`] which they are.
+    fn find_or_add(&self, disk: DiskId<LocalId>) -> Result<Arc<Reservations>> {
+        without_io(|| self.find_or_add_locked(disk))
+    }
+
+    fn find_or_add_locked(&self, disk: DiskId<LocalId>) -> Result<Arc<Reservations>> {
         let mut disks = self.disks.lock();
         disks.retain(|known| {
             let is_gone = known.users == 0 && known.disk.is_replaced_by(&disk);
             if is_gone {
                 pr_info_ratelimited!(
-                    "device {:?} has come in the place of {:?}, whose reservations are dropped\n",
-                    name,
+                    "another disk has come in the place of device {:?}, whose reservations are \
+                     dropped\n",
                     known.reservations.name()
                 );
             }
             !is_gone
         });
-        if let Some(known) = disks.iter_mut().find(|known| known.disk.is_same_as(&disk)) {
-            known.reservations.set_name(name)?;
+        let found = disk_id::find(disks.iter().map(|known| &known.disk), &disk);
+        let place = found.map_err(|Ambiguous| {
+            pr_err_ratelimited!(
+                "{:?}: the disk is known by its wwid {:?}, and from before its wwid was known: it \
+                 is not opened until the sessions that have it open since then close it, and \
+                 their keys are dropped (ctl/kept_reservations)\n",
+                disk.place,
+                disk.wwid
+            );
+            EBUSY
+        })?;
+        if let Some(known) = place.and_then(|place| disks.get_mut(place)) {
             known.users = known.users.checked_add(1).ok_or(EOVERFLOW)?;
             if !disk.wwid.is_empty() {
                 known.disk = disk;
             }
             return Ok(known.reservations.clone());
         }
-        let reservations = Reservations::new(name)?;
+        let reservations = Reservations::new(self.store.clone())?;
         let known = Known {
             disk,
             reservations: reservations.clone(),
             users: 1,
+            is_admitted: false,
         };
         disks.push(known, GFP_KERNEL)?;
         Ok(reservations)
@@ -115,7 +168,7 @@ impl ReservedDisks {
     /// A device of the disk was closed by the last session. Sleeps.
     fn closed(&self, reservations: &Arc<Reservations>) {
         let mut disks = self.disks.lock();
-        let is_it = |known: &Known| Arc::ptr_eq(&known.reservations, reservations);
+        let is_it = |known: &Known| known.is_of(reservations);
         if let Some(known) = disks.iter_mut().find(|known| is_it(known)) {
             // The caller is one of them.
             known.users = known.users.wrapping_sub(1);
@@ -127,32 +180,24 @@ impl ReservedDisks {
     /// Makes room for a disk that a machine registers with while no other one is registered; the
     /// machine is to be registered while the result is kept. Sleeps.
     ///
-    /// If there are too many, the keys that are known for longest are dropped, of a disk that is
-    /// neither open nor reserved. `ENOSPC`, which is logged, if there is no such disk.
-    fn admit(&self, reservations: &Reservations) -> Result<impl Sized + '_> {
+    /// If there are too many, a disk is forgotten that is not open, and whose reservations are in
+    /// the store. Else the keys that are known for longest are dropped, of a disk that is neither
+    /// open nor reserved, nor in the store. `ENOSPC`, which is logged, if there is no such disk.
+    fn admit<'a>(&'a self, reservations: &'a Arc<Reservations>) -> Result<Admitted<'a>> {
         let mut disks = self.disks.lock();
-        let has_registrants = |known: &&Known| !known.reservations.is_empty();
-        if disks.iter().filter(has_registrants).count() >= MAX_DISKS {
-            let mut places = disks.iter();
-            let droppable = |known: &Known| known.users == 0 && !known.reservations.is_reserved();
-            let Some(place) = places.position(droppable) else {
-                pr_err_ratelimited!(
-                    "device {:?}: no machine can register, as machines are registered with {} \
-                     other disks: remove some, see ctl/kept_reservations and clear_reservations \
-                     of the open disks\n",
-                    reservations.name(),
-                    MAX_DISKS
-                );
-                return Err(ENOSPC);
-            };
-            let dropped = disks.remove(place).map_err(|_| EINVAL)?;
-            pr_info_ratelimited!(
-                "the keys that are registered with {:?} are dropped for those of {:?}\n",
-                dropped.reservations.name(),
-                reservations.name()
-            );
+        let is_counted = |known: &&Known| known.is_admitted || !known.reservations.is_empty();
+        if disks.iter().filter(is_counted).count() >= MAX_DISKS {
+            forget_one(&mut disks, reservations)?;
         }
-        Ok(disks)
+        let mut known = disks.iter_mut();
+        if let Some(known) = known.find(|known| known.is_of(reservations)) {
+            known.is_admitted = true;
+        }
+        // Without the lock, as the store may have to write.
+        Ok(Admitted {
+            disks: self,
+            reservations,
+        })
     }
 
     /// Writes a line for each disk that no session has open: its name and what is kept. Sleeps.
@@ -165,24 +210,139 @@ impl ReservedDisks {
     /// Drops what is kept of the disk of this name that no session has open: the name of its
     /// directory, or its name in the world. Sleeps.
     ///
-    /// `ENOENT` if there is none, `EEXIST` if several disks have had that name.
-    pub(crate) fn drop_kept(&self, name: &[u8]) -> Result {
-        let mut disks = self.disks.lock();
-        let is_it = |known: &Known| {
-            let is_named =
-                known.reservations.name().to_bytes() == name || known.disk.wwid.as_bytes() == name;
-            known.users == 0 && is_named
-        };
-        match disks.iter().filter(|known| is_it(known)).count() {
-            0 => return Err(ENOENT),
-            1 => disks.retain(|known| !is_it(known)),
-            _ => return Err(EEXIST),
+    /// `ENOENT` if there is none, `EEXIST` if several disks have had that name; errors of
+    /// [`ReservationStore::save`].
+    pub(crate) fn drop_kept(self: &Arc<Self>, name: &[u8]) -> Result {
+        match self.use_kept(name)? {
+            // Forgotten when it is dropped, as no machine is registered then.
+            Some(disk) => disk.reservations.clear()?,
+            None => self.drop_stored(name)?,
         }
         pr_info_ratelimited!(
             "kept_reservations: the administrator has dropped the reservations of {:?}\n",
             Text::<100>::of(&Untrusted(name)).as_str()
         );
         Ok(())
+    }
+
+    /// The disk of this name that is known and not open. `EEXIST` if there are several.
+    fn use_kept(self: &Arc<Self>, name: &[u8]) -> Result<Option<ReservedDisk>> {
+        let mut disks = self.disks.lock();
+        let is_it = |known: &Known| {
+            let is_named =
+                known.reservations.name().to_bytes() == name || known.disk.wwid.as_bytes() == name;
+            known.users == 0 && is_named
+        };
+        let count = disks.iter().filter(|known| is_it(known)).count();
+        let Some(known) = disks.iter_mut().find(|known| is_it(known)) else {
+            return Ok(None);
+        };
+        if count != 1 {
+            return Err(EEXIST);
+        }
+        known.users = 1;
+        Ok(Some(ReservedDisk {
+            disks: self.clone(),
+            reservations: known.reservations.clone(),
+        }))
+    }
+
+    /// Removes the file of the disk with this name in the world, which the server has not had open
+    /// since it was started. `ENOENT` if there is none.
+    fn drop_stored(self: &Arc<Self>, name: &[u8]) -> Result {
+        let wwid = Wwid::from_text(name).ok_or(ENOENT)?;
+        let disk = self.add_absent(wwid)?;
+        if disk.reservations.remove_unread(&wwid)? {
+            Ok(())
+        } else {
+            Err(ENOENT)
+        }
+    }
+
+    /// A disk with this name in the world that is nowhere: an open of the disk finds its
+    /// reservations, and waits for their turn only. `ENOENT` if the disk is known.
+    fn add_absent(self: &Arc<Self>, wwid: Wwid) -> Result<ReservedDisk> {
+        without_io(|| self.add_absent_locked(wwid))
+    }
+
+    fn add_absent_locked(self: &Arc<Self>, wwid: Wwid) -> Result<ReservedDisk> {
+        let mut disks = self.disks.lock();
+        if disks.iter().any(|known| known.disk.wwid == wwid) {
+            return Err(ENOENT);
+        }
+        let reservations = Reservations::new(self.store.clone())?;
+        let known = Known {
+            // No block device has this number.
+            disk: DiskId {
+                place: LocalId::BlockDevice(0),
+                wwid,
+                sequence: 0,
+            },
+            reservations: reservations.clone(),
+            users: 1,
+            is_admitted: false,
+        };
+        disks.push(known, GFP_KERNEL)?;
+        Ok(ReservedDisk {
+            disks: self.clone(),
+            reservations,
+        })
+    }
+}
+
+/// Forgets a disk, for one more; see [`ReservedDisks::admit`].
+fn forget_one(disks: &mut KVec<Known>, new: &Reservations) -> Result {
+    let mut places = disks.iter();
+    let saved = places.position(|known| known.users == 0 && known.reservations.is_saved());
+    if let Some(place) = saved {
+        // It is read again when the disk is opened.
+        drop(disks.remove(place));
+        return Ok(());
+    }
+    let droppable = |known: &Known| {
+        let reservations = &known.reservations;
+        known.users == 0 && reservations.is_only_here() && !reservations.is_reserved()
+    };
+    let mut places = disks.iter();
+    let Some(place) = places.position(droppable) else {
+        pr_err_ratelimited!(
+            "device {:?}: no machine can register, as machines are registered with {} other \
+             disks: remove some, see ctl/kept_reservations and clear_reservations of the open \
+             disks\n",
+            new.name(),
+            MAX_DISKS
+        );
+        return Err(ENOSPC);
+    };
+    let dropped = disks.remove(place).map_err(|_| EINVAL)?;
+    pr_info_ratelimited!(
+        "the keys that are registered with {:?} are dropped for those of {:?}\n",
+        dropped.reservations.name(),
+        new.name()
+    );
+    Ok(())
+}
+
+impl Known {
+    /// Whether it is the disk with these reservations.
+    fn is_of(&self, reservations: &Arc<Reservations>) -> bool {
+        Arc::ptr_eq(&self.reservations, reservations)
+    }
+}
+
+/// That the first machine may register with a disk. Dropped when it is registered, or not to be.
+struct Admitted<'a> {
+    disks: &'a ReservedDisks,
+    reservations: &'a Arc<Reservations>,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let mut disks = self.disks.disks.lock();
+        let mut known = disks.iter_mut();
+        if let Some(known) = known.find(|known| known.is_of(self.reservations)) {
+            known.is_admitted = false;
+        }
     }
 }
 

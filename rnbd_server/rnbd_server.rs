@@ -44,6 +44,8 @@ mod io_completion;
 mod machine;
 mod news;
 mod params;
+mod reservation_store;
+mod reservation_table;
 mod reservations;
 mod reserved_disks;
 mod server;
@@ -54,6 +56,7 @@ mod watch;
 
 use export_policy::ExportPolicy;
 use handler::Sessions;
+use reservation_store::ReservationStore;
 use reserved_disks::ReservedDisks;
 use server::Server;
 use service::{
@@ -92,7 +95,7 @@ impl kernel::Module for RnbdServer {
         // First, so that it is dropped last after an error, too: clients may have been let in.
         let returned = Returned::new();
         let policy = ExportPolicy::new(*params::REQUIRE_EXPORT_POLICY.get())?;
-        let reserved = ReservedDisks::new()?;
+        let reserved = ReservedDisks::new(ReservationStore::open(params::STATE_DIR.get())?)?;
         let service = Service::new(policy.clone(), reserved.clone())?;
         let class = Class::new(c"rnbd-server")?;
         let ctl = class.device(c"ctl", service::FILES, service.clone())?;

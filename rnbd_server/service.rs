@@ -68,18 +68,23 @@ pub(crate) const FILES: &[Attribute<Service>] = &[
         |service, out| service.reserved.show_kept(out),
         |service, _, bytes| {
             let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-            service.reserved.drop_kept(name).inspect_err(|error| {
-                let why = if *error == ENOENT {
-                    "no disk"
-                } else {
-                    "the name of several disks (write the wwid)"
-                };
-                pr_err_ratelimited!(
-                    "kept_reservations: '{}' is {} whose reservations are kept and that is not \
-                     open\n",
-                    Text::<100>::of(&Untrusted(name)).as_str(),
-                    why
-                );
+            let dropped = service.reserved.drop_kept(name);
+            let name = Text::<100>::of(&Untrusted(name));
+            dropped.inspect_err(|error| match *error {
+                ENOENT => pr_err_ratelimited!(
+                    "kept_reservations: '{}' is no disk whose reservations are kept and that is \
+                     not open\n",
+                    name.as_str()
+                ),
+                EEXIST => pr_err_ratelimited!(
+                    "kept_reservations: '{}' is the name of several disks, write the wwid\n",
+                    name.as_str()
+                ),
+                _ => pr_err_ratelimited!(
+                    "kept_reservations: the reservations of '{}' are not dropped: {:?}\n",
+                    name.as_str(),
+                    error
+                ),
             })
         },
     ),

@@ -54,10 +54,10 @@ use crate::{
         HandleUse, //
     },
     machine::Machine,
+    reservation_table::Reserved,
     reservations::{
         Attached,
-        Reservations,
-        Reserved, //
+        Reservations, //
     },
     reserved_disks::ReservedDisk, //
 };

@@ -12,6 +12,7 @@ from lab.selftest_case import Test
 from lib import disks
 from lib import guest_listener
 from lib import guest_modules
+from lib import images
 from lib import rnbd
 
 TOPOLOGY = "one"
@@ -29,7 +30,8 @@ HEARTBEAT = {"hb_interval_ms": ("", "5000"), "hb_missed_max": ("", "5"),
 EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
               "rnbd_server": {"require_export_policy": ("bool", "N"),
                               "file_io_mode": ("string", "direct"),
-                              "block_io_mode": ("string", "direct")},
+                              "block_io_mode": ("string", "direct"),
+                              "state_dir": ("string", "")},
               "rtrs_client": {**HEARTBEAT, "reconnect_delay_ms": ("", "30000"),
                               "connect_timeout_ms": ("", "30000"),
                               "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")},
@@ -75,7 +77,7 @@ def test_modinfo(t: Test) -> None:
             t.check(len(lines[0]) > len(name) + 20, f"modinfo does not explain {name}")
             t.check(not kind or lines[0].endswith(f"({kind})"), f"type of {name}: {lines[0]}")
             if t.modules == "ours":
-                t.check(f"default: {default})" in lines[0], f"default of {name}: {lines[0]}")
+                t.check(f"default: {default or 'none'})" in lines[0], f"default of {name}: {lines[0]}")
                 t.check(not default.lstrip("-").isdigit() or re.search(RANGE, lines[0]),
                         f"range of {name}: {lines[0]}")
 
@@ -179,6 +181,23 @@ def test_port_zero(t: Test) -> None:
     """Port 0 would be one that no client knows."""
     t.server.modules_unload_all()
     not_loaded(t, "rnbd_server", "port_nr=0", errno.EINVAL)
+
+
+@case(module_sets=("ours",))
+def test_state_dir(t: Test) -> None:
+    """state_dir is the full path of a folder that can be written for good."""
+    t.server.modules_unload_all()
+    for path, number in (("relative", errno.EINVAL), ("/nowhere", errno.ENOENT), ("/etc/passwd", errno.ENOTDIR),
+                         ("/proc", errno.EINVAL), ("/dev", errno.EINVAL)):
+        not_loaded(t, "rnbd_server", f"state_dir={path}", number)
+    folder = images.file_system(t)
+    mark = t.server.log_mark()
+    not_loaded(t, "rnbd_server", f"state_dir={folder}", errno.ENOENT)
+    t.server.wait_log("has no file .rnbd-reservations", mark)
+    t.server.run(f"touch {folder}/rnbd-reservations")
+    t.server.modules_load("rnbd_server", rnbd_server=f"state_dir={folder}")
+    t.equal(t.server.read("/sys/module/rnbd_server/parameters/state_dir"), folder, "state_dir")
+    t.server.modules_unload_all()
 
 
 def test_port_in_use(t: Test) -> None:

@@ -99,14 +99,26 @@ impl BlockDevice {
 
     /// Reads an identifier that the whole disk has in itself, and returns its length in bytes.
     /// `None` if the disk has none of this kind. Sleeps.
-    pub fn unique_id(&self, kind: UniqueIdKind, id: &mut [u8; UNIQUE_ID_LEN]) -> Option<usize> {
+    ///
+    /// Errors mean that the identifier is unknown now: a multipath NVMe namespace without a path
+    /// says `EAGAIN`. SCSI says `ENXIO` both of a disk without identifiers and of a disk whose
+    /// identifiers it failed to read when it found the disk: that counts as none.
+    pub fn unique_id(
+        &self,
+        kind: UniqueIdKind,
+        id: &mut [u8; UNIQUE_ID_LEN],
+    ) -> Result<Option<usize>> {
         // SAFETY: The device is open by the type invariant; the function writes at most 16 bytes.
         let len = unsafe {
             bindings::rnbd_helper_bdev_unique_id(self.as_raw(), id.as_mut_ptr(), kind as c_int)
         };
-        usize::try_from(len)
-            .ok()
-            .filter(|&len| 0 < len && len <= UNIQUE_ID_LEN)
+        match usize::try_from(len) {
+            Ok(len) => Ok(Some(len).filter(|&len| 0 < len && len <= UNIQUE_ID_LEN)),
+            Err(_) => match Error::from_errno(len) {
+                EOPNOTSUPP | EINVAL | ENXIO => Ok(None),
+                error => Err(error),
+            },
+        }
     }
 
     /// The number of the partition; 0 for the whole disk. Any context.
