@@ -51,6 +51,18 @@ class Attempt:
     final: bool = False
 
 
+@dataclass(frozen=True)
+class Spent:
+    """A time, and how long the host's processors had worked for the machines by then; in seconds."""
+
+    time: float
+    processor: float
+
+    def since(self, before: Spent) -> str:
+        """What was spent since then. The processors' time tells what a test costs, whatever runs beside it."""
+        return f"{self.time - before.time:.1f} s, processors {self.processor - before.processor:.1f} s"
+
+
 class Watchdog:
     """Kills the machines when a test outlives its time, which ends its waits."""
 
@@ -87,6 +99,8 @@ class Runner:
         self.failures: list[str] = []
         # What passed only at the second try, and why it failed at the first.
         self.second_tries: list[str] = []
+        # For machines that have ended.
+        self._processor_seconds = 0.0
         self._lab: Lab | None = None
         self._lab_kind: tuple[str, int, int, int] | None = None
 
@@ -116,8 +130,15 @@ class Runner:
     def close(self) -> None:
         """End the machines."""
         if self._lab is not None:
+            self._processor_seconds = self._spent().processor
             self._lab.close()
             self._lab = None
+
+    def _spent(self) -> Spent:
+        """What has been spent until now."""
+        nodes = self._lab.nodes if self._lab is not None else []
+        machines = sum(node.processor_seconds() for node in nodes)
+        return Spent(time.monotonic(), self._processor_seconds + machines)
 
     # Tests
 
@@ -130,15 +151,15 @@ class Runner:
         self.say(f"    KTAP version 1\n    # Subtest: {subject.name}\n"
                  f"    1..{len(cases) + leaks}")
         failed = False
-        began = time.monotonic()
+        began = self._spent()
         for index, case in enumerate(cases, start=1):
-            started = time.monotonic()
+            started = self._spent()
             outcome = self.run_case(subject, case)
             failed |= self._report(subject, index, case.name, outcome)
-            self.say(f"    # {case.name}: {time.monotonic() - started:.1f} s")
+            self.say(f"    # {case.name}: {self._spent().since(started)}")
         if leaks:
             failed |= self._report(subject, len(cases) + 1, "memory_leaks", self._look_for_leaks())
-        self.say(f"# {subject.name}: {time.monotonic() - began:.1f} s")
+        self.say(f"# {subject.name}: {self._spent().since(began)}")
         return failed
 
     def _report(self, subject: Subject, index: int, name: str, outcome: Outcome) -> bool:
