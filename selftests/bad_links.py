@@ -208,7 +208,7 @@ def test_loss_10(t: Test) -> None:
     run(t, "loss 10%", ("out_of_seq_request",))
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_duplication(t: Test) -> None:
     """10 % of the packets come twice."""
     run(t, "duplicate 10%", ("duplicate_request",))

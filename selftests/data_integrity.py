@@ -171,7 +171,7 @@ def test_ext4(t: Test) -> None:
     t.client.run(f"e2fsck -fn {device.path}", timeout=120)
 
 
-@case(timeout=240, kernels=("stock",))  # the debug kernel has no XFS
+@case(timeout=240, kernels=("stock",), quick=())  # the debug kernel has no XFS
 def test_xfs(t: Test) -> None:
     """XFS: files survive unmapping; the file system checks clean."""
     device = filesystem_round(t, "xfs", "mkfs.xfs -q -f")

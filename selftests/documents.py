@@ -18,7 +18,6 @@ from lib import disks
 from lib import program
 
 TOPOLOGY = "two"
-LINKS = 2
 
 NETWORKS = ("192.0.2", "198.51.100")
 DISKS = {"/dev/nvme0n1": disks.PLAIN, "/dev/nvme1n1": disks.WITHOUT_DISCARD}

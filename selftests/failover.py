@@ -25,7 +25,6 @@ from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
-LINKS = 2
 
 FAST = {"hb_missed_max": 3, "reconnect_delay_ms": 2000, "connect_timeout_ms": 10000}
 

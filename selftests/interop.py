@@ -85,7 +85,7 @@ def test_our_client_invalidating(t: Test) -> None:
     server_ends_first(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_our_client_trusting(t: Test) -> None:
     """Our client with the C server, always_invalidate=N."""
     use(t, "ours", "c", "N")
@@ -101,7 +101,7 @@ def test_our_server_invalidating(t: Test) -> None:
     server_ends_first(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_our_server_trusting(t: Test) -> None:
     """The C client with our server, always_invalidate=N."""
     use(t, "c", "ours", "N")

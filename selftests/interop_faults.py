@@ -21,7 +21,6 @@ from lib.stream import seconds
 from lib.stream import Stream
 
 TOPOLOGY = "two"
-LINKS = 2
 MIB = 1 << 20
 
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"

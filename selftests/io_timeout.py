@@ -17,7 +17,6 @@ from lib.guest_timeout import FLUSH
 from lib.rnbd import Device
 
 TOPOLOGY = "two"
-LINKS = 2
 ONLY_OURS = ("ours",)
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -23,7 +23,6 @@ from lib.rnbd import Device
 from lib.stream import seconds
 
 TOPOLOGY = "two"
-LINKS = 2
 
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"
 BLOCKS = 16

@@ -46,7 +46,7 @@ def test_nothing_hangs(t: Test) -> None:
         t.client.write(f"{session}/reconnect_delay_ms", "1000")
     lossy(t, 2)
     report = fio(t.client, device.path, check=False, rw="randrw", bs=64 * KIB, iodepth=16,
-                 size="64m", runtime=t.rounds(8), time_based=True, continue_on_error="all",
+                 size="64m", runtime=t.rounds(4), time_based=True, continue_on_error="all",
                  timeout=100)
     t.say(f"{report.read.ios + report.write.ios} requests, {report.errors} errors")
     t.check(report.read.ios + report.write.ios > report.errors, "no request was successful")

@@ -410,7 +410,7 @@ def test_register_and_close(t: Test) -> None:
     t.check(not any(line.startswith("vdb ") for line in kept(t)), "a disk without registrants is kept")
 
 
-@case(module_sets=ONLY_OURS, timeout=240)
+@case(module_sets=ONLY_OURS, timeout=240, quick=())
 def test_bound(t: Test) -> None:
     """Of disks that nobody has open 256 are kept; then mere keys are dropped, and no reservation."""
     # Without what other tests have left.

@@ -8,6 +8,7 @@ import re
 
 from lab.selftest_case import case
 from lab.selftest_case import EVERYWHERE
+from lab.selftest_case import KERNELS
 from lab.selftest_case import search
 from lab.selftest_case import Test
 from lib import disks
@@ -202,7 +203,7 @@ def test_path_names(t: Test) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=30)
 
 
-@case(quick=EVERYWHERE)
+@case(quick=KERNELS)
 def test_paths(t: Test) -> None:
     """A path that is closed, one that fails, and its way back."""
     rnbd.load(t)

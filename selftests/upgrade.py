@@ -13,7 +13,6 @@ from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
-LINKS = 2
 RELEASE = "release"
 MIB = 1 << 20
 SESSION = f"{rnbd.CLIENT_SESSIONS}/sess"

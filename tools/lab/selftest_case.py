@@ -78,6 +78,10 @@ class Subject:
     links: int = 1
 
 
+# Machines that all subjects of a topology share cost fewer boots than machines without what a subject does not use.
+LINKS = {"one": 1, "two": 2}
+
+
 def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,
          quick: tuple[str, ...] | None = None, module_sets: tuple[str, ...] = ("ours", "c"),
          c_known_failure: str = "") -> Callable[[TestFunction], TestFunction]:
@@ -105,10 +109,11 @@ def load_subject(path: Path) -> Subject:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    subject = Subject(path.stem, getattr(module, "TOPOLOGY", "one"), _first_line(module),
+    topology = getattr(module, "TOPOLOGY", "one")
+    subject = Subject(path.stem, topology, _first_line(module),
                       cpus=getattr(module, "CPUS", 2),
                       memory_mib=getattr(module, "MEMORY_MIB", 1024),
-                      links=getattr(module, "LINKS", 1))
+                      links=getattr(module, "LINKS", LINKS[topology]))
     for name, value in vars(module).items():
         if name.startswith("test_") and callable(value):
             conditions = {"quick": getattr(module, "QUICK", QUICK)} | getattr(value, "case", {})

@@ -2,6 +2,7 @@
 """`make test` and `make test-long`: all stages, ending with one line that counts."""
 
 import argparse
+import concurrent.futures
 import subprocess
 import sys
 import threading
@@ -48,11 +49,16 @@ def others() -> list[str]:
     return [name for name in kernel_choice.every() if name != kernel_choice.STOCK]
 
 
+# So many sets of machines keep two cores busy.
+SETS = 3
+
+
 def selftests(kernel: str, long: bool, more: Sequence[str] = ()) -> Stage:
     """The selftests of one kernel: all of them, or those that are part of `make test`."""
-    # Three sets of machines keep two cores busy. On the debug kernel a third one takes too much from the others,
-    # and the long form, which tries everything once, leaves the host some time.
-    jobs = 2 if long or kernel == "debug" else 3
+    # On the debug kernel a third set takes too much from the others, and the long form, which tries everything once,
+    # leaves the host some time. The other kernels' few cases share one set, and the kernels run side by side: each
+    # set has to be booted.
+    jobs = 2 if long or kernel == "debug" else SETS if kernel == kernel_choice.STOCK else 1
     form = ["--resume", *more] if long else ["--quick"]
     return Stage(f"selftests, {kernel} kernel", ("selftest", "--kernel", kernel, "--jobs", str(jobs), *form))
 
@@ -109,11 +115,9 @@ def run_stage(stage: Stage, report: Report, live: bool = True) -> None:
 
 def run_together(stages: Sequence[Stage], report: Report) -> None:
     """Runs stages side by side, as none keeps all processors busy; shows each when it ends."""
-    threads = [threading.Thread(target=run_stage, args=(stage, report, False)) for stage in stages]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(SETS) as pool:
+        for _ in pool.map(lambda stage: run_stage(stage, report, False), stages):
+            pass
 
 
 class DebugKernel(threading.Thread):
@@ -169,12 +173,14 @@ def _stock(options: argparse.Namespace, wanted: Sequence[str], report: Report) -
         run_stage(selftests("stock", options.long, _more(options)), report)
     if "interop" in wanted and options.long:
         run_stage(only_c(["--again"] if options.again else []), report)
-    if "packages" in wanted:
-        run_stage(Stage("packages", ("deb-test", *([] if options.long else ["--quick"]))), report)
 
 
-def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -> None:
-    """What is run on the other kernels, and on pairs of machines with two kernels."""
+def _packages(options: argparse.Namespace, wanted: Sequence[str]) -> list[Stage]:
+    return [Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))] if "packages" in wanted else []
+
+
+def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -> list[Stage]:
+    """What is to run on the other kernels, and on pairs of machines with two kernels; their modules are built."""
     ready = []
     for name in names:
         title = f"kernel {name}"
@@ -191,11 +197,10 @@ def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -
                 report.add(title, "", summary.Count(skipped=1))
             continue
         ready.append(name)
-        run_stage(selftests(name, options.long, _more(options)), report)
-    for client, server in PAIRS:
-        if not options.long and client in ready:
-            run_stage(Stage(f"selftests, client with kernel {client}, server with {server}",
-                            ("selftest", "--kernel", client, "--server-kernel", server, "--quick")), report)
+    pairs = [] if options.long else [(client, server) for client, server in PAIRS if client in ready]
+    return [selftests(name, options.long, _more(options)) for name in ready] + [
+        Stage(f"selftests, client with kernel {client}, server with {server}",
+              ("selftest", "--kernel", client, "--server-kernel", server, "--quick")) for client, server in pairs]
 
 
 def _debug(options: argparse.Namespace, debug: DebugKernel, report: Report) -> None:
@@ -240,7 +245,14 @@ def run(options: argparse.Namespace) -> int:
             run_together(BEFORE, report)
         if {"stock", "interop", "packages"} & set(wanted):
             _stock(options, wanted, report)
-        _others(options, [name for name in others() if name in wanted], report)
+        stages = _packages(options, wanted)
+        stages += _others(options, [name for name in others() if name in wanted], report)
+        if options.long:
+            for stage in stages:
+                run_stage(stage, report)
+        else:
+            print(f"== side by side: {'; '.join(stage.title for stage in stages)}", flush=True)
+            run_together(stages, report)
         if "debug" in wanted:
             _debug(options, debug, report)
         if DEBUG_ARM64 in wanted:
