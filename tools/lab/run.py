@@ -140,8 +140,10 @@ def chroot_command(
     if image is None:
         script += 'exec chroot "$root" env -i "$@"'
     else:
-        # What still runs in this namespace would keep the image in use.
-        script += 'status=0\nchroot "$root" env -i "$@" || status=$?\nkill -KILL -1 2>/dev/null || true\n'
+        # What still runs in this namespace would keep the image in use, and takes a moment to end. The shell reaps it
+        # when it waits for `sleep'.
+        script += 'status=0\nchroot "$root" env -i "$@" || status=$?\n'
+        script += 'while kill -KILL -1 2>/dev/null; do sleep 0.1; done\n'
         script += 'umount -R "$root"\nexit "$status"'
     program = ["sh", "-c", 'cd "$0" && exec "$@"', cwd, *argv]
     return [
