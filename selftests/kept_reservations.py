@@ -11,28 +11,18 @@ from lib import disks
 from lib import guest_reservations as pr
 from lib import images
 from lib import rnbd
+from lib.reservations import access
+from lib.reservations import do
+from lib.reservations import must
+from lib.reservations import NOTHING
+from lib.reservations import READ_ONLY
+from lib.reservations import READ_WRITE
 from lib.rnbd import Device
 
 TOPOLOGY = "two"
 ONLY_OURS = ("ours",)
 KEPT = "/sys/class/rnbd-server/ctl/kept_reservations"
 MARKER = "rnbd-reservations"
-READ_WRITE, READ_ONLY, NOTHING = [0, 0], [0, errno.EBADE], [errno.EBADE, errno.EBADE]
-
-
-def do(t: Test, device: Device, what: str, **arguments: int) -> int:
-    """A command by a client's disk; what the ioctl returns."""
-    return t.client.call(pr.command, path=device.path, what=what, **arguments)
-
-
-def must(t: Test, device: Device, what: str, **arguments: int) -> None:
-    """A command that succeeds."""
-    t.equal(do(t, device, what, **arguments), 0, f"{what} {arguments} by {device.session}")
-
-
-def access(t: Test, device: Device) -> list[int]:
-    """The errno of a read and of a write."""
-    return t.client.call(pr.access, path=device.path)
 
 
 class Kept:

@@ -13,33 +13,23 @@ from lib import guest_io
 from lib import guest_reservations as pr
 from lib import images
 from lib import rnbd
+from lib.reservations import access
+from lib.reservations import do
+from lib.reservations import must
+from lib.reservations import NOTHING
+from lib.reservations import READ_ONLY
+from lib.reservations import READ_WRITE
 from lib.rnbd import Device
 
 TOPOLOGY = "two"
 ONLY_OURS = ("ours",)
 KEPT = "/sys/class/rnbd-server/ctl/kept_reservations"
 HOST = "host_uuid=01234567-89ab-cdef-0123-456789abcdef"
-READ_WRITE, READ_ONLY, NOTHING = [0, 0], [0, errno.EBADE], [errno.EBADE, errno.EBADE]
 # By type: the access of the holder, of a registrant, of a stranger.
 ACCESS = {1: (READ_WRITE, READ_ONLY, READ_ONLY), 2: (READ_WRITE, NOTHING, NOTHING),
           3: (READ_WRITE, READ_WRITE, READ_ONLY), 4: (READ_WRITE, READ_WRITE, NOTHING),
           5: (READ_WRITE, READ_WRITE, READ_ONLY), 6: (READ_WRITE, READ_WRITE, NOTHING)}
 IGNORE_KEY = 1
-
-
-def do(t: Test, device: Device, what: str, **arguments: int) -> int:
-    """A command by a client's disk; what the ioctl returns."""
-    return t.client.call(pr.command, path=device.path, what=what, **arguments)
-
-
-def must(t: Test, device: Device, what: str, **arguments: int) -> None:
-    """A command that succeeds."""
-    t.equal(do(t, device, what, **arguments), 0, f"{what} {arguments} by {device.session}")
-
-
-def access(t: Test, device: Device) -> list[int]:
-    """The errno of a read and of a write."""
-    return t.client.call(pr.access, path=device.path)
 
 
 def kept(t: Test) -> list[str]:
