@@ -100,9 +100,9 @@ impl BlockDevice {
     /// Reads an identifier that the whole disk has in itself, and returns its length in bytes.
     /// `None` if the disk has none of this kind. Sleeps.
     ///
-    /// Errors mean that the identifier is unknown now: a multipath NVMe namespace without a path
-    /// says `EAGAIN`. SCSI says `ENXIO` both of a disk without identifiers and of a disk whose
-    /// identifiers it failed to read when it found the disk: that counts as none.
+    /// An error means that the identifier is unknown now: `EAGAIN` from a multipath NVMe namespace
+    /// without a path. SCSI's `ENXIO` gives `None`: the disk has no identifiers, or SCSI failed to
+    /// read them when it found the disk.
     pub fn unique_id(
         &self,
         kind: UniqueIdKind,

@@ -2,8 +2,9 @@
 
 //! Small files that a module keeps in a directory, each of which is written as a whole.
 //!
-//! All functions sleep: process context. What they allocate does not wait for IO: a file may be
-//! written on behalf of a machine whose memory is got by writing to a disk of this server.
+//! All functions sleep: process context. Their allocations do not wait for IO (`GFP_NOIO`). The
+//! reason: a client may be short of memory, and write to a disk of this server to get some; that
+//! write may wait for the file that is written here.
 //!
 //! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h),
 //! [`include/linux/namei.h`](srctree/include/linux/namei.h)
@@ -105,9 +106,9 @@ impl Directory {
         usize::try_from(len).map_err(|_| Error::from_errno(len as i32))
     }
 
-    /// Puts a file of these bytes in the place of the file `name`, if there is one. When this
-    /// returns, the file is on stable storage. Whenever the machine stops, there is the old file or
-    /// the new one, whole.
+    /// Replaces the file `name` by a file that consists of `bytes`, or makes it. The new file is on
+    /// stable storage when this returns. If the machine stops before, the directory has the whole
+    /// old file or the whole new file.
     ///
     /// The bytes are first written to a new file `temporary`; a file that has this name is removed.
     /// Not called twice at once with the same names. Errors as of [`Self::read`], `ENOSPC`, `EROFS`
