@@ -56,7 +56,11 @@ GUEST_PACKAGES = (
 
 
 def install(tree: Path, packages: tuple[str, ...], archives: str, log: Path) -> None:
-    """Installs packages in a root tree; what was downloaded survives an interrupted run."""
+    """Installs packages in a root tree; what was downloaded survives an interrupted run.
+
+    apt locks the folder `archives` and does not wait for it. So trees that share it are installed one at a time, and
+    trees that are made at the same time have folders of their own.
+    """
     kept = cache.root() / "apt" / archives
     (kept / "partial").mkdir(parents=True, exist_ok=True)
     binds = [run.Bind(kept, "/var/cache/apt/archives")]
@@ -67,7 +71,8 @@ def install(tree: Path, packages: tuple[str, ...], archives: str, log: Path) -> 
     run.chroot(tree, [*apt, "update"], log=log)
     options = ["-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io"]
     options += ["-o", "Acquire::Retries=3", "-o", "APT::Keep-Downloaded-Packages=true"]
-    run.chroot(tree, [*apt, "install", *options, *packages], binds, log)
+    with cache.lock(f"apt-{archives}"):
+        run.chroot(tree, [*apt, "install", *options, *packages], binds, log)
 
 
 def installed(tree: Path) -> dict[str, str]:

@@ -86,7 +86,7 @@ def make_pkgbuild(work: Work, built_for: Arch = AMD64) -> None:
     tree = debian.copy_base(work)
     if built_for is not AMD64:
         run.chroot(tree, ["dpkg", "--add-architecture", built_for.name], log=work.log)
-    # A folder of archives of its own, as apt locks it, and both trees may be made at the same time.
+    # The trees for both architectures may be made at the same time.
     archives = "build" if built_for is AMD64 else f"build-{built_for.name}"
     debian.install(tree, _pkgbuild_packages(built_for), archives, work.log)
 

@@ -28,7 +28,7 @@ def tree() -> cache.Artifact:
 
 def make_tree(work: Work) -> None:
     root = debian.copy_base(work)
-    debian.install(root, PACKAGES, "build", work.log)
+    debian.install(root, PACKAGES, "python-tools", work.log)
     (root / "root/ruff.txt").write_text(RUFF)
     # The tree is of these programs alone, so pip may write where Debian's own packages are.
     run.chroot(root, ["pip", "install", "-q", "--break-system-packages", "--no-cache-dir", "--root-user-action=ignore",
