@@ -14,8 +14,8 @@
 #                     debug kernel, and some on each other kernel that the modules are
 #                     made for; `make selftest T=NAME' runs one subject
 #   make test-long    all tests in full on all kernels; takes hours. Faults come 20
-#                     times on stock kernels, a few times on the debug kernel. It goes on
-#                     where it was stopped; `PART=stock' (checks, stock, interop, packages,
+#                     times on the newest stock kernel, five times on the others. It goes
+#                     on where it was stopped; `PART=stock' (checks, stock, interop, packages,
 #                     debug, 7.2, arm64 ...) or `T=NAME' runs a part, `AGAIN=1' what has
 #                     passed before, too
 #   make bench        IOPS and messages per IO in instruction time, against the

@@ -49,6 +49,8 @@ class Platform:
     modules: dict[str, Path]
     arch: Arch = AMD64
     flavour: str = "stock"
+    # Whether the long form repeats a fault as often as the test asks for: on the newest stock kernel of amd64.
+    thorough: bool = True
     # A plugin of the emulator that lets other threads go first while a processor spins.
     yield_plugin: Path | None = None
     # What the server is made of, if it has another kernel than the client.

@@ -24,6 +24,7 @@ def platform(kernel: str, modules: dict[str, Path]) -> Platform:
                     modules={name: loadable.folder(kernel, folder) for name, folder in modules.items()},
                     arch=made.arch,
                     flavour="debug" if paths.is_debug(kernel) else "stock",
+                    thorough=kernel == paths.STOCK,
                     yield_plugin=vm_plugin.compiled("vm_yield") if made.arch is AMD64 else None)
 
 
