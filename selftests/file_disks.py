@@ -41,10 +41,10 @@ def a_disk(t: Test, kind: str) -> None:
     # Of a sparse file, then of one that has been written.
     for _ in range(2):
         every_operation(t, device, behind=disks.PLAIN)
-    for bs, depth in (("512", 4), ("4k", 16), ("256k", 4)):
-        report = verified(t.client, device.path, rw="randrw", bs=bs, iodepth=depth, offset="8m",
-                          size="16m", io_size=t.scaled(4 * MIB, MIB), timeout=180)
-        t.equal(report.errors, 0, f"errors with bs={bs}")
+    for size, depth, amount in ((512, 4, MIB), (4 * KIB, 16, 4 * MIB), (256 * KIB, 4, 16 * MIB)):
+        report = verified(t.client, device.path, rw="randrw", bs=size, iodepth=depth, offset="8m",
+                          size="16m", io_size=t.scaled(amount, size * 16), timeout=180)
+        t.equal(report.errors, 0, f"errors with bs={size}")
     images.written(t, device, path)
     device.unmap()
     t.server.wait_for(images.exported(path), gone=True)
@@ -80,7 +80,7 @@ def test_buffered(t: Test) -> None:
             "reads of the server's disk, for what is in its page cache")
 
 
-@case(module_sets=ONLY_OURS, quick=("stock", OTHER))
+@case(module_sets=ONLY_OURS)
 def test_wish(t: Test) -> None:
     """A client says how the server uses the disk; all clients that have the disk open use it in the same way."""
     images.load(t)

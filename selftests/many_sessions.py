@@ -20,7 +20,7 @@ NAME_RACE = "a session is refused while the last one of its name is still being 
 
 def test_twenty_sessions(t: Test) -> None:
     """Twenty sessions with a device each: all work at once, and all go."""
-    count = t.scaled(20, 4)
+    count = 4 if t.debug else 20
     # 1 MiB a session.
     rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
     mapped = []
@@ -55,7 +55,7 @@ def test_twenty_sessions(t: Test) -> None:
 @case(timeout=240)
 def test_hundred_devices(t: Test) -> None:
     """A hundred devices in one session are mapped in less than ten seconds, and each is its own."""
-    count = t.scaled(100, 8)
+    count = 8 if t.debug else 100
     rnbd.load(t, rtrs_server="sess_queue_depth=128")
     t.server.run(f"modprobe -r null_blk 2>/dev/null; modprobe null_blk nr_devices={count} "
                  "memory_backed=1 gb=1 queue_mode=0 submit_queues=1")
@@ -118,7 +118,7 @@ def rounds(t: Test, count: int, session: str = "sess") -> None:
 def rounds_leave_nothing(t: Test, count: int) -> None:
     """Memory after so many rounds is memory before."""
     rnbd.load(t, rtrs_server="sess_queue_depth=32 max_chunk_size=32768")
-    rounds(t, t.scaled(10, 2))
+    rounds(t, 10)
     slabs = memory.slabs(t.server)
     before = memory.available(t.server)
     started = time.monotonic()
@@ -134,7 +134,7 @@ def rounds_leave_nothing(t: Test, count: int) -> None:
 @case(timeout=240, kernels=("stock",), c_known_failure=NAME_RACE)
 def test_fifty_rounds(t: Test) -> None:
     """Mapping and unmapping fifty times leaves the machine's memory as it was."""
-    rounds_leave_nothing(t, t.scaled(50, 5))
+    rounds_leave_nothing(t, 50)
 
 
 @case(timeout=900, kernels=("stock",), quick=(), c_known_failure=NAME_RACE)
