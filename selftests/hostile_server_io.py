@@ -161,6 +161,19 @@ def test_keys(t: Test) -> None:
 
 
 @case(module_sets=ONLY_OURS)
+def test_addresses(t: Test) -> None:
+    """The client does not tell where its memory is: reads name places in its registrations."""
+    serve(t)
+    device = rnbd.map_device(t, DISK)
+    call(t, hostile.fill, value=0x22)
+    for length in (PAGE, LONG):
+        t.equal(call(t, hostile.read, path=device.path, length=length), [0x22], f"a read of {length} bytes")
+    targets = t.server.call(hostile.targets)
+    t.check(len(targets) >= 2 and max(targets) < 256 << 20, f"reads named {[hex(target) for target in targets]}")
+    device.unmap()
+
+
+@case(module_sets=ONLY_OURS)
 def test_early_answers(t: Test) -> None:
     """A server that answers requests before it has them gets no say in when their memory is free: a
     registration that is invalidated before it is made would stay."""

@@ -30,6 +30,7 @@
 //! of the domain are drained ([`ProtectionDomain::is_drained()`]).
 
 mod in_place;
+mod place;
 
 use super::{
     access::Access,
@@ -387,6 +388,10 @@ impl MemoryRegion {
         if mapped < count {
             return Err(EINVAL);
         }
+        // The peer needs no address of this machine. A device takes any that begins at the same
+        // place of its page, as NFS over RDMA relies on.
+        // SAFETY: The region is valid, and ours to change.
+        unsafe { (*self.as_raw()).iova %= REGION_PAGE_SIZE as u64 };
         Ok(())
     }
 
@@ -525,35 +530,6 @@ impl MemoryRegion {
         // SAFETY: That much is in the region, whose key it is: a device refuses a request with it
         // unless the region is registered.
         Ok(unsafe { Sge::new(iova, len, lkey, domain) })
-    }
-
-    /// The address for the peer of the first byte; 0 if nothing is in the region.
-    ///
-    /// Only a caller that keeps the table from being unmapped can rely on it.
-    #[inline]
-    pub fn iova(&self) -> u64 {
-        if self.direction().is_none() {
-            return 0;
-        }
-        // SAFETY: The region is valid. The field is not written to while something is in it, and if
-        // that has just changed the volatile access gets either number, of a word at once.
-        unsafe { (&raw const (*self.as_raw()).iova).read_volatile() }
-    }
-
-    /// The length in bytes of what is in the region; see [`Self::iova()`].
-    #[inline]
-    pub fn len(&self) -> u64 {
-        if self.direction().is_none() {
-            return 0;
-        }
-        // SAFETY: As in `iova()`.
-        unsafe { (&raw const (*self.as_raw()).length).read_volatile() }
-    }
-
-    /// Whether nothing is in the region.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -78,6 +78,11 @@ def count(what: str, cid_or_message: int) -> int:
     return _running[-1].log.count((what, cid_or_message))
 
 
+def targets() -> list[int]:
+    """The addresses that reads named for their data."""
+    return [address for kind, address in _running[-1].log if kind == "target"]
+
+
 def retries() -> list[tuple[int, int]]:
     """How often each connection's request asked that packets, and messages that find no receive,
     be sent again."""

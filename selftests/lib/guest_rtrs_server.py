@@ -362,6 +362,7 @@ class Server:
         elif count:
             address, key, request.length = struct.unpack_from("<QII", buffer, place + 8)
             request.flags, request.target = flags, (address, key)
+            self.log.append(("target", address))
         return request
 
     def _request(self, request: Request) -> None:

@@ -5,8 +5,7 @@
 use super::{
     state,
     MemoryRegion,
-    Use,
-    REGION_PAGE_SIZE, //
+    Use, //
 };
 use crate::{
     prelude::*,
@@ -26,18 +25,15 @@ impl MemoryRegion {
     pub fn load_in_place(&self, table: &ScatterTable) -> Result {
         let (list, entries) = table.mapped_by(self.0.serial).ok_or(EINVAL)?;
         let direction = self.0.change(Use::Mapped, Use::Busy)?;
-        let (iova, len) = self.last_place();
+        let last = self.last_place();
         // SAFETY: The list has that many mapped entries, and the state was changed just now.
         let taken = unsafe { self.map_in(list, entries) };
         let taken = taken.and_then(|()| {
-            let mapped = self.last_place();
-            if mapped.1 != len || (mapped.0 ^ iova) % REGION_PAGE_SIZE as u64 != 0 {
-                return Err(EINVAL);
+            if self.last_place() == last {
+                Ok(())
+            } else {
+                Err(EINVAL)
             }
-            // SAFETY: The region is valid, and ours to change. Pages stay the same, as the offset
-            // of the first does.
-            unsafe { (&raw mut (*self.as_raw()).iova).write_volatile(iova) };
-            Ok(())
         });
         // INVARIANT: As in `Mapped` no key is valid, or the domain is drained, and nothing that was
         // posted makes the key valid.
@@ -67,16 +63,5 @@ impl MemoryRegion {
         // INVARIANT: The request is not made.
         let _ = self.0.change(Use::Registering, Use::Replaced);
         Err(result)
-    }
-
-    /// The address for the peer of what was in the region last, and its length in bytes.
-    pub fn last_place(&self) -> (u64, u64) {
-        // SAFETY: The region is valid. The accesses are volatile, of a word at once.
-        unsafe {
-            (
-                (&raw const (*self.as_raw()).iova).read_volatile(),
-                (&raw const (*self.as_raw()).length).read_volatile(),
-            )
-        }
     }
 }
