@@ -19,7 +19,6 @@ use proto::{
     path_state::ServerState,
     rtrs::{
         ConnReq,
-        CONNECT_TIMEOUT_MS,
         MAX_PATHS_NUM, //
     },
     Errno, //
@@ -112,7 +111,6 @@ fn connect_to_session<'a>(
     }
     match find_or_make_path(&session, &mut paths, request, &id) {
         Ok(path) => {
-            path.touch();
             make_connection(&path, id, request.cid);
         }
         Err(error) => reject(id, to_errno(error)),
@@ -131,7 +129,7 @@ fn find_or_make_session(
 ) -> Result<Arc<Session>> {
     let session = match sessions.find(&request.paths_uuid) {
         Some(session) => session,
-        None if request.first_conn => {
+        None if request.first_conn && request.cid == SERVICE_CID => {
             sessions.server()?.admits()?;
             // Without the lock, as it takes long.
             let node = id.device().numa_node();
@@ -139,7 +137,11 @@ fn find_or_make_session(
             sessions.add(session)?
         }
         None => {
-            pr_err_ratelimited!("the session of a connection request does not exist\n");
+            pr_err_ratelimited!(
+                "{}: connection {} of a session that does not exist\n",
+                Shown(id.peer_address()),
+                request.cid
+            );
             return Err(ENXIO);
         }
     };
@@ -188,6 +190,16 @@ fn find_or_make_path(
     if let Some(path) = paths.iter().find(|path| *path.uuid() == request.sess_uuid) {
         check_known(path, request, id)?;
         return Ok(path.clone());
+    }
+    if request.cid != SERVICE_CID {
+        // A client makes the connections in their order; the path of this one has been closed.
+        pr_err_ratelimited!(
+            "<{}>: connection {} of a path that does not exist, from {}\n",
+            session.name(),
+            request.cid,
+            Shown(id.peer_address())
+        );
+        return Err(ECONNRESET);
     }
     make_path(session, paths, request, id)
 }
@@ -253,13 +265,8 @@ fn make_path(
             "<{}>: a path with the same addresses exists, {} for {} ms\n",
             path,
             path.core().state().as_str(),
-            path.idle_ms()
+            path.age_ms()
         );
-        if path.core().state() == ServerState::Connecting
-            && path.idle_ms() > i64::from(CONNECT_TIMEOUT_MS)
-        {
-            path.close();
-        }
         return Err(EEXIST);
     }
     paths.reserve(1, GFP_KERNEL)?;

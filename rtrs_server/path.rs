@@ -225,10 +225,8 @@ pub(crate) struct Path {
     client: Option<Address>,
     max_send_sge: usize,
     writes_per_response: u32,
-    /// Times are kept relative to this one, since only plain numbers can be atomic.
-    origin: Instant<Monotonic>,
-    /// When the last connection was requested, in ms after `origin`.
-    last_request: Atomic<i64>,
+    /// When its first connection was requested.
+    begun: Instant<Monotonic>,
     /// The length of the client's information request, in bytes.
     info_len: Atomic<u32>,
     #[pin]
@@ -298,8 +296,7 @@ impl Path {
                 client: id.client().map(host_address),
                 max_send_sge,
                 writes_per_response,
-                origin: Instant::now(),
-                last_request: Atomic::new(0),
+                begun: Instant::now(),
                 info_len: Atomic::new(0),
                 end <- end,
                 state <- new_mutex!(PathState::Connecting(setup), "rtrs_server::Path::state"),
@@ -385,19 +382,9 @@ impl Path {
         &self.state
     }
 
-    /// Notes that a connection was requested: the path has more time to be established.
-    pub(crate) fn touch(&self) {
-        self.last_request
-            .store(self.origin.elapsed().as_millis(), ordering::Relaxed);
-    }
-
-    /// How long ago the last connection was requested, in ms.
-    pub(crate) fn idle_ms(&self) -> i64 {
-        // Both are less than the age of the universe in ms.
-        self.origin
-            .elapsed()
-            .as_millis()
-            .wrapping_sub(self.last_request.load(ordering::Relaxed))
+    /// How long ago its first connection was requested, in ms.
+    pub(crate) fn age_ms(&self) -> i64 {
+        self.begun.elapsed().as_millis()
     }
 
     /// Closes the path, in the background; false if it was being closed already. Any context.
@@ -488,25 +475,16 @@ impl PathEvents for Path {
 impl DelayedWorkItem for Path {
     fn run(this: Arc<Self>) {
         match this.core.state() {
+            // The time is over, whatever the client has sent meanwhile: requests for connections
+            // give it no more. A path that is being established waits for this function before it
+            // is connected.
             ServerState::Connecting => {
-                let left = i64::from(CONNECT_TIMEOUT_MS).wrapping_sub(this.idle_ms());
-                match u32::try_from(left) {
-                    Ok(left) if left > 0 => {
-                        let _ = DelayedWork::queue(this.clone(), msecs_to_jiffies(left));
-                        if this.core.is_connected() {
-                            // Establishing the path, which has happened meanwhile, could not queue
-                            // it.
-                            this.start_heartbeat();
-                        }
-                    }
-                    _ => {
-                        pr_err_ratelimited!(
-                            "<{}>: closing a path that was never established\n",
-                            this
-                        );
-                        this.close();
-                    }
-                }
+                pr_err_ratelimited!(
+                    "<{}>: closing a path that was not established within {} ms\n",
+                    this,
+                    CONNECT_TIMEOUT_MS
+                );
+                this.close();
             }
             ServerState::Connected => this.heartbeat_tick(),
             ServerState::Closing | ServerState::Closed => {}

@@ -42,7 +42,8 @@ def test_connection_requests(t: Test) -> None:
     """Malformed connection requests are refused with an errno."""
     rnbd.load(t, client=False)
     results = hostile(t, guest_hostile.refusals)
-    t.equal(results.pop("unknown session"), -errno.ENXIO, "unknown session")
+    for name in ("unknown session", "session of connection 1"):
+        t.equal(results.pop(name), -errno.ENXIO, name)
     for name, number in results.items():
         t.equal(number, -errno.ECONNRESET, name)
     still_serves(t)
@@ -77,6 +78,15 @@ def test_info_requests(t: Test) -> None:
     for name, closed in hostile(t, guest_hostile.info_requests).items():
         t.check(closed, f"{name}: the path was not closed")
     still_serves(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_addresses(t: Test) -> None:
+    """The server does not tell where its memory is: a chunk's address is its place among the session's chunks."""
+    for setting in ("always_invalidate=Y", "always_invalidate=N"):
+        rnbd.load(t, client=False, rtrs_server=setting)
+        highest = max(hostile(t, guest_hostile.addresses))
+        t.check(highest < 256 << 20, f"{setting}: a chunk is at {highest:#x}")
 
 
 @case(module_sets=ONLY_OURS)
@@ -137,10 +147,13 @@ def test_deaf(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, timeout=240, quick=())
 def test_half_open(t: Test) -> None:
-    """A path that is never established is closed after 30 s, and one that is silent after 35."""
+    """A path that is never established is closed after 30 s, whatever is requested meanwhile, and one that is silent
+    after 35."""
     rnbd.load(t, client=False)
     closed, seconds = hostile(t, guest_hostile.half_open, seconds=60)
     t.check(closed and 25 <= seconds <= 45, f"closed: {closed}, after {seconds:.0f} s")
+    number, seconds = hostile(t, guest_hostile.half_open_and_asking, seconds=60)
+    t.check(25 <= seconds <= 45, f"refused: connection {number}, after {seconds:.0f} s")
     closed, seconds = hostile(t, guest_hostile.silent, seconds=60)
     t.check(closed and 25 <= seconds <= 45, f"closed: {closed}, after {seconds:.0f} s")
 

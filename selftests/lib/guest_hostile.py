@@ -31,6 +31,13 @@ def polite(address: str) -> int:
         return peer.answer()[0]
 
 
+def addresses(address: str) -> list[int]:
+    """Where the chunks are, as the server says."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        return [place for place, _ in peer.chunks]
+
+
 def retries(address: str) -> list[int]:
     """How often the server asks, on each connection, that messages that find no receive be sent
     again."""
@@ -62,6 +69,7 @@ def refusals(address: str) -> dict[str, Any]:
     attempt("no connections", conn_req(cid_num=0))
     attempt("too many connections", conn_req(cid_num=4097))
     attempt("unknown session", conn_req(first_conn=False))
+    attempt("session of connection 1", conn_req(cid=1, cid_num=2))
     return results
 
 
@@ -82,6 +90,7 @@ def second_requests(address: str) -> dict[str, Any]:
         attempt("again", 0)
         attempt("other number", 1, cid_num=3)
         attempt("same addresses", 0, sess_uuid=os.urandom(16))
+        attempt("path of connection 1", 1, sess_uuid=os.urandom(16))
         peer.connect_one(1)
         peer.send_info()
         peer.receive_info()
@@ -251,6 +260,23 @@ def half_open(address: str, seconds: float) -> tuple[bool, float]:
         started = time.monotonic()
         closed = all(connection.wait_closed(seconds) for connection in peer.connections)
         return closed, time.monotonic() - started
+
+
+def half_open_and_asking(address: str, seconds: float) -> tuple[int, float]:
+    """A path that is never established, and a connection more every four seconds: the number of the first one that the
+    server refuses, and when it did."""
+    with rtrs.Peer(address, connections=40) as peer:
+        started = time.monotonic()
+        for number in range(40):
+            try:
+                peer.connect_one()
+            except rtrs.Refused:
+                return number, time.monotonic() - started
+            if time.monotonic() - started > seconds:
+                break
+            # The pace is what is tested: each of these gave the path another half minute.
+            peer.connections[0].wait_closed(4)
+        return -1, time.monotonic() - started
 
 
 def silent(address: str, seconds: float) -> tuple[bool, float]:
