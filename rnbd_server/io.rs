@@ -33,6 +33,7 @@ use crate::{
     file::FileUse,
     handle::HandleUse,
     io_completion::IoCompletion,
+    params,
     session::Session, //
 };
 
@@ -72,7 +73,8 @@ pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
         }
     };
     let is_read = op.direction() == Direction::Read;
-    let Some(priority) = Priority::new(io.prio_for(session.version())) else {
+    let prio = io.prio_for(session.version());
+    let Some(priority) = Priority::granted(prio, || *params::REALTIME_PRIORITY.get()) else {
         return unknown_priority(session, op, io.prio);
     };
     let at = Position {

@@ -43,6 +43,14 @@ module_parameter! {
 }
 
 module_parameter! {
+    /// Whether a client's request may have a priority of the real-time class. An extension.
+    pub(crate) static REALTIME_PRIORITY: bool = false;
+    name: "realtime_priority",
+    description: "Let requests of clients have IO priorities of the real-time class; otherwise \
+        these become the highest one of the best-effort class (default: N)",
+}
+
+module_parameter! {
     /// How files are read and written. An extension.
     pub(crate) static FILE_IO_MODE: Mode = Mode(IoMode::Direct);
     name: "file_io_mode",

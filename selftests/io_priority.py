@@ -33,16 +33,14 @@ def priorities(t: Test, disk: str, operation: str, sector: int) -> list[tuple[st
     return [(match[1], int(match[2])) for match in found if match]
 
 
-@case(kernels=("stock",))  # the debug kernel has no tracing
-def test_carried(t: Test) -> None:
-    """Class and level of a read and of a write reach the server's disk, also in the server's next session."""
-    rnbd.load(t)
+def carries(t: Test, priorities_of: dict[str, tuple[str, int]], server: str = "") -> None:
+    """Read and write with each of some `ionice` options; the priorities that the server's disk has to get. """
+    rnbd.load(t, rnbd_server=server)
     device = rnbd.map_device(t, disks.PLAIN)
     t.server.run("echo mq-deadline >/sys/block/vdb/queue/scheduler")
     t.defer(t.server.run, "echo none >/sys/block/vdb/queue/scheduler")
     watch(t)
-    for index, (ionice, wanted) in enumerate((("-c 1 -n 2", ("rt", 2)), ("-c 2 -n 6", ("be", 6)),
-                                              ("-c 3", ("idle", 7)), ("-c 1 -n 0", ("rt", 0)))):
+    for index, (ionice, wanted) in enumerate(priorities_of.items()):
         if index == 2:
             path = rnbd.client_path(t, "sess")
             t.client.write(f"{path}/disconnect", "1")
@@ -53,10 +51,22 @@ def test_carried(t: Test) -> None:
                                  ("W", f"of={device.path} oflag=direct if=/dev/zero seek=")):
             place = 16 + index
             t.client.run(f"ionice {ionice} dd {words}{place} bs=64k count=1 2>/dev/null")
-            for disk in (device.path, disks.PLAIN):
-                got = priorities(t, disk, operation, place * 128)
-                t.check(got and set(got) == {wanted},
-                        f"{disk}: ionice {ionice}, {operation}: got {got}, expected {wanted}")
+            got = priorities(t, disks.PLAIN, operation, place * 128)
+            t.check(got and set(got) == {wanted}, f"ionice {ionice}, {operation}: got {got}, expected {wanted}")
+
+
+@case(kernels=("stock",))  # the debug kernel has no tracing
+def test_carried(t: Test) -> None:
+    """Class and level of a read and of a write reach the server's disk, also in the server's next session; the
+    real-time class does if the server grants it."""
+    carries(t, {"-c 1 -n 2": ("rt", 2), "-c 2 -n 6": ("be", 6), "-c 3": ("idle", 7), "-c 1 -n 0": ("rt", 0)},
+            "realtime_priority=Y" if t.modules == "ours" else "")
+
+
+@case(kernels=("stock",), module_sets=("ours",))  # the debug kernel has no tracing
+def test_realtime(t: Test) -> None:
+    """Without being granted, the real-time class becomes the highest level of the best-effort class."""
+    carries(t, {"-c 1 -n 2": ("be", 0), "-c 1 -n 7": ("be", 0), "-c 2 -n 6": ("be", 6), "-c 3": ("idle", 7)})
 
 
 # The C server passes any value on; mq-deadline takes the class as an index without looking.

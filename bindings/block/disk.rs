@@ -114,13 +114,22 @@ impl Priority {
     /// The priority with this value, `None` if there is none.
     ///
     /// The upper three bits are the class, of which four exist. mq-deadline uses the class as an
-    /// index without looking.
-    pub const fn new(value: u16) -> Option<Self> {
-        if value >> bindings::IOPRIO_CLASS_SHIFT > Self::CLASS_IDLE {
-            None
-        } else {
-            Some(Self(value))
+    /// index without looking. A real-time priority that `realtime` does not grant becomes the
+    /// highest one of the best-effort class. `realtime` is only asked for such a priority.
+    #[inline(always)]
+    pub fn granted(value: u16, realtime: impl FnOnce() -> bool) -> Option<Self> {
+        match value >> bindings::IOPRIO_CLASS_SHIFT {
+            Self::CLASS_REALTIME if !realtime() => Some(Self(Self::best_effort(value))),
+            0..=Self::CLASS_IDLE => Some(Self(value)),
+            _ => None,
         }
+    }
+
+    /// `value` with the highest level of the best-effort class; its hints stay.
+    #[cold]
+    const fn best_effort(value: u16) -> u16 {
+        let hints = value & ((1 << bindings::IOPRIO_CLASS_SHIFT) - (1 << Self::LEVEL_BITS));
+        Self::CLASS_BEST_EFFORT << bindings::IOPRIO_CLASS_SHIFT | hints
     }
 
     /// The value.
@@ -129,8 +138,14 @@ impl Priority {
         self.0
     }
 
+    /// `IOPRIO_CLASS_RT`.
+    const CLASS_REALTIME: u16 = 1;
+    /// `IOPRIO_CLASS_BE`.
+    const CLASS_BEST_EFFORT: u16 = 2;
     /// The last class (`IOPRIO_CLASS_IDLE`).
     const CLASS_IDLE: u16 = 3;
+    /// The lowest bits, which are the level (`IOPRIO_LEVEL_NR_BITS`).
+    const LEVEL_BITS: u32 = 3;
 }
 
 /// Where a request goes, and how.
