@@ -217,10 +217,7 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
         let mode = message.access_mode;
         Handle::open(path, &found, gives_file, mode, io_mode, server.bios())
     };
-    let handle = open()
-        .inspect_err(failed)
-        // A file system of the network may say so; to a client it means that this server drains.
-        .map_err(|error| if error == EHOSTDOWN { EIO } else { error })?;
+    let handle = open().inspect_err(failed).map_err(told)?;
     let export = {
         let handle_use = handle.enter().ok_or(ENODEV)?;
         server
@@ -230,6 +227,20 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
     let id = session.devices().next_id()?;
     let machine = session.machine()?;
     SessionDevice::new(session.clone(), id, message, handle, export, machine).inspect_err(failed)
+}
+
+/// What a client is told of an error with which a disk could not be opened. The log has the error.
+fn told(error: Error) -> Error {
+    if error == EHOSTDOWN {
+        // A file system of the network may say so; to a client it means that this server drains.
+        EIO
+    } else if [ENOTBLK, ENOTDIR, ELOOP].contains(&error) {
+        // What is no disk does not exist for a client. Otherwise the answers would tell which files
+        // this machine has.
+        ENOENT
+    } else {
+        error
+    }
 }
 
 /// Makes a device known that was opened from `path`, if the clients that there are by now may use

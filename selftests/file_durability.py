@@ -122,7 +122,7 @@ def test_ext4_buffered(t: Test) -> None:
     flushed(t, "ext4", "buffered")
 
 
-@case(module_sets=("ours",), kernels=("stock",), timeout=300, quick=())
+@case(module_sets=("ours",), kernels=("stock",), timeout=600, quick=())
 def test_xfs(t: Test) -> None:
     """An image on XFS, past the page cache."""
     flushed(t, "xfs", "direct")

@@ -143,10 +143,12 @@ def test_bad_numbers(t: Test) -> None:
 def test_unknown_device(t: Test) -> None:
     """Devices that the server does not have or may not give."""
     rnbd.load(t)
-    for path, number in (("/dev/nothing", errno.ENOENT), ("/dev/", errno.ENOTBLK),
-                         ("/proc/version", errno.ENOTBLK), ("/dev/console", errno.ENOTBLK),
+    # The answers of our server do not tell which files its machine has.
+    no_disk, below_a_file = (errno.ENOENT, errno.ENOENT) if t.modules == "ours" else (errno.ENOTBLK, errno.ENOTDIR)
+    for path, number in (("/dev/nothing", errno.ENOENT), ("/dev/", no_disk),
+                         ("/proc/version", no_disk), ("/dev/console", no_disk),
                          ("/dev/../dev/vdb", errno.EINVAL), ("..", errno.EINVAL),
-                         ("/dev/vdb/x", errno.ENOTDIR)):
+                         ("/dev/vdb/x", below_a_file)):
         mark = t.server.log_mark()
         refused(t, options(device_path=path), number, "nothing|device")
         t.server.wait_log("Opening device|open", mark)

@@ -39,6 +39,7 @@ errors! {
     EDEADLK: "Resource deadlock would occur.",
     EHOSTDOWN: "Host is down.",
     EHOSTUNREACH: "No route to host.",
+    ELOOP: "Too many symbolic links encountered.",
     ENAMETOOLONG: "File name too long.",
     ENOMEDIUM: "No medium found.",
     ENOTCONN: "Transport endpoint is not connected.",
