@@ -20,6 +20,7 @@ use crate::{
     }, //
 };
 use core::ptr;
+use kernel::page::PAGE_SIZE;
 
 /// The page size of registrations, which is at most that of memory.
 const SINK_PAGE_SIZE: usize = 4096;
@@ -29,7 +30,7 @@ const SINK_PAGE_SIZE: usize = 4096;
 /// # Invariants
 ///
 /// - `entries` was initialised by `sg_init_table()` and is not chained.
-/// - The first `used` entries name pages. If `buffer` is set, each of them names its page;
+/// - The first `used` entries name pages. If `buffer` is set, each of them names one of its pages;
 ///   otherwise the pages are those of the request of `request`, which keeps them. If none is in
 ///   use, there is neither.
 /// - The pages in use may be accessed as `permitted` says: those of a read request are only to be
@@ -188,31 +189,40 @@ impl ScatterTable {
         }
     }
 
-    /// Makes the first `len` bytes of `buffer` the one segment of the table, which keeps it.
+    /// Describes the first `len` bytes of `buffer`, which the table keeps: a segment for each page
+    /// that they lie in. Any context.
     ///
-    /// `EINVAL` if `len` is 0 or more than the buffer holds, `EBUSY` if the table is mapped.
+    /// `EINVAL` if `len` is 0 or more than the buffer holds, or if that takes more segments than
+    /// there is room for; `EBUSY` if the table is mapped. The buffer is lost then.
     pub fn set_buffer(&mut self, buffer: PageBuffer, len: u32) -> Result {
-        if len == 0 || usize::try_from(len)? > PageBuffer::LEN {
+        let bytes = usize::try_from(len)?;
+        let count = u32::try_from(bytes.div_ceil(PAGE_SIZE))?;
+        if len == 0 || bytes > buffer.capacity() || count > self.capacity() {
             return Err(EINVAL);
         }
         let entries = self.as_mut_ptr().ok_or(EBUSY)?;
-        // SAFETY: There is at least one entry, and the page is valid.
-        unsafe {
-            bindings::rnbd_helper_sg_set_page(entries, buffer.as_page(), len, 0);
-            bindings::rnbd_helper_sg_mark_end(entries);
+        // SAFETY: There are that many entries, and nobody else uses them.
+        unsafe { bindings::sg_init_table(entries, count) };
+        for (index, (page, part)) in buffer.pages(bytes).enumerate() {
+            // SAFETY: There are `count` pages, so the entry is one of those above. The page is
+            // valid, and has at least `part` bytes.
+            unsafe {
+                let entry = entries.add(index);
+                bindings::rnbd_helper_sg_set_page(entry, page, part as u32, 0);
+            }
         }
-        // INVARIANT: The entry names the buffer's page, which is kept, and is ours to read and
-        // write.
-        self.used = 1;
+        // INVARIANT: The entries name the buffer's pages, which are kept, and are ours to read and
+        // write. The last one is marked.
+        self.used = count;
         self.permitted = Direction::Bidirectional;
-        self.bytes = len as usize;
+        self.bytes = bytes;
         self.buffer = Some(buffer);
         Ok(())
     }
 
     /// Fills the table with `len` bytes that begin `offset` bytes behind the beginning of a page,
-    /// as a device sees it. All of its pages are that of `buffer`, which the table keeps: what a
-    /// device writes there is lost.
+    /// as a device sees it. All of its pages are the first one of `buffer`, which the table keeps:
+    /// what a device writes there is lost.
     ///
     /// `EINVAL` if `len` is 0, or if that takes more segments than there is room for; `EBUSY` if
     /// the table is mapped.
@@ -234,12 +244,12 @@ impl ScatterTable {
             unsafe {
                 let entry = entries.add(index);
                 let (part, offset) = (part as u32, offset as u32);
-                bindings::rnbd_helper_sg_set_page(entry, buffer.as_page(), part, offset);
+                bindings::rnbd_helper_sg_set_page(entry, buffer.first_page(), part, offset);
             }
             (offset, left) = (0, left - part);
         }
-        // INVARIANT: The entries name the buffer's page, which is kept, and is ours. The last one
-        // is marked.
+        // INVARIANT: The entries name a page of the buffer, which is kept, and is ours. The last
+        // one is marked.
         self.used = count;
         self.permitted = Direction::FromDevice;
         self.is_sink = true;

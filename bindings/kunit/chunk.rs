@@ -128,6 +128,25 @@ mod cases {
         let mut bytes = [1; 3];
         set.copy_out(0, 0, &mut bytes)?;
         assert_eq!(bytes, [7, 9, 0]);
+        let mut bytes = [1; 2];
+        assert_eq!(data.copy_out(1, &mut bytes), Err(EINVAL));
+        assert_eq!(data.copy_out(usize::MAX, &mut bytes), Err(EINVAL));
+        assert_eq!(bytes, [1, 1]);
+        assert_eq!(data.copy_out(0, &mut bytes), Ok(()));
+        assert_eq!(bytes, [7, 9]);
+        Ok(())
+    }
+
+    #[test]
+    fn data_of_several_segments_comes_out() -> Result {
+        let set = ChunkSet::new(1, SIZE, -1, None)?;
+        let chunk = Chunk::new(&set, 0)?;
+        let data = chunk.data(SIZE).ok_or(EINVAL)?;
+        let start = SIZE - PAGE_SIZE - 2;
+        data.copy_in(start, &[1, 2, 3, 4])?;
+        let mut bytes = [9; 6];
+        data.copy_out(start - 1, &mut bytes)?;
+        assert_eq!(bytes, [0, 1, 2, 3, 4, 0]);
         Ok(())
     }
 

@@ -27,14 +27,55 @@ mod cases {
     #[test]
     fn no_more_than_the_buffer() -> Result {
         let mut table = ScatterTable::new(2)?;
-        let too_much = PageBuffer::LEN as u32 + 1;
+        let too_much = PAGE_SIZE as u32 + 1;
         assert_eq!(table.set_buffer(PageBuffer::new()?, too_much), Err(EINVAL));
         assert_eq!(table.set_buffer(PageBuffer::new()?, 0), Err(EINVAL));
         assert_eq!(table.used, 0);
         let mut buffer = PageBuffer::new()?;
-        assert!(buffer.write(PageBuffer::LEN - 1, b"ab").is_err());
+        assert_eq!(buffer.capacity(), PAGE_SIZE);
+        assert!(buffer.write(PAGE_SIZE - 1, b"ab").is_err());
         assert!(buffer.write(usize::MAX, b"ab").is_err());
-        assert!(buffer.read(PageBuffer::LEN, &mut [0]).is_err());
+        assert!(buffer.read(PAGE_SIZE, &mut [0]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_buffer_of_several_pages() -> Result {
+        assert_eq!(PageBuffer::with_len(0)?.capacity(), PAGE_SIZE);
+        assert_eq!(PageBuffer::with_len(PAGE_SIZE)?.capacity(), PAGE_SIZE);
+        let mut buffer = PageBuffer::with_len(2 * PAGE_SIZE + 1)?;
+        assert_eq!(buffer.capacity(), 3 * PAGE_SIZE);
+        // Across an edge between two pages, and in the last one up to its end.
+        buffer.write(PAGE_SIZE - 2, b"abcd")?;
+        buffer.write(3 * PAGE_SIZE - 1, b"z")?;
+        let mut text = [1; 6];
+        buffer.read(PAGE_SIZE - 3, &mut text)?;
+        assert_eq!(&text, b"\0abcd\0");
+        buffer.read(3 * PAGE_SIZE - 1, &mut text[..1])?;
+        assert_eq!(text[0], b'z');
+        assert_eq!(buffer.write(3 * PAGE_SIZE - 1, b"ab"), Err(EINVAL));
+        assert_eq!(buffer.read(2 * PAGE_SIZE, &mut [0]), Ok(()));
+        assert_eq!(buffer.read(3 * PAGE_SIZE, &mut []), Ok(()));
+        assert_eq!(buffer.read(3 * PAGE_SIZE, &mut [0]), Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn a_table_of_several_pages() -> Result {
+        let mut table = ScatterTable::new(3)?;
+        let len = 2 * PAGE_SIZE as u32 + 5;
+        table.set_buffer(PageBuffer::with_len(4 * PAGE_SIZE)?, len)?;
+        assert_eq!(table.used, 3);
+        assert_eq!(table.byte_len(), len as usize);
+        let lengths = [0, 1, 2].map(|index| table.entries[index].length);
+        assert_eq!(lengths, [PAGE_SIZE as u32, PAGE_SIZE as u32, 5]);
+        // Fewer pages than before, and more than the table has room for.
+        table.set_buffer(PageBuffer::with_len(2 * PAGE_SIZE)?, 7)?;
+        assert_eq!((table.used, table.byte_len()), (1, 7));
+        let more = 3 * PAGE_SIZE + 1;
+        let buffer = PageBuffer::with_len(more)?;
+        assert_eq!(table.set_buffer(buffer, more as u32), Err(EINVAL));
+        assert_eq!(table.byte_len(), 7);
         Ok(())
     }
 

@@ -156,10 +156,21 @@ pub struct ChunkData<'a> {
 }
 
 impl ChunkData<'_> {
-    /// Copies `bytes` to `offset`. `EINVAL` if they do not fit.
+    /// Copies `bytes` to `offset`. Any context. `EINVAL` if they do not fit.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
         match offset.checked_add(bytes.len()) {
             Some(end) if end <= self.len => self.chunk.copy_in(offset, bytes),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Copies the bytes at `offset` to `bytes`. Any context. `EINVAL` if there are not as many.
+    ///
+    /// A peer that can write to the chunk may do so meanwhile: then each byte is an old or a new
+    /// one.
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        match offset.checked_add(bytes.len()) {
+            Some(end) if end <= self.len => self.chunk.copy_out(offset, bytes),
             _ => Err(EINVAL),
         }
     }
