@@ -38,7 +38,9 @@ pub trait SessionEvents: Send + Sync + 'static {
 
     /// The session lost its last path, or has one again. Process context; may sleep, but not
     /// close the session.
-    fn link_event(&self, event: LinkEvent);
+    fn link_event(&self, event: LinkEvent) {
+        let _ = event;
+    }
 
     /// The user of the server has rung, with `number`, which is below 2^28
     /// (`rtrs_server::Session::ring`). It comes by each path of the session that is up, and may

@@ -52,6 +52,8 @@ mod heartbeat;
 mod hotplug;
 mod incarnation;
 mod leave;
+mod outcome;
+mod owned_session;
 mod params;
 mod path;
 mod permit;
@@ -74,6 +76,8 @@ pub use crate::{
         SessionEvents,
         SubmitError, //
     },
+    outcome::Outcome,
+    owned_session::OwnedSession,
     permit::Permit,
     requests::{
         request::Kind,

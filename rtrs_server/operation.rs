@@ -194,9 +194,24 @@ impl Operation {
         })
     }
 
-    /// Copies `bytes` to the start of the data, as the response to a read of few bytes.
+    /// Copies the bytes at `offset` of the data of a write to `bytes`. Any context.
     ///
-    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. Any context.
+    /// `EMSGSIZE` if the client has not sent that many, `EINVAL` for a read.
+    pub fn read_data(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        if self.direction() != Direction::Write {
+            return Err(EINVAL);
+        }
+        let end = offset.checked_add(bytes.len()).ok_or(EMSGSIZE)?;
+        if end > self.data_len() as usize {
+            return Err(EMSGSIZE);
+        }
+        self.data().ok_or(EINVAL)?.copy_out(offset, bytes)
+    }
+
+    /// Copies `bytes` to the start of the data of a read, for the response. Any context.
+    ///
+    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. The response says
+    /// how many bytes are sent; [`Self::respond_with()`] does both.
     pub fn write_response(&self, bytes: &[u8]) -> Result {
         self.write_response_at(0, bytes)
     }
@@ -233,6 +248,16 @@ impl Operation {
             // Such a header came by `deferred()`, which may sleep.
             None => Self::new(io, chunk).respond(Err(EMSGSIZE)),
         }
+    }
+
+    /// Responds to a read with `bytes`, or with the error of [`Self::write_response()`]. Any
+    /// context.
+    ///
+    /// The client is not told how many bytes it got: the message of the user says that.
+    pub fn respond_with(self, bytes: &[u8]) {
+        let copied = self.write_response(bytes);
+        // Not more than the client asked for, which is a `u32`.
+        self.respond(copied.map(|()| bytes.len() as u32));
     }
 
     /// Responds to the request: with an error, or with the number of bytes that a read has put at
