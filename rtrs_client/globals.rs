@@ -5,6 +5,7 @@
 use kernel::sync::Arc;
 use kernel_ext::{
     device::class::Class,
+    module::ModuleReference,
     prelude::*,
     sync::rcu::RcuArc,
     workqueue::QueueHandle, //
@@ -17,6 +18,8 @@ pub(crate) struct Globals {
     pub(crate) class: Class,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) queue: QueueHandle,
+    /// Keeps this module loaded.
+    pub(crate) module: fn() -> Result<ModuleReference>,
 }
 
 static GLOBALS: RcuArc<Globals> = RcuArc::empty();

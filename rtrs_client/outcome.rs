@@ -16,7 +16,7 @@ use kernel_ext::{
 /// How a request ended, for a task that waits for it: [`SessionEvents`](crate::SessionEvents) only
 /// calls a function.
 ///
-/// A user that has one for each tag calls [`Self::set`] from
+/// A user that has one for each tag calls [`Self::ended`] from
 /// [`SessionEvents::complete`](crate::SessionEvents::complete) and
 /// [`SessionEvents::unanswered`](crate::SessionEvents::unanswered), and [`Self::wait`] once for
 /// each request that was sent, before the next one of the tag.
@@ -27,7 +27,7 @@ use kernel_ext::{
 /// impl SessionEvents for MyEvents {
 ///     fn complete(&self, tag: u32, result: Result) {
 ///         if let Some(outcome) = self.outcomes.get(tag as usize) {
-///             outcome.set(result);
+///             outcome.ended(result);
 ///         }
 ///     }
 /// }
@@ -57,7 +57,7 @@ impl Outcome {
     }
 
     /// A request has ended with `result`. Any context; never sleeps.
-    pub fn set(&self, result: Result) {
+    pub fn ended(&self, result: Result) {
         let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
         // INVARIANT: As a result has it. The completion makes it visible to the task that waits.
         self.errno.store(errno, ordering::Relaxed);

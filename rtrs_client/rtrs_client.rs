@@ -67,8 +67,16 @@ mod sessions;
 mod settings;
 mod stats;
 mod submission;
+mod sync_session;
 mod sysfs;
 mod work;
+
+pub use kernel_ext::{
+    module::ModuleReference,
+    page::buffer::PageBuffer,
+    scatterlist::ScatterTable, //
+};
+pub use proto::addr::PathAddress;
 
 pub use crate::{
     events::{
@@ -89,7 +97,8 @@ pub use crate::{
         Session, //
     },
     session_core::SessionCore,
-    submission::Submission, //
+    submission::Submission,
+    sync_session::SyncSession, //
 };
 
 module! {
@@ -117,6 +126,7 @@ impl kernel::Module for RtrsClient {
             class: Class::new(c"rtrs-client")?,
             sessions: sessions::Sessions::new()?,
             queue: queue.handle(),
+            module: ModuleReference::new::<Self>,
         };
         let devices = hotplug::Devices::register()?;
         globals::set_globals(Some(Arc::new(globals, GFP_KERNEL)?));

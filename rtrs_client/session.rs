@@ -58,6 +58,18 @@ pub struct OpenParams<'a> {
     pub nr_poll_queues: u32,
 }
 
+impl<'a> OpenParams<'a> {
+    /// Without polled queues.
+    pub fn new(name: &'a CStr, paths: &'a [PathAddress], port: u16) -> Self {
+        Self {
+            name,
+            paths,
+            port,
+            nr_poll_queues: 0,
+        }
+    }
+}
+
 /// The paths; changed under a lock, read by the IO path through an RCU pointer.
 struct Paths {
     list: KVec<(Arc<Path>, Option<PathFiles>)>,

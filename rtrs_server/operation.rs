@@ -119,7 +119,7 @@ pub trait SessionHandler: Send + Sync + 'static {
     /// The last path of the session is gone; all operations have been responded to or dropped.
     ///
     /// Process context; may sleep. Called once.
-    fn session_down(&self);
+    fn session_down(&self) {}
 }
 
 /// What requests need of an established path.
@@ -210,8 +210,8 @@ impl Operation {
 
     /// Copies `bytes` to the start of the data of a read, for the response. Any context.
     ///
-    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. The response says
-    /// how many bytes are sent; [`Self::respond_with()`] does both.
+    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. How many of
+    /// them are sent is said to [`Self::respond()`].
     pub fn write_response(&self, bytes: &[u8]) -> Result {
         self.write_response_at(0, bytes)
     }
@@ -248,16 +248,6 @@ impl Operation {
             // Such a header came by `deferred()`, which may sleep.
             None => Self::new(io, chunk).respond(Err(EMSGSIZE)),
         }
-    }
-
-    /// Responds to a read with `bytes`, or with the error of [`Self::write_response()`]. Any
-    /// context.
-    ///
-    /// The client is not told how many bytes it got: the message of the user says that.
-    pub fn respond_with(self, bytes: &[u8]) {
-        let copied = self.write_response(bytes);
-        // Not more than the client asked for, which is a `u32`.
-        self.respond(copied.map(|()| bytes.len() as u32));
     }
 
     /// Responds to the request: with an error, or with the number of bytes that a read has put at

@@ -52,6 +52,9 @@ mod teardown;
 mod worker;
 mod wr_kind;
 
+pub use kernel_ext::rdma::chunk::single::ChunkData;
+pub use proto::addr::Address;
+
 pub use chunk::{
     Direction,
     MAX_INLINE_HEADER, //

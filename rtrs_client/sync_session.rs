@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session for tasks that wait for their requests.
+
+use core::ops::Deref;
+use kernel::{
+    new_mutex,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    cpu,
+    module::ModuleReference,
+    page::buffer::PageBuffer,
+    prelude::*,
+    sync::{
+        completion::Completion,
+        set_once::SetOnce, //
+    }, //
+};
+
+use crate::{
+    events::{
+        SessionEvents,
+        SubmitError, //
+    },
+    globals::globals,
+    outcome::Outcome,
+    owned_session::OwnedSession,
+    requests::request::Kind,
+    session::OpenParams,
+    session_core::SessionCore, //
+};
+
+/// A session for tasks that wait for their requests: [`Self::write`] and [`Self::read`] return when
+/// the server has responded. Dropping the last reference closes the session, and sleeps.
+///
+/// Any number of tasks may use it at the same time. It chooses the tags, and copies the data; a
+/// user for which that is too slow uses a [`Session`](crate::Session) itself.
+///
+/// # Examples
+///
+/// ```ignore
+/// let session = SyncSession::open(&params)?;
+/// session.write(b"colour", b"blue")?;
+/// ```
+pub struct SyncSession {
+    session: OwnedSession,
+    tags: Arc<Tags>,
+}
+
+/// The tags of a session.
+///
+/// # Invariants
+///
+/// A tag is in `free`, or a task has it; `free` has room for all tags. `turns` is signalled once
+/// for each tag in `free`, but for those that a task is just about to take out.
+#[pin_data]
+struct Tags {
+    /// How the request of each tag ended; made when the session is open.
+    outcomes: SetOnce<KVVec<Pin<KBox<Outcome>>>>,
+    #[pin]
+    free: Mutex<KVVec<u32>>,
+    #[pin]
+    turns: Completion,
+}
+
+/// A tag that a task has, until this is dropped.
+struct Tag<'a> {
+    number: u32,
+    tags: &'a Tags,
+}
+
+impl SyncSession {
+    /// Opens a session as [`Session::open`](crate::Session::open) does, with its errors. Sleeps.
+    pub fn open(params: &OpenParams<'_>) -> Result<Arc<Self>> {
+        let tags = Tags::new()?;
+        let session = OwnedSession::open(params, tags.clone())?;
+        tags.make(session.queue_depth())?;
+        Ok(Arc::new(Self { session, tags }, GFP_KERNEL)?)
+    }
+
+    /// Sends a write with `header` and `bytes`, and waits for the server's response. Without bytes
+    /// there is only the header. Sleeps.
+    ///
+    /// The server's error; `ECONNABORTED` if no path is up, or if the paths were lost before the
+    /// server responded: then it may have carried the request out or not. `EMSGSIZE` for a header
+    /// or data that are too long (384 bytes, [`max_io_size`](crate::SessionCore::max_io_size)),
+    /// `EAGAIN` if something is short for the moment. `EINTR` if the task is killed while it waits
+    /// for a free tag: one that has sent its request waits for the end of it.
+    pub fn write(&self, header: &[u8], bytes: &[u8]) -> Result {
+        let len = self.length(bytes)?;
+        if len == 0 {
+            return self.request(Kind::HeaderOnly, header, None).map(drop);
+        }
+        let mut buffer = PageBuffer::with_len(bytes.len())?;
+        buffer.write(0, bytes)?;
+        let data = Some((buffer, len));
+        self.request(Kind::Write, header, data).map(drop)
+    }
+
+    /// Sends a read with `header`, and waits for the server's response, which goes to `bytes`.
+    /// Sleeps; the errors of [`Self::write`].
+    ///
+    /// The server need not fill all of them. It does not say how many it has filled: its data do,
+    /// or the rest is to be taken for undefined.
+    pub fn read(&self, header: &[u8], bytes: &mut [u8]) -> Result {
+        let len = self.length(bytes)?;
+        if len == 0 {
+            return self.request(Kind::Read, header, None).map(drop);
+        }
+        let data = Some((PageBuffer::with_len(bytes.len())?, len));
+        let buffer = self.request(Kind::Read, header, data)?;
+        buffer.ok_or(EIO)?.read(0, bytes)
+    }
+
+    /// The length of `bytes`, if one request can have as many.
+    fn length(&self, bytes: &[u8]) -> Result<u32> {
+        let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
+        if len > self.session.max_io_size() {
+            return Err(EMSGSIZE);
+        }
+        Ok(len)
+    }
+
+    /// Sends a request with the data of a buffer, if any, and waits for its end; gives the buffer
+    /// back. Sleeps.
+    fn request(
+        &self,
+        kind: Kind,
+        header: &[u8],
+        data: Option<(PageBuffer, u32)>,
+    ) -> Result<Option<PageBuffer>> {
+        let tag = self.tags.take()?;
+        // The tag's last request has ended, so its permit is there.
+        let mut permit = self.session.permit(tag.number).ok_or(EBUSY)?;
+        if let Some((buffer, len)) = data {
+            permit.scatter().ok_or(EBUSY)?.set_buffer(buffer, len)?;
+        }
+        // The response then comes to this CPU.
+        let queue = cpu::current_cpu();
+        let sent = self.session.send(permit, kind, queue, header);
+        let result = match sent {
+            Ok(()) => tag.wait(),
+            Err(error) => Err(error.to_error()),
+        };
+        // Of a request that failed, too: the tag would keep it otherwise.
+        let permit = self.session.permit(tag.number);
+        let buffer = permit.and_then(|mut permit| permit.scatter()?.take_buffer());
+        result.map(|()| buffer)
+    }
+}
+
+/// The limits of the session.
+impl Deref for SyncSession {
+    type Target = SessionCore;
+
+    fn deref(&self) -> &SessionCore {
+        &self.session
+    }
+}
+
+impl Tags {
+    /// No tags yet.
+    fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                outcomes: SetOnce::new(),
+                free <- new_mutex!(KVVec::new(), "rtrs_client::SyncSession::free"),
+                turns <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes `count` tags, which are free. Sleeps.
+    fn make(&self, count: u32) -> Result {
+        let mut outcomes = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
+        let mut free = self.free.lock();
+        free.reserve(usize::try_from(count)?, GFP_KERNEL)?;
+        for number in 0..count {
+            outcomes.push(KBox::pin_init(Outcome::new(), GFP_KERNEL)?, GFP_KERNEL)?;
+            // INVARIANT: It is signalled for, too.
+            free.push(number, GFP_KERNEL)?;
+            self.turns.complete();
+        }
+        drop(free);
+        self.outcomes.populate(outcomes);
+        Ok(())
+    }
+
+    /// Waits for a free tag, and takes it. `EINTR` if the task is killed before.
+    fn take(&self) -> Result<Tag<'_>> {
+        self.turns.wait_killable().map_err(|_| EINTR)?;
+        // By the type invariant there is one for each signal.
+        let number = self.free.lock().pop().ok_or(EBUSY)?;
+        Ok(Tag { number, tags: self })
+    }
+
+    /// The request of `tag` has ended. Any context.
+    fn ended(&self, tag: u32, result: Result) {
+        let outcomes = self.outcomes.as_ref();
+        if let Some(outcome) = outcomes.and_then(|outcomes| outcomes.get(tag as usize)) {
+            outcome.ended(result);
+        }
+    }
+}
+
+impl Tag<'_> {
+    /// Waits for the end of the tag's request, which was sent.
+    fn wait(&self) -> Result {
+        let outcomes = self.tags.outcomes.as_ref().ok_or(EIO)?;
+        outcomes.get(self.number as usize).ok_or(EIO)?.wait()
+    }
+}
+
+impl Drop for Tag<'_> {
+    fn drop(&mut self) {
+        // INVARIANT: It is free from here on, and signalled for. There is room: it was there.
+        let _ = self.tags.free.lock().push_within_capacity(self.number);
+        self.tags.turns.complete();
+    }
+}
+
+impl SessionEvents for Tags {
+    fn complete(&self, tag: u32, result: Result) {
+        self.ended(tag, result);
+    }
+
+    fn unanswered(&self, tag: u32, error: SubmitError) {
+        self.ended(tag, Err(error.to_error()));
+    }
+
+    /// This module's: the code that lets go of a `Self` is part of it.
+    fn module(&self) -> Result<ModuleReference> {
+        (globals()?.module)()
+    }
+}
