@@ -19,6 +19,8 @@ CRATES = {
     "rtrs_server": "rtrs_server",
     "rnbd_client": "rnbd_client",
     "rnbd_server": "rnbd_server",
+    "rtrs_kv_client": "samples/rtrs_kv_client",
+    "rtrs_kv_server": "samples/rtrs_kv_server",
 }
 # Folders inside a crate's folder that are other crates: they use it from outside.
 OUTSIDE = ("tests", "fuzz")

@@ -28,19 +28,22 @@ from .vm_machine import Spec
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What each module needs loaded before it; the same in both module sets.
+# What each module needs loaded before it; the same in both module sets, but C's has no samples.
 MODULE_NEEDS = {
     "rtrs_core": [],
     "rtrs_client": ["rtrs_core"],
     "rtrs_server": ["rtrs_core"],
     "rnbd_client": ["rtrs_client"],
     "rnbd_server": ["rtrs_server"],
+    "rtrs_kv_client": ["rtrs_client"],
+    "rtrs_kv_server": ["rtrs_server"],
 }
 
 # How long a killed program may take to end.
 END_SECONDS = 20.0
 
-UNLOAD_ORDER = ("rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server", "rtrs_core")
+UNLOAD_ORDER = ("rtrs_kv_client", "rtrs_kv_server", "rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server",
+                "rtrs_core")
 
 
 class CommandFailed(RuntimeError):

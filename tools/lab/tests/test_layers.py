@@ -19,6 +19,10 @@ PICTURE = """# Design
 Words.
 
 ```text
+rtrs_kv_client  uses rtrs_client rtrs_core kernel_ext proto
+    all         rtrs_kv_client
+rtrs_kv_server  uses rtrs_server rtrs_core kernel_ext proto
+    all         rtrs_kv_server
 rnbd_client  uses rtrs_client rtrs_core kernel_ext proto
     all         rnbd_client
 rnbd_server  uses rtrs_server rtrs_core kernel_ext proto
