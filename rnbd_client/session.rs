@@ -193,7 +193,7 @@ impl Session {
             name: name.as_cstr(),
             paths: &paths,
             port: options.dest_port,
-            nr_poll_queues: options.nr_poll_queues,
+            num_poll_queues: options.nr_poll_queues,
         };
         let events = Arc::new(Events(link.clone()), GFP_KERNEL)?;
         let transport = rtrs_client::Session::open(&params, events).inspect_err(failed("open"))?;

@@ -95,7 +95,7 @@ impl Drain {
     }
 
     /// Whether requests are held for the drain, or have been less than `ms` ago: all of them while
-    /// the server is away, and those of awaited devices when it is back. Any context.
+    /// the server is away, and those to what is awaited when it is back. Any context.
     pub(crate) fn holds_io(&self, ms: u32, is_awaited: bool) -> bool {
         let until = self.held_until.load(ordering::Acquire);
         until != Self::NEVER

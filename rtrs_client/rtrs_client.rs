@@ -4,8 +4,9 @@
 //!
 //! A user opens a [`Session`] with a server, over one or more paths, and sends requests: a header
 //! of its own, and data to or from the server's user. There is one request per tag at a time; the
-//! user chooses the tags (a block driver uses those of its tag set), of which there are
-//! [`Session::queue_depth`]. The transport knows nothing of what the requests mean.
+//! user chooses the tags, of which there are [`Session::queue_depth`]. A user whose tasks wait for
+//! their requests has a [`SyncSession`] do that. The transport knows nothing of what the requests
+//! mean. `Documentation/rtrs-api.md` says what may be called where.
 //!
 //! ```ignore
 //! let session = Session::open(&params, events)?;
@@ -88,7 +89,10 @@ pub use crate::{
     owned_session::OwnedSession,
     permit::Permit,
     requests::{
-        request::Kind,
+        request::{
+            Kind,
+            MAX_USER_HEADER, //
+        },
         submit::SubmissionRoom, //
     },
     service::ServiceData,

@@ -54,8 +54,8 @@ pub struct OpenParams<'a> {
     pub paths: &'a [PathAddress],
     /// The server's port.
     pub port: u16,
-    /// Connections for requests that are polled for instead of raising interrupts.
-    pub nr_poll_queues: u32,
+    /// The queues for requests that are polled for instead of raising interrupts.
+    pub num_poll_queues: u32,
 }
 
 impl<'a> OpenParams<'a> {
@@ -65,7 +65,7 @@ impl<'a> OpenParams<'a> {
             name,
             paths,
             port,
-            nr_poll_queues: 0,
+            num_poll_queues: 0,
         }
     }
 }
@@ -120,7 +120,7 @@ impl Session {
         }
         let globals = globals()?;
         let queue = globals.queue.clone();
-        let core = SessionCore::new(name, params.port, params.nr_poll_queues, queue, events)?;
+        let core = SessionCore::new(name, params.port, params.num_poll_queues, queue, events)?;
         let session = Arc::pin_init(
             try_pin_init!(Self {
                 tags: core.tags.clone(),

@@ -40,8 +40,8 @@ use crate::{
 /// lets segments be registered together.
 pub(crate) const SEGMENT_SIZE: u32 = 4096;
 
-/// The most of a server's chunks that are used: more tags than a block driver has use for
-/// (`BLK_MQ_MAX_DEPTH`) nobody needs; and one for service requests.
+/// The most of a server's chunks that are used: more tags than the kernel's users have use for (C:
+/// `BLK_MQ_MAX_DEPTH`) nobody needs; and one for service requests.
 const MAX_QUEUE_DEPTH: u32 = 10240 + 1;
 
 /// What all paths of a session agree on; set by the first one.
@@ -86,12 +86,12 @@ impl SessionCore {
     pub(crate) fn new(
         name: SessName,
         port: u16,
-        nr_poll_queues: u32,
+        num_poll_queues: u32,
         queue: QueueHandle,
         events: Arc<dyn SessionEvents>,
     ) -> Result<Arc<Self>> {
         let num_irq_queues = u16::try_from(cpu::nr_cpu_ids()).map_err(|_| EINVAL)?;
-        let num_poll_queues = u16::try_from(nr_poll_queues).map_err(|_| EINVAL)?;
+        let num_poll_queues = u16::try_from(num_poll_queues).map_err(|_| EINVAL)?;
         // One connection is for service.
         let queues = num_irq_queues.checked_add(num_poll_queues).ok_or(EINVAL)?;
         queues.checked_add(1).ok_or(EINVAL)?;
@@ -255,8 +255,9 @@ impl SessionCore {
         self.holds_io_of(false)
     }
 
-    /// As [`Self::holds_io`], for a device that is awaited since the server has gone away on
-    /// purpose: until the end of that time also when the server is back. Any context.
+    /// As [`Self::holds_io`], for requests to something of the server's that the user awaits since
+    /// the server has gone away on purpose: until the end of that time also when the server is
+    /// back. Any context.
     pub fn holds_awaited_io(&self) -> bool {
         self.holds_io_of(true)
     }
@@ -282,12 +283,13 @@ impl SessionCore {
     }
 
     /// The server is back and not draining; returns for how many ms it was away, unless it was not,
-    /// or the time was over before. Requests of awaited devices still wait. Sleeps.
+    /// or the time was over before. Requests to what is [awaited](Self::holds_awaited_io) still
+    /// wait. Sleeps.
     pub fn came_back(&self) -> Option<i64> {
         self.drain.came_back()
     }
 
-    /// No device is awaited, so that no request waits if the server is back. Sleeps.
+    /// The user awaits nothing any more, so that no request waits if the server is back. Sleeps.
     pub fn end_drain(&self) {
         self.drain.end();
     }

@@ -87,7 +87,8 @@ impl SyncSession {
     ///
     /// The server's error; `ECONNABORTED` if no path is up, or if the paths were lost before the
     /// server responded: then it may have carried the request out or not. `EMSGSIZE` for a header
-    /// or data that are too long (384 bytes, [`max_io_size`](crate::SessionCore::max_io_size)),
+    /// or data that are too long ([`MAX_USER_HEADER`](crate::MAX_USER_HEADER),
+    /// [`max_io_size`](crate::SessionCore::max_io_size)),
     /// `EAGAIN` if something is short for the moment. `EINTR` if the task is killed while it waits
     /// for a free tag: one that has sent its request waits for the end of it.
     pub fn write(&self, header: &[u8], bytes: &[u8]) -> Result {

@@ -42,8 +42,7 @@ pub(crate) trait Responses: PathRequests<Chunk = PathChunk<Self>> {
     fn respond(io: &Entered<Self>, chunk: ChunkBox<Self>);
 }
 
-/// The longest header of a request that is handed over where completions are handled, in bytes:
-/// that of a block request.
+/// The longest header of a request that is handed over where completions are handled, in bytes.
 pub const MAX_INLINE_HEADER: usize = 32;
 
 /// Whether the client can write to the chunk, by this path.

@@ -5,7 +5,7 @@
 //! The chunks belong to the session, and a client that fails over sends a request again, in the
 //! same chunk, on another path. The first copy may still be at work here: its path died, not its
 //! IO. If both went on, the client could be told that the second is finished and reuse the chunk
-//! while the first still writes from it to its old place on the disk. So a chunk has one owner at
+//! while the user still takes the first one's data from it. So a chunk has one owner at
 //! a time, whatever path it came by, and a second request is parked.
 //!
 //! The server does not know for which of them the client waits, as they may be looked at in any

@@ -4,7 +4,7 @@
 //!
 //! All chunks are mapped for the device of each path. In the default mode, `always_invalidate`,
 //! each chunk has a registration of its own, so that the client's access can be taken away while
-//! the data of a write is on its way to the disk. Otherwise as many chunks as fit share one.
+//! the user has the data of a write. Otherwise as many chunks as fit share one.
 
 use kernel::sync::Arc;
 use kernel_ext::{

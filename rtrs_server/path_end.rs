@@ -8,7 +8,7 @@
 //!
 //! A request that had begun may go on. It owns its chunk (`claims.rs`), so a copy of it that comes
 //! by another path waits for it, and the client does not get the chunk back before both have
-//! finished. So one disk that hangs does not hold up the requests of all disks.
+//! finished. So one request that hangs does not hold up all others.
 
 use core::mem;
 use kernel::{

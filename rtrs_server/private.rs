@@ -2,7 +2,7 @@
 
 //! Pages for the data of small writes, out of the reach of clients.
 //!
-//! With `always_invalidate` a client must not be able to change data that the block layer has.
+//! With `always_invalidate` a client must not be able to change data that the user has.
 //! Invalidating the registration of a chunk and making it again costs far more than copying a
 //! page, and so small writes are copied. There are fewer pages than chunks, to keep what a session
 //! takes near what its chunks take; a write that finds none goes the long way.

@@ -51,8 +51,8 @@ use crate::{
     wr_kind::WrKind, //
 };
 
-/// The header of a block request and the transport's message behind it, in words. They are copied
-/// together.
+/// The longest header that is handed over at once and the transport's message behind it, in words.
+/// They are copied together.
 const USUAL_WORDS: usize = (MAX_INLINE_HEADER + MAX_MSG_SIZE) / size_of::<u64>();
 
 /// A copy of both.
@@ -161,7 +161,7 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     chunk.request = Some(request);
     let bytes = u64::from(chunk.offset);
     count(io.path.traffic(), chunk.cid, is_read, bytes);
-    // Only data that goes on to the disk has to be kept from the client: what it reads it may
+    // Only data that goes on to the user has to be kept from the client: what it reads it may
     // spoil, and a header is a copy.
     if !is_read && data_len != 0 && chunk.key != ChunkKey::Shared {
         chunk.private = io.session.private().copy(&chunk.memory, data_len);
@@ -179,8 +179,8 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     }
 }
 
-/// A copy of the header of a block request and the message behind it, if they are not aligned or at
-/// one of the ends of the chunk, with zeroes for what is outside of it.
+/// A copy of a header that is handed over at once and the message behind it, if they are not
+/// aligned or at one of the ends of the chunk, with zeroes for what is outside of it.
 #[cold]
 #[inline(never)]
 fn words_at_edge(io: &PathIo, chunk: &PathChunk) -> Words {
@@ -299,8 +299,8 @@ pub(crate) fn invalidated(io: &Entered<PathIo>, id: u32) {
     }
 }
 
-/// Copies the header of a request and hands it to the user of the transport; a longer one than that
-/// of a block request where that may sleep.
+/// Copies the header of a request and hands it to the user of the transport; one of more than
+/// [`MAX_INLINE_HEADER`] bytes where that may sleep.
 #[inline(never)]
 fn hand_over(io: &Entered<PathIo>, chunk: ChunkBox) {
     let Some(range) = chunk.request.as_ref().map(Request::usr_range) else {

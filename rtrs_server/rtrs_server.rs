@@ -6,6 +6,7 @@
 //! chunks of memory that it writes its requests to, and one or more paths that it comes by, each
 //! with a connection per CPU of the client. A request becomes an [`Operation`], which the
 //! listener's user gets through its [`SessionHandler`] and responds to when it is done.
+//! `Documentation/rtrs-api.md` says what may be called where.
 
 #![deny(
     clippy::arithmetic_side_effects,

@@ -58,7 +58,7 @@ use crate::{
 /// The user of the transport: what a listener's sessions are for.
 pub trait Server: Send + Sync + 'static {
     /// Whether a client that has no session gets one; the client is told the error. Process
-    /// context; does not wait for disks.
+    /// context; waits for nothing slow.
     ///
     /// `EHOSTDOWN`, by which the client knows that the server goes away on purpose, is not logged:
     /// the client comes again and again.
@@ -118,7 +118,7 @@ pub struct Session {
     #[pin]
     up: Mutex<Up>,
     /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`]. With a lock
-    /// of their own: a connection request must not wait for the user, which closes disks with `up`
+    /// of their own: a connection request must not wait for the user, which sleeps with `up`
     /// locked.
     #[pin]
     origins: Mutex<KVec<Origin>>,

@@ -9,8 +9,8 @@ use kernel_ext::{
     scatterlist::ScatterTable, //
 };
 
-/// The longest header of the user, in bytes; an RNBD open message has 264.
-pub(crate) const MAX_USER_HEADER: usize = 384;
+/// The longest header of the user, in bytes.
+pub const MAX_USER_HEADER: usize = 384;
 
 /// Room for the user's header and the transport's message behind it, in bytes.
 pub(crate) const HEADER_BUFFER_SIZE: usize = 512;
@@ -54,7 +54,7 @@ pub(crate) struct Request {
     header: [u8; MAX_USER_HEADER],
 }
 
-/// The length of the header that nearly all requests have: an RNBD IO message.
+/// The length of the header that is copied fastest, in bytes: nearly all requests of RNBD have it.
 pub(crate) const USUAL_HEADER: usize = 32;
 
 impl Request {

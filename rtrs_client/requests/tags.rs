@@ -318,7 +318,7 @@ impl Tags {
     /// Lets the tag of `request` be used again.
     #[inline(always)]
     pub(crate) fn give_back(&self, mut request: Owned<'_, Request>) {
-        // The user's block request may end from here on.
+        // What the user's memory is part of may end from here on.
         request.data.release_request();
         request.put(FREE);
     }
@@ -327,7 +327,7 @@ impl Tags {
     /// no device uses. Any context.
     #[cold]
     pub(crate) fn abandoned_ended(&self, mut request: Owned<'_, Request>) {
-        // The user's block request may end from here on.
+        // What the user's memory is part of may end from here on.
         request.data.clear();
         request.sink = None;
         self.forget_resent(&request);
