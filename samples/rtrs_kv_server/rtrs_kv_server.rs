@@ -37,9 +37,12 @@ impl kernel::Module for KvServer {
     }
 }
 
+/// A key and its value.
+type Entry = (KVec<u8>, KVVec<u8>);
+
 /// All keys with their values, which the sessions share.
 #[derive(Clone)]
-struct Store(Arc<Mutex<KVec<(KVec<u8>, KVVec<u8>)>>>);
+struct Store(Arc<Mutex<KVec<Entry>>>);
 
 impl Server for Store {
     fn session_up(&self, _session: &Arc<Session>) -> Result<Arc<dyn SessionHandler>> {
