@@ -34,37 +34,38 @@ use kernel_ext::{
         },
         cm,
         Device, //
-    }, //
+    },
+    sync::rcu::RcuArc, //
 };
 
 /// Connection requests that may wait to be looked at.
 const BACKLOG: u32 = 64;
 
-/// What listens.
-#[derive(Default)]
-struct Ids {
-    /// The RDMA devices that there are.
-    devices: usize,
-    /// For IP addresses, and for InfiniBand ones; there while there are devices.
-    ids: Option<(cm::Id<Acceptor>, cm::Id<Acceptor>)>,
-}
+/// The connection manager's ids that listen: for IP addresses, and for InfiniBand ones.
+type Ids = (cm::Id<Acceptor>, cm::Id<Acceptor>);
 
-/// What listens on a port, and the sessions of those who come.
-#[pin_data]
+/// A port, and the sessions of those who come there.
 struct Listening {
     sessions: Arc<Sessions>,
     port: u16,
-    #[pin]
-    ids: Mutex<Ids>,
 }
 
 impl Listening {
-    fn listen(&self) -> Result<(cm::Id<Acceptor>, cm::Id<Acceptor>)> {
+    fn listen(&self) -> Result<Ids> {
         let any_ip = SocketAddress::v6([0; 16], self.port);
         let any_gid = socket_address(&Address::Gid([0; 16]), self.port)?;
         let ip = self.listen_on(cm::PortSpace::Tcp, &any_ip)?;
         let ib = self.listen_on(cm::PortSpace::Ib, &any_gid)?;
         Ok((ip, ib))
+    }
+
+    /// As [`Self::listen`]; nothing if that fails, which is logged.
+    fn try_to_listen(&self) -> Option<Ids> {
+        self.listen()
+            .inspect_err(|error| {
+                pr_err!("not accepting clients on port {}: {:?}\n", self.port, error)
+            })
+            .ok()
     }
 
     fn listen_on(
@@ -87,22 +88,57 @@ impl Listening {
     }
 }
 
-/// Is told of RDMA devices.
-struct Devices(Arc<Listening>);
+/// The RDMA devices that there are, and the listeners.
+struct State {
+    devices: usize,
+    /// Each with what listens for it, if there is a device and that was possible.
+    listeners: KVec<(Arc<Listening>, Option<Ids>)>,
+}
+
+/// Is told of RDMA devices: all listeners listen while there is one. The ids are not bound to it.
+#[pin_data]
+struct Devices {
+    #[pin]
+    state: Mutex<State>,
+}
 
 kernel_ext::rdma_client!(Devices);
+
+/// Set while the module is loaded.
+static DEVICES: RcuArc<Devices> = RcuArc::empty();
+
+impl Devices {
+    /// Lets clients come to a listener, as soon as there is a device. Sleeps.
+    fn add_listener(&self, listening: &Arc<Listening>) -> Result {
+        let mut state = self.state.lock();
+        state.listeners.reserve(1, GFP_KERNEL)?;
+        let ids = (state.devices != 0).then(|| listening.try_to_listen());
+        let entry = (listening.clone(), ids.flatten());
+        Ok(state.listeners.push(entry, GFP_KERNEL)?)
+    }
+
+    /// When this returns no client comes to the listener any more. Sleeps.
+    fn remove_listener(&self, listening: &Arc<Listening>) {
+        let mut state = self.state.lock();
+        let mut known = state.listeners.iter();
+        let index = known.position(|(other, _)| Arc::ptr_eq(other, listening));
+        let removed = index.and_then(|index| state.listeners.remove(index).ok());
+        drop(state);
+        // Waits for connection requests that are being looked at.
+        drop(removed);
+    }
+}
 
 impl Client for Devices {
     const NAME: &'static CStr = c"rtrs_server";
 
-    /// Listens as soon as there is a device; the ids are not bound to it.
+    /// Listens with the first device.
     fn add(&self, _device: &Device) -> Result {
-        let mut ids = self.0.ids.lock();
-        ids.devices = ids.devices.checked_add(1).ok_or(EOVERFLOW)?;
-        if ids.ids.is_none() {
-            match self.0.listen() {
-                Ok(listening) => ids.ids = Some(listening),
-                Err(error) => pr_err!("not accepting clients: {:?}\n", error),
+        let mut state = self.state.lock();
+        state.devices = state.devices.checked_add(1).ok_or(EOVERFLOW)?;
+        for (listening, ids) in state.listeners.iter_mut() {
+            if ids.is_none() {
+                *ids = listening.try_to_listen();
             }
         }
         Ok(())
@@ -110,12 +146,43 @@ impl Client for Devices {
 
     /// Stops with the last device.
     fn remove(&self, _device: &Device) {
-        let mut ids = self.0.ids.lock();
+        let mut state = self.state.lock();
         // Each was added before.
-        ids.devices = ids.devices.wrapping_sub(1);
-        if ids.devices == 0 {
-            ids.ids = None;
+        state.devices = state.devices.wrapping_sub(1);
+        if state.devices == 0 {
+            for (_, ids) in state.listeners.iter_mut() {
+                *ids = None;
+            }
         }
+    }
+}
+
+/// Has listeners learn of RDMA devices, as long as the module is loaded.
+pub(crate) struct DevicesOwner {
+    _client: Registration<Devices>,
+}
+
+impl DevicesOwner {
+    /// Begins with that. Sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        let devices = Arc::pin_init(
+            pin_init!(Devices {
+                state <- new_mutex!(
+                    State { devices: 0, listeners: KVec::new() },
+                    "rtrs_server::Devices::state"
+                ),
+            }),
+            GFP_KERNEL,
+        )?;
+        let client = Registration::new(devices.clone())?;
+        drop(DEVICES.replace(Some(devices)));
+        Ok(Self { _client: client })
+    }
+}
+
+impl Drop for DevicesOwner {
+    fn drop(&mut self) {
+        drop(DEVICES.replace(None));
     }
 }
 
@@ -127,40 +194,28 @@ impl Client for Devices {
 /// let listener = Listener::open(server, proto::RTRS_PORT)?;
 /// ```
 pub struct Listener {
-    client: Option<Registration<Devices>>,
+    devices: Arc<Devices>,
     listening: Arc<Listening>,
 }
 
 impl Listener {
-    /// Listens on `port`, as soon as there is an RDMA device, for `server` (C: `rtrs_srv_open`).
+    /// Listens on `port`, as soon as there is an RDMA device, for `server` (C: `rtrs_srv_open`,
+    /// which allows one at a time).
     ///
-    /// Process context; may sleep.
+    /// Process context; may sleep. A port that cannot be listened on, as another program does, is
+    /// no error: that is logged, and nobody comes.
     pub fn open(server: Arc<dyn Server>, port: u16) -> Result<Self> {
         let sessions = Sessions::new(Context::get()?, server)?;
-        let listening = Arc::pin_init(
-            pin_init!(Listening {
-                sessions,
-                port,
-                ids <- new_mutex!(Ids::default(), "rtrs_server::Listening::ids"),
-            }),
-            GFP_KERNEL,
-        )?;
-        let devices = Arc::new(Devices(listening.clone()), GFP_KERNEL)?;
-        // Clients may have come by the first device when the next one fails; dropping it closes
-        // their sessions.
-        let mut listener = Self {
-            client: None,
-            listening,
-        };
-        listener.client = Some(Registration::new(devices)?);
-        Ok(listener)
+        let listening = Arc::new(Listening { sessions, port }, GFP_KERNEL)?;
+        let devices = DEVICES.get().ok_or(ENODEV)?;
+        devices.add_listener(&listening)?;
+        Ok(Self { devices, listening })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // No connection request comes after this.
-        drop(self.client.take());
+        self.devices.remove_listener(&self.listening);
         self.listening.sessions.close();
     }
 }

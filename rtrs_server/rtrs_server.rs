@@ -81,6 +81,7 @@ module! {
 
 /// The module; dropped when it is unloaded.
 struct RtrsServer {
+    _devices: listener::DevicesOwner,
     _context: context::ContextOwner,
 }
 
@@ -99,8 +100,10 @@ impl kernel::Module for RtrsServer {
             layout.queue_depth(),
             u8::from(settings.always_invalidate)
         );
+        let context = context::ContextOwner::new::<Self>(settings)?;
         Ok(Self {
-            _context: context::ContextOwner::new::<Self>(settings)?,
+            _devices: listener::DevicesOwner::new()?,
+            _context: context,
         })
     }
 }

@@ -28,10 +28,10 @@ def _write(path: str, value: bytes, at: int = 0) -> None:
 def _read(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY)
     try:
-        pieces = []
-        while piece := os.pread(fd, 1 << 20, sum(map(len, pieces))):
-            pieces.append(piece)
-        return b"".join(pieces)
+        value = b""
+        while piece := os.pread(fd, 1 << 20, len(value)):
+            value += piece
+        return value
     finally:
         os.close(fd)
 
