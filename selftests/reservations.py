@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import errno
 
+from lab import documents
 from lab.selftest_case import case
 from lab.selftest_case import Test
 from lib import disks
+from lib import documented
 from lib import guest_hostile_io
 from lib import guest_io
 from lib import guest_reservations as pr
@@ -104,6 +106,36 @@ def test_commands(t: Test) -> None:
     mark = t.server.log_mark()
     t.equal(do(t, reader, "register", other=1), -errno.EPERM, "register by a reader")
     t.server.wait_log("is open with access mode 'ro', which can change no reservation", mark)
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_blkpr(t: Test) -> None:
+    """A machine takes a disk from another one by the commands of administration.md."""
+    documented.prepare(t)
+    patient = f"ack_timeout_ms={rnbd.ACK_TIMEOUT_MS}"
+    for node in t.nodes:
+        node.run(f"set -e; modprobe rtrs_client {patient}; modprobe rnbd_client", timeout=120)
+    t.server.run(f"set -e; modprobe rtrs_server {patient}; modprobe rnbd_server dev_search_path=/dev", timeout=120)
+    path, disk = documents.CHECKOUT / "Documentation/administration.md", "/dev/rnbd0"
+    reserve, join, take, clear = (block for block in documents.blocks(path) if "blkpr" in block.text)
+
+    def accesses() -> tuple[list[int], list[int]]:
+        """The errnos of a read and of a write, of the machine that had the disk first, and of the other one."""
+        return t.client.call(pr.access, path=disk), t.server.call(pr.access, path=disk)
+
+    documented.type_block(t, reserve)
+    documented.type_block(t, join)
+    t.equal(accesses(), (READ_WRITE, READ_ONLY), "errnos before the takeover")
+    t.equal(t.server.call(pr.held, path=disk)["key"], 0x10, "key of the holder before the takeover")
+    documented.type_block(t, take)
+    t.equal(accesses(), (READ_ONLY, READ_WRITE), "errnos after the takeover")
+    t.equal(t.client.call(pr.held, path=disk)["key"], 0x20, "key of the holder after the takeover")
+    # The first machine's key is gone.
+    result = t.client.run(["blkpr", "-c", "reserve", "-k", "0x10", "-t", "write-exclusive", disk], check=False)
+    t.check(result.rc != 0 and "error code 0x18" in result.err, f"reserve by the first machine: {result}")
+    documented.type_block(t, clear)
+    t.equal(t.client.call(pr.keys, path=disk)["keys"], [], "keys after clear")
+    t.equal(t.client.call(pr.access, path=disk), READ_WRITE, "errnos of the first machine after clear")
 
 
 @case(module_sets=ONLY_OURS, timeout=180)

@@ -2,8 +2,9 @@
 """The commands in the documents, so that tests can run them.
 
 A fenced block says what it is: ``sh client``, ``sh server`` are commands for one of
-the machines, ``sh here`` for a checkout, ``sh install`` for a machine on which the
-packages are installed; ``text`` and the names of other languages are not run.
+the machines, ``sh other-client`` for a second machine that maps disks, ``sh here`` for a
+checkout, ``sh install`` for a machine on which the packages are installed; ``text`` and
+the names of other languages are not run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from lab.paths import CHECKOUT
 
-PLACES = ("client", "server", "here", "install")
+PLACES = ("client", "other-client", "server", "here", "install")
 OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "python")
 
 
