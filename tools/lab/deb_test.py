@@ -173,7 +173,8 @@ class Story:
         expect(f"{self.release}, x86_64: installed" in self.dkms_status(), said)
         expect("no modules can be built" not in said, said)
         self.disk.output(
-            "set -e; test -f /etc/rnbd/rnbd.toml; rnbdctl --version; man -w rnbdctl\n"
+            "set -e; test -f /etc/rnbd/rnbd.toml; rnbdctl --version; man -w rnbdctl; man -w fence_rnbd\n"
+            "fence_rnbd -o metadata | grep -q '<action name=\"on\"'\n"
             "test -e /etc/systemd/system/multi-user.target.wants/rnbd.service\n"
             "! test -e /etc/systemd/system/multi-user.target.wants/rnbd-exporter.service\n"
             "test -s /usr/share/bash-completion/completions/rnbdctl\n"
