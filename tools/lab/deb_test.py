@@ -13,7 +13,6 @@ import struct
 import subprocess
 import tempfile
 import time
-import traceback
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -31,8 +30,10 @@ from . import setup
 from . import steps
 from .arch import ARM64
 from .deb_machine import Disk
+from .story import expect
+from .story import quoted
+from .story import run as run_story
 from .vm import Disk as DataDisk
-from .vm import MachineDied
 from .vm import sparse_disk
 from .vm_node import CommandFailed
 from .vm_platform import platform
@@ -517,45 +518,13 @@ def documented(start: str) -> list[documents.Block]:
     return [block for block in found if block.place == "install" and block.text.startswith(start)]
 
 
-def expect(condition: bool, text: str) -> None:
-    if not condition:
-        raise AssertionError(text)
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 def main(options: argparse.Namespace) -> int:
-    passed = failed = 0
     with tempfile.TemporaryDirectory(prefix="rnbd-deb-", dir=options.scratch) as folder:
         story = Story(Path(folder), options.quick)
-        cases = story.cases()
-        broken = ""
-        for case in cases:
-            name = case.__name__
-            started = time.monotonic()
-            if broken:
-                print(f"not ok - {name}: not tried after {broken}", flush=True)
-                failed += 1
-                continue
-            try:
-                case()
-            except (AssertionError, MachineDied, OSError, RuntimeError, subprocess.CalledProcessError) as error:
-                failed += 1
-                broken = name
-                print(f"not ok - {name}: {case.__doc__} ({time.monotonic() - started:.0f} s)", flush=True)
-                print("\n".join(f"# {line}" for line in f"{error}".splitlines()), flush=True)
-                if not isinstance(error, AssertionError):
-                    print("\n".join(f"# {line}" for line in traceback.format_exc().splitlines()[-6:]), flush=True)
-                if story.pair is not None:
-                    print(story.pair.last_words(40), flush=True)
-            else:
-                passed += 1
-                print(f"ok - {name}: {case.__doc__} ({time.monotonic() - started:.0f} s)", flush=True)
-        story.close()
-    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
-    return 1 if failed else 0
+        try:
+            return run_story(story.cases(), lambda: story.pair.last_words(40) if story.pair is not None else "")
+        finally:
+            story.close()
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
