@@ -72,6 +72,10 @@ class FakeDisk:
         self.kind, self.holder = kind, self.machine
         return 0
 
+    def forget_alpha(self) -> None:
+        """Another machine removes the key of alpha."""
+        del self.registered["alpha"]
+
     def control(self, path: str, number: int, direction: int, data: bytearray) -> int:
         """In the place of the ioctl."""
         assert path == "/dev/rnbd0"
@@ -104,7 +108,7 @@ class Agent(unittest.TestCase):
             for target, name, value in (
                 (self.agent, "control", self.disk.control),
                 # Keys are read into memory whose address is in the message.
-                (self.agent.Disk, "keys", lambda _disk: sorted(self.disk.registered.values())),
+                (self.agent.Disk, "registered", lambda _disk: sorted(self.disk.registered.values())),
                 (self.agent, "is_in_use", lambda _path: self.disk.machine in self.disk.in_use),
                 (os, "uname", lambda: SimpleNamespace(nodename=f"{self.disk.machine}.example.org")),
                 (os, "stat", lambda _path: block),
@@ -164,7 +168,7 @@ class Agent(unittest.TestCase):
 
     def test_of_two_nodes_that_fence_each_other_one_wins(self) -> None:
         self.both_on()
-        self.disk.meanwhile[204] = lambda: self.disk.registered.pop("alpha") and None
+        self.disk.meanwhile[204] = self.disk.forget_alpha
         self.fails("both fence each other", "alpha", "off", "beta")
         self.assertEqual(self.disk.registered, {"beta": 0x20})
 
