@@ -188,6 +188,9 @@ unsigned int rnbd_helper_sg_to_sges(struct scatterlist *sgl, unsigned int nents,
 void rnbd_helper_sg_set_page(struct scatterlist *sg, struct page *page,
 			     unsigned int len, unsigned int offset);
 void rnbd_helper_sg_mark_end(struct scatterlist *sg);
+unsigned int rnbd_helper_sg_copy_entries(struct scatterlist *to, unsigned int room,
+					 struct scatterlist *from, unsigned int nents,
+					 size_t *bytes);
 void rnbd_helper_sg_set_dma(struct scatterlist *sg, u64 addr, unsigned int len);
 struct page *rnbd_helper_alloc_zeroed_pages(int node, unsigned int order, bool needed);
 void *rnbd_helper_page_address(const struct page *page);

@@ -134,6 +134,33 @@ void rnbd_helper_sg_mark_end(struct scatterlist *sg)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_sg_mark_end);
 
+/*
+ * Copies the first `nents` entries of a list, which may be chained, to an array
+ * of `room` entries; their length in bytes goes to `bytes`. Returns how many
+ * were copied: none unless all could be.
+ */
+unsigned int rnbd_helper_sg_copy_entries(struct scatterlist *to, unsigned int room,
+					 struct scatterlist *from, unsigned int nents,
+					 size_t *bytes)
+{
+	unsigned int i;
+
+	if (!nents || nents > room)
+		return 0;
+	*bytes = 0;
+	for (i = 0; i < nents; i++, from = sg_next(from)) {
+		/* The list may be shorter than its user says. */
+		if (!from || !sg_page(from) || !from->length ||
+		    check_add_overflow(*bytes, from->length, bytes))
+			return 0;
+		sg_unmark_end(&to[i]);
+		sg_set_page(&to[i], sg_page(from), from->length, from->offset);
+	}
+	sg_mark_end(&to[nents - 1]);
+	return nents;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_sg_copy_entries);
+
 /* For an entry that was mapped on its own, without the DMA API's knowledge of sg. */
 void rnbd_helper_sg_set_dma(struct scatterlist *sg, u64 addr, unsigned int len)
 {

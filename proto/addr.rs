@@ -66,6 +66,15 @@ impl Scope {
         parse_as(self.as_bytes())
     }
 
+    /// The interface of this number; no scope for 0.
+    pub fn of_index(index: u32) -> Self {
+        if index == 0 {
+            return Self::NONE;
+        }
+        // At most ten digits.
+        Self::new(Text::<{ Self::MAX_LEN }>::of(&index).as_str().as_bytes()).unwrap_or(Self::NONE)
+    }
+
     fn new(bytes: &[u8]) -> Option<Self> {
         let len = u8::try_from(bytes.len()).ok()?;
         let mut name = [0; Self::MAX_LEN];

@@ -194,6 +194,7 @@ impl Session {
             paths: &paths,
             port: options.dest_port,
             num_poll_queues: options.nr_poll_queues,
+            reconnect: None,
         };
         let events = Arc::new(Events(link.clone()), GFP_KERNEL)?;
         let transport = rtrs_client::Session::open(&params, events).inspect_err(failed("open"))?;

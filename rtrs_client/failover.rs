@@ -16,7 +16,6 @@ use kernel_ext::{
         state_cell::Owned, //
     }, //
 };
-use rtrs_core::connection::SERVICE_CID;
 
 use crate::{
     events::SubmitError,
@@ -80,9 +79,9 @@ impl Session {
         // In this order: a path that came up before is taken down, one that comes up later tells.
         self.availability.giving_up();
         self.fail_paths();
-        let error = match request.connection {
-            SERVICE_CID => ECONNABORTED,
-            _ => error,
+        let error = match self.tags.is_of_service(request.tag()) {
+            true => ECONNABORTED,
+            false => error,
         };
         self.tags.unanswered(request, error);
     }

@@ -23,7 +23,7 @@ use crate::{
 pub struct Permit<'a> {
     session: &'a Session,
     request: Option<Owned<'a, Request>>,
-    is_of_service: bool,
+    by_service_connection: bool,
 }
 
 impl<'a> Permit<'a> {
@@ -39,10 +39,16 @@ impl<'a> Permit<'a> {
         self.session
     }
 
-    /// Whether it is that of service requests.
+    /// Has the request go by the service connection, whatever queue is named when it is sent. Such a
+    /// request cannot be abandoned.
+    pub fn use_service_connection(&mut self) {
+        self.by_service_connection = true;
+    }
+
+    /// Whether the request goes by the service connection.
     #[inline]
-    pub(crate) fn is_of_service(&self) -> bool {
-        self.is_of_service
+    pub(crate) fn is_by_service_connection(&self) -> bool {
+        self.by_service_connection
     }
 
     /// The request itself.
@@ -68,7 +74,7 @@ impl Session {
         Some(Permit {
             session: self,
             request: Some(self.tags.of_user(tag)?.take(FREE)?),
-            is_of_service: false,
+            by_service_connection: false,
         })
     }
 
@@ -85,7 +91,7 @@ impl Session {
         Some(Permit {
             session: self,
             request: Some(self.tags.of_service()?.take(FREE)?),
-            is_of_service: true,
+            by_service_connection: true,
         })
     }
 }

@@ -101,6 +101,7 @@ pub use crate::{
         Session, //
     },
     session_core::SessionCore,
+    settings::Reconnect,
     submission::Submission,
     sync_session::SyncSession, //
 };

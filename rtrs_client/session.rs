@@ -39,6 +39,7 @@ use crate::{
     },
     session_core::SessionCore,
     sessions::RetryPaths,
+    settings::Reconnect,
     sysfs::{
         PathFiles,
         SessionControl,
@@ -56,16 +57,19 @@ pub struct OpenParams<'a> {
     pub port: u16,
     /// The queues for requests that are polled for instead of raising interrupts.
     pub num_poll_queues: u32,
+    /// How paths are connected again; `None`: as the module parameters say.
+    pub reconnect: Option<Reconnect>,
 }
 
 impl<'a> OpenParams<'a> {
-    /// Without polled queues.
+    /// Without polled queues; paths are connected again as the module parameters say.
     pub fn new(name: &'a CStr, paths: &'a [PathAddress], port: u16) -> Self {
         Self {
             name,
             paths,
             port,
             num_poll_queues: 0,
+            reconnect: None,
         }
     }
 }
@@ -121,6 +125,9 @@ impl Session {
         let globals = globals()?;
         let queue = globals.queue.clone();
         let core = SessionCore::new(name, params.port, params.num_poll_queues, queue, events)?;
+        if let Some(reconnect) = &params.reconnect {
+            core.settings.set_reconnect(reconnect);
+        }
         let session = Arc::pin_init(
             try_pin_init!(Self {
                 tags: core.tags.clone(),

@@ -48,6 +48,12 @@ impl Value {
         self.get().unsigned_abs()
     }
 
+    /// Takes `value`, or what is next to it in the range of the setting.
+    fn set_near(&self, value: i32) {
+        let value = value.clamp(self.setting.min, self.setting.max);
+        self.value.store(value, ordering::Relaxed);
+    }
+
     /// Takes the number that `text` says; returns whether it is another one than before. `EINVAL`
     /// if it says none or one out of range, `ERANGE` if that is no integer; `whose` is for the log.
     pub(crate) fn set(&self, whose: &str, text: &[u8]) -> Result<bool> {
@@ -57,6 +63,15 @@ impl Value {
         })?;
         Ok(self.value.xchg(value, ordering::Relaxed) != value)
     }
+}
+
+/// How the paths of a session are connected again, as a user in the kernel asks for it.
+#[derive(Clone, Copy)]
+pub struct Reconnect {
+    /// The longest wait before an attempt, in ms; what is below 100 counts as 100.
+    pub delay_ms: u32,
+    /// How many attempts may fail in a row; below 0: any number.
+    pub max_attempts: i32,
 }
 
 /// The settings of a session.
@@ -82,6 +97,13 @@ impl Settings {
             max_reconnect_attempts: Value::new(params::MAX_RECONNECT_ATTEMPTS.get()),
             hold_io_ms: Value::new(params::HOLD_IO.get()),
         }
+    }
+
+    /// Has the user's numbers in place of those of the module parameters.
+    pub(crate) fn set_reconnect(&self, reconnect: &Reconnect) {
+        let delay_ms = i32::try_from(reconnect.delay_ms).unwrap_or(i32::MAX);
+        self.reconnect_delay_ms.set_near(delay_ms);
+        self.max_reconnect_attempts.set_near(reconnect.max_attempts);
     }
 
     /// How often to send heartbeats, and how many may be missed.

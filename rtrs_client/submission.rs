@@ -266,6 +266,24 @@ impl Session {
 }
 
 impl Session {
+    /// As [`Self::send()`], but a request that the device of one path does not take is offered to the
+    /// other paths, and comes back if none takes it: what is returned says so, and no event is called.
+    /// Costs a little more than [`Self::send()`].
+    pub fn send_or_return<'s>(
+        &'s self,
+        permit: Permit<'s>,
+        kind: Kind,
+        queue: u32,
+        header: &[u8],
+    ) -> Result<(), SubmitError> {
+        let request = prepare(self, permit, kind, queue, header)?;
+        let guard = rcu::read_lock();
+        let mut room = SubmissionRoom::EMPTY;
+        let mut submission = Submission::new(self, &guard, &mut room);
+        let sent = submission.add_by_policy(request, None);
+        sent.map_err(|refused| refuse(self, refused))
+    }
+
     /// As [`Self::send()`], for a request that the user knows by another number than that of
     /// `permit`; see [`SessionEvents::tag_of_moved`](crate::SessionEvents::tag_of_moved).
     #[cold]
@@ -329,7 +347,7 @@ fn prepare<'s>(
     queue: u32,
     header: &[u8],
 ) -> Result<Owned<'s, Request>, SubmitError> {
-    let connection = match permit.is_of_service() {
+    let connection = match permit.is_by_service_connection() {
         true => SERVICE_CID,
         // A queue number that is out of range finds no connection.
         false => queue.wrapping_add(1).min(u32::from(RESENT.wrapping_sub(1))) as u16,

@@ -31,8 +31,10 @@ macro_rules! errors {
 }
 
 errors! {
+    EAFNOSUPPORT: "Address family not supported by protocol.",
     EALREADY: "Operation already in progress.",
     ECANCELED: "Operation Canceled.",
+    ECOMM: "Communication error on send.",
     ECONNABORTED: "Software caused connection abort.",
     ECONNREFUSED: "Connection refused.",
     ECONNRESET: "Connection reset by peer.",

@@ -89,4 +89,61 @@ mod cases {
         assert!(table.take_buffer().is_none());
         Ok(())
     }
+    /// A list of `count` entries of a page, each of `len` bytes.
+    fn list(page: &PageBuffer, count: usize, len: u32) -> Result<KVec<bindings::scatterlist>> {
+        let mut list = KVec::from_elem(bindings::scatterlist::default(), count, GFP_KERNEL)?;
+        // SAFETY: There are that many entries, and the page outlives the list.
+        unsafe {
+            bindings::sg_init_table(list.as_mut_ptr(), count as u32);
+            for index in 0..count {
+                let entry = list.as_mut_ptr().add(index);
+                bindings::rnbd_helper_sg_set_page(entry, page.as_page(), len, 0);
+            }
+        }
+        Ok(list)
+    }
+
+    /// Lends the first `count` entries of `list` to `table`.
+    fn lend(table: &mut ScatterTable, list: &mut [bindings::scatterlist], count: u32) -> Result {
+        // SAFETY: The list is one, its page outlives the table's use, and nothing uses the table.
+        unsafe { table.set_lent(list.as_mut_ptr(), count, Direction::ToDevice) }
+    }
+
+    #[test]
+    fn lent_entries_are_copied() -> Result {
+        let page = PageBuffer::new()?;
+        let mut table = ScatterTable::new(3)?;
+        // The mark of the end moves with the number of entries.
+        for count in [3, 1, 2] {
+            let mut list = list(&page, count, 512)?;
+            lend(&mut table, &mut list, count as u32)?;
+            assert_eq!(table.used as usize, count);
+            assert_eq!(table.byte_len(), 512 * count);
+            for (index, entry) in table.entries.iter().enumerate().take(count) {
+                let is_last = entry.page_link & u64::from(bindings::SG_END) as c_ulong != 0;
+                assert_eq!(is_last, index + 1 == count);
+            }
+        }
+        assert!(table.pages(Direction::ToDevice).is_some());
+        assert!(table.pages(Direction::FromDevice).is_none());
+        table.clear();
+        assert_eq!(table.byte_len(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_bad_list_is_not_taken() -> Result {
+        let page = PageBuffer::new()?;
+        let mut table = ScatterTable::new(2)?;
+        let mut good = list(&page, 2, 512)?;
+        assert_eq!(lend(&mut table, &mut good, 0), Err(EINVAL));
+        let mut long = list(&page, 3, 512)?;
+        assert_eq!(lend(&mut table, &mut long, 3), Err(EINVAL));
+        let mut short = list(&page, 1, 512)?;
+        assert_eq!(lend(&mut table, &mut short, 2), Err(EINVAL));
+        let mut empty = list(&page, 2, 0)?;
+        assert_eq!(lend(&mut table, &mut empty, 2), Err(EINVAL));
+        assert_eq!(table.byte_len(), 0);
+        lend(&mut table, &mut good, 2)
+    }
 }

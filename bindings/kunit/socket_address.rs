@@ -17,6 +17,26 @@ mod tests {
     const LINK_LOCAL: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
     #[test]
+    fn a_callers_address_is_read() -> Result {
+        for address in [
+            SocketAddress::v4([192, 168, 1, 2], 1234),
+            SocketAddress::v6(LINK_LOCAL, 1234),
+            SocketAddress::ib(LINK_LOCAL, 0x13f_0000 | 1234),
+        ] {
+            // SAFETY: It is the address of a `struct sockaddr_storage`.
+            let read = unsafe { SocketAddress::from_sockaddr(address.as_bytes().as_ptr()) }?;
+            assert!(read.same_host(&address));
+            assert_eq!(read.port(), Some(1234));
+            assert_eq!(read.interface(), 0);
+        }
+        let unknown = [0u8; 128];
+        // SAFETY: There is a family.
+        let read = unsafe { SocketAddress::from_sockaddr(unknown.as_ptr()) };
+        assert_eq!(read.err(), Some(EAFNOSUPPORT));
+        Ok(())
+    }
+
+    #[test]
     fn what_was_put_in_comes_back() {
         let v4 = SocketAddress::v4([192, 168, 1, 2], 1234);
         assert!(v4.host() == Some(HostAddress::V4([192, 168, 1, 2])));

@@ -177,6 +177,60 @@ impl SocketAddress {
         unsafe { raw.cast::<Self>().read() }
     }
 
+    /// A copy of what a caller in C has, which need not have more bytes than an address of its family
+    /// (C: `struct sockaddr *`). `EAFNOSUPPORT` for a family that is none of the three.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be valid for reads of an address of the family that it begins with, and not be
+    /// written at the same time.
+    pub unsafe fn from_sockaddr(raw: *const u8) -> Result<Self> {
+        // SAFETY: Each address begins with its family, and the caller promises that it can be read.
+        let family = unsafe { raw.cast::<Family>().read_unaligned() };
+        let len = match u32::from(family) {
+            bindings::AF_INET => size_of::<bindings::sockaddr_in>(),
+            bindings::AF_INET6 => size_of::<bindings::sockaddr_in6>(),
+            bindings::AF_IB => size_of::<SockaddrIb>(),
+            _ => return Err(EAFNOSUPPORT),
+        };
+        let mut this = Self::NONE;
+        // SAFETY: That is the length of an address of the family, for which the caller promises, and
+        // `from_value()` checks that each fits.
+        unsafe { raw.copy_to_nonoverlapping((&raw mut this.0).cast(), len) };
+        Ok(this)
+    }
+
+    /// The bytes of a `struct sockaddr_storage`, for a caller in C.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The port. Of an InfiniBand address it is the lower part of the service id (C:
+    /// `RDMA_IB_IP_PS_IB | port`); `None` for a family without.
+    pub fn port(&self) -> Option<u16> {
+        match u32::from(self.family()) {
+            bindings::AF_INET => Some(u16::from_be(
+                self.to_value::<bindings::sockaddr_in>().sin_port,
+            )),
+            bindings::AF_INET6 => Some(u16::from_be(
+                self.to_value::<bindings::sockaddr_in6>().sin6_port,
+            )),
+            bindings::AF_IB => {
+                let service_id = u64::from_be(self.to_value::<SockaddrIb>().sid);
+                Some((service_id & 0xffff) as u16)
+            }
+            _ => None,
+        }
+    }
+
+    /// The number of the interface of a link-local IPv6 address; 0 if there is none.
+    pub fn interface(&self) -> u32 {
+        match u32::from(self.family()) {
+            bindings::AF_INET6 => self.to_value::<bindings::sockaddr_in6>().sin6_scope_id,
+            _ => 0,
+        }
+    }
+
     fn family(&self) -> Family {
         self.to_value()
     }

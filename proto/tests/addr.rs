@@ -96,6 +96,18 @@ fn link_local_addresses_can_name_an_interface() {
 }
 
 #[test]
+fn an_interface_can_be_made_of_its_number() {
+    assert!(Scope::of_index(0).is_none());
+    for number in [1, 12, u32::MAX] {
+        assert_eq!(Scope::of_index(number).index(), Some(number));
+        assert_eq!(
+            Scope::of_index(number).as_bytes(),
+            number.to_string().as_bytes()
+        );
+    }
+}
+
+#[test]
 fn the_interface_is_not_part_of_the_address() {
     let (a, b) = (address("ip:fe80::1%eth0"), address("ip:fe80::1%eth1"));
     assert_ne!(a, b);

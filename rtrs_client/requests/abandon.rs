@@ -22,6 +22,7 @@ use kernel_ext::{
     },
     sync::state_cell::Owned, //
 };
+use rtrs_core::connection::SERVICE_CID;
 
 use super::{
     request::{
@@ -33,6 +34,7 @@ use super::{
     tags::{
         Incarnation,
         Phase,
+        FLAGS,
         MOVED, //
     },
     Chunk,
@@ -49,7 +51,9 @@ impl PathRequests {
         let can_be = [Phase::Sent, Phase::DirectWritten, Phase::Registered];
         let phase = self.incarnation.phase_of(state)?;
         let connection = Incarnation::connection_of(state);
-        let is_same = (connection & MOVED != 0) == moved;
+        // What goes by the service connection is not noted when it is sent again.
+        let may_be = connection & !FLAGS != SERVICE_CID;
+        let is_same = may_be && (connection & MOVED != 0) == moved;
         (is_same && can_be.contains(&phase)).then_some(connection)
     }
 

@@ -95,7 +95,7 @@ pub(crate) const RESENT: u16 = 1 << 14;
 pub(crate) const FLAGS: u16 = MOVED | RESENT;
 
 /// Whether `connection` is that of a request which the user knows by its number, which was sent
-/// once, and which no service waits for.
+/// once, and which did not go by the service connection.
 #[inline(always)]
 fn is_plain(connection: u16) -> bool {
     // One comparison: neither `SERVICE_CID`, which is 0, nor with `RESENT` or `MOVED`.
@@ -310,6 +310,12 @@ impl Tags {
         self.cells.as_ref()?.last()
     }
 
+    /// Whether `tag` is that of service requests. Others may go by the service connection, too.
+    #[cold]
+    pub(crate) fn is_of_service(&self, tag: u32) -> bool {
+        self.of_user(tag).is_none()
+    }
+
     /// All cells.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &StateCell<Request>> {
         self.cells.as_ref().into_iter().flatten()
@@ -339,7 +345,7 @@ impl Tags {
     /// it, was lost. It stays marked until it ends. Sleeps.
     pub(crate) fn note_resent(&self, request: &mut Request, incarnation: u32) {
         if request.connection == SERVICE_CID {
-            // The user cannot abandon it.
+            // Nobody abandons it.
             return;
         }
         let Some(place) = self.resent_place(request.tag()) else {
@@ -436,16 +442,16 @@ impl Tags {
         }
     }
 
-    /// As [`Self::finish`], for a service request, and for a request that has moved or was sent
+    /// As [`Self::finish`], for a request that went by the service connection, has moved or was sent
     /// again.
     #[cold]
     #[inline(never)]
     fn finish_other(&self, request: Owned<'_, Request>, result: Result) {
-        let connection = request.connection;
+        let is_of_service = self.is_of_service(request.tag());
         let tag = self.user_tag(&request);
         self.forget_resent(&request);
         self.give_back(request);
-        if connection == SERVICE_CID {
+        if is_of_service {
             self.service.finished(result);
         } else {
             self.events.complete(tag, result);
@@ -465,10 +471,11 @@ impl Tags {
     /// Any context.
     #[cold]
     pub(crate) fn unanswered(&self, request: Owned<'_, Request>, error: Error) {
-        let (tag, connection) = (self.user_tag(&request), request.connection);
+        let is_of_service = self.is_of_service(request.tag());
+        let tag = self.user_tag(&request);
         self.forget_resent(&request);
         self.give_back(request);
-        if connection == SERVICE_CID {
+        if is_of_service {
             self.service.finished(Err(error));
         } else {
             self.events.unanswered(tag, SubmitError::new(error));
