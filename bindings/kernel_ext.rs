@@ -2,7 +2,8 @@
 
 //! Safe abstractions over what the `kernel` crate does not offer yet.
 //!
-//! All unsafe code of the project is in this crate.
+//! All unsafe code of the project is in this crate, but for that which takes what callers in C hand
+//! in (`rtrs_client_c`).
 
 // A type whose `new()` takes no arguments has no `Default`: statics need a constant `new()`, and a
 // second name for it would have no user.

@@ -30,11 +30,10 @@ const SINK_PAGE_SIZE: usize = 4096;
 /// # Invariants
 ///
 /// - `entries` was initialised by `sg_init_table()` and is not chained.
-/// - The first `used` entries name pages. If `buffer` is set, each of them names one of its
-///   pages. If
-///   `request` is set, the pages are those of its request, which keeps them. Otherwise the pages are
-///   lent: the caller of [`Self::set_lent()`] keeps them for as long as they may be accessed. If
-///   none is in use, there is neither.
+/// - The first `used` entries name pages. If `buffer` is set, each of them names one of its pages.
+///   If `request` is set, the pages are those of its request, which keeps them. Otherwise the pages
+///   are lent: the caller of [`Self::set_lent()`] keeps them for as long as they may be accessed.
+///   If none is in use, there is neither.
 /// - The pages in use may be accessed as `permitted` says: those of a read are only to be
 ///   written, as what is in them is not meant for others, and those of a write only to be
 ///   read, as they may be somebody's that cannot write to them either.
@@ -160,8 +159,9 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Describes memory that a caller in C lends: a copy of the first `count` entries of `list`. For
-    /// `Direction::FromDevice` the memory is only written, for `ToDevice` only read. Any context.
+    /// Describes memory that a caller in C lends: a copy of the first `count` entries of `list`.
+    /// For `Direction::FromDevice` the memory is only written, for `ToDevice` only read. Any
+    /// context.
     ///
     /// `EINVAL` if `count` is 0 or more than the table has room for, if the list ends before, or if
     /// an entry names no page or no byte; `EBUSY` if something in the table is mapped. The table is
@@ -170,9 +170,9 @@ impl ScatterTable {
     /// # Safety
     ///
     /// `list` is a list of `struct scatterlist` whose last entry, if it is among the first `count`,
-    /// is marked as the end, and nobody changes it meanwhile. What the entries name stays valid until
-    /// the table is emptied or filled anew; or the caller has made sure that nobody maps or copies
-    /// from or to the table from the moment on when the memory becomes invalid until then.
+    /// is marked as the end, and nobody changes it meanwhile. What the entries name stays valid
+    /// until the table is emptied or filled anew; or the caller has made sure that nobody maps or
+    /// copies from or to the table from the moment on when the memory becomes invalid until then.
     pub unsafe fn set_lent(
         &mut self,
         list: *mut kernel::bindings::scatterlist,

@@ -39,8 +39,8 @@ impl<'a> Permit<'a> {
         self.session
     }
 
-    /// Has the request go by the service connection, whatever queue is named when it is sent. Such a
-    /// request cannot be abandoned.
+    /// Has the request go by the service connection, whatever queue is named when it is sent. Such
+    /// a request cannot be abandoned.
     pub fn use_service_connection(&mut self) {
         self.by_service_connection = true;
     }

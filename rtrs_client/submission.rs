@@ -266,9 +266,9 @@ impl Session {
 }
 
 impl Session {
-    /// As [`Self::send()`], but a request that the device of one path does not take is offered to the
-    /// other paths, and comes back if none takes it: what is returned says so, and no event is called.
-    /// Costs a little more than [`Self::send()`].
+    /// As [`Self::send()`], but a request that the device of one path does not take is offered to
+    /// the other paths, and comes back if none takes it: what is returned says so, and no event is
+    /// called. Costs a little more than [`Self::send()`].
     pub fn send_or_return<'s>(
         &'s self,
         permit: Permit<'s>,

@@ -177,8 +177,8 @@ impl SocketAddress {
         unsafe { raw.cast::<Self>().read() }
     }
 
-    /// A copy of what a caller in C has, which need not have more bytes than an address of its family
-    /// (C: `struct sockaddr *`). `EAFNOSUPPORT` for a family that is none of the three.
+    /// A copy of what a caller in C has, which need not have more bytes than an address of its
+    /// family (C: `struct sockaddr *`). `EAFNOSUPPORT` for a family that is none of the three.
     ///
     /// # Safety
     ///
@@ -194,8 +194,8 @@ impl SocketAddress {
             _ => return Err(EAFNOSUPPORT),
         };
         let mut this = Self::NONE;
-        // SAFETY: That is the length of an address of the family, for which the caller promises, and
-        // `from_value()` checks that each fits.
+        // SAFETY: That is the length of an address of the family, for which the caller promises,
+        // and `from_value()` checks that each fits.
         unsafe { raw.copy_to_nonoverlapping((&raw mut this.0).cast(), len) };
         Ok(this)
     }

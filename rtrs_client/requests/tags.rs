@@ -442,8 +442,8 @@ impl Tags {
         }
     }
 
-    /// As [`Self::finish`], for a request that went by the service connection, has moved or was sent
-    /// again.
+    /// As [`Self::finish`], for a request that went by the service connection, has moved or was
+    /// sent again.
     #[cold]
     #[inline(never)]
     fn finish_other(&self, request: Owned<'_, Request>, result: Result) {

@@ -20,6 +20,8 @@ CLIENT_DEVICES = "/sys/class/rnbd-client/ctl/devices"
 SERVER_DEVICES = "/sys/class/rnbd-server/ctl/devices"
 CLIENT_SESSIONS = "/sys/class/rtrs-client"
 SERVER_SESSIONS = "/sys/class/rtrs-server"
+# Modules that are only loaded because others need them.
+NEEDED = ("rtrs_core", "rtrs_client_c")
 
 
 # Longer than an emulated machine stands still on a busy host: soft-RoCE breaks
@@ -64,7 +66,7 @@ def load(t: Test, *, rtrs_client: str = "", rtrs_server: str = "", rnbd_server: 
 
 def load_exactly(node: Node, modules: dict[str, str]) -> None:
     """Have these modules and what they need on a machine, and no others of ours."""
-    loaded = {name: text for name, text in node.loaded_parameters.items() if name != "rtrs_core"}
+    loaded = {name: text for name, text in node.loaded_parameters.items() if name not in NEEDED}
     if loaded != modules:
         node.modules_unload_all()
         if modules:

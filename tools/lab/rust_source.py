@@ -19,6 +19,7 @@ CRATES = {
     "rtrs_server": "rtrs_server",
     "rnbd_client": "rnbd_client",
     "rnbd_server": "rnbd_server",
+    "rtrs_client_c": "rtrs_client_c",
     "rtrs_kv_client": "samples/rtrs_kv_client",
     "rtrs_kv_server": "samples/rtrs_kv_server",
 }

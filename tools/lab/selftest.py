@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import build
+from . import c_users
 from . import paths
 from . import release
 from . import results
@@ -115,6 +116,8 @@ def _modules(kernel: str, ours: Path | None, chosen: list[Chosen]) -> dict[str, 
     modules = vm_platform.module_folders(kernel, ours)
     if any(subject.name == release.SUBJECT for subject, _ in chosen) and release.is_here():
         modules[release.MODULES] = release.folder(kernel)
+    if any(subject.name == c_users.SUBJECT for subject, _ in chosen):
+        modules[c_users.MODULES] = c_users.folder(kernel, modules["ours"])
     if paths.is_debug(kernel):
         modules["kunit"] = build.output(kernel, None, clippy=False, kunit=True)
     modules["test"] = selftest_modules.folder(kernel)

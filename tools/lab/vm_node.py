@@ -28,22 +28,26 @@ from .vm_machine import Spec
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What each module needs loaded before it; the same in both module sets, but C's has no samples.
+# What each module needs loaded before it; the same in all module sets but for `NEEDS_OF_SET`. C has no samples.
 MODULE_NEEDS = {
     "rtrs_core": [],
     "rtrs_client": ["rtrs_core"],
     "rtrs_server": ["rtrs_core"],
     "rnbd_client": ["rtrs_client"],
     "rnbd_server": ["rtrs_server"],
+    "rtrs_client_c": ["rtrs_client"],
+    "rtrs_caller": ["rtrs_client_c"],
     "rtrs_kv_client": ["rtrs_client"],
     "rtrs_kv_server": ["rtrs_server"],
 }
+# There the client is the kernel's.
+NEEDS_OF_SET = {"c-users": {"rnbd_client": ["rtrs_client_c"]}}
 
 # How long a killed program may take to end.
 END_SECONDS = 20.0
 
-UNLOAD_ORDER = ("rtrs_kv_client", "rtrs_kv_server", "rnbd_client", "rtrs_client", "rnbd_server", "rtrs_server",
-                "rtrs_core")
+UNLOAD_ORDER = ("rtrs_caller", "rtrs_kv_client", "rtrs_kv_server", "rnbd_client", "rtrs_client_c", "rtrs_client",
+                "rnbd_server", "rtrs_server", "rtrs_core")
 
 
 class CommandFailed(RuntimeError):
@@ -310,7 +314,7 @@ class Node(Machine):
         """
         order: list[str] = []
         for name in names:
-            _with_needs(name, order)
+            _with_needs(name, order, self.module_set)
         if not self._dependencies_loaded:
             self.run(["modprobe", "-a", "ib_core", "rdma_cm"])
             self._dependencies_loaded = True
@@ -354,9 +358,10 @@ def _result(answer: Answer) -> Result:
     return Result(answer.header["rc"], out, err, answer.header.get("timed_out", False))
 
 
-def _with_needs(name: str, order: list[str]) -> None:
-    for need in MODULE_NEEDS.get(name, []):
-        _with_needs(need, order)
+def _with_needs(name: str, order: list[str], module_set: str) -> None:
+    needs = MODULE_NEEDS | NEEDS_OF_SET.get(module_set, {})
+    for need in needs.get(name, []):
+        _with_needs(need, order, module_set)
     if name not in order:
         order.append(name)
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RTRS client for users in C: the functions of `include/rtrs.h`, on the sessions of
+//! [`rtrs_client`].
+//!
+//! Loaded when such a user needs it. The functions have the names of the C module rtrs-client, so
+//! only one of the two can be loaded.
+
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    unsafe_code
+)]
+
+use kernel::sync::Arc;
+use kernel_ext::prelude::*;
+
+mod addresses;
+// What a caller in C hands in can only be used by unsafe code: that is in these three files.
+#[allow(unsafe_code)]
+mod arguments;
+#[allow(unsafe_code)]
+mod callbacks;
+mod client;
+mod events;
+#[allow(unsafe_code)]
+mod functions;
+mod handles;
+mod permits;
+
+module! {
+    type: RtrsClientC,
+    name: "rtrs_client_c",
+    authors: ["The RNBD in Rust developers"],
+    description: "RTRS client: RDMA transport, initiating end, for users in C",
+    license: "GPL",
+}
+
+/// The module; dropped when it is unloaded, which its users in C prevent as they depend on it.
+pub(crate) struct RtrsClientC;
+
+impl kernel::Module for RtrsClientC {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        handles::set_handles(Some(Arc::pin_init(handles::Handles::new(), GFP_KERNEL)?));
+        Ok(Self)
+    }
+}
+
+impl Drop for RtrsClientC {
+    fn drop(&mut self) {
+        handles::set_handles(None);
+    }
+}

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Users of our client's transport that are written in C: the kernel's rnbd-client, and one that does what it must not.
+
+The kernel's rnbd-client is unchanged, and runs on rtrs_client_c with our server and with C's.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from lab import c_users
+from lab.selftest_case import case
+from lab.selftest_case import Test
+from lib import disks
+from lib import rnbd
+from lib.interplay import exercise
+from lib.interplay import polled
+from lib.interplay import server_ends_first
+from lib.interplay import use
+from lib.rnbd import Device
+from lib.stream import Stream
+from lib.stream import verified
+
+TOPOLOGY = "two"
+CALLER = "/sys/module/rtrs_caller/parameters"
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_rnbd_with_our_server(t: Test) -> None:
+    """C's rnbd-client over our transport with our server: data, all operations, polling, the end of the server."""
+    use(t, c_users.MODULES, "ours", "Y")
+    exercise(t)
+    polled(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_rnbd_with_the_c_server(t: Test) -> None:
+    """The same with C's server, which invalidates always."""
+    use(t, c_users.MODULES, "c", "Y")
+    exercise(t)
+    polled(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",), quick=())
+def test_rnbd_with_trusting_servers(t: Test) -> None:
+    """The same with both servers, which invalidate nothing."""
+    for server in ("ours", "c"):
+        use(t, c_users.MODULES, server, "N")
+        exercise(t)
+
+
+def on_both_links(t: Test, server: str) -> Device:
+    """A device of C's rnbd-client with a path over each link."""
+    use(t, c_users.MODULES, server, "Y")
+    device = rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{address}" for address in t.server.addresses])
+    rnbd.configure(t, reconnect_delay_ms=1000)
+    return device
+
+
+def lose_paths(t: Test, server: str) -> None:
+    """Under IO each path is lost in turn and comes back; then both are lost, and the device is opened again."""
+    device = on_both_links(t, server)
+    stream = Stream(t, device)
+    for link in (0, 1, 0):
+        path = rnbd.path_over(t, link)
+        t.client.write(f"{path}/disconnect", "1")
+        stream.go_on()
+        rnbd.reconnect(t, path)
+        t.client.wait_for(f"{path}/state", matches="^connected", timeout=40)
+        stream.go_on()
+    t.say(f"each path was lost and came back: {verified(stream.stop())}")
+    for link in (0, 1):
+        t.client.write(f"{rnbd.path_over(t, link)}/disconnect", "1")
+    t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
+    for link in (0, 1):
+        rnbd.reconnect(t, rnbd.path_over(t, link))
+    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=40)
+    rnbd.works(t, device)
+    device.unmap()
+    t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_failover_with_our_server(t: Test) -> None:
+    """C's rnbd-client loses paths of our transport under IO, with our server."""
+    lose_paths(t, "ours")
+
+
+@case(timeout=300, module_sets=("ours",), quick=())
+def test_failover_with_the_c_server(t: Test) -> None:
+    """The same with C's server."""
+    lose_paths(t, "c")
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_unload(t: Test) -> None:
+    """Modules in use stay, C's rnbd-client unmaps what is mapped when it is unloaded, and all can be loaded again."""
+    for _ in range(2):
+        use(t, c_users.MODULES, "ours", "Y")
+        device = rnbd.map_device(t, disks.PLAIN, keep=True)
+        rnbd.works(t, device)
+        for name in ("rtrs_client_c", "rtrs_client"):
+            with t.expect_errno(errno.EAGAIN):
+                t.client.module_unload(name)
+        t.client.module_unload("rnbd_client", "rtrs_client_c", "rtrs_client", "rtrs_core")
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
+
+
+@case(module_sets=("ours",))
+def test_names_of_c_modules_are_taken(t: Test) -> None:
+    """The functions have the names of C's, whose modules have the names of ours: one or the other is loaded."""
+    use(t, c_users.MODULES, "ours", "Y")
+    symbols = t.client.read("/proc/kallsyms", timeout=60).split("\n")
+    owners = {line.split()[2]: line.split()[3] for line in symbols if len(line.split()) == 4}
+    for name in ("rtrs_clt_open", "rtrs_clt_request", "sockaddr_to_str"):
+        t.equal(owners.get(name), "[rtrs_client_c]", f"the module of {name}")
+    t.equal(owners.get("rnbd_queue_rq"), "[rnbd_client]", "the module of a function of C's rnbd-client")
+
+
+def caller(name: str, what: str) -> None:
+    """A test that has the module rtrs_caller run one of its cases."""
+
+    def test(t: Test) -> None:
+        use(t, c_users.MODULES, "ours", "Y")
+        t.client.modules_load("rtrs_caller")
+        t.defer(t.client.module_unload, "rtrs_caller")
+        try:
+            t.client.write(f"{CALLER}/run", f"{name} ip:{t.server.address}")
+        except OSError as error:
+            said = t.client.read(f"{CALLER}/failed")
+            raise AssertionError(f"{name}: {said or errno.errorcode.get(error.errno or 0)}") from None
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/caller", gone=True)
+
+    test.__doc__ = f"A caller in C: {what}."
+    globals()[f"test_caller_{name}"] = case(module_sets=("ours",))(test)
+
+
+caller("messages", "requests by either kind of connection, and what the server offers")
+caller("waiting", "permits that are waited for")
+caller("close_waits", "closing waits until all permits are given back")
+caller("addresses", "addresses to text and back")
+caller("double_put", "a permit that is given back twice, or is none, changes nothing")
+caller("permit_of_another", "a permit of another session is refused, and stays out in its own")
+caller("busy", "a permit whose request is in flight cannot be used or given back")
+caller("lengths", "wrong lengths, lists and callbacks are refused, and the permit is as good as before")
+caller("closed", "a session that is closed is named again")
+caller("opening", "sessions that cannot be opened")
