@@ -109,7 +109,7 @@ unsafe extern "C" fn rtrs_clt_open(
             name: unsafe { CStr::from_char_ptr(name) },
             paths: &paths,
             port,
-            nr_poll_queues,
+            num_poll_queues: nr_poll_queues,
             reconnect: Some(reconnect),
         };
         handles::handle(Client::open(&params, link)?)

@@ -70,7 +70,7 @@ def digest(checkout: Path, folders: Iterable[Path]) -> str:
 
 def modules(checkout: Path = paths.CHECKOUT) -> str:
     """A digest of what the modules are built from."""
-    found = [checkout / name for name in ("Kbuild", "VERSION")]
+    found = [*(checkout / name for name in ("Kbuild", "VERSION")), *files([checkout / "include"])]
     for folder in rust_source.CRATES.values():
         found += [path for path in files([checkout / folder])
                   if not set(rust_source.OUTSIDE) & set(path.relative_to(checkout / folder).parts)]
@@ -84,7 +84,8 @@ class Store:
         self._kernel = kernel
         self._module_set = module_set
         self._checkout = checkout
-        shared = [checkout / "selftests/lib", checkout / "selftests/modules", checkout / "tools/rnbdctl"]
+        shared = [checkout / "selftests/lib", checkout / "selftests/modules", checkout / "selftests/c_api",
+                  checkout / "tools/rnbdctl"]
         for pattern in _RUNNER:
             shared += (checkout / "tools/lab").glob(pattern)
         self._shared = {"kernel": kernel_key, "set": module_set, "modules": modules(checkout),
