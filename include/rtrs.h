@@ -36,8 +36,9 @@ struct rtrs_clt_ops {
 	void *priv;
 	/*
 	 * Called in process context, one event at a time, until rtrs_clt_close() returns. May
-	 * sleep, but neither close the session nor wait for a request of it to be confirmed. It may
-	 * be called before rtrs_clt_open() has returned.
+	 * sleep, but neither close the session nor wait for a request of it to be confirmed, as it
+	 * does if it waits for a permit and requests have them all. It may be called before
+	 * rtrs_clt_open() has returned.
 	 */
 	void (*link_ev)(void *priv, enum rtrs_clt_link_ev ev);
 };
