@@ -6,7 +6,8 @@ use proto::{
     addr::{
         AddrErrorKind,
         Address,
-        PathAddress, //
+        PathAddress,
+        Scope, //
     },
     Errno, //
 };
