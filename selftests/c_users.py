@@ -60,8 +60,10 @@ def on_both_links(t: Test, server: str) -> Device:
 
 
 def lose_paths(t: Test, server: str) -> None:
-    """Under IO each path is lost in turn and comes back; then both are lost, and the device is opened again."""
+    """Under IO each path is lost in turn and comes back; then both are lost, and all devices are opened again."""
     device = on_both_links(t, server)
+    # When the session is back they are opened at once, by requests of the service connection.
+    others = [rnbd.map_device(t, path) for path in (disks.WITHOUT_DISCARD, disks.LARGE_BLOCKS)]
     stream = Stream(t, device)
     for link in (0, 1, 0):
         path = rnbd.path_over(t, link)
@@ -76,9 +78,10 @@ def lose_paths(t: Test, server: str) -> None:
     t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
     for link in (0, 1):
         rnbd.reconnect(t, rnbd.path_over(t, link))
-    t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=40)
-    rnbd.works(t, device)
-    device.unmap()
+    for mapped in (device, *others):
+        t.client.wait_for(f"{mapped.sysfs}/state", matches="open", timeout=40)
+        rnbd.works(t, mapped)
+        mapped.unmap()
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
