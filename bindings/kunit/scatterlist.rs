@@ -89,6 +89,7 @@ mod cases {
         assert!(table.take_buffer().is_none());
         Ok(())
     }
+
     /// A list of `count` entries of a page, each of `len` bytes.
     fn list(page: &PageBuffer, count: usize, len: u32) -> Result<KVec<bindings::scatterlist>> {
         let mut list = KVec::from_elem(bindings::scatterlist::default(), count, GFP_KERNEL)?;
@@ -97,7 +98,7 @@ mod cases {
             bindings::sg_init_table(list.as_mut_ptr(), count as u32);
             for index in 0..count {
                 let entry = list.as_mut_ptr().add(index);
-                bindings::rnbd_helper_sg_set_page(entry, page.as_page(), len, 0);
+                bindings::rnbd_helper_sg_set_page(entry, page.first_page(), len, 0);
             }
         }
         Ok(list)
