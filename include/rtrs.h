@@ -2,7 +2,8 @@
 /*
  * RTRS, the RDMA transport: what a client in C calls. For such modules this is
  * the rtrs.h of the kernel's drivers/infiniband/ulp/rtrs: names, types, errors
- * and contexts are the same. The functions are those of rtrs_client_c.ko.
+ * and contexts are the same. The functions are those of rtrs_client_c.ko, for
+ * modules under the GPL.
  *
  * What a caller does wrong is found, logged and refused where this says so;
  * what is called undefined is not looked at. Every pointer that is handed in

@@ -71,6 +71,9 @@ use crate::{
     }, //
 };
 
+/// C: `RTRS_CLT_MAX_MESSAGE`, which `symbols.c` compares, too.
+const _: () = assert!(MAX_USER_HEADER == 384);
+
 /// C: `enum rtrs_clt_con_type`.
 const ADMIN_CON: c_uint = 0;
 const IO_CON: c_uint = 1;

@@ -24,6 +24,7 @@ static_assert(offsetof(struct rtrs_attrs, max_segments) == 2 * sizeof(u32));
 static_assert(sizeof(enum rtrs_clt_con_type) == sizeof(int));
 static_assert(sizeof(enum rtrs_clt_link_ev) == sizeof(int));
 static_assert(sizeof(enum wait_type) == sizeof(int));
+static_assert(RTRS_CLT_MAX_MESSAGE == 384);
 
 EXPORT_SYMBOL_GPL(rtrs_clt_open);
 EXPORT_SYMBOL_GPL(rtrs_clt_close);
