@@ -202,8 +202,8 @@ impl Listener {
     /// Listens on `port`, as soon as there is an RDMA device, for `server` (C: `rtrs_srv_open`,
     /// which allows one at a time).
     ///
-    /// Process context; may sleep. A port that cannot be listened on, as another program does, is
-    /// no error: that is logged, and nobody comes.
+    /// Process context; may sleep. `ENODEV` while the module is being loaded. It is no error if the
+    /// port is taken by another program: the log says so, and no client can connect.
     pub fn open(server: Arc<dyn Server>, port: u16) -> Result<Self> {
         let sessions = Sessions::new(Context::get()?, server)?;
         let listening = Arc::new(Listening { sessions, port }, GFP_KERNEL)?;
