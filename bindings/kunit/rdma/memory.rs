@@ -364,20 +364,23 @@ mod cases {
             let both = Direction::Bidirectional;
             assert_eq!(region.map(&mut table, both), Err(EINVAL));
             region.map(&mut table, permitted)?;
+            let spare = MemoryRegion::new(domain, 2, 0)?;
+            let mut spare_table = ScatterTable::new(2)?;
+            spare_table.set_buffer(PageBuffer::new()?, 4096)?;
+            spare_table.permit(permitted);
+            spare.map(&mut spare_table, permitted)?;
             let adds = with_batch(|batch| {
                 let last = MessageBuffer::<Outgoing>::new(domain, 8)?;
-                let spare = MemoryRegion::new(domain, 2, 0)?;
-                let mut table = ScatterTable::new(2)?;
-                table.set_buffer(PageBuffer::new()?, 4096)?;
-                table.permit(permitted);
-                spare.map(&mut table, permitted)?;
                 let place = RemoteMemory::NONE;
-                let adds = batch.write_table(&table, &spare, last.sge(8)?, 2, place, 1)?;
-                // What is in a batch stays mapped; the rest does not.
-                assert_eq!(spare.unmap(&mut table).is_ok(), !adds);
+                let adds = batch.write_table(&spare_table, &spare, last.sge(8)?, 2, place, 1)?;
+                // A table in a batch stays mapped. The other direction's table is in none.
+                assert_eq!(spare.unmap(&mut spare_table).is_ok(), !adds);
                 Ok(adds)
             })?;
             assert_eq!(adds, is_sent);
+            if adds {
+                tables.push((spare, spare_table), GFP_KERNEL)?;
+            }
             region.load(&table)?;
             assert_eq!(region.len(), 4096);
             assert_eq!(region.sge().is_ok(), is_sent);
