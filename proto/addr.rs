@@ -34,7 +34,7 @@ pub const PATH_TEXT_LEN: usize = 96;
 /// # Invariants
 ///
 /// `len <= MAX_LEN`, `name[..len]` is printable ASCII without spaces, `name[len..]` is zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
     name: [u8; Self::MAX_LEN],
     len: u8,
@@ -85,7 +85,7 @@ impl Scope {
 }
 
 /// One end of a path. Bytes are in network order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
     /// IPv4.
     V4([u8; 4]),

@@ -30,6 +30,7 @@ extern crate std;
 
 pub mod access;
 pub mod addr;
+pub mod admission;
 pub mod device_number;
 pub mod device_state;
 pub mod disk_id;

@@ -102,6 +102,14 @@ const fn min(a: u32, b: u32) -> u32 {
     }
 }
 
+/// The largest power of two that is not above `at_most`; 1 for 0.
+const fn power_of_two(at_most: u32) -> u32 {
+    match at_most.checked_ilog2() {
+        Some(log) => 1u32.wrapping_shl(log),
+        None => 1,
+    }
+}
+
 /// Which work requests of a queue pair ask for a completion.
 ///
 /// Only a completion frees the entries of a send queue, so a work request in each interval is
@@ -111,31 +119,31 @@ const fn min(a: u32, b: u32) -> u32 {
 ///
 /// `interval` is a power of two, so that the gaps stay equal when `posted` wraps around.
 pub struct SignalInterval {
-    interval: u32,
+    interval: Atomic<u32>,
     posted: Atomic<u32>,
 }
 
 impl SignalInterval {
     /// Signals every `at_most`th, or more often to make the interval a power of two.
     pub const fn new(at_most: u32) -> Self {
-        // INVARIANT: A power of two, and not zero.
+        // INVARIANT: A power of two.
         Self {
-            interval: match at_most.checked_ilog2() {
-                Some(log) => 1u32.wrapping_shl(log),
-                None => 1,
-            },
+            interval: Atomic::new(power_of_two(at_most)),
             posted: Atomic::new(0),
         }
     }
 
-    /// The interval for a session of `queue_depth` (C: `signal_interval`).
-    pub const fn for_queue_depth(queue_depth: u32) -> Self {
-        Self::new(min(queue_depth, SERVICE_CON_QUEUE_DEPTH))
+    /// Takes the interval for a session of `queue_depth` (C: `signal_interval`). Before the first
+    /// work request. Any context.
+    pub fn set_for_queue_depth(&self, queue_depth: u32) {
+        let interval = power_of_two(min(queue_depth, SERVICE_CON_QUEUE_DEPTH));
+        // INVARIANT: A power of two.
+        self.interval.store(interval, ordering::Relaxed);
     }
 
     /// How many work requests a completion stands for.
-    pub const fn interval(&self) -> u32 {
-        self.interval
+    pub fn interval(&self) -> u32 {
+        self.interval.load(ordering::Relaxed)
     }
 
     /// The work requests so far, modulo 2^32.
@@ -147,7 +155,7 @@ impl SignalInterval {
     #[inline]
     pub fn next_is_signaled(&self) -> bool {
         (self.posted.fetch_add(1, ordering::Relaxed)).wrapping_add(1)
-            & self.interval.wrapping_sub(1)
+            & self.interval().wrapping_sub(1)
             == 0
     }
 }

@@ -24,7 +24,7 @@ struct Connection {
 }
 
 /// The sums over all connections.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Totals {
     /// The reads.
     pub reads: u64,

@@ -23,8 +23,7 @@ use proto::{
     rtrs::{
         ConnAccept,
         ConnReject,
-        MAX_HDR_SIZE,
-        SERVICE_CON_QUEUE_DEPTH, //
+        MAX_HDR_SIZE, //
     },
     Errno, //
 };
@@ -42,7 +41,11 @@ use crate::{
         Connection,
         MAX_BURST, //
     },
-    establish,
+    establish::{
+        self,
+        OTHERS_PER_RESPONSE,
+        REGISTRATIONS_AT_A_TIME, //
+    },
     operation::PathIo,
     path::{
         Path,
@@ -64,13 +67,17 @@ pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
     let mut state = path.state().lock();
     let checked = match &mut *state {
         PathState::Connecting(setup) if path.core().state() == ServerState::Connecting => {
-            match setup.queue_pairs.get(usize::from(cid)) {
-                None => Err(ECONNRESET),
-                Some(Some(_)) => {
-                    pr_err_ratelimited!("<{}>: connection {} exists already\n", path, cid);
-                    Err(ECONNRESET)
-                }
-                Some(None) => Ok(setup),
+            let next = setup.queue_pairs.len();
+            if usize::from(cid) == next {
+                Ok(setup)
+            } else {
+                pr_err_ratelimited!(
+                    "<{}>: connection {} where {} is the next\n",
+                    path,
+                    cid,
+                    next
+                );
+                Err(ECONNRESET)
             }
         }
         // The path has been closed or established since it was found.
@@ -115,9 +122,14 @@ fn try_make_connection<'a>(
     id: NewId<'a>,
     cid: u16,
 ) -> Result<(), (Rejectable<'a>, Error)> {
-    let queue_depth = path.session().layout().queue_depth();
-    let prepared = || -> Result<_> {
-        let needs = Needs::new(path, id.device(), cid, setup.memory.regions.len())?;
+    let queue_depth = path.context().settings.layout.queue_depth();
+    let mut prepare = || -> Result<_> {
+        if cid != SERVICE_CID {
+            // The first one was counted with the path.
+            path.ticket().connection()?;
+        }
+        setup.queue_pairs.reserve(1, GFP_KERNEL)?;
+        let needs = Needs::new(path, id.device(), cid)?;
         let completions = CompletionQueue::in_bursts(
             id.device(),
             RESOURCE_OWNER,
@@ -126,18 +138,11 @@ fn try_make_connection<'a>(
             cid.checked_sub(1).map_or(0, u32::from),
             &path.context().completions,
         )?;
-        let (credits, receives) = (needs.responses, needs.receives);
-        let connection = Connection::new(
-            path.core(),
-            path.clone(),
-            cid,
-            credits,
-            receives,
-            queue_depth,
-        )?;
+        let (send_entries, receives) = (needs.send_entries, needs.receives);
+        let connection = Connection::new(path.core(), path.clone(), cid, send_entries, receives)?;
         Ok((needs, completions, connection))
     };
-    let (needs, completions, connection) = match prepared() {
+    let (needs, completions, connection) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return Err((Rejectable::New(id), error)),
     };
@@ -160,9 +165,8 @@ fn try_make_connection<'a>(
         )
         .map_err(|(id, error)| (Rejectable::Taken(id), error))?;
     accept(path, setup, &mut queue_pair, cid).map_err(|error| (Rejectable::Done, error))?;
-    if let Some(place) = setup.queue_pairs.get_mut(usize::from(cid)) {
-        *place = Some(queue_pair);
-    }
+    // There is room.
+    let _ = setup.queue_pairs.push_within_capacity(queue_pair);
     Ok(())
 }
 
@@ -176,10 +180,10 @@ fn accept(
     if cid == SERVICE_CID {
         establish::post_request(setup, queue_pair)?;
     }
-    let (layout, settings) = (path.session().layout(), &path.context().settings);
+    let settings = &path.context().settings;
     let response = ConnAccept {
         // At most 65535, see `ChunkLayout`.
-        queue_depth: layout.queue_depth() as u16,
+        queue_depth: settings.layout.queue_depth() as u16,
         max_io_size: settings.max_io_size,
         max_hdr_size: MAX_HDR_SIZE,
         new_rkey: settings.always_invalidate,
@@ -196,6 +200,11 @@ fn accept(
 /// find none wait for their turn, as they do for the wire anyway when a client asks for so many at
 /// a time.
 const MIN_RESPONSES: u32 = 96;
+/// The same for the service connection, which any peer gets, and which carries few requests.
+const MIN_SERVICE_RESPONSES: u32 = 8;
+/// The receives of the service connection. A client that sends more service requests at a time
+/// sends some of them again.
+const SERVICE_RECEIVES: u32 = 128;
 /// The entries of a send queue that nobody else gets: one that drains it, and the one that
 /// soft-RoCE keeps empty.
 const RESERVED: u32 = 2;
@@ -229,45 +238,43 @@ fn difference(a: u32, b: u32) -> Result<u32> {
 struct Needs {
     sizes: QueueSizes,
     max_send_sge: u32,
-    /// How many responses the send queue has room for.
-    responses: u32,
+    /// The entries of the send queue that responses and invalidations may use.
+    send_entries: u32,
     /// How many receives are posted.
     receives: u32,
 }
 
 impl Needs {
-    /// Computes it for connection `cid`; `num_regions` registrations are made on the first one.
-    fn new(path: &Path, device: &Device, cid: u16, num_regions: usize) -> Result<Self> {
+    /// Computes it for connection `cid`.
+    fn new(path: &Path, device: &Device, cid: u16) -> Result<Self> {
         let is_service = cid == SERVICE_CID;
-        let queue_depth = path.session().layout().queue_depth();
+        let queue_depth = path.context().settings.layout.queue_depth();
         let limit = device.max_qp_wr();
 
-        let requests = if is_service {
-            SERVICE_CON_QUEUE_DEPTH
+        let (requests, min_responses) = if is_service {
+            (SERVICE_RECEIVES, MIN_SERVICE_RESPONSES)
         } else {
-            queue_depth
+            (queue_depth, MIN_RESPONSES)
         };
         // Whose requests are more than the device has receives for sends some of them again.
         let posted = sum(requests, MAX_BURST)?.min(difference(limit, 1)?);
         // One for the information request, or that is never used.
         let receives = sum(posted, 1)?;
 
-        // Per answer: the data, and two of invalidation, registration and immediate. The
-        // invalidation of a chunk takes the room of an answer.
-        let per_response = sum(path.writes_per_response(), 2)?;
-        let at_least = difference(queue_depth, queue_depth / 4)?.min(MIN_RESPONSES);
+        // The data of a response, if its chunk is one block of memory, and the rest of it.
+        let per_response = sum(1, OTHERS_PER_RESPONSE)?;
+        let at_least = difference(queue_depth, queue_depth / 4)?.min(min_responses);
         let others = if is_service {
-            // Before the first request: all registrations, and the information response.
-            sum(u32::try_from(num_regions)?, 1)?
+            // Before the first request: registrations, and the information response.
+            sum(u32::try_from(REGISTRATIONS_AT_A_TIME)?, 1)?
         } else {
             0
         };
         let entries = at_least.checked_mul(per_response).ok_or(EOVERFLOW)?;
         let entries = send_entries(sum(others, entries)?, receives)?.min(limit);
-        // Not even for `others`, or for some of the responses.
+        // Not even for `others`, or for a response.
         let room = entries.checked_sub(others);
-        let responses = room.and_then(|room| room.checked_div(per_response));
-        let Some(responses) = responses.filter(|&responses| responses > 0) else {
+        let Some(room) = room.filter(|&room| room >= per_response) else {
             pr_err_ratelimited!(
                 "queue pairs of {} have room for {} work requests, which is too few\n",
                 device.name(),
@@ -281,7 +288,7 @@ impl Needs {
                 receive: receives,
             },
             max_send_sge: path.max_send_sge() as u32,
-            responses: responses.min(queue_depth),
+            send_entries: room,
             receives: posted,
         })
     }

@@ -131,9 +131,7 @@ fn find_or_make_session(
         Some(session) => session,
         None if request.first_conn && request.cid == SERVICE_CID => {
             sessions.server()?.admits()?;
-            // Without the lock, as it takes long.
-            let node = id.device().numa_node();
-            let session = Session::new(sessions.clone(), sessions.context(), request, node)?;
+            let session = Session::new(sessions.clone(), sessions.context(), request)?;
             sessions.add(session)?
         }
         None => {

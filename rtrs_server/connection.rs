@@ -109,6 +109,8 @@ pub(crate) struct Connection<R: PathRequests> {
     events: Arc<dyn PathEvents>,
     /// The number of the connection.
     cid: u16,
+    /// The entries of the send queue that responses and invalidations may use.
+    send_entries: u32,
     /// Receives posted. Those used in a burst are posted again only at its end, so `MAX_BURST`
     /// extra are posted.
     receives: u32,
@@ -124,15 +126,14 @@ impl_has_work! {
 }
 
 impl<R: PathRequests> Connection<R> {
-    /// Connection `cid` of a path, whose queue pair has room for `credits` responses and `receives`
-    /// receives. Sleeps.
+    /// Connection `cid` of a path, whose queue pair has `send_entries` for responses and room for
+    /// `receives` receives. Its send queue is still to be opened. Sleeps.
     pub(crate) fn new(
         path: &Arc<PathCore<R>>,
         events: Arc<dyn PathEvents>,
         cid: u16,
-        credits: u32,
+        send_entries: u32,
         receives: u32,
-        queue_depth: u32,
     ) -> Result<Arc<Self>> {
         let coalesces = path.features() & FEATURE_COALESCED_RESPONSES != 0;
         Arc::pin_init(
@@ -140,12 +141,18 @@ impl<R: PathRequests> Connection<R> {
                 path: path.clone(),
                 events,
                 cid,
+                send_entries,
                 receives,
-                send_queue <- SendQueue::new(credits, queue_depth, coalesces),
+                send_queue <- SendQueue::new(coalesces),
                 send_work <- new_work!("rtrs_server::Connection::send_work"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// The entries of the send queue that responses and invalidations may use.
+    pub(crate) fn send_entries(&self) -> u32 {
+        self.send_entries
     }
 
     /// Receives posted.
@@ -354,6 +361,7 @@ impl<R: PathRequests> cm::EventHandler for Connection<R> {
             cm::Event::Rejected { status, .. } => ("rejected", status),
             cm::Event::ConnectError { status } => ("connect error", status),
             cm::Event::Unreachable { status } => ("unreachable", status),
+            cm::Event::Established { .. } => return self.events.confirmed(),
             _ => return,
         };
         pr_err_ratelimited!(
@@ -403,6 +411,7 @@ impl<R: PathRequests> Handler for Connection<R> {
                     R::invalidated(&io, chunk);
                 }
             }
+            WrKind::Registration => self.events.clone().registered(),
             WrKind::InfoResponse | WrKind::Unsignaled => {}
         }
     }

@@ -19,6 +19,9 @@ use kernel_ext::{
 };
 
 use crate::{
+    admission::Admission,
+    clients::Clients,
+    limits,
     params::Settings,
     pool::Pool, //
 };
@@ -26,6 +29,10 @@ use crate::{
 /// The module's settings and the things that all listeners share.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
+    /// What clients have together.
+    pub(crate) admission: Arc<Admission>,
+    /// The same, shown.
+    pub(crate) clients: Arc<Clients>,
     pub(crate) class: Class,
     /// Memory for sessions.
     pub(crate) pool: Arc<Pool>,
@@ -75,7 +82,10 @@ impl ContextOwner {
             c"rtrs_server_io",
             QueueFlags::PER_CPU | QueueFlags::MEM_RECLAIM,
         )?;
+        let admission = Admission::new(limits::limits())?;
         let context = Context {
+            clients: Clients::new::<M>(admission.clone())?,
+            admission,
             settings,
             class,
             pool,

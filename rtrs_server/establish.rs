@@ -31,10 +31,14 @@ use proto::{
     rtrs::{
         InfoReq,
         InfoRsp,
-        SgDesc, //
+        SgDesc,
+        FEATURE_COALESCED_RESPONSES, //
     }, //
 };
-use rtrs_core::connection::SERVICE_CID;
+use rtrs_core::{
+    connection::SERVICE_CID,
+    traffic::Traffic, //
+};
 
 use crate::{
     chunk::ChunkSlot,
@@ -52,6 +56,12 @@ use crate::{
 
 /// Registrations in one post.
 const REGISTRATIONS_PER_POST: usize = 8;
+/// Registrations at a time: more would need a longer send queue from the first connection on, which
+/// any peer gets.
+pub(crate) const REGISTRATIONS_AT_A_TIME: usize = 32;
+/// The work requests of a response besides RDMA writes of data: two of invalidation, registration
+/// and immediate. The invalidation of a chunk takes the room of a response.
+pub(crate) const OTHERS_PER_RESPONSE: u32 = 2;
 
 type Connected = QueuePair<Connection<PathIo>>;
 
@@ -90,16 +100,25 @@ fn establish(path: &Arc<Path>) -> Result {
         }
     };
     let name = parse_request(path, &setup)?;
-    let queue_pairs = take_queue_pairs(path, setup.queue_pairs)?;
+    let queue_pairs = setup.queue_pairs;
+    check_complete(path, &queue_pairs)?;
     let service = queue_pairs.first().ok_or(ENOTCONN)?;
 
     path.owner().set_name(&name, path)?;
-    let handler = path.owner().clone().path_up(path, service)?;
+    let (handler, session) = path.owner().clone().path_up(path, service)?;
     // Closing the path waits for this function, and then tells that it is down.
     *path.state().lock() = PathState::Up;
 
-    let memory = setup.memory;
-    register(service, &memory)?;
+    // Not before the client has said its name and the user has taken it.
+    let memory = PathMemory::new(
+        &setup.domain,
+        session.chunks(),
+        session.layout(),
+        path.context().settings.always_invalidate,
+        path.core().features() & FEATURE_COALESCED_RESPONSES != 0,
+    )?;
+    open_send_queues(path, &queue_pairs, &memory, session.layout().queue_depth())?;
+    register(path, service, &memory)?;
     let response = Response::new(&setup.domain, memory.descriptors())?;
 
     let mut slots = KVVec::with_capacity(memory.boxes.len(), GFP_KERNEL)?;
@@ -107,7 +126,7 @@ fn establish(path: &Arc<Path>) -> Result {
         slots.push(ChunkSlot::new(chunk), GFP_KERNEL)?;
     }
     path.core().admit_requests(PathIo {
-        session: path.session().clone(),
+        session,
         path: path.core().clone(),
         events: path.clone(),
         handler,
@@ -116,6 +135,7 @@ fn establish(path: &Arc<Path>) -> Result {
         regions: memory.regions,
         slots,
         max_send_sge: path.max_send_sge(),
+        traffic: Traffic::new(usize::from(path.num_connections()))?,
     })?;
     let io = path.core().enter().ok_or(ENOTCONN)?;
     for queue_pair in &io.queue_pairs {
@@ -127,6 +147,7 @@ fn establish(path: &Arc<Path>) -> Result {
     if !path.core().change_state(ServerEvent::Established) {
         return Err(ECONNABORTED);
     }
+    path.ticket().end_half_open();
     response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)?;
     *path.state().lock() = PathState::Answered;
     path.owner().path_answered(path);
@@ -150,28 +171,60 @@ fn parse_request(path: &Path, setup: &Setup) -> Result<SessName> {
     }
 }
 
-/// All connections, if they are all there.
-fn take_queue_pairs(path: &Path, made: KVec<Option<Connected>>) -> Result<KVec<Connected>> {
-    if let Some(missing) = made.iter().position(Option::is_none) {
-        kernel_ext::pr_err_ratelimited!("<{}>: connection {} is missing\n", path, missing);
-        return Err(EIO);
+/// Looks that all connections are there.
+fn check_complete(path: &Path, queue_pairs: &[Connected]) -> Result {
+    if queue_pairs.len() == usize::from(path.num_connections()) {
+        return Ok(());
     }
-    let mut queue_pairs = KVec::with_capacity(made.len(), GFP_KERNEL)?;
-    for queue_pair in made.into_iter().flatten() {
-        queue_pairs.push(queue_pair, GFP_KERNEL)?;
-    }
-    Ok(queue_pairs)
+    kernel_ext::pr_err_ratelimited!("<{}>: connection {} is missing\n", path, queue_pairs.len());
+    Err(EIO)
 }
 
-/// Registers all chunks for the client.
-fn register(service: &Connected, memory: &PathMemory) -> Result {
+/// Opens the send queues, now that it is known how many work requests a response takes.
+fn open_send_queues(
+    path: &Path,
+    queue_pairs: &[Connected],
+    memory: &PathMemory,
+    queue_depth: u32,
+) -> Result {
+    let writes = memory.chunks.max_sges().div_ceil(path.max_send_sge());
+    let per_response = u32::try_from(writes)?
+        .max(1)
+        .checked_add(OTHERS_PER_RESPONSE)
+        .ok_or(EOVERFLOW)?;
+    for queue_pair in queue_pairs {
+        let connection = queue_pair.handler();
+        let credits = connection.send_entries().checked_div(per_response);
+        let Some(credits) = credits.filter(|credits| *credits > 0) else {
+            kernel_ext::pr_err_ratelimited!(
+                "<{}>: memory is too scattered: a response takes {} work requests, and the device \
+                 has room for {}\n",
+                path,
+                per_response,
+                connection.send_entries()
+            );
+            return Err(ENOMEM);
+        };
+        connection.send_queue().open(credits, queue_depth);
+    }
+    Ok(())
+}
+
+/// Registers all chunks for the client. Sleeps.
+fn register(path: &Path, service: &Connected, memory: &PathMemory) -> Result {
     let mut room = SendRoom::<REGISTRATIONS_PER_POST, 0>::EMPTY;
     let mut batch = SendBatch::new(&mut room);
-    for regions in memory.regions.chunks(REGISTRATIONS_PER_POST) {
-        for region in regions {
-            batch.register(WrKind::Unsignaled.id(), false, region, Access::RemoteWrite)?;
+    for at_a_time in memory.regions.chunks(REGISTRATIONS_AT_A_TIME) {
+        let (last, others) = at_a_time.split_last().ok_or(EINVAL)?;
+        for regions in others.chunks(REGISTRATIONS_PER_POST) {
+            for region in regions {
+                batch.register(WrKind::Unsignaled.id(), false, region, Access::RemoteWrite)?;
+            }
+            service.post(&mut batch)?;
         }
+        batch.register(WrKind::Registration.id(), true, last, Access::RemoteWrite)?;
         service.post(&mut batch)?;
+        path.wait_registered()?;
     }
     Ok(())
 }

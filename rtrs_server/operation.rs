@@ -17,6 +17,7 @@ use kernel_ext::{
     sync::gate::Entered, //
 };
 use proto::addr::Address;
+use rtrs_core::traffic::Traffic;
 
 use crate::{
     chunk::{
@@ -142,6 +143,8 @@ pub(crate) struct PathIo {
     pub(crate) slots: KVVec<ChunkSlot<Self>>,
     /// The most scatter entries of an RDMA write.
     pub(crate) max_send_sge: usize,
+    /// The requests of the client, counted.
+    pub(crate) traffic: Traffic,
 }
 
 /// A request that gets a response.

@@ -40,9 +40,12 @@ use kernel_ext::{
         ProtectionDomain,
         QueuePair, //
     },
-    sync::atomic::{
-        ordering,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        completion::Completion, //
     },
     workqueue::{
         DelayedWork,
@@ -81,14 +84,13 @@ use rtrs_core::{
 };
 
 use crate::{
+    admission::PathTicket,
     connection::Connection,
     context::Context,
-    memory::PathMemory,
     operation::{
         PathIo,
         SessionHandler, //
     },
-    params::Settings,
     path_core::{
         PathCore,
         PathEvents,
@@ -113,12 +115,12 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     fn set_name(&self, name: &SessName, path: &Path) -> Result;
 
     /// The path is up; `service` is its service connection. Returns what its requests are handed
-    /// to.
+    /// to, and what they need of the session, which gets its memory now if it has none.
     fn path_up(
         self: Arc<Self>,
         path: &Arc<Path>,
         service: &QueuePair<Connection<PathIo>>,
-    ) -> Result<Arc<dyn SessionHandler>>;
+    ) -> Result<(Arc<dyn SessionHandler>, Arc<SessionIo<PathIo>>)>;
 
     /// A path that was up is down: none of its requests is left.
     fn path_down(&self, path: &Arc<Path>);
@@ -133,41 +135,21 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>));
 }
 
-/// What there is of a path that is being connected.
+/// What there is of a path that is being connected: none of it grows with what the client claims.
 pub(crate) struct Setup {
-    /// By number.
-    pub(crate) queue_pairs: KVec<Option<QueuePair<Connection<PathIo>>>>,
-    pub(crate) memory: PathMemory,
+    /// By number; a client makes the connections in that order.
+    pub(crate) queue_pairs: KVec<QueuePair<Connection<PathIo>>>,
     pub(crate) domain: Arc<ProtectionDomain>,
     /// Where the client's information request goes.
     pub(crate) info: Option<MessageBuffer<Incoming>>,
 }
 
 impl Setup {
-    /// Allocates what a path with `num_connections` needs; none of them is there yet. Sleeps.
-    fn new(
-        session: &SessionIo<PathIo>,
-        settings: &Settings,
-        features: u32,
-        num_connections: u16,
-        device: &Device,
-    ) -> Result<Self> {
-        let domain = ProtectionDomain::new(device, RESOURCE_OWNER)?;
-        let memory = PathMemory::new(
-            &domain,
-            session.chunks(),
-            session.layout(),
-            settings.always_invalidate,
-            features & FEATURE_COALESCED_RESPONSES != 0,
-        )?;
-        let mut queue_pairs = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
-        for _ in 0..num_connections {
-            queue_pairs.push(None, GFP_KERNEL)?;
-        }
+    /// What a path without connections has. Sleeps.
+    fn new(device: &Device) -> Result<Self> {
         Ok(Self {
-            queue_pairs,
-            memory,
-            domain,
+            queue_pairs: KVec::new(),
+            domain: ProtectionDomain::new(device, RESOURCE_OWNER)?,
             info: None,
         })
     }
@@ -212,8 +194,9 @@ fn used_features(offered: u32) -> u32 {
 pub(crate) struct Path {
     core: Arc<PathCore<PathIo>>,
     owner: Arc<dyn PathOwner>,
-    session: Arc<SessionIo<PathIo>>,
     context: Arc<Context>,
+    /// Its place among those of all clients.
+    ticket: PathTicket,
     uuid: Uuid,
     recon_cnt: u16,
     /// The client knew of no other path that is up.
@@ -224,11 +207,13 @@ pub(crate) struct Path {
     /// See [`Path::client`].
     client: Option<Address>,
     max_send_sge: usize,
-    writes_per_response: u32,
     /// When its first connection was requested.
     begun: Instant<Monotonic>,
     /// The length of the client's information request, in bytes.
     info_len: Atomic<u32>,
+    /// Told when the last of some registrations is done, and when the path is being closed.
+    #[pin]
+    registered: Completion,
     #[pin]
     end: PathEnd<Self>,
     #[pin]
@@ -255,39 +240,36 @@ impl_has_delayed_work! {
 }
 
 impl Path {
-    /// Makes a path for the connections of `request`, without any yet. Sleeps.
+    /// Makes a path for the connections of `request`, without any yet; the first one has been
+    /// counted. Sleeps. `EBUSY` if all clients together or this one have too many.
     pub(crate) fn new(
         owner: Arc<dyn PathOwner>,
-        session: &Arc<SessionIo<PathIo>>,
         name: &SharedName,
         context: &Arc<Context>,
         epoch: u32,
         request: &ConnReq,
         id: &NewId<'_>,
     ) -> Result<Arc<Self>> {
+        let answered_at = id.answered_at().ok_or(EAFNOSUPPORT)?;
+        let ticket = context.admission.path(host_address(answered_at))?;
         let features = used_features(request.features);
         let settings = &context.settings;
-        let setup = Setup::new(session, settings, features, request.cid_num, id.device())?;
-        let max_sges = setup.memory.chunks.max_sges();
-        let max_send_sge = max_sges
-            .min(id.device().max_send_sge() as usize)
-            .clamp(1, MAX_SEND_SGE);
-        let writes_per_response = u32::try_from(max_sges.div_ceil(max_send_sge))?.max(1);
+        let setup = Setup::new(id.device())?;
+        let max_send_sge = (id.device().max_send_sge() as usize).clamp(1, MAX_SEND_SGE);
         let core = PathCore::new(
             name,
             id.local_address(),
             id.peer_address(),
             features,
             Heartbeat::new(settings.heartbeat),
-            request.cid_num,
         )?;
         let end = PathEnd::new()?;
         let path = Arc::pin_init(
             pin_init!(Self {
                 core,
                 owner,
-                session: session.clone(),
                 context: context.clone(),
+                ticket,
                 uuid: request.sess_uuid,
                 recon_cnt: request.recon_cnt,
                 first: request.first_conn,
@@ -295,9 +277,9 @@ impl Path {
                 num_connections: request.cid_num,
                 client: id.client().map(host_address),
                 max_send_sge,
-                writes_per_response,
                 begun: Instant::now(),
                 info_len: Atomic::new(0),
+                registered <- Completion::new(),
                 end <- end,
                 state <- new_mutex!(PathState::Connecting(setup), "rtrs_server::Path::state"),
                 close_work <- new_work!("rtrs_server::Path::close_work"),
@@ -307,6 +289,7 @@ impl Path {
             }),
             GFP_KERNEL,
         )?;
+        path.ticket.begin(path.clone())?;
         // Not queued yet, so it is now.
         let _ = DelayedWork::queue(path.clone(), msecs_to_jiffies(CONNECT_TIMEOUT_MS));
         Ok(path)
@@ -322,9 +305,9 @@ impl Path {
         &self.owner
     }
 
-    /// What requests need of the session.
-    pub(crate) fn session(&self) -> &Arc<SessionIo<PathIo>> {
-        &self.session
+    /// Its place among those of all clients.
+    pub(crate) fn ticket(&self) -> &PathTicket {
+        &self.ticket
     }
 
     /// What there is once per module.
@@ -372,11 +355,6 @@ impl Path {
         self.max_send_sge
     }
 
-    /// The most RDMA writes that the data of a response takes.
-    pub(crate) fn writes_per_response(&self) -> u32 {
-        self.writes_per_response
-    }
-
     /// How far it has come. Sleeps.
     pub(crate) fn state(&self) -> &Mutex<PathState> {
         &self.state
@@ -391,6 +369,7 @@ impl Path {
     pub(crate) fn close(self: &Arc<Self>) -> bool {
         let first = self.core.change_state(ServerEvent::Close);
         if first {
+            self.registered.complete_all();
             // Cannot fail: it is queued once, and the queue outlives the listener, which waits.
             let _ = self.context.queue.enqueue::<Self, CLOSE>(self.clone());
         }
@@ -400,6 +379,16 @@ impl Path {
     /// The length of the information request, in bytes.
     pub(crate) fn info_len(&self) -> u32 {
         self.info_len.load(ordering::Relaxed)
+    }
+
+    /// Waits until the last of some registrations is done, which was posted. Sleeps. `ECONNABORTED`
+    /// if the path is being closed, `ETIMEDOUT` if the device does not do it.
+    pub(crate) fn wait_registered(&self) -> Result {
+        self.registered.wait_timeout(CONNECT_TIMEOUT_MS)?;
+        match self.core.state() {
+            ServerState::Connecting => Ok(()),
+            _ => Err(ECONNABORTED),
+        }
     }
 
     /// Begins with heartbeats, or comes back for the next one.
@@ -457,11 +446,19 @@ impl PathEvents for Path {
         self.close()
     }
 
+    fn confirmed(&self) {
+        self.ticket.confirm();
+    }
+
     fn info_received(self: Arc<Self>, len: u32) {
         self.info_len.store(len, ordering::Relaxed);
         let context = self.context.clone();
         // Cannot be queued yet: there is only one receive for it.
         let _ = context.queue.enqueue::<Self, ESTABLISH>(self);
+    }
+
+    fn registered(self: Arc<Self>) {
+        self.registered.complete();
     }
 
     fn end_of_path(self: Arc<Self>, number: u32) {

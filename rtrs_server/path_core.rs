@@ -31,8 +31,7 @@ use proto::{
 };
 use rtrs_core::{
     address::Shown,
-    heartbeat::Heartbeat,
-    traffic::Traffic, //
+    heartbeat::Heartbeat, //
 };
 
 /// The name of a session, which its client gives when the first path is established.
@@ -66,8 +65,15 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     /// Closes the path, in the background; false if it was being closed already.
     fn close_path(self: Arc<Self>) -> bool;
 
+    /// The client has confirmed a connection.
+    fn confirmed(&self);
+
     /// The information request came; it has `len` bytes.
     fn info_received(self: Arc<Self>, len: u32);
+
+    /// Chunks that [`WrKind::Registration`](crate::wr_kind::WrKind::Registration) stands for are
+    /// registered.
+    fn registered(self: Arc<Self>);
 
     /// The client asks on this path for the end of the path that has this number.
     fn end_of_path(self: Arc<Self>, number: u32);
@@ -93,7 +99,6 @@ pub(crate) struct PathCore<R: Send + Sync + 'static> {
     features: u32,
     state: Atomic<u32>,
     heartbeat: Heartbeat,
-    traffic: Traffic,
     requests: SetOnce<Gate<R>>,
 }
 
@@ -105,7 +110,6 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         peer: SocketAddress,
         features: u32,
         heartbeat: Heartbeat,
-        num_connections: u16,
     ) -> Result<Arc<Self>> {
         let name = CString::try_from_fmt(fmt!("{}@{}", Shown(peer), Shown(local)))?;
         let core = Self {
@@ -117,7 +121,6 @@ impl<R: Send + Sync + 'static> PathCore<R> {
             // INVARIANT: A state.
             state: Atomic::new(ServerState::Connecting.to_u32()),
             heartbeat,
-            traffic: Traffic::new(usize::from(num_connections))?,
             requests: SetOnce::new(),
         };
         Ok(Arc::new(core, GFP_KERNEL)?)
@@ -152,12 +155,6 @@ impl<R: Send + Sync + 'static> PathCore<R> {
     #[inline]
     pub(crate) fn heartbeat(&self) -> &Heartbeat {
         &self.heartbeat
-    }
-
-    /// The requests of the client, counted.
-    #[inline]
-    pub(crate) fn traffic(&self) -> &Traffic {
-        &self.traffic
     }
 
     /// What requests need, unless the path is not established or is being taken down. Any context.

@@ -160,7 +160,7 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     let (data_len, usr_len) = (request.data_len(), request.usr_len() as usize);
     chunk.request = Some(request);
     let bytes = u64::from(chunk.offset);
-    count(io.path.traffic(), chunk.cid, is_read, bytes);
+    count(&io.traffic, chunk.cid, is_read, bytes);
     // Only data that goes on to the user has to be kept from the client: what it reads it may
     // spoil, and a header is a copy.
     if !is_read && data_len != 0 && chunk.key != ChunkKey::Shared {

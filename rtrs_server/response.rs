@@ -59,8 +59,10 @@ use crate::{
     wr_kind::WrKind, //
 };
 
-/// The most scatter entries of one RDMA write, whatever the device allows; they are on the stack.
-pub(crate) const MAX_SEND_SGE: usize = 32;
+/// The most scatter entries of one RDMA write. A chunk is one block of memory but where memory is
+/// scarce; with two entries a work request is no longer than with one on usual adapters. So queues
+/// can be made before a client's chunks are.
+pub(crate) const MAX_SEND_SGE: usize = 2;
 
 /// The last post of a response: data, registration, invalidation, and the immediate, which may come
 /// with a message.

@@ -25,12 +25,15 @@ use proto::rtrs::{
 };
 
 mod accept;
+mod admission;
 mod chunk;
 mod claims;
+mod clients;
 mod connect;
 mod connection;
 mod context;
 mod establish;
+mod limits;
 mod listener;
 mod memory;
 mod operation;

@@ -55,7 +55,7 @@ impl<T> Fifo<T> {
 /// # Invariants
 ///
 /// - `credits` is how many more responses or invalidations the queue has room for, and never
-///   negative.
+///   negative. It is 0 until the queue is opened.
 /// - `num_waiting` is the length of `waiting`, and changed with that locked.
 /// - A request is added to `waiting` before the look for credits that may come back meanwhile, and
 ///   credits are given back before the look for requests that wait: so none waits while there is
@@ -78,25 +78,32 @@ pub(crate) struct SendQueue<T: Send> {
 }
 
 impl<T: Send> SendQueue<T> {
-    /// A queue with room for `credits` responses or invalidations.
-    ///
-    /// `queue_depth` is the most requests of the session at a time.
-    pub(crate) fn new(credits: u32, queue_depth: u32, coalesces: bool) -> impl PinInit<Self> {
+    /// A queue that has no room before [`Self::open()`]. `coalesces`: the client takes coalesced
+    /// responses.
+    pub(crate) fn new(coalesces: bool) -> impl PinInit<Self> {
         let fifo = Fifo {
             newer: BoxList::new(),
             older: BoxList::new(),
         };
         pin_init!(Self {
-            // At least two completions are in flight when the queue is full.
-            signals: SignalInterval::for_queue_depth(queue_depth.min(credits / 2)),
-            // At most the queue depth, which has 16 bits.
-            credits: Atomic::new(credits as i32),
+            signals: SignalInterval::new(1),
+            credits: Atomic::new(0),
             num_waiting: Atomic::new(0),
             waiting <- new_spinlock_irq!(fifo, "rtrs_server::SendQueue::waiting"),
             coalesces,
             collecting: Atomic::new(false),
             collected: BoxStack::new(),
         })
+    }
+
+    /// Opens the queue, once, with room for `credits` responses or invalidations, of a session that
+    /// has `queue_depth` requests at a time, at most 65535.
+    pub(crate) fn open(&self, credits: u32, queue_depth: u32) {
+        let credits = credits.min(queue_depth);
+        // At least two completions are in flight when the queue is full.
+        self.signals.set_for_queue_depth(credits / 2);
+        // INVARIANT: Nothing was posted yet; 16 bits.
+        self.credits.store(credits as i32, ordering::Release);
     }
 
     /// Whether the response that is posted next asks for a completion.

@@ -39,6 +39,7 @@ use proto::{
 };
 
 use crate::{
+    clients::SessionPlace,
     connection::Connection,
     context::Context,
     operation::{
@@ -84,26 +85,29 @@ pub(crate) trait SessionOwner: Send + Sync + 'static {
     fn remove(&self, session: &Arc<Session>);
 }
 
-/// The user of the session, as long as a path is up.
+/// The user of the session, as long as a path is up, and what requests need of the session, from
+/// its first path that is up to its end.
 struct Up {
     paths: usize,
+    place: Option<SessionPlace>,
     handler: Option<Arc<dyn SessionHandler>>,
+    io: Option<Arc<SessionIo<PathIo>>>,
 }
 
-/// A client, with the chunks that it writes its requests to and the paths it comes by.
+/// A client, with the paths it comes by, and with the chunks that it writes its requests to once it
+/// has said its name.
 ///
 /// # Invariants
 ///
 /// - `gone` is set with `paths` locked and empty; no path is added afterwards.
 /// - `epoch` is changed with `up` locked.
-/// - `up.handler` is there while `up.paths` is not 0.
+/// - `up.handler` and `up.place` are there while `up.paths` is not 0.
 #[pin_data]
 pub struct Session {
     owner: Arc<dyn SessionOwner>,
     context: Arc<Context>,
     uuid: Uuid,
     name: SharedName,
-    io: Arc<SessionIo<PathIo>>,
     /// The requests that the client had given up when the session was made.
     given_up: u32,
     gone: Atomic<bool>,
@@ -134,20 +138,12 @@ impl_has_work! {
 }
 
 impl Session {
-    /// Makes a session without paths for the client of `request`, and allocates its chunks, on NUMA
-    /// node `node` if possible. Sleeps.
+    /// Makes a session without paths and without chunks for the client of `request`. Sleeps.
     pub(crate) fn new(
         owner: Arc<dyn SessionOwner>,
         context: &Arc<Context>,
         request: &ConnReq,
-        node: i32,
     ) -> Result<Arc<Self>> {
-        let io = SessionIo::new(
-            &context.settings.layout,
-            node,
-            context.pool.chunks(),
-            &context.workers,
-        )?;
         let name = SharedName::new()?;
         Arc::pin_init(
             pin_init!(Self {
@@ -155,7 +151,6 @@ impl Session {
                 context: context.clone(),
                 uuid: request.paths_uuid,
                 name,
-                io,
                 given_up: request.given_up,
                 gone: Atomic::new(false),
                 doorbell: Atomic::new(0),
@@ -165,7 +160,9 @@ impl Session {
                 up <- new_mutex!(
                     Up {
                         paths: 0,
+                        place: None,
                         handler: None,
+                        io: None,
                     },
                     "rtrs_server::Session::up"
                 ),
@@ -183,7 +180,7 @@ impl Session {
 
     /// The number of chunks, hence of requests in flight. Any context.
     pub fn queue_depth(&self) -> u32 {
-        self.io.layout().queue_depth()
+        self.context.settings.layout.queue_depth()
     }
 
     /// The most data of one request, in bytes. Any context.
@@ -268,15 +265,7 @@ impl Session {
     ) -> Result<Arc<Path>> {
         let epoch = self.epoch.load(ordering::Relaxed);
         let owner = self.clone();
-        Path::new(
-            owner,
-            &self.io,
-            &self.name,
-            &self.context,
-            epoch,
-            request,
-            id,
-        )
+        Path::new(owner, &self.name, &self.context, epoch, request, id)
     }
 
     /// Removes the session from its listener if it has no path. Sleeps.
@@ -298,11 +287,16 @@ impl Session {
         }
     }
 
-    /// Tells the user of the first path, or of another one; returns the user.
+    /// Tells the user of the first path, or of another one; returns the user, and what requests
+    /// need of the session. Its memory is allocated on NUMA node `node` if possible.
     ///
     /// The user has forgotten all when the last path was lost. `ECONNRESET` if the client may not
     /// know, as it believed that another path was up, or as the path was being connected then.
-    fn tell_user(self: &Arc<Self>, path: &Path) -> Result<Arc<dyn SessionHandler>> {
+    fn tell_user(
+        self: &Arc<Self>,
+        path: &Path,
+        node: i32,
+    ) -> Result<(Arc<dyn SessionHandler>, Arc<SessionIo<PathIo>>)> {
         let mut up = self.up.lock();
         if up.handler.is_none() && !path.may_begin_anew(self.epoch.load(ordering::Relaxed)) {
             pr_err_ratelimited!(
@@ -312,26 +306,68 @@ impl Session {
             return Err(ECONNRESET);
         }
         self.origins.lock().reserve(1, GFP_KERNEL)?;
-        let handler = match &up.handler {
-            Some(handler) => handler.clone(),
-            None => self.owner.server()?.session_up(self)?,
-        };
-        if let Err(error) = handler.path_up(path.client()) {
-            if up.handler.is_none() {
-                handler.session_down();
+        let (handler, place) = match &up.handler {
+            Some(handler) => (handler.clone(), None),
+            None => {
+                let place = self.context.clients.session(*path.ticket().client())?;
+                (self.owner.server()?.session_up(self)?, Some(place))
             }
-            return Err(error);
-        }
+        };
+        let taken = handler.path_up(path.client()).and_then(|()| {
+            self.memory(&mut up, node)
+                .inspect_err(|_| handler.path_down(path.client()))
+        });
+        let io = match taken {
+            Ok(io) => io,
+            Err(error) => {
+                if up.handler.is_none() {
+                    handler.session_down();
+                }
+                return Err(error);
+            }
+        };
         let (origin, mut origins) = (Origin::of_path(path), self.origins.lock());
         if !origins.contains(&origin) && origins.len() < MAX_PATHS_NUM {
             // There is room: no other path adds one while `up` is locked.
             let _ = origins.push_within_capacity(origin);
         }
         drop(origins);
-        up.handler = Some(handler.clone());
+        if let Some(place) = place {
+            up.handler = Some(handler.clone());
+            up.place = Some(place);
+        }
         // At most `MAX_PATHS_NUM`.
         up.paths = up.paths.wrapping_add(1);
-        Ok(handler)
+        Ok((handler, io))
+    }
+
+    /// What requests need of the session, made for the first path that is up. Sleeps.
+    fn memory(&self, up: &mut Up, node: i32) -> Result<Arc<SessionIo<PathIo>>> {
+        if let Some(io) = &up.io {
+            return Ok(io.clone());
+        }
+        let context = &self.context;
+        let (layout, pool) = (&context.settings.layout, context.pool.chunks());
+        let io = SessionIo::new(layout, node, pool, &context.workers)?;
+        up.io = Some(io.clone());
+        Ok(io)
+    }
+
+    /// Tells the user that a path is down which was up. Sleeps.
+    fn tell_user_down(&self, path: &Path) {
+        let mut up = self.up.lock();
+        if let Some(handler) = &up.handler {
+            handler.path_down(path.client());
+        }
+        // Each path that was up goes down once.
+        up.paths = up.paths.wrapping_sub(1);
+        if up.paths == 0 {
+            self.epoch.fetch_add(1, ordering::Relaxed);
+            if let Some(handler) = up.handler.take() {
+                handler.session_down();
+            }
+            up.place = None;
+        }
     }
 }
 
@@ -360,27 +396,18 @@ impl PathOwner for Session {
         self: Arc<Self>,
         path: &Arc<Path>,
         service: &QueuePair<Connection<PathIo>>,
-    ) -> Result<Arc<dyn SessionHandler>> {
+    ) -> Result<(Arc<dyn SessionHandler>, Arc<SessionIo<PathIo>>)> {
+        let node = service.id().device().ok_or(ENODEV)?.numa_node();
+        let (handler, io) = self.tell_user(path, node)?;
         self.sysfs
-            .add(path, service, &self.name, &self.io, &self.context)?;
-        self.tell_user(path)
-            .inspect_err(|_| self.sysfs.remove(path))
+            .add(path, service, &self.name, &io, &self.context)
+            .inspect_err(|_| self.tell_user_down(path))?;
+        Ok((handler, io))
     }
 
     fn path_down(&self, path: &Arc<Path>) {
         self.sysfs.remove(path);
-        let mut up = self.up.lock();
-        if let Some(handler) = &up.handler {
-            handler.path_down(path.client());
-        }
-        // Each path that was up goes down once.
-        up.paths = up.paths.wrapping_sub(1);
-        if up.paths == 0 {
-            self.epoch.fetch_add(1, ordering::Relaxed);
-            if let Some(handler) = up.handler.take() {
-                handler.session_down();
-            }
-        }
+        self.tell_user_down(path);
     }
 
     fn path_closed(self: Arc<Self>, path: &Arc<Path>) {

@@ -23,7 +23,8 @@ use kernel_ext::{
 };
 use rtrs_core::{
     address::Shown,
-    sysfs::is_text, //
+    sysfs::is_text,
+    traffic::Totals, //
 };
 
 use crate::{
@@ -221,7 +222,8 @@ fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written
 }
 
 fn show_rdma(files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result {
-    let totals = files.path.core().traffic().totals();
+    let io = files.path.core().enter();
+    let totals = io.map_or(Totals::default(), |io| io.traffic.totals());
     out.print(fmt!(
         "{} {} {} {}\n",
         totals.reads,
@@ -235,6 +237,8 @@ fn store_rdma(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8
     if !is_text(written, "1") {
         return Err(EINVAL);
     }
-    files.path.core().traffic().reset();
+    if let Some(io) = files.path.core().enter() {
+        io.traffic.reset();
+    }
     Ok(())
 }

@@ -51,10 +51,11 @@ impl Path {
         // The state says that neither is queued again, or does nothing if it is.
         workqueue::cancel_sync::<Self, ESTABLISH>(self);
         DelayedWork::cancel_sync(self);
+        self.ticket().end_half_open();
 
         let state = mem::replace(&mut *self.state().lock(), PathState::Closing);
         if let PathState::Connecting(setup) = &state {
-            for queue_pair in setup.queue_pairs.iter().flatten() {
+            for queue_pair in &setup.queue_pairs {
                 queue_pair.disconnect();
             }
         }

@@ -18,12 +18,14 @@ pub(crate) enum WrKind {
     InfoRequest,
     /// The response to it.
     InfoResponse,
+    /// The last one of some registrations that a path begins with.
+    Registration,
     /// The invalidation of a chunk's registration.
     Invalidate(u32),
 }
 
 /// The ids that are not counted per chunk.
-const FIXED_IDS: u32 = 5;
+const FIXED_IDS: u32 = 6;
 
 impl WrKind {
     /// How many ids a connection of a session with `queue_depth` chunks needs.
@@ -40,6 +42,7 @@ impl WrKind {
             WrKind::Unsignaled => 2,
             WrKind::InfoRequest => 3,
             WrKind::InfoResponse => 4,
+            WrKind::Registration => 5,
             // The numbers of chunks have 16 bits.
             WrKind::Invalidate(chunk) => FIXED_IDS.wrapping_add(chunk),
         })
@@ -53,6 +56,7 @@ impl WrKind {
             2 => WrKind::Unsignaled,
             3 => WrKind::InfoRequest,
             4 => WrKind::InfoResponse,
+            5 => WrKind::Registration,
             other => WrKind::Invalidate(other.wrapping_sub(FIXED_IDS)),
         }
     }
@@ -65,6 +69,7 @@ impl WrKind {
             WrKind::Unsignaled => "data, registration or invalidation",
             WrKind::InfoRequest => "receive of the information request",
             WrKind::InfoResponse => "information response",
+            WrKind::Registration => "registration of chunks",
             WrKind::Invalidate(_) => "invalidation of a chunk",
         }
     }

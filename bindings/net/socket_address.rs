@@ -40,6 +40,14 @@ impl HostAddress {
             Self::V6(gid) | Self::Gid(gid) => gid,
         }
     }
+
+    /// The IP address whose RoCE packets carry `gid`.
+    pub fn of_gid(gid: [u8; 16]) -> Self {
+        match gid {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Self::V4([a, b, c, d]),
+            _ => Self::V6(gid),
+        }
+    }
 }
 
 /// An IPv4, IPv6 or InfiniBand address with a port (`struct sockaddr_storage`).

@@ -26,13 +26,35 @@ impl NewId<'_> {
         }
         // SAFETY: The id has a path record, which stays as long as the id.
         let path = unsafe { &*path };
-        let is_roce = matches!(
-            path.rec_type,
-            bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V1
-                | bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V2
-        );
         // SAFETY: Both views of the GID are plain bytes.
         let gid = *unsafe { path.dgid.raw };
-        (!is_roce || gid == address.to_gid()).then_some(address)
+        (!is_roce(path) || gid == address.to_gid()).then_some(address)
     }
+
+    /// The address that answers to the peer go to, whatever the peer says of itself: on RoCE the IP
+    /// address in its GID, on InfiniBand its GID, on iWARP that of the TCP connection.
+    pub fn answered_at(&self) -> Option<HostAddress> {
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        let path = unsafe { (*self.raw).route.path_rec };
+        if path.is_null() {
+            return self.peer_address().host();
+        }
+        // SAFETY: The id has a path record, which stays as long as the id.
+        let path = unsafe { &*path };
+        // SAFETY: Both views of the GID are plain bytes.
+        let gid = *unsafe { path.dgid.raw };
+        Some(match is_roce(path) {
+            true => HostAddress::of_gid(gid),
+            false => HostAddress::Gid(gid),
+        })
+    }
+}
+
+/// Whether the path of the record is one of Ethernet.
+fn is_roce(path: &bindings::sa_path_rec) -> bool {
+    matches!(
+        path.rec_type,
+        bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V1
+            | bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V2
+    )
 }

@@ -6,9 +6,11 @@
 pub(crate) struct SignalInterval;
 
 impl SignalInterval {
-    pub(crate) const fn for_queue_depth(_queue_depth: u32) -> Self {
+    pub(crate) const fn new(_at_most: u32) -> Self {
         Self
     }
+
+    pub(crate) const fn set_for_queue_depth(&self, _queue_depth: u32) {}
 
     pub(crate) const fn interval(&self) -> u32 {
         1

@@ -17,7 +17,8 @@ use std::sync::Arc;
 type Queue = Pin<Box<SendQueue<u32>>>;
 
 fn queue(credits: u32) -> Arc<Queue> {
-    let queue = made(SendQueue::<u32>::new(credits, 2, true));
+    let queue = made(SendQueue::<u32>::new(true));
+    queue.open(credits, 2);
     // Each variable is looked at before there is a second thread.
     queue.give_credits(0);
     assert!(!queue.has_waiting() && !queue.is_collecting() && !queue.has_collected());
