@@ -3,10 +3,10 @@
 //! How much of a server its clients may have.
 //!
 //! Anybody who reaches a server can ask for connections. A path is half open until its client has
-//! said its name. A peer's address says little before the peer has confirmed a connection, since the
-//! request for one may carry any address. So a half-open path that its peer has not confirmed is
-//! given up for a newer one when there are too many, the oldest first: a client of a fast network
-//! needs it for milliseconds only. A path that was confirmed is never given up for another.
+//! said its name. A peer's address says little before the peer has confirmed a connection, since
+//! the request for one may carry any address. So a half-open path that its peer has not confirmed
+//! is given up for a newer one when there are too many, the oldest first: a client needs it for
+//! milliseconds only. A path that was confirmed is never given up for another.
 
 use core::fmt;
 

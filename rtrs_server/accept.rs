@@ -2,7 +2,10 @@
 
 //! Making the connections of a path, each of which the client asks for.
 
-use kernel::sync::Arc;
+use kernel::{
+    page::PAGE_SIZE,
+    sync::Arc, //
+};
 use kernel_ext::{
     pr_err_ratelimited,
     prelude::*,
@@ -271,6 +274,10 @@ impl Needs {
             0
         };
         let entries = at_least.checked_mul(per_response).ok_or(EOVERFLOW)?;
+        // One response at least if the chunk is made of single pages.
+        let pages = path.context().settings.layout.chunk_size() as usize / PAGE_SIZE;
+        let writes = u32::try_from(pages.div_ceil(path.max_send_sge()))?;
+        let entries = entries.max(sum(writes, OTHERS_PER_RESPONSE)?);
         let entries = send_entries(sum(others, entries)?, receives)?.min(limit);
         // Not even for `others`, or for a response.
         let room = entries.checked_sub(others);

@@ -32,7 +32,11 @@ use proto::{
     }, //
 };
 
-use crate::path_core::PathEvents;
+/// A path that makes room for another one.
+pub(crate) trait GiveUp: Send + Sync + 'static {
+    /// Closes the path, in the background.
+    fn give_up(self: Arc<Self>);
+}
 
 /// A half-open path, as its ticket and the list of half-open paths have it.
 struct HalfOpen {
@@ -50,12 +54,14 @@ struct State {
     all: Usage,
     clients: RBTree<Address, Usage>,
     /// The oldest first.
-    half_open: KVec<(Arc<HalfOpen>, Arc<dyn PathEvents>)>,
+    half_open: KVec<(Arc<HalfOpen>, Arc<dyn GiveUp>)>,
 }
 
 impl State {
     fn of(&self, client: &Address) -> Usage {
-        self.clients.get(client).copied().unwrap_or_default()
+        self.clients
+            .get(client)
+            .map_or(Usage::default(), |usage| *usage)
     }
 
     /// Changes what `client` uses, and the sum. Sleeps. `change` adds 1 to numbers that are below
@@ -83,7 +89,7 @@ impl State {
     }
 
     /// Takes a path out of the half-open ones.
-    fn take_half_open(&mut self, index: usize) -> Option<Arc<dyn PathEvents>> {
+    fn take_half_open(&mut self, index: usize) -> Option<Arc<dyn GiveUp>> {
         let (half_open, path) = self.half_open.remove(index).ok()?;
         self.take_back(&half_open.client, |usage| {
             usage.half_open = usage.half_open.wrapping_sub(1);
@@ -92,7 +98,7 @@ impl State {
     }
 
     /// Takes out the oldest half-open path of `scope` that was not confirmed.
-    fn take_oldest(&mut self, scope: Scope, client: &Address) -> Option<Arc<dyn PathEvents>> {
+    fn take_oldest(&mut self, scope: Scope, client: &Address) -> Option<Arc<dyn GiveUp>> {
         let index = self.half_open.iter().position(|(other, _)| {
             !other.confirmed.load(ordering::Relaxed)
                 && (scope == Scope::All || other.client == *client)
@@ -177,7 +183,7 @@ impl Admission {
         drop(state);
         if let Some(oldest) = oldest {
             self.given_up.fetch_add(1, ordering::Relaxed);
-            oldest.close_path();
+            oldest.give_up();
         }
         counted?;
         Ok(PathTicket {
@@ -228,7 +234,7 @@ impl PathTicket {
 
     /// The path is half open: it may be given up for another one, until it is confirmed or no
     /// longer half open. Sleeps.
-    pub(crate) fn begin(&self, path: Arc<dyn PathEvents>) -> Result {
+    pub(crate) fn begin(&self, path: Arc<dyn GiveUp>) -> Result {
         let mut state = self.admission.state.lock();
         state.half_open.reserve(1, GFP_KERNEL)?;
         state.change(self.client(), |usage| {

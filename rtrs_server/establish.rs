@@ -46,6 +46,7 @@ use crate::{
     memory::PathMemory,
     operation::PathIo,
     path::{
+        Given,
         Path,
         PathState,
         Setup,
@@ -105,31 +106,53 @@ fn establish(path: &Arc<Path>) -> Result {
     let service = queue_pairs.first().ok_or(ENOTCONN)?;
 
     path.owner().set_name(&name, path)?;
-    let (handler, session) = path.owner().clone().path_up(path, service)?;
+    let given = path.owner().clone().path_up(path, service)?;
     // Closing the path waits for this function, and then tells that it is down.
     *path.state().lock() = PathState::Up;
 
     // Not before the client has said its name and the user has taken it.
     let memory = PathMemory::new(
         &setup.domain,
-        session.chunks(),
-        session.layout(),
+        given.session.chunks(),
+        given.session.layout(),
         path.context().settings.always_invalidate,
         path.core().features() & FEATURE_COALESCED_RESPONSES != 0,
     )?;
-    open_send_queues(path, &queue_pairs, &memory, session.layout().queue_depth())?;
+    open_send_queues(path, &queue_pairs, &memory)?;
     register(path, service, &memory)?;
     let response = Response::new(&setup.domain, memory.descriptors())?;
+    let_requests_in(path, given, queue_pairs, memory)?;
 
+    // The client has nowhere to receive a heartbeat before the response.
+    path.stop_timer();
+    if !path.core().change_state(ServerEvent::Established) {
+        return Err(ECONNABORTED);
+    }
+    path.ticket().end_half_open();
+    let io = path.core().enter().ok_or(ENOTCONN)?;
+    response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)?;
+    *path.state().lock() = PathState::Answered;
+    path.owner().path_answered(path);
+    path.start_heartbeat();
+    Ok(())
+}
+
+/// Lets requests in, which find all that they need. Sleeps.
+fn let_requests_in(
+    path: &Arc<Path>,
+    given: Given,
+    queue_pairs: KVec<Connected>,
+    memory: PathMemory,
+) -> Result {
     let mut slots = KVVec::with_capacity(memory.boxes.len(), GFP_KERNEL)?;
     for chunk in memory.boxes {
         slots.push(ChunkSlot::new(chunk), GFP_KERNEL)?;
     }
     path.core().admit_requests(PathIo {
-        session,
+        session: given.session,
         path: path.core().clone(),
         events: path.clone(),
-        handler,
+        handler: given.handler,
         queue_pairs,
         chunks: memory.chunks,
         regions: memory.regions,
@@ -142,16 +165,6 @@ fn establish(path: &Arc<Path>) -> Result {
         let count = queue_pair.handler().receives();
         queue_pair.post_empty_recvs(WrKind::Receive.id(), count)?;
     }
-    // The client has nowhere to receive a heartbeat before the response.
-    path.stop_timer();
-    if !path.core().change_state(ServerEvent::Established) {
-        return Err(ECONNABORTED);
-    }
-    path.ticket().end_half_open();
-    response.send(io.queue_pair(SERVICE_CID).ok_or(ENOTCONN)?)?;
-    *path.state().lock() = PathState::Answered;
-    path.owner().path_answered(path);
-    path.start_heartbeat();
     Ok(())
 }
 
@@ -181,12 +194,8 @@ fn check_complete(path: &Path, queue_pairs: &[Connected]) -> Result {
 }
 
 /// Opens the send queues, now that it is known how many work requests a response takes.
-fn open_send_queues(
-    path: &Path,
-    queue_pairs: &[Connected],
-    memory: &PathMemory,
-    queue_depth: u32,
-) -> Result {
+fn open_send_queues(path: &Path, queue_pairs: &[Connected], memory: &PathMemory) -> Result {
+    let queue_depth = path.context().settings.layout.queue_depth();
     let writes = memory.chunks.max_sges().div_ceil(path.max_send_sge());
     let per_response = u32::try_from(writes)?
         .max(1)

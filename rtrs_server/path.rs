@@ -84,7 +84,10 @@ use rtrs_core::{
 };
 
 use crate::{
-    admission::PathTicket,
+    admission::{
+        GiveUp,
+        PathTicket, //
+    },
     connection::Connection,
     context::Context,
     operation::{
@@ -108,19 +111,27 @@ pub(crate) const ESTABLISH: u64 = 1;
 /// The work item that ends other paths.
 pub(crate) const END_OTHERS: u64 = 2;
 
+/// What a path that is up gets of its session.
+pub(crate) struct Given {
+    /// What its requests are handed to.
+    pub(crate) handler: Arc<dyn SessionHandler>,
+    /// What they need of the session.
+    pub(crate) session: Arc<SessionIo<PathIo>>,
+}
+
 /// What a path tells the session that it belongs to. Sleeps.
 pub(crate) trait PathOwner: Send + Sync + 'static {
     /// The client gives the session this name on `path`. `EPERM` if another session has the name,
     /// `EINVAL` if this session has another.
     fn set_name(&self, name: &SessName, path: &Path) -> Result;
 
-    /// The path is up; `service` is its service connection. Returns what its requests are handed
-    /// to, and what they need of the session, which gets its memory now if it has none.
+    /// The path is up; `service` is its service connection. The session gets its memory now if it
+    /// has none.
     fn path_up(
         self: Arc<Self>,
         path: &Arc<Path>,
         service: &QueuePair<Connection<PathIo>>,
-    ) -> Result<(Arc<dyn SessionHandler>, Arc<SessionIo<PathIo>>)>;
+    ) -> Result<Given>;
 
     /// A path that was up is down: none of its requests is left.
     fn path_down(&self, path: &Arc<Path>);
@@ -438,6 +449,12 @@ impl Path {
         if self.core.is_connected() {
             let _ = DelayedWork::queue(self.clone(), self.core.heartbeat().interval());
         }
+    }
+}
+
+impl GiveUp for Path {
+    fn give_up(self: Arc<Self>) {
+        self.close();
     }
 }
 

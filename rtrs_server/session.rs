@@ -48,6 +48,7 @@ use crate::{
     },
     origin::Origin,
     path::{
+        Given,
         Path,
         PathOwner, //
     },
@@ -139,11 +140,15 @@ impl_has_work! {
 
 impl Session {
     /// Makes a session without paths and without chunks for the client of `request`. Sleeps.
+    /// `ENOMEM` also if there is not the memory for the chunks now: later the client could not be
+    /// told why it is refused.
     pub(crate) fn new(
         owner: Arc<dyn SessionOwner>,
         context: &Arc<Context>,
         request: &ConnReq,
     ) -> Result<Arc<Self>> {
+        let layout = &context.settings.layout;
+        SessionIo::<PathIo>::check_memory(layout, context.pool.chunks())?;
         let name = SharedName::new()?;
         Arc::pin_init(
             pin_init!(Self {
@@ -292,11 +297,7 @@ impl Session {
     ///
     /// The user has forgotten all when the last path was lost. `ECONNRESET` if the client may not
     /// know, as it believed that another path was up, or as the path was being connected then.
-    fn tell_user(
-        self: &Arc<Self>,
-        path: &Path,
-        node: i32,
-    ) -> Result<(Arc<dyn SessionHandler>, Arc<SessionIo<PathIo>>)> {
+    fn tell_user(self: &Arc<Self>, path: &Path, node: i32) -> Result<Given> {
         let mut up = self.up.lock();
         if up.handler.is_none() && !path.may_begin_anew(self.epoch.load(ordering::Relaxed)) {
             pr_err_ratelimited!(
@@ -338,7 +339,10 @@ impl Session {
         }
         // At most `MAX_PATHS_NUM`.
         up.paths = up.paths.wrapping_add(1);
-        Ok((handler, io))
+        Ok(Given {
+            handler,
+            session: io,
+        })
     }
 
     /// What requests need of the session, made for the first path that is up. Sleeps.
@@ -396,13 +400,13 @@ impl PathOwner for Session {
         self: Arc<Self>,
         path: &Arc<Path>,
         service: &QueuePair<Connection<PathIo>>,
-    ) -> Result<(Arc<dyn SessionHandler>, Arc<SessionIo<PathIo>>)> {
+    ) -> Result<Given> {
         let node = service.id().device().ok_or(ENODEV)?.numa_node();
-        let (handler, io) = self.tell_user(path, node)?;
+        let given = self.tell_user(path, node)?;
         self.sysfs
-            .add(path, service, &self.name, &io, &self.context)
+            .add(path, service, &self.name, &given.session, &self.context)
             .inspect_err(|_| self.tell_user_down(path))?;
-        Ok((handler, io))
+        Ok(given)
     }
 
     fn path_down(&self, path: &Arc<Path>) {

@@ -26,6 +26,14 @@ use crate::{
     worker::Worker, //
 };
 
+fn no_memory(layout: &ChunkLayout, error: Error) {
+    kernel_ext::pr_err_ratelimited!(
+        "no {} KiB of memory for a session: {:?}\n",
+        layout.total_size() >> 10,
+        error
+    );
+}
+
 /// What requests need of a session whose paths are of type `P`.
 #[pin_data]
 pub(crate) struct SessionIo<P: ChunkPath> {
@@ -47,14 +55,8 @@ impl<P: ChunkPath> SessionIo<P> {
         queue: &QueueHandle,
     ) -> Result<Arc<Self>> {
         let (depth, size) = (layout.queue_depth(), layout.chunk_size());
-        let chunks =
-            ChunkSet::new(depth as usize, size as usize, node, pool).inspect_err(|error| {
-                kernel_ext::pr_err_ratelimited!(
-                    "no {} KiB of memory for a session: {:?}\n",
-                    layout.total_size() >> 10,
-                    error
-                );
-            })?;
+        let chunks = ChunkSet::new(depth as usize, size as usize, node, pool)
+            .inspect_err(|error| no_memory(layout, *error))?;
         let private = PrivatePages::new(layout, node)?;
         let claims = ChunkClaims::new(depth)?;
         let worker = Worker::on(queue)?;
@@ -68,6 +70,13 @@ impl<P: ChunkPath> SessionIo<P> {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Looks whether there is memory for a session: `ENOMEM` if there is not. Any context.
+    pub(crate) fn check_memory(layout: &ChunkLayout, pool: Option<&Arc<ChunkPool>>) -> Result {
+        let (depth, size) = (layout.queue_depth(), layout.chunk_size());
+        ChunkSet::check(depth as usize, size as usize, pool.map(|pool| &**pool))
+            .inspect_err(|error| no_memory(layout, *error))
     }
 
     /// How the chunks are numbered.

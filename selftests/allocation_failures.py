@@ -220,6 +220,25 @@ def test_server(t: Test) -> None:
 
 
 @case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
+def test_scattered(t: Test) -> None:
+    """A server whose memory is scattered has chunks of many blocks, and carries all data, but in more writes."""
+    length = 256 << 10
+    for mode in ("always_invalidate=Y", "always_invalidate=N"):
+        rnbd.load(t, rtrs_server=f"{mode} sess_queue_depth=8 max_chunk_size={1 << 20}")
+        t.client.call_within(60, guest_faults.prepare)
+        t.defer(t.client.call, guest_faults.end)
+        t.client.call_within(60, guest_faults.fail_blocks, module="rtrs_server")
+        device = rnbd.map_device(t, disks.PLAIN)
+        t.check(t.client.call_within(60, guest_faults.end), f"{mode}: no block was refused")
+        t.client.write(f"/sys/block/{device.name}/queue/max_sectors_kb", str(length >> 10))
+        t.client.call(guest_io.write, path=device.path, offset=512, length=length, seed=1)
+        for path in (device.path, disks.PLAIN):
+            t.intact(t.client.call(guest_io.compare, path=path, offset=512, length=length, seed=1), None,
+                     f"{mode}: first wrong byte of {path}")
+        device.unmap()
+
+
+@case(timeout=240, kernels=DEBUG, quick=(), module_sets=("ours",))
 def test_often(t: Test) -> None:
     """A fifth of each module's allocations fail while devices are mapped, used and unmapped."""
     prepared(t)

@@ -27,7 +27,11 @@ PARAMETERS = {
 RANGE = r"\d-\d|from \d|at most \d|\d and up"
 HEARTBEAT = {"hb_interval_ms": ("", "5000"), "hb_missed_max": ("", "5"),
              "ack_timeout_ms": ("", "0")}
-EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT},
+LIMITS = {"max_sessions": ("uint", "4096"), "max_sessions_per_client": ("uint", "256"),
+          "max_paths": ("uint", "16384"), "max_paths_per_client": ("uint", "1024"),
+          "max_connections": ("uint", "262144"), "max_connections_per_client": ("uint", "16384"),
+          "max_half_open": ("uint", "1024"), "max_half_open_per_client": ("uint", "64")}
+EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT, **LIMITS},
               "rnbd_server": {"require_export_policy": ("bool", "N"),
                               "file_io_mode": ("string", "direct"),
                               "block_io_mode": ("string", "direct"),

@@ -103,6 +103,13 @@ impl ChunkSet {
         Ok(Arc::new(set, GFP_KERNEL)?)
     }
 
+    /// Looks whether there is the memory for `count` chunks of `chunk_size` bytes: `ENOMEM` if
+    /// there is not. [`Self::new()`] may fail all the same, as the look reserves none. Any context.
+    pub fn check(count: usize, chunk_size: usize, pool: Option<&ChunkPool>) -> Result {
+        let pooled = pool.map_or(0, |pool| pool.free_memory() / pool.chunk_size().max(1));
+        Allocator::new(count - pooled.min(count), chunk_size, -1).map(drop)
+    }
+
     /// The segments after the last chunk are one more.
     fn finish_chunk(&mut self) -> Result {
         // There is room.

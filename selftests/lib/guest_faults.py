@@ -166,6 +166,16 @@ def fail_often(module: str, percent: int) -> None:
         _set(kind, "probability", percent)
 
 
+def fail_blocks(module: str) -> None:
+    """All allocations of more than eight pages below a module's functions fail; small objects may need that many."""
+    kind = "fail_page_alloc"
+    _require(kind, *_text_of(module))
+    _set(kind, "min-order", 4)
+    _set(kind, "interval", 1)
+    _set(kind, "times", 1 << 30)
+    _set(kind, "probability", 100)
+
+
 def end() -> int:
     """No allocation fails any more; how many did since ``fail_once`` or ``fail_often``."""
     count = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import socket
 import struct
 import time
@@ -61,15 +62,13 @@ class Connection(guest_verbs.QueuePair):
         self.events = guest_verbs.EventChannel()
         self.id = self.events.new_id()
         try:
-            accepted = self._connect(guest_verbs.socket_address(address, port), private_data, pd,
-                                     receives, source, depth)
-            self.answer, self.retries = accepted.data, accepted.retries
+            self._ask(guest_verbs.socket_address(address, port), private_data, pd, receives, source, depth)
+            self._answered()
         except BaseException:
             self._free()
             raise
 
-    def _connect(self, target: Any, private_data: bytes, pd: Any, receives: int, source: str | None,
-                 depth: int) -> guest_verbs.CmEvent:
+    def _ask(self, target: Any, private_data: bytes, pd: Any, receives: int, source: str | None, depth: int) -> None:
         near = source and guest_verbs.socket_address(source, 0)
         check(cm.rdma_resolve_addr(self.id, near, target, 5000), "rdma_resolve_addr")
         self._expect(ADDR_RESOLVED)
@@ -81,7 +80,11 @@ class Connection(guest_verbs.QueuePair):
             self.post_recv(self.recv_memory.sge(64 * index, 64), index)
         param = guest_verbs.ConnParam(private_data, len(private_data), 0, 0, 0, 7, 7, 0, 0)
         check(cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
-        return self._expect(ESTABLISHED)
+
+    def _answered(self) -> None:
+        """Take the server's answer. Before this the connection is not confirmed: the library does that here."""
+        accepted = self._expect(ESTABLISHED)
+        self.answer, self.retries = accepted.data, accepted.retries
 
     def _expect(self, wanted: int) -> guest_verbs.CmEvent:
         got = self.events.next(TIMEOUT)
@@ -150,6 +153,14 @@ class Connection(guest_verbs.QueuePair):
             self.destroy()
         cm.rdma_destroy_id(self.id)
         self.events.close()
+
+
+class Unconfirmed(Connection):
+    """A connection whose answer has come and is not taken: the server does not learn that it has come."""
+
+    def _answered(self) -> None:
+        if not select.select([self.events.fd], [], [], TIMEOUT)[0]:
+            raise TimeoutError("no answer")
 
 
 class Peer:

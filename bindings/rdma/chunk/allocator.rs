@@ -16,6 +16,9 @@ use kernel::{
 
 /// The largest block that is asked for at once, 512 KiB with pages of 4 KiB.
 const MAX_ORDER: u32 = 7;
+/// Blocks up to this one, 32 KiB, the kernel makes by moving other pages (C:
+/// `PAGE_ALLOC_COSTLY_ORDER`).
+const EASY_ORDER: u32 = 3;
 
 /// Allocates the memory of chunks.
 ///
@@ -55,9 +58,8 @@ impl Allocator {
         let mut left = self.pages;
         while left > 0 {
             let order = left.ilog2().min(self.max_order);
-            // A block of pages can be had as single ones, too.
-            let needed = order == 0;
-            match Pages::zeroed(self.node, order, needed) {
+            // A larger one can be had in pieces, too.
+            match Pages::zeroed(self.node, order, order <= EASY_ORDER) {
                 Ok(segment) => {
                     segments.push(segment, GFP_KERNEL)?;
                     left -= 1 << order;
