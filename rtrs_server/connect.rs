@@ -130,8 +130,10 @@ fn find_or_make_session(
     let session = match sessions.find(&request.paths_uuid) {
         Some(session) => session,
         None if request.first_conn && request.cid == SERVICE_CID => {
-            sessions.server()?.admits()?;
-            let session = Session::new(sessions.clone(), sessions.context(), request)?;
+            let server = sessions.server()?;
+            server.admits()?;
+            let (context, needs) = (sessions.context(), server.needs());
+            let session = Session::new(sessions.clone(), context, request, needs)?;
             sessions.add(session)?
         }
         None => {

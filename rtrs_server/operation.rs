@@ -17,7 +17,10 @@ use kernel_ext::{
     sync::gate::Entered, //
 };
 use proto::addr::Address;
-use rtrs_core::traffic::Traffic;
+use rtrs_core::{
+    connection::SERVICE_CID,
+    traffic::Traffic, //
+};
 
 use crate::{
     chunk::{
@@ -90,7 +93,8 @@ pub trait SessionHandler: Send + Sync + 'static {
     }
 
     /// A request of the client, where completions are handled: must not sleep, nor allocate in a
-    /// way that does. What cannot be done so is [deferred](Operation::defer).
+    /// way that does, unless the listener's user [needs](crate::Needs::sleeping_requests) that.
+    /// What cannot be done so is [deferred](Operation::defer).
     ///
     /// `header` was copied out of the chunk once, and has at most
     /// [`MAX_INLINE_HEADER`](crate::MAX_INLINE_HEADER) bytes; `op` is responded to whenever the
@@ -169,6 +173,19 @@ impl Operation {
     #[inline]
     fn chunk(&self) -> Option<&PathChunk> {
         self.request.as_ref().map(|(_, chunk)| &***chunk)
+    }
+
+    /// The number of the request's chunk, below [`Session::queue_depth()`](crate::Session): no
+    /// other operation of the session has it before this one was responded to. Any context.
+    #[inline]
+    pub fn chunk_id(&self) -> u32 {
+        self.chunk().map_or(0, |chunk| chunk.id)
+    }
+
+    /// Whether the request came by the service connection of its path. Any context.
+    #[inline]
+    pub fn is_of_service_connection(&self) -> bool {
+        self.chunk().is_some_and(|chunk| chunk.cid == SERVICE_CID)
     }
 
     /// Where the data goes. Any context.

@@ -101,7 +101,10 @@ use crate::{
     },
     path_end::PathEnd,
     response::MAX_SEND_SGE,
-    session_io::SessionIo, //
+    session_io::{
+        Needs,
+        SessionIo, //
+    }, //
 };
 
 /// The work item that takes a path down.
@@ -181,16 +184,17 @@ pub(crate) enum PathState {
 }
 
 /// Which of the extensions that a client offers are used.
-fn used_features(offered: u32) -> u32 {
+fn used_features(offered: u32, needs: Needs) -> u32 {
     if offered & FEATURE_SHORT_RESPONSES == 0 {
         // Without it each response has a message of its own.
         return 0;
     }
-    offered
-        & (FEATURE_SHORT_RESPONSES
-            | FEATURE_COALESCED_RESPONSES
-            | FEATURE_PATH_END
-            | FEATURE_DOORBELL)
+    let coalesced = if needs.sleeping_requests {
+        0
+    } else {
+        FEATURE_COALESCED_RESPONSES
+    };
+    offered & (FEATURE_SHORT_RESPONSES | coalesced | FEATURE_PATH_END | FEATURE_DOORBELL)
 }
 
 /// A path of a session.
@@ -257,13 +261,14 @@ impl Path {
         owner: Arc<dyn PathOwner>,
         name: &SharedName,
         context: &Arc<Context>,
+        needs: Needs,
         epoch: u32,
         request: &ConnReq,
         id: &NewId<'_>,
     ) -> Result<Arc<Self>> {
         let answered_at = id.answered_at().ok_or(EAFNOSUPPORT)?;
         let ticket = context.admission.path(host_address(answered_at))?;
-        let features = used_features(request.features);
+        let features = used_features(request.features, needs);
         let settings = &context.settings;
         let setup = Setup::new(id.device())?;
         let max_send_sge = (id.device().max_send_sge() as usize).clamp(1, MAX_SEND_SGE);

@@ -73,6 +73,7 @@ pub use session::{
     Server,
     Session, //
 };
+pub use session_io::Needs;
 
 module! {
     type: RtrsServer,

@@ -53,7 +53,10 @@ use crate::{
         PathOwner, //
     },
     path_core::SharedName,
-    session_io::SessionIo,
+    session_io::{
+        Needs,
+        SessionIo, //
+    },
     sysfs::SessionSysfs, //
 };
 
@@ -66,6 +69,11 @@ pub trait Server: Send + Sync + 'static {
     /// the client comes again and again.
     fn admits(&self) -> Result {
         Ok(())
+    }
+
+    /// What the sessions of the listener need; always the same. Any context.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// The first path of a client is up.
@@ -108,6 +116,8 @@ pub struct Session {
     owner: Arc<dyn SessionOwner>,
     context: Arc<Context>,
     uuid: Uuid,
+    /// What the listener's user needs.
+    needs: Needs,
     name: SharedName,
     /// The requests that the client had given up when the session was made.
     given_up: u32,
@@ -146,15 +156,17 @@ impl Session {
         owner: Arc<dyn SessionOwner>,
         context: &Arc<Context>,
         request: &ConnReq,
+        needs: Needs,
     ) -> Result<Arc<Self>> {
         let layout = &context.settings.layout;
-        SessionIo::<PathIo>::check_memory(layout, context.pool.chunks())?;
+        SessionIo::<PathIo>::check_memory(layout, needs, context.pool.chunks())?;
         let name = SharedName::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 owner,
                 context: context.clone(),
                 uuid: request.paths_uuid,
+                needs,
                 name,
                 given_up: request.given_up,
                 gone: Atomic::new(false),
@@ -270,7 +282,8 @@ impl Session {
     ) -> Result<Arc<Path>> {
         let epoch = self.epoch.load(ordering::Relaxed);
         let owner = self.clone();
-        Path::new(owner, &self.name, &self.context, epoch, request, id)
+        let (context, needs) = (&self.context, self.needs);
+        Path::new(owner, &self.name, context, needs, epoch, request, id)
     }
 
     /// Removes the session from its listener if it has no path. Sleeps.
@@ -352,7 +365,7 @@ impl Session {
         }
         let context = &self.context;
         let (layout, pool) = (&context.settings.layout, context.pool.chunks());
-        let io = SessionIo::new(layout, node, pool, &context.workers)?;
+        let io = SessionIo::new(layout, self.needs, node, pool, &context.workers)?;
         up.io = Some(io.clone());
         Ok(io)
     }

@@ -26,12 +26,32 @@ use crate::{
     worker::Worker, //
 };
 
-fn no_memory(layout: &ChunkLayout, error: Error) {
+fn no_memory(layout: &ChunkLayout, needs: Needs, error: Error) {
     kernel_ext::pr_err_ratelimited!(
-        "no {} KiB of memory for a session: {:?}\n",
+        "no {} KiB of memory for a session{}: {:?}\n",
         layout.total_size() >> 10,
+        if needs.block_chunks {
+            ", with the whole of each chunk in one block"
+        } else {
+            ""
+        },
         error
     );
+}
+
+/// What the user of a listener needs beyond what each user gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// Each chunk is one block, so that [`ChunkData::address()`] is there. A client is refused
+    /// (`ENOMEM`) if the machine has not enough such blocks.
+    ///
+    /// [`ChunkData::address()`]: kernel_ext::rdma::chunk::single::ChunkData::address
+    pub block_chunks: bool,
+    /// [`SessionHandler::request()`] may sleep. It holds up the requests of its connection then,
+    /// and no others. Responses of such sessions are not coalesced: they would wait for it, too.
+    ///
+    /// [`SessionHandler::request()`]: crate::SessionHandler::request
+    pub sleeping_requests: bool,
 }
 
 /// What requests need of a session whose paths are of type `P`.
@@ -50,13 +70,19 @@ impl<P: ChunkPath> SessionIo<P> {
     /// The worker runs on `queue`. Sleeps.
     pub(crate) fn new(
         layout: &ChunkLayout,
+        needs: Needs,
         node: i32,
         pool: Option<&Arc<ChunkPool>>,
         queue: &QueueHandle,
     ) -> Result<Arc<Self>> {
         let (depth, size) = (layout.queue_depth(), layout.chunk_size());
-        let chunks = ChunkSet::new(depth as usize, size as usize, node, pool)
-            .inspect_err(|error| no_memory(layout, *error))?;
+        let allocate = if needs.block_chunks {
+            ChunkSet::of_blocks
+        } else {
+            ChunkSet::new
+        };
+        let chunks = allocate(depth as usize, size as usize, node, pool)
+            .inspect_err(|error| no_memory(layout, needs, *error))?;
         let private = PrivatePages::new(layout, node)?;
         let claims = ChunkClaims::new(depth)?;
         let worker = Worker::on(queue)?;
@@ -73,10 +99,14 @@ impl<P: ChunkPath> SessionIo<P> {
     }
 
     /// Looks whether there is memory for a session: `ENOMEM` if there is not. Any context.
-    pub(crate) fn check_memory(layout: &ChunkLayout, pool: Option<&Arc<ChunkPool>>) -> Result {
+    pub(crate) fn check_memory(
+        layout: &ChunkLayout,
+        needs: Needs,
+        pool: Option<&Arc<ChunkPool>>,
+    ) -> Result {
         let (depth, size) = (layout.queue_depth(), layout.chunk_size());
         ChunkSet::check(depth as usize, size as usize, pool.map(|pool| &**pool))
-            .inspect_err(|error| no_memory(layout, *error))
+            .inspect_err(|error| no_memory(layout, needs, *error))
     }
 
     /// How the chunks are numbered.

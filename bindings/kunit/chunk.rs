@@ -109,6 +109,40 @@ mod cases {
     }
 
     #[test]
+    fn chunks_of_one_block_have_an_address() -> Result {
+        assert!(matches!(ChunkSet::of_blocks(1, SIZE, -1, None), Err(error) if error == EINVAL));
+        let size = 32 * PAGE_SIZE;
+        let set = ChunkSet::of_blocks(3, size, -1, None)?;
+        set.copy_in(2, size - 1, &[7])?;
+        for index in 0..3 {
+            let chunk = Chunk::new(&set, index)?;
+            let address = chunk.address().ok_or(EINVAL)?;
+            // SAFETY: The chunk is there, and has that many bytes, which nobody else uses.
+            let last = unsafe { address.as_ptr().add(size - 1).read() };
+            assert_eq!(last, if index == 2 { 7 } else { 0 });
+            assert_eq!(chunk.data(5).and_then(|data| data.address()), Some(address));
+        }
+        // Two segments follow each other in no chunk of the other kind.
+        assert!(Chunk::new(&ChunkSet::new(1, SIZE, -1, None)?, 0)?
+            .address()
+            .is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn a_pool_lends_its_blocks() -> Result {
+        let pool = ChunkPool::new(2, PAGE_SIZE)?;
+        let blocks = ChunkSet::of_blocks(3, PAGE_SIZE, -1, Some(&pool))?;
+        assert_eq!(blocks.pooled_memory(), 2 * PAGE_SIZE);
+        drop(blocks);
+        // 17 pages are never one block, so the pool has none to lend.
+        let pool = ChunkPool::new(2, SIZE)?;
+        assert!(ChunkSet::of_blocks(1, SIZE, -1, Some(&pool)).is_err());
+        assert_eq!(pool.free_memory(), 2 * SIZE);
+        Ok(())
+    }
+
+    #[test]
     fn more_than_there_is() {
         assert!(matches!(
             ChunkSet::new(1 << 20, SIZE, -1, None),

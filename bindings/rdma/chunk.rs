@@ -76,6 +76,31 @@ impl ChunkSet {
         node: i32,
         pool: Option<&Arc<ChunkPool>>,
     ) -> Result<Arc<Self>> {
+        Self::allocate(count, chunk_size, node, pool, false)
+    }
+
+    /// As [`Self::new()`]; each chunk is one block, so that its bytes follow each other in the
+    /// kernel's addresses. Sleeps.
+    ///
+    /// Of `pool` those chunks are used that are one block and come before the first one that is
+    /// not. `EINVAL` unless `chunk_size` is the page size times a power of two, `ENOMEM` if there
+    /// are not enough such blocks, though there may be as much memory in smaller ones.
+    pub fn of_blocks(
+        count: usize,
+        chunk_size: usize,
+        node: i32,
+        pool: Option<&Arc<ChunkPool>>,
+    ) -> Result<Arc<Self>> {
+        Self::allocate(count, chunk_size, node, pool, true)
+    }
+
+    fn allocate(
+        count: usize,
+        chunk_size: usize,
+        node: i32,
+        pool: Option<&Arc<ChunkPool>>,
+        blocks: bool,
+    ) -> Result<Arc<Self>> {
         if pool.is_some_and(|pool| pool.chunk_size() != chunk_size) {
             return Err(EINVAL);
         }
@@ -90,14 +115,18 @@ impl ChunkSet {
         };
         set.first.push(0, GFP_KERNEL)?;
         if let Some(pool) = pool {
-            while set.count < count && pool.take(&mut set.segments)? {
+            while set.count < count && pool.take(&mut set.segments, blocks)? {
                 set.finish_chunk()?;
                 set.pooled += 1;
             }
         }
         let mut allocator = Allocator::new(count - set.count, chunk_size, node)?;
         while set.count < count {
-            allocator.add_chunk(&mut set.segments)?;
+            if blocks {
+                allocator.add_block(&mut set.segments)?;
+            } else {
+                allocator.add_chunk(&mut set.segments)?;
+            }
             set.finish_chunk()?;
         }
         Ok(Arc::new(set, GFP_KERNEL)?)

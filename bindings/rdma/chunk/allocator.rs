@@ -70,4 +70,16 @@ impl Allocator {
         }
         Ok(())
     }
+
+    /// Appends a chunk that is one block to `segments`. Sleeps.
+    ///
+    /// `EINVAL` unless the chunk has a power of two of pages, `ENOMEM` if there is no such block.
+    pub(super) fn add_block(&mut self, segments: &mut KVVec<Pages>) -> Result {
+        let order = self.pages.trailing_zeros();
+        if !self.pages.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        let block = Pages::zeroed(self.node, order, true)?;
+        Ok(segments.push(block, GFP_KERNEL)?)
+    }
 }

@@ -78,10 +78,14 @@ impl ChunkPool {
         self.free.lock().lens.len() * self.chunk_size
     }
 
-    /// Appends the segments of a chunk to `to`; false if all are lent. Sleeps.
-    pub(super) fn take(&self, to: &mut KVVec<Pages>) -> Result<bool> {
+    /// Appends the segments of a chunk to `to`; false if all are lent, or if the next one is not
+    /// one block and `block` asks for that. Sleeps.
+    pub(super) fn take(&self, to: &mut KVVec<Pages>, block: bool) -> Result<bool> {
         to.reserve(self.max_segments, GFP_KERNEL)?;
         let mut free = self.free.lock();
+        if block && free.lens.last() != Some(&1) {
+            return Ok(false);
+        }
         let Some(len) = free.lens.pop() else {
             return Ok(false);
         };

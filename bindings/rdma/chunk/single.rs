@@ -136,6 +136,14 @@ impl Chunk {
         Ok(())
     }
 
+    /// Where the chunk is in the kernel, if it is one block: a pointer that is valid for
+    /// [`ChunkSet::chunk_size()`] bytes as long as the chunk is there, and that devices and peers
+    /// write to. Any context.
+    #[inline]
+    pub fn address(&self) -> Option<NonNull<u8>> {
+        self.block.map(|block| block.address)
+    }
+
     /// The first `len` bytes; `None` if there are not as many.
     #[inline]
     pub fn data(&self, len: usize) -> Option<ChunkData<'_>> {
@@ -156,6 +164,12 @@ pub struct ChunkData<'a> {
 }
 
 impl ChunkData<'_> {
+    /// Where the bytes are in the kernel; see [`Chunk::address()`]. Any context.
+    #[inline]
+    pub fn address(&self) -> Option<NonNull<u8>> {
+        self.chunk.address()
+    }
+
     /// Copies `bytes` to `offset`. Any context. `EINVAL` if they do not fit.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
         match offset.checked_add(bytes.len()) {
