@@ -201,5 +201,6 @@ size_t rnbd_helper_sg_copy_to_buffer(struct scatterlist *sgl, unsigned int nents
 				       void *buf, size_t len);
 void rnbd_helper_memzero(void *to, size_t len);
 unsigned long rnbd_helper_available_pages(void);
+int rnbd_helper_peek(void *to, const void *from, size_t len);
 
 #endif /* RNBD_HELPERS_H */

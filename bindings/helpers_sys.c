@@ -5,6 +5,7 @@
 
 #include <linux/build_bug.h>
 #include <linux/export.h>
+#include <linux/uaccess.h>
 
 #include "helpers.h"
 
@@ -38,6 +39,12 @@ void rnbd_helper_synchronize_rcu_tasks(void)
 	synchronize_rcu_tasks();
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_synchronize_rcu_tasks);
+
+int rnbd_helper_peek(void *to, const void *from, size_t len)
+{
+	return copy_from_kernel_nofault(to, from, len);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_peek);
 
 bool rnbd_helper_may_sleep(void)
 {

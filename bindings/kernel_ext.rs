@@ -2,8 +2,7 @@
 
 //! Safe abstractions over what the `kernel` crate does not offer yet.
 //!
-//! All unsafe code of the project is in this crate, but for that which takes what callers in C hand
-//! in (`rtrs_client_c`).
+//! All unsafe code of the project is in this crate.
 
 // A type whose `new()` takes no arguments has no `Default`: statics need a constant `new()`, and a
 // second name for it would have no user.
@@ -14,6 +13,7 @@ mod bindings;
 mod kunit;
 
 pub mod block;
+pub mod c_caller;
 mod compat;
 pub mod cpu;
 pub mod device;

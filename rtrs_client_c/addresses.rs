@@ -4,15 +4,18 @@
 
 use core::net::Ipv6Addr;
 use kernel_ext::{
+    c_caller::AddressPairs,
     net::socket_address::SocketAddress,
     prelude::*, //
 };
 use proto::{
     addr::{
         Address,
+        PathAddress,
         Scope,
         PATH_TEXT_LEN, //
     },
+    rtrs::MAX_PATHS_NUM,
     text::Text, //
 };
 use rtrs_core::address::address;
@@ -35,4 +38,33 @@ pub(crate) fn text(given: Option<&SocketAddress>) -> Text<PATH_TEXT_LEN> {
         Some(address) => address.to_text(),
         None => Text::of(&"<invalid address family>"),
     }
+}
+
+/// The addresses of a caller's paths. `EINVAL` for a bad number of them, or another port than
+/// `port`. Sleeps.
+pub(crate) fn of_paths(given: &AddressPairs<'_>, port: u16) -> Result<KVec<PathAddress>> {
+    let count = given.count();
+    if count == 0 || count > MAX_PATHS_NUM {
+        return Err(EINVAL);
+    }
+    let mut addresses = KVec::with_capacity(count, GFP_KERNEL)?;
+    for index in 0..count {
+        let (source, destination) = given.read(index)?;
+        let destination = destination?;
+        if destination.port() != Some(port) {
+            pr_err!(
+                "rtrs_clt_open: a path leads to port {}, but the session is on port {}\n",
+                destination.port().map_or(0, u32::from),
+                port
+            );
+            return Err(EINVAL);
+        }
+        let src = source
+            .transpose()?
+            .map(|source| from_socket(&source))
+            .transpose()?;
+        let dst = from_socket(&destination)?;
+        addresses.push(PathAddress { src, dst }, GFP_KERNEL)?;
+    }
+    Ok(addresses)
 }

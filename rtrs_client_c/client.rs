@@ -2,9 +2,9 @@
 
 //! A session of a user in C.
 
-use core::ffi::c_void;
 use kernel::sync::Arc;
 use kernel_ext::{
+    c_caller::Handle,
     prelude::*,
     scatterlist::ScatterTable, //
 };
@@ -70,7 +70,7 @@ impl Client {
     /// then is sent without data. Errors are those of `rtrs_clt_request()`, and of `fill`.
     pub(crate) fn request(
         &self,
-        permit: *const c_void,
+        permit: Handle,
         kind: Kind,
         header: &[u8],
         confirmation: Confirmation,

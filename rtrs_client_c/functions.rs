@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `include/rtrs.h`, which says what callers may rely on. `symbols.c` exports
-//! them.
-//!
-//! Each function turns what it is given into safe types, and calls safe code with them. What a
-//! caller has promised is what the header asks for: a pointer is null or that of such a value, a
-//! session is null or was returned by `rtrs_clt_open()`, and memory that is lent stays until it is
-//! confirmed. A handle is never freed as long as its caller's module is loaded, which depends on
-//! this one, so a session that was closed is still a handle.
+//! The functions of `include/rtrs.h` for clients; the header says what callers may rely on.
+//! `symbols.c` exports them.
 
-use core::{
-    ffi::c_void,
-    fmt::Write as _,
-    ptr,
-    slice, //
-};
-use kernel::{
-    bindings::scatterlist,
-    sync::{
-        rcu,
-        Arc,
-        ArcBorrow, //
-    },
-};
+use core::fmt::Write as _;
 use kernel_ext::{
+    c_caller::{
+        error_pointer,
+        Address,
+        AddressPair,
+        AddressPairs,
+        Buffer,
+        Bytes,
+        Handle,
+        LentList,
+        NumberCallback,
+        Place,
+        RawAddressPair,
+        RawNumberCallback,
+        RawVector,
+        Text,
+        Vectors, //
+    },
     pr_err_ratelimited,
     prelude::*,
+    rdma::Direction,
     scatterlist::ScatterTable, //
 };
 use proto::{
@@ -33,9 +32,10 @@ use proto::{
         PathAddress,
         PATH_TEXT_LEN, //
     },
-    text::Text, //
+    text, //
 };
 use rtrs_client::{
+    Kind,
     OpenParams,
     Reconnect,
     MAX_USER_HEADER, //
@@ -47,149 +47,181 @@ use rtrs_core::{
 
 use crate::{
     addresses,
-    arguments::{
-        confirmation,
-        gather,
-        handle,
-        kind,
-        link_callback,
-        path_addresses,
-        read_address,
-        with_client,
-        write_address,
-        write_text,
-        RawAttrs,
-        RawOps,
-        RawPath,
-        RawRequestOps,
-        RawVec, //
+    callbacks::{
+        Confirmation,
+        LinkCallback, //
     },
     client::Client,
-    handles::{
-        self,
-        Handle, //
-    }, //
+    handles, //
 };
 
 /// C: `RTRS_CLT_MAX_MESSAGE`, which `symbols.c` compares, too.
 const _: () = assert!(MAX_USER_HEADER == 384);
 
 /// C: `enum rtrs_clt_con_type`.
-const ADMIN_CON: c_uint = 0;
-const IO_CON: c_uint = 1;
+const ADMIN_CON: u32 = 0;
+const IO_CON: u32 = 1;
 
-/// C: `rtrs_clt_open`.
-///
-/// # Safety
-///
-/// As of the header: all pointers are valid, `paths` for `path_cnt` elements, and `link_ev` may be
-/// called until the session is closed.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_open(
-    ops: *const RawOps,
-    name: *const c_char,
-    paths: *const RawPath,
-    path_cnt: usize,
+/// C: `READ` and `WRITE`.
+const READ: i32 = 0;
+const WRITE: i32 = 1;
+
+/// C: `struct rtrs_attrs`. Only C reads it.
+#[allow(dead_code)]
+#[repr(C)]
+struct RawAttrs {
+    queue_depth: u32,
+    max_io_size: u32,
+    max_segments: u32,
+}
+
+/// How a session is connected.
+struct Connecting {
     port: u16,
-    _pdu_sz: usize,
-    reconnect_delay_sec: u8,
-    max_reconnect_attempts: i16,
-    nr_poll_queues: u32,
+    delay_sec: u8,
+    max_attempts: i16,
+    num_poll_queues: u32,
+}
+
+kernel_ext::export_to_c! {
+    /// C: `rtrs_clt_open`.
+    fn rtrs_clt_open(
+        link: Option<NumberCallback> = (ops: *const RawNumberCallback),
+        name: Text<'_> = (pathname: *const c_char),
+        paths: AddressPairs<'_> = (paths: *const RawAddressPair, path_cnt: usize),
+        port: u16 = (port: u16),
+        unused: usize = (pdu_sz: usize),
+        delay_sec: u8 = (reconnect_delay_sec: u8),
+        max_attempts: i16 = (max_reconnect_attempts: i16),
+        num_poll_queues: u32 = (nr_poll_queues: u32),
+    ) -> *const c_void = open;
+
+    /// C: `rtrs_clt_close`.
+    fn rtrs_clt_close(session: Handle = (clt: *const c_void)) = handles::close;
+
+    /// C: `rtrs_clt_get_permit`.
+    fn rtrs_clt_get_permit(
+        session: Handle = (sess: *const c_void),
+        con_type: u32 = (con_type: u32),
+        wait: u32 = (wait: u32),
+    ) -> *const c_void = get_permit;
+
+    /// C: `rtrs_clt_put_permit`.
+    fn rtrs_clt_put_permit(
+        session: Handle = (sess: *const c_void),
+        permit: Handle = (permit: *const c_void),
+    ) = put_permit;
+
+    /// C: `rtrs_clt_request`.
+    fn rtrs_clt_request(
+        dir: i32 = (dir: i32),
+        confirmation: Option<NumberCallback> = (ops: *const RawNumberCallback),
+        session: Handle = (sess: *const c_void),
+        permit: Handle = (permit: *const c_void),
+        message: Vectors<'_> = (vec: *const RawVector, nr: usize),
+        len: usize = (len: usize),
+        list: LentList<'_> = (sg: *mut kernel::bindings::scatterlist, sg_cnt: u32),
+    ) -> i32 = request;
+
+    /// C: `rtrs_clt_rdma_cq_direct`.
+    fn rtrs_clt_rdma_cq_direct(
+        session: Handle = (clt: *const c_void),
+        index: u32 = (index: u32),
+    ) -> i32 = poll;
+
+    /// C: `rtrs_clt_query`.
+    fn rtrs_clt_query(
+        session: Handle = (sess: *const c_void),
+        attrs: Place<'_, RawAttrs> = (attr: *mut RawAttrs),
+    ) -> i32 = query;
+
+    /// C: `rtrs_addr_to_sockaddr`.
+    fn rtrs_addr_to_sockaddr(
+        text: Bytes<'_> = (str: *const u8, len: usize),
+        port: u16 = (port: u16),
+        path: AddressPair<'_> = (addr: *mut RawAddressPair),
+    ) -> i32 = read_text;
+
+    /// C: `sockaddr_to_str`.
+    fn sockaddr_to_str(
+        address: Address<'_> = (addr: *const u8),
+        to: Buffer<'_> = (buf: *mut u8, len: usize),
+    ) -> i32 = write_address;
+
+    /// C: `rtrs_addr_to_str`.
+    fn rtrs_addr_to_str(
+        path: AddressPair<'_> = (addr: *mut RawAddressPair),
+        to: Buffer<'_> = (buf: *mut u8, len: usize),
+    ) -> i32 = write_path;
+}
+
+/// What a function in C returns: 0, or a negative errno.
+fn status(result: Result) -> i32 {
+    result.map_or_else(Error::to_errno, |()| 0)
+}
+
+// As many arguments as in C.
+#[allow(clippy::too_many_arguments)]
+fn open(
+    link: Option<NumberCallback>,
+    name: Text<'_>,
+    paths: AddressPairs<'_>,
+    port: u16,
+    _unused: usize,
+    delay_sec: u8,
+    max_attempts: i16,
+    num_poll_queues: u32,
 ) -> *const c_void {
-    let reconnect = Reconnect {
-        delay_ms: u32::from(reconnect_delay_sec).wrapping_mul(1000),
-        max_attempts: i32::from(max_reconnect_attempts),
+    let connecting = Connecting {
+        port,
+        delay_sec,
+        max_attempts,
+        num_poll_queues,
     };
-    // SAFETY: The caller promises as much.
-    let opened = unsafe { link_callback(ops) }.and_then(|link| {
-        // SAFETY: As above.
-        let paths = unsafe { path_addresses(paths, path_cnt, port) }?;
-        if name.is_null() {
-            return Err(EINVAL);
-        }
-        let params = OpenParams {
-            // SAFETY: As above; it is not null.
-            name: unsafe { CStr::from_char_ptr(name) },
-            paths: &paths,
-            port,
-            num_poll_queues: nr_poll_queues,
-            reconnect: Some(reconnect),
-        };
-        handles::handle(Client::open(&params, link)?)
-    });
-    match opened {
-        // The list of handles has a reference, too, until the module is unloaded.
-        Ok(handle) => Arc::as_ptr(&handle).cast(),
-        // C: `ERR_PTR`.
-        Err(error) => ptr::without_provenance(error.to_errno() as isize as usize),
-    }
+    try_open(link, &name, &paths, &connecting).map_or_else(error_pointer, Handle::to_c)
 }
 
-/// C: `rtrs_clt_close`.
-///
-/// # Safety
-///
-/// As of the header.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_close(session: *const c_void) {
-    // SAFETY: The caller promises as much.
-    if let Some(handle) = unsafe { handle(session) } {
-        // SAFETY: It is the pointer of an `Arc`, to which the list of handles has a reference.
-        let handle: Arc<Handle> = unsafe { ArcBorrow::from_raw(ptr::from_ref(handle)) }.into();
-        handle.close();
-    }
+fn try_open(
+    link: Option<NumberCallback>,
+    name: &Text<'_>,
+    paths: &AddressPairs<'_>,
+    connecting: &Connecting,
+) -> Result<Handle> {
+    let link = LinkCallback::new(link.ok_or(EINVAL)?);
+    let paths = addresses::of_paths(paths, connecting.port)?;
+    let params = OpenParams {
+        name: name.get()?,
+        paths: &paths,
+        port: connecting.port,
+        num_poll_queues: connecting.num_poll_queues,
+        reconnect: Some(Reconnect {
+            delay_ms: u32::from(connecting.delay_sec).wrapping_mul(1000),
+            max_attempts: i32::from(connecting.max_attempts),
+        }),
+    };
+    handles::insert(Client::open(&params, link)?)
 }
 
-/// C: `rtrs_clt_get_permit`.
-///
-/// # Safety
-///
-/// As of the header.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_get_permit(
-    session: *const c_void,
-    con_type: c_uint,
-    wait: c_uint,
-) -> *const c_void {
+fn get_permit(session: Handle, con_type: u32, wait: u32) -> *const c_void {
     let by_service_connection = match con_type {
         ADMIN_CON => true,
         IO_CON => false,
         other => {
             pr_err_ratelimited!("rtrs_clt_get_permit: no connections of type {}\n", other);
-            return ptr::null();
+            return Handle::NULL.to_c();
         }
     };
-    // SAFETY: The caller promises as much.
-    let Some(handle) = (unsafe { handle(session) }) else {
-        return ptr::null();
+    let get = |client: &Client| Ok(client.permits().get(by_service_connection));
+    let permit = match handles::with_client(session, get) {
+        Ok(None) if wait != 0 => handles::client(session)
+            .map(|client| client.permits().get_waiting(by_service_connection)),
+        found => found.ok().flatten(),
     };
-    {
-        let guard = rcu::read_lock();
-        let Some(client) = handle.client.load_ref(&guard) else {
-            return ptr::null();
-        };
-        if let Some(permit) = client.permits().get(by_service_connection) {
-            return permit;
-        }
-    }
-    if wait == 0 {
-        return ptr::null();
-    }
-    handle.client.get().map_or(ptr::null(), |client| {
-        client.permits().get_waiting(by_service_connection)
-    })
+    permit.unwrap_or(Handle::NULL).to_c()
 }
 
-/// C: `rtrs_clt_put_permit`.
-///
-/// # Safety
-///
-/// As of the header.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_put_permit(session: *const c_void, permit: *const c_void) {
-    // SAFETY: The caller promises as much.
-    let put = unsafe { with_client(session, |client| client.permits().put(permit)) };
-    if let Err(error) = put {
+fn put_permit(session: Handle, permit: Handle) {
+    if let Err(error) = handles::with_client(session, |client| client.permits().put(permit)) {
         pr_err_ratelimited!(
             "rtrs_clt_put_permit: {}\n",
             match error {
@@ -201,64 +233,49 @@ unsafe extern "C" fn rtrs_clt_put_permit(session: *const c_void, permit: *const 
     }
 }
 
-/// C: `rtrs_clt_request`.
-///
-/// # Safety
-///
-/// As of the header: the message can be read, `list` is a list of scatterlist entries, and unless
-/// this fails the memory that they name stays until the confirmation, which may be called once in
-/// any context.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_request(
-    dir: c_int,
-    ops: *const RawRequestOps,
-    session: *const c_void,
-    permit: *const c_void,
-    vec: *const RawVec,
-    nr: usize,
+/// What a request of direction `dir` with `count` segments is.
+fn kind(dir: i32, count: u32) -> Result<(Kind, Direction)> {
+    match (dir, count) {
+        (READ, _) => Ok((Kind::Read, Direction::FromDevice)),
+        (WRITE, 0) => Ok((Kind::HeaderOnly, Direction::ToDevice)),
+        (WRITE, _) => Ok((Kind::Write, Direction::ToDevice)),
+        _ => Err(EINVAL),
+    }
+}
+
+fn request(
+    dir: i32,
+    confirmation: Option<NumberCallback>,
+    session: Handle,
+    permit: Handle,
+    message: Vectors<'_>,
     len: usize,
-    list: *mut scatterlist,
-    count: c_uint,
-) -> c_int {
-    let mut room = [0; MAX_USER_HEADER];
-    // SAFETY: The caller promises as much.
-    let prepared = unsafe { confirmation(ops) }.and_then(|confirmation| {
-        // SAFETY: As above.
-        let header = unsafe { gather(vec, nr, &mut room) }?;
-        Ok((confirmation, header, kind(dir, count)?))
-    });
-    let sent = prepared.and_then(|(confirmation, header, (kind, direction))| {
+    list: LentList<'_>,
+) -> i32 {
+    let request = || {
+        let confirmation = Confirmation::new(confirmation.ok_or(EINVAL)?);
+        let mut room = [0; MAX_USER_HEADER];
+        let header = message.gather(&mut room)?;
+        let (kind, direction) = kind(dir, list.count())?;
+        // By the type invariant of `Client` nobody uses the table after the request before it is
+        // filled or emptied.
         let fill = |table: &mut ScatterTable| {
-            if count != 0 {
-                // SAFETY: The list is one, as the caller promises, and the memory stays until the
-                // confirmation or until this fails. By the type invariant of `Client` nobody uses
-                // the table after that before it is filled or emptied.
-                unsafe { table.set_lent(list, count, direction) }?;
-            }
+            list.lend(table, direction)?;
             if table.byte_len() == len {
                 Ok(())
             } else {
                 Err(EINVAL)
             }
         };
-        // SAFETY: As above.
-        unsafe {
-            with_client(session, |client| {
-                client.request(permit, kind, header, confirmation, fill)
-            })
-        }
-    });
-    sent.map_or_else(|error| error.to_errno(), |()| 0)
+        handles::with_client(session, |client| {
+            client.request(permit, kind, header, confirmation, fill)
+        })
+    };
+    status(request())
 }
 
-/// C: `rtrs_clt_rdma_cq_direct`.
-///
-/// # Safety
-///
-/// As of the header.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_rdma_cq_direct(session: *const c_void, index: c_uint) -> c_int {
-    let poll = |client: &Client| {
+fn poll(session: Handle, index: u32) -> i32 {
+    let found = handles::with_client(session, |client| {
         let transport = client.transport();
         let polled = index.checked_sub(u32::from(transport.num_irq_queues()));
         let polled = polled.filter(|polled| *polled < u32::from(transport.num_poll_queues()));
@@ -266,20 +283,12 @@ unsafe extern "C" fn rtrs_clt_rdma_cq_direct(session: *const c_void, index: c_ui
             Some(polled) if transport.is_connected() => Ok(transport.poll(polled)),
             _ => Err(EINVAL),
         }
-    };
-    // SAFETY: The caller promises as much.
-    let found = unsafe { with_client(session, poll) };
-    found.map_or(-1, |found| found.min(c_int::MAX.unsigned_abs()) as c_int)
+    });
+    found.map_or(-1, |found| found.min(i32::MAX.unsigned_abs()) as i32)
 }
 
-/// C: `rtrs_clt_query`.
-///
-/// # Safety
-///
-/// As of the header.
-#[no_mangle]
-unsafe extern "C" fn rtrs_clt_query(session: *const c_void, attrs: *mut RawAttrs) -> c_int {
-    let query = |client: &Client| {
+fn query(session: Handle, attrs: Place<'_, RawAttrs>) -> i32 {
+    let found = handles::with_client(session, |client| {
         let transport = client.transport();
         if !transport.is_connected() {
             return Err(ECOMM);
@@ -289,84 +298,53 @@ unsafe extern "C" fn rtrs_clt_query(session: *const c_void, attrs: *mut RawAttrs
             max_io_size: transport.max_io_size(),
             max_segments: u32::from(transport.max_segments()),
         })
+    });
+    status(
+        found
+            .map_err(|_| ECOMM)
+            .and_then(|found| attrs.write(found)),
+    )
+}
+
+fn read_text(text: Bytes<'_>, port: u16, path: AddressPair<'_>) -> i32 {
+    let read = || {
+        let text = text.get()?;
+        if path.is_null() {
+            return Err(EINVAL);
+        }
+        let parsed = PathAddress::parse(text).map_err(|error| from_errno(error.errno()))?;
+        let source = parsed.src.as_ref().map(|source| socket_address(source, 0));
+        let destination = socket_address(&parsed.dst, port)?;
+        path.write(source.transpose()?.as_ref(), &destination)
     };
-    // SAFETY: The caller promises as much.
-    match unsafe { with_client(session, query) } {
-        Ok(_) if attrs.is_null() => EINVAL.to_errno(),
-        Ok(found) => {
-            // SAFETY: As above; it is not null.
-            unsafe { attrs.write(found) };
-            0
-        }
-        Err(_) => ECOMM.to_errno(),
-    }
+    status(read())
 }
 
-/// C: `rtrs_addr_to_sockaddr`.
-///
-/// # Safety
-///
-/// As of the header: `text` has `len` bytes, and there is a `struct sockaddr_storage` at each end
-/// of `path`.
-#[no_mangle]
-unsafe extern "C" fn rtrs_addr_to_sockaddr(
-    text: *const u8,
-    len: usize,
-    port: u16,
-    path: *mut RawPath,
-) -> c_int {
-    if text.is_null() || path.is_null() {
-        return EINVAL.to_errno();
-    }
-    // SAFETY: The caller promises as much; neither is null.
-    let (text, path) = unsafe { (slice::from_raw_parts(text, len), &mut *path) };
-    let parsed = PathAddress::parse(text).map_err(|error| from_errno(error.errno()));
-    let written = parsed.and_then(|address| {
-        match &address.src {
-            // SAFETY: As above.
-            Some(source) => unsafe { write_address(path.src, &socket_address(source, 0)?) }?,
-            None => path.src = ptr::null_mut(),
-        }
-        // SAFETY: As above.
-        unsafe { write_address(path.dst, &socket_address(&address.dst, port)?) }
-    });
-    written.map_or_else(|error| error.to_errno(), |()| 0)
+/// How many bytes were written; at most as many as such a text has.
+fn write_text(to: &Buffer<'_>, text: &[u8]) -> i32 {
+    to.write_text(text) as i32
 }
 
-/// C: `sockaddr_to_str`.
-///
-/// # Safety
-///
-/// As of the header: `address` is one, and there are `len` bytes at `buf`.
-#[no_mangle]
-unsafe extern "C" fn sockaddr_to_str(address: *const u8, buf: *mut u8, len: usize) -> c_int {
-    // SAFETY: The caller promises as much.
-    unsafe {
-        let text = addresses::text(read_address(address).ok().as_ref());
-        write_text(text.as_bytes(), buf, len)
-    }
+fn write_address(address: Address<'_>, to: Buffer<'_>) -> i32 {
+    write_text(
+        &to,
+        addresses::text(address.read().ok().as_ref()).as_bytes(),
+    )
 }
 
-/// C: `rtrs_addr_to_str`.
-///
-/// # Safety
-///
-/// As of the header: `path` is one, and there are `len` bytes at `buf`.
-#[no_mangle]
-unsafe extern "C" fn rtrs_addr_to_str(path: *const RawPath, buf: *mut u8, len: usize) -> c_int {
-    if path.is_null() {
+fn write_path(path: AddressPair<'_>, to: Buffer<'_>) -> i32 {
+    let Ok((source, destination)) = path.read() else {
         return 0;
-    }
-    // SAFETY: The caller promises as much; it is not null.
-    let path = unsafe { &*path };
-    // SAFETY: As above.
-    let text_of = |end: *mut u8| addresses::text(unsafe { read_address(end) }.ok().as_ref());
-    let text = Text::<PATH_TEXT_LEN>::from_fn(|out| {
-        if !path.src.is_null() {
-            write!(out, "{}@", text_of(path.src).as_str())?;
+    };
+    let text = text::Text::<PATH_TEXT_LEN>::from_fn(|out| {
+        if let Some(source) = source {
+            write!(out, "{}@", addresses::text(source.ok().as_ref()).as_str())?;
         }
-        write!(out, "{}", text_of(path.dst).as_str())
+        write!(
+            out,
+            "{}",
+            addresses::text(destination.ok().as_ref()).as_str()
+        )
     });
-    // SAFETY: As above.
-    unsafe { write_text(text.as_bytes(), buf, len) }
+    write_text(&to, text.as_bytes())
 }

@@ -6,9 +6,9 @@
 //! A caller has a permit as a pointer to its cell here. That pointer is only compared, so another
 //! one finds nothing, and the state of the cell says what may be done with the permit.
 
-use core::ffi::c_void;
 use kernel::sync::Arc;
 use kernel_ext::{
+    c_caller::Handle,
     cpu,
     prelude::*,
     sync::{
@@ -107,7 +107,7 @@ impl Permits {
     }
 
     /// Gets a permit, by the address under which its caller knows it, if there is one. Any context.
-    pub(crate) fn get(&self, by_service_connection: bool) -> Option<*const c_void> {
+    pub(crate) fn get(&self, by_service_connection: bool) -> Option<Handle> {
         let tag = self.take_tag()?;
         let cell = self.cells.get(tag as usize)?;
         // By the type invariant nobody else has it.
@@ -115,11 +115,11 @@ impl Permits {
         permit.cpu = cpu::current_cpu();
         permit.by_service_connection = by_service_connection;
         permit.put(HELD);
-        Some(core::ptr::from_ref(cell).cast())
+        Some(Handle::new(core::ptr::from_ref(cell).addr() as u64))
     }
 
     /// As [`Self::get()`]; waits until there is one. Sleeps.
-    pub(crate) fn get_waiting(&self, by_service_connection: bool) -> *const c_void {
+    pub(crate) fn get_waiting(&self, by_service_connection: bool) -> Handle {
         if let Some(permit) = self.get(by_service_connection) {
             return permit;
         }
@@ -153,7 +153,7 @@ impl Permits {
 
     /// Gives `permit` back. `EINVAL` if it is none that is out, `EBUSY` if its request is in
     /// flight. Any context.
-    pub(crate) fn put(&self, permit: *const c_void) -> Result {
+    pub(crate) fn put(&self, permit: Handle) -> Result {
         let (tag, cell) = self.find(permit).ok_or(EINVAL)?;
         if !cell.change(HELD, FREE) {
             return Err(refusal(cell));
@@ -182,10 +182,7 @@ impl Permits {
 
     /// The tag of `permit`, and what the permit keeps, for the request that is about to be sent
     /// under it. Errors as of [`Self::put()`]. Any context.
-    pub(crate) fn use_for_request(
-        &self,
-        permit: *const c_void,
-    ) -> Result<(u32, Owned<'_, Permit>)> {
+    pub(crate) fn use_for_request(&self, permit: Handle) -> Result<(u32, Owned<'_, Permit>)> {
         let (tag, cell) = self.find(permit).ok_or(EINVAL)?;
         let owned = cell.take(HELD).ok_or_else(|| refusal(cell))?;
         Ok((tag, owned))
@@ -215,11 +212,12 @@ impl Permits {
     }
 
     /// The tag and the cell of a permit; nothing if `permit` is the address of none.
-    fn find(&self, permit: *const c_void) -> Option<(u32, &StateCell<Permit>)> {
-        let offset = permit.addr().checked_sub(self.cells.as_ptr().addr())?;
+    fn find(&self, permit: Handle) -> Option<(u32, &StateCell<Permit>)> {
+        let address = usize::try_from(permit.number()).ok()?;
+        let offset = address.checked_sub(self.cells.as_ptr().addr())?;
         let index = offset.checked_div(size_of::<StateCell<Permit>>())?;
         let cell = self.cells.get(index)?;
-        let is_cell = core::ptr::addr_eq(core::ptr::from_ref(cell), permit);
+        let is_cell = core::ptr::from_ref(cell).addr() == address;
         // There are less than 2^32.
         is_cell.then_some((index as u32, cell))
     }

@@ -15,18 +15,12 @@
     unsafe_code
 )]
 
-use kernel::sync::Arc;
 use kernel_ext::prelude::*;
 
 mod addresses;
-// What a caller in C hands in can only be used by unsafe code: that is in these three files.
-#[allow(unsafe_code)]
-mod arguments;
-#[allow(unsafe_code)]
 mod callbacks;
 mod client;
 mod events;
-#[allow(unsafe_code)]
 mod functions;
 mod handles;
 mod permits;
@@ -44,13 +38,13 @@ pub(crate) struct RtrsClientC;
 
 impl kernel::Module for RtrsClientC {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        handles::set_handles(Some(Arc::pin_init(handles::Handles::new(), GFP_KERNEL)?));
+        handles::begin()?;
         Ok(Self)
     }
 }
 
 impl Drop for RtrsClientC {
     fn drop(&mut self) {
-        handles::set_handles(None);
+        handles::end();
     }
 }

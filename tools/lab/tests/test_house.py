@@ -65,7 +65,6 @@ class House(Tree):
 
     def test_unsafe(self) -> None:
         self.assertEqual(self.check("bindings/a.rs", "unsafe fn f() {}"), [])
-        self.assertEqual(self.check("rtrs_client_c/functions.rs", "unsafe fn f() {}"), [])
         self.assertIn("  rtrs_client_c/client.rs:1", self.check("rtrs_client_c/client.rs", "unsafe fn f() {}"))
         self.assertEqual(self.check("proto/a.rs", "#![forbid(unsafe_code)]\n// unsafe\n"), [])
         self.assertIn("  proto/a.rs:2", self.check("proto/a.rs", "\nunsafe { f() }"))
