@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * RTRS, the RDMA transport: what a client in C calls. For such modules this is
- * the rtrs.h of the kernel's drivers/infiniband/ulp/rtrs: names, types, errors
- * and contexts are the same. The functions are those of rtrs_client_c.ko, for
- * modules under the GPL.
+ * RTRS, the RDMA transport: what a client or a server in C calls. For such
+ * modules this is the rtrs.h of the kernel's drivers/infiniband/ulp/rtrs: names,
+ * types, errors and contexts are the same. The functions are those of
+ * rtrs_client_c.ko and rtrs_server_c.ko, for modules under the GPL.
  *
  * What a caller does wrong is found, logged and refused where this says so;
  * what is called undefined is not looked at. Every pointer that is handed in
@@ -56,8 +56,8 @@ struct rtrs_clt_ops {
  *
  * Returns ERR_PTR(): -EINVAL for a bad name, a bad number of paths, another port, or without
  * @link_ev; -EAFNOSUPPORT for an address that is neither IPv4, IPv6 nor a GID; -EEXIST for a path
- * given twice or a session name in use; otherwise what the first path says that cannot be
- * connected. Sleeps.
+ * given twice or a session name in use; -ENFILE if 4096 sessions are open; otherwise what the first
+ * path says that cannot be connected. Sleeps.
  */
 struct rtrs_clt_sess *rtrs_clt_open(struct rtrs_clt_ops *ops, const char *pathname,
 				    const struct rtrs_addr *paths, size_t path_cnt, u16 port,
@@ -69,8 +69,7 @@ struct rtrs_clt_sess *rtrs_clt_open(struct rtrs_clt_ops *ops, const char *pathna
  * callback runs afterwards, or will. NULL, and a session that was closed before, are left alone.
  * Sleeps, and for ever if a permit is not given back.
  *
- * A session that is closed can still be named, in all functions, and these fail then. That ends
- * with the next call of rtrs_clt_open(), which may give out the same pointer again.
+ * A session that is closed can still be named, in all functions, and these fail then.
  */
 void rtrs_clt_close(struct rtrs_clt_sess *clt);
 
@@ -163,5 +162,84 @@ int rtrs_addr_to_sockaddr(const char *str, size_t len, u16 port, struct rtrs_add
  */
 int sockaddr_to_str(const struct sockaddr *addr, char *buf, size_t len);
 int rtrs_addr_to_str(const struct rtrs_addr *addr, char *buf, size_t len);
+
+/*
+ * The server's end. Sessions, operations and contexts are no pointers to memory: they are only
+ * handed back.
+ */
+
+struct rtrs_srv_ctx;
+struct rtrs_srv_sess;
+struct rtrs_srv_op;
+
+/* What a session tells its user. */
+enum rtrs_srv_link_ev {
+	RTRS_SRV_LINK_EV_CONNECTED,	/* a client is there, its first path is about to be up */
+	RTRS_SRV_LINK_EV_DISCONNECTED,	/* the last path is gone, and so is the session */
+};
+
+struct rtrs_srv_ops {
+	/*
+	 * A client has sent a request. The user responds with rtrs_srv_resp_rdma(), at once or
+	 * later, or returns a negative errno, which is the response then. @priv is what
+	 * rtrs_srv_set_sess_priv() was called with last.
+	 *
+	 * @data: @datalen bytes of data of the client (it called WRITE), or room for as many that
+	 *	  the client asks for (READ), all of which are sent to it if the response is 0: the
+	 *	  user fills them. Contiguous, a page at least, and the user's until the response.
+	 * @usr:  the client's message, of @usrlen bytes and followed by zeroes up to a page; the
+	 *	  user's until the response.
+	 *
+	 * Called in a work item; may sleep, which holds up what comes by the same connection.
+	 * Requests of RTRS_ADMIN_CON, and those with a message of more than 32 bytes, are handed
+	 * over one at a time for each session, in their order; so they do not wait for one another.
+	 *
+	 * What the client says is not checked: the message, its length and @datalen are its choice.
+	 */
+	int (*rdma_ev)(void *priv, struct rtrs_srv_op *id, void *data, size_t datalen,
+		       const void *usr, size_t usrlen);
+	/*
+	 * Called in process context, for each session CONNECTED, without @priv, and then
+	 * DISCONNECTED, once. May sleep, but not close the context. An error at CONNECTED refuses
+	 * the client, and nothing of the session is called any more; so do 4096 sessions. At DISCONNECTED all operations
+	 * have been responded to; what is returned then is not looked at.
+	 */
+	int (*link_ev)(struct rtrs_srv_sess *sess, enum rtrs_srv_link_ev ev, void *priv);
+};
+
+/*
+ * Waits for clients on @port, of all RDMA devices that are there or come later; @ops is copied.
+ * There may be several contexts, on different ports. A port that is taken is only logged: no client
+ * comes then.
+ *
+ * Returns ERR_PTR(): -EINVAL without one of the functions; -ENFILE if there are 64; -ENOMEM. Clients
+ * may come before this returns. Sleeps.
+ */
+struct rtrs_srv_ctx *rtrs_srv_open(struct rtrs_srv_ops *ops, u16 port);
+
+/*
+ * Closes the context and all of its sessions: waits until all operations were responded to; no
+ * callback runs afterwards, or will. A context that is closed is refused. Sleeps.
+ */
+void rtrs_srv_close(struct rtrs_srv_ctx *ctx);
+
+/*
+ * Responds to an operation: @errno is 0, or an error that the client gets, of which a positive one
+ * counts as negative and a number beyond 4095 as -EIO. An operation that was responded to, or is
+ * none, is refused. Always true: what has to wait for room waits here. Any context.
+ */
+bool rtrs_srv_resp_rdma(struct rtrs_srv_op *id, int errno);
+
+/* Has the callbacks of a session called with @priv from now on. Any context. */
+void rtrs_srv_set_sess_priv(struct rtrs_srv_sess *sess, void *priv);
+
+/*
+ * Writes the name that the client has given the session, and a NUL, cut to @len bytes. -ENOTCONN if
+ * the session is none, and from the call of DISCONNECTED on. Any context.
+ */
+int rtrs_srv_get_path_name(struct rtrs_srv_sess *sess, char *pathname, size_t len);
+
+/* How many operations there are at most; -ENOTCONN if the session is none. Any context. */
+int rtrs_srv_get_queue_depth(struct rtrs_srv_sess *sess);
 
 #endif /* RTRS_H */

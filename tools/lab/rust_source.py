@@ -20,6 +20,7 @@ CRATES = {
     "rnbd_client": "rnbd_client",
     "rnbd_server": "rnbd_server",
     "rtrs_client_c": "rtrs_client_c",
+    "rtrs_server_c": "rtrs_server_c",
     "rtrs_kv_client": "samples/rtrs_kv_client",
     "rtrs_kv_server": "samples/rtrs_kv_server",
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RTRS server for users in C: the functions of `include/rtrs.h`, on the listeners of
+//! [`rtrs_server`].
+//!
+//! Loaded when such a user needs it. The functions have the names of the C module rtrs-server, so
+//! only one of the two can be loaded.
+
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    unsafe_code
+)]
+
+use kernel_ext::prelude::*;
+
+mod functions;
+mod listeners;
+mod operations;
+mod sessions;
+mod tickets;
+
+module! {
+    type: RtrsServerC,
+    name: "rtrs_server_c",
+    authors: ["The RNBD in Rust developers"],
+    description: "RTRS server: RDMA transport, serving end, for users in C",
+    license: "GPL",
+}
+
+/// The module; dropped when it is unloaded, which its users in C prevent as they depend on it.
+struct RtrsServerC;
+
+impl kernel::Module for RtrsServerC {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        // What was begun ends when this is dropped.
+        let this = Self;
+        sessions::begin()?;
+        listeners::begin()?;
+        Ok(this)
+    }
+}
+
+impl Drop for RtrsServerC {
+    fn drop(&mut self) {
+        // Closes listeners that were left open.
+        listeners::end();
+        sessions::end();
+    }
+}
