@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Users of our client's transport that are written in C: the kernel's rnbd-client, and one that does what it must not.
+"""Users of our transport that are written in C: the kernel's rnbd-client and rnbd-server, and some that do wrong.
 
-The kernel's rnbd-client is unchanged, and runs on rtrs_client_c with our server and with C's.
+The kernel's rnbd-client and rnbd-server are unchanged. They run on rtrs_client_c and rtrs_server_c, with each other, and
+with our ends and C's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 from lab import c_users
 from lab.selftest_case import case
 from lab.selftest_case import Test
+from lab.vm_node import Node
 from lib import disks
 from lib import rnbd
 from lib.interplay import exercise
@@ -22,7 +24,7 @@ from lib.stream import Stream
 from lib.stream import verified
 
 TOPOLOGY = "two"
-CALLER = "/sys/module/rtrs_caller/parameters"
+PARAMETERS = "/sys/module/{}/parameters"
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -51,17 +53,52 @@ def test_rnbd_with_trusting_servers(t: Test) -> None:
         exercise(t)
 
 
-def on_both_links(t: Test, server: str) -> Device:
-    """A device of C's rnbd-client with a path over each link."""
-    use(t, c_users.MODULES, server, "Y")
+@case(timeout=300, module_sets=("ours",))
+def test_rnbd_server_with_our_client(t: Test) -> None:
+    """C's rnbd-server over our transport with our client."""
+    use(t, "ours", c_users.MODULES, "Y")
+    exercise(t)
+    polled(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",), quick=())
+def test_rnbd_server_with_the_c_client(t: Test) -> None:
+    """The same with C's client."""
+    use(t, "c", c_users.MODULES, "Y")
+    exercise(t)
+    polled(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",), quick=())
+def test_rnbd_at_both_ends(t: Test) -> None:
+    """C's rnbd-client and rnbd-server, both over our transport."""
+    use(t, c_users.MODULES, c_users.MODULES, "Y")
+    exercise(t)
+    polled(t)
+    server_ends_first(t)
+
+
+@case(timeout=300, module_sets=("ours",), quick=())
+def test_rnbd_server_that_trusts(t: Test) -> None:
+    """C's rnbd-server over our transport, which invalidates nothing, with all clients."""
+    for client in ("ours", "c", c_users.MODULES):
+        use(t, client, c_users.MODULES, "N")
+        exercise(t)
+
+
+def on_both_links(t: Test, client: str, server: str) -> Device:
+    """A device of such a client with a path over each link."""
+    use(t, client, server, "Y")
     device = rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{address}" for address in t.server.addresses])
     rnbd.configure(t, reconnect_delay_ms=1000)
     return device
 
 
-def lose_paths(t: Test, server: str) -> None:
+def lose_paths(t: Test, client: str, server: str) -> None:
     """Under IO each path is lost in turn and comes back; then both are lost, and all devices are opened again."""
-    device = on_both_links(t, server)
+    device = on_both_links(t, client, server)
     # When the session is back they are opened at once, by requests of the service connection.
     others = [rnbd.map_device(t, path) for path in (disks.WITHOUT_DISCARD, disks.LARGE_BLOCKS)]
     stream = Stream(t, device)
@@ -88,13 +125,26 @@ def lose_paths(t: Test, server: str) -> None:
 @case(timeout=300, module_sets=("ours",))
 def test_failover_with_our_server(t: Test) -> None:
     """C's rnbd-client loses paths of our transport under IO, with our server."""
-    lose_paths(t, "ours")
+    lose_paths(t, c_users.MODULES, "ours")
 
 
 @case(timeout=300, module_sets=("ours",), quick=())
 def test_failover_with_the_c_server(t: Test) -> None:
     """The same with C's server."""
-    lose_paths(t, "c")
+    lose_paths(t, c_users.MODULES, "c")
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_failover_to_the_c_rnbd_server(t: Test) -> None:
+    """C's rnbd-client and rnbd-server over our transport lose paths under IO."""
+    lose_paths(t, c_users.MODULES, c_users.MODULES)
+
+
+@case(timeout=300, module_sets=("ours",), quick=())
+def test_failover_of_our_client_to_the_c_rnbd_server(t: Test) -> None:
+    """The same with our client, and with C's."""
+    for client in ("ours", "c"):
+        lose_paths(t, client, c_users.MODULES)
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -111,6 +161,36 @@ def test_unload(t: Test) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
 
 
+@case(timeout=300, module_sets=("ours",))
+def test_unload_the_server(t: Test) -> None:
+    """Modules in use stay, C's rnbd-server closes its sessions when it is unloaded, and all can be loaded again."""
+    for _ in range(2):
+        use(t, "ours", c_users.MODULES, "Y")
+        device = rnbd.map_device(t, disks.PLAIN, keep=True)
+        rnbd.works(t, device)
+        for name in ("rtrs_server_c", "rtrs_server"):
+            with t.expect_errno(errno.EAGAIN):
+                t.server.module_unload(name)
+        t.server.module_unload("rnbd_server", "rtrs_server_c", "rtrs_server")
+        t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=40)
+        device.unmap()
+
+
+@case(module_sets=("ours",))
+def test_tracepoints_of_the_server(t: Test) -> None:
+    """The tracepoints of C's rnbd-server, which look into what it has of an operation."""
+    use(t, "ours", c_users.MODULES, "Y")
+    device = rnbd.map_device(t, disks.PLAIN)
+    tracing = "/sys/kernel/tracing"
+    t.server.run(f"mountpoint -q {tracing} || mount -t tracefs tracefs {tracing}; echo >{tracing}/trace")
+    t.server.write(f"{tracing}/events/rnbd_srv/enable", "1")
+    t.defer(t.server.write, f"{tracing}/events/rnbd_srv/enable", "0")
+    rnbd.works(t, device)
+    seen = t.server.read(f"{tracing}/trace", timeout=60)
+    for direction in ("READ", "WRITE"):
+        t.check(f"process_rdma: I/O req: sess: sess, type: {direction}," in seen, f"no {direction} in {seen}")
+
+
 @case(module_sets=("ours",))
 def test_names_of_c_modules_are_taken(t: Test) -> None:
     """The functions have the names of C's, whose modules have the names of ours: one or the other is loaded."""
@@ -122,6 +202,16 @@ def test_names_of_c_modules_are_taken(t: Test) -> None:
     t.equal(owners.get("rnbd_queue_rq"), "[rnbd_client]", "the module of a function of C's rnbd-client")
 
 
+def run(node: Node, module: str, what: str) -> None:
+    """Have a module run one of its cases."""
+    folder = PARAMETERS.format(module)
+    try:
+        node.write(f"{folder}/run", what)
+    except OSError as error:
+        said = node.read(f"{folder}/failed")
+        raise AssertionError(f"{what}: {said or errno.errorcode.get(error.errno or 0)}") from None
+
+
 def caller(name: str, what: str) -> None:
     """A test that has the module rtrs_caller run one of its cases."""
 
@@ -129,11 +219,7 @@ def caller(name: str, what: str) -> None:
         use(t, c_users.MODULES, "ours", "Y")
         t.client.modules_load("rtrs_caller")
         t.defer(t.client.module_unload, "rtrs_caller")
-        try:
-            t.client.write(f"{CALLER}/run", f"{name} ip:{t.server.address}")
-        except OSError as error:
-            said = t.client.read(f"{CALLER}/failed")
-            raise AssertionError(f"{name}: {said or errno.errorcode.get(error.errno or 0)}") from None
+        run(t.client, "rtrs_caller", f"{name} ip:{t.server.address}")
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/caller", gone=True)
 
     test.__doc__ = f"A caller in C: {what}."
@@ -150,3 +236,36 @@ caller("busy", "a permit whose request is in flight cannot be used or given back
 caller("lengths", "wrong lengths, lists and callbacks are refused, and the permit is as good as before")
 caller("closed", "a session that is closed is named again")
 caller("opening", "sessions that cannot be opened")
+
+
+def with_server_in_c(t: Test, mode: str, names: tuple[str, ...]) -> None:
+    """Cases of rtrs_srv_asker with rtrs_srv_caller, then what opens no listener, and unloading."""
+    for node in (t.client, t.server):
+        rnbd.use_set(node, c_users.MODULES)
+        t.defer(rnbd.use_set, node, t.modules)
+        rnbd.load_exactly(node, {})
+    parameters = f"{rnbd.fewer_buffers(t)}always_invalidate={mode} ack_timeout_ms={rnbd.ACK_TIMEOUT_MS}"
+    t.server.modules_load("rtrs_srv_caller", rtrs_server=parameters)
+    t.client.modules_load("rtrs_srv_asker", rtrs_client=f"ack_timeout_ms={rnbd.ACK_TIMEOUT_MS}")
+    folder = PARAMETERS.format("rtrs_srv_caller")
+    for number, name in enumerate(names, 1):
+        run(t.client, "rtrs_srv_asker", f"{name} ip:{t.server.address}")
+        t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/caller", gone=True)
+        t.equal(t.server.read(f"{folder}/failed").strip(), "", f"{name}: what the server saw")
+        for what in ("connected", "disconnected"):
+            t.equal(t.server.read(f"{folder}/{what}").strip(), str(number), f"{name}: sessions that the server saw {what}")
+    run(t.server, "rtrs_srv_caller", "opening")
+    for node in (t.client, t.server):
+        node.modules_unload_all()
+
+
+@case(module_sets=("ours",))
+def test_server_caller(t: Test) -> None:
+    """A server in C: messages and data, wrong responses, clients that it refuses, and callbacks that sleep."""
+    with_server_in_c(t, "Y", ("data", "wrong", "refused", "sleep"))
+
+
+@case(module_sets=("ours",), quick=())
+def test_server_caller_that_trusts(t: Test) -> None:
+    """The same, of which nothing is invalidated."""
+    with_server_in_c(t, "N", ("data", "wrong", "sleep"))

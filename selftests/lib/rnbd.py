@@ -21,7 +21,7 @@ SERVER_DEVICES = "/sys/class/rnbd-server/ctl/devices"
 CLIENT_SESSIONS = "/sys/class/rtrs-client"
 SERVER_SESSIONS = "/sys/class/rtrs-server"
 # Modules that are only loaded because others need them.
-NEEDED = ("rtrs_core", "rtrs_client_c")
+NEEDED = ("rtrs_core", "rtrs_client_c", "rtrs_server_c")
 
 
 # Longer than an emulated machine stands still on a busy host: soft-RoCE breaks

@@ -22,12 +22,14 @@ from typing import Any
 from . import bench_files
 from . import bench_mixed
 from . import bench_report
+from . import c_users
 from . import paths
 from . import vm_plugin
 from .bench_report import Measured
 from .bench_systems import Configuration
 from .bench_systems import Job
 from .bench_systems import MIXED
+from .bench_systems import ON_REQUEST
 from .bench_systems import prepare
 from .bench_systems import Ready
 from .bench_systems import SYSTEMS
@@ -222,10 +224,12 @@ def main(options: argparse.Namespace) -> int:
         return main_mixed(options, modules)
     if options.files:
         return main_files(options, modules)
-    names = options.systems or [name for name in SYSTEMS if name != "before"
+    names = options.systems or [name for name in SYSTEMS if name not in ON_REQUEST
                                 and (not options.quick or name != "nvme")]
     if options.before_dir and "before" not in names:
         names.append("before")
+    if any(SYSTEMS[name].modules == c_users.MODULES for name in names if name in SYSTEMS):
+        modules[c_users.MODULES] = c_users.folder("stock", modules["ours"])
     work = jobs(options.quick, options.ios or (2500 if options.quick else 3000))
     started = time.monotonic()
     found: list[Measured] = []

@@ -21,10 +21,12 @@ from .vm_count import Spent
 # What our header and the transport's add to the data of a write, about.
 HEADERS = 48
 # The modules that are compared; the kernel's atomic operations are functions for Rust.
-OWN = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
+OWN = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "rtrs_client_c",
+       "rtrs_server_c")
 OWN_HELPERS = "rust_helper_"
 COLOURS = {"ours": "#b7410e", "ours-trusting": "#e8a07c", "c": "#1f4e79",
-           "c-trusting": "#7fa8cc", "nvme": "#6a8f3c", "before": "#999999"}
+           "c-trusting": "#7fa8cc", "nvme": "#6a8f3c", "before": "#999999",
+           "ours-c-api": "#8e5ea2", "ours-c-api-trusting": "#c9b3d3"}
 
 
 @dataclass
@@ -120,7 +122,7 @@ def table(found: list[Measured]) -> str:
     for machine in machines:
         mtu, cpus, devices = machine
         lines.append(f"RDMA MTU {mtu}, {cpus} CPU(s), {devices} device(s)")
-        lines.append(f"{'job':<24}{'system':<15}{'IOPS':>8}{'instr/IO':>10}{'msg':>6}{'pkt':>7}"
+        lines.append(f"{'job':<24}{'system':<20}{'IOPS':>8}{'instr/IO':>10}{'msg':>6}{'pkt':>7}"
                      f"{'own/IO':>8}{'p50 us':>9}{'p99 us':>9}" + "".join(f"{'/' + name:>12}" for name in others))
         here = [one for one in found if (one.rdma_mtu, one.cpus, one.devices) == machine]
         for one in sorted(here, key=lambda one: (one.rw, one.size, one.depth)):
@@ -128,7 +130,7 @@ def table(found: list[Measured]) -> str:
                       for name in others]
             job = f"{one.rw} {one.size >> 10}K qd{one.depth}"
             lines.append(
-                f"{job:<24}{one.system:<15}{one.iops:>8.0f}{one.instructions_per_io:>10.0f}"
+                f"{job:<24}{one.system:<20}{one.iops:>8.0f}{one.instructions_per_io:>10.0f}"
                 f"{one.messages_per_io:>6.1f}{one.packets_per_io:>7.1f}{one.own_per_io:>8.0f}{one.p50_us:>9.1f}"
                 f"{one.p99_us:>9.1f}"
                 + "".join(f"{value:>12.2f}" if value else f"{'':>12}" for value in ratios))

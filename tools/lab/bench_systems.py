@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from . import c_users
 from .vm_node import Node
 
 SESSION = "bench"
@@ -32,9 +33,13 @@ SYSTEMS = {
     "c": System("c", "Y"),
     "c-trusting": System("c", "N"),
     "nvme": System(None),
-    # Another build of ours, for what a change brings; measured on request.
+    # Another build of ours, for what a change brings.
     "before": System("before", "Y"),
+    # The kernel's rnbd at both ends over our transport.
+    "ours-c-api": System(c_users.MODULES, "Y"),
+    "ours-c-api-trusting": System(c_users.MODULES, "N"),
 }
+ON_REQUEST = ("before", "ours-c-api", "ours-c-api-trusting")
 
 
 # The client of one set with the server of another, see bench_mixed.py.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Users of our transport that are written in C: the kernel's rnbd-client, and a caller for tests.
+"""Users of our transport that are written in C: the kernel's rnbd-client and rnbd-server, and callers for tests.
 
-The client is built unchanged, from the kernel's source, with our header (include/rtrs.h) and
+Client and server are built unchanged, from the kernel's source, with our header (include/rtrs.h) and
 against the modules of this checkout. A machine gets it together with these, as one set.
 """
 
@@ -24,16 +24,15 @@ SUBJECT = "c_users"
 _CALLER = paths.CHECKOUT / "selftests" / "c_api"
 _HEADERS = paths.CHECKOUT / "include"
 _INSIDE = "/mnt/c-users"
-# Ours of this name is not in the set.
-_CLIENT = "rnbd-client.ko"
-_REPLACED = "rnbd_client.ko"
+# Ours of these names are not in the set.
+_REPLACED = ("rnbd_client.ko", "rnbd_server.ko")
 
 
 def folder(kernel_name: str, ours: Path) -> Path:
     """The folder with the set for a kernel: the modules in `ours`, and on top of them those in C."""
     built = _built(kernel_name, ours)
     target = paths.modules_dir(f"{kernel_name}-{MODULES}")
-    wanted = [path for path in sorted(ours.rglob("*.ko")) if path.name != _REPLACED] + sorted(built.glob("*.ko"))
+    wanted = [path for path in sorted(ours.rglob("*.ko")) if path.name not in _REPLACED] + sorted(built.glob("*.ko"))
     with cache.lock(f"c-users-{cache.digest(str(target))}"):
         target.mkdir(parents=True, exist_ok=True)
         for old in target.glob("*.ko"):
@@ -69,9 +68,9 @@ def _make(made: Path, kernel_name: str, ours: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     argv = ["make", "-s", "-j2", "-C", tree.inside, f"M={_INSIDE}", *tree.options,
-            # Before the folder that the client's Makefile names, where C's header may be.
+            # Before the folder that the Makefile of rnbd names, where C's header may be.
             f"KCPPFLAGS=-I{_INSIDE}/include", f"KBUILD_EXTRA_SYMBOLS={_INSIDE}/ours.symvers",
-            "CONFIG_BLK_DEV_RNBD_CLIENT=m", "modules"]
+            "CONFIG_BLK_DEV_RNBD_CLIENT=m", "CONFIG_BLK_DEV_RNBD_SERVER=m", "modules"]
     run.chroot(tree.root, argv, [*tree.binds, run.Bind(source, _INSIDE)], log)
     for module in source.rglob("*.ko"):
         shutil.copy(module, made / module.name)

@@ -36,18 +36,21 @@ MODULE_NEEDS = {
     "rnbd_client": ["rtrs_client"],
     "rnbd_server": ["rtrs_server"],
     "rtrs_client_c": ["rtrs_client"],
+    "rtrs_server_c": ["rtrs_server"],
     "rtrs_caller": ["rtrs_client_c"],
+    "rtrs_srv_asker": ["rtrs_client_c"],
+    "rtrs_srv_caller": ["rtrs_server_c"],
     "rtrs_kv_client": ["rtrs_client"],
     "rtrs_kv_server": ["rtrs_server"],
 }
-# There the client is the kernel's.
-NEEDS_OF_SET = {"c-users": {"rnbd_client": ["rtrs_client_c"]}}
+# There client and server are the kernel's.
+NEEDS_OF_SET = {"c-users": {"rnbd_client": ["rtrs_client_c"], "rnbd_server": ["rtrs_server_c"]}}
 
 # How long a killed program may take to end.
 END_SECONDS = 20.0
 
-UNLOAD_ORDER = ("rtrs_caller", "rtrs_kv_client", "rtrs_kv_server", "rnbd_client", "rtrs_client_c", "rtrs_client",
-                "rnbd_server", "rtrs_server", "rtrs_core")
+UNLOAD_ORDER = ("rtrs_caller", "rtrs_srv_asker", "rtrs_srv_caller", "rtrs_kv_client", "rtrs_kv_server",
+                "rnbd_client", "rtrs_client_c", "rtrs_client", "rnbd_server", "rtrs_server_c", "rtrs_server", "rtrs_core")
 
 
 class CommandFailed(RuntimeError):
