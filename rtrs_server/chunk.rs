@@ -53,8 +53,9 @@ pub(crate) enum ChunkKey {
     /// Until its own registration is invalidated; that was last posted on the connection with this
     /// number, or before the first request (`None`).
     Registered(Option<u16>),
-    /// Not before it is registered again with another key.
-    Invalidated,
+    /// Not before it is registered again with another key; the invalidation was posted on the
+    /// connection with this number.
+    Invalidated(u16),
 }
 
 /// What is to be done next with a chunk that waits in a list.

@@ -25,6 +25,7 @@ use rtrs_core::{
 use crate::{
     chunk::{
         self,
+        ChunkKey,
         ChunkSlot,
         Direction,
         Responses,
@@ -182,10 +183,14 @@ impl Operation {
         self.chunk().map_or(0, |chunk| chunk.id)
     }
 
-    /// Whether the request came by the service connection of its path. Any context.
+    /// Whether the service connection of its path, which has the heartbeats, waits while
+    /// [`SessionHandler::request()`] has the operation: the request came by it, or its chunk was
+    /// invalidated there. Any context.
     #[inline]
-    pub fn is_of_service_connection(&self) -> bool {
-        self.chunk().is_some_and(|chunk| chunk.cid == SERVICE_CID)
+    pub fn is_on_service_connection(&self) -> bool {
+        self.chunk().is_some_and(|chunk| {
+            chunk.cid == SERVICE_CID || chunk.key == ChunkKey::Invalidated(SERVICE_CID)
+        })
     }
 
     /// Where the data goes. Any context.

@@ -262,7 +262,7 @@ pub(crate) fn send_invalidation(
     let (Some(slot), Some(region)) = (io.slot(id), io.region(id)) else {
         return give_up(io, chunk);
     };
-    chunk.key = ChunkKey::Invalidated;
+    chunk.key = ChunkKey::Invalidated(queue_pair.handler().cid());
     if let Err((chunk, _)) = slot.put_aside(chunk) {
         // The client has sent the chunk's next request without a response to this one.
         return early_and_late(io, chunk);

@@ -134,7 +134,7 @@ fn withhold(io: &Entered<PathIo>, mut chunk: ChunkBox) {
 /// Whether the response in `chunk` is no more than that the request was carried out.
 #[inline]
 fn says_nothing_else(chunk: &PathChunk) -> bool {
-    chunk.key != ChunkKey::Invalidated
+    !matches!(chunk.key, ChunkKey::Invalidated(_))
         && chunk.result.is_ok()
         && chunk
             .request
@@ -295,7 +295,7 @@ fn only_write(
     chunk: &PathChunk,
 ) -> Option<(Option<Sge>, RemoteMemory)> {
     let has_message = chunk.key != ChunkKey::Shared && tells_keys(connection);
-    if chunk.key == ChunkKey::Invalidated || has_message {
+    if matches!(chunk.key, ChunkKey::Invalidated(_)) || has_message {
         return None;
     }
     let request = chunk.request.as_ref()?;
@@ -405,7 +405,7 @@ fn renew_key<'a>(
         register: None,
         message: None,
     };
-    let is_invalidated = chunk.key == ChunkKey::Invalidated;
+    let is_invalidated = matches!(chunk.key, ChunkKey::Invalidated(_));
     if chunk.key == ChunkKey::Shared || !(is_invalidated || tells_keys(connection)) {
         return Ok(key);
     }

@@ -191,10 +191,10 @@ fn error_of(errno: c_int) -> Error {
 }
 
 impl SessionHandler for UserSession {
-    /// What comes by the service connection goes to the session's worker: it may take long, and
-    /// that connection has the heartbeats.
+    /// What would hold up the service connection goes to the session's worker: it may take long,
+    /// and that connection has the heartbeats.
     fn request(&self, operation: Operation, message: &[u8]) {
-        if operation.is_of_service_connection() {
+        if operation.is_on_service_connection() {
             operation.defer(message);
         } else {
             self.hand_over(operation, message);
