@@ -67,7 +67,7 @@ static int respond_later(struct rtrs_srv_op *id)
 	return 0;
 }
 
-static int check(const struct srv_message *message, size_t len, const u8 *data, size_t datalen)
+static int check(const struct srv_message *message, size_t len, u8 *data, size_t datalen)
 {
 	const u8 *usr = (const u8 *)message;
 	size_t i;
