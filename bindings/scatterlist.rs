@@ -22,6 +22,19 @@ use crate::{
 use core::ptr;
 use kernel::page::PAGE_SIZE;
 
+pub mod shared;
+
+use shared::{
+    SharedHold,
+    Source, //
+};
+
+/// Memory for several requests at a time, only to be sent; see [`shared`].
+pub type SharedTable = shared::SharedTable<ScatterTable>;
+
+/// The right to hand out memory that a [`SharedTable`] was filled with.
+pub type Sharing = shared::Sharing<ScatterTable>;
+
 /// The page size of registrations, which is at most that of memory.
 const SINK_PAGE_SIZE: usize = 4096;
 
@@ -31,14 +44,16 @@ const SINK_PAGE_SIZE: usize = 4096;
 ///
 /// - `entries` was initialised by `sg_init_table()` and is not chained.
 /// - The first `used` entries name pages. If `buffer` is set, each of them names one of its pages.
-///   If `request` is set, the pages are those of its request, which keeps them. Otherwise the pages
-///   are lent: the caller of [`Self::set_lent()`] keeps them for as long as they may be accessed.
-///   If none is in use, there is neither.
+///   If `request` is set, the pages are those of its request, which keeps them. If `shared` is set,
+///   they are those of the shared table, which keeps them. Otherwise the pages are lent: the caller
+///   of [`Self::set_lent()`] keeps them for as long as they may be accessed. If none is in use,
+///   there is none of these.
 /// - The pages in use may be accessed as `permitted` says: those of a read are only to be
 ///   written, as what is in them is not meant for others, and those of a write only to be
 ///   read, as they may be somebody's that cannot write to them either.
 /// - If `mapping` names a region, that region has mapped the entries in use as it says, for the
-///   device of its domain, and neither they, nor what keeps the pages, nor `is_sink` is changed.
+///   device of its domain, and neither they, nor what keeps the pages, nor `is_sink` is changed. If
+///   `is_shared` is set there, the entries are those of the shared table's mapping for the device.
 /// - `is_sink` says that the entries in use are those of [`Self::set_sink()`].
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
@@ -48,6 +63,7 @@ pub struct ScatterTable {
     permitted: Direction,
     buffer: Option<PageBuffer>,
     request: Option<DataHold>,
+    shared: Option<SharedHold<Self>>,
     is_sink: bool,
     mapping: Mapping,
 }
@@ -59,6 +75,8 @@ struct Mapping {
     /// The number of DMA entries.
     entries: u32,
     direction: Direction,
+    /// It is the shared table's mapping.
+    is_shared: bool,
 }
 
 // SAFETY: Owns its entries, and what keeps the pages they name, which is `Send`.
@@ -86,11 +104,13 @@ impl ScatterTable {
             permitted: Direction::Bidirectional,
             buffer: None,
             request: None,
+            shared: None,
             is_sink: false,
             mapping: Mapping {
                 region: 0,
                 entries: 0,
                 direction: Direction::ToDevice,
+                is_shared: false,
             },
         })
     }
@@ -215,17 +235,55 @@ impl ScatterTable {
         self.bytes = 0;
         self.buffer = None;
         self.request = None;
+        self.shared = None;
         self.is_sink = false;
     }
 
-    /// Empties the table if its memory is that of a block request; see [`Self::clear()`].
+    /// Empties the table if its memory is that of a block request, or of a shared table; see
+    /// [`Self::clear()`].
     #[inline]
     pub fn release_request(&mut self) {
-        if self.request.is_some() && !self.is_mapped() {
-            self.used = 0;
-            self.bytes = 0;
-            self.request = None;
+        if self.request.is_some() {
+            if !self.is_mapped() {
+                self.used = 0;
+                self.bytes = 0;
+                self.request = None;
+            }
+        } else if self.shared.is_some() {
+            self.release_shared();
         }
+    }
+
+    /// Empties the table, whose memory is that of a shared one.
+    #[cold]
+    fn release_shared(&mut self) {
+        self.clear();
+    }
+
+    /// Describes the memory of a shared table, only to be sent, which this one keeps until it is
+    /// emptied. Any context.
+    ///
+    /// `EINVAL` if that takes more segments than there is room for, `EBUSY` if the table is mapped.
+    pub fn set_shared(&mut self, sharing: &Sharing) -> Result {
+        let (list, count) = sharing.table().to_send().ok_or(EINVAL)?;
+        let room = self.capacity();
+        let entries = self.as_mut_ptr().ok_or(EBUSY)?;
+        let mut bytes = 0;
+        // SAFETY: There are `room` entries, and `count` in the list, which does not change as long
+        // as it is shared.
+        let used = unsafe {
+            bindings::rnbd_helper_sg_copy_entries(entries, room, list, count, &mut bytes)
+        };
+        if used == 0 {
+            return Err(EINVAL);
+        }
+        // INVARIANT: That many entries have been filled, with pages of the shared table, which is
+        // held. They may be read, and the last one is marked.
+        self.used = used;
+        self.permitted = Direction::ToDevice;
+        self.bytes = bytes;
+        self.shared = Some(sharing.hold());
+        Ok(())
     }
 
     /// Describes the first `len` bytes of `buffer`, which the table keeps: a segment for each page
@@ -305,6 +363,7 @@ impl ScatterTable {
         self.used = 0;
         self.bytes = 0;
         self.request = None;
+        self.shared = None;
         self.is_sink = false;
         // The first entry stays marked as the last, as after a request of one segment; who fills
         // the table next moves the mark.
@@ -329,6 +388,19 @@ impl ScatterTable {
         if self.used == 0 || !self.permitted.permits(direction) {
             return Err(EINVAL);
         }
+        if let Some(shared) = &self.shared {
+            if let Some(entries) = shared.map(device, &mut self.entries)? {
+                // INVARIANT: They are mapped for the device, and the direction is the one that is
+                // permitted.
+                self.mapping = Mapping {
+                    region,
+                    entries,
+                    direction,
+                    is_shared: true,
+                };
+                return Ok(());
+            }
+        }
         // SAFETY: By the type invariant the entries name pages. `used` was a C int.
         let mapped = unsafe {
             bindings::rnbd_helper_ib_dma_map_sg(
@@ -347,6 +419,7 @@ impl ScatterTable {
             region,
             entries: mapped as u32,
             direction,
+            is_shared: false,
         };
         Ok(())
     }
@@ -363,6 +436,13 @@ impl ScatterTable {
     ///
     /// The table is mapped for `device`, which does not use the memory any more.
     pub(crate) unsafe fn unmap(&mut self, device: &Device) {
+        let is_shared = self.mapping.is_shared;
+        if let Some(shared) = self.shared.as_ref().filter(|_| is_shared) {
+            shared.unmap(device);
+            // INVARIANT: Not mapped any more.
+            self.mapping.region = 0;
+            return;
+        }
         let device = device.as_raw();
         // SAFETY: By the function's requirement, and the entries are those that were mapped.
         unsafe {
@@ -396,12 +476,39 @@ impl ScatterTable {
     }
 }
 
+// SAFETY: The entries name pages that are kept until the table is emptied or filled anew.
+unsafe impl Source for ScatterTable {
+    fn to_send(&self) -> Option<(*mut bindings::scatterlist, u32)> {
+        self.pages(Direction::ToDevice)
+    }
+
+    fn len(&self) -> usize {
+        self.bytes
+    }
+
+    fn empty(&mut self) {
+        self.clear();
+    }
+}
+
+impl SharedTable {
+    /// Allocates a shared table for up to `max_segments` segments, at least 1, that is mapped for
+    /// up to `max_devices` devices at a time; for further ones each request maps the memory itself.
+    /// Sleeps.
+    pub fn new(max_segments: u32, max_devices: usize) -> Result<Self> {
+        let table = ScatterTable::new(max_segments)?;
+        let max_segments = table.capacity();
+        Self::of(table, max_segments, max_devices)
+    }
+}
+
 impl Drop for ScatterTable {
     fn drop(&mut self) {
         if self.is_mapped() {
             // A device may use the memory, so its owner must not get it back.
             core::mem::forget(self.buffer.take());
             core::mem::forget(self.request.take());
+            core::mem::forget(self.shared.take());
         }
     }
 }

@@ -65,7 +65,7 @@ impl Session {
         let guard = rcu::read_lock();
         let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(self, &guard, &mut room);
-        submission.add_by_policy(request, Some(failed))
+        submission.add_by_policy::<true>(request, Some(failed))
     }
 
     /// Tells the user of a request that was in flight on a lost path and goes by no other one.

@@ -113,15 +113,15 @@ impl<'s, 'g> Submission<'s, 'g> {
     ) -> Result<(), SubmitError> {
         let request = prepare(self.session, permit, kind, queue, header)?;
         let added = match only_target(self.session, self.guard, request.connection) {
-            Some(target) => self.add_to(target, request),
-            None => self.add_by_policy(request, None),
+            Some(target) => self.add_to::<true>(target, request),
+            None => self.add_by_policy::<true>(request, None),
         };
         added.map_err(|refused| refuse(self.session, refused))
     }
 
-    /// Adds `request` for `target`.
+    /// Adds `request` for `target`; with `COPY` the data is copied if it is short.
     #[inline(always)]
-    fn add_to(
+    fn add_to<const COPY: bool>(
         &mut self,
         target: Target<'g>,
         request: Owned<'s, Request>,
@@ -134,7 +134,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         let (tag, first) = (request.tag(), self.batch.len());
         let phase = target
             .requests
-            .add(target.connection, &mut self.batch, request)?;
+            .add::<_, COPY>(target.connection, &mut self.batch, request)?;
         // INVARIANT: That is the work request that was added, or there are two of this request.
         if let Some(place) = self.tags.get_mut(first) {
             *place = tag;
@@ -162,10 +162,10 @@ impl<'s, 'g> Submission<'s, 'g> {
         }
     }
 
-    /// Sends `request` as the policy says, on a path other than `except`, which has failed. Never
-    /// sleeps.
+    /// Sends `request` as the policy says, on a path other than `except`, which has failed; with
+    /// `COPY` the data is copied if it is short. Never sleeps.
     #[inline(never)]
-    pub(crate) fn add_by_policy(
+    pub(crate) fn add_by_policy<const COPY: bool>(
         &mut self,
         mut request: Owned<'s, Request>,
         except: Option<&Path>,
@@ -183,7 +183,7 @@ impl<'s, 'g> Submission<'s, 'g> {
             let Some(target) = target_on(path, self.guard, connection) else {
                 continue;
             };
-            match self.send_alone(target, request) {
+            match self.send_alone::<COPY>(target, request) {
                 Ok(()) => {
                     if except.is_some() {
                         path.stats.failed_over();
@@ -203,14 +203,14 @@ impl<'s, 'g> Submission<'s, 'g> {
     }
 
     /// Sends `request` to `target`, so that another path can take it if that fails.
-    fn send_alone(
+    fn send_alone<const COPY: bool>(
         &mut self,
         target: Target<'g>,
         mut request: Owned<'s, Request>,
     ) -> Result<(), Refused<'s>> {
         self.post();
         target.requests.count_in_flight(&mut request);
-        if let Err(mut refused) = self.add_to(target, request) {
+        if let Err(mut refused) = self.add_to::<COPY>(target, request) {
             target.requests.left(&mut refused.request);
             return Err(refused);
         }
@@ -259,8 +259,26 @@ impl Session {
             Some(target) if target.requests.is_copied(&request) => {
                 send_copied(self, target, request)
             }
-            _ => send_otherwise(self, &guard, request),
+            _ => send_otherwise::<true>(self, &guard, request),
         };
+        sent.map_err(|refused| refuse(self, refused))
+    }
+}
+
+impl Session {
+    /// As [`Self::send()`], for a write that is sent from its own memory however short its data is:
+    /// several sessions can so send one [`SharedTable`](kernel_ext::scatterlist::SharedTable)
+    /// without a copy for each of them. `EINVAL` without data. Data that is sent again by another
+    /// path is copied if it is short.
+    pub fn send_from_memory<'s>(
+        &'s self,
+        permit: Permit<'s>,
+        queue: u32,
+        header: &[u8],
+    ) -> Result<(), SubmitError> {
+        let request = prepare(self, permit, Kind::Write, queue, header)?;
+        let guard = rcu::read_lock();
+        let sent = send_otherwise::<false>(self, &guard, request);
         sent.map_err(|refused| refuse(self, refused))
     }
 }
@@ -280,7 +298,7 @@ impl Session {
         let guard = rcu::read_lock();
         let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(self, &guard, &mut room);
-        let sent = submission.add_by_policy(request, None);
+        let sent = submission.add_by_policy::<true>(request, None);
         sent.map_err(|refused| refuse(self, refused))
     }
 
@@ -299,7 +317,7 @@ impl Session {
         let guard = rcu::read_lock();
         let mut room = SubmissionRoom::EMPTY;
         let mut submission = Submission::new(self, &guard, &mut room);
-        let sent = submission.add_by_policy(request, None);
+        let sent = submission.add_by_policy::<true>(request, None);
         sent.map_err(|refused| refuse(self, refused))
     }
 }
@@ -325,7 +343,7 @@ fn send_copied<'s>(
 
 /// Sends one request, whatever it needs.
 #[inline(never)]
-fn send_otherwise<'s>(
+fn send_otherwise<'s, const COPY: bool>(
     session: &'s Session,
     guard: &rcu::Guard,
     request: Owned<'s, Request>,
@@ -333,8 +351,8 @@ fn send_otherwise<'s>(
     let mut room = SubmissionRoom::EMPTY;
     let mut submission = Submission::new(session, guard, &mut room);
     match only_target(session, guard, request.connection) {
-        Some(target) => submission.add_to(target, request),
-        None => submission.add_by_policy(request, None),
+        Some(target) => submission.add_to::<COPY>(target, request),
+        None => submission.add_by_policy::<COPY>(request, None),
     }
 }
 

@@ -120,14 +120,16 @@ impl PathRequests {
     /// [`Self::take_back`] or [`Self::take_outstanding`]; the batch has to be posted while the
     /// path's connections are still there. It has to be posted at once if the request is
     /// [`Phase::Registering`], and then [`Self::registration_posted`] follows.
+    ///
+    /// With `COPY` the data is copied if it [may be](Self::is_copied).
     #[inline(always)]
-    pub(crate) fn add<'a, H: Handler>(
+    pub(crate) fn add<'a, H: Handler, const COPY: bool>(
         &self,
         connection: &Connection<H>,
         batch: &mut FullBatch<'_>,
         mut request: Owned<'a, Request>,
     ) -> Result<Phase, Refused<'a>> {
-        if self.is_copied(&request) {
+        if COPY && self.is_copied(&request) {
             let added = self.add_copied(connection, batch, request);
             return added.map(|()| Phase::Sent);
         }
