@@ -39,6 +39,7 @@ pub mod errno;
 pub mod error;
 pub mod export_policy;
 pub mod file_disk;
+pub mod group;
 pub mod heartbeat;
 pub mod map_options;
 pub mod name;
