@@ -133,6 +133,59 @@ mod cases {
     }
 
     #[test]
+    fn shared_memory_goes_back_with_the_last_hold() -> Result {
+        let shared = SharedTable::new(2, 1)?;
+        let fill = |len| shared.fill(|table| table.set_buffer(PageBuffer::new()?, len));
+        // What fails leaves nothing behind.
+        assert_eq!(fill(0).err(), Some(EINVAL));
+        assert_eq!(shared.fill(|_| Ok(())).err(), Some(EINVAL));
+        let to_write = shared.fill(|table| {
+            table.set_buffer(PageBuffer::new()?, 1)?;
+            table.permit(Direction::FromDevice);
+            Ok(())
+        });
+        assert_eq!(to_write.err(), Some(EINVAL));
+        let sharing = fill(100)?;
+        assert_eq!(sharing.byte_len(), 100);
+        let (mut one, mut other) = (ScatterTable::new(1)?, ScatterTable::new(1)?);
+        one.set_shared(&sharing)?;
+        other.set_shared(&sharing)?;
+        assert_eq!((one.used, one.byte_len()), (1, 100));
+        assert!(one.pages(Direction::FromDevice).is_none());
+        drop(sharing);
+        assert_eq!(fill(1).err(), Some(EBUSY));
+        one.release_request();
+        assert_eq!((one.used, one.byte_len()), (0, 0));
+        assert_eq!(fill(1).err(), Some(EBUSY));
+        // The other table gets memory of its own.
+        other.set_buffer(PageBuffer::new()?, 7)?;
+        let sharing = fill(PAGE_SIZE as u32)?;
+        drop(sharing);
+        drop(fill(1)?);
+        assert_eq!(shared.times_mapped(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn shared_memory_needs_as_much_room() -> Result {
+        let shared = SharedTable::new(2, 0)?;
+        let len = PAGE_SIZE as u32 + 1;
+        let sharing =
+            shared.fill(|table| table.set_buffer(PageBuffer::with_len(len as usize)?, len))?;
+        let mut table = ScatterTable::new(1)?;
+        assert_eq!(table.set_shared(&sharing), Err(EINVAL));
+        assert_eq!((table.used, table.byte_len()), (0, 0));
+        let mut table = ScatterTable::new(2)?;
+        table.set_shared(&sharing)?;
+        assert_eq!(table.byte_len(), len as usize);
+        assert!(table.take_buffer().is_none());
+        drop(sharing);
+        // The table has let go of it.
+        let refilled = shared.fill(|table| table.set_buffer(PageBuffer::new()?, 1));
+        refilled.map(drop)
+    }
+
+    #[test]
     fn a_bad_list_is_not_taken() -> Result {
         let page = PageBuffer::new()?;
         let mut table = ScatterTable::new(2)?;

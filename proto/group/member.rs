@@ -3,10 +3,10 @@
 //! The states of a group's member.
 //!
 //! ```text
-//!             a write failed                 rejoin             in_sync, with an empty list
+//!             a write failed, or leave_out   rejoin             in_sync, with an empty list
 //!   InSync ──────────────────▶ Behind ──────────────▶ CatchingUp ──────────────────▶ InSync
 //!                                ▲                        │
-//!                                └────────────────────────┘ a write failed
+//!                                └────────────────────────┘ a write failed, or leave_out
 //! ```
 //!
 //! | state | gets new writes | is read | its list |
@@ -107,6 +107,11 @@ impl<S: DerefMut<Target = [Range]>> Member<S> {
         self.missed.add(number);
         let was = core::mem::replace(&mut self.state, State::Behind);
         was != State::Behind
+    }
+
+    /// The user leaves the member out: it gets no new writes, as if it had failed.
+    pub fn leave_out(&mut self) {
+        self.state = State::Behind;
     }
 
     /// The member gets new writes again.

@@ -17,6 +17,7 @@ use proto::group::{
     },
     pending::{
         ended,
+        End,
         Party,
         Word, //
     },
@@ -214,6 +215,18 @@ fn a_member_that_fails_as_it_catches_up_is_behind_again() {
 }
 
 #[test]
+fn a_member_can_be_left_out() {
+    let mut one = member();
+    assert!(one.begin(1));
+    one.leave_out();
+    assert!(!one.begin(2));
+    assert_eq!(ranges(one.missed()), [(2, 2)]);
+    assert_eq!(one.rejoin(), Ok(()));
+    one.leave_out();
+    assert_eq!(one.state(), State::Behind);
+}
+
+#[test]
 fn a_member_in_sync_has_nothing_to_catch_up() {
     let mut one = member();
     assert_eq!(one.rejoin(), Err(Refusal::WrongState));
@@ -238,6 +251,17 @@ fn a_late_failure_is_on_the_list_though_the_user_has_resolved_it() {
     );
 }
 
+/// How a party ends a request in one of the 27 ways in which three members do.
+fn way(number: u32, party: Party) -> End {
+    let digit = match party {
+        Party::Sender => 0,
+        Party::Member(0) => number % 3,
+        Party::Member(3) => number / 3 % 3,
+        Party::Member(_) => number / 9,
+    };
+    [End::Confirmed, End::Refused, End::Unanswered][digit as usize]
+}
+
 #[test]
 fn exactly_the_last_party_finds_that_it_is_over() {
     let members = Members::NONE.with(0).with(3).with(15);
@@ -249,19 +273,13 @@ fn exactly_the_last_party_finds_that_it_is_over() {
     ];
     // All orders, and all ways to fail.
     for order in 0..24 {
-        for failing in 0..8u32 {
+        for failing in 0..27u32 {
             let mut left: Vec<Party> = parties.to_vec();
             let (mut order, mut value, mut over) = (order, Word::begin(members).to_u64(), 0);
             while !left.is_empty() {
                 let party = left.remove(order % left.len());
                 order /= left.len() + 1;
-                let failed = match party {
-                    Party::Sender => false,
-                    Party::Member(0) => failing & 1 != 0,
-                    Party::Member(3) => failing & 2 != 0,
-                    Party::Member(_) => failing & 4 != 0,
-                };
-                let change = ended(party, failed);
+                let change = ended(party, way(failing, party));
                 let word = Word::after(value, change);
                 value = value.wrapping_add(change);
                 assert_eq!(word.to_u64(), value);
@@ -269,11 +287,13 @@ fn exactly_the_last_party_finds_that_it_is_over() {
                 over += u32::from(word.is_over());
             }
             assert_eq!(over, 1);
-            let failed = Word::from_u64(value).failed();
-            assert_eq!(failed.has(0), failing & 1 != 0);
-            assert_eq!(failed.has(3), failing & 2 != 0);
-            assert_eq!(failed.has(15), failing & 4 != 0);
-            assert!(!failed.has(1));
+            let word = Word::from_u64(value);
+            for member in [0, 3, 15] {
+                let how = way(failing, Party::Member(member));
+                assert_eq!(word.failed().has(member), how != End::Confirmed);
+                assert_eq!(word.unanswered().has(member), how == End::Unanswered);
+            }
+            assert!(!word.failed().has(1) && !word.unanswered().has(1));
         }
     }
 }
@@ -289,8 +309,8 @@ fn threads_that_end_a_request_at_the_same_time_find_one_last() {
     for _ in 0..100 {
         let word = AtomicU64::new(Word::begin(all).to_u64());
         let over = AtomicU32::new(0);
-        let end = |party, failed| {
-            let change = ended(party, failed);
+        let end = |party, how| {
+            let change = ended(party, how);
             let before = word.fetch_add(change, Ordering::SeqCst);
             over.fetch_add(
                 u32::from(Word::after(before, change).is_over()),
@@ -302,10 +322,13 @@ fn threads_that_end_a_request_at_the_same_time_find_one_last() {
                 scope.spawn(move || {
                     (0..MAX_MEMBERS)
                         .filter(|member| member % 2 == half)
-                        .for_each(|member| end(Party::Member(member), member % 3 == 0));
+                        .for_each(|member| match member % 3 {
+                            0 => end(Party::Member(member), End::Refused),
+                            _ => end(Party::Member(member), End::Confirmed),
+                        });
                 });
             }
-            end(Party::Sender, false);
+            end(Party::Sender, End::Confirmed);
         });
         assert_eq!(over.load(Ordering::SeqCst), 1);
         let failed: Vec<usize> = Word::from_u64(word.load(Ordering::SeqCst))

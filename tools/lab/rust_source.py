@@ -21,7 +21,9 @@ CRATES = {
     "rnbd_server": "rnbd_server",
     "rtrs_client_c": "rtrs_client_c",
     "rtrs_server_c": "rtrs_server_c",
+    "rtrs_group": "rtrs_group",
     "rtrs_kv_client": "samples/rtrs_kv_client",
+    "rtrs_kv_group": "samples/rtrs_kv_group",
     "rtrs_kv_server": "samples/rtrs_kv_server",
 }
 # Folders inside a crate's folder that are other crates: they use it from outside.

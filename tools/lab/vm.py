@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Test machines by topology: one for both roles, or two on a cable.
+"""Test machines by topology: one for both roles, two on a cable, or three.
 
 ``one``: a machine that is client and server at once, soft-RoCE on a dummy
 interface. ``two``: a client and a server machine, virtio-net joined by a
-socket. Machines boot the cached image with all writes thrown away.
+socket. ``three``: a client and two servers, each with a cable of its own to
+the client. Machines boot the cached image with all writes thrown away.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from .vm_machine import stage_share
 from .vm_node import CommandFailed
 from .vm_node import Node
 
-# By number of the link; the machines are host 1 and 2 of each.
+# By number of the link; the machines are host 1, 2, and 3 of each.
 SUBNET = "10.77.{link}.{host}"
 SUBNET6 = "fd77:0:0:{link}::{host}"
 # An Ethernet MTU of 4500 gives the RDMA MTU 4096: a 4 KiB payload is one packet.
 DEFAULT_MTU = 4500
+MACHINES = {"one": ["one"], "two": ["client", "server"], "three": ["client", "server", "server2"]}
 SLOW = {"stock": 1.0, "debug": 8.0}
 
 
@@ -82,14 +84,14 @@ class Lab:
     """The machines of one topology and their scratch directory."""
 
     def __init__(self, platform: Platform, topology: str, options: Options | None = None) -> None:
-        if topology not in ("one", "two"):
+        if topology not in MACHINES:
             raise ValueError(f"unknown topology {topology!r}")
         self.platform = platform
         self.topology = topology
         self.options = options or Options()
         self.directory = Path(tempfile.mkdtemp(prefix="rnbd-vm-"))
         self.nodes: list[Node] = []
-        names = ["one"] if topology == "one" else ["client", "server"]
+        names = MACHINES[topology]
         shares: dict[int, Path] = {}
         for index, name in enumerate(names):
             own = platform.of(name)
@@ -105,15 +107,20 @@ class Lab:
                 plugin=self.options.plugin, yield_plugin=own.yield_plugin,
                 disks=self.options.disks.get(name, []), shell=self.options.shell,
                 kernel_args=list(self.options.kernel_args))
-            if topology == "two":
+            if topology != "one":
                 spec.ethernet = [Ethernet(self.directory / f"cable{link}", index == 0,
                                           self.options.mtu,
                                           f"52:54:00:77:0{link}:0{index + 1}",
                                           recycle_pages=self.options.icount)
-                                 for link in range(self.options.links)]
+                                 for link in self.links_of(index)]
             self.nodes.append(Node(
                 spec, self.directory, slow=slow,
                 module_set=self.options.module_sets.get(name, "ours")))
+
+    def links_of(self, index: int) -> list[int]:
+        """The numbers of a machine's links: with three machines each server has the client's one to it."""
+        links = range(self.options.links)
+        return [links[index - 1]] if self.topology == "three" and index > 0 else list(links)
 
     @property
     def client(self) -> Node:
@@ -122,8 +129,8 @@ class Lab:
 
     @property
     def server(self) -> Node:
-        """The machine that exports them; in topology ``one`` the same."""
-        return self.nodes[-1]
+        """The machine that exports them; in topology ``one`` the same, in ``three`` the first of both."""
+        return self.nodes[min(1, len(self.nodes) - 1)]
 
     def start(self, timeout: float = 60.0) -> None:
         """Boot all machines and give them addresses."""
@@ -150,8 +157,8 @@ class Lab:
         host = self.nodes.index(node) + 1
         kind = "dummy" if self.topology == "one" else "eth"
         node.addresses, node.addresses6 = [], []
-        for link in range(self.options.links):
-            node.network_up(f"{kind}{link}", link, SUBNET.format(link=link, host=host),
+        for number, link in enumerate(self.links_of(host - 1)):
+            node.network_up(f"{kind}{number}", link, SUBNET.format(link=link, host=host),
                             str(ip_address(SUBNET6.format(link=link, host=host))),
                             self.options.mtu)
 

@@ -40,7 +40,9 @@ MODULE_NEEDS = {
     "rtrs_caller": ["rtrs_client_c"],
     "rtrs_srv_asker": ["rtrs_client_c"],
     "rtrs_srv_caller": ["rtrs_server_c"],
+    "rtrs_group": ["rtrs_client"],
     "rtrs_kv_client": ["rtrs_client"],
+    "rtrs_kv_group": ["rtrs_group"],
     "rtrs_kv_server": ["rtrs_server"],
 }
 # There client and server are the kernel's.
@@ -49,8 +51,9 @@ NEEDS_OF_SET = {"c-users": {"rnbd_client": ["rtrs_client_c"], "rnbd_server": ["r
 # How long a killed program may take to end.
 END_SECONDS = 20.0
 
-UNLOAD_ORDER = ("rtrs_caller", "rtrs_srv_asker", "rtrs_srv_caller", "rtrs_kv_client", "rtrs_kv_server",
-                "rnbd_client", "rtrs_client_c", "rtrs_client", "rnbd_server", "rtrs_server_c", "rtrs_server", "rtrs_core")
+UNLOAD_ORDER = ("rtrs_caller", "rtrs_srv_asker", "rtrs_srv_caller", "rtrs_kv_client", "rtrs_kv_group",
+                "rtrs_kv_server", "rnbd_client", "rtrs_client_c", "rtrs_group", "rtrs_client", "rnbd_server",
+                "rtrs_server_c", "rtrs_server", "rtrs_core")
 
 
 class CommandFailed(RuntimeError):

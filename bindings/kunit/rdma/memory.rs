@@ -17,7 +17,10 @@ use crate::{
             Outgoing, //
         }, //
     },
-    scatterlist::ScatterTable, //
+    scatterlist::{
+        ScatterTable,
+        SharedTable, //
+    }, //
 };
 
 /// Registers the chunks of `set` at one end and writes to chunk 1 from scattered pieces of the
@@ -271,6 +274,45 @@ mod cases {
         wait(&near, |peer| &peer.finished)?;
         assert_eq!(near.handler().region.load(ordering::Relaxed), 4);
         region.unmap(&mut table)?;
+        Ok(())
+    }
+
+    #[test]
+    fn shared_memory_is_mapped_once_for_a_device() -> Result {
+        // Both ends are on the same device, in a domain of their own.
+        let (near, far) = pair(PollContext::Softirq)?;
+        for max_devices in [1, 0] {
+            let shared = SharedTable::new(2, max_devices)?;
+            let regions = [
+                MemoryRegion::new(near.domain(), 2, 7)?,
+                MemoryRegion::new(far.domain(), 2, 8)?,
+            ];
+            let mut tables = [ScatterTable::new(2)?, ScatterTable::new(3)?];
+            let sharing = shared.fill(|table| table.set_buffer(PageBuffer::new()?, 4096))?;
+            for (region, table) in regions.iter().zip(&mut tables) {
+                table.set_shared(&sharing)?;
+                assert_eq!(region.map(table, Direction::FromDevice), Err(EINVAL));
+                region.map(table, Direction::ToDevice)?;
+                region.load(table)?;
+                // A mapping that was not used for a while stays for the next request.
+                region.unmap(table)?;
+                region.map(table, Direction::ToDevice)?;
+            }
+            // Without a place for the device each table maps the memory itself.
+            assert_eq!(shared.times_mapped(), max_devices as u64);
+            drop(sharing);
+            let refill = || shared.fill(|table| table.set_buffer(PageBuffer::new()?, 1));
+            for (region, table) in regions.iter().zip(&mut tables) {
+                assert_eq!(refill().err(), Some(EBUSY));
+                table.clear();
+                assert!(table.is_mapped());
+                region.unmap(table)?;
+                table.release_request();
+            }
+            drop(refill()?);
+            drop(refill()?);
+            assert_eq!(shared.times_mapped(), max_devices as u64);
+        }
         Ok(())
     }
 

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A group of sessions with several servers, which all get the same writes.
+
+use kernel::sync::Arc;
+use kernel_ext::{
+    page::buffer::PageBuffer,
+    prelude::*,
+    scatterlist::{
+        ScatterTable,
+        Sharing, //
+    }, //
+};
+use proto::group::{
+    reads::ReadPolicy,
+    Members,
+    MAX_MEMBERS, //
+};
+use rtrs_client::{
+    Kind,
+    Session,
+    SubmitError,
+    MAX_USER_HEADER, //
+};
+
+use crate::{
+    events::GroupEvents,
+    group_core::{
+        Core,
+        Failure,
+        Missing, //
+    },
+    member::Member,
+    slots::Slot, //
+};
+
+/// A group of sessions with several servers. Dropping it closes the sessions, and sleeps; then no
+/// callback runs any more.
+///
+/// Its members are the same as long as it lasts, and are known by their numbers, in the order in
+/// which they were given. A member that has failed can [rejoin](Self::rejoin).
+pub struct Group {
+    // Dropped first: closing a session ends its requests, of which `core` is told.
+    members: KVec<Member>,
+    core: Arc<Core>,
+    max_io_size: u32,
+}
+
+/// The right to send one request to a group, under one tag. Dropping it gives it back.
+///
+/// # Invariants
+///
+/// The tag is this permit's as long as `is_used` is false.
+pub struct Permit<'a> {
+    group: &'a Group,
+    slot: &'a Slot,
+    tag: u32,
+    data: Option<Sharing>,
+    is_used: bool,
+}
+
+impl Group {
+    /// Makes a group of `members`, which are taken to have the same contents. Sleeps.
+    ///
+    /// `EINVAL` for no members, or more than [`MAX_MEMBERS`]; `EEXIST` if one of them is in a
+    /// group.
+    pub fn new(
+        members: KVec<Member>,
+        policy: ReadPolicy,
+        events: Arc<dyn GroupEvents>,
+    ) -> Result<Self> {
+        if members.is_empty() || members.len() > MAX_MEMBERS {
+            return Err(EINVAL);
+        }
+        let least = |limit: fn(&Session) -> u32| {
+            let limits = members.iter().map(|member| limit(member.session()));
+            limits.min().ok_or(EINVAL)
+        };
+        let tags = least(|session| session.queue_depth())?;
+        let max_segments = least(|session| u32::from(session.max_segments()))?;
+        let max_io_size = least(|session| session.max_io_size())?;
+        let core = Core::new(events, policy)?;
+        core.make(members.len(), tags, max_segments)?;
+        for (index, member) in members.iter().enumerate() {
+            member.join(core.clone(), index)?;
+        }
+        Ok(Self {
+            members,
+            core,
+            max_io_size,
+        })
+    }
+
+    /// The tags: as many as the member with the fewest has. Any context.
+    pub fn queue_depth(&self) -> u32 {
+        self.core.slots.count()
+    }
+
+    /// The most data of one request, in bytes: that of the member with the least. Any context.
+    pub fn max_io_size(&self) -> u32 {
+        self.max_io_size
+    }
+
+    /// The members, by their numbers. Any context.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// How often the data of writes was mapped for a device: once for each write and device, as
+    /// long as no path fails. Any context; looks at all tags.
+    pub fn times_mapped(&self) -> u64 {
+        self.core.slots.times_mapped()
+    }
+
+    /// How long a member's reads take of late, in ns; 0 if that is not known. Any context.
+    pub fn read_latency(&self, member: usize) -> u64 {
+        self.core.latency(member)
+    }
+
+    /// Which member is read from now on. Any context.
+    pub fn set_read_policy(&self, policy: ReadPolicy) {
+        self.core.set_policy(policy);
+    }
+
+    /// Takes the permit of `tag`; nothing if it is taken, or if there is no such tag. Any context.
+    pub fn permit(&self, tag: u32) -> Option<Permit<'_>> {
+        let slot = self.core.slots.get(tag)?;
+        // INVARIANT: It was just taken.
+        slot.take().then_some(Permit {
+            group: self,
+            slot,
+            tag,
+            data: None,
+            is_used: false,
+        })
+    }
+
+    /// The session of a member. `ENODEV` if there is no such one.
+    fn session(&self, member: usize) -> Result<&Session> {
+        self.members.get(member).map(Member::session).ok_or(ENODEV)
+    }
+
+    /// What a member has not confirmed. Sleeps. `ENODEV` if there is no such member.
+    pub fn missing(&self, member: usize) -> Result<Missing> {
+        self.core.missing(member)
+    }
+
+    /// Has a member get no more writes, as if it had failed: each is on its list from now on.
+    /// Writes that are on their way may still be confirmed. Any context. `ENODEV` if there is no
+    /// such member.
+    pub fn leave_out(&self, member: usize) -> Result {
+        self.core.change(member, |one| {
+            one.leave_out();
+            Ok(())
+        })
+    }
+
+    /// Has a member that is behind get all writes from now on. It is not read before the user says
+    /// that it is [in sync](Self::in_sync). Any context.
+    ///
+    /// `ECONNABORTED` if none of its paths is up, `EINVAL` if it is not behind, `ENODEV` if there
+    /// is no such member.
+    pub fn rejoin(&self, member: usize) -> Result {
+        if !self.session(member)?.is_connected() {
+            return Err(ECONNABORTED);
+        }
+        self.core.change(member, |one| one.rejoin())
+    }
+
+    /// The user says that a member has what has come of the writes from `first` to `last`, which
+    /// are taken off its list. Any context. `ENOSPC` if the list has no place for what would be
+    /// left, `ENODEV` if there is no such member.
+    pub fn resolved(&self, member: usize, first: u64, last: u64) -> Result {
+        self.core.change(member, |one| one.resolved(first, last))
+    }
+
+    /// The user says that a member which has rejoined is as the others, and may be read. Any
+    /// context. `EBUSY` if there are writes on its list, `EINVAL` if it has not rejoined, or is
+    /// behind again, `ENODEV` if there is no such member.
+    pub fn in_sync(&self, member: usize) -> Result {
+        self.core.change(member, |one| one.in_sync())
+    }
+
+    /// Takes the buffer of a read that has ended, which was sent to `member` under the tag of
+    /// `permit`. Any context.
+    pub fn take_buffer(&self, permit: &Permit<'_>, member: usize) -> Option<PageBuffer> {
+        let mut permit = self.session(member).ok()?.permit(permit.tag)?;
+        permit.scatter()?.take_buffer()
+    }
+}
+
+impl Permit<'_> {
+    /// Has `fill` describe the data of a write in the table, which the members share. Not for
+    /// reads. `EBUSY` if there are data already; the errors of `fill`.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut ScatterTable) -> Result) -> Result {
+        if self.data.is_some() {
+            return Err(EBUSY);
+        }
+        self.data = Some(self.slot.data.fill(fill)?);
+        Ok(())
+    }
+
+    /// Sends a write to all members that take writes, and returns its number. It has no data if
+    /// the permit was not filled. `queue` as of
+    /// [`Submission::add`](rtrs_client::Submission::add). Any context, never sleeps.
+    ///
+    /// [`GroupEvents::ended`] follows, perhaps before this returns. With an error it does not, and
+    /// there is no such write: `EMSGSIZE` for a header or data that are too long, `ECONNABORTED` if
+    /// all members are behind.
+    pub fn write(self, queue: u32, header: &[u8]) -> Result<u64> {
+        self.write_each(queue, |_| header)
+    }
+
+    /// As [`Self::write`], with a header for each member.
+    pub fn write_each<'h>(self, queue: u32, header: impl Fn(usize) -> &'h [u8]) -> Result<u64> {
+        for member in 0..self.group.members.len() {
+            self.check(header(member))?;
+        }
+        let (number, members) = self.group.core.begin_write()?;
+        self.send_to(members, number, queue, header);
+        Ok(number)
+    }
+
+    /// As [`Self::write`], to a single member, in any state, to bring it what it has missed. Such a
+    /// write has no number, and is on no list. `ENODEV` if there is no such member.
+    pub fn write_to(self, member: usize, queue: u32, header: &[u8]) -> Result {
+        self.check(header)?;
+        self.group.session(member)?;
+        self.send_to(Members::only(member), 0, queue, |_| header);
+        Ok(())
+    }
+
+    fn check(&self, header: &[u8]) -> Result {
+        let len = self.data.as_ref().map_or(0, Sharing::byte_len);
+        if header.len() > MAX_USER_HEADER || len > self.group.max_io_size as usize {
+            return Err(EMSGSIZE);
+        }
+        Ok(())
+    }
+
+    fn send_to<'h>(
+        mut self,
+        members: Members,
+        number: u64,
+        queue: u32,
+        header: impl Fn(usize) -> &'h [u8],
+    ) {
+        let core = &self.group.core;
+        // INVARIANT: The request has the tag from here on.
+        self.is_used = true;
+        self.slot.begin(number, members, core.slots.now());
+        let numbered = self.group.members.iter().enumerate();
+        for (index, member) in numbered.filter(|(index, _)| members.has(*index)) {
+            let sent = member.send_write(self.tag, queue, header(index), self.data.as_ref());
+            if let Err(error) = sent {
+                core.member_ended(self.tag, index, Err(Failure::Refused(error)));
+            }
+        }
+        // Before the request can end, so that the tag's next one finds its table free.
+        drop(self.data.take());
+        core.sender_ended(self.tag);
+    }
+
+    /// Sends a read to one member that is in sync, connected, and not in `except`, as the policy
+    /// says; returns which. `fill` describes where the data goes, in the table of that member's
+    /// request. Any context in which `fill` may be called; never sleeps.
+    ///
+    /// [`GroupEvents::ended`] follows, perhaps before this returns. With an error it does not:
+    /// `ECONNABORTED` if there is no such member, `EMSGSIZE` for a header that is too long, the
+    /// errors of `fill`, and `EAGAIN` if something is short for the moment.
+    pub fn read(
+        mut self,
+        queue: u32,
+        header: &[u8],
+        except: Members,
+        fill: impl FnOnce(&mut ScatterTable) -> Result,
+    ) -> Result<usize> {
+        let (group, core) = (self.group, &self.group.core);
+        let can_be = |member: usize| {
+            let session = group.session(member);
+            !except.has(member) && session.is_ok_and(Session::is_connected)
+        };
+        let member = core.choose(can_be).ok_or(ECONNABORTED)?;
+        let session = group.session(member)?;
+        let mut permit = session.permit(self.tag).ok_or(EBUSY)?;
+        fill(permit.scatter().ok_or(EBUSY)?)?;
+        let now = core.slots.now();
+        self.slot.begin(0, Members::only(member), now);
+        let sent = session.send(permit, Kind::Read, queue, header);
+        // Without a request no other party has the slot.
+        sent.map_err(SubmitError::to_error)?;
+        // INVARIANT: The request has the tag.
+        self.is_used = true;
+        core.sender_ended(self.tag);
+        Ok(member)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            drop(self.data.take());
+            self.slot.give_back();
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A member of a group: a session, and what it tells the group.
+
+use kernel::sync::Arc;
+use kernel_ext::{
+    module::ModuleReference,
+    prelude::*,
+    scatterlist::Sharing,
+    sync::set_once::SetOnce, //
+};
+use rtrs_client::{
+    Kind,
+    LinkEvent,
+    OpenParams,
+    OwnedSession,
+    Session,
+    SessionEvents,
+    SubmitError, //
+};
+
+use crate::{
+    group_core::{
+        Core,
+        Failure, //
+    },
+    this, //
+};
+
+/// An established session that can become a member of a group, once. Dropping it closes the
+/// session, and sleeps.
+pub struct Member {
+    session: OwnedSession,
+    events: Arc<MemberEvents>,
+}
+
+/// What the session of a member tells.
+struct MemberEvents {
+    joined: SetOnce<Joined>,
+}
+
+/// A group that the session has joined.
+struct Joined {
+    core: Arc<Core>,
+    /// The number of the member.
+    index: usize,
+}
+
+impl Member {
+    /// Opens a session as [`Session::open`] does, with its errors. Sleeps.
+    pub fn open(params: &OpenParams<'_>) -> Result<Self> {
+        let joined = SetOnce::new();
+        let events = Arc::new(MemberEvents { joined }, GFP_KERNEL)?;
+        let session = OwnedSession::open(params, events.clone())?;
+        Ok(Self { session, events })
+    }
+
+    /// The session, for what is no request: its limits, its name, whether it is connected.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Has the session tell `core` what happens, as member `index`. `EEXIST` if it has joined a
+    /// group before.
+    pub(crate) fn join(&self, core: Arc<Core>, index: usize) -> Result {
+        match self.events.joined.populate(Joined { core, index }) {
+            true => Ok(()),
+            false => Err(EEXIST),
+        }
+    }
+
+    /// Sends a write under `tag`, with the data of `sharing`, if any.
+    pub(crate) fn send_write(
+        &self,
+        tag: u32,
+        queue: u32,
+        header: &[u8],
+        sharing: Option<&Sharing>,
+    ) -> Result {
+        // The group's tag is only free when this one is.
+        let mut permit = self.session.permit(tag).ok_or(EBUSY)?;
+        let sent = match sharing {
+            Some(sharing) => {
+                permit.scatter().ok_or(EBUSY)?.set_shared(sharing)?;
+                self.session.send_from_memory(permit, queue, header)
+            }
+            None => self.session.send(permit, Kind::HeaderOnly, queue, header),
+        };
+        sent.map_err(SubmitError::to_error)
+    }
+}
+
+impl MemberEvents {
+    fn ended(&self, tag: u32, result: Result<(), Failure>) {
+        // Before the session joins no request is sent by it.
+        if let Some(joined) = self.joined.as_ref() {
+            joined.core.member_ended(tag, joined.index, result);
+        }
+    }
+}
+
+impl SessionEvents for MemberEvents {
+    fn complete(&self, tag: u32, result: Result) {
+        self.ended(tag, result.map_err(Failure::Refused));
+    }
+
+    fn unanswered(&self, tag: u32, error: SubmitError) {
+        self.ended(tag, Err(Failure::Unanswered(error.to_error())));
+    }
+
+    fn link_event(&self, event: LinkEvent) {
+        if let Some(joined) = self.joined.as_ref() {
+            joined.core.events.link_event(joined.index, event);
+        }
+    }
+
+    /// The user's, which depends on this one, as soon as there is a user.
+    fn module(&self) -> Result<ModuleReference> {
+        match self.joined.as_ref() {
+            Some(joined) => joined.core.events.module(),
+            None => this::module(),
+        }
+    }
+}
