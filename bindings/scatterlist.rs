@@ -495,6 +495,8 @@ impl SharedTable {
     /// Allocates a shared table for up to `max_segments` segments, at least 1, that is mapped for
     /// up to `max_devices` devices at a time; for further ones each request maps the memory itself.
     /// Sleeps.
+    // Not in other modules: lockdep knows a class by the address of its name.
+    #[inline(never)]
     pub fn new(max_segments: u32, max_devices: usize) -> Result<Self> {
         let table = ScatterTable::new(max_segments)?;
         let max_segments = table.capacity();

@@ -15,11 +15,9 @@ from lib import rnbd
 
 TOPOLOGY = "three"
 MEMORY_MIB = 512
-# The case of one device is for the stock kernel's soft-RoCE; all cases are about members that fail.
 GROUP, SERVER = "rtrs_kv_group", "rtrs_kv_server"
 FOLDER = guest_kv_group.FOLDER
 PAGE = 4096
-FAST = "hb_interval_ms=200 hb_missed_max=5 reconnect_delay_ms=1000"
 
 
 def servers(t: Test) -> list[Node]:
@@ -116,7 +114,7 @@ def mend(t: Test, member: int) -> None:
     cable.have(t.client, [member], "loss 0%")
 
 
-@case(quick=EVERYWHERE, module_sets=("ours",))
+@case(quick=(), module_sets=("ours",))
 def test_all_members_get_a_write(t: Test) -> None:
     """A value that is put is got from each server, whatever its length; each gets one request for it."""
     load(t)
@@ -131,7 +129,7 @@ def test_all_members_get_a_write(t: Test) -> None:
     t.equal(members(t), ["in-sync", "in-sync"], "members afterwards")
 
 
-@case(module_sets=("ours",))
+@case(quick=(), module_sets=("ours",))
 def test_reads_go_by_the_policy(t: Test) -> None:
     """Reads go to the members in turn, to the fastest one, or to the one that is named, as `read_policy` says."""
     load(t)
@@ -157,7 +155,7 @@ def test_reads_go_by_the_policy(t: Test) -> None:
             t.client.write(f"{FOLDER}/read_policy", wrong)
 
 
-@case(module_sets=("ours",))
+@case(quick=(), module_sets=("ours",))
 def test_members_with_different_limits(t: Test) -> None:
     """The group's limits are the least of its members': queue depth, and size of a request."""
     load(t, "sess_queue_depth=8", "sess_queue_depth=64 max_chunk_size=65536")
@@ -201,7 +199,7 @@ def test_link_of_a_member_is_cut(t: Test) -> None:
     all_have(t, 40, 1000, "after one more write")
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(quick=(), timeout=300, module_sets=("ours",))
 def test_server_of_a_member_is_unloaded(t: Test) -> None:
     """A member whose server is unloaded, and loaded again without its values, joins again and gets what it lacks."""
     load(t)
@@ -219,7 +217,7 @@ def test_server_of_a_member_is_unloaded(t: Test) -> None:
     all_have(t, 10, PAGE, "after the repair")
 
 
-@case(module_sets=("ours",))
+@case(quick=(), module_sets=("ours",))
 def test_all_members_are_lost(t: Test) -> None:
     """Without any member a write fails, and is on no list unless it was sent; a state that does not allow a change
     says so."""

@@ -139,10 +139,13 @@ impl Key {
     /// Brings a member that has rejoined what it has missed. That is one value, the last one.
     fn repair(&self, member: usize) -> Result {
         let _turn = self.turn.lock();
-        if !self.group.missing(member)?.ranges.is_empty() {
+        let missing = self.group.missing(member)?.ranges;
+        if !missing.is_empty() {
             self.group
                 .write_to(member, self.name.to_bytes(), &self.get()?)?;
-            self.group.resolved(member, 0, u64::MAX)?;
+        }
+        for range in &missing {
+            self.group.resolved(member, range.first, range.last)?;
         }
         self.group.in_sync(member)
     }

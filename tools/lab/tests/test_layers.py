@@ -23,12 +23,12 @@ rtrs_client_c  uses rtrs_client rtrs_core kernel_ext proto
     all         rtrs_client_c
 rtrs_server_c  uses rtrs_server rtrs_core kernel_ext proto
     all         rtrs_server_c
+rtrs_kv_group  uses rtrs_group rtrs_client rtrs_core kernel_ext proto
+    all         rtrs_kv_group
 rtrs_group  uses rtrs_client rtrs_core kernel_ext proto
     all         rtrs_group
 rtrs_kv_client  uses rtrs_client rtrs_core kernel_ext proto
     all         rtrs_kv_client
-rtrs_kv_group  uses rtrs_group rtrs_client rtrs_core kernel_ext proto
-    all         rtrs_kv_group
 rtrs_kv_server  uses rtrs_server rtrs_core kernel_ext proto
     all         rtrs_kv_server
 rnbd_client  uses rtrs_client rtrs_core kernel_ext proto
