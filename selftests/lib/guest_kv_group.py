@@ -39,33 +39,30 @@ def difference(length: int, seed: int) -> str:
 
 
 def calls_of_put(functions: list[str], length: int, count: int) -> dict[str, int]:
-    """How often these functions of the kernel are called while the value is put so often."""
-    with open(f"{TRACING}/kprobe_events", "a", encoding="ascii") as events:
-        for name in functions:
-            events.write(f"p:rnbd_count/{name} {name}\n")
-            events.flush()
+    """How often these functions, MODULE:NAME, are called while the value is put so often."""
+    names = [function.partition(":")[2] for function in functions]
     try:
-        before = _hits(functions)
-        _enable(1)
+        for name, function in zip(names, functions, strict=True):
+            _write("kprobe_events", f"p:{name} {function}", "a")
+        for name in names:
+            _write(f"events/kprobes/{name}/enable", "1")
         put(length, 1, count)
-        _enable(0)
-        after = _hits(functions)
+        with open(f"{TRACING}/kprobe_profile", encoding="ascii") as file:
+            hits = {row[0]: int(row[1]) for row in map(str.split, file)}
     finally:
-        _enable(0)
-        with open(f"{TRACING}/kprobe_events", "a", encoding="ascii") as events:
-            for name in functions:
-                with suppress(OSError):
-                    events.write(f"-:rnbd_count/{name}\n")
-                    events.flush()
-    return {name: after[name] - before[name] for name in functions}
+        for name in names:
+            with suppress(FileNotFoundError):
+                _write(f"events/kprobes/{name}/enable", "0")
+        _write("kprobe_events", "")
+    return {function: hits[name] for name, function in zip(names, functions, strict=True)}
 
 
-def _enable(what: int) -> None:
-    with suppress(FileNotFoundError), open(f"{TRACING}/events/rnbd_count/enable", "w", encoding="ascii") as file:
-        file.write(str(what))
-
-
-def _hits(functions: list[str]) -> dict[str, int]:
-    with open(f"{TRACING}/kprobe_profile", encoding="ascii") as file:
-        rows = [line.split() for line in file]
-    return {name: sum(int(row[1]) for row in rows if row[0] == name) for name in functions}
+def _write(name: str, text: str, mode: str = "w") -> None:
+    """Write a line; an error says what the line was, and what the kernel thought of it."""
+    try:
+        with open(f"{TRACING}/{name}", mode, encoding="ascii") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        with open(f"{TRACING}/error_log", encoding="ascii") as log:
+            why = log.read()
+        raise OSError(error.errno, f"{error.strerror}, {why}", f"{name}: {text}") from error
