@@ -482,7 +482,7 @@ unsafe impl Source for ScatterTable {
         self.pages(Direction::ToDevice)
     }
 
-    fn len(&self) -> usize {
+    fn num_bytes(&self) -> usize {
         self.bytes
     }
 

@@ -50,7 +50,7 @@ pub unsafe trait Source: Send + Sync + 'static {
 
     /// The length of all entries in use, in bytes.
     #[doc(hidden)]
-    fn len(&self) -> usize;
+    fn num_bytes(&self) -> usize;
 
     /// Empties it. Any context.
     #[doc(hidden)]
@@ -196,7 +196,7 @@ impl<T: Source> Sharing<T> {
 
     /// The length of the memory in bytes.
     pub fn byte_len(&self) -> usize {
-        self.table().len()
+        self.table().num_bytes()
     }
 }
 
