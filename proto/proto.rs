@@ -38,6 +38,7 @@ pub mod drain;
 pub mod errno;
 pub mod error;
 pub mod export_policy;
+pub mod fabric;
 pub mod file_disk;
 pub mod group;
 pub mod heartbeat;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From what was measured to the name of the fault, what it means, and what to do.
+
+/// Fewer packets that were lost than this are no fault: one can be lost when a link comes up.
+pub const LOST_AT_LEAST: u64 = 3;
+
+/// One lost packet among so many is a fault; fewer are what any cable may lose.
+pub const LOST_ONE_IN: u64 = 50_000;
+
+/// A receiver that was not ready fewer times than this is no fault: the test itself sends messages
+/// that find no receive.
+pub const NOT_READY_AT_LEAST: u64 = 20;
+
+/// A median from here on is a fault: of the requests of one byte, in ns. No fabric of one site is
+/// that slow.
+pub const SLOW_NS: u64 = 3_000_000;
+
+/// The smallest MTU of RDMA: a message of as many bytes is always one packet.
+const SMALLEST_MTU: u32 = 256;
+
+/// How the raw connection could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoConnection {
+    /// This machine has no RDMA device with a way to the address.
+    NoDevice,
+    /// The connection manager of the other machine does not answer.
+    NoAnswer,
+    /// It answers that nobody listens.
+    NoListener,
+    /// The test's server refuses.
+    Refused,
+}
+
+/// What a test has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Why there was no connection, if there was none.
+    pub no_connection: Option<NoConnection>,
+    /// Whether the machine answers by IP; `None` if that is not known.
+    pub ip_answers: Option<bool>,
+    /// The MTU of this end's port and of the server's, in bytes.
+    pub mtus: Option<(u32, u32)>,
+    /// Cases that failed for another reason than wrong bytes.
+    pub failed: u32,
+    /// Cases whose bytes were wrong.
+    pub wrong_bytes: u32,
+    /// The largest size that came whole among those below `smallest_lost`.
+    pub largest_whole: Option<u32>,
+    /// The smallest size that did not come.
+    pub smallest_lost: Option<u32>,
+    /// Errors that were not reported as they should be, or not in time.
+    pub wrong_errors: u32,
+    /// Queue pairs that did not answer.
+    pub dead_queues: u32,
+    /// Packets that the device has seen missing, in either direction.
+    pub lost: u64,
+    /// Packets that the data took, in both directions, as counted or at least.
+    pub packets: u64,
+    /// Packets that the device has dropped for a wrong checksum.
+    pub damaged: u64,
+    /// Times that a receiver was not ready.
+    pub not_ready: u64,
+    /// The median of the latency of the smallest requests, in ns.
+    pub median_ns: Option<u64>,
+    /// Whether the test came to its end.
+    pub finished: bool,
+}
+
+/// A fault of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is no RDMA device for the address.
+    NoDevice,
+    /// The machine answers by IP and not by RDMA.
+    Blocked,
+    /// The machine does not answer at all.
+    Away,
+    /// The machine does not answer by RDMA; of IP nothing is known.
+    NoAnswer,
+    /// Nobody listens.
+    NoListener,
+    /// The test's server refuses.
+    Refused,
+    /// The two ports have different MTUs.
+    Mtu,
+    /// Large packets do not come, and the MTUs do not say why.
+    LargePackets,
+    /// Bytes were wrong, and no checksum has noticed.
+    Corruption,
+    /// Packets are damaged on their way; checksums notice.
+    Damage,
+    /// Packets are lost.
+    Loss,
+    /// The way is slow.
+    Delay,
+    /// Some queue pairs do not answer.
+    Queues,
+    /// Errors are not reported as they should be.
+    Errors,
+    /// Receivers were not ready.
+    NotReady,
+    /// Something failed that none of the others explains.
+    Broken,
+}
+
+impl Fault {
+    /// All of them: what is most likely the cause of others comes first.
+    pub const ALL: [Self; 16] = [
+        Self::NoDevice,
+        Self::Blocked,
+        Self::Away,
+        Self::NoAnswer,
+        Self::NoListener,
+        Self::Refused,
+        Self::Mtu,
+        Self::LargePackets,
+        Self::Corruption,
+        Self::Damage,
+        Self::Loss,
+        Self::Delay,
+        Self::Queues,
+        Self::Errors,
+        Self::NotReady,
+        Self::Broken,
+    ];
+
+    /// The name, in one word, which does not change.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoDevice => "no-device",
+            Self::Blocked => "blocked",
+            Self::Away => "away",
+            Self::NoAnswer => "no-answer",
+            Self::NoListener => "no-listener",
+            Self::Refused => "refused",
+            Self::Mtu => "mtu",
+            Self::LargePackets => "large-packets",
+            Self::Corruption => "corruption",
+            Self::Damage => "damage",
+            Self::Loss => "loss",
+            Self::Delay => "delay",
+            Self::Queues => "queues",
+            Self::Errors => "errors",
+            Self::NotReady => "not-ready",
+            Self::Broken => "broken",
+        }
+    }
+
+    /// What it means.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::NoDevice => "no RDMA device of this machine has a way to that address",
+            Self::Blocked => "the machine answers by IP, but no RDMA packet comes back",
+            Self::Away => "the machine answers neither by RDMA nor by IP",
+            Self::NoAnswer => "no RDMA packet comes back from the machine",
+            Self::NoListener => "the machine answers by RDMA, but the test's server is not there",
+            Self::Refused => "the test's server refuses the connection",
+            Self::Mtu => "the two ports have different RDMA MTUs",
+            Self::LargePackets => "small messages come, messages of several packets do not",
+            Self::Corruption => "bytes arrived that are not those that were sent, unnoticed",
+            Self::Damage => "packets are damaged on their way; the device drops them",
+            Self::Loss => "packets are lost on their way, and are sent again",
+            Self::Delay => "a request of one byte takes milliseconds",
+            Self::Queues => "some queue pairs do not carry requests",
+            Self::Errors => "an error is not reported as it should be, or too late",
+            Self::NotReady => "a receiver had no room for messages",
+            Self::Broken => "the test failed",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::NoDevice => "see `rnbdctl rdma`: does a port have an address of that network?",
+            Self::Blocked => {
+                "let UDP port 4791 through both machines' firewalls and all that lies between \
+                 them; both devices need GIDs of one type (RoCE v1 or v2, `rnbdctl rdma`)"
+            }
+            Self::Away => "check the address, the cable, and `ping`",
+            Self::NoAnswer => {
+                "check the address and the link; firewalls must let UDP port 4791 through; both \
+                 devices need GIDs of one type (RoCE v1 or v2, `rnbdctl rdma`)"
+            }
+            Self::NoListener => "load it there: modprobe rtrs_test_server",
+            Self::Refused => {
+                "both machines need one release of the modules, and no more than 8 tests may run \
+                 against a server"
+            }
+            Self::Mtu => "give both interfaces, and the switches between them, one MTU",
+            Self::LargePackets => {
+                "a switch or tunnel between the machines has a smaller MTU: raise it there, or \
+                 lower that of both interfaces"
+            }
+            Self::Corruption => {
+                "do not use this machine for data: check its memory, the device, and its firmware"
+            }
+            Self::Damage => "check cables, transceivers, and the error counters of the switch",
+            Self::Loss => {
+                "look for drops and errors at the ports of the switch; RoCE needs PFC or ECN set \
+                 up the same on all hops; damaged packets look like lost ones where the device \
+                 does not count them, so check the cables, too"
+            }
+            Self::Delay => "look for a longer way, a full queue, or power saving of the CPUs",
+            Self::Queues => "look at the interrupts of the RDMA device (/proc/interrupts)",
+            Self::Errors => "update the driver and firmware of the RDMA devices",
+            Self::NotReady => "the machine that receives is overloaded, or its interrupts are late",
+            Self::Broken => "see the cases that failed, and the kernel's log of both machines",
+        }
+    }
+}
+
+impl Facts {
+    /// Whether the test has found this fault.
+    pub fn has(&self, fault: Fault) -> bool {
+        if let Some(cause) = self.no_connection {
+            return fault == self.without_connection(cause);
+        }
+        let mtu = self.mtus.is_some_and(|(here, there)| here != there);
+        let large = self.has_lost_large_ones();
+        match fault {
+            Fault::Mtu => mtu,
+            Fault::LargePackets => large && !mtu,
+            Fault::Corruption => self.wrong_bytes > 0,
+            Fault::Damage => self.damaged > 0,
+            Fault::Loss => self.has_loss(),
+            Fault::Delay => self.median_ns.is_some_and(|median| median >= SLOW_NS),
+            Fault::Queues => self.dead_queues > 0,
+            Fault::Errors => self.wrong_errors > 0,
+            Fault::NotReady => self.not_ready >= NOT_READY_AT_LEAST,
+            Fault::Broken => {
+                let mut others = Fault::ALL
+                    .into_iter()
+                    .filter(|other| *other != Fault::Broken);
+                (self.failed > 0 || !self.finished) && !others.any(|other| self.has(other))
+            }
+            _ => false,
+        }
+    }
+
+    fn without_connection(&self, cause: NoConnection) -> Fault {
+        match (cause, self.ip_answers) {
+            (NoConnection::NoDevice, _) => Fault::NoDevice,
+            (NoConnection::NoListener, _) => Fault::NoListener,
+            (NoConnection::Refused, _) => Fault::Refused,
+            (NoConnection::NoAnswer, Some(true)) => Fault::Blocked,
+            (NoConnection::NoAnswer, Some(false)) => Fault::Away,
+            (NoConnection::NoAnswer, None) => Fault::NoAnswer,
+        }
+    }
+
+    /// Messages of one packet came, and a longer one did not. With loss any message may be the one
+    /// that is late, so nothing is concluded then.
+    fn has_lost_large_ones(&self) -> bool {
+        let (Some(whole), Some(lost)) = (self.largest_whole, self.smallest_lost) else {
+            return false;
+        };
+        lost > whole && whole > 0 && lost > SMALLEST_MTU && !self.has_loss()
+    }
+
+    fn has_loss(&self) -> bool {
+        // Some devices cannot repeat every request: then one lost packet ends a connection.
+        if self.lost > 0 && !self.finished {
+            return true;
+        }
+        // More packets than 64 bits count are not lost.
+        let expected = self.lost.checked_mul(LOST_ONE_IN);
+        self.lost >= LOST_AT_LEAST && expected.is_none_or(|packets| packets >= self.packets)
+    }
+
+    /// All faults that the test has found, the likely cause of others first.
+    pub fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
+        Fault::ALL.into_iter().filter(|fault| self.has(*fault))
+    }
+}
