@@ -7,6 +7,7 @@
 #include <linux/hrtimer_types.h>
 
 #include <linux/inet.h>
+#include <linux/miscdevice.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>

@@ -3,3 +3,4 @@
 //! Device model; would extend `kernel::device`.
 
 pub mod class;
+pub mod misc;

@@ -33,6 +33,7 @@
 pub mod directory;
 pub mod disk;
 pub mod file;
+pub mod listing;
 
 mod pool;
 mod slot;

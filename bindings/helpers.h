@@ -63,6 +63,7 @@ void rnbd_helper_bdev_limits(struct block_device *bdev,
 bool rnbd_helper_bdev_is_gone(struct block_device *bdev);
 int rnbd_helper_bdev_name(struct block_device *bdev, char *buf, size_t size);
 int rnbd_helper_bdev_unique_id(struct block_device *bdev, u8 id[16], int type);
+bool rnbd_helper_bdev_is_held(const struct block_device *bdev);
 u32 rnbd_helper_bdev_partno(const struct block_device *bdev);
 u64 rnbd_helper_bdev_diskseq(const struct block_device *bdev);
 struct kobject *rnbd_helper_bdev_disk_kobj(struct block_device *bdev);
@@ -114,6 +115,24 @@ ssize_t rnbd_helper_call_iter(struct kiocb *iocb, const struct bio_vec *vecs,
 void rnbd_helper_kiocb_end_write(struct kiocb *iocb);
 int rnbd_helper_file_iocb_flags(const struct file *file);
 struct mempool *rnbd_helper_mempool_create_kmalloc_pool(int min_nr, size_t size);
+
+/* helpers_listing.c */
+
+/* What a folder has under a name. */
+enum rnbd_entry {
+	RNBD_ENTRY_OTHER,
+	RNBD_ENTRY_FOLDER,
+	RNBD_ENTRY_LINK,
+	RNBD_ENTRY_FILE,
+	RNBD_ENTRY_BLOCK_DEVICE,
+	RNBD_ENTRY_UNKNOWN,
+};
+
+typedef void (*rnbd_take_name_t)(void *taker, const char *name, int len, enum rnbd_entry entry);
+
+int rnbd_helper_list_folder(const char *name, unsigned int max, rnbd_take_name_t take,
+			    void *taker);
+bool rnbd_helper_path_is_read_only(const struct path *path);
 
 /* helpers_disk.c */
 

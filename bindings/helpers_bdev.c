@@ -74,6 +74,16 @@ int rnbd_helper_bdev_unique_id(struct block_device *bdev, u8 id[16], int type)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_bdev_unique_id);
 
+/*
+ * Whether somebody has the device, or a partition of it, for himself: it is
+ * mounted, or a part of another disk.
+ */
+bool rnbd_helper_bdev_is_held(const struct block_device *bdev)
+{
+	return READ_ONCE(bdev->bd_holder);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_bdev_is_held);
+
 u32 rnbd_helper_bdev_partno(const struct block_device *bdev)
 {
 	return bdev_partno(bdev);

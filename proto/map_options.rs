@@ -47,17 +47,11 @@ use crate::{
 /// The most paths of one line.
 pub const MAX_PATHS: usize = 6;
 
-/// A checked line.
+/// The part of a checked line that is about the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapOptions {
+pub struct SessionOptions {
     /// `sessname=`
     pub sessname: SessName,
-    /// `device_path=`
-    pub device_path: Name,
-    /// `access_mode=`, read-write if not given.
-    pub access_mode: AccessMode,
-    /// `io_mode=`, as the server is set if not given; an extension.
-    pub io_mode: Option<IoMode>,
     /// `dest_port=`, 1234 if not given.
     pub dest_port: u16,
     /// `nr_poll_queues=`, 0 if not given, at most the number of CPUs.
@@ -65,7 +59,28 @@ pub struct MapOptions {
     paths: [Option<PathAddress>; MAX_PATHS],
 }
 
-impl MapOptions {
+/// A checked line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapOptions {
+    /// The options of the session.
+    pub session: SessionOptions,
+    /// `device_path=`
+    pub device_path: Name,
+    /// `access_mode=`, read-write if not given.
+    pub access_mode: AccessMode,
+    /// `io_mode=`, as the server is set if not given; an extension.
+    pub io_mode: Option<IoMode>,
+}
+
+impl core::ops::Deref for MapOptions {
+    type Target = SessionOptions;
+
+    fn deref(&self) -> &SessionOptions {
+        &self.session
+    }
+}
+
+impl SessionOptions {
     /// `path=`, in the order given. Without a path the session must exist, or mapping fails with
     /// `ENXIO`.
     pub fn paths(&self) -> impl Iterator<Item = &PathAddress> + Clone + '_ {
@@ -104,6 +119,8 @@ pub enum MapError<'a> {
     Doubled(Opt),
     /// A mandatory option is missing.
     Missing(Opt),
+    /// The option is about a device, and the line about a session only.
+    NotHere(Opt),
     /// More than [`MAX_PATHS`] paths.
     TooManyPaths,
     /// The session's name or the device's path is not acceptable.
@@ -149,6 +166,7 @@ impl fmt::Display for MapError<'_> {
             Self::NoValue(opt) => write!(f, "{}= has no value", opt.as_str()),
             Self::Doubled(opt) => write!(f, "{}= is given twice", opt.as_str()),
             Self::Missing(opt) => write!(f, "{}= is missing", opt.as_str()),
+            Self::NotHere(opt) => write!(f, "{}= is not an option here", opt.as_str()),
             Self::TooManyPaths => write!(f, "more than {MAX_PATHS} path= options"),
             Self::BadName(opt, error) => write!(f, "{}= {error}", opt.as_str()),
             Self::LongLink(len) => write!(
@@ -187,6 +205,27 @@ impl_error!(MapError<'a>);
 /// White space around the line, such as its newline, does not count; between
 /// options only spaces do.
 pub fn parse(line: &[u8], nr_cpus: u32) -> Result<MapOptions, MapError<'_>> {
+    given(line, nr_cpus)?.finish()
+}
+
+/// Checks a line that is about a session alone: `sessname`, `path` and `dest_port`, as in
+/// [`parse`]. The session has no polled queues.
+pub fn parse_session(line: &[u8]) -> Result<SessionOptions, MapError<'_>> {
+    let given = given(line, 0)?;
+    let others = [
+        (given.device_path.is_some(), Opt::DevicePath),
+        (given.access_mode.is_some(), Opt::AccessMode),
+        (given.io_mode.is_some(), Opt::IoMode),
+        (given.nr_poll_queues.is_some(), Opt::NrPollQueues),
+    ];
+    match others.iter().find(|(is_given, _)| *is_given) {
+        Some(&(_, opt)) => Err(MapError::NotHere(opt)),
+        None => given.session(),
+    }
+}
+
+/// The options of a line.
+fn given(line: &[u8], nr_cpus: u32) -> Result<Given<'_>, MapError<'_>> {
     // The text ends at a NUL, as a C string does.
     let line = line.split(|&byte| byte == 0).next().unwrap_or(&[]);
     let mut given = Given::default();
@@ -195,7 +234,7 @@ pub fn parse(line: &[u8], nr_cpus: u32) -> Result<MapOptions, MapError<'_>> {
         let (opt, value) = split_option(word)?;
         given.add(opt, value, nr_cpus)?;
     }
-    given.finish()
+    Ok(given)
 }
 
 /// The options of a line so far, their values checked.
@@ -260,6 +299,18 @@ impl<'a> Given<'a> {
     }
 
     #[inline(never)]
+    fn session(&self) -> Result<SessionOptions, MapError<'a>> {
+        let sessname = self.sessname.ok_or(MapError::Missing(Opt::Sessname))?;
+        Ok(SessionOptions {
+            sessname: SessName::from_checked(sessname),
+            dest_port: self.dest_port.unwrap_or(RTRS_PORT),
+            // There are no poll queues unless the option asks for them.
+            nr_poll_queues: self.nr_poll_queues.unwrap_or(0),
+            paths: self.paths,
+        })
+    }
+
+    #[inline(never)]
     fn finish(&self) -> Result<MapOptions, MapError<'a>> {
         let missing = MapError::Missing;
         let device_path = self.device_path.ok_or(missing(Opt::DevicePath))?;
@@ -269,14 +320,10 @@ impl<'a> Given<'a> {
             return Err(MapError::LongLink(link));
         }
         Ok(MapOptions {
+            session: self.session()?,
             device_path: Name::from_checked(device_path),
-            sessname: SessName::from_checked(sessname),
             access_mode: self.access_mode.unwrap_or(AccessMode::Rw),
             io_mode: self.io_mode,
-            dest_port: self.dest_port.unwrap_or(RTRS_PORT),
-            // There are no poll queues unless the option asks for them.
-            nr_poll_queues: self.nr_poll_queues.unwrap_or(0),
-            paths: self.paths,
         })
     }
 }

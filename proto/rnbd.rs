@@ -2,10 +2,11 @@
 
 //! RNBD 2.2: messages between the block device's two ends (C: `rnbd-proto.h`).
 //!
-//! A message is the user's part of an RTRS request. Only `SessInfo`, `Open`, `News` and the
-//! question in `Reservation` have a response, which is the data of a read request; the errno alone
-//! is the response to the other messages.
+//! A message is the user's part of an RTRS request. Only `SessInfo`, `Open`, `News`, `Discover` and
+//! the question in `Reservation` have a response, which is the data of a read request; the errno
+//! alone is the response to the other messages.
 
+mod discovery;
 mod features;
 mod host;
 mod identity;
@@ -18,6 +19,13 @@ mod reservation;
 mod session;
 mod wire;
 
+pub use discovery::{
+    Discover,
+    DiscoverRsp,
+    DiscoverRspWriter,
+    FoundDisk,
+    Modes, //
+};
 pub use features::*;
 pub use host::Host;
 pub use identity::{

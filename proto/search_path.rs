@@ -102,7 +102,25 @@ pub fn full_path<'a>(
     dev_name: &Name,
     out: &'a mut [u8; PATH_MAX],
 ) -> Result<&'a CStr, SearchPathError> {
-    let dev_name = dev_name.as_bytes();
+    join(search_path, sessname, dev_name.as_bytes(), out)
+}
+
+/// Writes the folder to `out` that holds the devices of a session, with a slash at its end: the
+/// path of a device is the folder's path and the device's name.
+pub fn folder<'a>(
+    search_path: &[u8],
+    sessname: &SessName,
+    out: &'a mut [u8; PATH_MAX],
+) -> Result<&'a CStr, SearchPathError> {
+    join(search_path, sessname, b"", out)
+}
+
+fn join<'a>(
+    search_path: &[u8],
+    sessname: &SessName,
+    dev_name: &[u8],
+    out: &'a mut [u8; PATH_MAX],
+) -> Result<&'a CStr, SearchPathError> {
     if dev_name.windows(2).any(|pair| pair == b"..") {
         return Err(SearchPathError::Relative);
     }

@@ -269,6 +269,13 @@ impl Exports {
         Some(entry.io_mode)
     }
 
+    /// The writers of a disk, and how many sessions have it open. Sleeps.
+    pub(crate) fn use_of(&self, local_id: LocalId) -> (Writers, usize) {
+        let list = self.list.lock();
+        let entry = list.iter().find(|entry| entry.local_id == local_id);
+        entry.map_or((Writers::NONE, 0), |entry| (entry.writers, entry.opens))
+    }
+
     /// Notes that `session` has opened `disk`, whatever it called it. Sleeps.
     ///
     /// `EBUSY` if other sessions read and write the disk in another way, `EPERM` if the mode is not

@@ -164,7 +164,7 @@ fn refuse(path: &CStr, refused: &FileError) -> Error {
 }
 
 /// What the protocol's crate knows of a file.
-fn facts_of(facts: &Facts) -> FileFacts {
+pub(crate) fn facts_of(facts: &Facts) -> FileFacts {
     FileFacts {
         size: facts.size,
         block_size: facts.block_size,

@@ -30,6 +30,7 @@ use proto::{
         Request,
         SessInfo,
         FEATURE_CLOSED,
+        FEATURE_DISCOVERY,
         FEATURE_DRAIN,
         FEATURE_NEWS,
         KNOWN_FEATURES,
@@ -50,8 +51,10 @@ use crate::{
         ControlMessage,
         ControlRequest, //
     },
+    discovery::Discovery,
     io,
     news,
+    params::DISCOVERY,
     server::Server,
     session::Session,
     watch::Watch, //
@@ -74,10 +77,12 @@ impl rtrs_server::Server for Sessions {
             .map_err(|_| EINVAL)?;
         let session = Session::new(self.server.clone(), name, transport.queue_depth())?;
         let messages = Messages::new(session.clone(), self.watch.clone())?;
+        let discovery = Discovery::new(session.clone())?;
         let handler = Handler {
             session: session.clone(),
             transport: transport.clone(),
             messages,
+            discovery,
         };
         let handler = Arc::new(handler, GFP_KERNEL)?;
         // The connection was asked for before the drain began. Nothing that fails comes after this.
@@ -155,12 +160,18 @@ struct Handler {
     session: Arc<Session>,
     transport: Arc<rtrs_server::Session>,
     messages: Arc<Messages>,
+    discovery: Arc<Discovery>,
 }
 
 impl Handler {
     /// Responds to the session information of a client.
     fn negotiate(&self, op: Operation, info: SessInfo) {
-        let mut answer = info.answer(KNOWN_FEATURES);
+        let known = if *DISCOVERY.get() {
+            KNOWN_FEATURES
+        } else {
+            KNOWN_FEATURES & !FEATURE_DISCOVERY
+        };
+        let mut answer = info.answer(known);
         let watch = &self.messages.watch;
         let has_news = answer.features() & FEATURE_NEWS != 0;
         if !has_news {
@@ -170,7 +181,7 @@ impl Handler {
             // The client does without news until it is connected again, and without what is told
             // with them.
             let with_news = FEATURE_NEWS | FEATURE_DRAIN | FEATURE_CLOSED;
-            answer = info.answer(KNOWN_FEATURES & !with_news);
+            answer = info.answer(known & !with_news);
         }
         let ver = answer.ver;
         tracepoint::process_msg_sess_info(|| tracepoint::SessionInfo {
@@ -227,6 +238,7 @@ impl SessionHandler for Handler {
             },
             Ok(Request::Close(close)) => self.messages.enqueue(op, ControlRequest::Close(close)),
             Ok(Request::News(request)) => news::answer(session, op, &request),
+            Ok(Request::Discover(request)) => self.discovery.enqueue(op, request),
             Ok(Request::Host(host)) => op.respond(session.set_host(host).map(|()| 0)),
             Ok(Request::Reservation(message)) => commands::serve(session, op, &message),
             Err(refused) => {
@@ -254,6 +266,7 @@ impl SessionHandler for Handler {
         // Messages hold operations, so there are none any more; but the work may still be at its
         // end.
         workqueue::cancel_sync::<Messages, 0>(&self.messages);
+        self.discovery.stop();
         if !self.session.devices().is_empty() {
             tracepoint::destroy_sess(|| self.session.trace());
         }

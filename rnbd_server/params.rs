@@ -75,6 +75,14 @@ module_parameter! {
     parse: parse_state_dir,
 }
 
+module_parameter! {
+    /// Whether clients are told which disks they could open. An extension.
+    pub(crate) static DISCOVERY: bool = true;
+    name: "discovery",
+    description: "Tell clients that ask which disks they could open, as the export policy lets \
+        them (default: Y)",
+}
+
 /// A parameter that is a mode.
 pub(crate) struct Mode(pub(crate) IoMode);
 

@@ -32,6 +32,7 @@ use kernel_ext::{
 mod commands;
 mod control;
 mod device_table;
+mod discovery;
 mod disk;
 mod drain;
 mod export;
@@ -52,6 +53,7 @@ mod server;
 mod service;
 mod session;
 mod session_device;
+mod walk;
 mod watch;
 
 use export_policy::ExportPolicy;
@@ -82,7 +84,7 @@ struct RnbdServer {
     // at their disks; all queued work is done; then there is nothing left in the directories.
     _service: StopService,
     _watch: StopWatch,
-    _queue: OwnedQueue,
+    _queues: [OwnedQueue; 2],
     _server: Arc<Server>,
     _ctl: ClassDevice<Service>,
     _class: Class,
@@ -101,7 +103,9 @@ impl kernel::Module for RnbdServer {
         let ctl = class.device(c"ctl", service::FILES, service.clone())?;
         let devices = Directory::empty(&ctl, c"devices")?;
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
-        let server = Server::new(devices, reserved, policy, queue.handle())?;
+        let discovery = OwnedQueue::new(c"rnbd_server_discovery", QueueFlags::ORDERED)?;
+        let (handle, discovery_handle) = (queue.handle(), discovery.handle());
+        let server = Server::new(devices, reserved, policy, handle, discovery_handle)?;
         let watch = StopWatch(Watch::new(server.clone())?);
         let sessions = Sessions {
             server: server.clone(),
@@ -115,7 +119,7 @@ impl kernel::Module for RnbdServer {
         Ok(Self {
             _service: service,
             _watch: watch,
-            _queue: queue,
+            _queues: [queue, discovery],
             _server: server,
             _ctl: ctl,
             _class: class,

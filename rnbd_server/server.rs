@@ -24,6 +24,7 @@ pub(crate) struct Server {
     policy: Arc<ExportPolicy>,
     bios: Arc<BioSet<IoCompletion>>,
     queue: QueueHandle,
+    discovery_queue: QueueHandle,
     drain: Drain,
 }
 
@@ -35,12 +36,14 @@ impl Server {
         reserved: Arc<ReservedDisks>,
         policy: Arc<ExportPolicy>,
         queue: QueueHandle,
+        discovery_queue: QueueHandle,
     ) -> Result<Arc<Self>> {
         let server = Self {
             exports: Exports::new(devices, reserved)?,
             policy,
             bios: BioSet::new()?,
             queue,
+            discovery_queue,
             drain: Drain::new(),
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
@@ -64,6 +67,11 @@ impl Server {
     /// Where devices are opened and closed.
     pub(crate) fn queue(&self) -> &QueueHandle {
         &self.queue
+    }
+
+    /// Where clients are told of disks.
+    pub(crate) fn discovery_queue(&self) -> &QueueHandle {
+        &self.discovery_queue
     }
 
     /// Whether the server drains.

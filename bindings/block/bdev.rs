@@ -127,6 +127,13 @@ impl BlockDevice {
         unsafe { bindings::rnbd_helper_bdev_partno(self.as_raw()) }
     }
 
+    /// Whether the device, or a partition of it, is claimed: it is mounted, or is a part of another
+    /// disk. Any context.
+    pub fn is_held(&self) -> bool {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::rnbd_helper_bdev_is_held(self.as_raw()) }
+    }
+
     /// A number that tells the disk from those that had the same name and number before, since the
     /// machine was started (C: `diskseq`). Any context.
     pub fn disk_sequence(&self) -> u64 {

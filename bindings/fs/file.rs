@@ -72,6 +72,13 @@ impl Found {
         }
     }
 
+    /// Whether it cannot be written to: its file system is read-only, or it is immutable. Any
+    /// context.
+    pub fn is_read_only(&self) -> bool {
+        // SAFETY: By the type invariant the path is valid and leads to an inode.
+        unsafe { bindings::rnbd_helper_path_is_read_only(&raw const self.path) }
+    }
+
     /// Which file it is; of a block device, the file that stands for it. Process context; may
     /// sleep. Errors are those of `statx`.
     pub fn file_id(&self) -> Result<FileId> {

@@ -273,7 +273,10 @@ pub fn rkey_rsp(mut data: &[u8]) {
 }
 
 /// The extensions with messages or fields of their own.
-const EXTENSIONS: u32 = rnbd::FEATURE_NEWS | rnbd::FEATURE_RESERVATIONS | rnbd::FEATURE_IO_MODE;
+const EXTENSIONS: u32 = rnbd::FEATURE_NEWS
+    | rnbd::FEATURE_RESERVATIONS
+    | rnbd::FEATURE_IO_MODE
+    | rnbd::FEATURE_DISCOVERY;
 
 /// A client's RNBD message: direction, size of the data, message.
 pub fn rnbd_request(mut data: &[u8]) {
@@ -287,7 +290,10 @@ pub fn rnbd_request(mut data: &[u8]) {
     let without = rnbd::Request::parse(data, 0);
     let is_extension = matches!(
         request,
-        rnbd::Request::News(_) | rnbd::Request::Host(_) | rnbd::Request::Reservation(_)
+        rnbd::Request::News(_)
+            | rnbd::Request::Discover(_)
+            | rnbd::Request::Host(_)
+            | rnbd::Request::Reservation(_)
     );
     assert_eq!(without.is_err(), is_extension);
     match &request {
@@ -305,6 +311,9 @@ pub fn rnbd_request(mut data: &[u8]) {
         }
         rnbd::Request::News(news) => {
             assert_eq!(parse(&news.to_bytes()), Ok(request));
+        }
+        rnbd::Request::Discover(discover) => {
+            assert_eq!(parse(&discover.to_bytes()), Ok(request));
         }
         rnbd::Request::Host(host) => {
             assert_eq!(parse(&host.to_bytes()), Ok(request));
@@ -385,6 +394,7 @@ pub fn rnbd_response(data: &[u8]) {
         Err(error) => check_message(error.message().as_str()),
     }
     news_response(data);
+    discover_response(data);
     reservation_response(data);
     match rnbd::OpenRsp::parse(data, EXTENSIONS) {
         Ok(rsp) => {
@@ -414,6 +424,38 @@ fn reservation_response(data: &[u8]) {
         Ok(report) => assert_eq!(rnbd::Report::parse(&report.to_bytes()), Ok(report)),
         Err(error) => check_message(error.message().as_str()),
     }
+}
+
+fn discover_response(data: &[u8]) {
+    let asked = rnbd::Discover {
+        after: Some(Name::new(b"a").expect("a name")),
+    };
+    let rsp = match rnbd::DiscoverRsp::parse(data, &asked) {
+        Ok(rsp) => rsp,
+        Err(error) => return check_message(error.message().as_str()),
+    };
+    let mut last = b"a".to_vec();
+    let mut room = [0; rnbd::DiscoverRsp::MAX_SIZE];
+    let mut writer = rnbd::DiscoverRspWriter::new(&mut room).expect("room");
+    let mut fits = true;
+    for disk in rsp.disks() {
+        assert!(disk.path > last.as_slice() && Name::new(disk.path).is_ok());
+        assert!(!disk.path.windows(2).any(|pair| pair == b".."));
+        assert!(disk.logical_block_size.is_power_of_two() && disk.logical_block_size >= 512);
+        assert!(disk.nsectors.checked_mul(512).is_some());
+        let mut line = [0; rnbd::FoundDisk::MAX_LINE];
+        let len = disk.write_line(&mut line).expect("room for a line");
+        assert_eq!(line[..len].iter().filter(|byte| **byte == b'\n').count(), 1);
+        last = disk.path.to_vec();
+        fits &= writer.push(&disk);
+    }
+    let rest = rsp.rest(&asked);
+    if let Some(rest) = &rest {
+        assert_eq!(rest.after.expect("a path").as_bytes(), last);
+    }
+    let len = writer.finish(rest.is_some());
+    let again = rnbd::DiscoverRsp::parse(&room[..len], &asked).expect("own message");
+    assert!(!fits || again.disks().eq(rsp.disks()));
 }
 
 fn news_response(data: &[u8]) {

@@ -218,6 +218,10 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         first_device_id: 1,
     };
     put("news", true, 4048, &news.to_bytes())?;
+    let discover = rnbd::Discover {
+        after: Some(Name::new(b"dev/sda")?),
+    };
+    put("discover", true, 4096, &discover.to_bytes())?;
     let host = rnbd::Host::from_text(b"01234567-89ab-cdef-0123-456789abcdef").ok_or("no UUID")?;
     put("host", false, 0, &host.to_bytes())?;
     let preempt = rnbd::Command::Preempt {
@@ -315,6 +319,23 @@ fn block_messages(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         let records: Vec<u8> = records.collect();
         corpus.put("rnbd_response", seed, &[&header.to_bytes(), &records])?;
     }
+    let mut room = [0; rnbd::DiscoverRsp::MAX_SIZE];
+    let mut writer = rnbd::DiscoverRspWriter::new(&mut room).ok_or("no room")?;
+    for path in [&b"dev/sda"[..], b"dev/sda1", b"images/a b.img"] {
+        writer.push(&rnbd::FoundDisk {
+            path,
+            wwid: rnbd::Wwid::from_text(b"naa.5000c500").ok_or("no name")?,
+            nsectors: 1 << 32,
+            logical_block_size: 4096,
+            sessions: 2,
+            modes: rnbd::Modes::NONE.with(AccessMode::Ro),
+            is_file: true,
+            is_own: true,
+            is_used: true,
+        });
+    }
+    let len = writer.finish(true);
+    corpus.put("rnbd_response", "discover", &[&room[..len]])?;
     let held = Some((rnbd::Kind::ExclusiveAccess, 1));
     let report = rnbd::Report::new(3, held, [1, 2].into_iter());
     corpus.put("rnbd_response", "reservation", &[&report.to_bytes()])?;

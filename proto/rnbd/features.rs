@@ -25,6 +25,8 @@ pub const FEATURE_CLOSED: u32 = 1 << 4;
 /// An open message may say how the server is to read and write the disk, see
 /// [`Open::io_mode`](super::Open::io_mode), and its response says how the server does so.
 pub const FEATURE_IO_MODE: u32 = 1 << 5;
+/// The client may ask which disks it could open, see [`Discover`](super::Discover).
+pub const FEATURE_DISCOVERY: u32 = 1 << 6;
 
 /// The extensions that this driver knows, at both ends.
 pub const KNOWN_FEATURES: u32 = FEATURE_NEWS
@@ -32,4 +34,5 @@ pub const KNOWN_FEATURES: u32 = FEATURE_NEWS
     | FEATURE_DRAIN
     | FEATURE_RESERVATIONS
     | FEATURE_CLOSED
-    | FEATURE_IO_MODE;
+    | FEATURE_IO_MODE
+    | FEATURE_DISCOVERY;

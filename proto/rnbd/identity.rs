@@ -90,6 +90,9 @@ impl UniqueId {
 pub struct Wwid([u8; NAME_LEN]);
 
 impl Wwid {
+    /// The longest name in bytes.
+    pub const MAX_LEN: usize = NAME_LEN;
+
     /// No name.
     pub const NONE: Self = Self([0; NAME_LEN]);
 

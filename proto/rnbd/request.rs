@@ -8,12 +8,14 @@ use super::{
         MsgType, //
     },
     Close,
+    Discover,
     Host,
     Io,
     News,
     Open,
     Reservation,
     SessInfo,
+    FEATURE_DISCOVERY,
     FEATURE_NEWS,
     FEATURE_RESERVATIONS, //
 };
@@ -39,6 +41,8 @@ pub enum Request {
     Close(Close),
     /// Asks for news of devices.
     News(News),
+    /// Asks which disks there are.
+    Discover(Discover),
     /// Tells the name of the client's machine.
     Host(Host),
     /// Reserves a disk, or asks how it is reserved.
@@ -69,6 +73,9 @@ impl Request {
                 Ok(Self::Close(Close { device_id }))
             }
             Ok(MsgType::News) if features & FEATURE_NEWS != 0 => News::parse(bytes).map(Self::News),
+            Ok(MsgType::Discover) if features & FEATURE_DISCOVERY != 0 => {
+                Discover::parse(bytes).map(Self::Discover)
+            }
             Ok(MsgType::Host) if features & FEATURE_RESERVATIONS != 0 => {
                 Host::parse(bytes).map(Self::Host)
             }

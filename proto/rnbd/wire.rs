@@ -48,6 +48,10 @@ numbered! {
         Reservation = 10,
         /// The response to the question.
         ReservationRsp = 11,
+        /// Asks which disks there are; an extension.
+        Discover = 12,
+        /// The response to it.
+        DiscoverRsp = 13,
     }
 }
 
@@ -83,6 +87,33 @@ wire_structs! {
     struct Close: 8 {
         0 => hdr: MsgHdr,
         4 => device_id: U32,
+    }
+
+    /// Asks which disks there are.
+    struct Discover: 264 {
+        0 => hdr: MsgHdr,
+        4 => after: [u8; NAME_MAX],
+        259 => reserved: [u8; 5],
+    }
+
+    /// The front of the response to it.
+    struct DiscoverRspHdr: 16 {
+        0 => hdr: MsgHdr,
+        4 => count: U16,
+        6 => flags: U16,
+        8 => reserved: [u8; 8],
+    }
+
+    /// The front of a disk in the response to it; path and name in the world follow.
+    struct FoundDisk: 20 {
+        0 => nsectors: U64,
+        8 => logical_block_size: U32,
+        12 => sessions: U16,
+        14 => modes: u8,
+        15 => flags: u8,
+        16 => path_len: u8,
+        17 => wwid_len: u8,
+        18 => reserved: [u8; 2],
     }
 
     /// Asks for news of devices.
