@@ -28,7 +28,7 @@ use kernel_ext::{
     }, //
 };
 use proto::{
-    map_options::MapOptions,
+    map_options::SessionOptions,
     name::SessName,
     sysfs_name, //
 };
@@ -120,7 +120,7 @@ impl Client {
     /// Finds the session of a name, or opens one. Sleeps.
     ///
     /// `ENXIO` if there is none and no path to open one with; the errors of [`Session::open`].
-    pub(crate) fn use_session(self: &Arc<Self>, options: &MapOptions) -> Result<SessionUser> {
+    pub(crate) fn use_session(self: &Arc<Self>, options: &SessionOptions) -> Result<SessionUser> {
         let entry = self.enter(&options.sessname)?;
         let mut user = SessionUser {
             client: self.clone(),

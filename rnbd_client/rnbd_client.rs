@@ -17,9 +17,12 @@
 
 use kernel::sync::Arc;
 use kernel_ext::{
-    device::class::{
-        Class,
-        ClassDevice, //
+    device::{
+        class::{
+            Class,
+            ClassDevice, //
+        },
+        misc::MiscDevice, //
     },
     module::ModuleReference,
     prelude::*,
@@ -31,11 +34,13 @@ use kernel_ext::{
 
 use crate::{
     client::Client,
+    discovery::Discovery,
     session::SessionContext, //
 };
 
 mod client;
 mod device;
+mod discovery;
 mod disk;
 mod drain;
 mod fixed_limits;
@@ -64,6 +69,8 @@ module! {
 
 /// The module; dropped when it is unloaded, which every mapped device prevents.
 pub(crate) struct RnbdClient {
+    /// Removed first: files that are open keep the module loaded.
+    _discover: MiscDevice<Discovery<RnbdClient>>,
     /// Until it is removed devices can be mapped.
     ctl: ClassDevice<Client>,
     client: Arc<Client>,
@@ -88,8 +95,10 @@ impl kernel::Module for RnbdClient {
         let class = Class::new(c"rnbd-client")?;
         let ctl = class.device(c"ctl", sysfs::CTL_ATTRIBUTES, client.clone())?;
         client.set_devices_directory(&ctl)?;
+        let discover = MiscDevice::new(c"rnbd-discover", client.clone())?;
         ctl.announce();
         Ok(Self {
+            _discover: discover,
             ctl,
             client,
             _class: class,

@@ -20,6 +20,8 @@ use proto::{
     rnbd::{
         AccessMode,
         Close,
+        Discover,
+        DiscoverRsp,
         Identity,
         IoMode,
         News,
@@ -30,6 +32,7 @@ use proto::{
         Reservation,
         SessInfo,
         FEATURE_CLOSED,
+        FEATURE_DISCOVERY,
         FEATURE_IDENTITY,
         FEATURE_IO_MODE,
         FEATURE_NEWS,
@@ -253,6 +256,39 @@ impl Server {
         NewsRsp::parse(buffer, request)
             .and_then(|response| Ok((response, response.drain_ms(features)?)))
             .map_err(|error| self.malformed(&error))
+    }
+
+    /// Asks which disks this client could open; the response is in `buffer`, as long as the longest
+    /// one. Sleeps.
+    ///
+    /// The server's error, `EOPNOTSUPP` if the server does not tell, which is logged, `EINVAL` for
+    /// a response that makes no sense, which is logged, and `ECONNABORTED` without a path.
+    pub(crate) fn discover<'a>(
+        &self,
+        request: &Discover,
+        buffer: &'a mut [u8],
+    ) -> Result<DiscoverRsp<'a>> {
+        loop {
+            let epoch = self.greet()?;
+            let Some(features) = self.features_in(epoch) else {
+                // The session was lost meanwhile.
+                continue;
+            };
+            if features & FEATURE_DISCOVERY == 0 {
+                pr_err_ratelimited!(
+                    "session {}: the server does not tell which disks it has\n",
+                    self.session.as_cstr()
+                );
+                return Err(EOPNOTSUPP);
+            }
+            let data = ServiceData::FromServer(&mut *buffer);
+            match self.request_in(epoch, &request.to_bytes(), data) {
+                Ok(()) => break,
+                Err(ECONNABORTED) if self.epoch() != epoch => {}
+                Err(error) => return Err(error),
+            }
+        }
+        DiscoverRsp::parse(buffer, request).map_err(|error| self.malformed(&error))
     }
 
     /// Whether the server knows of reservations in `epoch`. Any context.

@@ -45,7 +45,7 @@ use kernel_ext::{
 use proto::{
     addr::PathAddress,
     device_state::DeviceState,
-    map_options::MapOptions,
+    map_options::SessionOptions,
     name::{
         Name,
         SessName, //
@@ -165,7 +165,7 @@ impl Session {
     ///
     /// `ENXIO` if no path is given; the errors of [`rtrs_client::Session::open`], of the server,
     /// and `ENOMEM`.
-    pub(crate) fn open(context: &SessionContext, options: &MapOptions) -> Result<Arc<Self>> {
+    pub(crate) fn open(context: &SessionContext, options: &SessionOptions) -> Result<Arc<Self>> {
         let name = options.sessname;
         let mut paths: KVec<PathAddress> = KVec::new();
         for path in options.paths() {

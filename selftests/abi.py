@@ -54,8 +54,10 @@ def test_every_file(t: Test) -> None:
     folders = [f"{folder}/sess" for folder in sessions]
     folders += [device.sysfs, "/sys/class/rnbd-client/ctl", "/sys/class/rnbd-server/ctl",
                 "/sys/module/rtrs_server/chunk_pool"]
-    found = [*there(t, *folders), f"/sys/block/{of_file.name}/wwid"]
-    t.check(t.client.exists(found[-1]), f"there is no {found[-1]}")
+    alone = [f"/sys/block/{of_file.name}/wwid", "/dev/rnbd-discover"]
+    for path in alone:
+        t.check(t.client.exists(path), f"there is no {path}")
+    found = [*there(t, *folders), *alone]
     entries = documented()
     undescribed = [path for path in found
                    if not any(pattern.fullmatch(path) for _, pattern in entries)]
