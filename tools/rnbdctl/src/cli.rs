@@ -64,6 +64,8 @@ Exit codes:
 pub enum Command {
     /// Map remote disks: each becomes a /dev/rnbd<N>
     Map(commands::map::Args),
+    /// List the disks of a server that this machine could map
+    Discover(commands::discover::Args),
     /// Unmap devices
     Unmap(commands::unmap::Args),
     /// Have the server open the disks of closed devices again
@@ -120,6 +122,7 @@ pub fn run(cli: &Cli) -> Result {
     };
     match &cli.command {
         Command::Map(args) => commands::map::run(args, &context),
+        Command::Discover(args) => commands::discover::run(args, &context),
         Command::Unmap(args) => commands::unmap::run(args, &context),
         Command::Remap(args) => commands::remap::run(args, &context),
         Command::Resize(args) => commands::resize::run(args, &context),

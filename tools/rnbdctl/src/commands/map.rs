@@ -12,6 +12,7 @@ use super::each;
 use crate::address::parse_path;
 use crate::cli::Context;
 use crate::control;
+use crate::control::DiscoverRequest;
 use crate::control::MapRequest;
 use crate::control::Mapped;
 use crate::model::AccessMode;
@@ -26,8 +27,17 @@ use crate::Result;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Paths of the disks at the server, relative to its dev_search_path
-    #[arg(required = true, value_name = "DISK")]
+    #[arg(
+        required_unless_present = "all",
+        conflicts_with = "all",
+        value_name = "DISK"
+    )]
     pub disks: Vec<String>,
+
+    /// Map all disks that the server tells this client of, but for those that its own machine uses,
+    /// that are mapped already, and that cannot be accessed so now
+    #[arg(long)]
+    pub all: bool,
 
     /// The name of the session, unique per server
     #[arg(short, long)]
@@ -101,9 +111,16 @@ impl Report for Done<'_> {
 
 /// Maps. A disk that cannot be mapped does not keep the others from it.
 pub fn run(args: &Args, context: &Context) -> Result {
-    let requests: Vec<_> = args.disks.iter().map(|disk| request(args, disk)).collect();
-    // Before anything is done.
-    for request in &requests {
+    let disks = match args.all {
+        true => all_disks(args, context)?,
+        false => args.disks.clone(),
+    };
+    if disks.is_empty() {
+        return context.output.say("nothing to map: see rnbdctl discover");
+    }
+    let requests: Vec<_> = disks.iter().map(|disk| request(args, disk)).collect();
+    // Before anything is done; but the names that a server has are nobody's mistake here.
+    for request in requests.iter().filter(|_| !args.all) {
         request.line()?;
     }
     let patience = Duration::from_secs(args.timeout.into());
@@ -118,6 +135,25 @@ pub fn run(args: &Args, context: &Context) -> Result {
         })?;
     }
     done.end()
+}
+
+/// The disks that `--all` stands for.
+fn all_disks(args: &Args, context: &Context) -> Result<Vec<String>> {
+    let asked = DiscoverRequest {
+        session: args.session.clone(),
+        paths: args.paths.clone(),
+        port: args.port,
+    };
+    let wanted = args.access.unwrap_or(AccessMode::Rw).as_str();
+    let mut disks = Vec::new();
+    for mut disk in control::discover(&context.system, &asked)? {
+        disk.locate(&context.system, &args.session)?;
+        let is_possible = disk.modes.iter().any(|mode| mode == wanted);
+        if is_possible && !disk.used_by_server && disk.device.is_none() {
+            disks.push(disk.device_path);
+        }
+    }
+    Ok(disks)
 }
 
 fn request(args: &Args, disk: &str) -> MapRequest {

@@ -10,6 +10,7 @@ pub mod check;
 pub mod completions;
 pub mod config;
 pub mod device;
+pub mod discover;
 mod each;
 pub mod exporter;
 pub mod list;

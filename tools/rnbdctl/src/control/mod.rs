@@ -3,6 +3,7 @@
 //! Changes what there is, and explains what the kernel refuses.
 
 pub mod device;
+pub mod discover;
 pub mod drain;
 pub mod errno;
 pub mod export;
@@ -14,6 +15,9 @@ pub mod stats;
 mod tunable;
 mod write;
 
+pub use discover::discover;
+pub use discover::DiscoverRequest;
+pub use discover::RemoteDisk;
 pub use map::map;
 pub use map::MapRequest;
 pub use map::Mapped;

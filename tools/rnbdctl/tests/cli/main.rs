@@ -14,6 +14,7 @@
 mod changes;
 mod checks;
 mod device_values;
+mod discover;
 mod errors;
 mod fake;
 mod json;

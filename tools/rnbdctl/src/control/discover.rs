@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Asking a server which disks this machine could map.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+
+use proto::addr::PathAddress;
+use proto::map_options;
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::write;
+use super::write::meaning;
+use super::write::Meaning;
+use crate::address::path_text;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+use crate::System;
+
+/// The kernel gives whole lines, a page at a time.
+const PAGE: usize = 4096;
+
+/// Which server is asked, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoverRequest {
+    /// The session by which the server is asked; it is opened if there is none of this name.
+    pub session: String,
+    /// Where the server is; none if there is such a session.
+    pub paths: Vec<PathAddress>,
+    /// The server's port, 1234 if not given.
+    pub port: Option<u16>,
+}
+
+/// A disk that this machine could map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RemoteDisk {
+    /// Its path at the server, as `map` takes it.
+    pub device_path: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its logical block size in bytes.
+    pub block_size: u32,
+    /// The access modes that are possible now: `ro`, `rw`, `migration`.
+    pub modes: Vec<String>,
+    /// How many sessions have it mapped.
+    pub sessions: u32,
+    /// Whether it is a regular file.
+    pub file: bool,
+    /// Whether the server's machine uses it itself.
+    pub used_by_server: bool,
+    /// Its name in the world.
+    pub wwid: Option<String>,
+    /// The device that it is here, if the session has it mapped.
+    pub device: Option<String>,
+}
+
+const MEANINGS: &[Meaning] = &[
+    meaning(
+        Errno::NXIO,
+        Kind::NotFound,
+        "there is no such session, and no address to make one with",
+        "say where the server is",
+    ),
+    meaning(
+        Errno::OPNOTSUPP,
+        Kind::Unsupported,
+        "the server does not tell which disks it has",
+        "it is a C server, is older than 0.2.0, or has discovery=N; its administrator knows the \
+         disks",
+    ),
+    meaning(
+        Errno::INVAL,
+        Kind::Failed,
+        "the server's response makes no sense",
+        "the kernel log says more: dmesg | tail",
+    ),
+    meaning(
+        Errno::FBIG,
+        Kind::Failed,
+        "the server has more disks than can be listed",
+        "",
+    ),
+];
+
+impl DiscoverRequest {
+    /// The line for the kernel, checked as the module checks it.
+    fn line(&self) -> Result<String> {
+        let mut line = format!("sessname={}", self.session);
+        if let Some(port) = self.port {
+            line.push_str(&format!(" dest_port={port}"));
+        }
+        for path in &self.paths {
+            line.push_str(&format!(" path={}", path_text(path)));
+        }
+        let wrong = |why: &str| Error::new(Kind::Usage, self.what(), why);
+        if self.session.contains(|c: char| c == ' ' || c.is_control()) {
+            return Err(wrong(
+                "the session's name has white space or control characters",
+            ));
+        }
+        match map_options::parse_session(line.as_bytes()) {
+            Ok(_) => Ok(line),
+            Err(error) => Err(wrong(error.message().as_str())),
+        }
+    }
+
+    fn what(&self) -> String {
+        format!(
+            "asking the server of session {} for its disks",
+            self.session
+        )
+    }
+}
+
+/// The disks that this machine could map, in the order of their paths.
+///
+/// Blocks while a session is being connected, as [`super::map`] does.
+pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<RemoteDisk>> {
+    let what = request.what();
+    let line = request.line()?;
+    if !system.client_loaded() {
+        let why = "the module rnbd_client is not loaded";
+        return Err(
+            Error::new(Kind::Unsupported, what, why).hint("load it with: modprobe rnbd_client")
+        );
+    }
+    let path = system.file("dev/rnbd-discover");
+    let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let why = format!("{} is not there", path.display());
+            return Err(Error::new(Kind::Unsupported, what, why).hint(
+                "the loaded rnbd_client is older than 0.2.0, or the C module, which cannot ask",
+            ));
+        }
+        Err(error) => return Err(write::cannot_open(&what, &path, &error)),
+    };
+    let explain = |error: io::Error| write::explain(&what, &error, &[MEANINGS, write::CONNECT]);
+    file.write_all(line.as_bytes()).map_err(explain)?;
+    let mut disks = Vec::new();
+    let mut page = [0; PAGE];
+    loop {
+        let len = match file.read(&mut page) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result.map_err(explain)?,
+        };
+        let lines = page.get(..len).unwrap_or(&[]);
+        if lines.is_empty() {
+            return Ok(disks);
+        }
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            let disk = parse(line).ok_or_else(|| {
+                let why = "the kernel's line is not as expected";
+                Error::new(Kind::Failed, &what, why)
+            })?;
+            disks.push(disk);
+        }
+    }
+}
+
+impl RemoteDisk {
+    /// With the device that the disk is here, if the session has it mapped.
+    pub fn locate(&mut self, system: &System, session: &str) -> Result {
+        self.device = system.client_device_name(session, &self.device_path)?;
+        Ok(())
+    }
+}
+
+/// `SECTORS BLOCK_SIZE MODES SESSIONS FLAGS WWID PATH`. A path that is no text is shown with
+/// replacement characters, and cannot be mapped by it.
+fn parse(line: &[u8]) -> Option<RemoteDisk> {
+    let line = String::from_utf8_lossy(line.strip_suffix(b"\n")?);
+    let mut words = line.splitn(7, ' ');
+    let mut word = || words.next();
+    let list = |word: &str| match word {
+        "-" => Vec::new(),
+        words => words.split(',').map(str::to_owned).collect(),
+    };
+    let sectors: u64 = word()?.parse().ok()?;
+    let block_size = word()?.parse().ok()?;
+    let modes = list(word()?);
+    let sessions = word()?.parse().ok()?;
+    let flags = list(word()?);
+    let has = |name: &str| flags.iter().any(|flag| flag == name);
+    let wwid = Some(word()?).filter(|wwid| *wwid != "-");
+    let device_path = word().filter(|path| !path.is_empty())?;
+    Some(RemoteDisk {
+        device_path: device_path.to_owned(),
+        size_bytes: sectors.checked_mul(512)?,
+        block_size,
+        modes,
+        sessions,
+        file: has("file"),
+        used_by_server: has("used"),
+        wwid: wwid.map(str::to_owned),
+        device: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel() {
+        let disk = parse(b"2048 4096 ro,migration 3 own,used naa.5000 my disk\n").unwrap();
+        assert_eq!(disk.device_path, "my disk");
+        assert_eq!((disk.size_bytes, disk.block_size), (1 << 20, 4096));
+        assert_eq!(disk.modes, ["ro", "migration"]);
+        assert_eq!((disk.sessions, disk.file), (3, false));
+        assert!(disk.used_by_server);
+        assert_eq!(disk.wwid.as_deref(), Some("naa.5000"));
+        let disk = parse(b"8 512 - 0 file - a\xff\n").unwrap();
+        assert_eq!(disk.device_path, "a\u{fffd}");
+        assert!(disk.file && disk.modes.is_empty() && disk.wwid.is_none());
+        for line in [
+            &b"8 512 - 0 - - a"[..],
+            b"8 512 - 0 - -\n",
+            b"8 512 - 0 - - \n",
+            b"x 512 - 0 - - a\n",
+            b"18446744073709551615 512 - 0 - - a\n",
+            b"\n",
+        ] {
+            assert_eq!(parse(line), None, "{}", line.escape_ascii());
+        }
+    }
+}
