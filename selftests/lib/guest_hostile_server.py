@@ -199,6 +199,24 @@ def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
     return answer + name.encode().ljust(128, b"\0")
 
 
+def tell_disks(server: rtrs.Server, normal: Any, request: Any, paths: list[str], count: int | None = None,
+               more: bool = False, kind: int = rtrs.DISCOVER + 1, sectors: int = 8, blocks: int = SECTOR,
+               path_len: int | None = None, wwid: str = "", endless: bool = False) -> None:
+    """Answer who asks for disks with disks of these paths; with ``endless`` ever new ones."""
+    if request.message != rtrs.DISCOVER:
+        return normal(request)
+    if endless:
+        after = request.header[4:259].split(b"\0")[0]
+        number = int(after or b"0")
+        paths = [f"{number + step:012}" for step in range(1, 100)]
+    data = struct.pack("<HHHH8x", kind, 0, len(paths) if count is None else count, int(more))
+    for path in paths:
+        name = path.encode("latin-1")
+        length = len(name) if path_len is None else path_len
+        data += struct.pack("<QIHBBBB2x", sectors, blocks, 0, 7, 0, length, len(wwid)) + name + wwid.encode()
+    return server.answer(request, data)
+
+
 def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tuple[int, int]],
               sequence: int = 1, count: int | None = None, more: bool = False,
               kind: int = rtrs.NEWS + 1, blocks: int = SECTOR, drain_ms: int | None = None,
