@@ -181,7 +181,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@case(module_sets=ONLY_OURS, quick=("stock",), timeout=240)
+@case(module_sets=ONLY_OURS, quick=(), timeout=300)
 def test_hostile_server(t: Test) -> None:
     """Responses that make no sense are refused and logged; endless ones come to an end."""
     serve(t)

@@ -11,6 +11,7 @@ from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
 from lib import policy
+from lib import program
 from lib import rnbd
 from lib.fio import verified
 from lib.interplay import exercise
@@ -72,6 +73,16 @@ def test_c_client_maps_a_file(t: Test) -> None:
     t.equal(report.errors, 0, "errors")
     device.unmap()
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
+
+
+@case(module_sets=("ours",))
+def test_c_server_knows_no_discovery(t: Test) -> None:
+    """A C server cannot be asked which disks it has: the program says so, and leaves nothing behind."""
+    use(t, "ours", "c", "Y")
+    program.install(t.client)
+    said = program.run(t.client, "discover", t.server.address, code=7)
+    t.check("does not tell which disks" in said.err, said.err)
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
 
 
 @case(module_sets=("ours",))
