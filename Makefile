@@ -18,6 +18,8 @@
 #                     on where it was stopped; `PART=stock' (checks, stock, interop, packages,
 #                     debug, 7.2, arm64 ...) or `T=NAME' runs a part, `AGAIN=1' what has
 #                     passed before, too
+#   make hostile      peers that lie, made up by a generator, against each end beside an honest
+#                     client; `SECONDS=600' of each, `SEED=7', `ROUND=123' to begin with
 #   make bench        IOPS and messages per IO in instruction time, against the
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make canary       what of this does not compile with the newest kernel that any Debian
@@ -39,7 +41,7 @@ LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
 .PHONY: deb deb-test
-.PHONY: bench bench-quick canary demo shell selftest test test-long clean python
+.PHONY: bench bench-quick canary demo hostile shell selftest test test-long clean python
 
 modules: python
 	@$(LAB) setup --for build --kernel $(NAME)
@@ -65,7 +67,12 @@ bench bench-quick: python
 canary: python
 	@$(LAB) canary
 
-deb deb-test: python
+deb deb-hostile: python
+	@$(LAB) setup --for test --kernel $(NAME)
+	@$(LAB) build --kernel $(NAME)
+	@HOSTILE_SECONDS=$(SECONDS) HOSTILE_SEED=$(SEED) HOSTILE_ROUND=$(ROUND) $(LAB) selftest --kernel $(NAME) -T campaign
+
+test: python
 	@$(LAB) setup --for $@
 	@$(LAB) $@
 
