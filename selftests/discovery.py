@@ -198,8 +198,10 @@ def test_hostile_server(t: Test) -> None:
             t.equal(error.errno, errno.EINVAL, what)
         t.client.wait_log(log, mark)
         t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], f"{what}: sessions afterwards")
-    for what, fault, number in (("nothing for ever", {"paths": [], "more": True}, errno.ETIMEDOUT),
-                                ("disks for ever", {"paths": [], "more": True, "endless": True}, errno.EFBIG)):
+    endless: dict[str, tuple[dict[str, Any], int]] = {
+        "nothing for ever": ({"paths": [], "more": True}, errno.ETIMEDOUT),
+        "disks for ever": ({"paths": [], "more": True, "endless": True}, errno.EFBIG)}
+    for what, (fault, number) in endless.items():
         call(t, hostile.misbehave, place="control", fault="tell_disks", **fault)
         with t.expect_errno(number):
             t.client.call_within(120, guest_discovery.lines, line=line)

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lib import guest_rtrs_peer as rtrs
 from lib import guest_verbs as verbs
@@ -124,7 +125,7 @@ class Round:
     """One client."""
 
     def __init__(self, address: str, seed: int, number: int, disk: str, counts: Counter[str]) -> None:
-        self.rng = random.Random(f"{seed}/{number}")  # noqa: S311 - it is to repeat itself
+        self.rng = random.Random(f"{seed}/{number}")
         self.user = User(self.rng, disk)
         self.counts = counts
         self.peer = rtrs.Peer(address, connections=self.rng.choice((1, 2, 2, 3)), depth=256,
@@ -155,7 +156,8 @@ class Round:
         at = self.rng.randrange(self.peer.count)
         for cid in range(self.peer.count):
             self.count("connect")
-            self.peer.connect_one(cid, **({wrong: value} if lies and cid == at else {}))
+            lie: dict[str, Any] = {wrong: value} if lies and cid == at else {}
+            self.peer.connect_one(cid, **lie)
         self.count("info")
         if self.rng.random() < 0.1:
             self.peer.send_info(raw=spoil(self.rng, struct.pack("<H255s15x", 0, self.name)) or b"\0")

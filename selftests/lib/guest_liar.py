@@ -37,14 +37,14 @@ class Liar(rtrs.Server):
     """Lies now and then."""
 
     def __init__(self, port: int) -> None:
-        self.rng = random.Random(0)  # noqa: S311 - it is to repeat itself
+        self.rng = random.Random(0)
         self.counts: Counter[str] = Counter()
         self.odds = 0.0
         super().__init__(port, queue_depth=8)
 
     def begin(self, seed: int, number: int) -> None:
         """Begin a round."""
-        self.rng = random.Random(f"{seed}/{number}")  # noqa: S311
+        self.rng = random.Random(f"{seed}/{number}")
         # Some rounds have few lies, so that they get far.
         self.odds = self.rng.choice((0.01, 0.05, 0.2))
         self.features = self.rng.choice((0, 9, 25, limit(self.rng, 32)))
@@ -173,7 +173,7 @@ def run_round(server: Liar, line: str, seed: int, number: int) -> None:
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    rng = random.Random(f"{seed}/{number}/client")  # noqa: S311
+    rng = random.Random(f"{seed}/{number}/client")
     try:
         with contextlib.suppress(OSError):
             (CLIENT / "map_device").write_text(line)
