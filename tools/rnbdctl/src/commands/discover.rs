@@ -90,12 +90,22 @@ impl Report for Found {
     }
 }
 
+/// A name for a session that no other client of the server has: of what the machine has called
+/// itself when it was started, and the program's number.
+fn own_session(context: &Context) -> String {
+    let file = context.system.file("proc/sys/kernel/random/boot_id");
+    let number = std::process::id();
+    match std::fs::read_to_string(file).as_deref().map(str::trim) {
+        Ok(id) if !id.is_empty() => format!("discover-{id}-{number}"),
+        _ => format!("discover-{number}"),
+    }
+}
+
 /// Lists the disks.
 pub fn run(args: &Args, context: &Context) -> Result {
     let session = match &args.session {
         Some(session) => session.clone(),
-        // No two programs that run have the same number.
-        None => format!("discover-{}", std::process::id()),
+        None => own_session(context),
     };
     let request = DiscoverRequest {
         session,
