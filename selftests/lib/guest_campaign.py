@@ -9,7 +9,7 @@ sends messages that are right, or wrong in a place, in any order, until the serv
 from __future__ import annotations
 
 import contextlib
-import os
+import ctypes
 import random
 import struct
 import time
@@ -27,6 +27,7 @@ SESS_INFO, OPEN, IO, CLOSE, NEWS, HOST, RESERVATION, DISCOVER = 0, 2, 4, 5, 6, 9
 ALL_FEATURES = 0xFF
 OUT = 256 << 10  # memory that messages are sent from
 STEPS = 60  # the most messages of a round
+PATIENCE = 4.0  # how long a round waits for the server, in seconds
 
 # What a client gets when the server, or its own mistake, has ended a connection.
 ENDED = (rtrs.Refused, rtrs.Closed, TimeoutError, OSError)
@@ -136,13 +137,25 @@ class Round:
 
     def run(self) -> None:
         """Do all of it."""
-        with self.peer, contextlib.suppress(*ENDED):
-            self.establish()
-            self.out = verbs.Memory(self.peer.pd, OUT)
-            for _ in range(self.rng.randrange(STEPS)):
-                self.step()
-                if not self.drain():
-                    return
+        try:
+            with self.peer, contextlib.suppress(*ENDED):
+                self.establish()
+                self.out = verbs.Memory(self.peer.pd, OUT)
+                for _ in range(self.rng.randrange(STEPS)):
+                    self.step()
+                    if not self.drain():
+                        return
+        finally:
+            self.free()
+
+    def free(self) -> None:
+        """Give the memory of the client back, whose connections are gone: there are thousands of rounds."""
+        owners = [self, self.peer, *self.peer.connections]
+        for owner in owners:
+            for memory in [value for value in vars(owner).values() if isinstance(value, verbs.Memory)]:
+                memory.free()
+        if self.peer.pd:
+            verbs.ib.ibv_dealloc_pd(ctypes.c_void_p(self.peer.pd))
 
     def count(self, kind: str) -> None:
         """One more message of a kind."""
@@ -270,9 +283,10 @@ def attack(address: str, seed: int, first: int, seconds: float, disk: str) -> tu
     end = time.monotonic() + seconds
     number = first
     log = Path("/dev/kmsg")
+    patience, rtrs.TIMEOUT = rtrs.TIMEOUT, PATIENCE
     while time.monotonic() < end:
         log.write_text(f"campaign: seed {seed} round {number}\n")
         Round(address, seed, number, disk, counts).run()
         number += 1
-    os.sync()
+    rtrs.TIMEOUT = patience
     return number, dict(counts)

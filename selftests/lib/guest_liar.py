@@ -29,7 +29,7 @@ SESSION = Path("/sys/class/rtrs-client/liar")
 DISK = "/dev/liar"
 LINK = CLIENT / "devices" / f"{DISK.replace('/', '!')}@liar"
 # How long a round waits for a server that says nothing, in seconds; then the server disconnects.
-PATIENCE = 2.0
+PATIENCE = 5.0
 LONGEST = 64 << 10
 
 
@@ -141,6 +141,15 @@ class Liar(rtrs.Server):
             connection.disconnect()
 
 
+def tell(file: Path, text: str) -> None:
+    """Write a file of the kernel, once: a file object would write again what has failed."""
+    handle = os.open(file, os.O_WRONLY)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)
+
+
 def use(rng: random.Random, path: str) -> None:
     """Read and write a disk a little."""
     disk = os.open(path, os.O_RDWR | os.O_DIRECT)
@@ -176,11 +185,11 @@ def run_round(server: Liar, line: str, seed: int, number: int) -> None:
     rng = random.Random(f"{seed}/{number}/client")
     try:
         with contextlib.suppress(OSError):
-            (CLIENT / "map_device").write_text(line)
+            tell(CLIENT / "map_device", line)
             use(rng, f"/dev/{LINK.resolve().name}")
         if LINK.is_symlink():
             with contextlib.suppress(OSError):
-                (LINK / "rnbd/unmap_device").write_text("force")
+                tell(LINK / "rnbd/unmap_device", "force")
         end = time.monotonic() + 30
         while SESSION.exists():
             if time.monotonic() > end:
