@@ -16,6 +16,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    error::to_result,
     fmt,
     str::BStr,
     types::Opaque, //
@@ -92,6 +93,22 @@ impl Device {
         let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
         // The RDMA core starts with 1 and drivers only raise it.
         vectors.max(1).unsigned_abs()
+    }
+
+    /// The MTU of a port in bytes: the most data of a packet that it sends now. Sleeps.
+    ///
+    /// `EINVAL` if there is no such port, `EIO` if the driver names an MTU that there is not, and
+    /// the driver's own errors.
+    pub fn active_mtu(&self, port: u32) -> Result<u32> {
+        let mut attributes = bindings::ib_port_attr::default();
+        // SAFETY: The device is valid, and the attributes are written to during the call only. The
+        // function checks the number of the port.
+        to_result(unsafe { bindings::ib_query_port(self.as_raw(), port, &mut attributes) })?;
+        match attributes.active_mtu {
+            // `IB_MTU_256` is 1, and each number stands for twice as much as the one before.
+            number @ 1..=5 => Ok(128 << number),
+            _ => Err(EIO),
+        }
     }
 
     /// The most scatter entries that a send or RDMA write may have.

@@ -25,6 +25,28 @@ pub enum Status {
 pub struct ErrorStatus(bindings::ib_wc_status);
 
 impl ErrorStatus {
+    /// The peer found no registration under the key, or none that allows the access
+    /// (`IB_WC_REM_ACCESS_ERR`).
+    pub const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
+
+    /// The peer could not take the message, which for example is longer than the receive
+    /// (`IB_WC_REM_INV_REQ_ERR`).
+    pub const REMOTE_INVALID_REQUEST: Self = Self(bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR);
+
+    /// The peer failed to carry the request out (`IB_WC_REM_OP_ERR`).
+    pub const REMOTE_OPERATION: Self = Self(bindings::ib_wc_status_IB_WC_REM_OP_ERR);
+
+    /// The peer had no receive each time that this end tried (`IB_WC_RNR_RETRY_EXC_ERR`).
+    pub const NO_RECEIVE: Self = Self(bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR);
+
+    /// The peer did not acknowledge (`IB_WC_RETRY_EXC_ERR`).
+    pub const NOT_ACKNOWLEDGED: Self = Self(bindings::ib_wc_status_IB_WC_RETRY_EXC_ERR);
+
+    /// The number of the cause (`ib_wc_status`), for a variable that several tasks use.
+    pub fn number(&self) -> u32 {
+        self.0
+    }
+
     /// The RDMA core's text for it.
     pub fn text(&self) -> &'static CStr {
         // SAFETY: Takes any value and returns a static string.
