@@ -41,6 +41,9 @@ MODULE_NEEDS = {
     "rtrs_srv_asker": ["rtrs_client_c"],
     "rtrs_srv_caller": ["rtrs_server_c"],
     "rtrs_group": ["rtrs_client"],
+    "rtrs_test": ["rtrs_core"],
+    "rtrs_test_client": ["rtrs_test", "rtrs_client"],
+    "rtrs_test_server": ["rtrs_test", "rtrs_server"],
     "rtrs_kv_client": ["rtrs_client"],
     "rtrs_kv_group": ["rtrs_group"],
     "rtrs_kv_server": ["rtrs_server"],
@@ -52,8 +55,8 @@ NEEDS_OF_SET = {"c-users": {"rnbd_client": ["rtrs_client_c"], "rnbd_server": ["r
 END_SECONDS = 20.0
 
 UNLOAD_ORDER = ("rtrs_caller", "rtrs_srv_asker", "rtrs_srv_caller", "rtrs_kv_client", "rtrs_kv_group",
-                "rtrs_kv_server", "rnbd_client", "rtrs_client_c", "rtrs_group", "rtrs_client", "rnbd_server",
-                "rtrs_server_c", "rtrs_server", "rtrs_core")
+                "rtrs_kv_server", "rtrs_test_client", "rtrs_test_server", "rtrs_test", "rnbd_client", "rtrs_client_c",
+                "rtrs_group", "rtrs_client", "rnbd_server", "rtrs_server_c", "rtrs_server", "rtrs_core")
 
 
 class CommandFailed(RuntimeError):

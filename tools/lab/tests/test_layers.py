@@ -27,6 +27,12 @@ rtrs_kv_group  uses rtrs_group rtrs_client rtrs_core kernel_ext proto
     all         rtrs_kv_group
 rtrs_group  uses rtrs_client rtrs_core kernel_ext proto
     all         rtrs_group
+rtrs_test_client  uses rtrs_test rtrs_client rtrs_core kernel_ext proto
+    all         rtrs_test_client
+rtrs_test_server  uses rtrs_test rtrs_server rtrs_core kernel_ext proto
+    all         rtrs_test_server
+rtrs_test  uses rtrs_core kernel_ext proto
+    all         rtrs_test
 rtrs_kv_client  uses rtrs_client rtrs_core kernel_ext proto
     all         rtrs_kv_client
 rtrs_kv_server  uses rtrs_server rtrs_core kernel_ext proto
