@@ -88,6 +88,8 @@ pub enum Command {
     Rdma(commands::rdma::Args),
     /// Check that everything is there to map disks or to export them
     Check(commands::check::Args),
+    /// Test the way to a server before it is trusted with data
+    Fabric(commands::fabric::Args),
     /// Print the completions for a shell
     Completions(commands::completions::Args),
     /// Write the manual pages
@@ -134,6 +136,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::Server(args) => commands::server::run(args, &context),
         Command::Rdma(args) => commands::rdma::run(args, &context),
         Command::Check(args) => commands::check::run(args, &context),
+        Command::Fabric(args) => commands::fabric::run(args, &context),
         Command::Completions(args) => commands::completions::run(args, &context),
         Command::Man(args) => commands::man::run(args, &context),
         Command::Apply(args) => commands::apply::run(args, &context),

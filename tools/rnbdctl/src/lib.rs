@@ -9,6 +9,7 @@
 //! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
 //! - [`live`], [`top`]: what devices and paths are doing now.
 //! - [`exporter`]: metrics for monitoring systems.
+//! - [`fabric`]: the self test of a fabric.
 //! - [`output`]: tables, JSON and CSV.
 //! - [`preflight`]: whether everything is there that is needed.
 //! - [`commands`]: a file for each subcommand, which joins the above.
@@ -25,6 +26,7 @@ pub mod config;
 pub mod control;
 pub mod error;
 pub mod exporter;
+pub mod fabric;
 pub mod live;
 pub mod model;
 pub mod output;

@@ -13,6 +13,7 @@ pub mod device;
 pub mod discover;
 mod each;
 pub mod exporter;
+pub mod fabric;
 pub mod list;
 pub mod man;
 pub mod map;

@@ -7,6 +7,7 @@ pub mod discover;
 pub mod drain;
 pub mod errno;
 pub mod export;
+pub mod fabric;
 pub mod map;
 pub mod path;
 pub mod policy;

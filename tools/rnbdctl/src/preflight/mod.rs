@@ -8,6 +8,8 @@ mod server;
 
 use serde::Serialize;
 
+pub use server::answers;
+pub use server::source_of;
 pub use server::Server;
 
 use crate::Result;

@@ -14,9 +14,11 @@ use std::net::ToSocketAddrs;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use proto::addr::Address;
 use rustix::io::Errno;
 
 use super::Finding;
+use super::Status;
 use crate::model::RdmaDevice;
 use crate::model::RdmaPort;
 use crate::System;
@@ -87,6 +89,23 @@ fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(address)?;
     Ok(socket)
+}
+
+/// This machine's address on the way to `ip`; `None` if there is no way.
+pub fn source_of(ip: IpAddr) -> Option<IpAddr> {
+    let socket = connected((ip, 1).into()).ok()?;
+    socket.local_addr().ok().map(|local| local.ip())
+}
+
+/// Whether the machine answers by IP; `None` if that cannot be told, as of a GID.
+pub fn answers(address: &Address, port: u16) -> Option<bool> {
+    let ip: IpAddr = match address {
+        Address::V4(addr) => (*addr).into(),
+        Address::V6 { addr, scope } if scope.is_none() => (*addr).into(),
+        Address::V6 { .. } | Address::Gid(_) => return None,
+    };
+    let socket = connected((ip, port).into()).ok()?;
+    Some(answer(ip, &socket).status == Status::Ok)
 }
 
 fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) -> Finding {

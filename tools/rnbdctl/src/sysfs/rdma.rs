@@ -2,6 +2,7 @@
 
 //! The RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband of the kernel).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::read;
@@ -32,6 +33,26 @@ impl System {
             });
         }
         Ok(devices)
+    }
+
+    /// The counters of a device and its ports that have one of these names. Those of several ports
+    /// are added.
+    pub fn rdma_counters(&self, device: &str, names: &[&str]) -> Result<BTreeMap<String, u64>> {
+        let device = self.sys("class/infiniband").join(device);
+        let mut folders = vec![device.join("hw_counters")];
+        for (_, port) in read::entries(&device.join("ports"))? {
+            folders.extend([port.join("hw_counters"), port.join("counters")]);
+        }
+        let mut counters = BTreeMap::<String, u64>::new();
+        for folder in folders {
+            for name in names {
+                if let Some(value) = read::number::<u64>(&folder.join(name))? {
+                    let sum = counters.entry((*name).to_owned()).or_default();
+                    *sum = sum.saturating_add(value);
+                }
+            }
+        }
+        Ok(counters)
     }
 
     fn rdma_port(&self, number: u32, folder: &Path, node_type: &str) -> Result<Option<RdmaPort>> {

@@ -16,6 +16,7 @@ mod checks;
 mod device_values;
 mod discover;
 mod errors;
+mod fabric;
 mod fake;
 mod json;
 mod listing;

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl fabric test`: whether the way to a server is fit for data.
+
+use clap::Subcommand;
+use proto::addr::PathAddress;
+use proto::fabric::options::MAX_MIB;
+use proto::fabric::options::MAX_REQUESTS;
+use proto::fabric::verdict::Fault;
+use serde::Serialize;
+
+use crate::address::parse_path;
+use crate::address::path_text;
+use crate::cli::Context;
+use crate::fabric;
+use crate::fabric::Bandwidth;
+use crate::fabric::Case;
+use crate::fabric::Counters;
+use crate::fabric::Found;
+use crate::fabric::Latency;
+use crate::fabric::Outcome;
+use crate::fabric::Request;
+use crate::model::JSON_VERSION;
+use crate::output::bytes;
+use crate::output::nanoseconds;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Report;
+use crate::output::Table;
+use crate::output::Tone;
+use crate::preflight;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Test the way to a server, on which rtrs_test_server is loaded: every kind of request in
+    /// sizes around every boundary, errors, queues, latency and bandwidth; and name the fault
+    Test(TestArgs),
+}
+
+/// The arguments of `test`.
+#[derive(Debug, clap::Args)]
+pub struct TestArgs {
+    /// The server's address: an IP address, or gid:GID; optionally preceded by SOURCE@
+    #[arg(value_name = "[SOURCE@]SERVER", value_parser = parse_path)]
+    pub server: PathAddress,
+
+    /// The port of the test's server
+    #[arg(long, default_value_t = proto::fabric::PORT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// Requests by which the latency of each size and direction is measured
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REQUESTS)))]
+    pub requests: u32,
+
+    /// MiB that are transferred in each direction for the bandwidth; the more, the rarer the loss
+    /// that is found
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MIB)))]
+    pub mib: u32,
+
+    /// Test although disks are mapped from that server, or over that RDMA device: they become slow
+    #[arg(long)]
+    pub with_mapped_disks: bool,
+}
+
+/// How a test ends that was told to (`EINTR`).
+const STOPPED: i32 = -4;
+
+/// A fault that was found.
+#[derive(Debug, Serialize)]
+struct FaultFound {
+    fault: &'static str,
+    meaning: &'static str,
+    advice: &'static str,
+}
+
+/// What a device has counted during the test.
+#[derive(Debug, Serialize)]
+struct Counter {
+    name: String,
+    value: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Tested {
+    version: u32,
+    server: String,
+    /// Whether the test came to its end and found no fault.
+    ok: bool,
+    faults: Vec<FaultFound>,
+    device: Option<String>,
+    mtu: Option<u32>,
+    server_mtu: Option<u32>,
+    server_cpus: Option<u32>,
+    max_io_size: Option<u32>,
+    queues: Option<u32>,
+    /// The error's number if the test did not come to its end.
+    errno: Option<i32>,
+    lost_packets: u64,
+    damaged_packets: u64,
+    packets: u64,
+    counters: Vec<Counter>,
+    cases: Vec<Case>,
+    latencies: Vec<Latency>,
+    bandwidths: Vec<Bandwidth>,
+}
+
+/// Tests; fails if there is a fault.
+pub fn run(args: &Args, context: &Context) -> Result {
+    let Command::Test(args) = &args.command;
+    if !args.with_mapped_disks {
+        refuse_if_disturbing(args, context)?;
+    }
+    let request = Request {
+        path: args.server,
+        port: args.port,
+        requests: args.requests,
+        mib: args.mib,
+    };
+    let before = Counters::read(&context.system)?;
+    let found = fabric::run(&context.system, &request)?;
+    let counted = Counters::read(&context.system)?.since(&before);
+    let ip_answers = match found.no_connection {
+        Some(_) => preflight::answers(&args.server.dst, args.port),
+        None => None,
+    };
+    let facts = fabric::facts(&found, &counted, ip_answers);
+    let stopped = found.end == Some(STOPPED);
+    let faults = facts
+        .faults()
+        .filter(|fault| !(stopped && *fault == Fault::Broken));
+    let faults: Vec<_> = faults.collect();
+    let tested = tested(args, found, &counted, &faults);
+    context.output.print(&tested)?;
+    end(&tested, &faults)
+}
+
+fn refuse_if_disturbing(args: &TestArgs, context: &Context) -> Result {
+    let conflicts = fabric::conflicts(&context.system, &args.server)?;
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let why = format!("it would disturb {}", conflicts.join(", "));
+    Err(Error::new(Kind::Busy, "testing the fabric", why)
+        .hint("unmap them first, or test all the same: --with-mapped-disks"))
+}
+
+fn end(tested: &Tested, faults: &[Fault]) -> Result {
+    if tested.ok {
+        return Ok(());
+    }
+    if tested.errno == Some(STOPPED) {
+        return Err(Error::new(
+            Kind::Failed,
+            "testing the fabric",
+            "it was stopped",
+        ));
+    }
+    let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
+    let unreachable = [
+        Fault::NoDevice,
+        Fault::Blocked,
+        Fault::Away,
+        Fault::NoAnswer,
+        Fault::NoListener,
+        Fault::Refused,
+    ];
+    let kind = match faults.iter().any(|fault| unreachable.contains(fault)) {
+        true => Kind::Unreachable,
+        false => Kind::CheckFailed,
+    };
+    Err(Error::new(kind, "testing the fabric", names.join(", ")))
+}
+
+fn tested(args: &TestArgs, found: Found, counted: &Counters, faults: &[Fault]) -> Tested {
+    let device = found.device.clone().unwrap_or_default();
+    Tested {
+        version: JSON_VERSION,
+        server: path_text(&args.server),
+        ok: faults.is_empty() && found.end == Some(0),
+        faults: faults
+            .iter()
+            .map(|fault| FaultFound {
+                fault: fault.name(),
+                meaning: fault.meaning(),
+                advice: fault.advice(),
+            })
+            .collect(),
+        device: found.device,
+        mtu: found.mtus.map(|(here, _)| here),
+        server_mtu: found.mtus.map(|(_, there)| there),
+        server_cpus: found.server_cpus,
+        max_io_size: found.session.map(|(size, _, _)| size),
+        queues: found.session.map(|(_, queues, _)| queues),
+        errno: found.end.filter(|errno| *errno != 0),
+        lost_packets: counted.lost(&device),
+        damaged_packets: counted.damaged(&device),
+        packets: counted.packets(&device),
+        counters: counted
+            .of(&device)
+            .into_iter()
+            .map(|(name, value)| Counter { name, value })
+            .collect(),
+        cases: found.cases,
+        latencies: found.latencies,
+        bandwidths: found.bandwidths,
+    }
+}
+
+const CASES: &[Column] = &[
+    Column::text("case", "CASE"),
+    Column::number("count", "SIZES"),
+    Column::number("smallest", "FROM"),
+    Column::number("largest", "TO"),
+    Column::number("longest_us", "LONGEST"),
+    Column::text("result", "RESULT"),
+];
+
+const LATENCIES: &[Column] = &[
+    Column::text("direction", "DIRECTION"),
+    Column::number("size", "SIZE"),
+    Column::number("requests", "REQUESTS"),
+    Column::number("median_ns", "P50"),
+    Column::number("p99_ns", "P99"),
+    Column::number("p999_ns", "P99.9"),
+    Column::number("max_ns", "LONGEST"),
+];
+
+const BANDWIDTHS: &[Column] = &[
+    Column::text("direction", "DIRECTION"),
+    Column::number("size", "SIZE"),
+    Column::number("bytes", "TRANSFERRED"),
+    Column::number("bytes_per_second", "PER SECOND"),
+];
+
+const FAULTS: &[Column] = &[
+    Column::text("fault", "FAULT"),
+    Column::text("meaning", "MEANING"),
+    Column::text("advice", ""),
+];
+
+/// The cases of one name, as a row.
+fn case_row(name: &str, cases: &[&Case]) -> Vec<Cell> {
+    let sizes = || cases.iter().map(|case| case.size);
+    let longest = cases.iter().map(|case| case.us).max().unwrap_or(0);
+    let bad = cases.iter().find(|case| case.outcome != Outcome::Ok);
+    let result = match bad {
+        None => Cell::new("ok").tone(Tone::Good),
+        Some(case) => {
+            let what = match (case.outcome, case.detail) {
+                (Outcome::Wrong, Some(at)) => format!("wrong byte at {at} of {}", case.size),
+                (Outcome::Wrong, None) => format!("wrong bytes in {}", case.size),
+                (Outcome::Failed, Some(errno)) => {
+                    let errno = i32::try_from(errno.unsigned_abs()).unwrap_or(0);
+                    let error = std::io::Error::from_raw_os_error(errno);
+                    format!(
+                        "{} failed: {}",
+                        case.size,
+                        crate::control::errno::text(&error)
+                    )
+                }
+                (Outcome::NoError, _) => "succeeded, and must not".to_owned(),
+                _ => "failed".to_owned(),
+            };
+            Cell::new(what).tone(Tone::Bad)
+        }
+    };
+    vec![
+        Cell::new(name),
+        Cell::new(cases.len()),
+        Cell::option(sizes().min()),
+        Cell::option(sizes().max()),
+        Cell::value(Some(longest), |us| nanoseconds(us.saturating_mul(1000))),
+        result,
+    ]
+}
+
+impl Tested {
+    fn case_rows(&self) -> Vec<Vec<Cell>> {
+        // In the order in which each came first.
+        let mut groups: Vec<(&str, Vec<&Case>)> = Vec::new();
+        for case in &self.cases {
+            match groups.iter_mut().find(|(name, _)| *name == case.name) {
+                Some((_, cases)) => cases.push(case),
+                None => groups.push((&case.name, vec![case])),
+            }
+        }
+        groups
+            .iter()
+            .map(|(name, cases)| case_row(name, cases))
+            .collect()
+    }
+
+    fn latency_rows(&self) -> Vec<Vec<Cell>> {
+        let time = |ns: u64| Cell::value(Some(ns), |ns| nanoseconds(*ns));
+        let row = |latency: &Latency| {
+            vec![
+                Cell::new(&latency.direction),
+                Cell::value(Some(u64::from(latency.size)), |size| bytes(*size)),
+                Cell::new(latency.requests),
+                time(latency.median_ns),
+                time(latency.p99_ns),
+                time(latency.p999_ns),
+                time(latency.max_ns),
+            ]
+        };
+        self.latencies.iter().map(row).collect()
+    }
+
+    fn bandwidth_rows(&self) -> Vec<Vec<Cell>> {
+        let size = |number: u64| Cell::value(Some(number), |number| bytes(*number));
+        let row = |bandwidth: &Bandwidth| {
+            vec![
+                Cell::new(&bandwidth.direction),
+                size(bandwidth.size.into()),
+                size(bandwidth.bytes),
+                size(bandwidth.bytes_per_second()),
+            ]
+        };
+        self.bandwidths.iter().map(row).collect()
+    }
+}
+
+impl Report for Tested {
+    fn tables(&self) -> Vec<Table> {
+        let fault = |found: &FaultFound| {
+            vec![
+                Cell::new(found.fault).tone(Tone::Bad),
+                Cell::new(found.meaning),
+                Cell::new(found.advice),
+            ]
+        };
+        let table = |kind, title: &str, columns, rows, empty: &str| Table {
+            kind,
+            title: title.to_owned(),
+            columns,
+            rows,
+            empty: empty.to_owned(),
+        };
+        let none = "not measured";
+        let faults = self.faults.iter().map(fault).collect();
+        let no_fault = match self.ok {
+            true => "none",
+            false => "the test did not come to its end",
+        };
+        vec![
+            table(
+                "case",
+                "Cases",
+                CASES,
+                self.case_rows(),
+                "nothing was tried",
+            ),
+            table("latency", "Latency", LATENCIES, self.latency_rows(), none),
+            table(
+                "bandwidth",
+                "Bandwidth",
+                BANDWIDTHS,
+                self.bandwidth_rows(),
+                none,
+            ),
+            table("fault", "Faults", FAULTS, faults, no_fault),
+        ]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let (Some(device), Some(mtu), Some(server)) = (&self.device, self.mtu, self.server_mtu) {
+            notes.push(format!(
+                "\n{device} to {}: MTU {mtu} here, {server} at the server; {} packets, of which \
+                 {} were lost and {} damaged",
+                self.server, self.packets, self.lost_packets, self.damaged_packets
+            ));
+        }
+        if !self.faults.is_empty() {
+            notes.push("\nWhat to do:".to_owned());
+        }
+        let advice = self.faults.iter();
+        notes.extend(advice.map(|found| format!("{}: {}", found.fault, found.advice)));
+        notes
+    }
+}

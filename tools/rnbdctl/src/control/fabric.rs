@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Starting and stopping the self test of a fabric.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::write::meaning;
+use super::write::write;
+use super::write::Meaning;
+use crate::Kind;
+use crate::Result;
+
+const START: &[Meaning] = &[
+    meaning(
+        Errno::BUSY,
+        Kind::Busy,
+        "another test is running",
+        "wait for its end, or stop it: echo 1 > /sys/class/rtrs-test/fabric/stop",
+    ),
+    meaning(
+        Errno::INVAL,
+        Kind::Usage,
+        "the module does not take these arguments",
+        "the kernel's log says which: dmesg | tail",
+    ),
+];
+
+/// Starts a test by the module's file `run`.
+pub fn start(file: &Path, line: &str) -> Result {
+    write("testing the fabric", file, line, &[START])
+}
+
+/// Has the test end soon, by the module's file `stop`.
+pub fn stop(file: &Path) -> Result {
+    write("stopping the test of the fabric", file, "1", &[])
+}
