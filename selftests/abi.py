@@ -50,10 +50,12 @@ def test_every_file(t: Test) -> None:
     t.server.run(f"truncate -s 1M {image}")
     t.defer(t.server.run, f"rm {image}")
     of_file = rnbd.map_device(t, image)
+    t.client.modules_load("rtrs_test_client")
     sessions = [rnbd.CLIENT_SESSIONS, rnbd.SERVER_SESSIONS]
     folders = [f"{folder}/sess" for folder in sessions]
     folders += [device.sysfs, "/sys/class/rnbd-client/ctl", "/sys/class/rnbd-server/ctl",
-                "/sys/module/rtrs_server/chunk_pool"]
+                "/sys/module/rtrs_server/chunk_pool", "/sys/module/rtrs_server/clients",
+                "/sys/class/rtrs-test/fabric"]
     alone = [f"/sys/block/{of_file.name}/wwid", "/dev/rnbd-discover"]
     for path in alone:
         t.check(t.client.exists(path), f"there is no {path}")

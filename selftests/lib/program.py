@@ -47,6 +47,6 @@ def run(node: Node, *args: object, code: int = 0, timeout: float = 60.0) -> Resu
     return result
 
 
-def json_of(node: Node, *args: object, code: int = 0) -> Any:
+def json_of(node: Node, *args: object, code: int = 0, timeout: float = 60.0) -> Any:
     """Run it with -o json; what it printed."""
-    return json.loads(run(node, *args, "-o", "json", code=code).out)
+    return json.loads(run(node, *args, "-o", "json", code=code, timeout=timeout).out)
