@@ -209,7 +209,13 @@ impl EventHandler for Peer {
                 self.fail(cause, status);
             }
             Event::AddressError { status } | Event::RouteError { status } => {
-                self.fail(NoConnection::NoDevice, status);
+                // There is a device, and nobody answers at the address.
+                let unanswered = [ETIMEDOUT, EHOSTUNREACH].map(|error| error.to_errno());
+                let cause = match unanswered.contains(&status) {
+                    true => NoConnection::NoAnswer,
+                    false => NoConnection::NoDevice,
+                };
+                self.fail(cause, status);
             }
             Event::ConnectError { status } | Event::Unreachable { status } => {
                 self.fail(NoConnection::NoAnswer, status);
