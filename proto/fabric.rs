@@ -8,6 +8,7 @@
 pub mod command;
 pub mod fill;
 pub mod options;
+pub mod percentile;
 pub mod sizes;
 pub mod verdict;
 
@@ -30,14 +31,3 @@ pub const MESSAGE_SIZE: u32 = 8 << 10;
 
 /// Receives that each end of a raw connection has posted, at most.
 pub const RECEIVES: u32 = 4;
-
-/// The number below which `per_ten_thousand` of the sorted numbers lie; `None` if there are none.
-///
-/// 5000 is the median, 9990 is p99.9. More than 10000 counts as 10000, the largest number.
-pub fn percentile(sorted: &[u32], per_ten_thousand: u32) -> Option<u32> {
-    let share = u128::from(per_ten_thousand.min(10_000));
-    // A length and a share have fewer than 128 bits together.
-    let place = (sorted.len() as u128).wrapping_mul(share) / 10_000;
-    let number = sorted.get(place as usize).or_else(|| sorted.last());
-    number.copied()
-}

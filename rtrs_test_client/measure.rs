@@ -21,7 +21,10 @@ use proto::fabric::{
         Data,
         Header, //
     },
-    percentile, //
+    percentile::{
+        percentile,
+        sort, //
+    }, //
 };
 use rtrs_client::{
     Kind,
@@ -57,7 +60,7 @@ pub(crate) fn latencies(report: &Report, connected: &Connected, requests: u32) -
         for (name, kind) in DIRECTIONS {
             let mut times = KVVec::with_capacity(requests as usize, GFP_KERNEL)?;
             latency(report, connected, kind, size, requests, &mut times)?;
-            times.sort_unstable();
+            sort(&mut times);
             let time = |share| percentile(&times, share).ok_or(EIO);
             let (median, p99) = (time(5_000)?, time(9_900)?);
             let (p999, most) = (time(9_990)?, time(10_000)?);

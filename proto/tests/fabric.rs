@@ -21,6 +21,10 @@ use proto::fabric::options::{
     Options,
     OptionsError, //
 };
+use proto::fabric::percentile::{
+    percentile,
+    sort, //
+};
 use proto::fabric::sizes::Sizes;
 use proto::fabric::verdict::{
     Facts,
@@ -30,7 +34,6 @@ use proto::fabric::verdict::{
     SLOW_NS, //
 };
 use proto::fabric::{
-    percentile,
     raw_port,
     MESSAGE_SIZE,
     RAW_SIZE, //
@@ -94,6 +97,15 @@ proptest! {
         let sizes: Vec<_> = Sizes::around(mtu, page, largest).iter().collect();
         prop_assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]));
         prop_assert_eq!(sizes.last(), Some(&largest));
+    }
+
+    #[test]
+    fn numbers_are_sorted(numbers: Vec<u32>) {
+        let mut expected = numbers.clone();
+        expected.sort_unstable();
+        let mut sorted = numbers;
+        sort(&mut sorted);
+        prop_assert_eq!(sorted, expected);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::schema::Schema;
 
 const FOLDER: &str = "sys/class/rtrs-test/fabric";
 const GOOD: &str = "step 1 7 connect\ndevice rxe0\nmtu 1024 1024\nserver-cpus 2\n\
-    step 2 7 work-requests\ncase write 0 ok 12\ncase write 65536 ok 900\n\
+    step 2 7 work-requests\ncase write 0 ok 12\ncase write 1024 ok 20\ncase write 65536 ok 900\n\
     case wrong-key 0 ok 30\nsession 126976 2 63\nlatency write 1 1000 100 200 300 4000\n\
     latency read 1 1000 110 210 310 4000\nbandwidth write 4096 1048576 2000000\n";
 
