@@ -177,10 +177,11 @@ class Story:
             "set -e; test -f /etc/rnbd/rnbd.toml; rnbdctl --version; man -w rnbdctl; man -w fence_rnbd\n"
             "fence_rnbd -o metadata | grep -q '<action name=\"on\"'\n"
             "test -e /etc/systemd/system/multi-user.target.wants/rnbd.service\n"
-            "! test -e /etc/systemd/system/multi-user.target.wants/rnbd-exporter.service\n"
+            "cd /etc/systemd/system/multi-user.target.wants\n"
+            "! test -e rnbd-exporter.service; ! test -e fence-rnbd-watch.service\n"
             "test -s /usr/share/bash-completion/completions/rnbdctl\n"
             f"modinfo -k {self.release} rnbd_client rnbd_server >/dev/null\n"
-            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service; "
+            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service fence-rnbd-watch.service; "
             "udevadm verify /usr/lib/udev/rules.d/60-rnbd.rules"
         )
         # An empty configuration is one that says nothing.

@@ -9,6 +9,7 @@ import os
 import stat
 import struct
 import sys
+import tempfile
 import unittest
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -76,6 +77,10 @@ class FakeDisk:
         """Another machine removes the key of alpha."""
         del self.registered["alpha"]
 
+    def forget_beta(self) -> None:
+        """The same with beta's."""
+        del self.registered["beta"]
+
     def control(self, path: str, number: int, direction: int, data: bytearray) -> int:
         """In the place of the ioctl."""
         assert path == "/dev/rnbd0"
@@ -100,6 +105,11 @@ class Agent(unittest.TestCase):
     def setUp(self) -> None:
         self.agent = program()
         self.disk = FakeDisk()
+        # In the place of reading the keys.
+        self.replaced: Callable[[Any], list[int]] | None = None
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.agent.SWITCHED_ON = f"{folder.name}/fence_rnbd"
 
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
@@ -108,7 +118,7 @@ class Agent(unittest.TestCase):
             for target, name, value in (
                 (self.agent, "control", self.disk.control),
                 # Keys are read into memory whose address is in the message.
-                (self.agent.Disk, "registered", lambda _disk: sorted(self.disk.registered.values())),
+                (self.agent.Disk, "registered", self.replaced or (lambda _disk: sorted(self.disk.registered.values()))),
                 (self.agent, "is_in_use", lambda _path: self.disk.machine in self.disk.in_use),
                 (os, "uname", lambda: SimpleNamespace(nodename=f"{self.disk.machine}.example.org")),
                 (os, "stat", lambda _path: block),
@@ -199,6 +209,81 @@ class Agent(unittest.TestCase):
         self.fails("keys has no node gamma", "alpha", "off", "gamma")
         self.fails("this machine is called gamma.example.org", "gamma", "monitor")
         self.fails("there is no action reboot", "alpha", "reboot", "beta")
+
+    def watch(self, *events: Callable[[], None]) -> tuple[list[str], str]:
+        """Runs `watch' on alpha, with something that happens after each look; alerts, and what else it says.
+
+        It ends with an alert, or when all has happened.
+        """
+        alerts: list[str] = []
+        left = list(events)
+        err = io.StringIO()
+
+        def sleep(_seconds: float) -> None:
+            if not left:
+                raise StopIteration
+            left.pop(0)()
+
+        def reboot(how: int) -> int:
+            self.assertEqual(how, 0x01234567)
+            raise StopIteration
+
+        with self.patched(), mock.patch.object(self.agent.time, "sleep", sleep), \
+                mock.patch.object(self.agent.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(reboot=reboot)), \
+                mock.patch.object(self.agent, "say_last", alerts.append), contextlib.redirect_stderr(err), \
+                self.assertRaises(StopIteration):
+            self.agent.main(["-o", "watch"])
+        self.assertEqual(left, [], "watch ended too soon")
+        return alerts, err.getvalue()
+
+    def test_a_fenced_node_reboots(self) -> None:
+        self.both_on()
+        self.act("alpha", "on", "alpha")
+        alerts, said = self.watch(lambda: None, self.disk.forget_alpha)
+        self.assertEqual(alerts, ["/dev/rnbd0: this machine has lost its key: it was fenced, and reboots now"])
+        self.assertEqual(said, "")
+
+    def test_a_node_that_has_its_key_runs_on(self) -> None:
+        self.both_on()
+        self.act("alpha", "on", "alpha")
+        self.assertEqual(self.watch(lambda: None, self.disk.forget_beta), ([], ""))
+
+    def test_a_node_that_was_never_switched_on_runs_on(self) -> None:
+        self.assertEqual(self.watch(lambda: None), ([], ""))
+        # Switching on another node has told this one nothing.
+        self.fails("runs on the node that it registers", "alpha", "on", "beta")
+        self.assertEqual(self.watch(lambda: None), ([], ""))
+
+    def test_a_disk_that_cannot_be_asked_is_told_once(self) -> None:
+        self.both_on()
+        self.act("alpha", "on", "alpha")
+        answers = iter(["", "x", "x", "y", "", "y"])
+
+        def registered(_disk: object) -> list[int]:
+            if text := next(answers):
+                raise self.agent.Failed(f"no path: {text}")
+            return [0x10]
+
+        nothing: list[Callable[[], None]] = [lambda: None] * 5
+        self.replaced = registered
+        self.assertEqual(self.watch(*nothing), ([], "".join(f"fence_rnbd: no path: {text}\n" for text in "xyy")))
+
+    def test_a_disk_that_cannot_be_asked_hides_no_other(self) -> None:
+        self.agent.remember(0x10, ["/dev/gone", "/dev/rnbd0"])
+
+        def registered(disk: Any) -> list[int]:
+            if disk.path == "/dev/gone":
+                raise self.agent.Failed("no path")
+            return [0x20]
+
+        self.replaced = registered
+        alerts, _ = self.watch()
+        self.assertEqual(len(alerts), 1)
+        self.assertIn("/dev/rnbd0", alerts[0])
+
+    def test_a_node_that_cannot_be_watched_is_not_switched_on(self) -> None:
+        self.agent.SWITCHED_ON = "/dev/null/fence_rnbd"
+        self.fails("has nothing to watch", "alpha", "on", "alpha")
 
     def test_settings_are_checked(self) -> None:
         for keys in ("alpha", "alpha:0;beta:1", "alpha:0x10;beta:16", "alpha:1;alpha:2", "alpha:1", "",
