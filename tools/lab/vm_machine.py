@@ -34,7 +34,8 @@ class Disk:
     """A virtio disk of a machine, /dev/vdb on in the order given.
 
     ``block_size`` is the logical one in bytes. ``snapshot`` discards writes
-    when the machine ends.
+    when the machine ends. With ``wwn``, 16 hexadecimal digits, it is a SCSI disk
+    of that name in the world.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class Disk:
     write_cache: bool = True
     block_size: int = 512
     serial: str = ""
+    wwn: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Spec:
     initrd: Path | None
     root_image: Path
     share: Path
+    # What the machine writes to its root image is lost when it ends.
+    root_snapshot: bool = True
     arch: Arch = AMD64
     cpus: int = 2
     memory_mib: int = 1024
@@ -144,7 +148,9 @@ class Machine:
                  "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
                  "-object", "rng-random,id=rng,filename=/dev/urandom",
                  "-device", "virtio-rng-pci,rng=rng"]
-        args += self._disk_args(0, Disk(spec.root_image, snapshot=True))
+        args += self._disk_args(0, Disk(spec.root_image, snapshot=spec.root_snapshot))
+        if any(disk.wwn for disk in spec.disks):
+            args += ["-device", "virtio-scsi-pci,id=scsi"]
         for index, disk in enumerate(spec.disks, start=1):
             args += self._disk_args(index, disk)
         for index, end in enumerate(spec.ethernet):
@@ -157,7 +163,8 @@ class Machine:
         drive += ",discard=unmap,detect-zeroes=off" if disk.discard else ",discard=ignore"
         drive += ",readonly=on" if disk.read_only else ""
         drive += ",snapshot=on" if disk.snapshot else ""
-        device = f"virtio-blk-pci,drive=disk{index},serial={disk.serial or f'disk{index}'}"
+        kind = f"scsi-hd,bus=scsi.0,scsi-id={index},wwn=0x{disk.wwn}" if disk.wwn else "virtio-blk-pci"
+        device = f"{kind},drive=disk{index},serial={disk.serial or f'disk{index}'}"
         device += f",logical_block_size={disk.block_size},physical_block_size={disk.block_size}"
         if not disk.discard:
             device += ",discard=off,write-zeroes=off"
