@@ -77,17 +77,18 @@ def initramfs(busybox: bytes, modules: Path, order: list[str]) -> bytes:
     return cpio.archive(entries)
 
 
-def make_root_image(tree: Path, modules: Path, image: Path, log: Path) -> None:
+def make_root_image(tree: Path, modules: Path, image: Path, log: Path, features: str = "^has_journal") -> None:
     """Makes an ext4 image of `tree`, with `modules` as its /lib/modules.
 
-    Machines open it with snapshot=on, so it needs no journal.
+    Machines open it with snapshot=on, so it needs no journal; of a machine that keeps what it writes, `features` say
+    otherwise.
     """
     binds = [
         run.Bind(tree, "/mnt/guest"),
         run.Bind(modules, "/mnt/guest/usr/lib/modules"),
         run.Bind(image.parent, "/mnt/image"),
     ]
-    argv = ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1", "-L", "guest"]
+    argv = ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", features, "-E", "lazy_itable_init=1", "-L", "guest"]
     argv += ["-d", "/mnt/guest", f"/mnt/image/{image.name}", IMAGE_SIZE]
     run.chroot(debian.buildroot().path / "root", argv, binds, log)
 
@@ -98,7 +99,8 @@ def depmod(modules: Path, release: str, log: Path) -> None:
     run.chroot(debian.buildroot().path / "root", ["depmod", "-b", "/mnt/tree", release], binds, log)
 
 
-def make_boot(work: Work, name: str = kernel.STOCK) -> None:
+def guest_modules(work: Work, name: str = kernel.STOCK) -> Path:
+    """Makes a tree like /lib/modules with the modules that machines have, and one with all, `every`, beside it."""
     release = kernel.chosen(name).release
     # Tables of all modules first: they say what the chosen ones need.
     every = work.folder / "every"
@@ -106,14 +108,21 @@ def make_boot(work: Work, name: str = kernel.STOCK) -> None:
     run.call(["cp", "-al", str(kernel.stock(name).path / "modules"), str(every / release)], work.log)
     depmod(every, release, work.log)
     table = kmods.parse_dep((every / release / "modules.dep").read_text())
-    compiled_in = kmods.builtin((every / release / "modules.builtin").read_text())
 
     modules = work.folder / "modules"
     kmods.copy_unpacked(every / release, modules / release, kmods.select(table, GUEST_MODULES))
     for table_file in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         shutil.copy(every / release / table_file, modules / release / table_file)
     depmod(modules, release, work.log)
+    return modules
 
+
+def make_boot(work: Work, name: str = kernel.STOCK) -> None:
+    release = kernel.chosen(name).release
+    modules = guest_modules(work, name)
+    every = work.folder / "every"
+    table = kmods.parse_dep((every / release / "modules.dep").read_text())
+    compiled_in = kmods.builtin((every / release / "modules.builtin").read_text())
     guest = debian.guest(kernel.machine(name)).path / "root"
     busybox = (guest / "usr/bin/busybox").read_bytes()
     order = kmods.load_order(table, compiled_in, BOOT_MODULES)
