@@ -26,6 +26,8 @@
 #                     suite has; nothing is run
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
 #   make deb-test     install, boot, upgrade and remove them on a fresh machine
+#   make cluster-test  the recipes of Documentation/clusters.md, with Pacemaker and QEMU on
+#                     two machines and a server; part of `make test-long'
 #   make fmt clippy   format, lint; `fmt-check' changes nothing, `lint' is clippy, ruff, mypy and more
 #   make host-test    the tests that need no kernel
 #   make setup        all that the others set up when they need it
@@ -40,7 +42,7 @@ NAME := $(KERNEL)$(if $(filter-out amd64,$(ARCH)),-$(ARCH))
 LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
-.PHONY: deb deb-test
+.PHONY: deb deb-test cluster-test
 .PHONY: bench bench-quick canary demo hostile shell selftest test test-long clean python
 
 modules: python
@@ -74,6 +76,11 @@ deb deb-hostile: python
 
 test: python
 	@$(LAB) setup --for $@
+	@$(LAB) $@
+
+cluster-test: python
+	@$(LAB) setup --for $@
+	@$(LAB) build
 	@$(LAB) $@
 
 selftest: python

@@ -12,6 +12,7 @@ from . import build
 from . import cache
 from . import canary
 from . import check
+from . import cluster_test
 from . import deb
 from . import deb_test
 from . import demo
@@ -99,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_parsers(commands)
     deb.add_parser(commands)
     deb_test.add_parser(commands)
+    cluster_test.add_parser(commands)
     demo.add_parser(commands)
     house.add_parser(commands)
     layers.add_parser(commands)

@@ -3,8 +3,9 @@
 
 A fenced block says what it is: ``sh client``, ``sh server`` are commands for one of
 the machines, ``sh other-client`` for a second machine that maps disks, ``sh here`` for a
-checkout, ``sh install`` for a machine on which the packages are installed; ``text`` and
-the names of other languages are not run.
+checkout, ``sh install`` for a machine on which the packages are installed. clusters.md has
+machines of its own: ``sh storage``, and ``sh alpha``, ``sh beta`` or ``sh hosts`` for both.
+``text`` and the names of other languages are not run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from lab.paths import CHECKOUT
 
-PLACES = ("client", "other-client", "server", "here", "install")
+PLACES = ("client", "other-client", "server", "here", "install", "storage", "alpha", "beta", "hosts")
 OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "python")
 
 

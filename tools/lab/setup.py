@@ -8,6 +8,7 @@ from functools import partial
 from . import arch
 from . import c_modules
 from . import cache
+from . import cluster_machine
 from . import deb_machine
 from . import debian
 from . import debug_kernel
@@ -89,6 +90,8 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
         Step("pkgbuild", "programs that build packages", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
         Step("machine", "a machine to install packages on", packages.machine, packages.make_machine,
              ("pkgbuild", "stock", "source")),
+        Step("cluster-machine", "a host of a cluster", cluster_machine.machine, cluster_machine.make_machine,
+             ("buildroot", "stock")),
         Step("dkms-metadata", "Rust metadata as DKMS makes it", deb_machine.metadata, deb_machine.make_metadata,
              ("machine",)),
     ]
@@ -115,6 +118,7 @@ PURPOSES = {
     "test": ("kdir", "boot", "c-modules", "python-tools"),
     "deb": ("pkgbuild", "pkgbuild-arm64"),
     "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
+    "cluster-test": ("kdir", "pkgbuild", "boot", "cluster-machine"),
 }
 
 

@@ -176,7 +176,11 @@ def _stock(options: argparse.Namespace, wanted: Sequence[str], report: Report) -
 
 
 def _packages(options: argparse.Namespace, wanted: Sequence[str]) -> list[Stage]:
-    return [Stage("packages", ("deb-test", *([] if options.long else ["--quick"])))] if "packages" in wanted else []
+    if "packages" not in wanted:
+        return []
+    if not options.long:
+        return [Stage("packages", ("deb-test", "--quick"))]
+    return [Stage("packages", ("deb-test",)), Stage("clusters", ("cluster-test",))]
 
 
 def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -> list[Stage]:
@@ -234,7 +238,10 @@ def run(options: argparse.Namespace) -> int:
     """Runs all stages; a failed one does not keep the others from running."""
     report = Report()
     wanted = parts(options)
-    if not setup.setup("test") or ("packages" in wanted and not setup.setup("deb-test")):
+    purposes = ["test"]
+    if "packages" in wanted:
+        purposes += ["deb-test", "cluster-test"] if options.long else ["deb-test"]
+    if not all(setup.setup(purpose) for purpose in purposes):
         print("0 passed, 1 failed, 0 skipped")
         return 1
     debug = DebugKernel()
