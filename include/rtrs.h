@@ -201,8 +201,9 @@ struct rtrs_srv_ops {
 	/*
 	 * Called in process context, for each session CONNECTED, without @priv, and then
 	 * DISCONNECTED, once. May sleep, but not close the context. An error at CONNECTED refuses
-	 * the client, and nothing of the session is called any more; so do 4096 sessions. At DISCONNECTED all operations
-	 * have been responded to; what is returned then is not looked at.
+	 * the client, and nothing of the session is called any more. At DISCONNECTED all operations
+	 * have been responded to; what is returned then is not looked at. There are at most 4096
+	 * sessions; a client beyond these is refused without a call.
 	 */
 	int (*link_ev)(struct rtrs_srv_sess *sess, enum rtrs_srv_link_ev ev, void *priv);
 };

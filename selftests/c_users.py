@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Users of our transport that are written in C: the kernel's rnbd-client and rnbd-server, and some that do wrong.
 
-The kernel's rnbd-client and rnbd-server are unchanged. They run on rtrs_client_c and rtrs_server_c, with each other, and
-with our ends and C's.
+The kernel's rnbd-client and rnbd-server are unchanged. They run on rtrs_client_c and rtrs_server_c, with each other,
+and with our ends and C's.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def with_server_in_c(t: Test, mode: str, names: tuple[str, ...]) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/caller", gone=True)
         t.equal(t.server.read(f"{folder}/failed").strip(), "", f"{name}: what the server saw")
         for what in ("connected", "disconnected"):
-            t.equal(t.server.read(f"{folder}/{what}").strip(), str(number), f"{name}: sessions that the server saw {what}")
+            t.equal(t.server.read(f"{folder}/{what}").strip(), str(number), f"{name}: sessions seen {what}")
     run(t.server, "rtrs_srv_caller", "opening")
     for node in (t.client, t.server):
         node.modules_unload_all()

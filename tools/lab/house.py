@@ -2,8 +2,9 @@
 """`lab house`: limits of the Rust sources that no compiler knows.
 
 No line is longer than 100 columns, no function than 60 lines, no file than 600; unsafe
-code is in bindings/ only; and nothing hides a failure behind a number. Tests are free of all but the first. What the tree does not keep
-to yet is in ratchet.toml, and so are the few reviewed places that may use a pattern below.
+code is in bindings/ only; and nothing hides a failure behind a number. Tests are free of
+all but the first. What the tree does not keep to yet is in ratchet.toml, and so are the
+few reviewed places that may use a pattern below.
 """
 
 from __future__ import annotations
