@@ -13,9 +13,9 @@ from lib import guest_rtrs_peer as rtrs
 from lib.guest_hostile import polite
 
 
-def _request(**fields: int) -> bytes:
+def _request(connections: int = 1) -> bytes:
     """The request for the first connection of a new session."""
-    return rtrs.conn_req(sess_uuid=os.urandom(16), paths_uuid=os.urandom(16), **fields)
+    return rtrs.conn_req(sess_uuid=os.urandom(16), paths_uuid=os.urandom(16), cid_num=connections)
 
 
 def unconfirmed(address: str, count: int) -> int:
@@ -31,7 +31,7 @@ def _confirmed(address: str, count: int, held: contextlib.ExitStack) -> list[int
     refused = []
     for _ in range(count):
         try:
-            held.callback(rtrs.Connection(address, _request(cid_num=2), receives=0, depth=16).close)
+            held.callback(rtrs.Connection(address, _request(connections=2), receives=0, depth=16).close)
         except rtrs.Refused as refusal:
             refused.append(refusal.args[0])
     return refused
