@@ -43,7 +43,7 @@ def calls_of_put(functions: list[str], length: int, count: int) -> dict[str, int
     names = [function.partition(":")[2] for function in functions]
     try:
         for name, function in zip(names, functions, strict=True):
-            _write("kprobe_events", f"p:{name} {function}", "a")
+            _write("kprobe_events", f"p:{name} {function}", os.O_APPEND)
         for name in names:
             _write(f"events/kprobes/{name}/enable", "1")
         put(length, 1, count)
@@ -53,16 +53,19 @@ def calls_of_put(functions: list[str], length: int, count: int) -> dict[str, int
         for name in names:
             with suppress(FileNotFoundError):
                 _write(f"events/kprobes/{name}/enable", "0")
-        _write("kprobe_events", "")
+        _write("kprobe_events", "", os.O_TRUNC)
     return {function: hits[name] for name, function in zip(names, functions, strict=True)}
 
 
-def _write(name: str, text: str, mode: str = "w") -> None:
+def _write(name: str, text: str, flags: int = 0) -> None:
     """Write a line; an error says what the line was, and what the kernel thought of it."""
+    # Not open(): to append it looks for the end, which these files do not have.
+    fd = os.open(f"{TRACING}/{name}", os.O_WRONLY | flags)
     try:
-        with open(f"{TRACING}/{name}", mode, encoding="ascii") as file:
-            file.write(f"{text}\n")
+        os.write(fd, f"{text}\n".encode())
     except OSError as error:
         with open(f"{TRACING}/error_log", encoding="ascii") as log:
             why = log.read()
         raise OSError(error.errno, f"{error.strerror}, {why}", f"{name}: {text}") from error
+    finally:
+        os.close(fd)
