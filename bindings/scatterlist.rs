@@ -235,8 +235,17 @@ impl ScatterTable {
         self.bytes = 0;
         self.buffer = None;
         self.request = None;
-        self.shared = None;
+        if self.shared.is_some() {
+            self.drop_shared();
+        }
         self.is_sink = false;
+    }
+
+    /// Lets go of the shared table; out of line, as few requests have one.
+    #[cold]
+    #[inline(never)]
+    fn drop_shared(&mut self) {
+        self.shared = None;
     }
 
     /// Empties the table if its memory is that of a block request, or of a shared table; see
@@ -256,6 +265,7 @@ impl ScatterTable {
 
     /// Empties the table, whose memory is that of a shared one.
     #[cold]
+    #[inline(never)]
     fn release_shared(&mut self) {
         self.clear();
     }
