@@ -192,7 +192,8 @@ struct rtrs_srv_ops {
 	 *
 	 * Called in a work item; may sleep, which holds up what comes by the same connection.
 	 * Requests of RTRS_ADMIN_CON, and those with a message of more than 32 bytes, are handed
-	 * over one at a time for each session, in their order; so they do not wait for one another.
+	 * over one at a time for each session, in their order: one that waits for a later one waits
+	 * for ever.
 	 *
 	 * What the client says is not checked: the message, its length and @datalen are its choice.
 	 */
