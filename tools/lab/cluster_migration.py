@@ -92,7 +92,7 @@ class Migration:
 
     def tell(self, host: str, command: str) -> None:
         """Gives QEMU on a host a command."""
-        self.story.host(host).sh(f"echo {command} | socat -t 5 - UNIX-CONNECT:/run/www.monitor")
+        self.story.host(host).sh(f"echo {command} | socat -t 60 - UNIX-CONNECT:/run/www.monitor")
 
     def end(self, host: str) -> None:
         """Ends QEMU on a host."""
