@@ -81,6 +81,9 @@ pub struct Peer {
     /// The other end has ended the connection.
     #[pin]
     pub(crate) gone: Completion,
+    /// A work request has failed.
+    #[pin]
+    failed: Completion,
     dead: Atomic<u32>,
     /// The status of the first work request that failed, with 1 added; 0 if none has.
     status: Atomic<u32>,
@@ -100,6 +103,7 @@ impl Peer {
                 received <- Completion::new(),
                 finished <- Completion::new(),
                 gone <- Completion::new(),
+                failed <- Completion::new(),
                 dead: Atomic::new(0),
                 status: Atomic::new(0),
                 cause: SetOnce::new(),
@@ -143,6 +147,14 @@ impl Peer {
     /// The status of the first work request that failed (`ib_wc_status`). Any context.
     pub fn failure(&self) -> Option<u32> {
         self.status.load(ordering::Acquire).checked_sub(1)
+    }
+
+    /// The same, which is waited for at most `timeout_ms`: the connection may be over before the
+    /// completion is handled. Sleeps.
+    pub fn wait_failure(&self, timeout_ms: u32) -> Option<u32> {
+        // Whether it came in time, the next line sees.
+        let _ = self.failed.wait_timeout(timeout_ms);
+        self.failure()
     }
 
     /// Waits until the other end has ended the connection, at most `timeout_ms`. Sleeps.
@@ -246,6 +258,7 @@ impl Handler for Peer {
             Status::Error(status) => {
                 let number = status.number().wrapping_add(1);
                 let _ = self.status.cmpxchg(0, number, ordering::Full);
+                self.failed.complete_all();
                 self.end();
             }
         }

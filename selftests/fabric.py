@@ -14,7 +14,7 @@ from lib import disks
 from lib import program
 from lib import rnbd
 
-TOPOLOGY = "one"
+TOPOLOGY = "two"
 
 CLIENT, SERVER = "rtrs_test_client", "rtrs_test_server"
 FOLDER = "/sys/class/rtrs-test/fabric"
@@ -196,7 +196,7 @@ def test_control(t: Test) -> None:
     """Wrong arguments are refused; one test runs at a time, can be stopped, and ends when its module goes."""
     load(t)
     good = f"path=ip:{t.server.address}"
-    for text in ("", "port=1236", "path=10.0.0.1", f"{good} port=0", f"{good} requests=0", f"{good} what=1"):
+    for text in ("\n", "port=1236", "path=10.0.0.1", f"{good} port=0", f"{good} requests=0", f"{good} what=1"):
         with t.expect_errno(errno.EINVAL):
             t.client.write(f"{FOLDER}/run", text)
     t.equal(t.client.read(f"{FOLDER}/result"), "", "result of no test")
