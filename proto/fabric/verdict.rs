@@ -12,8 +12,8 @@ pub const LOST_ONE_IN: u64 = 50_000;
 /// that find no receive.
 pub const NOT_READY_AT_LEAST: u64 = 20;
 
-/// A median from here on is a fault: of the requests of one byte, in ns. No fabric of one site is
-/// that slow.
+/// A median from here on is a fault unless the administrator says otherwise: of the requests of one
+/// byte, in ns. No fabric of one site is that slow.
 pub const SLOW_NS: u64 = 3_000_000;
 
 /// The smallest MTU of RDMA: a message of as many bytes is always one packet.
@@ -63,6 +63,8 @@ pub struct Facts {
     pub not_ready: u64,
     /// The median of the latency of the smallest requests, in ns.
     pub median_ns: Option<u64>,
+    /// A median from here on is a fault, in ns.
+    pub slow_ns: u64,
     /// Whether the test came to its end.
     pub finished: bool,
 }
@@ -224,7 +226,7 @@ impl Facts {
             Fault::Corruption => self.wrong_bytes > 0,
             Fault::Damage => self.damaged > 0,
             Fault::Loss => self.has_loss(),
-            Fault::Delay => self.median_ns.is_some_and(|median| median >= SLOW_NS),
+            Fault::Delay => self.median_ns.is_some_and(|median| median >= self.slow_ns),
             Fault::Queues => self.dead_queues > 0,
             Fault::Errors => self.wrong_errors > 0,
             Fault::NotReady => self.not_ready >= NOT_READY_AT_LEAST,

@@ -191,6 +191,7 @@ fn good() -> Facts {
         mtus: Some((1024, 1024)),
         packets: 100_000,
         median_ns: Some(300_000),
+        slow_ns: SLOW_NS,
         largest_whole: Some(RAW_SIZE),
         finished: true,
         ..Facts::default()

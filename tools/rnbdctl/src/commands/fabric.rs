@@ -7,6 +7,7 @@ use proto::addr::PathAddress;
 use proto::fabric::options::MAX_MIB;
 use proto::fabric::options::MAX_REQUESTS;
 use proto::fabric::verdict::Fault;
+use proto::fabric::verdict::SLOW_NS;
 use serde::Serialize;
 
 use crate::address::parse_path;
@@ -72,10 +73,18 @@ pub struct TestArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MIB)))]
     pub mib: u32,
 
+    /// The median latency of requests of one byte from which on it is a fault, in ms
+    #[arg(long, value_name = "MS", default_value_t = SLOW_NS / NS_PER_MS)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub max_latency: u64,
+
     /// Test although disks are mapped from that server, or over that RDMA device: they become slow
     #[arg(long)]
     pub with_mapped_disks: bool,
 }
+
+/// Nanoseconds of a millisecond.
+const NS_PER_MS: u64 = 1_000_000;
 
 /// How a test ends that was told to (`EINTR`).
 const STOPPED: i32 = -4;
@@ -138,7 +147,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         Some(_) => preflight::answers(&args.server.dst, args.port),
         None => None,
     };
-    let facts = fabric::facts(&found, &counted, ip_answers);
+    let facts = fabric::facts(&found, &counted, ip_answers, args.max_latency * NS_PER_MS);
     let stopped = found.end == Some(STOPPED);
     let faults = facts
         .faults()

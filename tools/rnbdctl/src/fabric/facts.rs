@@ -30,8 +30,8 @@ fn is_of_queue(case: &Case) -> bool {
     case.name.starts_with("queue-")
 }
 
-/// The facts of a test, whose counters have gone up by `counted`.
-pub fn facts(found: &Found, counted: &Counters, ip_answers: Option<bool>) -> Facts {
+/// The facts of a test, whose counters have gone up by `counted`; a median of `slow_ns` ns is slow.
+pub fn facts(found: &Found, counted: &Counters, ip_answers: Option<bool>, slow_ns: u64) -> Facts {
     let count = |what: &dyn Fn(&&Case) -> bool| {
         u32::try_from(found.cases.iter().filter(what).count()).unwrap_or(u32::MAX)
     };
@@ -72,6 +72,7 @@ pub fn facts(found: &Found, counted: &Counters, ip_answers: Option<bool>) -> Fac
         damaged: counted.damaged(device),
         not_ready: counted.not_ready(device),
         median_ns: smallest.map(|latency| latency.median_ns),
+        slow_ns,
         finished: found.end == Some(0),
     }
 }
@@ -90,11 +91,13 @@ fn packets(found: &Found) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proto::fabric::verdict::SLOW_NS;
+
     use super::*;
 
     fn names(text: &str) -> Vec<&'static str> {
         let found = Found::parse(text);
-        facts(&found, &Counters::default(), None)
+        facts(&found, &Counters::default(), None, SLOW_NS)
             .faults()
             .map(|fault| fault.name())
             .collect()
