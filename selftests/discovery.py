@@ -50,7 +50,7 @@ def folder(t: Test, commands: str) -> str:
     return FOLDER
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS)
 def test_disks_of_the_machine(t: Test) -> None:
     """Without a search path the block devices of /dev are listed, with size, modes and users."""
     rnbd.load(t)
@@ -86,7 +86,7 @@ def test_folder(t: Test) -> None:
     rnbd.map_device(t, "vm/1/2/3/y.img", session="mine").unmap()
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS)
 def test_policy(t: Test) -> None:
     """A client is told what the export policy lets it map, in the modes that it allows, and no more."""
     folder(t, "truncate -s 1M a b c")
@@ -98,7 +98,7 @@ def test_policy(t: Test) -> None:
     t.equal(discover(t), {}, "disks of a session without a rule")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS)
 def test_used_by_the_server(t: Test) -> None:
     """A disk that the server has mounted is listed so, and a read-only one with its only mode."""
     mounted = disks.null_blk(t, size=64)
@@ -113,7 +113,7 @@ def test_used_by_the_server(t: Test) -> None:
     t.equal(found[read_only[1:]]["modes"], ["ro"], "modes of a read-only disk")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS)
 def test_map_all(t: Test) -> None:
     """map --all maps what is free, and leaves the rest."""
     folder(t, "truncate -s 1M a b c")
@@ -149,7 +149,7 @@ def test_many(t: Test) -> None:
     t.equal(len(told & {f"disk{number:05}" for number in range(MANY)}), MANY, "disks that were there all the time")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS)
 def test_switched_off(t: Test) -> None:
     """With discovery=N, and by the file without a line, there is a clear error."""
     rnbd.load(t, rnbd_server="discovery=N")

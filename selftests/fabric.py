@@ -7,7 +7,6 @@ import errno
 from typing import Any
 
 from lab.selftest_case import case
-from lab.selftest_case import EVERYWHERE
 from lab.selftest_case import Test
 from lib import cable
 from lib import disks
@@ -63,7 +62,7 @@ def say(t: Test, what: str, found: Any) -> None:
           f"{found['lost_packets']} of {found['packets']} packets; {counted}")
 
 
-@case(quick=EVERYWHERE, module_sets=("ours",), timeout=300)
+@case(module_sets=("ours",), timeout=300)
 def test_good(t: Test) -> None:
     """Between two good machines there is no fault: all kinds, sizes, queues and error paths are as they should be."""
     load(t)
@@ -92,7 +91,7 @@ def test_good(t: Test) -> None:
     t.say(text)
 
 
-@case(quick=EVERYWHERE, module_sets=("ours",), timeout=300)
+@case(module_sets=("ours",), timeout=300)
 def test_delay(t: Test) -> None:
     """5 ms of delay on one side are named."""
     cable.prepare(t)
@@ -104,7 +103,7 @@ def test_delay(t: Test) -> None:
     t.check("loss" not in names(found) and "mtu" not in names(found), f"faults: {names(found)}")
 
 
-@case(quick=EVERYWHERE, module_sets=("ours",), timeout=300)
+@case(module_sets=("ours",), timeout=300)
 def test_firewall(t: Test) -> None:
     """A firewall that drops UDP port 4791 is named, and told from a machine that is away and a server that is not."""
     load(t)

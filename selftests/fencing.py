@@ -18,7 +18,7 @@ from lib.reservations import READ_WRITE
 TOPOLOGY = "two"
 ONLY_OURS = ("ours",)
 DISK = "/dev/rnbd0"
-AGENT = "/run/fence_rnbd"
+AGENT = "/tmp/fence_rnbd"
 SETTINGS = f"devices={DISK}\nkeys=alpha:0x10;beta:0x20\n"
 ON, OFF = 0, 2
 

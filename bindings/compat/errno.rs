@@ -41,10 +41,12 @@ errors! {
     EDEADLK: "Resource deadlock would occur.",
     EHOSTDOWN: "Host is down.",
     EHOSTUNREACH: "No route to host.",
+    EILSEQ: "Illegal byte sequence.",
     ELOOP: "Too many symbolic links encountered.",
     ENAMETOOLONG: "File name too long.",
     ENOMEDIUM: "No medium found.",
     ENOTCONN: "Transport endpoint is not connected.",
     EOPNOTSUPP: "Operation not supported on transport endpoint.",
+    EPROTO: "Protocol error.",
     ESHUTDOWN: "Cannot send after transport endpoint shutdown.",
 }
