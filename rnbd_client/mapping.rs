@@ -132,6 +132,9 @@ impl Mapping {
     ///
     /// `EEXIST` if the session has one of this path, the server's error, and those of making a
     /// disk. Nothing is left of it after an error.
+    // Not inlined: what it has on the stack is not there while the session is opened, which needs
+    // most of the stack.
+    #[inline(never)]
     fn make(
         client: &Arc<Client>,
         user: SessionUser,

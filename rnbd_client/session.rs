@@ -203,6 +203,9 @@ impl Session {
             .inspect_err(|_| transport.close())
     }
 
+    // Not inlined: what it has on the stack is not there while the transport connects, which needs
+    // most of the stack.
+    #[inline(never)]
     fn with_transport(
         name: SessName,
         transport: &Arc<rtrs_client::Session>,

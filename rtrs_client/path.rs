@@ -175,6 +175,9 @@ impl_has_delayed_work! { impl HasDelayedWork<Path, HEARTBEAT> for Path { self.he
 impl Path {
     /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
     /// Sleeps.
+    // Not inlined: what it has on the stack is gone when a path is connected, which needs most
+    // of the stack.
+    #[inline(never)]
     pub(crate) fn new(
         owner: Arc<dyn PathOwner>,
         address: &PathAddress,

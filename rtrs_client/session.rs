@@ -115,6 +115,24 @@ impl Session {
     /// name in use, otherwise what the first path that could not be connected says (C:
     /// `rtrs_clt_open`).
     pub fn open(params: &OpenParams<'_>, events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
+        let session = Self::unconnected(params, events)?;
+        let opened = globals()?
+            .sessions
+            .add(session.clone())
+            .and_then(|()| session.open_paths(params.paths));
+        if let Err(error) = opened {
+            session.close();
+            return Err(error);
+        }
+        session.availability.tell_user(true);
+        Ok(session)
+    }
+
+    /// The session, without paths.
+    // Not inlined: what it has on the stack is gone when a path is connected, which needs most
+    // of the stack.
+    #[inline(never)]
+    fn unconnected(params: &OpenParams<'_>, events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
         let name = SessName::new(params.name.to_bytes()).map_err(|error| {
             pr_err!("session name: {}\n", error.message().as_str());
             EINVAL
@@ -141,15 +159,6 @@ impl Session {
             GFP_KERNEL,
         )?;
         *session.files.lock() = Some(SessionFiles::new(&session)?);
-        let opened = globals
-            .sessions
-            .add(session.clone())
-            .and_then(|()| session.open_paths(params.paths));
-        if let Err(error) = opened {
-            session.close();
-            return Err(error);
-        }
-        session.availability.tell_user(true);
         Ok(session)
     }
 
