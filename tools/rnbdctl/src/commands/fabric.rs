@@ -147,7 +147,9 @@ pub fn run(args: &Args, context: &Context) -> Result {
         Some(_) => preflight::answers(&args.server.dst, args.port),
         None => None,
     };
-    let facts = fabric::facts(&found, &counted, ip_answers, args.max_latency * NS_PER_MS);
+    // The argument has a range.
+    let slow_ns = args.max_latency.saturating_mul(NS_PER_MS);
+    let facts = fabric::facts(&found, &counted, ip_answers, slow_ns);
     let stopped = found.end == Some(STOPPED);
     let faults = facts
         .faults()
