@@ -10,7 +10,10 @@
 use kernel_ext::{
     prelude::*,
     rdma::{
-        chunk::single::MappedChunk,
+        chunk::single::{
+            Chunk,
+            MappedChunk, //
+        },
         message_buffers::{
             MessageBuffer,
             Outgoing, //
@@ -58,6 +61,18 @@ pub(crate) enum ChunkKey {
     Invalidated(u16),
 }
 
+/// Where the data of a request is, as the user gets it.
+pub(crate) enum DataPlace {
+    /// In the chunk, and the client may change it.
+    Chunk,
+    /// In the chunk, which [`InPlace`](crate::in_place::InPlace) counts.
+    ChunkOutOfReach,
+    /// In a page of [`PrivatePages`](crate::private::PrivatePages).
+    Page(PrivatePage),
+    /// In a copy of [`LongCopies`](crate::long_copies::LongCopies).
+    Copy(KBox<Chunk>),
+}
+
 /// What is to be done next with a chunk that waits in a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
@@ -72,6 +87,9 @@ pub(crate) enum Task {
     Begin,
     /// With the session's worker: its request is handed over where it may sleep.
     Deferred,
+    /// For a place of [`LongCopies`](crate::long_copies::LongCopies), then with the session's
+    /// worker: its data is to be copied.
+    Copy,
 }
 
 /// Where the data of a request goes.
@@ -104,8 +122,8 @@ pub(crate) struct PathChunk<P: Send + Sync + 'static> {
     pub(crate) request: Option<Request>,
     /// What the response says.
     pub(crate) result: Result<u32>,
-    /// Where the data of a small write was copied to.
-    pub(crate) private: Option<PrivatePage>,
+    /// Where the data of the request is.
+    pub(crate) data: DataPlace,
     /// Whether the client can write to the chunk.
     pub(crate) key: ChunkKey,
     /// What a response says besides its immediate: the chunk's key, or the other chunks of a
@@ -143,7 +161,7 @@ impl<P: Send + Sync + 'static> PathChunk<P> {
                 offset: 0,
                 request: None,
                 result: Err(EIO),
-                private: None,
+                data: DataPlace::Chunk,
                 key,
                 message,
                 task: Task::Respond,

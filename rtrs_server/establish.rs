@@ -110,12 +110,24 @@ fn establish(path: &Arc<Path>) -> Result {
     // Closing the path waits for this function, and then tells that it is down.
     *path.state().lock() = PathState::Up;
 
+    let settings = &path.context().settings;
+    if settings.always_invalidate && !path.owner().has_only(path) {
+        let node = setup.domain.device().numa_node();
+        given.session.begin_copying(node).inspect_err(|error| {
+            kernel_ext::pr_err_ratelimited!(
+                "<{}>: not beside the session's other paths: {:?}: long writes of these are under \
+                 way, or there is no memory for copies of such\n",
+                path,
+                error
+            );
+        })?;
+    }
     // Not before the client has said its name and the user has taken it.
     let memory = PathMemory::new(
         &setup.domain,
         given.session.chunks(),
         given.session.layout(),
-        path.context().settings.always_invalidate,
+        settings.always_invalidate,
         path.core().features() & FEATURE_COALESCED_RESPONSES != 0,
     )?;
     open_send_queues(path, &queue_pairs, &memory)?;

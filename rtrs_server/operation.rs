@@ -27,6 +27,7 @@ use crate::{
         self,
         ChunkKey,
         ChunkSlot,
+        DataPlace,
         Direction,
         Responses,
         Task, //
@@ -213,9 +214,11 @@ impl Operation {
     /// responded to.
     #[inline]
     pub fn data(&self) -> Option<ChunkData<'_>> {
-        self.chunk().and_then(|chunk| match &chunk.private {
-            Some(page) => page.data(chunk.data_len() as usize),
-            None => chunk.memory.data(chunk.data_len() as usize),
+        self.chunk().and_then(|chunk| match &chunk.data {
+            DataPlace::Page(copy) | DataPlace::Copy(copy) => copy.data(chunk.data_len() as usize),
+            DataPlace::Chunk | DataPlace::ChunkOutOfReach => {
+                chunk.memory.data(chunk.data_len() as usize)
+            }
         })
     }
 

@@ -145,6 +145,9 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     /// The client knows that the path is up.
     fn path_answered(&self, path: &Path);
 
+    /// Whether the session has no path but `path`, not even one that is being closed.
+    fn has_only(&self, path: &Arc<Path>) -> bool;
+
     /// Calls `f` with each path of the session.
     fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>));
 }

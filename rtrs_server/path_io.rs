@@ -14,6 +14,7 @@ use kernel_ext::{
 use crate::{
     chunk::{
         ChunkSlot,
+        DataPlace,
         Task, //
     },
     connection::Connection,
@@ -59,8 +60,9 @@ impl PathIo {
     #[inline(always)]
     pub(crate) fn release_inline(&self, mut chunk: ChunkBox) {
         let (id, owned) = (chunk.id, mem::replace(&mut chunk.owns, false));
-        if let Some(page) = chunk.private.take() {
-            self.session.private().put(page);
+        if !matches!(chunk.data, DataPlace::Chunk) {
+            self.session
+                .give_back(mem::replace(&mut chunk.data, DataPlace::Chunk));
         }
         if let Some(slot) = self.slot(id) {
             if let Err((chunk, noted)) = slot.put(chunk) {
@@ -97,6 +99,9 @@ impl PathIo {
                 self.release(chunk);
             }
             self.release_all(self.session.claims().take_of_path(id, self));
+        }
+        if let Some(copies) = self.session.long_copies() {
+            self.release_all(copies.take_of_path(self));
         }
         for queue_pair in &self.queue_pairs {
             let queue = queue_pair.handler().send_queue();

@@ -34,6 +34,7 @@ use crate::{
     chunk::{
         ChunkKey,
         ChunkPath,
+        DataPlace,
         Task,
         MAX_INLINE_HEADER, //
     },
@@ -164,9 +165,9 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     // Only data that goes on to the user has to be kept from the client: what it reads it may
     // spoil, and a header is a copy.
     if !is_read && data_len != 0 && chunk.key != ChunkKey::Shared {
-        chunk.private = io.session.private().copy(&chunk.memory, data_len);
-        if chunk.private.is_none() {
-            return invalidate(io, chunk);
+        match io.session.private().copy(&chunk.memory, data_len) {
+            Some(page) => chunk.data = DataPlace::Page(page),
+            None => return protect(io, chunk),
         }
     }
     let before: &[u8; MAX_INLINE_HEADER] = before;
@@ -225,6 +226,43 @@ fn refuse(io: &Entered<PathIo>, chunk: ChunkBox, error: &RequestError) {
 fn give_up(io: &PathIo, chunk: ChunkBox) {
     io.close();
     io.release(chunk);
+}
+
+/// Takes the data of a write out of the client's reach: in its chunk, or by a copy if the client
+/// has other paths, and so other keys.
+#[inline(never)]
+fn protect(io: &Entered<PathIo>, mut chunk: ChunkBox) {
+    if io.session.enter_in_place() {
+        chunk.data = DataPlace::ChunkOutOfReach;
+        invalidate(io, chunk);
+    } else {
+        copy_long(io, chunk);
+    }
+}
+
+/// Copies the data of a long write, now or when there is a place for it.
+fn copy_long(io: &Entered<PathIo>, mut chunk: ChunkBox) {
+    let Some(copies) = io.session.long_copies() else {
+        return give_up(io, chunk);
+    };
+    loop {
+        match copies.copy(&chunk.memory, chunk.data_len()) {
+            Some(Ok(copy)) => {
+                chunk.data = DataPlace::Copy(copy);
+                return hand_over(io, chunk);
+            }
+            Some(Err(_)) => return give_up(io, chunk),
+            None => {}
+        }
+        chunk.task = Task::Copy;
+        chunk.entered = Some(io.clone());
+        match copies.wait(chunk) {
+            Some(again) => chunk = again,
+            None => return,
+        }
+        // INVARIANT: It is in no list.
+        chunk.entered = None;
+    }
 }
 
 /// Takes the client's access to the chunk away, now or when there is room in the send queue;
@@ -408,6 +446,7 @@ impl ChunkPath for PathIo {
             Task::Admit => admit(&io, chunk),
             Task::Begin => begin_late(&io, chunk),
             Task::Deferred => resume(io, chunk),
+            Task::Copy => copy_long(&io, chunk),
             // These only wait in a send queue.
             Task::Respond | Task::Invalidate => io.release(chunk),
         }

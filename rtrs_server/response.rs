@@ -15,6 +15,7 @@
 //! waits, so that a message is not written again before it is posted, nor a registration
 //! invalidated that is still to be posted.
 
+use core::mem;
 use kernel_ext::{
     prelude::*,
     rdma::{
@@ -44,6 +45,7 @@ use proto::rtrs::{
 use crate::{
     chunk::{
         ChunkKey,
+        DataPlace,
         Responses,
         Task, //
     },
@@ -124,9 +126,8 @@ fn withhold(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     let id = chunk.id;
     chunk.owns = false;
     chunk.entered = Some(io.clone());
-    if let Some(page) = chunk.private.take() {
-        io.session.private().put(page);
-    }
+    io.session
+        .give_back(mem::replace(&mut chunk.data, DataPlace::Chunk));
     io.session.claims().withhold(chunk);
     io.session.pass_on(id);
 }

@@ -3,7 +3,6 @@
 //! The send queue of a connection: its room, what waits for room, and the responses that are
 //! collected to go out in one message.
 
-use core::mem;
 use kernel_ext::{
     prelude::*,
     sync::{
@@ -24,30 +23,7 @@ use kernel_ext::{
 };
 use rtrs_core::connection::SignalInterval;
 
-/// Boxes in the order in which they came: while a client keeps the queue full, a response that came
-/// early would otherwise wait for ever behind those that come later.
-struct Fifo<T> {
-    /// The later ones, the newest first.
-    newer: BoxList<T>,
-    /// Those before them, the oldest first.
-    older: BoxList<T>,
-}
-
-impl<T> Fifo<T> {
-    fn push(&mut self, value: KBox<Linked<T>>) {
-        self.newer.push(value);
-    }
-
-    fn pop(&mut self) -> Option<KBox<Linked<T>>> {
-        if self.older.is_empty() {
-            // Each box is turned round once.
-            for value in mem::take(&mut self.newer) {
-                self.older.push(value);
-            }
-        }
-        self.older.next()
-    }
-}
+use crate::fifo::Fifo;
 
 /// The send queue of a connection, and requests (`T`) of which something is to be sent. All methods
 /// may be called in any context.
@@ -81,15 +57,11 @@ impl<T: Send> SendQueue<T> {
     /// A queue that has no room before [`Self::open()`]. `coalesces`: the client takes coalesced
     /// responses.
     pub(crate) fn new(coalesces: bool) -> impl PinInit<Self> {
-        let fifo = Fifo {
-            newer: BoxList::new(),
-            older: BoxList::new(),
-        };
         pin_init!(Self {
             signals: SignalInterval::new(1),
             credits: Atomic::new(0),
             num_waiting: Atomic::new(0),
-            waiting <- new_spinlock_irq!(fifo, "rtrs_server::SendQueue::waiting"),
+            waiting <- new_spinlock_irq!(Fifo::new(), "rtrs_server::SendQueue::waiting"),
             coalesces,
             collecting: Atomic::new(false),
             collected: BoxStack::new(),

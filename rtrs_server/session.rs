@@ -432,6 +432,11 @@ impl PathOwner for Session {
         self.remove_if_unused();
     }
 
+    fn has_only(&self, path: &Arc<Path>) -> bool {
+        let paths = self.paths.lock();
+        paths.iter().all(|other| Arc::ptr_eq(other, path))
+    }
+
     fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>)) {
         self.paths.lock().iter().for_each(f);
     }

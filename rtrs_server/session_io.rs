@@ -9,6 +9,10 @@ use kernel_ext::{
         ChunkPool,
         ChunkSet, //
     },
+    sync::{
+        completion::Completion,
+        set_once::SetOnce, //
+    },
     workqueue::QueueHandle, //
 };
 use proto::rtrs::ChunkLayout;
@@ -16,15 +20,22 @@ use proto::rtrs::ChunkLayout;
 use crate::{
     chunk::{
         ChunkPath,
+        DataPlace,
         Task, //
     },
     claims::{
         ChunkClaims,
         Next, //
     },
+    in_place::InPlace,
+    long_copies::LongCopies,
     private::PrivatePages,
     worker::Worker, //
 };
+
+/// How long a path waits for writes of the session's only path until now, in ms: less than a client
+/// waits for the path.
+const IN_PLACE_TIMEOUT_MS: u32 = 20_000;
 
 fn no_memory(layout: &ChunkLayout, needs: Needs, error: Error) {
     kernel_ext::pr_err_ratelimited!(
@@ -60,6 +71,13 @@ pub(crate) struct SessionIo<P: ChunkPath> {
     layout: ChunkLayout,
     chunks: Arc<ChunkSet>,
     private: PrivatePages,
+    /// Writes whose data stays in their chunks.
+    in_place: InPlace,
+    /// None of these is left, and none begins any more.
+    #[pin]
+    calm: Completion,
+    /// What the data of long writes is copied to instead, once there are several paths.
+    long_copies: SetOnce<Arc<LongCopies<P>>>,
     #[pin]
     claims: ChunkClaims<P>,
     worker: Arc<Worker<P>>,
@@ -91,6 +109,9 @@ impl<P: ChunkPath> SessionIo<P> {
                 layout: *layout,
                 chunks,
                 private,
+                in_place: InPlace::new(),
+                calm <- Completion::new(),
+                long_copies: SetOnce::new(),
                 claims <- claims,
                 worker,
             }),
@@ -124,6 +145,76 @@ impl<P: ChunkPath> SessionIo<P> {
     #[inline]
     pub(crate) fn private(&self) -> &PrivatePages {
         &self.private
+    }
+
+    /// What the data of long writes is copied to, if there are several paths. Any context.
+    pub(crate) fn long_copies(&self) -> Option<&LongCopies<P>> {
+        self.long_copies.as_ref().map(|copies| &**copies)
+    }
+
+    /// What the session's memory takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let copies = self.long_copies().map_or(0, LongCopies::memory);
+        // Memory that is there.
+        self.chunks
+            .memory()
+            .wrapping_add(self.private.memory())
+            .wrapping_add(copies)
+    }
+
+    /// Whether the data of a long write may stay in its chunk; counts it then. Any context.
+    pub(crate) fn enter_in_place(&self) -> bool {
+        let may_stay = self.in_place.enter();
+        if !may_stay {
+            self.leave_in_place();
+        }
+        may_stay
+    }
+
+    fn leave_in_place(&self) {
+        if self.in_place.leave() {
+            self.calm.complete_all();
+        }
+    }
+
+    /// The session gets another path: from now on the data of long writes is copied. Waits for
+    /// those whose data is in their chunks. Sleeps. `ETIMEDOUT` if they take too long, `ENOMEM`.
+    pub(crate) fn begin_copying(&self, node: i32) -> Result {
+        if self.long_copies().is_none() {
+            let copies = LongCopies::new(&self.layout, node)?;
+            // Another path may have been faster.
+            self.long_copies.populate(copies);
+        }
+        self.in_place.end();
+        while !self.in_place.is_empty() {
+            self.calm.wait_timeout(IN_PLACE_TIMEOUT_MS)?;
+        }
+        Ok(())
+    }
+
+    /// The user has done with the data of a request. Any context.
+    #[inline]
+    pub(crate) fn give_back(&self, data: DataPlace) {
+        match data {
+            DataPlace::Page(page) => self.private.put(page),
+            other => self.give_back_rare(other),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back_rare(&self, data: DataPlace) {
+        match data {
+            DataPlace::Chunk => {}
+            DataPlace::ChunkOutOfReach => self.leave_in_place(),
+            DataPlace::Page(page) => self.private.put(page),
+            DataPlace::Copy(copy) => {
+                let waiting = self.long_copies().and_then(|copies| copies.put(copy));
+                if let Some(chunk) = waiting {
+                    self.worker.add(chunk);
+                }
+            }
+        }
     }
 
     /// The owners of the chunks.

@@ -38,8 +38,7 @@ use crate::{
 
 /// What a session's files show.
 struct SessionFiles {
-    memory: usize,
-    pooled_memory: usize,
+    session: Arc<SessionIo<PathIo>>,
 }
 
 /// What a path's files show.
@@ -86,7 +85,7 @@ impl SessionSysfs {
         path: &Arc<Path>,
         service: &QueuePair<Connection<PathIo>>,
         name: &SharedName,
-        session: &SessionIo<PathIo>,
+        session: &Arc<SessionIo<PathIo>>,
         context: &Context,
     ) -> Result {
         let device = service.id().device().ok_or(ENODEV)?;
@@ -131,17 +130,12 @@ impl SessionSysfs {
 }
 
 impl SessionDirectory {
-    fn new(name: &SharedName, session: &SessionIo<PathIo>, context: &Context) -> Result<Self> {
+    fn new(name: &SharedName, session: &Arc<SessionIo<PathIo>>, context: &Context) -> Result<Self> {
         let name = name.as_cstr();
-        let chunks = session.chunks();
-        let files = Arc::new(
-            SessionFiles {
-                // Memory that is there.
-                memory: chunks.memory().wrapping_add(session.private().memory()),
-                pooled_memory: chunks.pooled_memory(),
-            },
-            GFP_KERNEL,
-        )?;
+        let files = SessionFiles {
+            session: session.clone(),
+        };
+        let files = Arc::new(files, GFP_KERNEL)?;
         let device = context
             .class
             .device(name, SESSION_ATTRIBUTES, files)
@@ -178,10 +172,10 @@ impl SessionDirectory {
 
 const SESSION_ATTRIBUTES: &[Attribute<SessionFiles>] = &[
     Attribute::read_only(c"memory_bytes", |files, out| {
-        out.print(fmt!("{}\n", files.memory))
+        out.print(fmt!("{}\n", files.session.memory()))
     }),
     Attribute::read_only(c"pooled_memory_bytes", |files, out| {
-        out.print(fmt!("{}\n", files.pooled_memory))
+        out.print(fmt!("{}\n", files.session.chunks().pooled_memory()))
     }),
 ];
 

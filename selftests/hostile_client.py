@@ -215,6 +215,23 @@ def test_early_requests(t: Test) -> None:
 
 
 @case(module_sets=ONLY_OURS)
+def test_rewritten_by_another_path(t: Test) -> None:
+    """Data that is changed by another path's key does not reach the disk; a path that comes later waits."""
+    source = f"{t.server.address.rsplit('.', 1)[0]}.77"
+    t.client.run(f"ip address add {source}/24 dev dummy0")
+    t.defer(t.client.run, f"ip address del {source}/24 dev dummy0")
+    device, folder = freezable_disk(t)
+    for length in (512, 8192, 65536):
+        rnbd.load(t, client=False, rtrs_server="always_invalidate=Y")
+        what, disk = hostile(t, guest_hostile.rewrite_by_another_path, device=device, folder=folder, length=length,
+                             source=source)
+        t.equal((what, disk), ("accepted", [ord("x")]), f"the second write of {length} bytes, the disk")
+    early, late, disk = hostile(t, guest_hostile.add_path_beside_write, device=device, folder=folder, length=65536,
+                                source=source)
+    t.equal((early, late, disk), (False, True, [ord("x")]), "up before the write's end, up after it, the disk")
+
+
+@case(module_sets=ONLY_OURS)
 def test_rewritten_data(t: Test) -> None:
     """Data that is changed after the request does not reach the disk, however long it is."""
     device, folder = freezable_disk(t)

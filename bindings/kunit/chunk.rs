@@ -214,7 +214,19 @@ mod cases {
         to.copy_out(0, &mut bytes)?;
         assert_eq!(bytes, [1, 2, 0]);
         assert_eq!(from.copy_to(PAGE_SIZE + 1, &to), Err(EINVAL));
-        assert_eq!(to.copy_to(1, &from), Err(EINVAL));
+        // To more than one block, across the edge between two, and onto itself.
+        let (other, long) = (
+            ChunkSet::new(1, SIZE, -1, None)?,
+            ChunkSet::new(1, SIZE, -1, None)?,
+        );
+        let (other, long) = (Chunk::new(&other, 0)?, Chunk::new(&long, 0)?);
+        long.copy_in(SIZE - 2, &[4, 5])?;
+        long.copy_to(SIZE, &other)?;
+        other.copy_out(SIZE - 3, &mut bytes)?;
+        assert_eq!(bytes, [0, 4, 5]);
+        to.copy_to(1, &from)?;
+        assert_eq!(from.copy_to(1, &from), Err(EINVAL));
+        assert_eq!(to.copy_to(1, &to), Err(EINVAL));
         Ok(())
     }
 

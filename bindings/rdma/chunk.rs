@@ -23,7 +23,10 @@ use crate::{
 };
 use core::{
     ops::Range,
-    ptr::NonNull, //
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 use kernel::sync::Arc;
 
@@ -254,27 +257,31 @@ impl ChunkSet {
         Ok(())
     }
 
-    /// Copies the first `len` bytes of a chunk that is not one block to chunk `to_index` of `to`.
-    /// Any context.
+    /// Copies the first `len` bytes of a chunk to chunk `to_index` of `to`. Any context.
     ///
-    /// `EINVAL` if either has less, if the chunk is one block, or if the other is not.
+    /// `EINVAL` if either has less, or if they are the same one.
     #[inline]
     fn copy_to(&self, index: usize, len: usize, to: &ChunkSet, to_index: usize) -> Result {
         let range = self.range(index, 0, len)?;
-        let (address, room) = to.contiguous(to_index).ok_or(EINVAL)?;
-        if len > room || self.contiguous(index).is_some() {
+        to.range(to_index, 0, len)?;
+        if ptr::eq(self, to) && index == to_index {
             return Err(EINVAL);
         }
-        let mut to = address.as_ptr();
+        let mut done = 0;
         self.for_each_piece(index, range, |_, segment, piece| {
-            // SAFETY: The piece is within the segment, and the pieces add up to `len`, for which
-            // there is room. Chunks are only accessed by copying, and these are two, as only the
-            // other one is one block; each is made of pages of its own.
-            unsafe {
-                let from = segment.address().as_ptr().add(piece.start);
-                shared_memory::copy(to, from, piece.len());
-                to = to.add(piece.len());
-            }
+            let (start, end) = (done, done + piece.len());
+            let mut from = segment.address().as_ptr().wrapping_add(piece.start);
+            to.for_each_piece(to_index, start..end, |_, segment, piece| {
+                // SAFETY: Both pieces are within their segments: `from` moves through the outer
+                // piece, and the inner ones add up to its length. Chunks are only accessed by
+                // copying, and these are two; each is made of pages of its own.
+                unsafe {
+                    let to = segment.address().as_ptr().add(piece.start);
+                    shared_memory::copy(to, from, piece.len());
+                    from = from.add(piece.len());
+                }
+            });
+            done = end;
         });
         Ok(())
     }

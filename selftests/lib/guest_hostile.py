@@ -8,6 +8,7 @@ import fcntl
 import functools
 import os
 import struct
+import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -419,6 +420,65 @@ def early(address: str, device: str, folder: str,
     return answers, [data[0], data[4096]]
 
 
+def _changed_by(connection: rtrs.Connection, other: rtrs.Memory, length: int, remote: tuple[int, int]) -> str:
+    """Write to a chunk; what became of it."""
+    while connection.poll() is not None:
+        pass
+    connection.post_send(guest_verbs.RDMA_WRITE, [other.sge(0, length)], remote=remote)
+    while (wc := connection.poll()) is None:
+        time.sleep(0.002)
+    return "refused" if wc.status else "accepted"
+
+
+def _another_path(first: rtrs.Peer, source: str) -> rtrs.Peer:
+    """Another path of a session, from another address; still to be connected."""
+    return rtrs.Peer(first.address, source=source, paths_uuid=first.paths_uuid, first_conn=False)
+
+
+def rewrite_by_another_path(address: str, device: str, folder: str, length: int,
+                            source: str) -> tuple[str, list[int]]:
+    """The same as rewrite(), with the key that another path of the session has for the chunk."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        with _another_path(peer, source) as second:
+            second.establish()
+            disk = open_device(peer, device)
+            other = rtrs.Memory(second.pd, length, b"y" * length)
+            with frozen(folder):
+                write_request(peer, disk, 0, b"x" * length)
+                wait_for_writes(device, busy=True)
+                what = _changed_by(second.connections[1], other, length, second.chunks[0])
+            wait_for_writes(device, busy=False)
+            peer.answer()
+    with open(device, "rb", buffering=0) as file:
+        return what, sorted(set(file.read(length)))
+
+
+def add_path_beside_write(address: str, device: str, folder: str, length: int,
+                          source: str) -> tuple[bool, bool, list[int]]:
+    """Add a path while the disk has a write of the first one: whether it was up before the write had ended, and after
+    that, and the bytes that the disk holds then."""
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        disk = open_device(peer, device)
+        with _another_path(peer, source) as second:
+            second.connect_all()
+            thread = threading.Thread(target=lambda: (second.send_info(), second.receive_info()))
+            with frozen(folder):
+                write_request(peer, disk, 0, b"x" * length)
+                wait_for_writes(device, busy=True)
+                thread.start()
+                # An established path answers within milliseconds.
+                thread.join(2)
+                early = not thread.is_alive()
+            wait_for_writes(device, busy=False)
+            peer.answer()
+            thread.join(rtrs.TIMEOUT)
+            late = hasattr(second, "chunks")
+    with open(device, "rb", buffering=0) as file:
+        return early, late, sorted(set(file.read(length)))
+
+
 def rewrite(address: str, device: str, folder: str, length: int) -> tuple[str, list[int]]:
     """Write x to a disk, and y to the chunk while the disk has the request but not the data yet.
 
@@ -429,15 +489,10 @@ def rewrite(address: str, device: str, folder: str, length: int) -> tuple[str, l
         peer.establish()
         disk = open_device(peer, device)
         other = rtrs.Memory(peer.pd, length, b"y" * length)
-        connection = peer.connections[1]
         with frozen(folder):
             write_request(peer, disk, 0, b"x" * length)
             wait_for_writes(device, busy=True)
-            while connection.poll() is not None:
-                pass
-            connection.post_send(guest_verbs.RDMA_WRITE, [other.sge(0, length)], remote=peer.chunks[0])
-            while (wc := connection.poll()) is None:
-                time.sleep(0.002)
+            what = _changed_by(peer.connections[1], other, length, peer.chunks[0])
         wait_for_writes(device, busy=False)
     with open(device, "rb", buffering=0) as file:
-        return "refused" if wc.status else "accepted", sorted(set(file.read(length)))
+        return what, sorted(set(file.read(length)))

@@ -121,7 +121,7 @@ impl Chunk {
 
     /// Copies the first `len` bytes to the beginning of `to`. Any context.
     ///
-    /// `EINVAL` if either has less, if `to` is not one block, or if they are the same one.
+    /// `EINVAL` if either has less, or if they are the same one.
     #[inline]
     pub fn copy_to(&self, len: usize, to: &Self) -> Result {
         let (Some(from), Some(block)) = (self.block, to.block) else {

@@ -22,6 +22,10 @@ mod chunk;
 #[path = "../../../rtrs_server/claims.rs"]
 mod claims;
 mod connection;
+#[path = "../../../rtrs_server/fifo.rs"]
+mod fifo;
+#[path = "../../../rtrs_server/in_place.rs"]
+mod in_place;
 mod prelude;
 #[path = "../../../rtrs_server/send_queue.rs"]
 mod send_queue;

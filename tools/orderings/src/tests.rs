@@ -4,6 +4,7 @@
 
 mod box_slot;
 mod claims;
+mod in_place;
 mod noted_slot;
 mod send_queue;
 mod set_once;
