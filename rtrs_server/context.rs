@@ -36,8 +36,12 @@ pub(crate) struct Context {
     pub(crate) class: Class,
     /// Memory for sessions.
     pub(crate) pool: Arc<Pool>,
-    /// Establishes and closes paths.
+    /// Establishes paths.
     pub(crate) queue: QueueHandle,
+    /// Closes paths, which waits for requests of the user, however long these take.
+    pub(crate) closing: QueueHandle,
+    /// Heartbeats, and the time that a path has to be established; nothing there waits.
+    pub(crate) timers: QueueHandle,
     /// Where completions are handled.
     pub(crate) completions: QueueHandle,
     /// Where workers run: what may sleep.
@@ -57,9 +61,11 @@ impl Context {
 /// Keeps the context while the module is loaded.
 pub(crate) struct ContextOwner {
     _pool: Directory<Pool>,
-    // Destroyed last, in this order: what runs on the first uses the context, and paths that it
-    // closes wait for the other two.
+    // Destroyed last, in this order: what runs on the first two closes paths on the third, which
+    // uses the context, and waits for the other two.
+    _timers: OwnedQueue,
     _queue: OwnedQueue,
+    _closing: OwnedQueue,
     _workers: OwnedQueue,
     _completions: OwnedQueue,
 }
@@ -71,6 +77,11 @@ impl ContextOwner {
         let shown = pool.show::<M>()?;
         let class = Class::new(c"rtrs-server")?;
         let queue = OwnedQueue::new(c"rtrs_server_wq", QueueFlags::UNBOUND)?;
+        let closing = OwnedQueue::new(c"rtrs_server_close", QueueFlags::UNBOUND)?;
+        let timers = OwnedQueue::new(
+            c"rtrs_server_timer",
+            QueueFlags::UNBOUND | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
+        )?;
         // As the RDMA core has its own.
         let completions = OwnedQueue::new(
             c"rtrs_server_cq",
@@ -90,13 +101,17 @@ impl ContextOwner {
             class,
             pool,
             queue: queue.handle(),
+            closing: closing.handle(),
+            timers: timers.handle(),
             completions: completions.handle(),
             workers: workers.handle(),
         };
         drop(CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?)));
         Ok(Self {
             _pool: shown,
+            _timers: timers,
             _queue: queue,
+            _closing: closing,
             _workers: workers,
             _completions: completions,
         })

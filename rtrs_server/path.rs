@@ -304,7 +304,7 @@ impl Path {
                 close_work <- new_work!("rtrs_server::Path::close_work"),
                 establish_work <- new_work!("rtrs_server::Path::establish_work"),
                 end_others_work <- new_work!("rtrs_server::Path::end_others_work"),
-                timer <- new_delayed_work!(&context.queue, "rtrs_server::Path::timer"),
+                timer <- new_delayed_work!(&context.timers, "rtrs_server::Path::timer"),
             }),
             GFP_KERNEL,
         )?;
@@ -390,7 +390,7 @@ impl Path {
         if first {
             self.registered.complete_all();
             // Cannot fail: it is queued once, and the queue outlives the listener, which waits.
-            let _ = self.context.queue.enqueue::<Self, CLOSE>(self.clone());
+            let _ = self.context.closing.enqueue::<Self, CLOSE>(self.clone());
         }
         first
     }

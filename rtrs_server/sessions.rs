@@ -101,6 +101,7 @@ impl Sessions {
         drop(list);
         // What is left of closing them runs on this queue.
         self.context.queue.flush();
+        self.context.closing.flush();
         drop(self.server.lock().take());
     }
 }
