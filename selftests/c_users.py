@@ -36,7 +36,7 @@ def test_rnbd_with_our_server(t: Test) -> None:
     server_ends_first(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_rnbd_with_the_c_server(t: Test) -> None:
     """The same with C's server, which invalidates always."""
     use(t, c_users.MODULES, "c", "Y")
@@ -134,7 +134,7 @@ def test_failover_with_the_c_server(t: Test) -> None:
     lose_paths(t, c_users.MODULES, "c")
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_failover_to_the_c_rnbd_server(t: Test) -> None:
     """C's rnbd-client and rnbd-server over our transport lose paths under IO."""
     lose_paths(t, c_users.MODULES, c_users.MODULES)

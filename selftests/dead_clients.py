@@ -69,7 +69,7 @@ def test_power_cut_fast(t: Test) -> None:
     t.say(f"closed after {taken:.1f} s")
 
 
-@case(timeout=180)
+@case(timeout=180, quick=())
 def test_again_after_power_cut(t: Test) -> None:
     """A client that died and is back maps its disk for writing again, under the same name."""
     ours = t.modules == "ours"

@@ -125,7 +125,7 @@ def test_map_all(t: Test) -> None:
     t.check("nothing to map" in program.run(t.client, *arguments).out, "the second time")
 
 
-@case(module_sets=ONLY_OURS, quick=("stock",), timeout=300)
+@case(module_sets=ONLY_OURS, quick=(), timeout=300)
 def test_many(t: Test) -> None:
     """10,000 disks are listed, each once, also while others come and go."""
     t.server.run(f"rm -rf {FOLDER}")

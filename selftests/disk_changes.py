@@ -119,7 +119,7 @@ def test_hangs(t: Test) -> None:
     t.equal(reader.wait().rc, 0, "exit code of the read that waited")
 
 
-@case(module_sets=("ours",), timeout=180)
+@case(module_sets=("ours",), timeout=180, quick=())
 def test_no_room(t: Test) -> None:
     """A disk without room holds up no other disk, no other session, and no heartbeats, on any CPU."""
     rnbd.load(t)

@@ -382,7 +382,7 @@ def test_c_client(t: Test) -> None:
     without_news(t, "c", "ours")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), quick=())
 def test_c_server(t: Test) -> None:
     """Our client asks a C server for nothing."""
     without_news(t, "ours", "c")

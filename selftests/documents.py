@@ -8,10 +8,13 @@ from pathlib import Path
 
 from lab import documents
 from lab.selftest_case import case
+from lab.selftest_case import QUICK
 from lab.selftest_case import Test
 from lib import documented
 
 TOPOLOGY = "two"
+# Documents whose commands take minutes.
+LONG = ("fabric",)
 
 
 def run(t: Test, path: Path) -> None:
@@ -28,7 +31,7 @@ def subject(path: Path) -> Callable[[Test], None]:
         run(t, path)
 
     test.__doc__ = f"The commands of {path.relative_to(documents.CHECKOUT)}."
-    return case(module_sets=("ours",))(test)
+    return case(module_sets=("ours",), quick=() if path.stem in LONG else QUICK)(test)
 
 
 for _path in documents.documents():

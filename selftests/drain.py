@@ -205,7 +205,7 @@ def rename(t: Test, name: str, disk: str | None) -> None:
     t.server.run(f"rm -f {name}" if disk is None else f"ln -sfn {disk} {name}")
 
 
-@case(timeout=180, module_sets=ONLY_OURS, quick=("stock",))
+@case(timeout=180, module_sets=ONLY_OURS, quick=())
 def test_disk_comes_later(t: Test) -> None:
     """A disk that the server does not have yet is waited for, until it comes or is unmapped; the session's other
     disks are not."""
@@ -348,7 +348,7 @@ def test_hanging_disk(t: Test) -> None:
 
 
 # A refused mapping leaks an object of the C client.
-@case(kernels=("stock",), module_sets=ONLY_OURS, quick=("stock",))
+@case(kernels=("stock",), module_sets=ONLY_OURS, quick=())
 def test_c_client(t: Test) -> None:
     """A C client works on, is counted as one that does not leave, and is refused what is new."""
     rnbd.use_set(t.client, "c")

@@ -137,7 +137,7 @@ def test_link_down_under_fio(t: Test) -> None:
     lose_links(t, t.rounds(2), with_fio=True)
 
 
-@case(timeout=900, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",), quick=())
 def test_both_links_down(t: Test) -> None:
     """Both links die one after the other; requests wait and go on by the first that is back."""
     device = map_on_both(t, hold_io_ms=60000)

@@ -46,7 +46,7 @@ def prepare(t: Test) -> None:
                                     "access_mode=migration")
 
 
-@case(module_sets=ONLY_OURS, timeout=180)
+@case(module_sets=ONLY_OURS, timeout=180, quick=())
 def test_fence_rnbd(t: Test) -> None:
     """A node is registered, fenced by the other one, refused while it uses the disk, and registered again."""
     prepare(t)

@@ -50,7 +50,7 @@ def a_disk(t: Test, kind: str) -> None:
     t.server.wait_for(images.exported(path), gone=True)
 
 
-@case(module_sets=ONLY_OURS, quick=("stock", "debug", OTHER), timeout=180)
+@case(module_sets=ONLY_OURS, quick=("debug", OTHER), timeout=180)
 def test_ext4(t: Test) -> None:
     """A sparse image on ext4: every operation, with verified data."""
     a_disk(t, "ext4")
@@ -80,7 +80,7 @@ def test_buffered(t: Test) -> None:
             "reads of the server's disk, for what is in its page cache")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_wish(t: Test) -> None:
     """A client says how the server uses the disk; all clients that have the disk open use it in the same way."""
     images.load(t)
@@ -448,7 +448,7 @@ def test_shared_blocks(t: Test) -> None:
                            length=64 * KIB, seed=2), None, "first changed byte of the snapshot")
 
 
-@case(module_sets=ONLY_OURS, timeout=180)
+@case(module_sets=ONLY_OURS, timeout=180, quick=())
 def test_file_system_inside(t: Test) -> None:
     """A file system on a mapped image: made, filled, trimmed, checked; its blocks are given back."""
     images.load(t)

@@ -116,7 +116,7 @@ def test_ext4(t: Test) -> None:
     flushed(t, "ext4", "direct")
 
 
-@case(module_sets=("ours",), timeout=240)
+@case(module_sets=("ours",), timeout=240, quick=())
 def test_ext4_buffered(t: Test) -> None:
     """The same through the page cache."""
     flushed(t, "ext4", "buffered")

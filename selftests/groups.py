@@ -169,7 +169,7 @@ def test_members_with_different_limits(t: Test) -> None:
     all_have(t, 20, PAGE, "after more writes than tags")
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_link_of_a_member_is_cut(t: Test) -> None:
     """A member without a link has exactly the writes on its list that it has not confirmed; the other goes on; when
     the link is mended and the list is worked off, both have the same value."""

@@ -166,7 +166,7 @@ def test_many_paths(t: Test) -> None:
     still_serves(t)
 
 
-@case(module_sets=ONLY_OURS, timeout=300)
+@case(module_sets=ONLY_OURS, timeout=300, quick=())
 def test_too_many_paths(t: Test) -> None:
     """A session has 128 paths; one more is refused, and gets in when another one has gone."""
     base = t.server.address.rsplit(".", 1)[0]

@@ -48,6 +48,7 @@ def maps(t: Test, disk: str = disks.PLAIN, **options: Any) -> Device:
     return device
 
 
+@case(quick=())
 def test_load_before_device(t: Test) -> None:
     """A server that is loaded before there is an RDMA device listens when one comes."""
     rnbd.load(t, server=False)

@@ -91,7 +91,7 @@ def test_loaded_again(t: Test) -> None:
     t.equal(access(t, first), READ_WRITE, "errnos after clear")
 
 
-@case(module_sets=ONLY_OURS, timeout=240)
+@case(module_sets=ONLY_OURS, timeout=240, quick=())
 def test_server_reboots(t: Test) -> None:
     """What the server has answered with success is there after it has lost power."""
     kept = Kept(t)

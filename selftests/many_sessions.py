@@ -52,7 +52,7 @@ def test_twenty_sessions(t: Test) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/session{index}", gone=True)
 
 
-@case(timeout=240)
+@case(timeout=240, quick=())
 def test_hundred_devices(t: Test) -> None:
     """A hundred devices in one session are mapped in less than ten seconds, and each is its own."""
     count = 8 if t.debug else 100

@@ -8,7 +8,7 @@ import re
 import time
 
 from lab.selftest_case import case
-from lab.selftest_case import EVERYWHERE
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import cable
@@ -176,7 +176,7 @@ def compare(t: Test, device: Device, wanted: list[tuple[int, int, int]], number:
                                seed=seed), None, f"difference at {offset}, round {number}")
 
 
-@case(module_sets=("ours",), quick=EVERYWHERE)
+@case(module_sets=("ours",), quick=(OTHER,))
 def test_late_requests(t: Test) -> None:
     """What a path had sent when it was taken down does not overwrite what was written after that."""
     device = map_on(t, *t.server.addresses)

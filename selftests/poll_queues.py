@@ -133,7 +133,7 @@ def test_added_path(t: Test) -> None:
     same_on_the_server(t, device, MIB // 2)
 
 
-@case(timeout=240, module_sets=("ours",))
+@case(timeout=240, module_sets=("ours",), quick=())
 def test_path_fails_under_polling(t: Test) -> None:
     """A path that goes while requests are polled for: the other one finishes them."""
     rnbd.load(t)

@@ -41,7 +41,7 @@ def table(t: Test, mapped: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     return seen
 
 
-@case(module_sets=("ours",), timeout=180)
+@case(module_sets=("ours",), timeout=180, quick=())
 def test_same_as_c(t: Test) -> None:
     """Every value is the one that the C modules show, but for the number of requests and the cache."""
     t.defer(rnbd.use_set, t.client, t.modules)

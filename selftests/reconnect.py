@@ -71,7 +71,7 @@ def lose(t: Test, device: Device) -> None:
     t.client.wait_for(f"{device.sysfs}/state", matches="closed", timeout=30)
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_hold_over_a_lost_link(t: Test) -> None:
     """With hold_io_ms requests wait for the link, and go on without an error."""
     device = map_with(t, hold_io_ms=60000)
@@ -369,7 +369,7 @@ def test_two_hundred_times(t: Test) -> None:
     t.equal(reconnects[0], str(10 + count), "successful attempts to connect again")
 
 
-@case(timeout=1500, module_sets=("ours",))
+@case(timeout=1500, module_sets=("ours",), quick=())
 def test_server_reboots(t: Test) -> None:
     """The server loses power and boots again; IO goes on by itself and nothing is lost."""
     device = map_with(t, hold_io_ms=200000)
@@ -388,7 +388,7 @@ def test_server_reboots(t: Test) -> None:
     t.check(max(taken) < 20 * t.client.slow, f"going on took {taken} s")
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_device_removed(t: Test) -> None:
     """The client's RDMA device is deleted under IO and comes back."""
     device = map_with(t, hold_io_ms=60000)

@@ -7,6 +7,7 @@ import errno
 
 from lab.selftest_case import case
 from lab.selftest_case import EVERYWHERE
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import disks
@@ -94,7 +95,7 @@ def test_put_and_get(t: Test) -> None:
     t.intact([get(t, "colour"), get(t, "shape"), get(t, long_key)], ["red", "round", "long"], "values")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), quick=())
 def test_sizes(t: Test) -> None:
     """Values of all sizes come back as they were put: none, a byte, around a page, several pages, the largest."""
     for mode in ("Y", "N"):
@@ -124,7 +125,7 @@ def test_large_values_go_as_one_request(t: Test) -> None:
     t.equal(written, PAGE + 10 + len("colour"), "bytes that were written")
 
 
-@case(quick=EVERYWHERE, module_sets=("ours",))
+@case(quick=(OTHER,), module_sets=("ours",))
 def test_many_tasks(t: Test) -> None:
     """Tasks that use the session at the same time get their own values, with more of them than there are tags."""
     keys = [f"key{number}" for number in range(16)]

@@ -70,7 +70,7 @@ def test_size(t: Test) -> None:
         memory.wait_returned(t.server, before, 2 * MIB, "after the session")
 
 
-@case(module_sets=("ours",), kernels=("stock",))
+@case(module_sets=("ours",), kernels=("stock",), quick=())
 def test_fragmented(t: Test) -> None:
     """A session comes about although no two free pages lie side by side, also with whole blocks from
     the pool, where the description of the chunks is the only thing that needs any."""
@@ -135,7 +135,7 @@ def test_pool(t: Test) -> None:
     t.equal(pool(t, "total_bytes"), 12 * MIB, "the pool at the end")
 
 
-@case(module_sets=("ours",), kernels=("stock",))
+@case(module_sets=("ours",), kernels=("stock",), quick=())
 def test_pool_when_short(t: Test) -> None:
     """What fits the pool works when the machine has no memory left for a session."""
     rnbd.load(t, rtrs_server="sess_queue_depth=2048 chunk_pool_mb=256")
