@@ -8,6 +8,7 @@
 
 #include <linux/inet.h>
 #include <linux/miscdevice.h>
+#include <linux/part_stat.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>

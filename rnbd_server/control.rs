@@ -86,7 +86,9 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
                 dev_name: request.dev_name.as_cstr(),
                 access_mode: request.access_mode.to_wire(),
             });
-            let result = open(session, &op, &request);
+            let result = session
+                .server()
+                .kept_loaded(|| open(session, &op, &request));
             op.respond(result);
         }
         ControlRequest::Close(request) => {
@@ -95,7 +97,8 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
                 device_id: request.device_id,
             });
             // As in C, to close what is not open is no error: it may have been closed here.
-            close(session, request.device_id);
+            let server = session.server();
+            server.kept_loaded(|| close(session, request.device_id));
             op.respond(Ok(0));
         }
     }

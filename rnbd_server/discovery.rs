@@ -117,7 +117,8 @@ impl WorkItem for Discovery {
             list.remove(0)
         };
         if let Ok(Question { op, request }) = question {
-            let result = this.answer(&op, &request);
+            let server = this.session.server();
+            let result = server.kept_loaded(|| this.answer(&op, &request));
             op.respond(result.inspect_err(|error| {
                 pr_err_ratelimited!(
                     "session {:?}: telling the client of disks failed: {:?}\n",

@@ -93,6 +93,15 @@ impl Disk<'_> {
         }
     }
 
+    /// How many requests of the disk are in flight, as the disk counts them; a file does not. Any
+    /// context.
+    pub(crate) fn requests_in_flight(&self) -> Option<u32> {
+        match self {
+            Self::BlockDevice(device) => Some(device.requests_in_flight()),
+            Self::File(_) => None,
+        }
+    }
+
     /// The disk's name in the world; [`Wwid::NONE`] if it has none. Sleeps. Errors of
     /// [`BlockDevice::unique_id`]: then the name is unknown now.
     pub(crate) fn wwid(&self) -> Result<Wwid> {

@@ -57,6 +57,7 @@ use crate::{
     params::DISCOVERY,
     server::Server,
     session::Session,
+    unfinished::Unfinished,
     watch::Watch, //
 };
 
@@ -64,6 +65,7 @@ use crate::{
 pub(crate) struct Sessions {
     pub(crate) server: Arc<Server>,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) unfinished: Arc<Unfinished>,
 }
 
 impl rtrs_server::Server for Sessions {
@@ -83,10 +85,15 @@ impl rtrs_server::Server for Sessions {
             transport: transport.clone(),
             messages,
             discovery,
+            unfinished: self.unfinished.clone(),
         };
         let handler = Arc::new(handler, GFP_KERNEL)?;
+        self.unfinished.add(&session, transport)?;
         // The connection was asked for before the drain began. Nothing that fails comes after this.
-        self.server.drain().session_up()?;
+        self.server
+            .drain()
+            .session_up()
+            .inspect_err(|_| self.unfinished.remove(&session))?;
         tracepoint::create_sess(|| session.trace());
         Ok(handler)
     }
@@ -161,6 +168,7 @@ struct Handler {
     transport: Arc<rtrs_server::Session>,
     messages: Arc<Messages>,
     discovery: Arc<Discovery>,
+    unfinished: Arc<Unfinished>,
 }
 
 impl Handler {
@@ -272,6 +280,7 @@ impl SessionHandler for Handler {
         }
         control::close_all(&self.session);
         self.messages.watch.remove(&self.session);
+        self.unfinished.remove(&self.session);
         self.session.uncount();
     }
 }

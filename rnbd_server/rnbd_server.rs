@@ -21,7 +21,10 @@ use kernel_ext::{
         Class,
         ClassDevice, //
     },
-    module::Returned,
+    module::{
+        ModuleReference,
+        Returned, //
+    },
     prelude::*,
     sysfs::Directory,
     workqueue::{
@@ -53,6 +56,7 @@ mod server;
 mod service;
 mod session;
 mod session_device;
+mod unfinished;
 mod walk;
 mod watch;
 
@@ -64,6 +68,10 @@ use server::Server;
 use service::{
     Service,
     StopService, //
+};
+use unfinished::{
+    StopUnfinished,
+    Unfinished, //
 };
 use watch::{
     StopWatch,
@@ -84,6 +92,7 @@ struct RnbdServer {
     // at their disks; all queued work is done; then there is nothing left in the directories.
     _service: StopService,
     _watch: StopWatch,
+    _unfinished: StopUnfinished,
     _queues: [OwnedQueue; 2],
     _server: Arc<Server>,
     _ctl: ClassDevice<Service>,
@@ -105,11 +114,14 @@ impl kernel::Module for RnbdServer {
         let queue = OwnedQueue::new(c"rnbd_server", QueueFlags::UNBOUND)?;
         let discovery = OwnedQueue::new(c"rnbd_server_discovery", QueueFlags::ORDERED)?;
         let (handle, discovery_handle) = (queue.handle(), discovery.handle());
-        let server = Server::new(devices, reserved, policy, handle, discovery_handle)?;
+        let module = ModuleReference::new::<Self>;
+        let server = Server::new(devices, reserved, policy, handle, discovery_handle, module)?;
         let watch = StopWatch(Watch::new(server.clone())?);
+        let unfinished = StopUnfinished(Unfinished::new(server.clone())?);
         let sessions = Sessions {
             server: server.clone(),
             watch: watch.0.clone(),
+            unfinished: unfinished.0.clone(),
         };
         let service = StopService(service);
         service.0.serve(Arc::new(sessions, GFP_KERNEL)?)?;
@@ -119,6 +131,7 @@ impl kernel::Module for RnbdServer {
         Ok(Self {
             _service: service,
             _watch: watch,
+            _unfinished: unfinished,
             _queues: [queue, discovery],
             _server: server,
             _ctl: ctl,

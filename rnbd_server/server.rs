@@ -5,6 +5,7 @@
 use kernel::sync::Arc;
 use kernel_ext::{
     block::bio::BioSet,
+    module::ModuleReference,
     prelude::*,
     sysfs::Directory,
     workqueue::QueueHandle, //
@@ -26,17 +27,20 @@ pub(crate) struct Server {
     queue: QueueHandle,
     discovery_queue: QueueHandle,
     drain: Drain,
+    /// Takes a reference to the module.
+    module: fn() -> Result<ModuleReference>,
 }
 
 impl Server {
     /// Makes a server that shows its devices in `devices`, and keeps their reservations in
-    /// `reserved`. Sleeps.
+    /// `reserved`; `module` takes a reference to the module. Sleeps.
     pub(crate) fn new(
         devices: Directory<()>,
         reserved: Arc<ReservedDisks>,
         policy: Arc<ExportPolicy>,
         queue: QueueHandle,
         discovery_queue: QueueHandle,
+        module: fn() -> Result<ModuleReference>,
     ) -> Result<Arc<Self>> {
         let server = Self {
             exports: Exports::new(devices, reserved)?,
@@ -45,6 +49,7 @@ impl Server {
             queue,
             discovery_queue,
             drain: Drain::new(),
+            module,
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
     }
@@ -72,6 +77,18 @@ impl Server {
     /// Where clients are told of disks.
     pub(crate) fn discovery_queue(&self) -> &QueueHandle {
         &self.discovery_queue
+    }
+
+    /// A reference to the module. Any context. `ENODEV` if it is being unloaded.
+    pub(crate) fn reference(&self) -> Result<ModuleReference> {
+        (self.module)()
+    }
+
+    /// Keeps the module loaded while `work` is done, which may take for ever: a path may lead to a
+    /// file system that does not answer. If the module is being unloaded, that waits for `work`.
+    pub(crate) fn kept_loaded<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _reference = self.reference();
+        work()
     }
 
     /// Whether the server drains.

@@ -46,11 +46,14 @@ use crate::chunk::{
 const FREE: u32 = 0;
 /// A request owns the chunk.
 const OWNED: u32 = 1;
-/// A request owns the chunk, and others of the same chunk are parked or their responses withheld.
+/// A request owns the chunk, and others of the same chunk are parked or their responses withheld, or
+/// the owner was seen by [`ChunkClaims::count_old()`].
 const CONTENDED: u32 = 2;
 
 /// The requests for a chunk that are not its owner.
 struct Others<P: Send + Sync + 'static> {
+    /// The present owner was seen by [`ChunkClaims::count_old()`].
+    seen: bool,
     /// Those that have not begun.
     parked: BoxList<PathChunk<P>>,
     /// Those that have finished, and whose responses wait for the parked ones.
@@ -74,7 +77,7 @@ pub(crate) enum Next<P: Send + Sync + 'static> {
 ///
 /// - `states` and `others` have an element for each chunk.
 /// - A state is changed from or to `CONTENDED` with `others` locked only, and is `CONTENDED` if
-///   the chunk has others.
+///   the chunk has others, or if its owner was seen.
 #[pin_data]
 pub(crate) struct ChunkClaims<P: Send + Sync + 'static> {
     states: KVVec<Atomic<u32>>,
@@ -90,6 +93,7 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
         for _ in 0..count {
             states.push(Atomic::new(FREE), GFP_KERNEL)?;
             let none = Others {
+                seen: false,
                 parked: BoxList::new(),
                 withheld: BoxList::new(),
             };
@@ -169,13 +173,41 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
             return Next::Free;
         };
         if let Some(chunk) = others.parked.next() {
+            others.seen = false;
             return Next::Begin(chunk);
         }
         if !others.withheld.is_empty() {
             return Next::Respond(mem::take(&mut others.withheld));
         }
+        others.seen = false;
         state.store(FREE, ordering::Release);
         Next::Free
+    }
+
+    /// Counts the requests that own a chunk now and did so at the last call, too. Each request that
+    /// is seen ends as if others were parked, which takes longer: not to be called often.
+    pub(crate) fn count_old(&self) -> u32 {
+        let mut count = 0u32;
+        for (id, state) in self.states.iter().enumerate() {
+            if state.load(ordering::Relaxed) == FREE {
+                continue;
+            }
+            let mut others = self.others.lock();
+            let Some(others) = others.get_mut(id) else {
+                continue;
+            };
+            let seen_before = others.seen;
+            // INVARIANT: `others` are locked, and the owner is not seen unless its state says so.
+            let is_marked = state
+                .cmpxchg(OWNED, CONTENDED, ordering::Full)
+                .map_or_else(|now| now == CONTENDED, |_| true);
+            others.seen = is_marked;
+            if is_marked && seen_before {
+                // At most as many as there are chunks.
+                count = count.wrapping_add(1);
+            }
+        }
+        count
     }
 
     /// Takes out the requests of chunk `id` that are parked or withheld on the path of `io`.

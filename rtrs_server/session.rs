@@ -23,9 +23,12 @@ use kernel_ext::{
         cm::NewId,
         QueuePair, //
     },
-    sync::atomic::{
-        ordering,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
     }, //
 };
 use proto::{
@@ -94,13 +97,11 @@ pub(crate) trait SessionOwner: Send + Sync + 'static {
     fn remove(&self, session: &Arc<Session>);
 }
 
-/// The user of the session, as long as a path is up, and what requests need of the session, from
-/// its first path that is up to its end.
+/// The user of the session, as long as a path is up.
 struct Up {
     paths: usize,
     place: Option<SessionPlace>,
     handler: Option<Arc<dyn SessionHandler>>,
-    io: Option<Arc<SessionIo<PathIo>>>,
 }
 
 /// A client, with the paths it comes by, and with the chunks that it writes its requests to once it
@@ -111,6 +112,7 @@ struct Up {
 /// - `gone` is set with `paths` locked and empty; no path is added afterwards.
 /// - `epoch` is changed with `up` locked.
 /// - `up.handler` and `up.place` are there while `up.paths` is not 0.
+/// - `io` is set with `up` locked.
 #[pin_data]
 pub struct Session {
     owner: Arc<dyn SessionOwner>,
@@ -132,6 +134,8 @@ pub struct Session {
     paths: Mutex<KVec<Arc<Path>>>,
     #[pin]
     up: Mutex<Up>,
+    /// What requests need of the session, from its first path that is up to its end.
+    io: SetOnce<Arc<SessionIo<PathIo>>>,
     /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`]. With a lock
     /// of their own: a connection request must not wait for the user, which sleeps with `up`
     /// locked.
@@ -179,10 +183,10 @@ impl Session {
                         paths: 0,
                         place: None,
                         handler: None,
-                        io: None,
                     },
                     "rtrs_server::Session::up"
                 ),
+                io: SetOnce::new(),
                 origins <- new_mutex!(KVec::new(), "rtrs_server::Session::origins"),
                 sysfs <- SessionSysfs::new(),
             }),
@@ -215,6 +219,13 @@ impl Session {
         self.doorbell.store(number | RUNG, ordering::Release);
         // If it is queued already it will see this number.
         let _ = self.context.queue.enqueue::<Self, 0>(self.clone());
+    }
+
+    /// Counts the requests that are not finished now and were not at the last call of this function,
+    /// either. Any context. Each request that it finds costs a little more: to be called some times
+    /// a second at most.
+    pub fn count_old_requests(&self) -> u32 {
+        self.io.as_ref().map_or(0, |io| io.claims().count_old())
     }
 
     /// Rings with the last number by one path, if there is a number. Sleeps, but not for long.
@@ -328,7 +339,7 @@ impl Session {
             }
         };
         let taken = handler.path_up(path.client()).and_then(|()| {
-            self.memory(&mut up, node)
+            self.memory(node)
                 .inspect_err(|_| handler.path_down(path.client()))
         });
         let io = match taken {
@@ -358,15 +369,17 @@ impl Session {
         })
     }
 
-    /// What requests need of the session, made for the first path that is up. Sleeps.
-    fn memory(&self, up: &mut Up, node: i32) -> Result<Arc<SessionIo<PathIo>>> {
-        if let Some(io) = &up.io {
+    /// What requests need of the session, made for the first path that is up. Sleeps; called with
+    /// `up` locked.
+    fn memory(&self, node: i32) -> Result<Arc<SessionIo<PathIo>>> {
+        if let Some(io) = self.io.as_ref() {
             return Ok(io.clone());
         }
         let context = &self.context;
         let (layout, pool) = (&context.settings.layout, context.pool.chunks());
         let io = SessionIo::new(layout, self.needs, node, pool, &context.workers)?;
-        up.io = Some(io.clone());
+        // INVARIANT: The caller has locked `up`.
+        self.io.populate(io.clone());
         Ok(io)
     }
 

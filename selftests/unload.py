@@ -100,8 +100,56 @@ def test_unload_right_after_unmap(t: Test) -> None:
 
 def _unloaded(t: Test, name: str) -> bool:
     try:
-        t.client.module_unload(name)
+        t.server.module_unload(name)
     except OSError as error:
         t.equal(error.errno, BUSY, "errno")
         return False
     return True
+
+
+def _goes(t: Test) -> None:
+    """The server's module can be unloaded, at most a look at the requests later."""
+    wait_until(lambda: _unloaded(t, "rnbd_server"), 10 * t.server.slow, "unload of rnbd_server")
+
+
+@case(module_sets=("ours",), quick=("stock", "debug"))
+def test_disk_hangs(t: Test) -> None:
+    """While a disk has a request that it does not finish, the server's module stays, and the log names the disk."""
+    rnbd.load(t)
+    disk = disks.holdable(t, 16, disks.LARGE_BLOCKS)
+    device = rnbd.map_device(t, disk)
+    mark = t.server.log_mark()
+    disks.hold(t, disk)
+    reader = t.client.start_job(f"dd if={device.path} of=/dev/null bs=4k count=1 iflag=direct")
+    t.server.wait_log("requests are not finished for 2000 ms: rnbd_server cannot be unloaded", mark)
+    t.server.wait_log(f'device "{disk}" is open, its disk counts', mark)
+    with t.expect_errno(BUSY):
+        t.server.module_unload("rnbd_server")
+    # The client has gone, its request is still there.
+    t.client.write(f"{rnbd.client_path(t, 'sess')}/disconnect", "1")
+    t.check(reader.wait().rc != 0, "a read succeeded without its disk")
+    with t.expect_errno(BUSY):
+        t.server.module_unload("rnbd_server")
+    disks.let_go(t, disk)
+    _goes(t)
+
+
+@case(module_sets=("ours",))
+def test_open_hangs(t: Test) -> None:
+    """While a file is opened on a file system that does not answer, the server's module stays."""
+    folder, disk = "/mnt/hangs", disks.holdable(t, 64, disks.PLAIN)
+    t.server.run(f"mkfs.ext4 -q {disk} && mkdir -p {folder} && mount {disk} {folder} && mkdir {folder}/below "
+                 f"&& truncate -s 1M {folder}/below/disk.img && umount {folder} && mount {disk} {folder}")
+    t.defer(t.server.run, f"umount {folder} && rmdir {folder}")
+    rnbd.load(t, rnbd_server=f"dev_search_path={folder}")
+    disks.hold(t, disk)
+    text = rnbd.map_text(session="sess", device_path="below/disk.img", paths=[f"ip:{t.server.address}"])
+    mark = t.server.log_mark()
+    mapping = t.client.start_job(f"echo '{text}' >{rnbd.MAP_DEVICE}")
+    t.server.wait_log("requests are not finished for 2000 ms: rnbd_server cannot be unloaded", mark)
+    with t.expect_errno(BUSY):
+        t.server.module_unload("rnbd_server")
+    disks.let_go(t, disk)
+    t.equal(mapping.wait().rc, 0, "exit code of the mapping")
+    rnbd.unmap_all(t)
+    _goes(t)

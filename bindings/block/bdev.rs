@@ -225,6 +225,14 @@ impl BlockDevice {
         unsafe { bindings::rnbd_helper_bdev_is_gone(self.as_raw()) }
     }
 
+    /// How many requests of the device are in flight, whoever made them, as the device counts them:
+    /// a suspended device of the device mapper does not count what it holds, and a device with
+    /// `queue/iostats` 0 may not count at all. Any context.
+    pub fn requests_in_flight(&self) -> u32 {
+        // SAFETY: The device is open by the type invariant.
+        unsafe { bindings::bdev_count_inflight(self.as_raw()) }
+    }
+
     /// The present limits, which an update may leave old and new in part. Any context; never waits
     /// for the disk.
     pub fn limits(&self) -> Limits {

@@ -82,7 +82,28 @@ fn two_requests() {
     assert!(session.claims.claim(0), "the chunk is not free");
 }
 
+/// A request for a chunk, and the look at what is not finished.
+fn request_is_seen() {
+    let claims = made(ChunkClaims::new(1).expect("there is memory"));
+    assert!(!claims.is_contended(0));
+    let session = Arc::new(Session {
+        claims,
+        chunk: Data::new(),
+    });
+    let (own, old) = beside(&session, request, |session| session.claims.count_old());
+    assert_eq!(own, (1, 1), "the request was forgotten, or done twice");
+    assert_eq!(old, 0, "the first look cannot find an old request");
+    assert!(session.claims.claim(0), "the chunk is not free");
+    assert_eq!(session.claims.count_old(), 0, "a new request counts as old");
+    assert_eq!(
+        session.claims.count_old(),
+        1,
+        "an old request is not counted"
+    );
+}
+
 models! {
+    a_request_is_seen: request_is_seen, AsAsked;
     one_owner_at_a_time: two_requests, AsAsked;
     the_next_owner_needs_release_and_acquire: two_requests, Relaxed, fails "Causality violation";
 }

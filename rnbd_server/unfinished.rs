@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that their disks do not finish keep the module loaded.
+//!
+//! Unloading the module waits for all requests, so it would wait for ever for a disk that hangs. A
+//! reference to the module has `rmmod` refuse that with `EBUSY` at once instead. A reference for
+//! each request would make all requests slower. So all sessions are looked at twice a second, and
+//! the reference is held while a request was there at two looks. Opening, closing and looking for
+//! disks hold one anyway: see [`Server::kept_loaded()`].
+//!
+//! A disk that begins to hang less than a second before `rmmod`, or while that waits, holds it up.
+
+use kernel::{
+    new_mutex,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::msecs_to_jiffies, //
+};
+use kernel_ext::{
+    impl_has_delayed_work,
+    module::ModuleReference,
+    new_delayed_work,
+    pr_warn_ratelimited,
+    prelude::*,
+    workqueue::{
+        DelayedWork,
+        DelayedWorkItem, //
+    }, //
+};
+
+use crate::{
+    server::Server,
+    session::Session, //
+};
+
+/// The time between two looks, in ms.
+const INTERVAL_MS: u32 = 500;
+
+/// The log tells of requests that were there at so many looks.
+const LOGGED_LOOKS: u32 = 4;
+
+/// How many devices of a session it names at most.
+const LOGGED_DEVICES: u32 = 8;
+
+/// A session that is not down.
+struct Watched {
+    session: Arc<Session>,
+    transport: Arc<rtrs_server::Session>,
+    /// At how many looks, one after the other, it had an old request.
+    looks: u32,
+}
+
+/// Keeps the module loaded while requests are not finished.
+///
+/// # Invariants
+///
+/// The work is queued, or runs, while there is a session in the list.
+#[pin_data]
+pub(crate) struct Unfinished {
+    #[pin]
+    sessions: Mutex<KVec<Watched>>,
+    #[pin]
+    kept: Mutex<Option<ModuleReference>>,
+    server: Arc<Server>,
+    #[pin]
+    work: DelayedWork<Self>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Unfinished { self.work }
+}
+
+impl Unfinished {
+    /// Without sessions; works on the queue of `server`. Sleeps.
+    pub(crate) fn new(server: Arc<Server>) -> Result<Arc<Self>> {
+        let queue = server.queue().clone();
+        Arc::pin_init(
+            pin_init!(Self {
+                sessions <- new_mutex!(KVec::new(), "Unfinished::sessions"),
+                kept <- new_mutex!(None, "Unfinished::kept"),
+                work <- new_delayed_work!(&queue, "Unfinished::work"),
+                server,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Looks at a session from now on. Sleeps.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        transport: &Arc<rtrs_server::Session>,
+    ) -> Result {
+        let watched = Watched {
+            session: session.clone(),
+            transport: transport.clone(),
+            looks: 0,
+        };
+        self.sessions.lock().push(watched, GFP_KERNEL)?;
+        self.begin();
+        Ok(())
+    }
+
+    /// A session is down: it has no requests any more. Sleeps.
+    pub(crate) fn remove(&self, session: &Arc<Session>) {
+        let removed = {
+            let mut sessions = self.sessions.lock();
+            let index = sessions
+                .iter()
+                .position(|watched| Arc::ptr_eq(&watched.session, session));
+            index.and_then(|index| sessions.remove(index).ok())
+        };
+        drop(removed);
+    }
+
+    fn begin(self: &Arc<Self>) {
+        // If it is queued already it will see the session.
+        let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(INTERVAL_MS));
+    }
+}
+
+impl DelayedWorkItem for Unfinished {
+    fn run(this: Arc<Self>) {
+        let mut has_old = false;
+        let mut sessions = this.sessions.lock();
+        for watched in sessions.iter_mut() {
+            if watched.transport.count_old_requests() == 0 {
+                watched.looks = 0;
+                continue;
+            }
+            has_old = true;
+            watched.looks = watched.looks.wrapping_add(1);
+            if watched.looks == LOGGED_LOOKS {
+                log(&watched.session);
+            }
+        }
+        // INVARIANT: It is queued again if there is a session.
+        if !sessions.is_empty() {
+            this.begin();
+        }
+        drop(sessions);
+        let mut kept = this.kept.lock();
+        if !has_old {
+            *kept = None;
+        } else if kept.is_none() {
+            // If the module is being unloaded it is too late.
+            *kept = this.server.reference().ok();
+        }
+    }
+}
+
+/// Tells which disks may have the requests of a session. Sleeps, but does not wait for disks.
+fn log(session: &Session) {
+    pr_warn_ratelimited!(
+        "session {:?}: requests are not finished for {} ms: rnbd_server cannot be unloaded until \
+         they are\n",
+        session.name().as_cstr(),
+        LOGGED_LOOKS.wrapping_mul(INTERVAL_MS)
+    );
+    let mut left = LOGGED_DEVICES;
+    session.devices().find(|device| {
+        let (name, device_name) = (session.name().as_cstr(), device.name().as_cstr());
+        let device_use = device.enter();
+        // A device that cannot be entered is being closed, which waits for its requests.
+        match device_use.map(|device_use| device_use.disk().requests_in_flight()) {
+            Some(Some(count)) => pr_warn_ratelimited!(
+                "session {:?}: device {:?} is open, its disk counts {} requests in flight\n",
+                name,
+                device_name,
+                count
+            ),
+            Some(None) => pr_warn_ratelimited!(
+                "session {:?}: device {:?} is open, it is a file\n",
+                name,
+                device_name
+            ),
+            None => pr_warn_ratelimited!(
+                "session {:?}: device {:?} is being closed\n",
+                name,
+                device_name
+            ),
+        }
+        left = left.wrapping_sub(1);
+        left == 0
+    });
+}
+
+/// Looks no more when it is dropped. All sessions are down by then.
+pub(crate) struct StopUnfinished(pub(crate) Arc<Unfinished>);
+
+impl Drop for StopUnfinished {
+    fn drop(&mut self) {
+        DelayedWork::<Unfinished>::cancel_sync(&self.0);
+    }
+}
