@@ -304,6 +304,13 @@ pub fn allows(text: &[u8], query: &Query<'_>) -> bool {
         .any(|rule| rule.allows(query))
 }
 
+/// Whether a policy allows anything at all to a client that comes from `client`.
+pub fn admits(text: &[u8], client: Option<Address>) -> bool {
+    lines(text)
+        .filter_map(|line| parse_line(line).ok().flatten())
+        .any(|rule| rule.clients.contains(client))
+}
+
 /// The lines of a policy, without the empty one behind the last newline.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.strip_suffix(b"\n")

@@ -158,6 +158,22 @@ impl ExportPolicy {
         !self.required || self.is_loaded()
     }
 
+    /// `EACCES`, which is logged, if no rule is about a client that comes from `client`: it gets no
+    /// session, and no memory. Any context.
+    pub(crate) fn admits(&self, client: Option<Address>) -> Result {
+        let Some(policy) = self.current.get() else {
+            return Ok(());
+        };
+        if export_policy::admits(&policy.text, client) {
+            return Ok(());
+        }
+        pr_warn_ratelimited!(
+            "a client from {} gets no session: no rule of the export policy is about it\n",
+            shown(client).as_str()
+        );
+        Err(EACCES)
+    }
+
     /// Whether `subject` may open the device at `path`, as [`Self::check`] says; nothing is logged,
     /// since no client has asked. Any context.
     pub(crate) fn allows(
@@ -189,10 +205,7 @@ impl ExportPolicy {
         };
         // Once per session and policy.
         if subject.refused_by.xchg(policy.number, ordering::Relaxed) != policy.number {
-            let client = Text::<PATH_TEXT_LEN>::from_fn(|out| match refused {
-                Some(client) => write!(out, "{client}"),
-                _ => out.write_str("an address that is not certain"),
-            });
+            let client = shown(refused);
             pr_warn_ratelimited!(
                 "session {:?} from {}: the export policy refuses device {:?} ({}); no more is \
                  said of this session\n",
@@ -289,6 +302,14 @@ impl ExportPolicy {
         pr_info_ratelimited!("export policy cleared\n");
         Ok(())
     }
+}
+
+/// Where a client comes from.
+fn shown(client: Option<Address>) -> Text<PATH_TEXT_LEN> {
+    Text::from_fn(|out| match client {
+        Some(client) => write!(out, "{client}"),
+        _ => out.write_str("an address that is not certain"),
+    })
 }
 
 impl Draft {

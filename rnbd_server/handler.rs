@@ -69,8 +69,9 @@ pub(crate) struct Sessions {
 }
 
 impl rtrs_server::Server for Sessions {
-    fn admits(&self) -> Result {
-        self.server.drain().admits()
+    fn admits(&self, client: Option<Address>) -> Result {
+        self.server.drain().admits()?;
+        self.server.policy().admits(client)
     }
 
     fn session_up(&self, transport: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {

@@ -24,7 +24,10 @@ use proto::{
     Errno, //
 };
 use rtrs_core::{
-    address::Shown,
+    address::{
+        host_address,
+        Shown, //
+    },
     connection::SERVICE_CID,
     error::to_errno, //
 };
@@ -131,7 +134,7 @@ fn find_or_make_session(
         Some(session) => session,
         None if request.first_conn && request.cid == SERVICE_CID => {
             let server = sessions.server()?;
-            server.admits()?;
+            server.admits(id.client().map(host_address))?;
             let (context, needs) = (sessions.context(), server.needs());
             let session = Session::new(sessions.clone(), context, request, needs)?;
             sessions.add(session)?

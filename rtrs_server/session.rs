@@ -32,6 +32,7 @@ use kernel_ext::{
     }, //
 };
 use proto::{
+    addr::Address,
     name::SessName,
     path_state::ServerState,
     rtrs::{
@@ -65,12 +66,14 @@ use crate::{
 
 /// The user of the transport: what a listener's sessions are for.
 pub trait Server: Send + Sync + 'static {
-    /// Whether a client that has no session gets one; the client is told the error. Process
-    /// context; waits for nothing slow.
+    /// Whether a client that has no session gets one; the client is told the error. `client` is
+    /// where it comes from; `None` if that is nothing but the client's word. Process context; waits
+    /// for nothing slow.
     ///
     /// `EHOSTDOWN`, by which the client knows that the server goes away on purpose, is not logged:
     /// the client comes again and again.
-    fn admits(&self) -> Result {
+    fn admits(&self, client: Option<Address>) -> Result {
+        let _ = client;
         Ok(())
     }
 

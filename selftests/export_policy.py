@@ -178,7 +178,10 @@ def test_addresses(t: Test) -> None:
     address, address6 = t.server.address, t.server.address6
     network = re.sub(r"\.\d+$", ".0/24", address)
     policy.load(t, policy.rule(client=f"ip:{network}"))
+    mark = t.server.log_mark()
     not_opened(t, disks.PLAIN, paths=[f"ip:{address6}"])
+    t.server.wait_log(f"a client from ip:{t.client.address6} gets no session", mark)
+    t.equal(refusals(t, mark), [], "devices that a client without a session has asked for")
     not_opened(t, disks.PLAIN, paths=[f"ip:{address}", f"ip:{address6}"])
     device = rnbd.map_device(t, disks.PLAIN)
     folder = f"{rnbd.CLIENT_SESSIONS}/sess"

@@ -9,6 +9,7 @@ use proptest::sample::select;
 use proto::{
     addr::Address,
     export_policy::{
+        admits,
         allows,
         check,
         Query,
@@ -431,4 +432,22 @@ proptest! {
             prop_assert_eq!(may_read(&policy, "s", client.as_str(), "/x"), inside);
         }
     }
+}
+
+#[test]
+fn an_address_is_admitted_if_a_rule_names_it() {
+    let policy = "# allow session=* client=* device=* mode=ro\n\
+                  allow session=web1 client=ip:192.0.2.0/24 device=/dev/vdb mode=ro\n\
+                  allow session=db client=ip:2001:db8::1 device=/dev/vdc mode=rw\n";
+    assert_eq!(check(policy.as_bytes()), Ok(2));
+    let from = |text: &str| admits(policy.as_bytes(), Address::parse(text.as_bytes()).ok());
+    assert!(from("ip:192.0.2.200"));
+    assert!(from("ip:2001:db8::1"));
+    assert!(!from("ip:192.0.3.1"));
+    assert!(!from("ip:2001:db8::2"));
+    // An address that is nothing but the client's word.
+    assert!(!admits(policy.as_bytes(), None));
+    let anywhere = "allow session=web1 client=* device=/dev/vdb mode=ro\n";
+    assert!(admits(anywhere.as_bytes(), None));
+    assert!(!admits(b"", Address::parse(b"ip:192.0.2.1").ok()));
 }
