@@ -70,6 +70,7 @@ mod stats;
 mod submission;
 mod sync_session;
 mod sysfs;
+mod task_tags;
 mod work;
 
 pub use kernel_ext::{
@@ -103,7 +104,11 @@ pub use crate::{
     session_core::SessionCore,
     settings::Reconnect,
     submission::Submission,
-    sync_session::SyncSession, //
+    sync_session::SyncSession,
+    task_tags::{
+        TaskTag,
+        TaskTags, //
+    }, //
 };
 
 module! {

@@ -295,11 +295,7 @@ impl Session {
         header: &[u8],
     ) -> Result<(), SubmitError> {
         let request = prepare(self, permit, kind, queue, header)?;
-        let guard = rcu::read_lock();
-        let mut room = SubmissionRoom::EMPTY;
-        let mut submission = Submission::new(self, &guard, &mut room);
-        let sent = submission.add_by_policy::<true>(request, None);
-        sent.map_err(|refused| refuse(self, refused))
+        send_by_policy(self, request)
     }
 
     /// As [`Self::send()`], for a request that the user knows by another number than that of
@@ -314,11 +310,7 @@ impl Session {
     ) -> Result<(), SubmitError> {
         let mut request = prepare(self, permit, kind, queue, header)?;
         request.connection |= MOVED;
-        let guard = rcu::read_lock();
-        let mut room = SubmissionRoom::EMPTY;
-        let mut submission = Submission::new(self, &guard, &mut room);
-        let sent = submission.add_by_policy::<true>(request, None);
-        sent.map_err(|refused| refuse(self, refused))
+        send_by_policy(self, request)
     }
 }
 
@@ -354,6 +346,19 @@ fn send_otherwise<'s, const COPY: bool>(
         Some(target) => submission.add_to::<COPY>(target, request),
         None => submission.add_by_policy::<COPY>(request, None),
     }
+}
+
+/// Sends one request by any path that takes it, as the policy orders them. Without one its permit
+/// is given back.
+fn send_by_policy<'s>(
+    session: &'s Session,
+    request: Owned<'s, Request>,
+) -> Result<(), SubmitError> {
+    let guard = rcu::read_lock();
+    let mut room = SubmissionRoom::EMPTY;
+    let mut submission = Submission::new(session, &guard, &mut room);
+    let sent = submission.add_by_policy::<true>(request, None);
+    sent.map_err(|refused| refuse(session, refused))
 }
 
 /// Describes a request that has a permit of `session`.

@@ -3,22 +3,12 @@
 //! A session for tasks that wait for their requests.
 
 use core::ops::Deref;
-use kernel::{
-    new_mutex,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     cpu,
     module::ModuleReference,
     page::buffer::PageBuffer,
-    prelude::*,
-    sync::{
-        completion::Completion,
-        set_once::SetOnce, //
-    }, //
+    prelude::*, //
 };
 
 use crate::{
@@ -27,11 +17,11 @@ use crate::{
         SubmitError, //
     },
     globals::globals,
-    outcome::Outcome,
     owned_session::OwnedSession,
     requests::request::Kind,
     session::OpenParams,
-    session_core::SessionCore, //
+    session_core::SessionCore,
+    task_tags::TaskTags, //
 };
 
 /// A session for tasks that wait for their requests: [`Self::write`] and [`Self::read`] return when
@@ -48,36 +38,20 @@ use crate::{
 /// ```
 pub struct SyncSession {
     session: OwnedSession,
-    tags: Arc<Tags>,
+    tags: Arc<TaskTags>,
 }
 
-/// The tags of a session.
-///
-/// # Invariants
-///
-/// A tag is in `free`, or a task has it; `free` has room for all tags. `turns` is signalled once
-/// for each tag in `free`, but for those that a task is just about to take out.
-#[pin_data]
-struct Tags {
-    /// How the request of each tag ended; made when the session is open.
-    outcomes: SetOnce<KVVec<Pin<KBox<Outcome>>>>,
-    #[pin]
-    free: Mutex<KVVec<u32>>,
-    #[pin]
-    turns: Completion,
-}
-
-/// A tag that a task has, until this is dropped.
-struct Tag<'a> {
-    number: u32,
-    tags: &'a Tags,
+/// What the session tells the tasks.
+struct Events {
+    tags: Arc<TaskTags>,
 }
 
 impl SyncSession {
     /// Opens a session as [`Session::open`](crate::Session::open) does, with its errors. Sleeps.
     pub fn open(params: &OpenParams<'_>) -> Result<Arc<Self>> {
-        let tags = Tags::new()?;
-        let session = OwnedSession::open(params, tags.clone())?;
+        let tags = TaskTags::new()?;
+        let events = Events { tags: tags.clone() };
+        let session = OwnedSession::open(params, Arc::new(events, GFP_KERNEL)?)?;
         tags.make(session.queue_depth())?;
         Ok(Arc::new(Self { session, tags }, GFP_KERNEL)?)
     }
@@ -136,7 +110,7 @@ impl SyncSession {
     ) -> Result<Option<PageBuffer>> {
         let tag = self.tags.take()?;
         // The tag's last request has ended, so its permit is there.
-        let mut permit = self.session.permit(tag.number).ok_or(EBUSY)?;
+        let mut permit = self.session.permit(tag.number()).ok_or(EBUSY)?;
         if let Some((buffer, len)) = data {
             permit.scatter().ok_or(EBUSY)?.set_buffer(buffer, len)?;
         }
@@ -148,7 +122,7 @@ impl SyncSession {
             Err(error) => Err(error.to_error()),
         };
         // Of a request that failed, too: the tag would keep it otherwise.
-        let permit = self.session.permit(tag.number);
+        let permit = self.session.permit(tag.number());
         let buffer = permit.and_then(|mut permit| permit.scatter()?.take_buffer());
         result.map(|()| buffer)
     }
@@ -163,75 +137,13 @@ impl Deref for SyncSession {
     }
 }
 
-impl Tags {
-    /// No tags yet.
-    fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                outcomes: SetOnce::new(),
-                free <- new_mutex!(KVVec::new(), "rtrs_client::SyncSession::free"),
-                turns <- Completion::new(),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Makes `count` tags, which are free. Sleeps.
-    fn make(&self, count: u32) -> Result {
-        let mut outcomes = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
-        let mut free = self.free.lock();
-        free.reserve(usize::try_from(count)?, GFP_KERNEL)?;
-        for number in 0..count {
-            outcomes.push(KBox::pin_init(Outcome::new(), GFP_KERNEL)?, GFP_KERNEL)?;
-            // INVARIANT: It is signalled for, too.
-            free.push(number, GFP_KERNEL)?;
-            self.turns.complete();
-        }
-        drop(free);
-        self.outcomes.populate(outcomes);
-        Ok(())
-    }
-
-    /// Waits for a free tag, and takes it. `EINTR` if the task is killed before.
-    fn take(&self) -> Result<Tag<'_>> {
-        self.turns.wait_killable().map_err(|_| EINTR)?;
-        // By the type invariant there is one for each signal.
-        let number = self.free.lock().pop().ok_or(EBUSY)?;
-        Ok(Tag { number, tags: self })
-    }
-
-    /// The request of `tag` has ended. Any context.
-    fn ended(&self, tag: u32, result: Result) {
-        let outcomes = self.outcomes.as_ref();
-        if let Some(outcome) = outcomes.and_then(|outcomes| outcomes.get(tag as usize)) {
-            outcome.ended(result);
-        }
-    }
-}
-
-impl Tag<'_> {
-    /// Waits for the end of the tag's request, which was sent.
-    fn wait(&self) -> Result {
-        let outcomes = self.tags.outcomes.as_ref().ok_or(EIO)?;
-        outcomes.get(self.number as usize).ok_or(EIO)?.wait()
-    }
-}
-
-impl Drop for Tag<'_> {
-    fn drop(&mut self) {
-        // INVARIANT: It is free from here on, and signalled for. There is room: it was there.
-        let _ = self.tags.free.lock().push_within_capacity(self.number);
-        self.tags.turns.complete();
-    }
-}
-
-impl SessionEvents for Tags {
+impl SessionEvents for Events {
     fn complete(&self, tag: u32, result: Result) {
-        self.ended(tag, result);
+        self.tags.ended(tag, result);
     }
 
     fn unanswered(&self, tag: u32, error: SubmitError) {
-        self.ended(tag, Err(error.to_error()));
+        self.tags.ended(tag, Err(error.to_error()));
     }
 
     /// This module's: the code that lets go of a `Self` is part of it.

@@ -3,13 +3,7 @@
 //! A group for tasks that wait for their requests.
 
 use core::ops::Deref;
-use kernel::{
-    new_mutex,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     cpu,
     module::ModuleReference,
@@ -20,7 +14,6 @@ use kernel_ext::{
             ordering,
             Atomic, //
         },
-        completion::Completion,
         set_once::SetOnce, //
     }, //
 };
@@ -28,7 +21,10 @@ use proto::group::{
     reads::ReadPolicy,
     Members, //
 };
-use rtrs_client::Outcome;
+use rtrs_client::{
+    TaskTag,
+    TaskTags, //
+};
 
 use crate::{
     events::{
@@ -48,7 +44,7 @@ use crate::{
 /// and sleeps.
 pub struct SyncGroup {
     group: Group,
-    tags: Arc<Tags>,
+    events: Arc<Events>,
 }
 
 /// How a write has ended that at least one member has confirmed.
@@ -62,42 +58,27 @@ pub struct Written {
     pub failed: Members,
 }
 
-/// The tags of a group.
-///
-/// # Invariants
-///
-/// A tag is in `free`, or a task has it; `free` has room for all tags. `turns` is signalled once
-/// for each tag in `free`, but for those that a task is just about to take out.
-#[pin_data]
-struct Tags {
-    places: SetOnce<KVVec<Place>>,
-    #[pin]
-    free: Mutex<KVVec<u32>>,
-    #[pin]
-    turns: Completion,
+/// What the group tells the tasks.
+struct Events {
+    tags: Arc<TaskTags>,
+    /// By tag; made when the members are known.
+    ends: SetOnce<KVVec<WriteEnd>>,
 }
 
-/// How the request of a tag has ended.
-struct Place {
-    outcome: Pin<KBox<Outcome>>,
+/// How the write of a tag has ended.
+struct WriteEnd {
     number: Atomic<u64>,
     confirmed: Atomic<u32>,
     failed: Atomic<u32>,
 }
 
-/// A tag that a task has, until this is dropped.
-struct Tag<'a> {
-    number: u32,
-    tags: &'a Tags,
-}
-
 impl SyncGroup {
     /// Makes a group as [`Group::new`] does, with its errors. Sleeps.
     pub fn open(members: KVec<Member>, policy: ReadPolicy) -> Result<Arc<Self>> {
-        let tags = Tags::new()?;
-        let group = Group::new(members, policy, tags.clone())?;
-        tags.make(group.queue_depth())?;
-        Ok(Arc::new(Self { group, tags }, GFP_KERNEL)?)
+        let events = Events::new()?;
+        let group = Group::new(members, policy, events.clone())?;
+        events.make(group.queue_depth())?;
+        Ok(Arc::new(Self { group, events }, GFP_KERNEL)?)
     }
 
     /// Sends a write with `header` and `bytes` to all members that take writes, and waits until
@@ -122,9 +103,9 @@ impl SyncGroup {
         send: impl FnOnce(Permit<'_>, u32) -> Result,
     ) -> Result<Written> {
         let len = self.length(bytes)?;
-        let tag = self.tags.take()?;
+        let tag = self.events.tags.take()?;
         // The tag's last request has ended, so its permit is there.
-        let mut permit = self.group.permit(tag.number).ok_or(EBUSY)?;
+        let mut permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
         if len != 0 {
             let mut buffer = PageBuffer::with_len(bytes.len())?;
             buffer.write(0, bytes)?;
@@ -132,7 +113,7 @@ impl SyncGroup {
         }
         // The responses then come to this CPU.
         send(permit, cpu::current_cpu())?;
-        tag.wait()
+        self.events.wait(&tag)
     }
 
     /// Sends a read with `header` to one member, and waits for its response, which goes to `bytes`.
@@ -144,8 +125,8 @@ impl SyncGroup {
         let len = self.length(bytes)?;
         let (mut except, mut last) = (Members::NONE, Err(ECONNABORTED));
         loop {
-            let tag = self.tags.take()?;
-            let permit = self.group.permit(tag.number).ok_or(EBUSY)?;
+            let tag = self.events.tags.take()?;
+            let permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
             let buffer = PageBuffer::with_len(bytes.len())?;
             let sent = permit.read(cpu::current_cpu(), header, except, |table| match len {
                 0 => {
@@ -160,9 +141,9 @@ impl SyncGroup {
                 Err(error) if error == ECONNABORTED && !except.is_empty() => return last,
                 Err(error) => return Err(error),
             };
-            last = tag.wait().map(drop);
+            last = tag.wait();
             // Of a read that failed, too: the tag would keep it otherwise.
-            let permit = self.group.permit(tag.number).ok_or(EBUSY)?;
+            let permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
             let buffer = self.group.take_buffer(&permit, member);
             if last.is_err() {
                 except = except.with(member);
@@ -194,86 +175,54 @@ impl Deref for SyncGroup {
     }
 }
 
-impl Tags {
-    /// No tags yet.
+impl Events {
+    /// For a group that is about to be made.
     fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                places: SetOnce::new(),
-                free <- new_mutex!(KVVec::new(), "rtrs_group::SyncGroup::free"),
-                turns <- Completion::new(),
-            }),
-            GFP_KERNEL,
-        )
+        let (tags, ends) = (TaskTags::new()?, SetOnce::new());
+        Ok(Arc::new(Self { tags, ends }, GFP_KERNEL)?)
     }
 
     /// Makes `count` tags, which are free. Sleeps.
     fn make(&self, count: u32) -> Result {
-        let mut places = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
-        let mut free = self.free.lock();
-        free.reserve(usize::try_from(count)?, GFP_KERNEL)?;
-        for number in 0..count {
-            let place = Place {
-                outcome: KBox::pin_init(Outcome::new(), GFP_KERNEL)?,
+        let mut ends = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
+        for _ in 0..count {
+            let none = WriteEnd {
                 number: Atomic::new(0),
                 confirmed: Atomic::new(0),
                 failed: Atomic::new(0),
             };
-            places.push(place, GFP_KERNEL)?;
-            // INVARIANT: It is signalled for, too.
-            free.push(number, GFP_KERNEL)?;
-            self.turns.complete();
+            ends.push(none, GFP_KERNEL)?;
         }
-        drop(free);
-        self.places.populate(places);
-        Ok(())
+        self.ends.populate(ends);
+        self.tags.make(count)
     }
 
-    /// Waits for a free tag, and takes it. `EINTR` if the task is killed before.
-    fn take(&self) -> Result<Tag<'_>> {
-        self.turns.wait_killable().map_err(|_| EINTR)?;
-        // By the type invariant there is one for each signal.
-        let number = self.free.lock().pop().ok_or(EBUSY)?;
-        Ok(Tag { number, tags: self })
+    fn end(&self, tag: u32) -> Option<&WriteEnd> {
+        self.ends.as_ref()?.get(tag as usize)
     }
 
-    fn place(&self, tag: u32) -> Option<&Place> {
-        self.places.as_ref()?.get(tag as usize)
-    }
-}
-
-impl Tag<'_> {
-    /// Waits for the end of the tag's request, which was sent.
-    fn wait(&self) -> Result<Written> {
-        let place = self.tags.place(self.number).ok_or(EIO)?;
-        place.outcome.wait()?;
+    /// Waits for the end of the write of `tag`, which was sent.
+    fn wait(&self, tag: &TaskTag<'_>) -> Result<Written> {
+        tag.wait()?;
+        let end = self.end(tag.number()).ok_or(EIO)?;
         Ok(Written {
-            number: place.number.load(ordering::Relaxed),
-            confirmed: Members::from_bits(place.confirmed.load(ordering::Relaxed)),
-            failed: Members::from_bits(place.failed.load(ordering::Relaxed)),
+            number: end.number.load(ordering::Relaxed),
+            confirmed: Members::from_bits(end.confirmed.load(ordering::Relaxed)),
+            failed: Members::from_bits(end.failed.load(ordering::Relaxed)),
         })
     }
 }
 
-impl Drop for Tag<'_> {
-    fn drop(&mut self) {
-        // INVARIANT: It is free from here on, and signalled for. There is room: it was there.
-        let _ = self.tags.free.lock().push_within_capacity(self.number);
-        self.tags.turns.complete();
-    }
-}
-
-impl GroupEvents for Tags {
+impl GroupEvents for Events {
     fn ended(&self, ended: &Ended) {
-        let Some(place) = self.place(ended.tag) else {
-            return;
-        };
         // The task that waits sees these when it is woken up.
-        let (confirmed, failed) = (ended.confirmed.to_bits(), ended.failed.to_bits());
-        place.number.store(ended.number, ordering::Relaxed);
-        place.confirmed.store(confirmed, ordering::Relaxed);
-        place.failed.store(failed, ordering::Relaxed);
-        place.outcome.ended(ended.result);
+        if let Some(end) = self.end(ended.tag) {
+            let (confirmed, failed) = (ended.confirmed.to_bits(), ended.failed.to_bits());
+            end.number.store(ended.number, ordering::Relaxed);
+            end.confirmed.store(confirmed, ordering::Relaxed);
+            end.failed.store(failed, ordering::Relaxed);
+        }
+        self.tags.ended(ended.tag, ended.result);
     }
 
     /// This module's: the code that lets go of a `Self` is part of it.
