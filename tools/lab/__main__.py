@@ -24,6 +24,7 @@ from . import rust_analyzer
 from . import selftest
 from . import setup
 from . import sizes
+from . import stack_frames
 from . import test_command
 from . import try_command
 from . import vm_shell
@@ -106,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
     layers.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)
+    stack_frames.add_parser(commands)
     test_command.add_parser(commands)
     try_command.add_parser(commands)
     vm_shell.add_parser(commands)

@@ -17,8 +17,8 @@ FILE = Path("tools/lab/ratchet.toml")
 HEAD = """# SPDX-License-Identifier: GPL-2.0
 #
 # What the tree does not keep to yet, by rule. Each figure only goes down:
-# `PYTHONPATH=tools python3 -m lab layers --lower` and `... lab house --lower`
-# write what became better, and never more than is here.
+# `PYTHONPATH=tools python3 -m lab layers --lower`, `... lab house --lower` and
+# `... lab stack --lower` write what became better, and never more than is here.
 """
 
 

@@ -32,6 +32,7 @@ BEFORE = (
     Stage("formatting", ("fmt", "--check")),
     Stage("lints", ("lint",)),
     Stage("host tests", ("host-test",)),
+    Stage("stack of functions", ("stack", "--check")),
 )
 
 

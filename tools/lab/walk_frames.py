@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import paths
+from . import arch
+from . import debian
 from . import rust_source
 
 _FOLDERS = "|".join(rust_source.CRATES.values())
@@ -34,11 +35,12 @@ class Frame:
         return bool(_CLOSURE.search(self.function))
 
 
-def tool(name: str) -> list[str]:
-    """How to run a program of the build root's on the host."""
-    root = paths.build_root()
+def tool(name: str, about: arch.Arch = arch.AMD64) -> list[str]:
+    """How to run a program of the build root's on the host: the one for files of this machine."""
+    root = debian.buildroot(about).path / "root"
     libraries = root / "usr/lib/x86_64-linux-gnu"
-    return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries), str(root / "usr/bin" / name)]
+    program = root / "usr/bin" / f"{about.prefix}{name}"
+    return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries), str(program)]
 
 
 def parse(text: str) -> dict[int, list[Frame]]:
