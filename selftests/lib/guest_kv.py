@@ -41,6 +41,18 @@ def put(key: str, length: int, seed: int, at: int = 0) -> None:
     _write(f"{FOLDER}/{key}/value", pattern(seed, length), at)
 
 
+def put_often(path: str, length: int, count: int) -> None:
+    """Write one pattern to the file of a value, so often, each time in one call."""
+    value = pattern(1, length)
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        for _ in range(count):
+            if os.pwrite(fd, value, 0) != length:
+                raise OSError(f"less than {length} bytes were taken")
+    finally:
+        os.close(fd)
+
+
 def difference(key: str, length: int, seed: int) -> str:
     """What is wrong with a key's value; nothing if it is that pattern, and ends there."""
     value = _read(f"{FOLDER}/{key}/value")

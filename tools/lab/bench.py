@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from . import bench_files
+from . import bench_groups
 from . import bench_mixed
 from . import bench_report
 from . import c_users
@@ -69,6 +70,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
                         help="C's modules on one side and ours on the other, jobs as with --quick")
     parser.add_argument("--files", action="store_true",
                         help="a file as a disk beside a loop device over the same file, jobs as with --quick")
+    parser.add_argument("--groups", action="store_true",
+                        help="a write to a group of two members beside two single writes, and the target for that")
     parser.add_argument("--rounds", type=int, default=1,
                         help="with --mixed: how often, each time in machines of its own")
     parser.add_argument("--ios", type=int, default=None, help="requests of each job")
@@ -213,6 +216,19 @@ def main_files(options: argparse.Namespace, modules: dict[str, Path]) -> int:
     return int(bool(slow))
 
 
+def main_groups(options: argparse.Namespace, modules: dict[str, Path]) -> int:
+    """Measure a write to a group; fail if it takes more than it may."""
+    costs = bench_groups.measure(modules)
+    text = "\n".join(bench_groups.table(cost) for cost in costs)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "groups.txt").write_text(text)
+    print(text)
+    missed = bench_groups.missed(costs)
+    for line in missed:
+        print(line)
+    return int(bool(missed))
+
+
 def main(options: argparse.Namespace) -> int:
     """Measure, print the table, write the files."""
     modules = module_folders("stock", options.modules_dir)
@@ -224,6 +240,8 @@ def main(options: argparse.Namespace) -> int:
         return main_mixed(options, modules)
     if options.files:
         return main_files(options, modules)
+    if options.groups:
+        return main_groups(options, modules)
     names = options.systems or [name for name in SYSTEMS if name not in ON_REQUEST
                                 and (not options.quick or name != "nvme")]
     if options.before_dir and "before" not in names:
