@@ -10,8 +10,8 @@
 //!
 //! Two things belong to a caller in C for longer than a call, and no type can see when that ends:
 //!
-//! - a callback ([`NumberCallback`], [`ServerCallbacks`]) may be called until the function of the
-//!   header that ends it has returned, or once;
+//! - a callback ([`NumberCallback`], [`ValueCallback`], [`ServerCallbacks`]) may be called until
+//!   the function of the header that ends it has returned, or once;
 //! - memory is lent: that of a [`LentList`] to us, until its request is confirmed, and
 //!   [`CallbackMemory`] to the caller, until the caller responds.
 //!
@@ -21,6 +21,7 @@ mod address;
 mod argument;
 mod callback;
 mod handle;
+mod handle_table;
 mod memory;
 
 pub use address::{
@@ -41,19 +42,24 @@ pub use callback::{
     PrivateCell,
     RawNumberCallback,
     RawServerCallbacks,
-    ServerCallbacks, //
+    RawValueCallback,
+    ServerCallbacks,
+    ValueCallback, //
 };
 pub use handle::{
     error_pointer,
     peek,
     Handle,
+    HandleList,
     Handles, //
 };
+pub use handle_table::HandleTable;
 pub use memory::{
     Buffer,
     Bytes,
     LentList,
     Place,
+    Places,
     RawVector,
     Text,
     Vectors, //

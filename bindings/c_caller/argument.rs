@@ -40,4 +40,4 @@ macro_rules! plain {
     )+ };
 }
 
-plain!(u8, u16, i16, u32, i32, usize);
+plain!(u8, u16, i16, u32, i32, u64, usize);

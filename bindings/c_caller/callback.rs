@@ -119,6 +119,51 @@ impl<'call> FromC<'call> for Option<NumberCallback> {
     }
 }
 
+type ValueFunction<T> = unsafe extern "C" fn(private: *mut c_void, value: *const T);
+
+/// C: a structure of a private pointer and a function that takes it and a pointer to a structure.
+/// `T` is as the latter.
+#[repr(C)]
+pub struct RawValueCallback<T> {
+    private: *mut c_void,
+    function: Option<ValueFunction<T>>,
+}
+
+/// A function that is told a value, which it does not keep.
+///
+/// # Invariants
+///
+/// `function` may be called with `private` and any value, in the contexts and for as long as the
+/// header of the caller says.
+pub struct ValueCallback<T> {
+    function: ValueFunction<T>,
+    private: Private,
+}
+
+impl<T> ValueCallback<T> {
+    /// Calls it. Only as [the header allows](super).
+    pub fn call(&self, value: &T) {
+        // SAFETY: By the type invariant, as the crate of the header keeps to it.
+        unsafe { (self.function)(self.private.0, value) };
+    }
+}
+
+/// `None` for null, and without a function. The caller hands in null or a valid structure, which is
+/// copied.
+impl<'call, T> FromC<'call> for Option<ValueCallback<T>> {
+    type Raw = (*const RawValueCallback<T>,);
+
+    unsafe fn from_c((raw,): Self::Raw, _: &'call Call) -> Self {
+        // SAFETY: The caller promises that.
+        let raw = unsafe { raw.as_ref() }?;
+        // INVARIANT: The caller promises that, too.
+        Some(ValueCallback {
+            function: raw.function?,
+            private: Private(raw.private),
+        })
+    }
+}
+
 type RequestFunction = unsafe extern "C" fn(
     private: *mut c_void,
     operation: *const c_void,

@@ -66,6 +66,45 @@ impl<'call> FromC<'call> for Handle {
     }
 }
 
+/// Several of them, or null, which has none. The caller does not change them during the call.
+pub struct HandleList<'call> {
+    from: *const *const c_void,
+    count: u32,
+    _call: &'call Call,
+}
+
+impl HandleList<'_> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self.from.is_null() {
+            true => 0,
+            false => self.count as usize,
+        }
+    }
+
+    /// The one at place `index`. `EINVAL` if there is none.
+    pub fn read(&self, index: usize) -> Result<Handle> {
+        if index >= self.count() {
+            return Err(EINVAL);
+        }
+        // SAFETY: It is not null, and the caller promises that many pointers.
+        let raw = unsafe { *self.from.add(index) };
+        Ok(Handle(raw.addr() as u64))
+    }
+}
+
+impl<'call> FromC<'call> for HandleList<'call> {
+    type Raw = (*const *const c_void, c_uint);
+
+    unsafe fn from_c((from, count): Self::Raw, call: &'call Call) -> Self {
+        Self {
+            from,
+            count,
+            _call: call,
+        }
+    }
+}
+
 /// What is at the address `handle`, whatever that is; `None` if it cannot be read. Any context.
 ///
 /// So whoever gave out an address finds there what was written, and from any other address comes
@@ -102,12 +141,10 @@ const SERIALS: u64 = 1 << 40;
 ///
 /// - A handle that is not 0 in a place is that of its thing, and was in no place before.
 /// - `free` has the places without a thing, each once, and has room for all.
-#[pin_data]
 pub struct Handles<T: Send + Sync + 'static> {
     places: KVVec<Place<T>>,
     serial: Atomic<u64>,
-    #[pin]
-    free: Mutex<KVVec<u16>>,
+    free: Pin<KBox<Mutex<KVVec<u16>>>>,
 }
 
 struct Place<T: Send + Sync + 'static> {
@@ -115,28 +152,35 @@ struct Place<T: Send + Sync + 'static> {
     thing: RcuArc<T>,
 }
 
+/// The places below `count`. Sleeps.
+// Not generic, and not in other modules: lockdep knows a class by the address of its name.
+#[inline(never)]
+fn free_places(count: u16) -> Result<Pin<KBox<Mutex<KVVec<u16>>>>> {
+    let mut free = KVVec::with_capacity(usize::from(count), GFP_KERNEL)?;
+    for place in 0..count {
+        free.push(place, GFP_KERNEL)?;
+    }
+    KBox::pin_init(new_mutex!(free, "c_caller::Handles::free"), GFP_KERNEL)
+}
+
 impl<T: Send + Sync + 'static> Handles<T> {
     /// With room for `count` things. Sleeps.
     pub fn new(count: u16) -> Result<Arc<Self>> {
         let mut places = KVVec::with_capacity(usize::from(count), GFP_KERNEL)?;
-        let mut free = KVVec::with_capacity(usize::from(count), GFP_KERNEL)?;
-        for place in 0..count {
+        for _ in 0..count {
             let empty = Place {
                 handle: Atomic::new(0),
                 thing: RcuArc::empty(),
             };
             places.push(empty, GFP_KERNEL)?;
-            free.push(place, GFP_KERNEL)?;
         }
         // INVARIANT: All places are free.
-        Arc::pin_init(
-            pin_init!(Self {
-                places,
-                serial: Atomic::new(0),
-                free <- new_mutex!(free, "c_caller::Handles::free"),
-            }),
-            GFP_KERNEL,
-        )
+        let handles = Self {
+            places,
+            serial: Atomic::new(0),
+            free: free_places(count)?,
+        };
+        Ok(Arc::new(handles, GFP_KERNEL)?)
     }
 
     /// Puts a thing in. Sleeps. `ENFILE` if there is no place for it.

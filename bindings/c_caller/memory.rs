@@ -121,6 +121,45 @@ impl<'call, T> FromC<'call> for Place<'call, T> {
     }
 }
 
+/// Room for several values, or null, which has none. `T` is as the C structure.
+pub struct Places<'call, T> {
+    to: *mut T,
+    count: u32,
+    _call: &'call Call,
+}
+
+impl<T> Places<'_, T> {
+    /// For how many there is room.
+    pub fn count(&self) -> usize {
+        match self.to.is_null() {
+            true => 0,
+            false => self.count as usize,
+        }
+    }
+
+    /// Writes `value` to place `index`. `EINVAL` if there is none.
+    pub fn write(&self, index: usize, value: T) -> Result {
+        if index >= self.count() {
+            return Err(EINVAL);
+        }
+        // SAFETY: It is not null, and the caller promises that many places.
+        unsafe { self.to.add(index).write(value) };
+        Ok(())
+    }
+}
+
+impl<'call, T> FromC<'call> for Places<'call, T> {
+    type Raw = (*mut T, c_uint);
+
+    unsafe fn from_c((to, count): Self::Raw, call: &'call Call) -> Self {
+        Self {
+            to,
+            count,
+            _call: call,
+        }
+    }
+}
+
 /// C: `struct kvec`.
 #[repr(C)]
 pub struct RawVector {
@@ -135,7 +174,32 @@ pub struct Vectors<'call> {
     _call: &'call Call,
 }
 
-impl Vectors<'_> {
+impl<'call> Vectors<'call> {
+    /// The number of pieces; 0 for null.
+    pub fn count(&self) -> usize {
+        if self.vectors.is_null() {
+            0
+        } else {
+            self.count
+        }
+    }
+
+    /// One piece, where the pieces are messages of their own. `EINVAL` if there is none, or for
+    /// null where something is to be.
+    pub fn piece(&self, index: usize) -> Result<&'call [u8]> {
+        if index >= self.count() {
+            return Err(EINVAL);
+        }
+        // SAFETY: It is not null, and the caller promises that many.
+        let RawVector { base, len } = unsafe { &*self.vectors.add(index) };
+        match len {
+            0 => Ok(&[]),
+            _ if base.is_null() => Err(EINVAL),
+            // SAFETY: The caller promises that many bytes, and that they stay as they are.
+            _ => Ok(unsafe { slice::from_raw_parts(*base, *len) }),
+        }
+    }
+
     /// Copies the message to `room`. `EMSGSIZE` if it is longer, `EINVAL` for null where something
     /// is to be.
     pub fn gather<'room>(&self, room: &'room mut [u8]) -> Result<&'room [u8]> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use crate::c_caller::HandleTable;
 use kernel::sync::rcu;
 
 #[kunit_tests(rnbd_c_caller)]
@@ -27,6 +28,23 @@ mod cases {
         assert_eq!(Handles::<u32>::place(third), Handles::<u32>::place(first));
         assert_eq!(found(first), None);
         assert_eq!(found(third), Some(4));
+        Ok(())
+    }
+
+    #[test]
+    fn a_table_has_things_while_there_is_room() -> Result {
+        static THINGS: HandleTable<u32> = HandleTable::new();
+        let thing = Arc::new(1u32, GFP_KERNEL)?;
+        assert!(matches!(THINGS.insert(thing.clone()), Err(error) if error == ENODEV));
+        THINGS.begin(1)?;
+        let handle = THINGS.insert(thing.clone())?;
+        assert_eq!(THINGS.find(handle).map(|found| *found), Some(1));
+        assert_eq!(THINGS.with(handle, |found| Ok(*found)), Ok(1));
+        assert_eq!(THINGS.remove(handle).map(|found| *found), Some(1));
+        assert_eq!(THINGS.with(handle, |found| Ok(*found)), Err(ENODEV));
+        let handle = THINGS.insert(thing)?;
+        THINGS.end();
+        assert!(THINGS.find(handle).is_none() && THINGS.remove(handle).is_none());
         Ok(())
     }
 
