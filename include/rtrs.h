@@ -8,6 +8,8 @@
  * What a caller does wrong is found, logged and refused where this says so;
  * what is called undefined is not looked at. Every pointer that is handed in
  * must be valid, unless NULL is mentioned.
+ *
+ * rtrs-group.h has groups of a client's sessions, which the kernel's RTRS has not.
  */
 
 #ifndef RTRS_H

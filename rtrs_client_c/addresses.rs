@@ -41,7 +41,8 @@ pub(crate) fn text(given: Option<&SocketAddress>) -> Text<PATH_TEXT_LEN> {
 }
 
 /// The addresses of a caller's paths. `EINVAL` for a bad number of them, or another port than
-/// `port`. Sleeps.
+/// `port`. Sleeps. Its room on the stack is this function's alone.
+#[inline(never)]
 pub(crate) fn of_paths(given: &AddressPairs<'_>, port: u16) -> Result<KVec<PathAddress>> {
     let count = given.count();
     if count == 0 || count > MAX_PATHS_NUM {

@@ -20,21 +20,20 @@ use crate::{
         LinkCallback, //
     },
     events::Events,
-    permits::{
-        self,
-        Permits, //
-    }, //
+    permits::Permits, //
 };
 
 /// A session of a user in C. Dropping it closes it.
 ///
 /// # Invariants
 ///
-/// Nothing but [`Self::request()`] takes a permit of `transport`; so the table of a tag is only
-/// used by requests, each of which fills or empties it first.
+/// Nothing takes a permit of `transport` but [`Self::request()`], for one of `permits` that is out,
+/// or the caller that has taken all of them. So the table of a tag is only used by requests, each
+/// of which fills or empties it first.
 pub(crate) struct Client {
     transport: Arc<Session>,
-    permits: Arc<Permits>,
+    permits: Arc<Permits<Confirmation>>,
+    events: Arc<Events>,
 }
 
 impl Client {
@@ -45,7 +44,11 @@ impl Client {
         let permits = Permits::new(transport.queue_depth()).inspect_err(|_| transport.close())?;
         events.permits.populate(permits.clone());
         // INVARIANT: The session has just been made.
-        Ok(Self { transport, permits })
+        Ok(Self {
+            transport,
+            permits,
+            events,
+        })
     }
 
     /// Confirms all requests, and waits until all permits were given back. Sleeps.
@@ -55,13 +58,18 @@ impl Client {
     }
 
     /// The permits.
-    pub(crate) fn permits(&self) -> &Permits {
+    pub(crate) fn permits(&self) -> &Permits<Confirmation> {
         &self.permits
     }
 
     /// The session, for what is no request.
-    pub(crate) fn transport(&self) -> &Session {
+    pub(crate) fn transport(&self) -> &Arc<Session> {
         &self.transport
+    }
+
+    /// What the session tells.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     /// Sends a request under `permit`; `confirmation` follows, unless this fails. Any context.
@@ -76,34 +84,24 @@ impl Client {
         confirmation: Confirmation,
         fill: impl FnOnce(&mut ScatterTable) -> Result,
     ) -> Result {
-        let (tag, mut mine) = self.permits.use_for_request(permit)?;
-        let Some(mut right) = self.transport.permit(tag) else {
-            // Not possible: by the type invariant the requests of the tag have ended.
-            permits::keep(mine);
-            return Err(EBUSY);
-        };
-        let filled = right.scatter().ok_or(EBUSY).and_then(|table| {
-            table.clear();
-            fill(table).inspect_err(|_| table.clear())
-        });
-        if let Err(error) = filled {
-            permits::keep(mine);
-            return Err(error);
-        }
-        if mine.by_service_connection {
+        let mine = self.permits.use_for_request(permit)?;
+        let tag = mine.tag();
+        // By the type invariant the tag's last request has ended.
+        let mut right = self.transport.permit(tag).ok_or(EBUSY)?;
+        let table = right.scatter().ok_or(EBUSY)?;
+        table.clear();
+        fill(table).inspect_err(|_| table.clear())?;
+        if mine.is_by_service_connection() {
             right.use_service_connection();
         }
         let irq_queues = u32::from(self.transport.num_irq_queues());
         // There is one for each CPU, so at least one.
-        let queue = mine.cpu.checked_rem(irq_queues).ok_or(EINVAL);
-        mine.confirmation = Some(confirmation);
+        let queue = mine.cpu().checked_rem(irq_queues).ok_or(EINVAL)?;
         // It may be confirmed before the transport returns.
-        permits::begin(mine);
-        let sent = queue.and_then(|queue| {
-            let sent = (self.transport).send_or_return(right, kind, queue, header);
-            sent.map_err(|error| error.to_error())
-        });
-        sent.inspect_err(|_| self.permits.not_sent(tag))
+        mine.begin(confirmation);
+        let sent = (self.transport).send_or_return(right, kind, queue, header);
+        sent.map_err(|error| error.to_error())
+            .inspect_err(|_| self.permits.not_sent(tag))
     }
 }
 

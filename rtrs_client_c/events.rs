@@ -15,16 +15,21 @@ use rtrs_client::{
 };
 
 use crate::{
-    callbacks::LinkCallback,
+    callbacks::{
+        Confirmation,
+        LinkCallback, //
+    },
     permits::Permits,
     LocalModule, //
 };
 
-/// What a session tells its user in C.
+/// What a session tells its user in C, or what it has joined.
 pub(crate) struct Events {
     link: LinkCallback,
     /// Set before the first request is sent.
-    pub(crate) permits: SetOnce<Arc<Permits>>,
+    pub(crate) permits: SetOnce<Arc<Permits<Confirmation>>>,
+    /// Whose requests these are that nobody has sent under a permit.
+    pub(crate) joined: SetOnce<Arc<dyn SessionEvents>>,
 }
 
 impl Events {
@@ -33,30 +38,58 @@ impl Events {
         Self {
             link,
             permits: SetOnce::new(),
+            joined: SetOnce::new(),
         }
     }
 
-    fn confirm(&self, tag: u32, result: Result) {
-        if let Some(permits) = self.permits.as_ref() {
-            permits.confirm(tag, result);
+    /// Confirms the request of a permit; false if that has none.
+    fn confirm(&self, tag: u32, result: Result) -> bool {
+        let permits = self.permits.as_ref();
+        let confirmation = permits.and_then(|permits| permits.ended(tag));
+        let is_known = confirmation.is_some();
+        if let Some(confirmation) = confirmation {
+            confirmation.call(result);
         }
+        is_known
+    }
+
+    /// What the session has joined, if it has. Out of line, as other sessions do not get here.
+    #[cold]
+    #[inline(never)]
+    fn joined(&self) -> Option<&dyn SessionEvents> {
+        self.joined.as_ref().map(|joined| &**joined)
     }
 }
 
 impl SessionEvents for Events {
     fn complete(&self, tag: u32, result: Result) {
-        self.confirm(tag, result);
+        if !self.confirm(tag, result) {
+            if let Some(joined) = self.joined() {
+                joined.complete(tag, result);
+            }
+        }
     }
 
     fn unanswered(&self, tag: u32, error: SubmitError) {
-        self.confirm(tag, Err(error.to_error()));
+        if !self.confirm(tag, Err(error.to_error())) {
+            if let Some(joined) = self.joined() {
+                joined.unanswered(tag, error);
+            }
+        }
     }
 
     fn link_event(&self, event: LinkEvent) {
         self.link.call(event);
+        if let Some(joined) = self.joined() {
+            joined.link_event(event);
+        }
     }
 
+    /// That of what the session has joined, which depends on this one.
     fn module(&self) -> Result<ModuleReference> {
-        ModuleReference::new::<LocalModule>()
+        match self.joined() {
+            Some(joined) => joined.module(),
+            None => ModuleReference::new::<LocalModule>(),
+        }
     }
 }

@@ -66,13 +66,15 @@ const IO_CON: u32 = 1;
 const READ: i32 = 0;
 const WRITE: i32 = 1;
 
-/// C: `struct rtrs_attrs`. Only C reads it.
-#[allow(dead_code)]
+/// C: `struct rtrs_attrs`.
 #[repr(C)]
-struct RawAttrs {
-    queue_depth: u32,
-    max_io_size: u32,
-    max_segments: u32,
+pub struct RawAttrs {
+    /// Permits.
+    pub queue_depth: u32,
+    /// The most data of one request, in bytes.
+    pub max_io_size: u32,
+    /// The most entries of its list.
+    pub max_segments: u32,
 }
 
 /// How a session is connected.
@@ -214,7 +216,7 @@ fn get_permit(session: Handle, con_type: u32, wait: u32) -> *const c_void {
     let get = |client: &Client| Ok(client.permits().get(by_service_connection));
     let permit = match handles::with_client(session, get) {
         Ok(None) if wait != 0 => handles::client(session)
-            .map(|client| client.permits().get_waiting(by_service_connection)),
+            .and_then(|client| client.permits().get_waiting(by_service_connection)),
         found => found.ok().flatten(),
     };
     permit.unwrap_or(Handle::NULL).to_c()

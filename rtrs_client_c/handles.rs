@@ -3,17 +3,13 @@
 //! What callers in C have of their sessions: handles, by which a session that was closed is not
 //! found any more.
 
-use kernel::sync::{
-    rcu,
-    Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     c_caller::{
         Handle,
-        Handles, //
+        HandleTable, //
     },
-    prelude::*,
-    sync::rcu::RcuArc, //
+    prelude::*, //
 };
 
 use crate::client::Client;
@@ -21,31 +17,27 @@ use crate::client::Client;
 /// The most sessions at a time.
 const MAX_SESSIONS: u16 = 4096;
 
-static SESSIONS: RcuArc<Handles<Client>> = RcuArc::empty();
+static SESSIONS: HandleTable<Client> = HandleTable::new();
 
 /// Makes room for sessions. Sleeps.
 pub(crate) fn begin() -> Result {
-    drop(SESSIONS.replace(Some(Handles::new(MAX_SESSIONS)?)));
-    Ok(())
+    SESSIONS.begin(MAX_SESSIONS)
 }
 
 /// Takes it away, and closes sessions that were left open. Sleeps.
 pub(crate) fn end() {
-    drop(SESSIONS.replace(None));
+    SESSIONS.end();
 }
 
 /// Makes a handle of `client`. Sleeps. `ENODEV` while the module is being loaded or unloaded,
 /// `ENFILE` if there are too many.
 pub(crate) fn insert(client: Client) -> Result<Handle> {
-    let sessions = SESSIONS.get().ok_or(ENODEV)?;
-    sessions.insert(Arc::new(client, GFP_KERNEL)?)
+    SESSIONS.insert(Arc::new(client, GFP_KERNEL)?)
 }
 
 /// The session of a handle. Any context.
 pub(crate) fn client(session: Handle) -> Option<Arc<Client>> {
-    let guard = rcu::read_lock();
-    let found = SESSIONS.load_ref(&guard)?.get(session, &guard)?;
-    Some(found.into())
+    SESSIONS.find(session)
 }
 
 /// Calls `use_it` with a session. `ENODEV` if it is closed. Any context; `use_it` does not sleep.
@@ -54,12 +46,12 @@ pub(crate) fn with_client<R>(
     session: Handle,
     use_it: impl FnOnce(&Client) -> Result<R>,
 ) -> Result<R> {
-    let guard = rcu::read_lock();
-    let found = SESSIONS
-        .load_ref(&guard)
-        .and_then(|sessions| sessions.get(session, &guard));
-    let found = found.ok_or(ENODEV)?;
-    use_it(&found)
+    SESSIONS.with(session, use_it)
+}
+
+/// Has functions find a session no more. Sleeps.
+pub(crate) fn forget(session: Handle) {
+    drop(SESSIONS.remove(session));
 }
 
 /// Closes a session, if it is open. Sleeps.
@@ -70,8 +62,6 @@ pub(crate) fn close(session: Handle) {
     if let Some(client) = client(session) {
         client.close();
     }
-    if let Some(sessions) = SESSIONS.get() {
-        // Of several callers one gets it.
-        drop(sessions.remove(session));
-    }
+    // Of several callers one gets it.
+    forget(session);
 }

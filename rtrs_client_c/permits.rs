@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The permits of a session in C: each is the right to use one tag, from `rtrs_clt_get_permit()` to
-//! `rtrs_clt_put_permit()`, for one request at a time.
+//! `rtrs_clt_put_permit()`, for one request at a time. `rtrs_group_c` has those of a group in them.
 //!
 //! A caller has a permit as a pointer to its cell here. That pointer is only compared, so another
 //! one finds nothing, and the state of the cell says what may be done with the permit.
@@ -24,8 +24,6 @@ use kernel_ext::{
     }, //
 };
 
-use crate::callbacks::Confirmation;
-
 /// Nobody has the permit.
 const FREE: u64 = 0;
 /// A caller has the permit, and no request is in flight under it.
@@ -33,27 +31,29 @@ const HELD: u64 = 1;
 /// A caller has the permit, and its request is in flight.
 const BUSY: u64 = 2;
 
-/// What a permit keeps for its request.
-pub(crate) struct Permit {
+/// What a permit keeps for its request; `C` is called when that ends.
+struct Permit<C> {
     /// The CPU that got the permit.
-    pub(crate) cpu: u32,
+    cpu: u32,
     /// The request goes by the service connection.
-    pub(crate) by_service_connection: bool,
+    by_service_connection: bool,
     /// `Some` while the request is in flight.
-    pub(crate) confirmation: Option<Confirmation>,
+    confirmation: Option<C>,
 }
 
-/// The permits of a session, by tag.
+/// The permits of a session or a group, by tag.
 ///
 /// # Invariants
 ///
 /// The bit of a tag in `taken` is set while its cell is not [`FREE`], and while the task that has
-/// set it is about to change the cell, or that has changed the cell is about to clear it. The bits
-/// behind the last tag are set.
+/// set it is about to change the cell, or that has changed the cell is about to clear it; of all
+/// tags, too, while they are taken by [`Self::take_all()`]. The bits behind the last tag are set.
 #[pin_data]
-pub(crate) struct Permits {
-    cells: KVVec<StateCell<Permit>>,
+pub struct Permits<C> {
+    cells: KVVec<StateCell<Permit<C>>>,
     taken: KVec<Atomic<u64>>,
+    /// A caller takes all tags, or has them.
+    are_all_taken: Atomic<bool>,
     /// The tasks that wait for a permit.
     waiting: Atomic<u32>,
     #[pin]
@@ -64,14 +64,34 @@ pub(crate) struct Permits {
     given_back_at_end: Completion,
 }
 
+/// A permit that its caller uses for a request. Dropping it leaves the permit with the caller, for
+/// another one.
+///
+/// # Invariants
+///
+/// `permit` is `Some` until the request begins.
+pub struct PermitUse<'a, C> {
+    tag: u32,
+    permit: Option<Owned<'a, Permit<C>>>,
+}
+
 /// The bit of `tag` in its word.
 fn bit(tag: u32) -> u64 {
     1u64.wrapping_shl(tag % u64::BITS)
 }
 
-impl Permits {
+/// The bits in word `word` that are behind the last one of `count` tags, of which at least one has
+/// its bit there.
+fn bits_behind(count: u32, word: u32) -> u64 {
+    match count.wrapping_sub(word.wrapping_mul(u64::BITS)) {
+        tags @ 0..u64::BITS => u64::MAX.wrapping_shl(tags),
+        _ => 0,
+    }
+}
+
+impl<C> Permits<C> {
     /// The permits of `count` tags. Sleeps.
-    pub(crate) fn new(count: u32) -> Result<Arc<Self>> {
+    pub fn new(count: u32) -> Result<Arc<Self>> {
         let mut cells = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {
             let permit = Permit {
@@ -84,19 +104,14 @@ impl Permits {
         let words = count.div_ceil(u64::BITS);
         let mut taken = KVec::with_capacity(words as usize, GFP_KERNEL)?;
         for word in 0..words {
-            // At least one, as there is a word for it.
-            let tags = count.wrapping_sub(word.wrapping_mul(u64::BITS));
-            let behind = match tags {
-                0..u64::BITS => u64::MAX.wrapping_shl(tags),
-                _ => 0,
-            };
-            taken.push(Atomic::new(behind), GFP_KERNEL)?;
+            taken.push(Atomic::new(bits_behind(count, word)), GFP_KERNEL)?;
         }
         // INVARIANT: All cells are free, and only the bits behind the last one are set.
         Arc::pin_init(
             pin_init!(Self {
                 cells,
                 taken,
+                are_all_taken: Atomic::new(false),
                 waiting: Atomic::new(0),
                 given_back <- Completion::new(),
                 is_closing: Atomic::new(false),
@@ -107,7 +122,7 @@ impl Permits {
     }
 
     /// Gets a permit, by the address under which its caller knows it, if there is one. Any context.
-    pub(crate) fn get(&self, by_service_connection: bool) -> Option<Handle> {
+    pub fn get(&self, by_service_connection: bool) -> Option<Handle> {
         let tag = self.take_tag()?;
         let cell = self.cells.get(tag as usize)?;
         // By the type invariant nobody else has it.
@@ -118,18 +133,21 @@ impl Permits {
         Some(Handle::new(core::ptr::from_ref(cell).addr() as u64))
     }
 
-    /// As [`Self::get()`]; waits until there is one. Sleeps.
-    pub(crate) fn get_waiting(&self, by_service_connection: bool) -> Handle {
-        if let Some(permit) = self.get(by_service_connection) {
+    /// As [`Self::get()`]; waits until there is one, unless a caller [takes
+    /// all](Self::take_all()). Sleeps.
+    pub fn get_waiting(&self, by_service_connection: bool) -> Option<Handle> {
+        let permit = self.get(by_service_connection);
+        if permit.is_some() {
             return permit;
         }
-        // Whoever gives a permit back that is not seen below sees this.
+        // Whoever gives a permit back, or takes all, that is not seen below sees this.
         self.waiting.fetch_add(1, ordering::Full);
         let permit = loop {
-            match self.get(by_service_connection) {
-                Some(permit) => break permit,
-                None => self.given_back.wait(),
+            let permit = self.get(by_service_connection);
+            if permit.is_some() || self.are_all_taken.load(ordering::Relaxed) {
+                break permit;
             }
+            self.given_back.wait();
         };
         self.waiting.fetch_sub(1, ordering::Full);
         permit
@@ -151,9 +169,49 @@ impl Permits {
         None
     }
 
+    /// Takes all tags, so that there are no permits before [`Self::give_all_back()`]. `EBUSY` if a
+    /// permit is out, if a task waits for one, or if all are taken already. Any context.
+    pub(crate) fn take_all(&self) -> Result {
+        // A task that begins to wait and is not seen below sees this.
+        if self.are_all_taken.xchg(true, ordering::Full) {
+            return Err(EBUSY);
+        }
+        let count = self.cells.len() as u32;
+        for (word, bits) in (0u32..).zip(&self.taken) {
+            let free = bits_behind(count, word);
+            if bits.cmpxchg(free, u64::MAX, ordering::Full).is_err() {
+                // INVARIANT: Only the words before this one are taken.
+                self.give_back_words(word);
+                return Err(EBUSY);
+            }
+        }
+        if self.waiting.load(ordering::Relaxed) != 0 {
+            self.give_all_back();
+            return Err(EBUSY);
+        }
+        Ok(())
+    }
+
+    /// Gives back what [`Self::take_all()`] has taken. Any context.
+    pub(crate) fn give_all_back(&self) {
+        self.give_back_words(u32::MAX);
+    }
+
+    /// Gives back all tags whose bits are in the first `words` words.
+    fn give_back_words(&self, words: u32) {
+        let count = self.cells.len() as u32;
+        for (word, bits) in (0..words).zip(&self.taken) {
+            bits.xchg(bits_behind(count, word), ordering::Full);
+        }
+        self.are_all_taken.xchg(false, ordering::Full);
+        for _ in 0..self.waiting.load(ordering::Relaxed) {
+            self.given_back.complete();
+        }
+    }
+
     /// Gives `permit` back. `EINVAL` if it is none that is out, `EBUSY` if its request is in
     /// flight. Any context.
-    pub(crate) fn put(&self, permit: Handle) -> Result {
+    pub fn put(&self, permit: Handle) -> Result {
         let (tag, cell) = self.find(permit).ok_or(EINVAL)?;
         if !cell.change(HELD, FREE) {
             return Err(refusal(cell));
@@ -172,7 +230,7 @@ impl Permits {
     }
 
     /// Waits until all permits were given back. Sleeps.
-    pub(crate) fn wait_for_all(&self) {
+    pub fn wait_for_all(&self) {
         // Whoever gives a permit back that is not seen below sees this.
         self.is_closing.xchg(true, ordering::Full);
         while self.cells.iter().any(|cell| cell.state() != FREE) {
@@ -180,42 +238,38 @@ impl Permits {
         }
     }
 
-    /// The tag of `permit`, and what the permit keeps, for the request that is about to be sent
-    /// under it. Errors as of [`Self::put()`]. Any context.
-    pub(crate) fn use_for_request(&self, permit: Handle) -> Result<(u32, Owned<'_, Permit>)> {
+    /// A permit, for the request that is about to be sent under it. Errors as of [`Self::put()`].
+    /// Any context.
+    pub fn use_for_request(&self, permit: Handle) -> Result<PermitUse<'_, C>> {
         let (tag, cell) = self.find(permit).ok_or(EINVAL)?;
         let owned = cell.take(HELD).ok_or_else(|| refusal(cell))?;
-        Ok((tag, owned))
+        // INVARIANT: There is a permit.
+        Ok(PermitUse {
+            tag,
+            permit: Some(owned),
+        })
     }
 
-    /// The request of `tag` ends with `result`. Any context.
-    pub(crate) fn confirm(&self, tag: u32, result: Result) {
-        let busy = (self.cells.get(tag as usize)).and_then(|cell| cell.take(BUSY));
-        let Some(mut permit) = busy else {
-            return;
-        };
+    /// The request of `tag` has ended: what is to be called, from whose call on the caller may use
+    /// the permit. Nothing if no request has begun under it. Any context.
+    pub fn ended(&self, tag: u32) -> Option<C> {
+        let mut permit = self.cells.get(tag as usize)?.take(BUSY)?;
         let confirmation = permit.confirmation.take();
         // First, as the caller may use the permit at once.
         permit.put(HELD);
-        if let Some(confirmation) = confirmation {
-            confirmation.call(result);
-        }
+        confirmation
     }
 
     /// The request of `tag` was not sent after all. Any context.
-    pub(crate) fn not_sent(&self, tag: u32) {
-        let busy = (self.cells.get(tag as usize)).and_then(|cell| cell.take(BUSY));
-        if let Some(mut permit) = busy {
-            permit.confirmation = None;
-            permit.put(HELD);
-        }
+    pub fn not_sent(&self, tag: u32) {
+        drop(self.ended(tag));
     }
 
     /// The tag and the cell of a permit; nothing if `permit` is the address of none.
-    fn find(&self, permit: Handle) -> Option<(u32, &StateCell<Permit>)> {
+    fn find(&self, permit: Handle) -> Option<(u32, &StateCell<Permit<C>>)> {
         let address = usize::try_from(permit.number()).ok()?;
         let offset = address.checked_sub(self.cells.as_ptr().addr())?;
-        let index = offset.checked_div(size_of::<StateCell<Permit>>())?;
+        let index = offset.checked_div(size_of::<StateCell<Permit<C>>>())?;
         let cell = self.cells.get(index)?;
         let is_cell = core::ptr::from_ref(cell).addr() == address;
         // There are less than 2^32.
@@ -223,18 +277,42 @@ impl Permits {
     }
 }
 
-/// Has the permit stay with its caller, and not be used.
-pub(crate) fn keep(permit: Owned<'_, Permit>) {
-    permit.put(HELD);
+impl<C> PermitUse<'_, C> {
+    /// The tag of the permit.
+    pub fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// The CPU that got the permit.
+    pub fn cpu(&self) -> u32 {
+        self.permit.as_ref().map_or(0, |permit| permit.cpu)
+    }
+
+    /// Whether the request goes by the service connection.
+    pub fn is_by_service_connection(&self) -> bool {
+        let permit = self.permit.as_ref();
+        permit.is_some_and(|permit| permit.by_service_connection)
+    }
+
+    /// Lets the request end from here on, by [`Permits::ended()`], which gives `confirmation` back.
+    pub fn begin(mut self, confirmation: C) {
+        if let Some(mut permit) = self.permit.take() {
+            permit.confirmation = Some(confirmation);
+            permit.put(BUSY);
+        }
+    }
 }
 
-/// Lets the request of `permit` be confirmed from here on.
-pub(crate) fn begin(permit: Owned<'_, Permit>) {
-    permit.put(BUSY);
+impl<C> Drop for PermitUse<'_, C> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            permit.put(HELD);
+        }
+    }
 }
 
 /// Why nothing can be done with a permit that is not held, or is in use.
-fn refusal(cell: &StateCell<Permit>) -> Error {
+fn refusal<C>(cell: &StateCell<Permit<C>>) -> Error {
     match cell.state() {
         FREE => EINVAL,
         _ => EBUSY,

@@ -4,7 +4,8 @@
 //! [`rtrs_client`].
 //!
 //! Loaded when such a user needs it. The functions have the names of the C module rtrs-client, so
-//! only one of the two can be loaded.
+//! only one of the two can be loaded. For `rtrs_group_c` there are [`JoiningSession`] and
+//! [`Permits`].
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -23,7 +24,20 @@ mod client;
 mod events;
 mod functions;
 mod handles;
+mod joining;
 mod permits;
+
+pub use crate::{
+    functions::RawAttrs,
+    joining::{
+        JoinedSession,
+        JoiningSession, //
+    },
+    permits::{
+        PermitUse,
+        Permits, //
+    }, //
+};
 
 module! {
     type: RtrsClientC,

@@ -44,6 +44,7 @@ pub struct Group {
     members: KVec<Member>,
     core: Arc<Core>,
     max_io_size: u32,
+    max_segments: u32,
 }
 
 /// The right to send one request to a group, under one tag. Dropping it gives it back.
@@ -88,6 +89,7 @@ impl Group {
             members,
             core,
             max_io_size,
+            max_segments,
         })
     }
 
@@ -99,6 +101,12 @@ impl Group {
     /// The most data of one request, in bytes: that of the member with the least. Any context.
     pub fn max_io_size(&self) -> u32 {
         self.max_io_size
+    }
+
+    /// The most segments of the data of one request: that of the member with the fewest. Any
+    /// context.
+    pub fn max_segments(&self) -> u32 {
+        self.max_segments
     }
 
     /// The members, by their numbers. Any context.

@@ -28,10 +28,11 @@ use crate::{
 };
 
 /// An established session that can become a member of a group, once. Dropping it closes the
-/// session, and sleeps.
+/// session, and sleeps, unless it was [made of one](Self::of_session) that has another owner.
 pub struct Member {
-    session: OwnedSession,
+    session: Arc<Session>,
     events: Arc<MemberEvents>,
+    _owned: Option<OwnedSession>,
 }
 
 /// What the session of a member tells.
@@ -49,10 +50,31 @@ struct Joined {
 impl Member {
     /// Opens a session as [`Session::open`] does, with its errors. Sleeps.
     pub fn open(params: &OpenParams<'_>) -> Result<Self> {
-        let joined = SetOnce::new();
-        let events = Arc::new(MemberEvents { joined }, GFP_KERNEL)?;
-        let session = OwnedSession::open(params, events.clone())?;
-        Ok(Self { session, events })
+        let events = MemberEvents::new()?;
+        let owned = OwnedSession::open(params, events.clone())?;
+        Ok(Self {
+            session: (*owned).clone(),
+            events,
+            _owned: Some(owned),
+        })
+    }
+
+    /// Makes one of a session that was opened, and will be closed, by its owner. Sleeps.
+    ///
+    /// The owner has the session tell [`Self::events`] of the requests that the group sends, which
+    /// are all from the moment on when the group is made, and closes it before the group is
+    /// dropped.
+    pub fn of_session(session: Arc<Session>) -> Result<Self> {
+        Ok(Self {
+            session,
+            events: MemberEvents::new()?,
+            _owned: None,
+        })
+    }
+
+    /// What a session of another owner is to tell. Any context.
+    pub fn events(&self) -> Arc<dyn SessionEvents> {
+        self.events.clone()
     }
 
     /// The session, for what is no request: its limits, its name, whether it is connected.
@@ -91,6 +113,12 @@ impl Member {
 }
 
 impl MemberEvents {
+    /// Of a session that has joined no group.
+    fn new() -> Result<Arc<Self>> {
+        let joined = SetOnce::new();
+        Ok(Arc::new(Self { joined }, GFP_KERNEL)?)
+    }
+
     fn ended(&self, tag: u32, result: Result<(), Failure>) {
         // Before the session joins no request is sent by it.
         if let Some(joined) = self.joined.as_ref() {

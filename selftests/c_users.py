@@ -12,6 +12,7 @@ import errno
 from lab import c_users
 from lab.selftest_case import case
 from lab.selftest_case import Test
+from lab.vm import wait_until
 from lab.vm_node import Node
 from lib import disks
 from lib import rnbd
@@ -235,6 +236,66 @@ caller("busy", "a permit whose request is in flight cannot be used or given back
 caller("lengths", "wrong lengths, lists and callbacks are refused, and the permit is as good as before")
 caller("closed", "a session that is closed is named again")
 caller("opening", "sessions that cannot be opened")
+
+
+GROUP_CALLER, KV_SERVER = "rtrs_group_caller", "rtrs_kv_server"
+
+
+def with_groups(t: Test) -> str:
+    """Have the module rtrs_group_caller on the client and the sample's server; what its cases are told of servers."""
+    for node in (t.client, t.server):
+        rnbd.use_set(node, c_users.MODULES)
+        t.defer(rnbd.use_set, node, t.modules)
+        rnbd.load_exactly(node, {})
+        t.defer(node.modules_unload_all)
+    # A case has up to five sessions at a time.
+    t.server.modules_load(KV_SERVER, rtrs_server=f"sess_queue_depth=64 ack_timeout_ms={rnbd.ACK_TIMEOUT_MS}")
+    t.client.modules_load(GROUP_CALLER, rtrs_client=f"ack_timeout_ms={rnbd.ACK_TIMEOUT_MS}")
+    return " ".join(f"ip:{address}" for address in t.server.addresses[:2])
+
+
+def group_caller(name: str, what: str) -> None:
+    """A test that has the module rtrs_group_caller run one of its cases."""
+
+    def test(t: Test) -> None:
+        run(t.client, GROUP_CALLER, f"{name} {with_groups(t)}")
+        t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions that are left")
+        t.client.module_unload(GROUP_CALLER, "rtrs_group_c", "rtrs_client_c", "rtrs_group", "rtrs_client")
+
+    test.__doc__ = f"A user of groups in C: {what}."
+    globals()[f"test_group_{name}"] = case(module_sets=("ours",))(test)
+
+
+group_caller("data", "writes of all kinds of length to both members, and reads from each")
+group_caller("states", "a member is left out, has exactly the writes on its list that it has missed, and catches up")
+group_caller("each", "a write with a message for each member")
+group_caller("policies", "reads go to the members by the policy, and not to those that are excepted")
+group_caller("close_waits", "closing waits until all permits are given back")
+group_caller("double_put", "a permit that is given back twice, or is none, changes nothing")
+group_caller("foreign", "permits of another group, and members that there are not, are refused")
+group_caller("busy", "a permit whose request is in flight cannot be used or given back")
+group_caller("lengths", "wrong lengths, lists and callbacks are refused, and the permit is as good as before")
+group_caller("closed", "a group that is closed is named again")
+group_caller("opening", "groups that cannot be made leave the sessions as they were; members are no sessions any more")
+
+
+@case(timeout=300, module_sets=("ours",))
+def test_group_loses_a_member(t: Test) -> None:
+    """A user of groups in C: a member whose path is lost is reported once, with exactly the writes that it has not
+    confirmed; it joins again when the path is back."""
+    addresses = with_groups(t)
+    folder = PARAMETERS.format(GROUP_CALLER)
+    job = t.client.start_job(f"echo lose {addresses} >{folder}/run", timeout=120)
+    paths = f"{rnbd.CLIENT_SESSIONS}/group-1/paths"
+    wait_until(lambda: bool(t.client.listdir(paths)), 60 * t.client.slow, "a path of the second member")
+    path = rnbd.client_path(t, "group-1")
+    # Some writes have been confirmed by it.
+    t.client.wait_for(f"{path}/stats/rdma", matches=r"^\d+ \d+ [1-9]\d+ ", timeout=60)
+    t.client.write(f"{path}/disconnect", "1")
+    rnbd.reconnect(t, path)
+    result = job.wait()
+    t.equal(result.rc, 0, f"the case of the module: {t.client.read(f'{folder}/failed')}")
+    t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions that are left")
 
 
 def with_server_in_c(t: Test, mode: str, names: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ OPTIONS = {
 # The series that the modules are made for, MAJOR.MINOR, one on each line.
 KERNELS = Path(__file__).resolve().parents[2] / "KERNELS"
 MODULES = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "rtrs_client_c",
-           "rtrs_server_c", "rtrs_group", "rtrs_test", "rtrs_test_client", "rtrs_test_server")
+           "rtrs_server_c", "rtrs_group", "rtrs_group_c", "rtrs_test", "rtrs_test_client", "rtrs_test_server")
 
 
 def supported() -> list[tuple[int, int]]:

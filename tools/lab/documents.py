@@ -16,7 +16,7 @@ from pathlib import Path
 from lab.paths import CHECKOUT
 
 PLACES = ("client", "other-client", "server", "here", "install", "storage", "alpha", "beta", "hosts")
-OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "python")
+OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "c", "python")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ CRATES = {
     "rtrs_client_c": "rtrs_client_c",
     "rtrs_server_c": "rtrs_server_c",
     "rtrs_group": "rtrs_group",
+    "rtrs_group_c": "rtrs_group_c",
     "rtrs_test": "rtrs_test",
     "rtrs_test_client": "rtrs_test_client",
     "rtrs_test_server": "rtrs_test_server",

@@ -41,6 +41,8 @@ MODULE_NEEDS = {
     "rtrs_srv_asker": ["rtrs_client_c"],
     "rtrs_srv_caller": ["rtrs_server_c"],
     "rtrs_group": ["rtrs_client"],
+    "rtrs_group_c": ["rtrs_group", "rtrs_client_c"],
+    "rtrs_group_caller": ["rtrs_group_c"],
     "rtrs_test": ["rtrs_core"],
     "rtrs_test_client": ["rtrs_test", "rtrs_client"],
     "rtrs_test_server": ["rtrs_test", "rtrs_server"],
@@ -54,9 +56,10 @@ NEEDS_OF_SET = {"c-users": {"rnbd_client": ["rtrs_client_c"], "rnbd_server": ["r
 # How long a killed program may take to end.
 END_SECONDS = 20.0
 
-UNLOAD_ORDER = ("rtrs_caller", "rtrs_srv_asker", "rtrs_srv_caller", "rtrs_kv_client", "rtrs_kv_group",
-                "rtrs_kv_server", "rtrs_test_client", "rtrs_test_server", "rtrs_test", "rnbd_client", "rtrs_client_c",
-                "rtrs_group", "rtrs_client", "rnbd_server", "rtrs_server_c", "rtrs_server", "rtrs_core")
+UNLOAD_ORDER = ("rtrs_caller", "rtrs_srv_asker", "rtrs_srv_caller", "rtrs_group_caller", "rtrs_kv_client",
+                "rtrs_kv_group", "rtrs_kv_server", "rtrs_test_client", "rtrs_test_server", "rtrs_test", "rnbd_client",
+                "rtrs_group_c", "rtrs_client_c", "rtrs_group", "rtrs_client", "rnbd_server", "rtrs_server_c",
+                "rtrs_server", "rtrs_core")
 
 
 class CommandFailed(RuntimeError):

@@ -153,8 +153,8 @@ class Requirements(unittest.TestCase):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("")
         self.assertEqual(kernel.missing(), ["rtrs_client", "rtrs_server", "rnbd_server", "rtrs_client_c",
-                                            "rtrs_server_c", "rtrs_group", "rtrs_test", "rtrs_test_client",
-                                            "rtrs_test_server"])
+                                            "rtrs_server_c", "rtrs_group", "rtrs_group_c", "rtrs_test",
+                                            "rtrs_test_client", "rtrs_test_server"])
 
     def test_the_newest_kernel_boots_next(self) -> None:
         self.assertEqual(requirements.next_to_boot(self.root), "")

@@ -19,6 +19,8 @@ PICTURE = """# Design
 Words.
 
 ```text
+rtrs_group_c  uses rtrs_group rtrs_client_c rtrs_client rtrs_core kernel_ext proto
+    all         rtrs_group_c
 rtrs_client_c  uses rtrs_client rtrs_core kernel_ext proto
     all         rtrs_client_c
 rtrs_server_c  uses rtrs_server rtrs_core kernel_ext proto
