@@ -69,14 +69,14 @@ bench bench-quick: python
 canary: python
 	@$(LAB) canary
 
-deb deb-hostile: python
+deb deb-test: python
+	@$(LAB) setup --for $@
+	@$(LAB) $@
+
+hostile: python
 	@$(LAB) setup --for test --kernel $(NAME)
 	@$(LAB) build --kernel $(NAME)
 	@HOSTILE_SECONDS=$(SECONDS) HOSTILE_SEED=$(SEED) HOSTILE_ROUND=$(ROUND) $(LAB) selftest --kernel $(NAME) -T campaign
-
-test: python
-	@$(LAB) setup --for $@
-	@$(LAB) $@
 
 cluster-test: python
 	@$(LAB) setup --for $@
