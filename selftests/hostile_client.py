@@ -110,6 +110,15 @@ def test_wrong_requests(t: Test) -> None:
 
 
 @case(module_sets=ONLY_OURS)
+def test_clean_responses(t: Test) -> None:
+    """A response has zeroes where it has no meaning, and nothing of what its chunk held before."""
+    for setting in ("always_invalidate=Y", "always_invalidate=N"):
+        rnbd.load(t, client=False, rtrs_server=setting)
+        for name, values in hostile(t, guest_hostile.clean_responses, path=disks.PLAIN).items():
+            t.check(values in ([], [0]), f"{setting}: {name}: bytes {values}")
+
+
+@case(module_sets=ONLY_OURS)
 def test_closing(t: Test) -> None:
     """What is no request closes the path, on both settings."""
     for invalidates in (True, False):

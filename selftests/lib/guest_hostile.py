@@ -163,6 +163,8 @@ def answered(address: str) -> dict[str, Any]:
         attempt("sg_cnt", peer.read_message(sg_cnt=2))
         attempt("length 0", peer.read_message(length=0), place=4096)
         attempt("length", peer.read_message(length=4097), place=4096)
+        attempt("length beyond the chunk", peer.read_message(length=peer.chunk_size + 1), place=4096)
+        attempt("length of 4 GiB", peer.read_message(length=0xFFFFFFFF), place=4096)
         attempt("long header", struct.pack("<HH", 2, 5000) + PAD, place=8192)
         attempt("no header", struct.pack("<HH", 2, 0) + PAD)
         attempt("junk header", struct.pack("<HH", 2, 64) + PAD, place=64)
@@ -366,6 +368,27 @@ def open_device(peer: rtrs.Peer, path: str) -> int:
     ask(struct.pack("<HHB31x", SESS_INFO, 0, 2))
     ask(struct.pack("<HHBx255s3x", OPEN, 0, 1, path.encode()))
     return struct.unpack_from("<I", peer.scratch.buffer, 4)[0]
+
+
+def clean_responses(address: str, path: str) -> dict[str, list[int]]:
+    """Fill a chunk with bytes that are no zeroes, and ask in it for the session information and for a disk; what the
+    bytes of each response hold that have no meaning, and those behind the response."""
+    results = {}
+    room, stale = 4096, 0xEE
+    with rtrs.Peer(address) as peer:
+        peer.establish()
+        for name, header, fields in (
+                ("session information", struct.pack("<HHB31x", SESS_INFO, 0, 2), [(1, 4), (5, 36)]),
+                ("open", struct.pack("<HHBx255s3x", OPEN, 0, 0, path.encode()), [(1, 2), (2, 4), (44, 45), (47, 56)])):
+            peer.scratch.write(0, bytes(room))
+            message = peer.read_message(usr_len=len(header), length=room)
+            fill = bytes([stale]) * room
+            peer.request(fill + header + message, offset=room + len(header))
+            assert peer.answer() == (0, 0), f"the server refused: {name}"
+            got = peer.scratch.buffer.raw[:room]
+            results[name] = [value for begin, end in fields for value in got[begin:end]]
+            results[f"behind the response: {name}"] = [value for value in got[fields[-1][1]:] if value]
+    return {name: sorted(set(values)) for name, values in results.items()}
 
 
 @contextlib.contextmanager

@@ -28,6 +28,18 @@ class Documents(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
                 self.assertTrue((path.parent / target).exists(), f"{path.name}: no {target}")
 
+    def test_every_test_that_security_names_is_one(self) -> None:
+        tests = {path.stem: set(re.findall(r"^def test_(\w+)", path.read_text(), re.MULTILINE))
+                 for path in (documents.CHECKOUT / "selftests").glob("*.py")}
+        text = (documents.CHECKOUT / "Documentation/security.md").read_text()
+        named = [(subject, case) for subject, case in re.findall(r"`(\w+)\.(\w+)`", text) if subject in tests]
+        self.assertGreater(len(named), 20)
+        for subject, case in named:
+            self.assertIn(case, tests[subject], f"security.md names {subject}.{case}")
+        for name, rest in re.findall(r"`(proto/tests/\w+\.rs)`(?:: `(\w+)`)?", text):
+            source = (documents.CHECKOUT / name).read_text()
+            self.assertIn(f"fn {rest}(" if rest else "#[test]", source, f"security.md names {name}: {rest}")
+
     def test_a_block_without_a_name_is_refused(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             document = Path(folder) / "a.md"
