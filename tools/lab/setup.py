@@ -14,6 +14,7 @@ from . import debian
 from . import debug_kernel
 from . import foreign
 from . import host
+from . import hostile_peers
 from . import image
 from . import kernel
 from . import kernel_choice
@@ -86,6 +87,8 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
         Step("base", f"Debian {debian.TRIXIE.name} by debootstrap", debian.base, debian.make_base),
         Step("buildroot", "compilers and QEMU", debian.buildroot, debian.make_buildroot, ("base",)),
         Step("guest", "programs of the virtual machines", debian.guest, debian.make_guest, ("base",)),
+        Step("rdma-headers", "headers of the RDMA libraries", hostile_peers.headers, hostile_peers.make_headers,
+             ("guest",)),
         Step("python-tools", "ruff and mypy", python_tools.tree, python_tools.make_tree, ("base",)),
         Step("pkgbuild", "programs that build packages", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
         Step("machine", "a machine to install packages on", packages.machine, packages.make_machine,
@@ -115,7 +118,7 @@ PURPOSES = {
     "build": ("kdir",),
     "lint": ("kdir", "python-tools"),
     "demo": ("kdir", "boot"),
-    "test": ("kdir", "boot", "c-modules", "python-tools"),
+    "test": ("kdir", "boot", "c-modules", "python-tools", "rdma-headers"),
     "deb": ("pkgbuild", "pkgbuild-arm64"),
     "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
     "cluster-test": ("kdir", "pkgbuild", "boot", "cluster-machine"),
