@@ -486,7 +486,12 @@ def add_path_beside_write(address: str, device: str, folder: str, length: int,
         disk = open_device(peer, device)
         with _another_path(peer, source) as second:
             second.connect_all()
-            thread = threading.Thread(target=lambda: (second.send_info(), second.receive_info()))
+
+            def come_up() -> None:
+                second.send_info()
+                second.receive_info()
+
+            thread = threading.Thread(target=come_up)
             with frozen(folder):
                 write_request(peer, disk, 0, b"x" * length)
                 wait_for_writes(device, busy=True)
