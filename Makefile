@@ -19,7 +19,8 @@
 #                     debug, 7.2, arm64 ...) or `T=NAME' runs a part, `AGAIN=1' what has
 #                     passed before, too
 #   make hostile      peers that lie, made up by a generator, against each end beside an honest
-#                     client; `SECONDS=600' of each, `SEED=7', `ROUND=123' to begin with
+#                     client; `SECONDS=600' of each, or `MESSAGES=1000000' of each over all runs,
+#                     `SEED=7', `ROUND=123' to begin with
 #   make bench        IOPS and messages per IO in instruction time, against the
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make canary       what of this does not compile with the newest kernel that any Debian
@@ -76,7 +77,8 @@ deb deb-test: python
 hostile: python
 	@$(LAB) setup --for test --kernel $(NAME)
 	@$(LAB) build --kernel $(NAME)
-	@HOSTILE_SECONDS=$(SECONDS) HOSTILE_SEED=$(SEED) HOSTILE_ROUND=$(ROUND) $(LAB) selftest --kernel $(NAME) -T campaign
+	@HOSTILE_SECONDS=$(SECONDS) HOSTILE_MESSAGES=$(MESSAGES) HOSTILE_SEED=$(SEED) HOSTILE_ROUND=$(ROUND) \
+		$(LAB) selftest --kernel $(NAME) -T campaign
 
 cluster-test: python
 	@$(LAB) setup --for $@

@@ -101,7 +101,8 @@ class Store:
 
     def _new_path(self, subject: Subject, cases: list[Case]) -> Path:
         test = self._checkout / "selftests" / f"{subject.name}.py"
-        own = [test]
+        # A folder of its name has programs of the test.
+        own = [test, *([test.with_suffix("")] if test.with_suffix("").is_dir() else [])]
         if "ocument" in test.read_text():
             # It reads the documents, or types their commands.
             own += [self._checkout / "Documentation", self._checkout / "README.md"]
