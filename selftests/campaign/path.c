@@ -133,24 +133,35 @@ void wait_for_more(struct client *client)
 	take_events(client);
 }
 
+/* Wait for more, but not for ever: false if the server should have responded by now. */
+static bool goes_on(struct client *client, int64_t end)
+{
+	if (client->unanswered && now_ms() > end) {
+		client->failed = true;
+		problem(client->round, "%u requests have no response, and their paths are up", client->unanswered);
+	}
+	wait_for_more(client);
+	return !client->failed;
+}
+
+bool wait_for_room(struct client *client, uint32_t most)
+{
+	int64_t end = now_ms() + RESPONSE_PATIENCE;
+
+	while (client->unanswered > most)
+		if (!goes_on(client, end))
+			return false;
+	return !client->failed;
+}
+
 bool wait_for_chunk(struct client *client, uint32_t chunk)
 {
 	int64_t end = now_ms() + RESPONSE_PATIENCE;
 
-	while (!client->failed) {
-		bool is_busy = client->unanswered != 0;
-
-		if (chunk != MOST_CHUNKS)
-			is_busy = client->paths[0].busy[chunk] || client->paths[1].busy[chunk];
-		if (!is_busy)
-			return true;
-		if (now_ms() > end) {
-			client->failed = true;
-			problem(client->round, "%u requests have no response, and their paths are up", client->unanswered);
-		}
-		wait_for_more(client);
-	}
-	return false;
+	while (client->paths[0].busy[chunk] || client->paths[1].busy[chunk])
+		if (!goes_on(client, end))
+			return false;
+	return !client->failed;
 }
 
 struct conn_req path_request(const struct client *client, const struct path *path, uint16_t cid)

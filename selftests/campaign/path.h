@@ -52,7 +52,9 @@ struct client {
 void take_events(struct client *client);
 /* Wait for something to come. */
 void wait_for_more(struct client *client);
-/* Wait until a chunk of all paths is free, or with MOST_CHUNKS until all are; false if the round must end. */
+/* Wait until at most so many requests have no response; false if the round must end. */
+bool wait_for_room(struct client *client, uint32_t most);
+/* Wait until a chunk is free on all paths; false if the round must end. */
 bool wait_for_chunk(struct client *client, uint32_t chunk);
 
 /* A request for a connection as it should be. */

@@ -25,14 +25,15 @@ class Stream:
     """Writes, reads and compares on a device until ``stop``."""
 
     def __init__(self, t: Test, device: Device, *, name: str = "", workers: int = 4,
-                 blocks: int = 64, sizes: tuple[int, ...] = (), **options: Any) -> None:
-        """``options`` are those of guest_stream.start(). Without them nobody else may write."""
+                 blocks: int = 64, sizes: tuple[int, ...] = (), spares: bool = False, **options: Any) -> None:
+        """``options`` are those of guest_stream.start(). Without them nobody else may write. ``spares``: with
+        pauses as in the quick form, to leave the processors to others."""
         self._t, self._name, self._device = t, name or device.name, device
         self._stopped = False
         # If it does not say what it writes.
         self._written = None if options else self._writes()
-        pause = DEBUG_PAUSE if t.debug else QUICK_PAUSE if t.quick else 0.0
-        sizes = sizes or (SMALL_SIZES if t.debug or t.quick else SIZES)
+        pause = DEBUG_PAUSE if t.debug else QUICK_PAUSE if t.quick or spares else 0.0
+        sizes = sizes or (SMALL_SIZES if t.debug or t.quick or spares else SIZES)
         t.client.call(guest_stream.start, path=device.path, name=self._name, workers=workers,
                       blocks=blocks, sizes=list(sizes), pause=pause, **options)
         t.defer(self._abandon)
