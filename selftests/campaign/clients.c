@@ -305,11 +305,10 @@ static bool begin_again(struct hostile *hostile)
 	trace(hostile->client.round, "connect again");
 	path_close(&hostile->client, path, closes);
 	path_close(&hostile->client, &hostile->client.paths[1], closes);
-	for (int tries = 0; !path_establish(&hostile->client, path, NULL); tries++) {
+	for (int tries = 0; path->recon_cnt++, !path_establish(&hostile->client, path, NULL); tries++) {
 		path_close(&hostile->client, path, true);
 		if (tries == RECONNECT_TRIES || is_over())
 			return false;
-		path->recon_cnt++;
 		nanosleep(&pause, NULL);
 	}
 	return !says || say_first(hostile);
