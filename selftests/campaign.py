@@ -146,6 +146,31 @@ class Campaign:
         self._t.check(self._counts.total() > LEAST, f"only {self._counts.total()} messages: {told(self._counts)}")
 
 
+@case(module_sets=ONLY_OURS, timeout=300)
+def test_same_messages(t: Test) -> None:
+    """The same seed and round send the same messages, and another round sends others."""
+    rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64 hb_interval_ms=1000")
+    disk = disks.null_blk(t, size=64, discard=1)
+    policy.load(t, policy.rule("hostile*", device=disk))
+    t.client.run("modprobe rdma_ucm")
+    hostile_peers.install(t.client)
+    # A round of many messages. Where its path ends may differ, and so which steps send something.
+    number = next(number for number in range(20) if len(sent(t, number, disk)) > 50)
+    first, second, other = sent(t, number, disk), sent(t, number, disk), sent(t, number + 1, disk)
+    same = [step for step in first if step in second]
+    t.check(len(same) > 50, f"round {number}: steps of both: {len(same)} of {len(first)} and {len(second)}")
+    # A path may end in the midst of a step.
+    wrong = {step: (first[step], second[step]) for step in same
+             if any(one != another for one, another in zip(first[step], second[step], strict=False))}
+    t.equal(wrong, {}, f"messages of round {number} that differ")
+    t.check(any(first[step] != other[step] for step in first if step in other), "another round sends the same")
+
+
+def sent(t: Test, number: int, disk: str) -> dict[str, list[str]]:
+    """What the client of a round sends, by its step."""
+    return hostile_peers.messages(t.client, number, address=t.server.address, seed=SEED, disk=disk)
+
+
 @case(module_sets=ONLY_OURS, quick=("stock",), timeout=TIMEOUT)
 def test_server(t: Test) -> None:
     """Clients that lie do no harm to an honest one, whose data stay right, and leave nothing behind."""

@@ -192,7 +192,8 @@ static bool immediate(struct hostile *hostile, struct path *path, struct numbers
 	own += path->recon_cnt;
 	wr.imm_data = htonl(IMM(kind, which == 0 ? other : which < 4 ? own : limit(numbers, PAYLOAD_BITS)));
 	count(kind == HB_MSG ? KIND_HEARTBEAT : kind == PATH_END ? KIND_PATH_END : KIND_IMMEDIATE);
-	trace(hostile->client.round, "immediate %#x", ntohl(wr.imm_data));
+	/* The own number changes with each attempt to connect. */
+	trace(hostile->client.round, "immediate of type %u, %#x", kind, which < 4 ? 0 : ntohl(wr.imm_data));
 	connection_send(path->connections[below(numbers, path->cid_num)], &wr, NULL);
 	return true;
 }
@@ -323,6 +324,7 @@ static bool step(struct hostile *hostile, uint64_t index)
 	uint64_t pick = below(&numbers, 1000);
 	struct message message;
 
+	trace(hostile->client.round, "step %llu", (unsigned long long)index);
 	take_events(&hostile->client);
 	if (hostile->client.failed)
 		return false;
@@ -373,6 +375,7 @@ static bool set_up(struct hostile *hostile, const struct round *round, struct nu
 	static const uint32_t features[] = { 0, 1, 9, 25, ALL_RTRS_FEATURES, ALL_RTRS_FEATURES };
 	const struct options *options = round->options;
 	struct client *client = &hostile->client;
+	uint16_t cid_num = CHOICE(numbers, cids);
 
 	memset(hostile, 0, sizeof(*hostile));
 	client->round = round;
@@ -386,7 +389,7 @@ static bool set_up(struct hostile *hostile, const struct round *round, struct nu
 	for (int at = 0; at < PATHS; at++) {
 		struct path *path = &client->paths[at];
 
-		path->cid_num = CHOICE(numbers, cids);
+		path->cid_num = cid_num;
 		path->first_conn = at == 0;
 		junk(numbers, path->sess_uuid, sizeof(path->sess_uuid));
 	}

@@ -222,7 +222,7 @@ struct connection *path_connect(struct client *client, struct path *path, const 
 	struct rdma_cm_id *id;
 
 	count(KIND_CONNECT);
-	trace(client->round, "connect cid %u of %u, recon_cnt %u", request->cid, request->cid_num, request->recon_cnt);
+	trace(client->round, "connect cid %u of %u", request->cid, request->cid_num);
 	if (rdma_create_id(client->hub.events, &id, NULL, RDMA_PS_TCP) != 0)
 		return NULL;
 	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&path->to, RESOLVE_MS) != 0 ||

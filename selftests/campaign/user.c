@@ -159,7 +159,7 @@ static void reservation(struct user *user, struct numbers *numbers, bool lies, s
 {
 	struct reservation_msg header = {
 		.hdr.type = RNBD_RESERVATION, .device_id = device(user, numbers, lies), .action = below(numbers, 7),
-		.kind = 1 + below(numbers, 6), .sequence = ++user->sequence, .key = below(numbers, 3),
+		.kind = 1 + below(numbers, 6), .sequence = number(numbers), .key = below(numbers, 3),
 		.service_key = below(numbers, 3),
 	};
 

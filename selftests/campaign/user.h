@@ -24,7 +24,6 @@ struct user {
 	const char *disk;
 	/* The number of the open device, as far as it is known. */
 	uint32_t device_id;
-	uint32_t sequence;
 };
 
 /* What every client says first: session information, the machine's name, and the opening of the disk. */

@@ -37,6 +37,22 @@ def install(node: Node) -> None:
             partial.rename(share)
 
 
+def messages(node: Node, number: int, **options: object) -> dict[str, list[str]]:
+    """What the client of a round sends, by its step, but for steps that found the path gone and connected again."""
+    argv = [PATH, "clients", f"first={number}", "rounds=1", "jobs=1", "trace=1",
+            *(f"{name}={value}" for name, value in options.items())]
+    result = node.run(argv, check=False, timeout=END_SECONDS)
+    if result.rc != 0:
+        raise AssertionError(f"round {number}: exit code {result.rc}: {result.err[-2000:]}")
+    found: dict[str, list[str]] = {}
+    for line in result.err.splitlines():
+        if line.startswith("step "):
+            step = found.setdefault(line, [])
+        elif found:
+            step.append(line)
+    return {name: lines for name, lines in found.items() if lines and "connect again" not in lines}
+
+
 def attack(node: Node, end: str, *, seconds: float, disks: list[str] | None = None, **options: object) -> Slice:
     """Attack an end, ``clients`` that of the server and ``servers`` that of the client, for so long.
 
