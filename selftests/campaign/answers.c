@@ -7,7 +7,7 @@
 #include "liar.h"
 
 #define PAGE 4096
-/* An IMM of 0 means none, so a message that is to carry it has this. */
+/* The disk that is offered, and the disks that there are to be found. */
 #define DISK_SECTORS 2048
 #define DEVICE_ID 7
 #define MOST_DISKS 100
@@ -100,10 +100,12 @@ void answer_heartbeat(struct liar *liar, struct connection *connection)
 void answer_path_end(struct liar *liar, struct connection *connection, uint32_t number)
 {
 	struct numbers numbers = decide(liar, KIND_PATH_END);
+	uint32_t other;
 
 	count(KIND_PATH_END);
 	if (likely(&numbers, liar->lies)) {
-		say_immediate(connection, IMM(PATH_ENDED, below(&numbers, 2) ? number + 1 : limit(&numbers, PAYLOAD_BITS)));
+		other = below(&numbers, 2) ? number + 1 : limit(&numbers, PAYLOAD_BITS);
+		say_immediate(connection, IMM(PATH_ENDED, other));
 		if (below(&numbers, 4) == 0)
 			return;
 	}
@@ -266,6 +268,7 @@ static bool lie_about_io(struct liar *liar, const struct request *request, struc
 	static const uint32_t lengths[] = { 0, 1, SECTOR };
 	struct connection *connection = connection_of(liar, request);
 	struct answer answer = right_answer(request);
+	uint32_t any = limit(numbers, PAYLOAD_BITS);
 
 	answer.length = request->target.len;
 	switch (below(numbers, 8)) {
@@ -281,7 +284,7 @@ static bool lie_about_io(struct liar *liar, const struct request *request, struc
 		return true;
 	case 3:
 		count(KIND_IMMEDIATE);
-		say_immediate(connection, IMM(CHOICE(numbers, odd_kinds), limit(numbers, PAYLOAD_BITS)));
+		say_immediate(connection, IMM(CHOICE(numbers, odd_kinds), any));
 		return false;
 	case 4:
 		answer.invalidate = below(numbers, 2);
@@ -293,7 +296,7 @@ static bool lie_about_io(struct liar *liar, const struct request *request, struc
 		connection = any_connection(liar, numbers);
 		count(KIND_DOORBELL);
 		if (connection)
-			say_immediate(connection, IMM(DOORBELL, below(numbers, 2) ? ++liar->doorbell : limit(numbers, 28)));
+			say_immediate(connection, IMM(DOORBELL, below(numbers, 2) ? ++liar->doorbell : any));
 		return false;
 	default:
 		/* To a request that is not in flight. */
@@ -315,6 +318,15 @@ static void odd_list(struct liar *liar, struct connection *connection, struct nu
 	count(KIND_COALESCED);
 	say_message(liar, connection, list, number * sizeof(list[0]),
 		    IMM(IO_RSPS, below(numbers, 4) ? number : limit(numbers, PAYLOAD_BITS)));
+}
+
+/* Close all connections. */
+static void disconnect_all(struct liar *liar)
+{
+	count(KIND_DISCONNECT);
+	for (size_t at = 0; at < MOST_CONNECTIONS; at++)
+		if (liar->hub.connections[at])
+			rdma_disconnect(liar->hub.connections[at]->id);
 }
 
 /* What ends the path, most likely; the answer follows in any case. */
@@ -376,10 +388,7 @@ static void end_path(struct liar *liar, const struct request *request, struct nu
 		say_answer(liar, request, &answer);
 		break;
 	default:
-		count(KIND_DISCONNECT);
-		for (size_t at = 0; at < MOST_CONNECTIONS; at++)
-			if (liar->hub.connections[at])
-				rdma_disconnect(liar->hub.connections[at]->id);
+		disconnect_all(liar);
 	}
 }
 

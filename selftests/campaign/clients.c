@@ -181,7 +181,8 @@ static bool say_first(struct hostile *hostile)
 static bool immediate(struct hostile *hostile, struct path *path, struct numbers *numbers)
 {
 	static const uint32_t kinds[] = {
-		IO_RSP, IO_RSP_W_INV, IO_RSPS, PATH_END, PATH_END, PATH_ENDED, DOORBELL, 7, HB_MSG, HB_MSG, HB_ACK, 10, 15,
+		IO_RSP, IO_RSP_W_INV, IO_RSPS, PATH_END, PATH_END, PATH_ENDED, DOORBELL, 7, HB_MSG, HB_MSG, HB_ACK,
+		10, 15,
 	};
 	uint32_t kind = CHOICE(numbers, kinds), own, other;
 	uint64_t which = below(numbers, 8);

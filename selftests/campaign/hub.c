@@ -166,7 +166,9 @@ struct connection *connection_new(struct hub *hub, struct rdma_cm_id *id, uint16
 {
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = SEND_DEPTH, .max_recv_wr = RECEIVE_DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = {
+			.max_send_wr = SEND_DEPTH, .max_recv_wr = RECEIVE_DEPTH, .max_send_sge = 1, .max_recv_sge = 1,
+		},
 	};
 	struct connection *connection;
 

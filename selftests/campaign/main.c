@@ -15,7 +15,8 @@ static int usage(void)
 	fputs("usage: campaign clients|servers address=ADDRESS [address6=ADDRESS] [port=1234] [seed=1] [first=0]\n"
 	      "       [rounds=NUMBER] [messages=NUMBER] [milliseconds=NUMBER] [jobs=4] [disk=PATH]... [trace=1]\n"
 	      "clients: attack the server of this machine, by its addresses; a disk for each job.\n"
-	      "servers: attack the client of this machine, which maps by these addresses from `port' and up.\n", stderr);
+	      "servers: attack the client of this machine, which maps by these addresses from `port' and up.\n",
+	      stderr);
 	return 2;
 }
 

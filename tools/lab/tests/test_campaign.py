@@ -15,6 +15,8 @@ from lab.campaign_progress import Progress
 
 
 class Kept(unittest.TestCase):
+    modules = "m"
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -27,7 +29,6 @@ class Kept(unittest.TestCase):
                       mock.patch.object(results, "modules", lambda _checkout: self.modules)):
             patch.start()
             self.addCleanup(patch.stop)
-        self.modules = "m"
 
     def progress(self, kernel: str = "stock", end: str = "clients") -> Progress:
         """The progress as another run finds it."""
