@@ -54,6 +54,8 @@ errnos! {
     EALREADY = 114, "Operation already in progress.";
     EINPROGRESS = 115, "Operation now in progress.";
     EUCLEAN = 117, "A file of the server is damaged.";
+    ENOKEY = 126, "The server asks for a proof of identity, which the client does not offer.";
+    EKEYREJECTED = 129, "The proof of identity is wrong, or of a key that is not known.";
 }
 
 impl Errno {

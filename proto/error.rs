@@ -5,6 +5,7 @@
 use core::fmt;
 
 use crate::{
+    client_id::ClientIdError,
     errno::Errno,
     name::NameError,
     text::impl_error, //
@@ -61,6 +62,8 @@ pub enum ProtoError {
         /// The reason.
         error: NameError,
     },
+    /// The name of a client in a message is not acceptable.
+    BadClientId(ClientIdError),
     /// The server refused the connection with this error.
     Refused(Errno),
 }
@@ -81,7 +84,8 @@ impl ProtoError {
             Self::TooShort { .. }
             | Self::BadType { .. }
             | Self::BadField { .. }
-            | Self::BadName { .. } => Errno::EINVAL,
+            | Self::BadName { .. }
+            | Self::BadClientId(_) => Errno::EINVAL,
             Self::NoRoom { .. } => Errno::EMSGSIZE,
             Self::BadMagic(_) | Self::UnsupportedVersion { .. } => Errno::ECONNRESET,
             Self::Refused(errno) => *errno,
@@ -117,6 +121,7 @@ impl fmt::Display for ProtoError {
             Self::BadType { what, found } => write!(f, "{what}: unexpected type {found:#x}"),
             Self::BadField { field, value } => write!(f, "{field} has bad value {value}"),
             Self::BadName { field, error } => write!(f, "{field} {error}"),
+            Self::BadClientId(error) => write!(f, "client id {error}"),
             Self::Refused(errno) => {
                 let (name, number) = (errno.name(), errno.get());
                 write!(f, "refused by the server: {name} ({number})")

@@ -6,6 +6,7 @@
 //! written, and `parse` checks a received message. Fields of several bytes are little-endian on the
 //! wire; only the immediate is big-endian, and the RDMA layer converts it.
 
+pub mod auth;
 mod chunk;
 pub mod coalesced_responses;
 mod conn;
@@ -14,6 +15,7 @@ pub mod imm;
 mod info;
 mod limits;
 pub mod request;
+pub mod transcript;
 mod wire;
 
 pub use chunk::{
@@ -45,6 +47,8 @@ pub use request::{
     WriteMsg, //
 };
 pub use wire::{
+    Code,
     MsgType,
+    Nonce,
     Uuid, //
 };

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A client's request for one of a path's connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnReq {
     /// The number of this connection, below `cid_num`.
     pub cid: u16,

@@ -28,3 +28,7 @@ pub const FEATURE_PATH_END: u32 = 1 << 3;
 
 /// The server may ring, see [`Imm::Doorbell`](super::Imm::Doorbell).
 pub const FEATURE_DOORBELL: u32 = 1 << 4;
+
+/// The client proves its identity, and the server that it knows the client's key, before the path
+/// gets anything; see [`handshake`](crate::handshake).
+pub const FEATURE_AUTH: u32 = 1 << 5;

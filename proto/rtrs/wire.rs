@@ -3,6 +3,7 @@
 //! The structures of RTRS on the wire, byte for byte (C: `rtrs-pri.h`).
 
 use crate::{
+    client_id::ClientId,
     name::NAME_MAX,
     numbered::numbered,
     wire::{
@@ -15,6 +16,12 @@ use crate::{
 
 /// A 128-bit identifier; its bytes have no meaning here.
 pub type Uuid = [u8; 16];
+
+/// A random number of one handshake.
+pub type Nonce = [u8; 32];
+
+/// What HMAC-SHA-256 makes of a key and a message.
+pub type Code = [u8; 32];
 
 numbered! {
     /// The type field of a message.
@@ -29,6 +36,10 @@ numbered! {
         Read = 3,
         /// A fresh key, sent with a response.
         RkeyRsp = 4,
+        /// Client to server, once per path: the client proves its identity.
+        AuthReq = 5,
+        /// The response to it, in which the server proves that it knows the client's key.
+        AuthRsp = 6,
     }
 }
 
@@ -81,7 +92,8 @@ wire_structs! {
         16 => flags: U32,
         /// Reserved and zero in C.
         20 => features: U32,
-        24 => reserved: [u8; 32],
+        /// Reserved and zero in C.
+        24 => nonce: Nonce,
     }
 
     /// `struct rtrs_msg_info_req`.
@@ -128,5 +140,54 @@ wire_structs! {
     struct RdmaWrite: 4 {
         0 => r#type: U16,
         2 => usr_len: U16,
+    }
+
+    /// The client's proof of its identity.
+    struct AuthReq: 136 {
+        0 => r#type: U16,
+        2 => version: U16,
+        4 => key: U32,
+        8 => nonce: Nonce,
+        40 => client_id: [u8; ClientId::FIELD_LEN],
+        104 => code: Code,
+    }
+
+    /// The server's response to it.
+    struct AuthRsp: 40 {
+        0 => r#type: U16,
+        /// A negative errno in two's complement, zero if the proof is right.
+        2 => errno: U16,
+        4 => reserved: [u8; 4],
+        8 => code: Code,
+    }
+
+    /// What the codes of both proofs are made of; never sent.
+    struct Transcript: 224 {
+        0 => label: [u8; 16],
+        16 => version: U16,
+        18 => cid_num: U16,
+        20 => recon_cnt: U16,
+        22 => first_conn: u8,
+        23 => family: u8,
+        24 => server: [u8; 16],
+        40 => sess_uuid: Uuid,
+        56 => paths_uuid: Uuid,
+        72 => offered: U32,
+        76 => used: U32,
+        80 => given_up: U32,
+        84 => queue_pair: U32,
+        88 => server_nonce: Nonce,
+        120 => client_nonce: Nonce,
+        152 => client_id: [u8; ClientId::FIELD_LEN],
+        216 => key: U32,
+        220 => reserved: [u8; 4],
+    }
+
+    /// What the code of a further connection is made of; never sent.
+    struct FurtherConnection: 24 {
+        0 => label: [u8; 16],
+        16 => cid: U16,
+        18 => reserved: [u8; 2],
+        20 => queue_pair: U32,
     }
 }

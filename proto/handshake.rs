@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a client and a server prove to each other that they have the client's key.
+//!
+//! The proof is made on connection 0, as soon as the connection stands and before any other one is
+//! made. Each end adds a random number of its own. The codes of both ends are made of everything
+//! that both have said until then, see [`Said`], and of a label: so a code is of no use in another
+//! handshake, on another path, for another server, or in the other direction. Both ends then have a
+//! key of the path, which is never sent; each further connection carries a code of it.
+//!
+//! `Documentation/protocol.md` has the reasons, and `tests/handshake` a model that looks for
+//! attacks.
+
+use core::fmt;
+
+use crate::{
+    auth_keys::{
+        Key,
+        Secret, //
+    },
+    client_id::ClientId,
+    error::ProtoError,
+    rtrs::{
+        auth::{
+            AuthReq,
+            AuthRsp,
+            ConnectionCode, //
+        },
+        transcript::{
+            further_connection,
+            transcript,
+            Label,
+            Said, //
+        },
+        Code,
+        Nonce, //
+    },
+    text::impl_error,
+    Errno, //
+};
+
+/// HMAC-SHA-256: the kernel's own, or that of a host's test.
+pub trait Mac {
+    /// The code of `message` under `key`.
+    fn code(&self, key: &Secret, message: &[u8]) -> Code;
+
+    /// Whether both are the same; as long as they have the same length this takes the same time
+    /// whatever they are.
+    fn is_same(&self, one: &[u8], other: &[u8]) -> bool;
+}
+
+/// What a path whose client has proved its identity has of the proof.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PathKey(Secret);
+
+impl PathKey {
+    fn new(mac: &impl Mac, key: &Secret, said: &Said, message: &AuthReq) -> Self {
+        let transcript = transcript(Label::Path, said, message);
+        Self(Secret::new(mac.code(key, &transcript)))
+    }
+
+    /// The code that connection `cid`, whose client has the queue pair `queue_pair` (0 on iWARP),
+    /// belongs to the path.
+    pub fn connection(&self, mac: &impl Mac, cid: u16, queue_pair: u32) -> ConnectionCode {
+        let message = further_connection(cid, queue_pair);
+        ConnectionCode::of(&mac.code(&self.0, &message))
+    }
+
+    /// Whether `code` is that of connection `cid`.
+    pub fn admits(&self, mac: &impl Mac, cid: u16, queue_pair: u32, code: &ConnectionCode) -> bool {
+        mac.is_same(&self.connection(mac, cid, queue_pair).0, &code.0)
+    }
+}
+
+/// The client's half of a handshake.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientHandshake {
+    said: Said,
+    message: AuthReq,
+    key: Secret,
+}
+
+/// Why a client does not take a server's response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseError {
+    /// It is no such message.
+    Malformed(ProtoError),
+    /// The server does not take the client's proof.
+    Refused(Errno),
+    /// The server does not have the client's key, whatever it says.
+    WrongProof,
+}
+
+impl ResponseError {
+    /// What the user of the client gets.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Malformed(_) => Errno::EINVAL,
+            Self::Refused(errno) => *errno,
+            Self::WrongProof => Errno::EKEYREJECTED,
+        }
+    }
+}
+
+impl fmt::Display for ResponseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "{error}"),
+            Self::Refused(errno) => write!(
+                f,
+                "the server does not take this machine's proof of identity ({}): load the same \
+                 key at both ends",
+                errno.name()
+            ),
+            Self::WrongProof => f.write_str(
+                "the server has proved nothing: it does not have the key of this machine",
+            ),
+        }
+    }
+}
+
+impl_error!(ResponseError);
+
+impl ClientHandshake {
+    /// The half of `client`, which has `key`; `nonce` is a random number that was never used.
+    pub fn new(mac: &impl Mac, said: Said, client: ClientId, key: Key, nonce: Nonce) -> Self {
+        let mut message = AuthReq {
+            key: key.number,
+            nonce,
+            client,
+            code: [0; size_of::<Code>()],
+        };
+        let transcript = transcript(Label::Client, &said, &message);
+        message.code = mac.code(&key.secret, &transcript);
+        Self {
+            said,
+            message,
+            key: key.secret,
+        }
+    }
+
+    /// What the client sends.
+    pub fn request(&self) -> [u8; AuthReq::SIZE] {
+        self.message.to_bytes()
+    }
+
+    /// Looks at the server's response, which may be longer than the message.
+    pub fn response(self, mac: &impl Mac, bytes: &[u8]) -> Result<PathKey, ResponseError> {
+        let code = match AuthRsp::parse(bytes).map_err(ResponseError::Malformed)? {
+            AuthRsp::Accepted(code) => code,
+            AuthRsp::Refused(errno) => return Err(ResponseError::Refused(errno)),
+        };
+        let (key, said, message) = (&self.key, &self.said, &self.message);
+        let expected = mac.code(key, &transcript(Label::Server, said, message));
+        if !mac.is_same(&expected, &code) {
+            return Err(ResponseError::WrongProof);
+        }
+        Ok(PathKey::new(mac, key, said, message))
+    }
+}
+
+/// Why a server does not take a client's proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is no such message.
+    Malformed(ProtoError),
+    /// The path was asked for a proof before.
+    Repeated,
+    /// The server has no key of this client.
+    UnknownClient(ClientId),
+    /// The server does not have the client's key of this number.
+    UnknownKey(ClientId, u32),
+    /// The proof was not made with the key of this number, or not of what the server has heard.
+    WrongProof(ClientId, u32),
+}
+
+impl Refusal {
+    /// What the client is told. Which of several things is wrong is not said: a stranger is not to
+    /// learn which clients there are.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Malformed(_) | Self::Repeated => Errno::EINVAL,
+            Self::UnknownClient(_) | Self::UnknownKey(..) | Self::WrongProof(..) => {
+                Errno::EKEYREJECTED
+            }
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    /// Displays what is wrong, and what an administrator does about it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "{error}"),
+            Self::Repeated => f.write_str("second proof of identity on one path"),
+            Self::UnknownClient(client) => write!(
+                f,
+                "client id {client} is not known: if it may come in, run rnbdctl key new {client} \
+                 and key load"
+            ),
+            Self::UnknownKey(client, number) => write!(
+                f,
+                "client id {client} has a key {number:08x} that is not loaded here: run rnbdctl \
+                 key load, at both ends"
+            ),
+            Self::WrongProof(client, number) => write!(
+                f,
+                "client id {client} has not proved that it has key {number:08x}: a wrong key or a \
+                 stranger"
+            ),
+        }
+    }
+}
+
+impl_error!(Refusal);
+
+/// The server's half of a handshake, for one path.
+///
+/// # Invariants
+///
+/// `Proved` comes after `Waiting` only, and nothing comes after `Proved` and `Refused`: a path gets
+/// one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ServerHandshake {
+    /// The client has to prove who it is.
+    Waiting(Said),
+    /// It has.
+    Proved {
+        /// The client.
+        client: ClientId,
+        /// What further connections need.
+        path_key: PathKey,
+    },
+    /// It has not.
+    Refused,
+}
+
+impl ServerHandshake {
+    /// Looks at a client's proof, which may be longer than the message, and returns the response.
+    /// `keys` gives the key of that client that has that number.
+    pub fn request(
+        &mut self,
+        mac: &impl Mac,
+        bytes: &[u8],
+        keys: impl FnOnce(&ClientId, u32) -> Result<Key, Refusal>,
+    ) -> ([u8; AuthRsp::SIZE], Result<ClientId, Refusal>) {
+        // INVARIANT: What comes next is put in its place only if it was `Waiting`.
+        let (next, response, result) = match self {
+            Self::Waiting(said) => match check(mac, said, bytes, keys) {
+                Ok((message, path_key, code)) => {
+                    let client = message.client;
+                    let next = Self::Proved { client, path_key };
+                    (Some(next), AuthRsp::Accepted(code), Ok(client))
+                }
+                Err(refusal) => {
+                    let response = AuthRsp::Refused(refusal.errno());
+                    (Some(Self::Refused), response, Err(refusal))
+                }
+            },
+            _ => {
+                let refusal = Refusal::Repeated;
+                (None, AuthRsp::Refused(refusal.errno()), Err(refusal))
+            }
+        };
+        if let Some(next) = next {
+            *self = next;
+        }
+        (response.to_bytes(), result)
+    }
+
+    /// Whether connection `cid` may be made, which is not connection 0.
+    pub fn admits(&self, mac: &impl Mac, cid: u16, queue_pair: u32, code: &ConnectionCode) -> bool {
+        match self {
+            Self::Proved { path_key, .. } => path_key.admits(mac, cid, queue_pair, code),
+            _ => false,
+        }
+    }
+
+    /// The server's random number, until the client has answered.
+    pub fn nonce(&self) -> Option<&Nonce> {
+        match self {
+            Self::Waiting(said) => Some(&said.nonce),
+            _ => None,
+        }
+    }
+
+    /// The client, if it has proved who it is.
+    pub fn client(&self) -> Option<&ClientId> {
+        match self {
+            Self::Proved { client, .. } => Some(client),
+            _ => None,
+        }
+    }
+}
+
+/// Checks a client's proof: the message, the key of the path and the server's own proof.
+fn check(
+    mac: &impl Mac,
+    said: &Said,
+    bytes: &[u8],
+    keys: impl FnOnce(&ClientId, u32) -> Result<Key, Refusal>,
+) -> Result<(AuthReq, PathKey, Code), Refusal> {
+    let message = AuthReq::parse(bytes).map_err(Refusal::Malformed)?;
+    let key = keys(&message.client, message.key)?;
+    let expected = mac.code(&key.secret, &transcript(Label::Client, said, &message));
+    if !mac.is_same(&expected, &message.code) {
+        return Err(Refusal::WrongProof(message.client, message.key));
+    }
+    let code = mac.code(&key.secret, &transcript(Label::Server, said, &message));
+    let path_key = PathKey::new(mac, &key.secret, said, &message);
+    Ok((message, path_key, code))
+}
