@@ -222,4 +222,15 @@ void rnbd_helper_memzero(void *to, size_t len);
 unsigned long rnbd_helper_available_pages(void);
 int rnbd_helper_peek(void *to, const void *from, size_t len);
 
+/* helpers_keys.c */
+struct key;
+
+struct key *rnbd_helper_root_user_keyring(void);
+ssize_t rnbd_helper_logon_key_read(struct key *keyring, const char *description, u8 *buf,
+				   size_t size);
+void rnbd_helper_key_put(struct key *key);
+void rnbd_helper_hmac_sha256(const u8 *key, size_t key_len, const u8 *data, size_t data_len,
+			     u8 *out);
+bool rnbd_helper_crypto_memneq(const u8 *one, const u8 *other, size_t size);
+
 #endif /* RNBD_HELPERS_H */

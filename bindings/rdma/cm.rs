@@ -460,6 +460,8 @@ unsafe extern "C" fn handle<H: EventHandler>(
         let event = Event::ConnectRequest {
             id: NewId {
                 raw: cm_id,
+                // SAFETY: The event is one of a connection, so the union holds its parameters.
+                queue_pair: unsafe { event.param.conn.qp_num },
                 taken: &taken,
                 _current: PhantomData,
             },

@@ -350,6 +350,19 @@ impl<H: Handler> QueuePair<H> {
         &self.inner().id
     }
 
+    /// Its number, as the peer is told it in the request for the connection
+    /// ([`NewId::queue_pair()`](super::cm::NewId::queue_pair)); 0 on iWARP. The route is to be
+    /// resolved. Sleeps.
+    pub fn number_at_peer(&self) -> u32 {
+        if self.id().tells_queue_pair() {
+            // SAFETY: By the invariant of `Inner` the queue pair is valid; its number does not
+            // change.
+            unsafe { (*self.inner().qp).qp_num }
+        } else {
+            0
+        }
+    }
+
     /// Connects to the peer, whose route has been resolved; an event tells the outcome. Sleeps.
     pub fn connect(&mut self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
         // SAFETY: The exclusive reference is the owner's; with what handlers are lent none of that

@@ -175,6 +175,8 @@ unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
 /// If nobody takes it, the CM refuses the connection and destroys the id.
 pub struct NewId<'a> {
     pub(super) raw: *mut bindings::rdma_cm_id,
+    /// The number of the peer's queue pair in the request; means nothing on iWARP.
+    pub(super) queue_pair: u32,
     /// What the event handler finds after the listener's handler has returned.
     pub(super) taken: &'a Cell<Option<NonNull<Scope>>>,
     pub(super) _current: PhantomData<NotThreadSafe>,

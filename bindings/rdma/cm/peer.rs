@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far the address of a peer that wants a connection is to be believed.
+//! How far the address of a peer that wants a connection is to be believed, and which queue pair
+//! it has.
 
-use super::event::NewId;
+use super::{
+    event::NewId,
+    EventHandler,
+    Id, //
+};
 use crate::{
     bindings,
     net::socket_address::HostAddress, //
@@ -47,6 +52,27 @@ impl NewId<'_> {
             true => HostAddress::of_gid(gid),
             false => HostAddress::Gid(gid),
         })
+    }
+
+    /// The number of the peer's queue pair, to which everything goes that is sent by the
+    /// connection; 0 on iWARP, where a connection has none.
+    pub fn queue_pair(&self) -> u32 {
+        // SAFETY: The id is valid during the event, and its handler mutex is held.
+        let path = unsafe { (*self.raw).route.path_rec };
+        if path.is_null() {
+            0
+        } else {
+            self.queue_pair
+        }
+    }
+}
+
+impl<H: EventHandler> Id<H> {
+    /// Whether the peer learns the number of the queue pair, once the route is resolved: not on
+    /// iWARP, where a connection is one of TCP. Sleeps.
+    pub(in crate::rdma) fn tells_queue_pair(&self) -> bool {
+        // SAFETY: The id is valid, and its handler mutex is held.
+        self.locked(|| unsafe { !(*self.as_raw()).route.path_rec.is_null() })
     }
 }
 
