@@ -2,6 +2,8 @@
 
 //! What the events and completions of a connection mean.
 
+use core::num::NonZeroU32;
+
 use kernel::{
     fmt,
     new_mutex,
@@ -105,8 +107,8 @@ impl PrivateData {
     }
 }
 
-/// The buffers of the information exchange on the first connection.
-pub(crate) struct InfoBuffers {
+/// The buffers of a message to the server on the first connection, and of its response.
+pub(crate) struct ExchangeBuffers {
     /// The client's half.
     pub(crate) request: MessageBuffer<Outgoing>,
     /// The server's half.
@@ -127,9 +129,13 @@ pub(crate) struct ConnectionHandler<P: PathEvents> {
     /// responses in one message.
     receive_buffers: SetOnce<KVVec<MessageBuffer<Incoming>>>,
     /// Kept until the queue pair is gone, which may write to them until then.
-    info_buffers: SetOnce<InfoBuffers>,
+    info_buffers: SetOnce<ExchangeBuffers>,
     /// The length of the information that came; zero before.
     info_len: Atomic<u32>,
+    /// As `info_buffers`, for the proof of this machine's identity.
+    auth_buffers: SetOnce<ExchangeBuffers>,
+    /// The length of the response to that proof; zero before.
+    auth_len: Atomic<u32>,
 }
 
 /// The most receives that are posted at once.
@@ -147,6 +153,16 @@ pub(crate) fn receive_counts(depth: u32, room: u32) -> (u32, u32) {
     (needed.wrapping_add(waiting), waiting.wrapping_add(1))
 }
 
+fn set_buffers(
+    place: &SetOnce<ExchangeBuffers>,
+    buffers: ExchangeBuffers,
+) -> Result<&ExchangeBuffers> {
+    if !place.populate(buffers) {
+        return Err(EEXIST);
+    }
+    place.as_ref().ok_or(EINVAL)
+}
+
 impl<P: PathEvents> ConnectionHandler<P> {
     /// Makes the handler of connection `cid`.
     pub(crate) fn new(incarnation: Arc<Incarnation<P>>, cid: u16) -> Result<Arc<Self>> {
@@ -162,6 +178,8 @@ impl<P: PathEvents> ConnectionHandler<P> {
                 receive_buffers: SetOnce::new(),
                 info_buffers: SetOnce::new(),
                 info_len: Atomic::new(0),
+                auth_buffers: SetOnce::new(),
+                auth_len: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -180,10 +198,12 @@ impl<P: PathEvents> ConnectionHandler<P> {
 
     /// The length of the server's information, once it is there.
     pub(crate) fn info_len(&self) -> Option<u32> {
-        match self.info_len.load(ordering::Acquire) {
-            0 => None,
-            len => Some(len),
-        }
+        NonZeroU32::new(self.info_len.load(ordering::Acquire)).map(NonZeroU32::get)
+    }
+
+    /// The length of the server's response to the proof of identity, once it is there.
+    pub(crate) fn auth_len(&self) -> Option<u32> {
+        NonZeroU32::new(self.auth_len.load(ordering::Acquire)).map(NonZeroU32::get)
     }
 
     /// The receive buffers, which have to be set before receives with buffers are posted.
@@ -192,18 +212,13 @@ impl<P: PathEvents> ConnectionHandler<P> {
     }
 
     /// Sets the buffers of the information exchange; `EEXIST` the second time.
-    pub(crate) fn set_info_buffers(
-        &self,
-        request: MessageBuffer<Outgoing>,
-        response: MessageBuffer<Incoming>,
-    ) -> Result<&InfoBuffers> {
-        if !self
-            .info_buffers
-            .populate(InfoBuffers { request, response })
-        {
-            return Err(EEXIST);
-        }
-        self.info_buffers.as_ref().ok_or(EINVAL)
+    pub(crate) fn set_info_buffers(&self, buffers: ExchangeBuffers) -> Result<&ExchangeBuffers> {
+        set_buffers(&self.info_buffers, buffers)
+    }
+
+    /// Sets the buffers of the proof of identity; `EEXIST` the second time.
+    pub(crate) fn set_auth_buffers(&self, buffers: ExchangeBuffers) -> Result<&ExchangeBuffers> {
+        set_buffers(&self.auth_buffers, buffers)
     }
 
     fn report(&self, progress: Progress) {
@@ -236,6 +251,12 @@ impl<P: PathEvents> ConnectionHandler<P> {
                     path.name_text()
                 );
             }
+        } else if error == ENOKEY {
+            pr_err_ratelimited!(
+                "{}: the server asks for a proof of identity: give this machine a key with \
+                 rnbdctl key\n",
+                path.name_text()
+            );
         } else if error == EBUSY {
             pr_err_ratelimited!(
                 "{}: the previous session still exists on the server, please reconnect later\n",
@@ -390,7 +411,15 @@ impl<P: PathEvents> ConnectionHandler<P> {
     #[inline(never)]
     fn other_completion(&self, kind: WorkKind, completion: &WorkCompletion<'_>) {
         match kind {
-            WorkKind::Send | WorkKind::Registration | WorkKind::InfoSend | WorkKind::Receive(_) => {
+            WorkKind::Send
+            | WorkKind::Registration
+            | WorkKind::InfoSend
+            | WorkKind::AuthSend
+            | WorkKind::Receive(_) => {}
+            WorkKind::AuthReceive => {
+                self.auth_len
+                    .store(completion.byte_len(), ordering::Release);
+                self.incarnation.path.wake();
             }
             WorkKind::InfoReceive => {
                 self.info_len

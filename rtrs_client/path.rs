@@ -78,8 +78,10 @@ mod ending;
 mod ends;
 mod establish;
 mod heartbeat;
+mod proof;
 mod reconnect;
 mod teardown;
+mod waiting;
 
 use ending::Ending;
 

@@ -22,12 +22,16 @@ pub(crate) enum WorkKind {
     Heartbeat,
     /// The acknowledgement of one.
     HeartbeatAck,
+    /// The proof of this machine's identity.
+    AuthSend,
+    /// The response to it.
+    AuthReceive,
     /// A posted receive, by index.
     Receive(u32),
 }
 
 /// The ids that are not of a receive; those follow.
-const FIXED_IDS: u32 = 6;
+const FIXED_IDS: u32 = 8;
 
 impl WorkKind {
     /// How many ids a connection needs that has so many receives. `EINVAL` if that is too many.
@@ -45,6 +49,8 @@ impl WorkKind {
             WorkKind::InfoReceive => 3,
             WorkKind::Heartbeat => 4,
             WorkKind::HeartbeatAck => 5,
+            WorkKind::AuthSend => 6,
+            WorkKind::AuthReceive => 7,
             // An index that is too large names nothing that could be posted, or something else of
             // the same connection.
             WorkKind::Receive(index) => index.wrapping_add(FIXED_IDS),
@@ -61,6 +67,8 @@ impl WorkKind {
             3 => WorkKind::InfoReceive,
             4 => WorkKind::Heartbeat,
             5 => WorkKind::HeartbeatAck,
+            6 => WorkKind::AuthSend,
+            7 => WorkKind::AuthReceive,
             receive => WorkKind::Receive(receive.wrapping_sub(FIXED_IDS)),
         }
     }

@@ -20,6 +20,7 @@ pub mod address;
 pub mod connection;
 pub mod error;
 pub mod heartbeat;
+pub mod identity;
 pub mod params;
 pub mod sysfs;
 pub mod traffic;
@@ -34,6 +35,7 @@ module! {
 
 /// The module; dropped when it is unloaded.
 struct RtrsCore {
+    _keyring: identity::KeyringOwner,
     /// From those functions of sysfs files that have given back the reference to a module.
     _returned: Returned,
 }
@@ -41,6 +43,7 @@ struct RtrsCore {
 impl kernel::Module for RtrsCore {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
+            _keyring: identity::KeyringOwner::new()?,
             _returned: Returned::new(),
         })
     }

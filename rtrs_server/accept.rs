@@ -24,6 +24,10 @@ use kernel_ext::{
 use proto::{
     path_state::ServerState,
     rtrs::{
+        auth::{
+            self,
+            ConnectionCode, //
+        },
         ConnAccept,
         ConnReject,
         MAX_HDR_SIZE, //
@@ -36,7 +40,8 @@ use rtrs_core::{
         QueueSizes,
         SERVICE_CID, //
     },
-    error::to_errno, //
+    error::to_errno,
+    identity::KernelMac, //
 };
 
 use crate::{
@@ -65,15 +70,14 @@ pub(crate) fn reject(id: NewId<'_>, errno: Errno) {
     }
 }
 
-/// Makes connection `cid` of `path`, or closes the path. Sleeps.
-pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
+/// Makes connection `cid` of `path`, or closes the path. `code` is the proof that the connection
+/// belongs to the path, if that has one. Sleeps.
+pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16, code: &ConnectionCode) {
     let mut state = path.state().lock();
     let checked = match &mut *state {
         PathState::Connecting(setup) if path.core().state() == ServerState::Connecting => {
             let next = setup.queue_pairs.len();
-            if usize::from(cid) == next {
-                Ok(setup)
-            } else {
+            if usize::from(cid) != next {
                 pr_err_ratelimited!(
                     "<{}>: connection {} where {} is the next\n",
                     path,
@@ -81,6 +85,10 @@ pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
                     next
                 );
                 Err(ECONNRESET)
+            } else if may_be_made(path, setup, &id, cid, code) {
+                Ok(setup)
+            } else {
+                Err(EKEYREJECTED)
             }
         }
         // The path has been closed or established since it was found.
@@ -108,6 +116,30 @@ pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16) {
         drop(state);
         path.close();
     }
+}
+
+/// Whether connection `cid` belongs to the path. The path stays if it does not: strangers are not
+/// to be able to close it.
+fn may_be_made(
+    path: &Path,
+    setup: &Setup,
+    id: &NewId<'_>,
+    cid: u16,
+    code: &ConnectionCode,
+) -> bool {
+    let Some(handshake) = &setup.handshake else {
+        return true;
+    };
+    if cid == SERVICE_CID || handshake.admits(&KernelMac, cid, id.queue_pair(), code) {
+        return true;
+    }
+    path.context().admission.count_auth_failure();
+    pr_err_ratelimited!(
+        "<{}>: refused: connection {} without a proof that it belongs to the path\n",
+        path,
+        cid
+    );
+    false
 }
 
 /// What is left of a connection that could not be made.
@@ -181,7 +213,7 @@ fn accept(
     cid: u16,
 ) -> Result {
     if cid == SERVICE_CID {
-        establish::post_request(setup, queue_pair)?;
+        establish::post_requests(setup, queue_pair)?;
     }
     let settings = &path.context().settings;
     let response = ConnAccept {
@@ -196,7 +228,11 @@ fn accept(
         ack_timeout_ms: settings.ack_timeout_ms,
         ..ConnectionParameters::default()
     };
-    queue_pair.accept(&response.to_bytes(), &parameters)
+    let mut response = response.to_bytes();
+    if let Some(nonce) = setup.handshake.as_ref().and_then(|it| it.nonce()) {
+        auth::put_nonce(&mut response, nonce);
+    }
+    queue_pair.accept(&response, &parameters)
 }
 
 /// How many responses a send queue has room for at least, if there are as many chunks. Those that

@@ -115,6 +115,8 @@ pub(crate) struct Admission {
     refused: Atomic<u64>,
     /// How many half-open paths were given up for newer ones.
     given_up: Atomic<u64>,
+    /// How often a client has not proved who it is.
+    auth_failed: Atomic<u64>,
     #[pin]
     state: Mutex<State>,
 }
@@ -127,6 +129,7 @@ impl Admission {
                 limits,
                 refused: Atomic::new(0),
                 given_up: Atomic::new(0),
+                auth_failed: Atomic::new(0),
                 state <- new_mutex!(
                     State {
                         all: Usage::default(),
@@ -158,6 +161,16 @@ impl Admission {
     /// How many half-open paths were given up for newer ones. Any context.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up.load(ordering::Relaxed)
+    }
+
+    /// How often a client has not proved who it is, though it had to. Any context.
+    pub(crate) fn auth_failed(&self) -> u64 {
+        self.auth_failed.load(ordering::Relaxed)
+    }
+
+    /// A client has not proved who it is. Any context.
+    pub(crate) fn count_auth_failure(&self) {
+        self.auth_failed.fetch_add(1, ordering::Relaxed);
     }
 
     /// Takes a place for a path of `client` and its first connection, for which another half-open

@@ -18,7 +18,9 @@ use kernel_ext::{
 use proto::{
     path_state::ServerState,
     rtrs::{
+        auth::ConnectionCode,
         ConnReq,
+        FEATURE_AUTH,
         MAX_PATHS_NUM, //
     },
     Errno, //
@@ -68,6 +70,13 @@ impl cm::EventHandler for Acceptor {
     }
 }
 
+/// What a client asks for.
+struct Asked {
+    request: ConnReq,
+    /// The proof that the connection belongs to its path, if that has one.
+    code: ConnectionCode,
+}
+
 /// A client wants a connection.
 fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
     let request = match ConnReq::parse(private_data) {
@@ -82,10 +91,14 @@ fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
             return;
         }
     };
+    let asked = Asked {
+        request,
+        code: ConnectionCode::of_request(private_data),
+    };
     // The session that is found may be forgotten before it gets its path, if another path that was
     // to be its first one could not be made.
-    let unused = connect_to_session(sessions, &request, id)
-        .or_else(|id| connect_to_session(sessions, &request, id));
+    let unused = connect_to_session(sessions, &asked, id)
+        .or_else(|id| connect_to_session(sessions, &asked, id));
     if let Err(id) = unused {
         reject(id, Errno::ECONNRESET);
     }
@@ -95,13 +108,14 @@ fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
 /// session is gone.
 fn connect_to_session<'a>(
     sessions: &Arc<Sessions>,
-    request: &ConnReq,
+    asked: &Asked,
     id: NewId<'a>,
 ) -> Result<(), NewId<'a>> {
+    let request = &asked.request;
     let session = match find_or_make_session(sessions, request, &id) {
         Ok(session) => session,
         Err(error) => {
-            if error != EHOSTDOWN {
+            if error != EHOSTDOWN && error != ENOKEY {
                 pr_err_ratelimited!("{}: no session: {:?}\n", Shown(id.peer_address()), error);
             }
             reject(id, to_errno(error));
@@ -114,7 +128,7 @@ fn connect_to_session<'a>(
     }
     match find_or_make_path(&session, &mut paths, request, &id) {
         Ok(path) => {
-            make_connection(&path, id, request.cid);
+            make_connection(&path, id, request.cid, &asked.code);
         }
         Err(error) => reject(id, to_errno(error)),
     }
@@ -130,6 +144,7 @@ fn find_or_make_session(
     request: &ConnReq,
     id: &NewId<'_>,
 ) -> Result<Arc<Session>> {
+    check_offered(sessions, request, id)?;
     let session = match sessions.find(&request.paths_uuid) {
         Some(session) => session,
         None if request.first_conn && request.cid == SERVICE_CID => {
@@ -152,6 +167,22 @@ fn find_or_make_session(
         check_given_up(&session, request, id)?;
     }
     Ok(session)
+}
+
+/// `ENOKEY` if clients have to prove who they are and this one does not offer it. Says so then.
+fn check_offered(sessions: &Sessions, request: &ConnReq, id: &NewId<'_>) -> Result {
+    let context = sessions.context();
+    let offers = request.features & FEATURE_AUTH != 0;
+    if request.cid != SERVICE_CID || offers || !context.settings.require_auth {
+        return Ok(());
+    }
+    context.admission.count_auth_failure();
+    pr_err_ratelimited!(
+        "{}: refused: require_auth is set, and the client does not offer a proof of identity; it \
+         needs a key (rnbdctl key), which clients of mainline Linux cannot have\n",
+        Shown(id.peer_address())
+    );
+    Err(ENOKEY)
 }
 
 /// `ECONNRESET` if the client has given up requests since `session` was made. Closes the session

@@ -411,6 +411,8 @@ impl<R: PathRequests> Handler for Connection<R> {
                     R::invalidated(&io, chunk);
                 }
             }
+            WrKind::AuthRequest => self.events.clone().auth_received(wc.byte_len()),
+            WrKind::AuthResponse => self.events.clone().auth_answered(),
             WrKind::Registration => self.events.clone().registered(),
             WrKind::InfoResponse | WrKind::Unsignaled => {}
         }

@@ -13,6 +13,7 @@ use kernel_ext::{
     rdma::{
         message_buffers::{
             MessageBuffer,
+            MessageBuffers,
             Outgoing, //
         },
         Access,
@@ -29,6 +30,7 @@ use proto::{
         ServerState, //
     },
     rtrs::{
+        auth::AuthReq,
         InfoReq,
         InfoRsp,
         SgDesc,
@@ -66,9 +68,20 @@ pub(crate) const OTHERS_PER_RESPONSE: u32 = 2;
 
 type Connected = QueuePair<Connection<PathIo>>;
 
-/// Makes room for the information request, and waits for it.
-pub(crate) fn post_request(setup: &mut Setup, queue_pair: &Connected) -> Result {
-    let buffer = MessageBuffer::new(&setup.domain, InfoReq::SIZE)?;
+// Both are received into buffers of the same length, which share a page.
+const _: () = assert!(AuthReq::SIZE <= InfoReq::SIZE);
+
+/// Makes room for the information request, and for the proof of identity that comes before it if
+/// the client has offered one, and waits for them.
+pub(crate) fn post_requests(setup: &mut Setup, queue_pair: &Connected) -> Result {
+    let count = if setup.handshake.is_some() { 2 } else { 1 };
+    let mut buffers = MessageBuffers::allocate(&setup.domain, count, InfoReq::SIZE)?;
+    if setup.handshake.is_some() {
+        let buffer = buffers.pop().ok_or(ENOMEM)?;
+        queue_pair.post_recv(WrKind::AuthRequest.id(), &buffer)?;
+        setup.auth = Some(buffer);
+    }
+    let buffer = buffers.pop().ok_or(ENOMEM)?;
     queue_pair.post_recv(WrKind::InfoRequest.id(), &buffer)?;
     setup.info = Some(buffer);
     Ok(())
@@ -100,11 +113,16 @@ fn establish(path: &Arc<Path>) -> Result {
             _ => return Err(EBUSY),
         }
     };
+    if setup.handshake.is_some() && path.identity().is_none() {
+        kernel_ext::pr_err_ratelimited!("<{}>: a name before a proof of identity\n", path);
+        return Err(EKEYREJECTED);
+    }
     let name = parse_request(path, &setup)?;
     let queue_pairs = setup.queue_pairs;
     check_complete(path, &queue_pairs)?;
     let service = queue_pairs.first().ok_or(ENOTCONN)?;
 
+    path.owner().set_identity(path.identity(), path)?;
     path.owner().set_name(&name, path)?;
     let given = path.owner().clone().path_up(path, service)?;
     // Closing the path waits for this function, and then tells that it is down.

@@ -77,6 +77,14 @@ kernel_ext::module_parameter! {
                   in ms (0: what the RDMA CM finds right, at most 60000, default: 0)",
 }
 
+kernel_ext::module_parameter! {
+    /// Whether clients have to prove who they are. An extension.
+    static REQUIRE_AUTH: bool = false;
+    name: "require_auth",
+    description: "Refuse clients that do not prove their identity with a key, also those of \
+                  mainline Linux (default: N)",
+}
+
 /// The parameters, checked.
 pub(crate) struct Settings {
     /// The chunks of each session.
@@ -91,6 +99,8 @@ pub(crate) struct Settings {
     pub(crate) heartbeat: heartbeat::Settings,
     /// When the device sends again, in ms; 0: what the CM finds right.
     pub(crate) ack_timeout_ms: u32,
+    /// Whether clients have to prove who they are.
+    pub(crate) require_auth: bool,
 }
 
 impl Settings {
@@ -112,6 +122,7 @@ impl Settings {
                     missed_max: HB_MISSED.get().value().unsigned_abs(),
                 },
                 ack_timeout_ms: ACK_TIMEOUT.get().value().unsigned_abs(),
+                require_auth: *REQUIRE_AUTH.get(),
             }),
             Err(error) => {
                 log(error);

@@ -45,7 +45,8 @@ use kernel_ext::{
             ordering,
             Atomic, //
         },
-        completion::Completion, //
+        completion::Completion,
+        set_once::SetOnce, //
     },
     workqueue::{
         DelayedWork,
@@ -54,6 +55,8 @@ use kernel_ext::{
 };
 use proto::{
     addr::Address,
+    client_id::ClientId,
+    handshake::ServerHandshake,
     name::SessName,
     path_state::{
         ServerEvent,
@@ -65,10 +68,7 @@ use proto::{
         Imm,
         Uuid,
         CONNECT_TIMEOUT_MS,
-        FEATURE_COALESCED_RESPONSES,
-        FEATURE_DOORBELL,
-        FEATURE_PATH_END,
-        FEATURE_SHORT_RESPONSES, //
+        FEATURE_DOORBELL, //
     }, //
 };
 use rtrs_core::{
@@ -90,6 +90,10 @@ use crate::{
     },
     connection::Connection,
     context::Context,
+    negotiation::{
+        handshake,
+        used_features, //
+    },
     operation::{
         PathIo,
         SessionHandler, //
@@ -113,6 +117,8 @@ pub(crate) const CLOSE: u64 = 0;
 pub(crate) const ESTABLISH: u64 = 1;
 /// The work item that ends other paths.
 pub(crate) const END_OTHERS: u64 = 2;
+/// The work item that looks at the client's proof of its identity.
+pub(crate) const AUTHENTICATE: u64 = 3;
 
 /// What a path that is up gets of its session.
 pub(crate) struct Given {
@@ -127,6 +133,10 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     /// The client gives the session this name on `path`. `EPERM` if another session has the name,
     /// `EINVAL` if this session has another.
     fn set_name(&self, name: &SessName, path: &Path) -> Result;
+
+    /// The client of `path` has proved to be this one, or nothing. `EKEYREJECTED` if the session is
+    /// another one's.
+    fn set_identity(&self, client: Option<&ClientId>, path: &Path) -> Result;
 
     /// The path is up; `service` is its service connection. The session gets its memory now if it
     /// has none.
@@ -159,15 +169,21 @@ pub(crate) struct Setup {
     pub(crate) domain: Arc<ProtectionDomain>,
     /// Where the client's information request goes.
     pub(crate) info: Option<MessageBuffer<Incoming>>,
+    /// How far the client has proved who it is, if it has offered that.
+    pub(crate) handshake: Option<ServerHandshake>,
+    /// Where the client's proof goes.
+    pub(crate) auth: Option<MessageBuffer<Incoming>>,
 }
 
 impl Setup {
     /// What a path without connections has. Sleeps.
-    fn new(device: &Device) -> Result<Self> {
+    fn new(device: &Device, handshake: Option<ServerHandshake>) -> Result<Self> {
         Ok(Self {
             queue_pairs: KVec::new(),
             domain: ProtectionDomain::new(device, RESOURCE_OWNER)?,
             info: None,
+            handshake,
+            auth: None,
         })
     }
 }
@@ -184,20 +200,6 @@ pub(crate) enum PathState {
     Answered,
     /// It is being taken down.
     Closing,
-}
-
-/// Which of the extensions that a client offers are used.
-fn used_features(offered: u32, needs: Needs) -> u32 {
-    if offered & FEATURE_SHORT_RESPONSES == 0 {
-        // Without it each response has a message of its own.
-        return 0;
-    }
-    let coalesced = if needs.sleeping_requests {
-        0
-    } else {
-        FEATURE_COALESCED_RESPONSES
-    };
-    offered & (FEATURE_SHORT_RESPONSES | coalesced | FEATURE_PATH_END | FEATURE_DOORBELL)
 }
 
 /// A path of a session.
@@ -229,6 +231,12 @@ pub(crate) struct Path {
     begun: Instant<Monotonic>,
     /// The length of the client's information request, in bytes.
     info_len: Atomic<u32>,
+    /// The length of the client's proof of its identity, in bytes.
+    auth_len: Atomic<u32>,
+    /// The client's proof was wrong.
+    auth_refused: Atomic<bool>,
+    /// The client, if it has proved who it is.
+    identity: SetOnce<ClientId>,
     /// Told when the last of some registrations is done, and when the path is being closed.
     #[pin]
     registered: Completion,
@@ -242,6 +250,8 @@ pub(crate) struct Path {
     establish_work: Work<Self, ESTABLISH>,
     #[pin]
     end_others_work: Work<Self, END_OTHERS>,
+    #[pin]
+    authenticate_work: Work<Self, AUTHENTICATE>,
     /// Closes the path if it is not established in time; then drives the heartbeat.
     #[pin]
     timer: DelayedWork<Self>,
@@ -251,6 +261,7 @@ impl_has_work! {
     impl HasWork<Self, CLOSE> for Path { self.close_work }
     impl HasWork<Self, ESTABLISH> for Path { self.establish_work }
     impl HasWork<Self, END_OTHERS> for Path { self.end_others_work }
+    impl HasWork<Self, AUTHENTICATE> for Path { self.authenticate_work }
 }
 
 impl_has_delayed_work! {
@@ -273,7 +284,7 @@ impl Path {
         let ticket = context.admission.path(host_address(answered_at))?;
         let features = used_features(request.features, needs);
         let settings = &context.settings;
-        let setup = Setup::new(id.device())?;
+        let setup = Setup::new(id.device(), handshake(request, features, id)?)?;
         let max_send_sge = (id.device().max_send_sge() as usize).clamp(1, MAX_SEND_SGE);
         let core = PathCore::new(
             name,
@@ -298,12 +309,16 @@ impl Path {
                 max_send_sge,
                 begun: Instant::now(),
                 info_len: Atomic::new(0),
+                auth_len: Atomic::new(0),
+                auth_refused: Atomic::new(false),
+                identity: SetOnce::new(),
                 registered <- Completion::new(),
                 end <- end,
                 state <- new_mutex!(PathState::Connecting(setup), "rtrs_server::Path::state"),
                 close_work <- new_work!("rtrs_server::Path::close_work"),
                 establish_work <- new_work!("rtrs_server::Path::establish_work"),
                 end_others_work <- new_work!("rtrs_server::Path::end_others_work"),
+                authenticate_work <- new_work!("rtrs_server::Path::authenticate_work"),
                 timer <- new_delayed_work!(&context.timers, "rtrs_server::Path::timer"),
             }),
             GFP_KERNEL,
@@ -395,6 +410,28 @@ impl Path {
         first
     }
 
+    /// The length of the client's proof of its identity, in bytes.
+    pub(crate) fn auth_len(&self) -> u32 {
+        self.auth_len.load(ordering::Relaxed)
+    }
+
+    /// The client, if it has proved who it is.
+    pub(crate) fn identity(&self) -> Option<&ClientId> {
+        self.identity.as_ref()
+    }
+
+    /// The client has proved to be this one.
+    pub(crate) fn set_identity(&self, client: ClientId) {
+        // A path gets one proof.
+        self.identity.populate(client);
+    }
+
+    /// The client has proved nothing: the path is closed when it has been told.
+    pub(crate) fn refuse_identity(&self) {
+        self.context.admission.count_auth_failure();
+        self.auth_refused.store(true, ordering::Relaxed);
+    }
+
     /// The length of the information request, in bytes.
     pub(crate) fn info_len(&self) -> u32 {
         self.info_len.load(ordering::Relaxed)
@@ -473,6 +510,19 @@ impl PathEvents for Path {
 
     fn confirmed(&self) {
         self.ticket.confirm();
+    }
+
+    fn auth_received(self: Arc<Self>, len: u32) {
+        self.auth_len.store(len, ordering::Relaxed);
+        let context = self.context.clone();
+        // Cannot be queued yet: there is only one receive for it.
+        let _ = context.queue.enqueue::<Self, AUTHENTICATE>(self);
+    }
+
+    fn auth_answered(self: Arc<Self>) {
+        if self.auth_refused.load(ordering::Relaxed) {
+            self.close();
+        }
     }
 
     fn info_received(self: Arc<Self>, len: u32) {

@@ -26,6 +26,7 @@ use proto::rtrs::{
 
 mod accept;
 mod admission;
+mod authenticate;
 mod chunk;
 mod claims;
 mod clients;
@@ -39,6 +40,7 @@ mod limits;
 mod listener;
 mod long_copies;
 mod memory;
+mod negotiation;
 mod operation;
 mod origin;
 mod params;
@@ -60,7 +62,10 @@ mod worker;
 mod wr_kind;
 
 pub use kernel_ext::rdma::chunk::single::ChunkData;
-pub use proto::addr::Address;
+pub use proto::{
+    addr::Address,
+    client_id::ClientId, //
+};
 
 pub use chunk::{
     Direction,

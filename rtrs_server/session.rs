@@ -2,6 +2,8 @@
 
 //! Sessions: what the paths of one client have in common.
 
+use core::fmt::Write as _;
+
 use kernel::{
     new_mutex,
     str::CStr,
@@ -33,13 +35,15 @@ use kernel_ext::{
 };
 use proto::{
     addr::Address,
+    client_id::ClientId,
     name::SessName,
     path_state::ServerState,
     rtrs::{
         ConnReq,
         Uuid,
         MAX_PATHS_NUM, //
-    }, //
+    },
+    text::Text, //
 };
 
 use crate::{
@@ -124,6 +128,8 @@ pub struct Session {
     /// What the listener's user needs.
     needs: Needs,
     name: SharedName,
+    /// The client, if it has proved who it is; from its first path that is established.
+    identity: SetOnce<Option<ClientId>>,
     /// The requests that the client had given up when the session was made.
     given_up: u32,
     gone: Atomic<bool>,
@@ -175,6 +181,7 @@ impl Session {
                 uuid: request.paths_uuid,
                 needs,
                 name,
+                identity: SetOnce::new(),
                 given_up: request.given_up,
                 gone: Atomic::new(false),
                 doorbell: Atomic::new(0),
@@ -200,6 +207,11 @@ impl Session {
     /// The name that the client gave the session; empty before its first path is up. Any context.
     pub fn name(&self) -> &CStr {
         self.name.as_cstr()
+    }
+
+    /// The client, if it has proved who it is; nothing before the first path is up. Any context.
+    pub fn client_id(&self) -> Option<&ClientId> {
+        self.identity.as_ref().and_then(Option::as_ref)
     }
 
     /// The number of chunks, hence of requests in flight. Any context.
@@ -423,6 +435,26 @@ impl PathOwner for Session {
 
     fn set_name(&self, name: &SessName, path: &Path) -> Result {
         self.owner.set_name(self, name, path)
+    }
+
+    fn set_identity(&self, client: Option<&ClientId>, path: &Path) -> Result {
+        let client = client.copied();
+        if self.identity.populate(client) || self.identity.as_ref() == Some(&client) {
+            return Ok(());
+        }
+        let proved = |client: Option<&ClientId>| {
+            Text::<80>::from_fn(|out| match client {
+                Some(client) => write!(out, "client id {client}"),
+                None => out.write_str("a client without a proof of identity"),
+            })
+        };
+        pr_err_ratelimited!(
+            "<{}>: refused: a path of {} for the session of {}\n",
+            path,
+            proved(client.as_ref()).as_str(),
+            proved(self.client_id()).as_str()
+        );
+        Err(EKEYREJECTED)
     }
 
     fn path_up(

@@ -21,6 +21,7 @@ use kernel_ext::{
         SysfsOutput, //
     }, //
 };
+use proto::client_id::ClientId;
 use rtrs_core::{
     address::Shown,
     sysfs::is_text,
@@ -38,6 +39,7 @@ use crate::{
 
 /// What a session's files show.
 struct SessionFiles {
+    identity: Option<ClientId>,
     session: Arc<SessionIo<PathIo>>,
 }
 
@@ -100,7 +102,7 @@ impl SessionSysfs {
         let mut place = self.directory.lock();
         let mut directory = match place.take() {
             Some(directory) => directory,
-            None => SessionDirectory::new(name, session, context)?,
+            None => SessionDirectory::new(name, path.identity().copied(), session, context)?,
         };
         let added = directory.add(path, files).inspect_err(|error| {
             kernel_ext::pr_err_ratelimited!(
@@ -130,9 +132,15 @@ impl SessionSysfs {
 }
 
 impl SessionDirectory {
-    fn new(name: &SharedName, session: &Arc<SessionIo<PathIo>>, context: &Context) -> Result<Self> {
+    fn new(
+        name: &SharedName,
+        identity: Option<ClientId>,
+        session: &Arc<SessionIo<PathIo>>,
+        context: &Context,
+    ) -> Result<Self> {
         let name = name.as_cstr();
         let files = SessionFiles {
+            identity,
             session: session.clone(),
         };
         let files = Arc::new(files, GFP_KERNEL)?;
@@ -171,6 +179,10 @@ impl SessionDirectory {
 }
 
 const SESSION_ATTRIBUTES: &[Attribute<SessionFiles>] = &[
+    Attribute::read_only(c"client_id", |files, out| match &files.identity {
+        Some(client) => out.print(fmt!("{}\n", client.as_str())),
+        None => out.print(fmt!("\n")),
+    }),
     Attribute::read_only(c"memory_bytes", |files, out| {
         out.print(fmt!("{}\n", files.session.memory()))
     }),

@@ -22,6 +22,7 @@ use proto::{
 use crate::path::{
     Path,
     PathState,
+    AUTHENTICATE,
     CLOSE,
     END_OTHERS,
     ESTABLISH, //
@@ -48,7 +49,8 @@ impl WorkItem<END_OTHERS> for Path {
 impl Path {
     /// Takes the path down. Called once, in its own work.
     fn take_down(self: &Arc<Self>) {
-        // The state says that neither is queued again, or does nothing if it is.
+        // The state says that none of them is queued again, or does nothing if it is.
+        workqueue::cancel_sync::<Self, AUTHENTICATE>(self);
         workqueue::cancel_sync::<Self, ESTABLISH>(self);
         DelayedWork::cancel_sync(self);
         self.ticket().end_half_open();

@@ -20,12 +20,16 @@ pub(crate) enum WrKind {
     InfoResponse,
     /// The last one of some registrations that a path begins with.
     Registration,
+    /// The client's proof of its identity.
+    AuthRequest,
+    /// The response to it.
+    AuthResponse,
     /// The invalidation of a chunk's registration.
     Invalidate(u32),
 }
 
 /// The ids that are not counted per chunk.
-const FIXED_IDS: u32 = 6;
+const FIXED_IDS: u32 = 8;
 
 impl WrKind {
     /// How many ids a connection of a session with `queue_depth` chunks needs.
@@ -43,6 +47,8 @@ impl WrKind {
             WrKind::InfoRequest => 3,
             WrKind::InfoResponse => 4,
             WrKind::Registration => 5,
+            WrKind::AuthRequest => 6,
+            WrKind::AuthResponse => 7,
             // The numbers of chunks have 16 bits.
             WrKind::Invalidate(chunk) => FIXED_IDS.wrapping_add(chunk),
         })
@@ -57,6 +63,8 @@ impl WrKind {
             3 => WrKind::InfoRequest,
             4 => WrKind::InfoResponse,
             5 => WrKind::Registration,
+            6 => WrKind::AuthRequest,
+            7 => WrKind::AuthResponse,
             other => WrKind::Invalidate(other.wrapping_sub(FIXED_IDS)),
         }
     }
@@ -70,6 +78,8 @@ impl WrKind {
             WrKind::InfoRequest => "receive of the information request",
             WrKind::InfoResponse => "information response",
             WrKind::Registration => "registration of chunks",
+            WrKind::AuthRequest => "receive of the proof of identity",
+            WrKind::AuthResponse => "response to the proof of identity",
             WrKind::Invalidate(_) => "invalidation of a chunk",
         }
     }

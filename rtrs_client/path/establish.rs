@@ -15,8 +15,7 @@ use kernel_ext::{
         cm,
         message_buffers::{
             MessageBuffer,
-            MessageBuffers,
-            Outgoing, //
+            MessageBuffers, //
         },
         Capabilities,
         CompletionQueue,
@@ -29,7 +28,7 @@ use kernel_ext::{
     }, //
 };
 use proto::{
-    path_state::ClientState,
+    handshake::PathKey,
     rtrs::{
         path_number,
         ConnAccept,
@@ -49,10 +48,20 @@ use rtrs_core::{
         QueueSizes,
         SignalInterval,
         SERVICE_CID, //
-    }, //
+    },
+    identity::KernelMac, //
 };
 
 use super::{
+    proof::{
+        Answer,
+        Proof, //
+    },
+    waiting::{
+        filled_buffer,
+        wait_for_message,
+        wait_for_progress, //
+    },
     Path,
     PathHandler, //
 };
@@ -65,6 +74,7 @@ use crate::{
     connection_set::ConnectionSet,
     handler::{
         receive_counts,
+        ExchangeBuffers,
         Progress,
         RECEIVE_SIZE, //
     },
@@ -108,6 +118,7 @@ fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnaps
         domain: None,
         max_send_sge: 0,
         snapshot: ConnectSnapshot::default(),
+        path_key: None,
     };
     let mut connections = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
     let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
@@ -137,67 +148,6 @@ const MIN_SEND_SGE: u32 = 2;
 
 /// How long the CM may take to find a device for the server's address before it is asked again.
 const RESOLVE_TIMEOUT_MS: u32 = 2000;
-
-/// Waits until the last step that was asked for is done, `what` it is for the log.
-fn wait_for_progress(path: &Path, handler: &PathHandler, what: &str) -> Result<Progress> {
-    loop {
-        match handler.take_progress() {
-            Progress::Waiting => {}
-            Progress::Failed(error) => return Err(error),
-            progress => return Ok(progress),
-        }
-        if path.state() != ClientState::Connecting {
-            return Err(ECONNABORTED);
-        }
-        // The first connection shows whether the server is there.
-        wait(path, handler, what, handler.cid == 0)?;
-    }
-}
-
-/// Waits until something happens on the path, `what` for the log; logs that nothing has. That says
-/// nothing, and is not logged, if it `may_be_absence` of the server and the server is away.
-fn wait(path: &Path, handler: &PathHandler, what: &str, may_be_absence: bool) -> Result {
-    let timeout = path.session.settings.connect_timeout_ms();
-    path.wait_for_wake(timeout).inspect_err(|_| {
-        if !(may_be_absence && path.expects_absence()) {
-            pr_err_ratelimited!(
-                "{}: connection {}: {} took more than {} ms or was interrupted\n",
-                path.name_text(),
-                handler.cid,
-                what,
-                timeout
-            );
-        }
-    })
-}
-
-/// Waits for the information about the server's chunks; returns its length.
-fn wait_for_info(path: &Path, handler: &PathHandler) -> Result<usize> {
-    loop {
-        if let Some(len) = handler.info_len() {
-            return Ok(len as usize);
-        }
-        if path.state() != ClientState::Connecting {
-            return Err(ECONNRESET);
-        }
-        wait(
-            path,
-            handler,
-            "learning where the server's memory is",
-            false,
-        )?;
-    }
-}
-
-/// A buffer with `message` in it.
-fn filled_buffer(
-    domain: &Arc<ProtectionDomain>,
-    message: &[u8],
-) -> Result<MessageBuffer<Outgoing>> {
-    let buffer = MessageBuffer::new(domain, message.len())?;
-    buffer.copy_in(0, message)?;
-    Ok(buffer)
-}
 
 /// Makes an id whose device is one that reaches the server, in at most `timeout` ms.
 ///
@@ -250,6 +200,9 @@ struct Setup<'a> {
     max_send_sge: u32,
     /// The session when the server was asked for the first connection.
     snapshot: ConnectSnapshot,
+    /// What further connections prove with that they belong to the path, if this machine has proved
+    /// who it is.
+    path_key: Option<PathKey>,
 }
 
 impl Setup<'_> {
@@ -279,10 +232,16 @@ impl Setup<'_> {
         id.resolve_route(timeout)?;
         wait_for_progress(path, &handler, "resolving the route")?;
         let mut queue_pair = self.make_queue_pair(id, cid)?;
-        let accept = self.ask_server(&mut queue_pair, &handler)?;
-        if cid == SERVICE_CID {
-            self.negotiated(&queue_pair, accept)?;
+        if cid != SERVICE_CID {
+            self.ask_server(&mut queue_pair, &handler, 0)?;
+            return Ok((queue_pair, handler));
         }
+        let proof = Proof::new(path)?;
+        let answer = self.ask_server(&mut queue_pair, &handler, proof.features())?;
+        // Before anything is believed that the server says of itself.
+        let domain = self.domain.as_ref().ok_or(EINVAL)?;
+        self.path_key = proof.make(path, domain, &queue_pair, &handler, &answer)?;
+        self.negotiated(&queue_pair, answer.accept)?;
         Ok((queue_pair, handler))
     }
 
@@ -329,12 +288,14 @@ impl Setup<'_> {
         self.create_queue_pair(id, &domain, &queue, &sizes)
     }
 
-    /// Asks the server for the connection; returns what it answers if it accepts.
+    /// Asks the server for the connection, with these features beside those that are always
+    /// offered; returns what it answers if it accepts.
     fn ask_server(
         &mut self,
         queue_pair: &mut QueuePair<PathHandler>,
         handler: &PathHandler,
-    ) -> Result<ConnAccept> {
+        features: u32,
+    ) -> Result<Answer> {
         let (path, cid) = (self.path, handler.cid);
         let session = &path.session;
         // Later connections belong to a session that exists.
@@ -362,13 +323,15 @@ impl Setup<'_> {
             sess_uuid: path.uuid,
             paths_uuid: session.uuid,
             first_conn,
-            features: OFFERED_FEATURES,
+            features: OFFERED_FEATURES | features,
             given_up: self.snapshot.given_up,
         };
-        queue_pair.connect(
-            &request.to_bytes(),
-            &session.settings.connection_parameters(),
-        )?;
+        let mut message = request.to_bytes();
+        if let Some(key) = self.path_key.as_ref().filter(|_| cid != SERVICE_CID) {
+            let number = queue_pair.number_at_peer();
+            key.connection(&KernelMac, cid, number).put(&mut message);
+        }
+        queue_pair.connect(&message, &session.settings.connection_parameters())?;
         let progress = wait_for_progress(path, handler, "the server's reply")?;
         let Progress::Established(reply) = progress else {
             return Err(ECONNRESET);
@@ -379,7 +342,7 @@ impl Setup<'_> {
             // that one since, and this would be a new session that nobody is told of.
             return Err(ECONNRESET);
         }
-        ConnAccept::parse(reply.as_bytes()).map_err(|error| {
+        Answer::parse(request, &reply).map_err(|error| {
             pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
             ECONNRESET
         })
@@ -456,10 +419,10 @@ impl Setup<'_> {
             sessname: path.session.session_name(),
         }
         .to_bytes();
-        let buffers = handler.set_info_buffers(
-            filled_buffer(domain, &message)?,
-            MessageBuffer::new(domain, size)?,
-        )?;
+        let buffers = handler.set_info_buffers(ExchangeBuffers {
+            request: filled_buffer(domain, &message)?,
+            response: MessageBuffer::new(domain, size)?,
+        })?;
 
         // The answer is the first thing that comes, so its receive is the first of its queue.
         first
@@ -478,7 +441,9 @@ impl Setup<'_> {
         first.queue_pair().post(&mut batch)?;
 
         let mut bytes = KVVec::new();
-        bytes.resize(wait_for_info(path, handler)?.min(size), 0, GFP_KERNEL)?;
+        let what = "learning where the server's memory is";
+        let len = wait_for_message(path, handler, what, PathHandler::info_len)?;
+        bytes.resize(len.min(size), 0, GFP_KERNEL)?;
         buffers.response.copy_out(&mut bytes)?;
         let info = InfoRsp::parse(&bytes, &requests.layout).map_err(|error| {
             pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());

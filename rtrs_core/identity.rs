@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The keys by which clients prove who they are, and the kernel's HMAC for
+//! [`proto::handshake`].
+//!
+//! `rnbdctl key load` puts the keys into the keyring of the user root, from where user space cannot
+//! read them. The keyring outlives the modules.
+
+use core::hint::black_box;
+
+use kernel::sync::Arc;
+use kernel_ext::{
+    crypto,
+    keyring::Keyring,
+    prelude::*,
+    random,
+    sync::rcu::RcuArc, //
+};
+use proto::{
+    addr::Address,
+    auth_keys::{
+        client_description,
+        server_description,
+        Key,
+        KeySet,
+        Secret, //
+    },
+    client_id::ClientId,
+    handshake::{
+        Mac,
+        Refusal, //
+    },
+    rtrs::{
+        Code,
+        Nonce, //
+    }, //
+};
+
+/// The kernel's HMAC-SHA-256. Its methods may be called in any context.
+pub struct KernelMac;
+
+impl Mac for KernelMac {
+    fn code(&self, key: &Secret, message: &[u8]) -> Code {
+        crypto::hmac_sha256(key.as_bytes(), message)
+    }
+
+    fn is_same(&self, one: &[u8], other: &[u8]) -> bool {
+        crypto::is_same(one, other)
+    }
+}
+
+/// A random number for a handshake. Any context.
+pub fn nonce() -> Nonce {
+    let mut nonce = Nonce::default();
+    random::fill(&mut nonce);
+    nonce
+}
+
+/// Set while the module is loaded.
+static KEYRING: RcuArc<Keyring> = RcuArc::empty();
+
+/// Keeps root's keyring while the module is loaded.
+pub(crate) struct KeyringOwner;
+
+impl KeyringOwner {
+    /// Looks the keyring up. Sleeps.
+    ///
+    /// Without it the module does all but to look for keys, which it says.
+    pub(crate) fn new() -> Result<Self> {
+        match Keyring::of_root() {
+            Ok(keyring) => drop(KEYRING.replace(Some(Arc::new(keyring, GFP_KERNEL)?))),
+            Err(error) => pr_warn!(
+                "no keyring of root, so there are no keys to prove an identity with: {:?}\n",
+                error
+            ),
+        }
+        Ok(Self)
+    }
+}
+
+impl Drop for KeyringOwner {
+    fn drop(&mut self) {
+        drop(KEYRING.replace(None));
+    }
+}
+
+/// Reads the keys with this description and gives them to `f`. Sleeps. `ENOKEY` if there are none,
+/// `EINVAL` if the keyring has something else under that name.
+fn with_keys<T>(description: &CStr, f: impl FnOnce(&KeySet<'_>) -> Option<T>) -> Result<T> {
+    let keyring = KEYRING.get().ok_or(ENOKEY)?;
+    let mut bytes = [0; KeySet::MAX_LEN];
+    let len = keyring.read_logon_key(description, &mut bytes)?;
+    let result = match KeySet::parse(bytes.get(..len).unwrap_or(&[])) {
+        Ok(keys) => f(&keys).ok_or(ENOKEY),
+        Err(error) => {
+            kernel_ext::pr_err_ratelimited!(
+                "the key {:?} {}\n",
+                description,
+                error.message().as_str()
+            );
+            Err(EINVAL)
+        }
+    };
+    bytes.fill(0);
+    // So that the compiler takes the zeroes for read.
+    black_box(&bytes);
+    result
+}
+
+/// The key `number` of `client`, of those by which this machine's servers know it. Sleeps.
+pub fn key_of_client(client: &ClientId, number: u32) -> Result<Key, Refusal> {
+    let description = server_description(client);
+    let mut is_known = false;
+    with_keys(description.as_cstr(), |keys| {
+        is_known = keys.client() == client;
+        is_known.then(|| keys.find(number)).flatten()
+    })
+    .map_err(|_| {
+        if is_known {
+            Refusal::UnknownKey(*client, number)
+        } else {
+            Refusal::UnknownClient(*client)
+        }
+    })
+}
+
+/// This machine's name and newest key for the server at `server`; nothing if there is none. Sleeps.
+///
+/// An error of the keyring if there is a key that is no longer valid: a client that had a key does
+/// not do without.
+pub fn own_key(server: &Address) -> Result<Option<(ClientId, Key)>> {
+    for description in [client_description(Some(server)), client_description(None)] {
+        let own = with_keys(description.as_cstr(), |keys| {
+            Some((*keys.client(), keys.newest()?))
+        });
+        match own {
+            Err(error) if error == ENOKEY => {}
+            own => return own.map(Some),
+        }
+    }
+    Ok(None)
+}
