@@ -7,11 +7,13 @@
 //!
 //! ```text
 //! allow session=PATTERN client=ADDRESS[/PREFIX]|* device=PATTERN mode=ro|rw|migration[,..]
+//!       [client-id=PATTERN]
 //! ```
 //!
-//! A rule has all four keys, in any order. A request is allowed if any rule allows it, else it is
-//! refused. See [`pattern`](crate::pattern) for patterns. The server keeps the text: nothing is
-//! allocated here, and a rule is parsed for each request.
+//! A rule is one line, and has the first four keys, in any order. A rule with `client-id` is for
+//! clients that have proved who they are; a rule without asks for no proof. A request is allowed
+//! if any rule allows it, else it is refused. See [`pattern`](crate::pattern) for patterns. The
+//! server keeps the text: nothing is allocated here, and a rule is parsed for each request.
 //!
 //! A policy is written to a file of sysfs, in writes of a page each, and takes effect as a whole: a
 //! first line says how many bytes follow; see [`Start`].
@@ -26,6 +28,7 @@ use crate::{
         AddrError,
         Address, //
     },
+    client_id::ClientId,
     name::SessName,
     number,
     pattern::{
@@ -49,6 +52,8 @@ pub const MAX_LEN: usize = 1 << 20;
 pub struct Query<'a> {
     /// The name that the client gave its session.
     pub session: &'a SessName,
+    /// The client, if it has proved who it is.
+    pub client_id: Option<&'a ClientId>,
     /// The client's address; `None` if it cannot be relied on: then only `client=*` allows it.
     pub client: Option<Address>,
     /// The device's full path; see [`full_path`](crate::search_path::full_path).
@@ -81,6 +86,8 @@ pub enum PolicyErrorKind<'a> {
     Missing(&'static str),
     /// The session's pattern is wrong.
     BadSession(&'a [u8], PatternError),
+    /// The pattern of the client's id is wrong.
+    BadClientId(&'a [u8], PatternError),
     /// The device's pattern is wrong, or fits no path that a device can have.
     BadDevice(&'a [u8], &'static str),
     /// The client's address is wrong.
@@ -124,10 +131,13 @@ impl fmt::Display for PolicyErrorKind<'_> {
         match *self {
             Self::NoRule(word) => quoted("", word, "is not \"allow\""),
             Self::NoKey(word) => quoted("", word, "is not of the form key=value"),
-            Self::UnknownKey(key) => {
-                quoted("", key, "is not one of session, client, device and mode")
-            }
+            Self::UnknownKey(key) => quoted(
+                "",
+                key,
+                "is not one of session, client, client-id, device and mode",
+            ),
             Self::BadSession(text, error) => quoted("session=", text, error.as_str()),
+            Self::BadClientId(text, error) => quoted("client-id=", text, error.as_str()),
             Self::BadDevice(text, reason) => quoted("device=", text, reason),
             Self::BadPrefix(text) => quoted("client=", text, "has no good length of a prefix"),
             Self::HostBits(text) => quoted("client=", text, "has bits set behind its prefix"),
@@ -272,6 +282,8 @@ enum Clients {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule<'a> {
     session: Pattern<'a>,
+    /// Without it the client need not have proved who it is.
+    client_id: Option<Pattern<'a>>,
     clients: Clients,
     device: Pattern<'a>,
     modes: Modes,
@@ -336,11 +348,13 @@ fn parse_line(line: &[u8]) -> Result<Option<Rule<'_>>, PolicyErrorKind<'_>> {
         Some(word) => return Err(PolicyErrorKind::NoRule(word)),
     }
     let (mut session, mut clients, mut device, mut modes) = (None, None, None, None);
+    let mut client_id = None;
     for word in words {
         let (key, value) = split_once(word, b'=').ok_or(PolicyErrorKind::NoKey(word))?;
         match key {
             b"session" => set(&mut session, "session", parse_session(value)?)?,
             b"client" => set(&mut clients, "client", parse_clients(value)?)?,
+            b"client-id" => set(&mut client_id, "client-id", parse_client_id(value)?)?,
             b"device" => set(&mut device, "device", parse_device(value)?)?,
             b"mode" => set(&mut modes, "mode", parse_modes(value)?)?,
             _ => return Err(PolicyErrorKind::UnknownKey(key)),
@@ -348,6 +362,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Rule<'_>>, PolicyErrorKind<'_>> {
     }
     Ok(Some(Rule {
         session: session.ok_or(PolicyErrorKind::Missing("session"))?,
+        client_id,
         clients: clients.ok_or(PolicyErrorKind::Missing("client"))?,
         device: device.ok_or(PolicyErrorKind::Missing("device"))?,
         modes: modes.ok_or(PolicyErrorKind::Missing("mode"))?,
@@ -367,6 +382,10 @@ fn set<T>(
 
 fn parse_session(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
     Pattern::parse(value).map_err(|error| PolicyErrorKind::BadSession(value, error))
+}
+
+fn parse_client_id(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
+    Pattern::parse(value).map_err(|error| PolicyErrorKind::BadClientId(value, error))
 }
 
 fn parse_device(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
@@ -474,6 +493,10 @@ impl Rule<'_> {
         self.modes.contains(query.mode)
             && self.clients.contains(query.client)
             && self.session.matches(query.session.as_bytes())
+            && self.client_id.is_none_or(|pattern| {
+                let client = query.client_id;
+                client.is_some_and(|client| pattern.matches(client.as_bytes()))
+            })
             && self.device.matches(query.device)
     }
 }

@@ -37,6 +37,7 @@ use proto::{
         Address,
         PATH_TEXT_LEN, //
     },
+    client_id::ClientId,
     export_policy::{
         self,
         Query,
@@ -52,15 +53,18 @@ use rtrs_core::error::from_errno;
 pub(crate) struct Subject {
     /// The name that the client gave it.
     pub(crate) name: SessName,
+    /// The client, if it has proved who it is.
+    client_id: Option<ClientId>,
     /// The number of the policy that refused it something last; 0 for none.
     refused_by: Atomic<u32>,
 }
 
 impl Subject {
     /// A session that was refused nothing.
-    pub(crate) fn new(name: SessName) -> Self {
+    pub(crate) fn new(name: SessName, client_id: Option<ClientId>) -> Self {
         Self {
             name,
+            client_id,
             refused_by: Atomic::new(0),
         }
     }
@@ -99,6 +103,7 @@ impl Policy {
         for &client in clients {
             let query = Query {
                 session: &subject.name,
+                client_id: subject.client_id.as_ref(),
                 client,
                 device: path.to_bytes(),
                 mode,
@@ -206,11 +211,16 @@ impl ExportPolicy {
         // Once per session and policy.
         if subject.refused_by.xchg(policy.number, ordering::Relaxed) != policy.number {
             let client = shown(refused);
+            let identity = Text::<96>::from_fn(|out| match &subject.client_id {
+                Some(id) => write!(out, "client id {id}"),
+                None => out.write_str("no proof of identity"),
+            });
             pr_warn_ratelimited!(
-                "session {:?} from {}: the export policy refuses device {:?} ({}); no more is \
-                 said of this session\n",
+                "session {:?} from {} ({}): the export policy refuses device {:?} ({}); no more \
+                 is said of this session\n",
                 subject.name.as_cstr(),
                 client.as_str(),
+                identity.as_str(),
                 path,
                 mode.as_str()
             );

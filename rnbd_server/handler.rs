@@ -78,7 +78,9 @@ impl rtrs_server::Server for Sessions {
         let name = SessName::new(transport.name().to_bytes())
             .inspect_err(|error| pr_err_ratelimited!("session name {}\n", error.message().as_str()))
             .map_err(|_| EINVAL)?;
-        let session = Session::new(self.server.clone(), name, transport.queue_depth())?;
+        let client_id = transport.client_id().copied();
+        let depth = transport.queue_depth();
+        let session = Session::new(self.server.clone(), name, client_id, depth)?;
         let messages = Messages::new(session.clone(), self.watch.clone())?;
         let discovery = Discovery::new(session.clone())?;
         let handler = Handler {

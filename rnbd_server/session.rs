@@ -23,6 +23,7 @@ use kernel_ext::{
 };
 use proto::{
     addr::Address,
+    client_id::ClientId,
     name::SessName,
     rnbd::{
         Host,
@@ -76,11 +77,16 @@ pub(crate) struct Control {
 
 impl Session {
     /// Makes a session that has nothing open. Sleeps.
-    pub(crate) fn new(server: Arc<Server>, name: SessName, queue_depth: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        name: SessName,
+        client_id: Option<ClientId>,
+        queue_depth: u32,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 server,
-                subject: Subject::new(name),
+                subject: Subject::new(name, client_id),
                 queue_depth,
                 version: Atomic::new(0),
                 features: Atomic::new(0),

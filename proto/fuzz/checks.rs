@@ -445,6 +445,7 @@ pub fn export_policy(data: &[u8]) {
     let client = Address::parse(client).ok();
     for mode in [AccessMode::Ro, AccessMode::Rw, AccessMode::Migration] {
         let query = Query {
+            client_id: None,
             session: &session,
             client,
             device,

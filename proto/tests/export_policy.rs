@@ -8,6 +8,7 @@ use proptest::sample::select;
 
 use proto::{
     addr::Address,
+    client_id::ClientId,
     export_policy::{
         admits,
         allows,
@@ -29,6 +30,7 @@ use proto::{
 /// Whether a policy lets `session` at `address` open `device` in `mode`.
 fn may(policy: &str, session: &str, address: &str, device: &str, mode: AccessMode) -> bool {
     let query = Query {
+        client_id: None,
         session: &SessName::new(session.as_bytes()).unwrap(),
         client: Address::parse(address.as_bytes()).ok(),
         device: device.as_bytes(),
@@ -177,7 +179,7 @@ fn errors_name_line_and_cause() {
         ),
         (
             "allow clinet=*",
-            "line 2: \"clinet\" is not one of session, client, device and mode",
+            "line 2: \"clinet\" is not one of session, client, client-id, device and mode",
         ),
         (
             "allow session=a session=a",
@@ -450,4 +452,49 @@ fn an_address_is_admitted_if_a_rule_names_it() {
     let anywhere = "allow session=web1 client=* device=/dev/vdb mode=ro\n";
     assert!(admits(anywhere.as_bytes(), None));
     assert!(!admits(b"", Address::parse(b"ip:192.0.2.1").ok()));
+}
+
+/// A rule with a client id is for clients that have proved to be the one; a rule without for all.
+#[test]
+fn proved_identities() {
+    let may = |policy: &str, client: Option<&[u8]>| {
+        let client = client.map(|client| ClientId::new(client).unwrap());
+        allows(
+            policy.as_bytes(),
+            &Query {
+                session: &SessName::new(b"s").unwrap(),
+                client_id: client.as_ref(),
+                client: None,
+                device: b"/dev/sda",
+                mode: AccessMode::Ro,
+            },
+        )
+    };
+    let rule = |id: &str| format!("allow session=* client=* {id} device=/** mode=ro\n");
+    assert!(may(&rule(""), None) && may(&rule(""), Some(b"web1")));
+    for (id, fits) in [
+        ("client-id=web1", true),
+        ("client-id=web*", true),
+        ("client-id=db", false),
+    ] {
+        assert_eq!(may(&rule(id), Some(b"web1")), fits, "{id}");
+        assert!(
+            !may(&rule(id), None),
+            "{id}: a client that has proved nothing"
+        );
+    }
+    assert!(!may(&rule("client-id=*"), None));
+    assert!(may(&rule("client-id=*"), Some(b"a:b@c")));
+    assert_eq!(
+        error(&rule("client-id=")),
+        "line 1: client-id=\"\" is empty"
+    );
+    assert_eq!(
+        error(&rule("client-id=a client-id=a")),
+        "line 1: client-id= is there twice"
+    );
+    assert_eq!(
+        error(&rule("id=a")),
+        "line 1: \"id\" is not one of session, client, client-id, device and mode"
+    );
 }
