@@ -84,6 +84,8 @@ pub enum Command {
     Session(commands::session::Args),
     /// List what this machine exports; disconnect clients
     Server(commands::server::Args),
+    /// Make, list, load and remove the keys by which clients prove who they are
+    Key(commands::key::Args),
     /// Show the RDMA devices, their ports and addresses
     Rdma(commands::rdma::Args),
     /// Check that everything is there to map disks or to export them
@@ -134,6 +136,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::Device(args) => commands::device::run(args, &context),
         Command::Session(args) => commands::session::run(args, &context),
         Command::Server(args) => commands::server::run(args, &context),
+        Command::Key(args) => commands::key::run(args, &context),
         Command::Rdma(args) => commands::rdma::run(args, &context),
         Command::Check(args) => commands::check::run(args, &context),
         Command::Fabric(args) => commands::fabric::run(args, &context),

@@ -7,6 +7,7 @@
 //! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
 //! - [`address`]: addresses as users write them.
 //! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
+//! - [`keys`]: the keys by which clients prove who they are.
 //! - [`live`], [`top`]: what devices and paths are doing now.
 //! - [`exporter`]: metrics for monitoring systems.
 //! - [`fabric`]: the self test of a fabric.
@@ -27,6 +28,7 @@ pub mod control;
 pub mod error;
 pub mod exporter;
 pub mod fabric;
+pub mod keys;
 pub mod live;
 pub mod model;
 pub mod output;

@@ -14,6 +14,7 @@ pub mod discover;
 mod each;
 pub mod exporter;
 pub mod fabric;
+pub mod key;
 pub mod list;
 pub mod man;
 pub mod map;

@@ -7,7 +7,7 @@ use std::io;
 use rustix::io::Errno;
 
 /// The number, its name, and what it says of a remote disk where nothing more is known.
-const TEXTS: [(Errno, &str, &str); 35] = [
+const TEXTS: [(Errno, &str, &str); 37] = [
     (Errno::PERM, "EPERM", "not permitted"),
     (Errno::NOENT, "ENOENT", "no such file or device"),
     (Errno::INTR, "EINTR", "interrupted"),
@@ -67,6 +67,16 @@ const TEXTS: [(Errno, &str, &str); 35] = [
     (Errno::HOSTUNREACH, "EHOSTUNREACH", "no route to that host"),
     (Errno::ALREADY, "EALREADY", "that is under way already"),
     (Errno::CANCELED, "ECANCELED", "it was cancelled"),
+    (
+        Errno::NOKEY,
+        "ENOKEY",
+        "the server asks for a proof of identity, and this machine has no key for it",
+    ),
+    (
+        Errno::KEYREJECTED,
+        "EKEYREJECTED",
+        "the proof of identity, of this machine or of the server, is wrong",
+    ),
 ];
 
 /// The name, as `EBUSY`; the number where it has none here.

@@ -53,7 +53,9 @@ fn every_command_keeps_to_the_schema() {
         ("config_check", &["config", "check"]),
         ("config_check", &["config", "check", &wrong]),
         ("server_policy", &["server", "policy", "show"]),
+        ("key_list", &["key", "list"]),
     ];
+    fake.ok(&["key", "new", "web1"]);
     let file = "[[session]]\nname = \"new\"\npaths = [\"10.0.0.9\"]\ndevices = [\"x\"]\n";
     fake.write("etc/rnbd/rnbd.toml", file);
     fake.write(

@@ -19,6 +19,7 @@ mod errors;
 mod fabric;
 mod fake;
 mod json;
+mod keys;
 mod listing;
 mod scale;
 mod schema;
