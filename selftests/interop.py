@@ -110,6 +110,23 @@ def test_our_server_with_a_policy(t: Test) -> None:
     device.unmap()
 
 
+@case(timeout=300, module_sets=("ours",), quick=("stock", OTHER))
+def test_c_client_has_to_prove_its_identity(t: Test) -> None:
+    """The C client is refused by a server that asks for a proof of identity, and both logs say why; by another server
+    that knows of keys it is served."""
+    use(t, "c", "ours", "Y")
+    rnbd.load(t, rtrs_server=f"{rnbd.fewer_buffers(t)}require_auth=Y")
+    client, server = t.client.log_mark(), t.server.log_mark()
+    with t.expect_errno(errno.ENOKEY):
+        rnbd.map_device(t, disks.PLAIN)
+    t.client.wait_log("rtrs errno -ENOKEY", client)
+    t.server.wait_log("refused: require_auth is set, .*clients of mainline Linux", server)
+    rnbd.load(t, rtrs_server=f"{rnbd.fewer_buffers(t)}require_auth=N")
+    device = rnbd.map_device(t, disks.PLAIN)
+    t.equal(t.server.read(f"{rnbd.SERVER_SESSIONS}/sess/client_id"), "", "client id that is proved")
+    rnbd.works(t, device)
+
+
 @case(timeout=300, module_sets=("c",))
 def test_same_set(t: Test) -> None:
     """Both ends C: what the other tests of this file do, as a check of this file."""

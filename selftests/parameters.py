@@ -31,7 +31,7 @@ LIMITS = {"max_sessions": ("uint", "4096"), "max_sessions_per_client": ("uint", 
           "max_paths": ("uint", "16384"), "max_paths_per_client": ("uint", "1024"),
           "max_connections": ("uint", "262144"), "max_connections_per_client": ("uint", "16384"),
           "max_half_open": ("uint", "1024"), "max_half_open_per_client": ("uint", "64")}
-EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), **HEARTBEAT, **LIMITS},
+EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), "require_auth": ("bool", "N"), **HEARTBEAT, **LIMITS},
               "rnbd_server": {"require_export_policy": ("bool", "N"),
                               "file_io_mode": ("string", "direct"),
                               "block_io_mode": ("string", "direct"), "discovery": ("bool", "Y"),

@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 from lib import guest_verbs
@@ -34,6 +35,8 @@ MAGIC, VERSION = 0x1BBD, 0x0200
 IO_REQ, IO_RSP, IO_RSP_W_INV, PATH_END, PATH_ENDED, HB_MSG, HB_ACK = 0, 1, 2, 4, 5, 8, 9
 # Features: short and coalesced responses, and the ends of paths.
 PATH_ENDS = 1 | 2 | 8
+# Where the code of a further connection is in its request, if the path has one.
+CODE_AT = 45
 TIMEOUT = 20.0
 
 
@@ -54,9 +57,9 @@ def conn_req(*, cid: int = 0, cid_num: int = 1, recon_cnt: int = 0, sess_uuid: b
 
 
 class Connection(guest_verbs.QueuePair):
-    """One connection; made with any private data."""
+    """One connection; made with any private data, which may depend on the number of the queue pair."""
 
-    def __init__(self, address: str, private_data: bytes, *, port: int = 1234, pd: Any = None,
+    def __init__(self, address: str, private_data: bytes | Callable[[int], bytes], *, port: int = 1234, pd: Any = None,
                  receives: int = 64, source: str | None = None, depth: int = 2048) -> None:
         self.keep: list[Memory] = []
         self.events = guest_verbs.EventChannel()
@@ -68,7 +71,8 @@ class Connection(guest_verbs.QueuePair):
             self._free()
             raise
 
-    def _ask(self, target: Any, private_data: bytes, pd: Any, receives: int, source: str | None, depth: int) -> None:
+    def _ask(self, target: Any, private_data: bytes | Callable[[int], bytes], pd: Any, receives: int,
+             source: str | None, depth: int) -> None:
         near = source and guest_verbs.socket_address(source, 0)
         check(cm.rdma_resolve_addr(self.id, near, target, 5000), "rdma_resolve_addr")
         self._expect(ADDR_RESOLVED)
@@ -78,8 +82,13 @@ class Connection(guest_verbs.QueuePair):
         self.recv_memory = Memory(self.pd, 64 * max(receives, 1))
         for index in range(receives):
             self.post_recv(self.recv_memory.sge(64 * index, 64), index)
-        param = guest_verbs.ConnParam(private_data, len(private_data), 0, 0, 0, 7, 7, 0, 0)
+        data = private_data if isinstance(private_data, bytes) else private_data(self.number())
+        param = guest_verbs.ConnParam(data, len(data), 0, 0, 0, 7, 7, 0, 0)
         check(cm.rdma_connect(self.id, ctypes.byref(param)), "rdma_connect")
+
+    def number(self) -> int:
+        """The number of the queue pair."""
+        return int(self.id.contents.qp.contents.qp_num)
 
     def _answered(self) -> None:
         """Take the server's answer. Before this the connection is not confirmed: the library does that here."""
@@ -187,14 +196,19 @@ class Peer:
             connection.close()
 
     def connect_one(self, cid: int | None = None, *, source: str | None = None,
-                    **fields: Any) -> Connection:
-        """Make the next connection, or the one given, with these fields in its request; from
-        ``source``, the path's address, or any."""
+                    code: Callable[[int], bytes] | None = None, **fields: Any) -> Connection:
+        """Make the next connection, or the one given, with these fields in its request; from ``source``, the path's
+        address, or any; with the ``code`` that is made of the number of the queue pair."""
         values = {"cid": len(self.connections) if cid is None else cid, "cid_num": self.count,
                   "sess_uuid": self.sess_uuid, "paths_uuid": self.paths_uuid,
                   "first_conn": self.first_conn, "features": self.features,
                   "given_up": self.given_up, **fields}
-        connection = Connection(self.address, conn_req(**values), port=self.port, pd=self.pd,
+        request = conn_req(**values)
+
+        def with_code(queue_pair: int) -> bytes:
+            return request[:CODE_AT] + code(queue_pair) if code else request
+
+        connection = Connection(self.address, with_code, port=self.port, pd=self.pd,
                                 receives=0 if values["cid"] == 0 else self.receives,
                                 source=source or self.source, depth=self.depth)
         self.pd = connection.pd
