@@ -145,9 +145,9 @@ pub struct Session {
     up: Mutex<Up>,
     /// What requests need of the session, from its first path that is up to its end.
     io: SetOnce<Arc<SessionIo<PathIo>>>,
-    /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`]. With a lock
-    /// of their own: a connection request must not wait for the user, which sleeps with `up`
-    /// locked.
+    /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`]. Locked while
+    /// `identity` is set. With a lock of their own: a connection request must not wait for the
+    /// user, which sleeps with `up` locked.
     #[pin]
     origins: Mutex<KVec<Origin>>,
     #[pin]
@@ -439,6 +439,8 @@ impl PathOwner for Session {
 
     fn set_identity(&self, client: Option<&ClientId>, path: &Path) -> Result {
         let client = client.copied();
+        // Of two paths that are established at once the second one looks when that is done.
+        let _one_at_a_time = self.origins.lock();
         if self.identity.populate(client) || self.identity.as_ref() == Some(&client) {
             return Ok(());
         }

@@ -53,7 +53,14 @@ use proto::{
     PATH_MAX, //
 };
 
+mod auth;
 mod responses;
+
+pub use auth::{
+    auth_keys,
+    auth_req,
+    auth_rsp, //
+};
 
 /// One of the functions.
 #[allow(dead_code)] // As below.
@@ -64,6 +71,9 @@ pub type Check = fn(&[u8]);
 #[allow(dead_code)] // A fuzz target uses one of the functions only.
 pub const ALL: &[(&str, Check)] = &[
     ("addr", addr),
+    ("auth_keys", auth_keys),
+    ("auth_req", auth_req),
+    ("auth_rsp", auth_rsp),
     ("conn_accept", conn_accept),
     ("conn_reject", conn_reject),
     ("conn_req", conn_req),

@@ -15,6 +15,12 @@ use std::{
 };
 
 use proto::{
+    auth_keys::{
+        payload,
+        Key,
+        Secret, //
+    },
+    client_id::ClientId,
     name::{
         Name,
         SessName, //
@@ -33,6 +39,10 @@ use proto::{
         Rw, //
     },
     rtrs::{
+        auth::{
+            AuthReq,
+            AuthRsp, //
+        },
         ConnAccept,
         ConnReject,
         ConnReq,
@@ -109,6 +119,35 @@ fn connection(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
     corpus.put("conn_accept", "refused", &[&reject.to_bytes()])?;
     corpus.put("conn_reject", "valid", &[&reject.to_bytes()])?;
     corpus.put("conn_reject", "no_errno", &[&accept.to_bytes()])?;
+
+    let proof = AuthReq {
+        key: 7,
+        nonce: [1; 32],
+        client: ClientId::new(b"web1")?,
+        code: [2; 32],
+    };
+    corpus.put("auth_req", "valid", &[&proof.to_bytes()])?;
+    corpus.put(
+        "auth_rsp",
+        "accepted",
+        &[&AuthRsp::Accepted([3; 32]).to_bytes()],
+    )?;
+    corpus.put(
+        "auth_rsp",
+        "refused",
+        &[&AuthRsp::Refused(Errno::EKEYREJECTED).to_bytes()],
+    )?;
+    let key = Key {
+        number: 7,
+        secret: Secret::new([4; Secret::LEN]),
+    };
+    let mut text = String::new();
+    key.write(&mut text)?;
+    corpus.put("auth_keys", "key", &[text.as_bytes()])?;
+    corpus.put("auth_keys", "client_id", &[b"nqn.2026-11:web1@x_y-z"])?;
+    let mut keys = Vec::new();
+    payload(&proof.client, &[key], |piece| keys.extend_from_slice(piece))?;
+    corpus.put("auth_keys", "keyring", &[&keys])?;
 
     let info = InfoReq {
         sessname: SessName::new(b"node-1")?,
