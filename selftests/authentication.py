@@ -130,7 +130,8 @@ def test_wrong_key(t: Test) -> None:
         write_key(t, "own", own)
         write_key(t, "clients", key_text(wrong))
         program.run(t.server, "key", "load")
-        refused(t, errno.EKEYREJECTED, "EKEYREJECTED", f"refused: client id web1 has not proved that it has key {number}")
+        refused(t, errno.EKEYREJECTED, "EKEYREJECTED",
+                f"refused: client id web1 has not proved that it has key {number}")
         forget(t)
 
 

@@ -14,7 +14,7 @@ mod model;
 use mac::{HostMac, LeftOut};
 use model::{Network, CLIENT_AGREES, CONNECTIONS, SERVER_AGREES};
 use proto::rtrs::transcript::{FURTHER_CONNECTION_LEN, TRANSCRIPT_LEN};
-use stateright::{Checker, Model};
+use stateright::{Checker, HasDiscoveries, Model};
 
 fn network(mac: HostMac) -> Network {
     Network {
@@ -43,7 +43,8 @@ fn connections_without(bytes: std::ops::Range<usize>) -> HostMac {
 }
 
 fn finds(mac: HostMac, what: &'static str) {
-    let checker = network(mac).checker().spawn_bfs().join();
+    let found = HasDiscoveries::AnyOf([what].into());
+    let checker = network(mac).checker().finish_when(found).spawn_bfs().join();
     eprintln!("{} states", checker.unique_state_count());
     let path = checker
         .discovery(what)

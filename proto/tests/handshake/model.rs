@@ -302,16 +302,21 @@ impl Model for Network {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         if state.paths.len() < self.paths {
-            for server in [1, 2] {
-                for queue_pair in [QUEUE_PAIR, ATTACKERS_QUEUE_PAIR] {
-                    for features in [request().features, request().features | FEATURE] {
-                        actions.push(Action::Ask {
-                            server,
-                            queue_pair,
-                            features,
-                        });
-                    }
-                }
+            // The right one, and those in which one thing is another one.
+            let right = (1, QUEUE_PAIR, request().features);
+            let (other_queue_pair, other_features) =
+                (ATTACKERS_QUEUE_PAIR, request().features | FEATURE);
+            for (server, queue_pair, features) in [
+                right,
+                (2, right.1, right.2),
+                (right.0, other_queue_pair, right.2),
+                (right.0, right.1, other_features),
+            ] {
+                actions.push(Action::Ask {
+                    server,
+                    queue_pair,
+                    features,
+                });
             }
         }
         let codes = self.codes(state);
