@@ -96,6 +96,9 @@ fn before_mark(search_path: &[u8]) -> Option<&[u8]> {
 /// The search path, a slash and the device's name; if the search path contains
 /// [`SESSNAME_MARK`], the part before it, the session's name and the device's
 /// name. Repeated slashes become one.
+///
+/// A device's name that begins with a slash and is below that folder already is the full path
+/// itself: `/dev/sda` with the search path `/dev` is `/dev/sda`, where C has `/dev/dev/sda`.
 pub fn full_path<'a>(
     search_path: &[u8],
     sessname: &SessName,
@@ -138,6 +141,10 @@ fn join<'a>(
     if len >= PATH_MAX {
         return Err(SearchPathError::TooLong(len));
     }
+    let parts = match is_below(&parts, dev_name) {
+        true => [dev_name, b"", b"", b"", b""],
+        false => parts,
+    };
     let mut to = out.iter_mut();
     let mut last = 0;
     for &byte in parts.into_iter().flatten() {
@@ -153,4 +160,32 @@ fn join<'a>(
         *to = 0;
     }
     CStr::from_bytes_until_nul(out).map_err(|_| SearchPathError::TooLong(len))
+}
+
+/// Whether `dev_name` is the full path of something in the folder that `parts` name, of which
+/// `dev_name` is the last one that is not empty.
+fn is_below(parts: &[&[u8]; 5], dev_name: &[u8]) -> bool {
+    if dev_name.first() != Some(&b'/') {
+        return false;
+    }
+    // The slash in front of the name is the one at the end of the folder.
+    let len = squeezed(parts).count() - squeezed(&[dev_name]).count() + 1;
+    let mut folder = squeezed(parts).take(len);
+    let mut name = squeezed(core::slice::from_ref(&dev_name));
+    folder.all(|byte| name.next() == Some(byte)) && name.next().is_some()
+}
+
+/// The bytes of `parts` one after the other, with one slash for several.
+fn squeezed<'a>(parts: &'a [&'a [u8]]) -> impl Iterator<Item = u8> + 'a {
+    let mut last = 0;
+    parts
+        .iter()
+        .copied()
+        .flatten()
+        .copied()
+        .filter(move |&byte| {
+            let is_repeated = byte == b'/' && last == b'/';
+            last = byte;
+            !is_repeated
+        })
 }

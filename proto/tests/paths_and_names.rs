@@ -48,6 +48,30 @@ fn the_search_path_comes_first() {
     assert_full("", "a", "/a");
 }
 
+/// So that `/dev/sda` is the same disk whether the search path is `/` or `/dev`.
+#[test]
+fn what_is_below_the_search_path_already_is_the_path() {
+    assert_full("/dev", "/dev/sda", "/dev/sda");
+    assert_full("//dev/", "//dev///sda", "/dev/sda");
+    assert_full("/dev", "sda", "/dev/sda");
+    assert_full("/dev", "/sda", "/dev/sda");
+    assert_full("/dev/vg", "/dev/vg/a/b", "/dev/vg/a/b");
+    assert_full("/srv/%SESSNAME%", "/srv/node-1/a", "/srv/node-1/a");
+    assert_full("", "/a", "/a");
+    // Not of another folder, and not the folder itself.
+    assert_full("/dev", "dev/sda", "/dev/dev/sda");
+    assert_full("/dev", "/devices/a", "/dev/devices/a");
+    assert_full("/dev", "/dev", "/dev/dev");
+    assert_full("/dev", "/dev/", "/dev/dev/");
+    assert_full(
+        "/srv/%SESSNAME%",
+        "/srv/node-2/a",
+        "/srv/node-1/srv/node-2/a",
+    );
+    assert_full("disks", "disks/a", "disks/disks/a");
+    assert_full("disks", "/disks/a", "disks/disks/a");
+}
+
 #[test]
 fn repeated_slashes_become_one() {
     assert_full("///srv//disks//", "//a///b//", "/srv/disks/a/b/");
