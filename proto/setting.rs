@@ -71,6 +71,10 @@ pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
 /// How long a client keeps requests while no path is up, in ms; 0: not at all.
 pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);
 
+/// How long a client keeps the requests of a disk while no path is up, in ms; 0: not at all, -1: as
+/// [`HOLD_IO`] of the session says.
+pub const HOLD_DISK_IO: Setting = Setting::new("hold_io_ms", -1, 86_400_000, -1);
+
 /// How long a request of a disk may be in flight before the client ends it, in ms; 0: as long as it
 /// takes. No other time is less than a second, as the block layer looks once a second.
 pub const IO_TIMEOUT: Setting = Setting::new("io_timeout_ms", 0, 86_400_000, 0).with_least(1000);

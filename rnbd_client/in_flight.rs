@@ -159,7 +159,7 @@ impl InFlight {
         let Some(request) = self.table.take(tag) else {
             return;
         };
-        let result = if request.disk().waits_after(error) {
+        let result = if request.disk().waits_after(error, request.is_fail_fast()) {
             // It comes back through `queue_rq`, where it gets a new message: the server may know
             // the device by another number by then.
             request.requeue()

@@ -253,7 +253,7 @@ fn message(
 ) -> Result<(Kind, Io), Status> {
     let device_id = device
         .mapped_id()
-        .ok_or_else(|| device.status_if_not_mapped())?;
+        .ok_or_else(|| device.status_if_not_mapped(request.is_fail_fast()))?;
     let mut flags = IoFlags::NONE;
     let (op, kind) = match request.op() {
         Op::Read => (rnbd::Op::Read, Kind::Read),
@@ -317,7 +317,7 @@ fn refuse(
     request: OwnedRequest<RemoteDevice>,
     error: SubmitError,
 ) -> Refusal<RemoteDevice> {
-    if device.waits_after(error) {
+    if device.waits_after(error, request.is_fail_fast()) {
         request.refuse(Status::RESOURCE)
     } else {
         let error = error.to_error();

@@ -38,7 +38,8 @@ use proto::{
         IoMode,
         OpenRsp,
         Wwid, //
-    }, //
+    },
+    setting::HOLD_DISK_IO, //
 };
 use rtrs_client::SubmitError;
 use rtrs_core::error::from_errno;
@@ -93,7 +94,9 @@ pub(crate) struct RemoteDevice {
     state: StateWord,
     /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
     io_timeout_ms: Atomic<u32>,
-    /// How many requests were ended for that reason.
+    /// How long requests wait while no path is up, in ms; -1 for as long as the session says.
+    hold_io_ms: Atomic<i32>,
+    /// How many requests were ended because they took too long.
     io_timeouts: Atomic<u32>,
     /// The server's number.
     device_id: Atomic<u32>,
@@ -142,6 +145,7 @@ impl RemoteDevice {
                 index,
                 state: StateWord::new(DeviceState::Init),
                 io_timeout_ms: Atomic::new(0),
+                hold_io_ms: Atomic::new(HOLD_DISK_IO.default),
                 io_timeouts: Atomic::new(0),
                 device_id: Atomic::new(0),
                 epoch: Atomic::new(0),
@@ -256,17 +260,17 @@ impl RemoteDevice {
         self.write_cache.load(ordering::Relaxed)
     }
 
-    /// What becomes of a request now that the device is not mapped: it comes again if the
-    /// transport wants requests to wait for a path. Or the device has requests that were ended and
-    /// that the server may still carry out: then what is sent now could be on the disk before them,
-    /// so it ends as they did. Any context.
+    /// What becomes of a request now that the device is not mapped: it comes again if requests are
+    /// to wait for a path, unless it is to fail fast. Or the device has requests that were ended
+    /// and that the server may still carry out: then what is sent now could be on the disk before
+    /// them, so it ends as they did. Any context.
     #[cold]
-    pub(crate) fn status_if_not_mapped(&self) -> Status {
+    pub(crate) fn status_if_not_mapped(&self, is_fail_fast: bool) -> Status {
         match self.state() {
             DeviceState::Mapped if self.state.unanswered() != 0 => Status::TIMEOUT,
             // Since the caller looked.
             DeviceState::Mapped => Status::RESOURCE,
-            DeviceState::Disconnected if self.holds_io() => Status::RESOURCE,
+            DeviceState::Disconnected if !is_fail_fast && self.holds_io() => Status::RESOURCE,
             _ => Status::IO_ERROR,
         }
     }
@@ -285,11 +289,11 @@ impl RemoteDevice {
     /// Whether requests are to wait while the device is not mapped, apart from those of a device
     /// that the server has closed: they fail until it is open again. Any context.
     pub(crate) fn is_waited_for(&self) -> bool {
-        let transport = &self.server.transport;
+        let (transport, ms) = (&self.server.transport, self.hold_ms());
         if self.is_awaited.load(ordering::Relaxed) {
-            transport.holds_awaited_io()
+            transport.holds_awaited_io(ms)
         } else {
-            transport.holds_io()
+            transport.holds_io(ms)
         }
     }
 
@@ -312,12 +316,15 @@ impl RemoteDevice {
         self.is_awaited.store(is_awaited, ordering::Relaxed);
     }
 
-    /// Whether a request that the transport refused comes again. Any context.
+    /// Whether a request that the transport refused comes again; one that is to fail fast does not
+    /// wait for a path. Any context.
     #[cold]
-    pub(crate) fn waits_after(&self, error: SubmitError) -> bool {
+    pub(crate) fn waits_after(&self, error: SubmitError, is_fail_fast: bool) -> bool {
         match error {
             SubmitError::Busy => true,
-            SubmitError::NoPath => self.server.transport.holds_refused_io(),
+            SubmitError::NoPath => {
+                !is_fail_fast && self.server.transport.holds_refused_io(self.hold_ms())
+            }
             SubmitError::Failed(_) => false,
         }
     }

@@ -24,7 +24,10 @@ use proto::{
         self,
         Base, //
     },
-    setting::IO_TIMEOUT, //
+    setting::{
+        HOLD_DISK_IO,
+        IO_TIMEOUT, //
+    }, //
 };
 use rtrs_core::error::from_errno;
 
@@ -124,6 +127,19 @@ const DEVICE_FILES: Files = &[
             context.release_protection()?;
             // It is not negative.
             device.set_io_timeout(ms.unsigned_abs())
+        },
+    ),
+    Attribute::read_write(
+        c"hold_io_ms",
+        |mapping, out| out.print(fmt!("{}\n", mapping.device.remote.hold_io_ms())),
+        |mapping, _, bytes| {
+            let device = &mapping.device.remote;
+            let ms = HOLD_DISK_IO.parse(bytes).map_err(|error| {
+                device_log!(pr_err, device, "{}", error.message().as_str());
+                from_errno(error.errno())
+            })?;
+            device.set_hold_io_ms(ms);
+            Ok(())
         },
     ),
     Attribute::read_only(c"io_timeouts", |mapping, out| {

@@ -248,31 +248,35 @@ impl SessionCore {
         Ok(self.max_segments())
     }
 
-    /// Whether requests are to wait for a path rather than fail: not for longer than `hold_io_ms`
-    /// after the last one was lost, or after the time that the server is away on purpose. Any
-    /// context.
-    pub fn holds_io(&self) -> bool {
-        self.holds_io_of(false)
+    /// Whether requests are to wait for a path rather than fail: not for longer than `hold_ms`
+    /// after the last one was lost, or after the time that the server is away on purpose. `None`
+    /// stands for the session's `hold_io_ms`. Any context.
+    pub fn holds_io(&self, hold_ms: Option<u32>) -> bool {
+        self.holds_io_of(hold_ms, false)
     }
 
     /// As [`Self::holds_io`], for requests to something of the server's that the user awaits since
     /// the server has gone away on purpose: until the end of that time also when the server is
     /// back. Any context.
-    pub fn holds_awaited_io(&self) -> bool {
-        self.holds_io_of(true)
+    pub fn holds_awaited_io(&self, hold_ms: Option<u32>) -> bool {
+        self.holds_io_of(hold_ms, true)
     }
 
-    fn holds_io_of(&self, is_awaited: bool) -> bool {
-        let hold_io_ms = self.settings.hold_io_ms();
-        self.availability.was_lost_within(hold_io_ms) || self.drain.holds_io(hold_io_ms, is_awaited)
+    fn holds_io_of(&self, hold_ms: Option<u32>, is_awaited: bool) -> bool {
+        let ms = self.hold_ms(hold_ms);
+        self.availability.was_lost_within(ms) || self.drain.holds_io(ms, is_awaited)
+    }
+
+    fn hold_ms(&self, hold_ms: Option<u32>) -> u32 {
+        hold_ms.unwrap_or_else(|| self.settings.hold_io_ms())
     }
 
     /// As [`Self::holds_io`], for a request that was refused for
     /// [`NoPath`](crate::SubmitError::NoPath), which happens before the loss of the last path is
     /// noted. Any context.
-    pub fn holds_refused_io(&self) -> bool {
-        self.holds_io()
-            || self.settings.hold_io_ms() != 0 && self.availability.is_about_to_be_lost()
+    pub fn holds_refused_io(&self, hold_ms: Option<u32>) -> bool {
+        self.holds_io(hold_ms)
+            || self.hold_ms(hold_ms) != 0 && self.availability.is_about_to_be_lost()
     }
 
     /// The server has told that it goes away for `told_ms`; returns for how many ms of that

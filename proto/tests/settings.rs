@@ -16,6 +16,7 @@ use proto::{
         CONNECT_TIMEOUT,
         HB_INTERVAL,
         HB_MISSED,
+        HOLD_DISK_IO,
         HOLD_IO,
         IO_TIMEOUT,
         MAX_RECONNECT_ATTEMPTS,
@@ -24,13 +25,14 @@ use proto::{
     Errno, //
 };
 
-const ALL: [Setting; 7] = [
+const ALL: [Setting; 8] = [
     HB_INTERVAL,
     HB_MISSED,
     RECONNECT_DELAY,
     CONNECT_TIMEOUT,
     MAX_RECONNECT_ATTEMPTS,
     HOLD_IO,
+    HOLD_DISK_IO,
     IO_TIMEOUT,
 ];
 

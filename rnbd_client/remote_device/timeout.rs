@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long requests of a device may be in flight, and how many took longer.
+//! How long requests of a device may be in flight, how many took longer, and how long requests wait
+//! while no path is up.
 
 use kernel_ext::{
     block::mq::request::Op,
@@ -23,6 +24,22 @@ impl RemoteDevice {
     /// Sets that time. Any context.
     pub(crate) fn set_io_timeout_ms(&self, ms: u32) {
         self.io_timeout_ms.store(ms, ordering::Relaxed);
+    }
+
+    /// How long requests wait while no path is up, in ms; -1: as the session's `hold_io_ms` says.
+    /// Any context.
+    pub(crate) fn hold_io_ms(&self) -> i32 {
+        self.hold_io_ms.load(ordering::Relaxed)
+    }
+
+    /// Sets that time. Any context.
+    pub(crate) fn set_hold_io_ms(&self, ms: i32) {
+        self.hold_io_ms.store(ms, ordering::Relaxed);
+    }
+
+    /// That time; `None` if the session says. Any context.
+    pub(super) fn hold_ms(&self) -> Option<u32> {
+        u32::try_from(self.hold_io_ms()).ok()
     }
 
     /// How many requests were ended because they took too long, modulo 2^32. Any context.

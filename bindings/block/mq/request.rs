@@ -214,6 +214,13 @@ impl<D> OwnedRequest<D> {
         self.has_flag(bindings::RNBD_REQ_NOUNMAP)
     }
 
+    /// It is to fail rather than wait when the disk is away (C: `blk_noretry_request`): md and dm
+    /// go on with another disk then, and a read ahead is only left out.
+    #[inline]
+    pub fn is_fail_fast(&self) -> bool {
+        self.has_flag(bindings::RNBD_REQ_FAILFAST)
+    }
+
     /// The first sector, of 512 bytes.
     #[inline]
     pub fn sector(&self) -> u64 {
