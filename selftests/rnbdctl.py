@@ -120,7 +120,9 @@ def test_session_and_paths(t: Test) -> None:
     program.run(t.client, "session", "set", "sess", "max_reconnect_attempts=10000", code=USAGE)
 
     address = t.server.address
-    program.run(t.client, "path", "disconnect", address)
+    refused = program.run(t.client, "path", "disconnect", address, code=BUSY).err
+    t.check("the last path that is up" in refused and "--force" in refused, refused)
+    program.run(t.client, "path", "disconnect", address, "--force")
     until(t, "closed", lambda: device.attribute("state") == "closed")
     shown = program.json_of(t.client, "show", address)["path"]
     t.equal((shown["state"], shown["session"]), ("disconnected", "sess"), "the path")
@@ -144,8 +146,32 @@ def test_session_and_paths(t: Test) -> None:
     if t.modules == "ours":
         program.run(t.client, "path", "remove", t.server.address6)
         t.equal(len(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths")), 1, "paths left")
-    program.run(t.client, "path", "remove", address)
+    program.run(t.client, "path", "remove", address, "--force")
     t.equal(t.client.listdir(f"{rnbd.CLIENT_SESSIONS}/sess/paths"), [], "paths left")
+
+
+def test_map_needs_no_session(t: Test) -> None:
+    """A disk is mapped by its server and path alone; requests wait while the server is away."""
+    prepare(t)
+    t.defer(t.client.run, "rnbdctl unmap --all --force")
+    first = program.json_of(t.client, "map", f"{t.server.address}:{disks.PLAIN}")["mapped"][0]
+    second = program.json_of(t.client, "map", f"{t.server.address}:{disks.WITHOUT_DISCARD}")["mapped"][0]
+    t.equal(second["session"], first["session"], "session of the second disk of a server")
+    host = t.client.read("/proc/sys/kernel/hostname").split(".")[0].strip("()").lower()
+    name = first["session"]
+    t.check(name.startswith(f"{host}-") and name.endswith(t.server.address.replace(".", "-")), name)
+    if t.modules == "ours":
+        t.equal(t.client.read(f"{rnbd.CLIENT_SESSIONS}/{name}/hold_io_ms"), "600000", "hold_io_ms")
+    t.client.run("rnbdctl unmap --all")
+    t.client.run(f"echo '{t.server.address} storage1' >> /etc/hosts")
+    t.defer(t.client.run, "sed -i '/ storage1$/d' /etc/hosts")
+    named = program.json_of(t.client, "map", f"storage1:{disks.PLAIN}", "--hold", "0")["mapped"][0]
+    t.check(named["session"].endswith("-storage1"), named["session"])
+    if t.modules == "ours":
+        folder = f"{rnbd.CLIENT_SESSIONS}/{named['session']}"
+        t.equal(t.client.read(f"{folder}/hold_io_ms"), "0", "hold_io_ms")
+    error = program.run(t.client, "map", "nowhere.invalid:x", code=UNREACHABLE).err
+    t.check("looking up nowhere.invalid" in error, error)
 
 
 def test_size(t: Test) -> None:
@@ -168,11 +194,13 @@ def test_server(t: Test) -> None:
             {"session": "sess", "device_path": disks.PLAIN, "access_mode": "rw"}, "export")
     t.equal(found["sessions"][0]["name"], "sess", "session")
     t.equal(found["sessions"][0]["memory_bytes"] is None, t.modules == "c", "memory unknown")
-    program.run(t.server, "server", "force-close", "vdb")
+    refused = program.run(t.server, "server", "force-close", "vdb", code=BUSY).err
+    t.check("--force" in refused, refused)
+    program.run(t.server, "server", "force-close", "vdb", "--force")
     with t.expect_errno(errno.EIO):
         t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
     program.run(t.server, "server", "force-close", "vdb", code=NOT_FOUND)
-    program.run(t.server, "server", "disconnect", "sess")
+    program.run(t.server, "server", "disconnect", "sess", "--force")
     until(t, "the client has noticed",
           lambda: t.client.read(f"{rnbd.client_path(t, 'sess')}/state") == "disconnected")
     program.run(t.client, "unmap", device.name)

@@ -8,8 +8,12 @@ use clap::Parser;
 use clap::Subcommand;
 
 use crate::commands;
+use crate::error;
+use crate::kernel_log;
 use crate::output::Format;
 use crate::output::Output;
+use crate::Error;
+use crate::Kind;
 use crate::Result;
 use crate::System;
 
@@ -118,12 +122,43 @@ pub struct Context {
     pub output: Output,
 }
 
+/// Whether a command line that makes no sense asks for JSON.
+pub fn wants_json() -> bool {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let is_pair = |pair: &[String]| match pair {
+        [option, value] => matches!(option.as_str(), "-o" | "--output") && value == "json",
+        _ => false,
+    };
+    words.windows(2).any(is_pair)
+        || words
+            .iter()
+            .any(|word| matches!(word.as_str(), "-ojson" | "--output=json"))
+}
+
+/// What is wrong with a command line, as an error that is printed as JSON.
+pub fn usage_error(error: &clap::Error) -> Error {
+    error::print_as_json();
+    let text = error.render().to_string();
+    let mut parts = text.trim().splitn(2, "\n\n");
+    let why = parts.next().unwrap_or_default();
+    let why = why.strip_prefix("error: ").unwrap_or(why);
+    let error = Error::new(Kind::Usage, "reading the command line", why);
+    match parts.next() {
+        Some(usage) => error.hint(usage),
+        None => error,
+    }
+}
+
 /// Does what the command line says.
 pub fn run(cli: &Cli) -> Result {
+    if cli.output == Format::Json {
+        error::print_as_json();
+    }
     let context = Context {
         system: System::new(cli.root.as_deref(), cli.sysfs.as_deref()),
         output: Output::new(cli.output),
     };
+    kernel_log::use_file(context.system.file("dev/kmsg"));
     match &cli.command {
         Command::Map(args) => commands::map::run(args, &context),
         Command::Discover(args) => commands::discover::run(args, &context),
@@ -155,7 +190,6 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::Kind;
 
     #[test]
     fn command_line_is_consistent() {

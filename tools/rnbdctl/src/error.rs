@@ -5,6 +5,12 @@
 use std::fmt::Display;
 use std::io;
 use std::io::IsTerminal;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use serde::Serialize;
+
+use crate::model::JSON_VERSION;
 
 /// The kinds of failures; each is an exit code of the program.
 ///
@@ -33,6 +39,21 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In a word, as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::NotFound => "not-found",
+            Self::NotPermitted => "not-permitted",
+            Self::Busy => "busy",
+            Self::Unreachable => "unreachable",
+            Self::Unsupported => "unsupported",
+            Self::CheckFailed => "check-failed",
+            Self::BadConfig => "bad-config",
+        }
+    }
+
     /// All of them, in the order of their exit codes, with what each stands for.
     pub const ALL: [(Self, &'static str); 9] = [
         (Self::Failed, "the kernel refused, or something else failed"),
@@ -67,6 +88,32 @@ pub struct Error {
     what: String,
     why: String,
     hint: Option<String>,
+    kernel: Vec<String>,
+}
+
+/// Whether errors are printed as JSON.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Has errors printed as JSON from now on, one object a line, for programs.
+pub fn print_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// An error for programs, as `schema.json` describes it.
+#[derive(Debug, Serialize)]
+struct Told<'e> {
+    version: u32,
+    error: Parts<'e>,
+}
+
+#[derive(Debug, Serialize)]
+struct Parts<'e> {
+    kind: &'static str,
+    exit_code: u8,
+    what: &'e str,
+    why: &'e str,
+    hint: Option<&'e str>,
+    kernel: &'e [String],
 }
 
 impl Error {
@@ -79,6 +126,7 @@ impl Error {
             what: what.into(),
             why: why.into(),
             hint: None,
+            kernel: Vec::new(),
         }
     }
 
@@ -91,6 +139,16 @@ impl Error {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// With what the kernel's log says about it. A hint to look there is needless then.
+    #[must_use]
+    pub fn kernel(mut self, lines: Vec<String>) -> Self {
+        if !lines.is_empty() {
+            self.hint = self.hint.as_deref().and_then(without_log);
+            self.kernel = lines;
+        }
         self
     }
 
@@ -124,13 +182,23 @@ impl Error {
         self.hint.as_deref()
     }
 
+    /// What the kernel's log says about it.
+    pub fn kernel_lines(&self) -> &[String] {
+        &self.kernel
+    }
+
     /// The program's exit code.
     pub fn exit_code(&self) -> u8 {
         self.kind as u8
     }
 
-    /// Prints it to standard error, with the hint on a line of its own.
+    /// Prints it to standard error: with what the kernel says and the hint on lines of their own,
+    /// or as JSON if that is wanted ([`print_as_json`]).
     pub fn print(&self) {
+        if AS_JSON.load(Ordering::Relaxed) {
+            eprintln!("{}", self.json());
+            return;
+        }
         let stderr = io::stderr();
         let (red, plain) = if stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none() {
             ("\x1b[1;31m", "\x1b[0m")
@@ -138,8 +206,75 @@ impl Error {
             ("", "")
         };
         eprintln!("rnbdctl: {red}{self}{plain}");
+        for line in &self.kernel {
+            eprintln!("  kernel: {line}");
+        }
         if let Some(hint) = &self.hint {
             eprintln!("  hint: {hint}");
         }
+    }
+
+    fn json(&self) -> String {
+        let told = Told {
+            version: JSON_VERSION,
+            error: Parts {
+                kind: self.kind.name(),
+                exit_code: self.exit_code(),
+                what: &self.what,
+                why: &self.why,
+                hint: self.remedy(),
+                kernel: &self.kernel,
+            },
+        };
+        // Strings and numbers can always be written as JSON.
+        serde_json::to_string(&told).unwrap_or_default()
+    }
+}
+
+/// A hint without its last part, if that says to look into the kernel's log of this machine.
+fn without_log(hint: &str) -> Option<String> {
+    let Some(start) = hint.strip_suffix("dmesg | tail") else {
+        return Some(hint.to_owned());
+    };
+    match start.rsplit_once("; ") {
+        Some((rest, _)) => Some(rest.to_owned()),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_replaces_the_hint_to_look_there() {
+        let lines = vec!["rnbd_client: no".to_owned()];
+        for (hint, left) in [
+            ("the kernel log says more: dmesg | tail", None),
+            (
+                "load it; the kernel log says more: dmesg | tail",
+                Some("load it"),
+            ),
+            ("load it", Some("load it")),
+        ] {
+            let error = Error::new(Kind::Failed, "x", "y").hint(hint);
+            let told = error.clone().kernel(lines.clone());
+            assert_eq!(told.remedy(), left);
+            assert_eq!(told.kernel_lines(), lines);
+            assert_eq!(error.kernel(Vec::new()).remedy(), Some(hint));
+        }
+    }
+
+    #[test]
+    fn json_has_everything() {
+        let error = Error::new(Kind::Busy, "unmapping \"x\"", "in use").hint("stop it");
+        let value: serde_json::Value = serde_json::from_str(&error.json()).unwrap();
+        assert_eq!(
+            value["error"],
+            serde_json::json!({
+                "kind": "busy", "exit_code": 5, "what": "unmapping \"x\"", "why": "in use",
+                "hint": "stop it", "kernel": [],
+            })
+        );
     }
 }

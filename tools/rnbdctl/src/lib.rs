@@ -5,9 +5,11 @@
 //! - [`model`]: what there is (devices, sessions, paths), as plain data.
 //! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
 //! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
-//! - [`address`]: addresses as users write them.
+//! - [`address`], [`server_name`]: addresses, servers and disks as users write them.
+//! - [`identity`], [`ways`]: the name of a session with a server, and the paths to that server.
 //! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
 //! - [`keys`]: the keys by which clients prove who they are.
+//! - [`kernel_log`]: what the kernel says of what has failed.
 //! - [`live`], [`top`]: what devices and paths are doing now.
 //! - [`exporter`]: metrics for monitoring systems.
 //! - [`fabric`]: the self test of a fabric.
@@ -28,13 +30,17 @@ pub mod control;
 pub mod error;
 pub mod exporter;
 pub mod fabric;
+pub mod identity;
+pub mod kernel_log;
 pub mod keys;
 pub mod live;
 pub mod model;
 pub mod output;
 pub mod preflight;
+pub mod server_name;
 pub mod sysfs;
 pub mod top;
+pub mod ways;
 
 pub use error::Error;
 pub use error::Kind;

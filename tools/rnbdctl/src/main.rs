@@ -10,7 +10,17 @@ use clap::Parser;
 use rnbdctl::cli::Cli;
 
 fn main() -> ExitCode {
-    match rnbdctl::cli::run(&Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // It prints the help, too, and ends the program with 0 or 2.
+        Err(error) if !error.use_stderr() || !rnbdctl::cli::wants_json() => error.exit(),
+        Err(error) => {
+            let error = rnbdctl::cli::usage_error(&error);
+            error.print();
+            return ExitCode::from(error.exit_code());
+        }
+    };
+    match rnbdctl::cli::run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error.print();

@@ -17,6 +17,7 @@ use crate::control::MapRequest;
 use crate::model::ClientDevice;
 use crate::model::Path;
 use crate::model::Policy;
+use crate::ways::Ways;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -69,6 +70,16 @@ impl Machine for Kernel {
             client,
             cpus: self.cpus(),
         })
+    }
+
+    fn look_up(&self, session: &Session) -> Result<Session> {
+        let mut session = session.clone();
+        for path in Ways::to(&self.system, &session.hosts)?.found {
+            if !session.all_paths().any(|have| have.dst.same_as(&path.dst)) {
+                session.found.push(path);
+            }
+        }
+        Ok(session)
     }
 
     fn map(&self, session: &Session, paths: &[PathAddress], device: &Device) -> Result<String> {

@@ -26,6 +26,8 @@ pub struct State {
 pub trait Machine: Send + Sync {
     /// What there is now.
     fn state(&self) -> Result<State>;
+    /// The session with the paths that its hosts' names stand for now.
+    fn look_up(&self, session: &Session) -> Result<Session>;
     /// Maps a device; `paths` are for making the session if there is none. Gives the device node.
     fn map(&self, session: &Session, paths: &[PathAddress], device: &Device) -> Result<String>;
     /// Unmaps a device that nobody uses.

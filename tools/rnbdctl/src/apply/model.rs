@@ -35,12 +35,16 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     /// Destinations that do not answer.
     pub(crate) down: BTreeSet<String>,
+    /// The paths that host names stand for.
+    pub(crate) names: BTreeMap<String, Vec<PathAddress>>,
     /// Disks that no server has.
     pub(crate) missing: BTreeSet<String>,
     /// Destinations and disks that fail in another way.
     pub(crate) refused: BTreeMap<String, Kind>,
     /// Device nodes in use.
     pub(crate) busy: BTreeSet<String>,
+    /// How long requests of new sessions wait.
+    pub(crate) hold_io_ms: i32,
     /// Whether sessions have only what the C module has.
     pub(crate) is_c: bool,
     /// Every change that was asked for.
@@ -63,6 +67,7 @@ impl Model {
         model.with(|inner| {
             inner.state.cpus = 4;
             inner.state.client.loaded = true;
+            inner.hold_io_ms = crate::config::DEFAULT_HOLD_MS;
         });
         model
     }
@@ -111,6 +116,10 @@ impl Inner {
             if !self.is_c || setting.name == "max_reconnect_attempts" {
                 settings.0.insert(setting.name, setting.default.into());
             }
+            // As if rtrs_client had been loaded with that.
+            if !self.is_c && setting.name == "hold_io_ms" {
+                settings.0.insert(setting.name, self.hold_io_ms.into());
+            }
         }
         self.state.client.sessions.push(ClientSession {
             name: name.to_owned(),
@@ -154,6 +163,20 @@ fn path_of(session: &str, path: &PathAddress) -> Path {
 impl Machine for Model {
     fn state(&self) -> Result<State> {
         Ok(self.with(|inner| inner.state.clone()))
+    }
+
+    fn look_up(&self, session: &Session) -> Result<Session> {
+        let mut session = session.clone();
+        self.with(|inner| {
+            for host in &session.hosts {
+                let Some(paths) = inner.names.get(&host.to_string()) else {
+                    return Err(fail(Kind::Unreachable, "no such name"));
+                };
+                session.found.extend(paths);
+            }
+            Ok(())
+        })?;
+        Ok(session)
     }
 
     fn map(&self, session: &Session, paths: &[PathAddress], device: &Device) -> Result<String> {

@@ -4,6 +4,7 @@
 
 use proto::addr::PathAddress;
 use proto::rnbd::IoMode;
+use proto::setting::HOLD_IO;
 use proto::setting::IO_TIMEOUT;
 
 use super::Change;
@@ -11,6 +12,7 @@ use super::State;
 use crate::config::Config;
 use crate::config::Device;
 use crate::config::Session;
+use crate::config::DEFAULT_HOLD_MS;
 use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::DeviceState;
@@ -146,9 +148,25 @@ impl SessionPlan {
                 }),
             }
         }
+        self.hold(session, running);
         let from = running.and_then(|running| running.policy);
         if let Some(to) = session.policy.filter(|&to| from != Some(to)) {
             self.changes.push(Change::SetPolicy { from, to });
+        }
+    }
+
+    /// How long requests wait, if the file does not say. A module that cannot do that is as good.
+    fn hold(&mut self, session: &Session, running: Option<&ClientSession>) {
+        if session.settings.contains_key(HOLD_IO.name) {
+            return;
+        }
+        let from = running.map(|running| running.settings.get(HOLD_IO.name));
+        if from.is_none_or(|from| from.is_some_and(|ms| ms != i64::from(DEFAULT_HOLD_MS))) {
+            self.changes.push(Change::Set {
+                setting: HOLD_IO,
+                from: from.flatten(),
+                to: DEFAULT_HOLD_MS,
+            });
         }
     }
 
@@ -161,7 +179,7 @@ impl SessionPlan {
         // Connected ones first: of two that fit one of the file, that is the one to keep.
         let mut left: Vec<_> = running.iter().flat_map(|running| &running.paths).collect();
         left.sort_by_key(|path| !path.is_up());
-        for wanted in &session.paths {
+        for wanted in session.all_paths() {
             match left.iter().position(|have| is_path(wanted, have)) {
                 None => self.changes.push(Change::AddPath(*wanted)),
                 Some(at) => {

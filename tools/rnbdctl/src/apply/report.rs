@@ -135,7 +135,7 @@ const COLUMNS: &[Column] = &[
     Column::text("to", "TO"),
     Column::text("result", "RESULT"),
     Column::text("node", "DEVICE"),
-    Column::text("error", "ERROR"),
+    Column::text("error", "ERROR").wraps(),
 ];
 
 impl Report for Changes {

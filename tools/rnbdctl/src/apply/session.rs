@@ -73,6 +73,14 @@ pub fn attempt(
     prune: bool,
     observer: &mut dyn Observer,
 ) -> Result<Attempt> {
+    let looked_up;
+    let goal = match goal {
+        Goal::Is(session) => {
+            looked_up = machine.look_up(session)?;
+            Goal::Is(&looked_up)
+        }
+        Goal::Gone(name) => Goal::Gone(name),
+    };
     let mut work = Work {
         machine,
         observer,
@@ -139,7 +147,7 @@ impl Work<'_> {
         let mut unreachable = Vec::new();
         'devices: for device in &session.devices {
             let mut unclear = None;
-            for path in &session.paths {
+            for path in session.all_paths() {
                 if self.observer.stop() {
                     return;
                 }
@@ -156,7 +164,7 @@ impl Work<'_> {
                         Subject::Path => {
                             unreachable.push(*path);
                             let error = path_error(session, path, &error);
-                            self.failed(Change::AddPath(*path), &error);
+                            self.tell(Goal::Is(session), &Change::AddPath(*path), &error);
                         }
                         Subject::Unclear => unclear = unclear.or(Some(error)),
                     },
@@ -192,6 +200,11 @@ impl Work<'_> {
             self.observer.doing(change);
             match self.try_to(goal, change) {
                 Ok(node) => self.done(change, node.as_deref()),
+                Err(error) if is_found(goal, change) => {
+                    self.observer
+                        .remark(&format!("{change}: left out, {}", error.why()));
+                    self.failed.push(change.clone());
+                }
                 Err(error) => self.failed(change.clone(), &error),
             }
         }
@@ -237,7 +250,7 @@ impl Work<'_> {
     /// Maps a device of a session that may have to be made.
     fn map_by_any(&self, session: &Session, device: &Device) -> Result<String> {
         let (mut unclear, mut last) = (None, None);
-        for path in &session.paths {
+        for path in session.all_paths() {
             match self.machine.map(session, &[*path], device) {
                 Ok(node) => return Ok(node),
                 Err(error) => match Subject::of(&error) {
@@ -282,10 +295,30 @@ impl Work<'_> {
         self.observer.done(change, node);
     }
 
+    /// Something could not be done; that is a failure unless the change is one that need not be.
+    fn tell(&mut self, goal: Goal<'_>, change: &Change, error: &Error) {
+        if is_found(goal, change) {
+            let text = format!("{change}: left out, {}", error.why());
+            self.observer.remark(&text);
+            self.failed.push(change.clone());
+        } else {
+            self.failed(change.clone(), error);
+        }
+    }
+
     fn failed(&mut self, change: Change, error: &Error) {
         self.attempt.failed = self.attempt.failed.saturating_add(1);
         self.observer.failed(&change, error);
         self.failed.push(change);
+    }
+}
+
+/// Whether it is a path that was found by looking a name up. If it fails, its address is another
+/// machine's, or out of reach for now, and the session needs only one of them.
+fn is_found(goal: Goal<'_>, change: &Change) -> bool {
+    match (goal, change) {
+        (Goal::Is(session), Change::AddPath(path)) => session.found.contains(path),
+        _ => false,
     }
 }
 

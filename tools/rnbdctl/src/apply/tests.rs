@@ -22,6 +22,7 @@ use crate::model::PathState;
 use crate::Kind;
 
 mod device_values;
+mod new_sessions;
 
 const TWO: &str = r#"
 [[session]]
@@ -39,7 +40,7 @@ devices = ["c"]
 "#;
 
 fn read(text: &str) -> Config {
-    config::parse("test.toml", text).unwrap()
+    config::parse("test.toml", text, &|server, _| format!("here-{server}")).unwrap()
 }
 
 fn quick(patience: Patience, prune: bool) -> Options {
@@ -94,15 +95,17 @@ fn everything_is_made_and_then_there_is_nothing_to_do() {
         "\
 storage: (a new session)
   ~ hb_interval_ms: 1000
+  ~ hold_io_ms: 600000
   ~ policy: round-robin
   + path ip:10.0.0.2
   + path ip:10.0.1.2
   + device a (rw)
   + device b (ro)
 fast: (a new session)
+  ~ hold_io_ms: 600000
   + path ip:10.0.2.2
   + device c (rw)
-8 changes to make
+10 changes to make
 "
     );
     assert_eq!(model.writes(), [""; 0], "a plan changes nothing");

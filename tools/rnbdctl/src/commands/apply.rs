@@ -26,6 +26,7 @@ use crate::apply::run::Summary;
 use crate::apply::Machine;
 use crate::apply::Plan;
 use crate::cli::Context;
+use crate::config::Config;
 use crate::output::Format;
 use crate::Error;
 use crate::Result;
@@ -68,6 +69,11 @@ pub fn run(args: &Args, context: &Context) -> Result {
     let config = load(args.file.as_deref(), context)?;
     let kernel = Kernel::new(context.system.clone());
     if args.dry_run {
+        let config = Config {
+            sessions: (config.sessions.iter())
+                .map(|session| kernel.look_up(session))
+                .collect::<Result<_>>()?,
+        };
         let plan = Plan::new(&config, &kernel.state()?, args.prune);
         return match context.output.format() {
             Format::Table => context

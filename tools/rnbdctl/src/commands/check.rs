@@ -73,7 +73,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
 const COLUMNS: &[Column] = &[
     Column::text("status", "STATUS"),
     Column::text("check", "CHECK"),
-    Column::text("message", "FOUND"),
+    Column::text("message", "FOUND").wraps(),
     Column::text("remedy", ""),
 ];
 

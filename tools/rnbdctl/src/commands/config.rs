@@ -16,6 +16,7 @@ use crate::config::running;
 use crate::config::Config;
 use crate::config::ConfigError;
 use crate::config::ConfigErrors;
+use crate::identity;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -58,6 +59,9 @@ pub fn run(args: &Args, context: &Context) -> Result {
     match &args.command {
         Command::Check { file } => check(file.as_deref(), context),
         Command::Show => {
+            context
+                .system
+                .need_client("printing a configuration file")?;
             let text = running::file_text(&context.system.client()?);
             context
                 .output
@@ -82,11 +86,18 @@ pub fn file_or_default(file: Option<&Path>, context: &Context) -> PathBuf {
 /// Reads the file; the error has all that is wrong with it.
 pub fn load(file: Option<&Path>, context: &Context) -> Result<Config> {
     let file = file_or_default(file, context);
-    Config::load(&file).map_err(|errors| match unreadable(&file, &errors) {
+    load_named(&file, context).map_err(|errors| match unreadable(&file, &errors) {
         Some(error) => error,
         None => wrong(&file, &errors, ", nothing was changed")
             .hint("rnbdctl config check FILE checks a file without changing anything"),
     })
+}
+
+/// Reads the file; sessions without a name get that of this machine's session with the server.
+fn load_named(file: &Path, context: &Context) -> std::result::Result<Config, ConfigErrors> {
+    let namer =
+        |server: &str, purpose: &str| identity::session_name(&context.system, server, purpose);
+    Config::load(file, &namer)
 }
 
 /// The error of a file that could not be read at all.
@@ -143,7 +154,7 @@ const COLUMNS: &[Column] = &[
     Column::number("line", "LINE"),
     Column::number("column", "COLUMN"),
     Column::text("key", "KEY"),
-    Column::text("message", "MISTAKE"),
+    Column::text("message", "MISTAKE").wraps(),
 ];
 
 impl Report for Checked {
@@ -171,7 +182,7 @@ impl Report for Checked {
 
 fn check(file: Option<&Path>, context: &Context) -> Result {
     let file = file_or_default(file, context);
-    let result = Config::load(&file);
+    let result = load_named(&file, context);
     let config = result.as_ref().ok();
     let report = Checked {
         version: JSON_VERSION,
@@ -193,9 +204,11 @@ fn check(file: Option<&Path>, context: &Context) -> Result {
 }
 
 fn save(file: &Path, force: bool, context: &Context) -> Result {
+    let what = format!("saving to {}", file.display());
+    // Otherwise a file would be overwritten that says what there is to be mapped.
+    context.system.need_client(&what)?;
     let client = context.system.client()?;
     let text = running::file_text(&client);
-    let what = format!("saving to {}", file.display());
     let exists = file.symlink_metadata().is_ok();
     if exists && !force {
         return Err(Error::new(Kind::Busy, what, "there is a file already")

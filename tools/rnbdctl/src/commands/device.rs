@@ -27,7 +27,7 @@ pub enum Command {
 /// The arguments of `device set`.
 #[derive(Debug, clap::Args)]
 pub struct SetArgs {
-    /// The device: rnbd0, /dev/rnbd0, a link to that, or the remote path (@SESSION)
+    /// The device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
     pub device: String,
 
     /// Tunables and their values

@@ -2,12 +2,11 @@
 
 //! `rnbdctl discover`: the disks of a server that this machine could map.
 
-use proto::addr::PathAddress;
 use serde::Serialize;
 
-use crate::address::parse_path;
 use crate::cli::Context;
 use crate::control;
+use crate::control::join;
 use crate::control::DiscoverRequest;
 use crate::control::RemoteDisk;
 use crate::model::JSON_VERSION;
@@ -16,19 +15,21 @@ use crate::output::Cell;
 use crate::output::Column;
 use crate::output::Report;
 use crate::output::Table;
+use crate::server_name::ServerName;
+use crate::ways::Ways;
 use crate::Result;
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The server's address: an IP address, or gid:GID; optionally preceded by SOURCE@. Not needed
-    /// for a session that exists
-    #[arg(value_name = "[SOURCE@]ADDRESS", value_parser = parse_path)]
+    /// The server: an IP address, a host name, or gid:GID; optionally preceded by SOURCE@. Not
+    /// needed for a session that exists
+    #[arg(value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
     #[arg(required_unless_present = "session")]
-    pub servers: Vec<PathAddress>,
+    pub servers: Vec<ServerName>,
 
     /// The name of the session by which the server is asked: an export policy may go by it
-    /// [default: one that is not in use]
+    /// [default: that by which rnbdctl map would map the server's disks]
     #[arg(short, long)]
     pub session: Option<String>,
 
@@ -45,15 +46,15 @@ struct Found {
 }
 
 const COLUMNS: &[Column] = &[
-    Column::text("device_path", "REMOTE PATH"),
+    Column::text("device_path", "DISK"),
     Column::number("size_bytes", "SIZE"),
-    Column::number("block_size", "BLOCK"),
-    Column::text("modes", "MODES"),
-    Column::number("sessions", "IN USE BY"),
-    Column::text("device", "DEVICE"),
-    Column::text("used_by_server", "SERVER"),
+    Column::number("block_size", "BLOCK").rank(4),
+    Column::text("modes", "MODES").rank(1),
+    Column::number("sessions", "IN USE BY").rank(2),
+    Column::text("device", "DEVICE").rank(1),
+    Column::text("used_by_server", "SERVER").rank(3),
     Column::text("file", ""),
-    Column::text("wwid", "WWID"),
+    Column::text("wwid", "WWID").rank(5),
 ];
 
 impl Report for Found {
@@ -90,31 +91,33 @@ impl Report for Found {
     }
 }
 
-/// A name for a session that no other client of the server has: of what the machine has called
-/// itself when it was started, and the program's number.
-fn own_session(context: &Context) -> String {
-    let file = context.system.file("proc/sys/kernel/random/boot_id");
-    let number = std::process::id();
-    match std::fs::read_to_string(file).as_deref().map(str::trim) {
-        Ok(id) if !id.is_empty() => format!("discover-{id}-{number}"),
-        _ => format!("discover-{number}"),
-    }
-}
-
 /// Lists the disks.
 pub fn run(args: &Args, context: &Context) -> Result {
-    let session = match &args.session {
-        Some(session) => session.clone(),
-        None => own_session(context),
+    let ways = Ways::to(&context.system, &args.servers)?;
+    let session = match (&args.session, args.servers.first()) {
+        (Some(session), _) => session.clone(),
+        (None, Some(server)) => {
+            let server = join::Server {
+                name: &server.host.to_string(),
+                ways: &ways,
+                port: args.port,
+                polled: None,
+            };
+            server.session(&context.system)?
+        }
+        // One of the two is given.
+        (None, None) => String::new(),
     };
-    let request = DiscoverRequest {
-        session,
-        paths: args.servers.clone(),
-        port: args.port,
-    };
-    let mut disks = control::discover(&context.system, &request)?;
+    let mut disks = ways.first(|paths| {
+        let request = DiscoverRequest {
+            session: session.clone(),
+            paths: paths.to_vec(),
+            port: args.port,
+        };
+        control::discover(&context.system, &request)
+    })?;
     for disk in &mut disks {
-        disk.locate(&context.system, &request.session)?;
+        disk.locate(&context.system, &session)?;
     }
     context.output.print(&Found {
         version: JSON_VERSION,

@@ -10,7 +10,6 @@ use proto::fabric::verdict::Fault;
 use proto::fabric::verdict::SLOW_NS;
 use serde::Serialize;
 
-use crate::address::parse_path;
 use crate::address::path_text;
 use crate::cli::Context;
 use crate::fabric;
@@ -30,6 +29,8 @@ use crate::output::Report;
 use crate::output::Table;
 use crate::output::Tone;
 use crate::preflight;
+use crate::server_name::ServerName;
+use crate::ways::Ways;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -53,9 +54,10 @@ pub enum Command {
 /// The arguments of `test`.
 #[derive(Debug, clap::Args)]
 pub struct TestArgs {
-    /// The server's address: an IP address, or gid:GID; optionally preceded by SOURCE@
-    #[arg(value_name = "[SOURCE@]SERVER", value_parser = parse_path)]
-    pub server: PathAddress,
+    /// The server: an IP address, a host name, of which one address is tested, or gid:GID;
+    /// optionally preceded by SOURCE@
+    #[arg(value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
+    pub server: ServerName,
 
     /// The port of the test's server
     #[arg(long, default_value_t = proto::fabric::PORT)]
@@ -131,11 +133,12 @@ struct Tested {
 /// Tests; fails if there is a fault.
 pub fn run(args: &Args, context: &Context) -> Result {
     let Command::Test(args) = &args.command;
+    let path = path_to(&args.server, context)?;
     if !args.with_mapped_disks {
-        refuse_if_disturbing(args, context)?;
+        refuse_if_disturbing(&path, context)?;
     }
     let request = Request {
-        path: args.server,
+        path,
         port: args.port,
         requests: args.requests,
         mib: args.mib,
@@ -144,7 +147,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     let found = fabric::run(&context.system, &request)?;
     let counted = Counters::read(&context.system)?.since(&before);
     let ip_answers = match found.no_connection {
-        Some(_) => preflight::answers(&args.server.dst, args.port),
+        Some(_) => preflight::answers(&path.dst, args.port),
         None => None,
     };
     // The argument has a range.
@@ -155,13 +158,23 @@ pub fn run(args: &Args, context: &Context) -> Result {
         .faults()
         .filter(|fault| !(stopped && *fault == Fault::Broken));
     let faults: Vec<_> = faults.collect();
-    let tested = tested(args, found, &counted, &faults);
+    let tested = tested(&path, found, &counted, &faults);
     context.output.print(&tested)?;
     end(&tested, &faults)
 }
 
-fn refuse_if_disturbing(args: &TestArgs, context: &Context) -> Result {
-    let conflicts = fabric::conflicts(&context.system, &args.server)?;
+/// The path that is tested: of a host name, to the first address that an RDMA device leads to.
+fn path_to(server: &ServerName, context: &Context) -> Result<PathAddress> {
+    let ways = Ways::to(&context.system, std::slice::from_ref(server))?;
+    let first = ways.all().next().copied();
+    first.ok_or_else(|| {
+        let what = format!("looking up {server}");
+        Error::new(Kind::Unreachable, what, "it has no address")
+    })
+}
+
+fn refuse_if_disturbing(path: &PathAddress, context: &Context) -> Result {
+    let conflicts = fabric::conflicts(&context.system, path)?;
     if conflicts.is_empty() {
         return Ok(());
     }
@@ -197,11 +210,11 @@ fn end(tested: &Tested, faults: &[Fault]) -> Result {
     Err(Error::new(kind, "testing the fabric", names.join(", ")))
 }
 
-fn tested(args: &TestArgs, found: Found, counted: &Counters, faults: &[Fault]) -> Tested {
+fn tested(path: &PathAddress, found: Found, counted: &Counters, faults: &[Fault]) -> Tested {
     let device = found.device.clone().unwrap_or_default();
     Tested {
         version: JSON_VERSION,
-        server: path_text(&args.server),
+        server: path_text(path),
         ok: faults.is_empty() && found.end == Some(0),
         faults: faults
             .iter()
@@ -260,7 +273,7 @@ const BANDWIDTHS: &[Column] = &[
 
 const FAULTS: &[Column] = &[
     Column::text("fault", "FAULT"),
-    Column::text("meaning", "MEANING"),
+    Column::text("meaning", "MEANING").wraps(),
     Column::text("advice", ""),
 ];
 

@@ -97,7 +97,12 @@ pub fn run(args: &Args, context: &Context) -> Result {
             sessions: sessions.then(|| system.server_sessions()).transpose()?,
         });
     }
-    context.output.print(&listing)
+    context.output.print(&listing)?;
+    match (args.client, args.server) {
+        (true, _) => system.need_client("listing what is mapped"),
+        (_, true) => system.need_server("listing what is exported"),
+        _ => system.need_any("listing what there is"),
+    }
 }
 
 impl Report for Listing {
@@ -162,11 +167,11 @@ fn not_there(loaded: bool, module: &str, text: &str) -> String {
 const CLIENT_DEVICES: &[Column] = &[
     Column::text("name", ""),
     Column::text("path", "DEVICE"),
-    Column::number("size_bytes", "SIZE"),
+    Column::number("size_bytes", "SIZE").rank(1),
     Column::text("state", "STATE"),
-    Column::text("access_mode", "ACCESS"),
-    Column::text("session", "SESSION"),
-    Column::text("device_path", "REMOTE PATH"),
+    Column::text("access_mode", "ACCESS").rank(3),
+    Column::text("session", "SESSION").rank(2),
+    Column::text("device_path", "DISK"),
 ];
 
 /// The table of mapped devices.
@@ -205,7 +210,7 @@ const CLIENT_SESSIONS: &[Column] = &[
     Column::text("state", "STATE"),
     Column::number("paths", "PATHS"),
     Column::number("paths_up", "UP"),
-    Column::text("policy", "POLICY"),
+    Column::text("policy", "POLICY").rank(1),
 ];
 
 /// The table of sessions with servers.
@@ -240,8 +245,8 @@ pub(crate) fn session_state(state: SessionState) -> Cell {
 const SERVER_DEVICES: &[Column] = &[
     Column::text("name", "DEVICE"),
     Column::text("session", "CLIENT SESSION"),
-    Column::text("access_mode", "ACCESS"),
-    Column::text("device_path", "ASKED FOR AS"),
+    Column::text("access_mode", "ACCESS").rank(1),
+    Column::text("device_path", "DISK").rank(2),
 ];
 
 /// The table of exported devices, with a row for each session that has one.
@@ -269,8 +274,8 @@ pub(crate) fn server_devices(devices: &[ServerDevice], empty: String) -> Table {
 const SERVER_SESSIONS: &[Column] = &[
     Column::text("name", "SESSION"),
     Column::number("paths", "PATHS"),
-    Column::number("memory_bytes", "MEMORY"),
-    Column::number("pooled_memory_bytes", "FROM POOL"),
+    Column::number("memory_bytes", "MEMORY").rank(1),
+    Column::number("pooled_memory_bytes", "FROM POOL").rank(2),
 ];
 
 /// The table of clients' sessions.
@@ -293,18 +298,18 @@ pub(crate) fn server_sessions(sessions: &[ServerSession], empty: String) -> Tabl
 }
 
 const PATHS: &[Column] = &[
-    Column::text("session", "SESSION"),
+    Column::text("session", "SESSION").rank(1),
     Column::text("name", "PATH"),
     Column::text("state", "STATE"),
-    Column::text("hca_name", "HCA"),
-    Column::number("hca_port", "PORT"),
-    Column::number("read_bytes", "READ"),
-    Column::number("write_bytes", "WRITTEN"),
+    Column::text("hca_name", "RDMA DEVICE").rank(5),
+    Column::number("hca_port", "PORT").rank(7),
+    Column::number("read_bytes", "READ").rank(6),
+    Column::number("write_bytes", "WRITTEN").rank(6),
     Column::number("reads", ""),
     Column::number("writes", ""),
-    Column::number("inflight", "INFLIGHT"),
-    Column::number("latency_ns", "LATENCY"),
-    Column::number("reconnects", "RECONNECTS"),
+    Column::number("inflight", "IN FLIGHT").rank(4),
+    Column::number("latency_ns", "LATENCY").rank(2),
+    Column::number("reconnects", "RECONNECTS").rank(3),
     Column::number("failed_reconnects", ""),
     Column::number("failovers", ""),
 ];

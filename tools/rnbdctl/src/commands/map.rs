@@ -4,34 +4,39 @@
 
 use std::time::Duration;
 
-use proto::addr::PathAddress;
 use proto::rnbd::IoMode;
+use proto::setting::HOLD_IO;
 use serde::Serialize;
 
 use super::each;
-use crate::address::parse_path;
 use crate::cli::Context;
+use crate::config::DEFAULT_HOLD_MS;
 use crate::control;
+use crate::control::join;
 use crate::control::DiscoverRequest;
 use crate::control::MapRequest;
 use crate::control::Mapped;
 use crate::model::AccessMode;
 use crate::model::JSON_VERSION;
+use crate::output;
 use crate::output::Cell;
 use crate::output::Column;
 use crate::output::Report;
 use crate::output::Table;
+use crate::server_name::DiskName;
+use crate::server_name::ServerName;
+use crate::ways::Ways;
+use crate::Error;
+use crate::Kind;
 use crate::Result;
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Paths of the disks at the server, relative to its dev_search_path
-    #[arg(
-        required_unless_present = "all",
-        conflicts_with = "all",
-        value_name = "DISK"
-    )]
+    /// Disks, each with its server: a host name or an address (that of IPv6 in brackets), and the
+    /// disk's path at the server. With --path or --session the server may be left out. With --all:
+    /// servers
+    #[arg(value_name = "SERVER:DISK", required_unless_present = "all")]
     pub disks: Vec<String>,
 
     /// Map all disks that the server tells this client of, but for those that its own machine uses,
@@ -39,14 +44,16 @@ pub struct Args {
     #[arg(long)]
     pub all: bool,
 
-    /// The name of the session, unique per server
+    /// The name of the session with the server, which no other client may have [default: that of
+    /// the session with this server if there is one, else a name made of this host's and the
+    /// server's]
     #[arg(short, long)]
-    pub session: String,
+    pub session: Option<String>,
 
-    /// The server's address, if the session does not exist yet: an IP address, or gid:GID;
-    /// optionally preceded by SOURCE@. Up to six times for several paths
-    #[arg(short, long = "path", value_name = "[SOURCE@]ADDRESS", value_parser = parse_path)]
-    pub paths: Vec<PathAddress>,
+    /// The server's address or host name, instead of SERVER: in front of the disk; optionally
+    /// preceded by SOURCE@. Up to six times for several paths
+    #[arg(short, long = "path", value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
+    pub paths: Vec<ServerName>,
 
     /// The server's port [default: 1234]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
@@ -55,6 +62,11 @@ pub struct Args {
     /// How the disks shall be accessed [default: rw]
     #[arg(short, long, value_enum)]
     pub access: Option<AccessMode>,
+
+    /// How long requests wait while the server is away, before they fail: 90s, 10m, 2h, up to 1d;
+    /// 0: they fail at once [default: 10m for a new session]
+    #[arg(long, value_name = "DURATION", value_parser = parse_hold)]
+    pub hold: Option<i32>,
 
     /// How the server shall read and write the disks: past its page cache (direct) or through it
     /// (buffered) [default: as the server is set]
@@ -75,6 +87,13 @@ fn parse_io_mode(text: &str) -> std::result::Result<IoMode, String> {
     IoMode::from_name(text.as_bytes()).ok_or_else(|| "neither direct nor buffered".to_owned())
 }
 
+/// A duration in ms, as `hold_io_ms` takes it.
+fn parse_hold(text: &str) -> std::result::Result<i32, String> {
+    let ms = u64::from(output::parse_duration(text)?).saturating_mul(1000);
+    let ms = i32::try_from(ms).ok().filter(|ms| HOLD_IO.contains(*ms));
+    ms.ok_or_else(|| "it must be between 0 and 1d".to_owned())
+}
+
 /// What was mapped.
 #[derive(Debug, Serialize)]
 struct Done<'a> {
@@ -85,8 +104,8 @@ struct Done<'a> {
 const COLUMNS: &[Column] = &[
     Column::text("name", ""),
     Column::text("path", "DEVICE"),
-    Column::text("session", "SESSION"),
-    Column::text("device_path", "REMOTE PATH"),
+    Column::text("session", "SESSION").rank(1),
+    Column::text("device_path", "DISK"),
 ];
 
 impl Report for Done<'_> {
@@ -109,25 +128,28 @@ impl Report for Done<'_> {
     }
 }
 
+/// A disk that is to be mapped, and how its session is made if there is none.
+struct Wanted {
+    request: MapRequest,
+    ways: Ways,
+}
+
 /// Maps. A disk that cannot be mapped does not keep the others from it.
 pub fn run(args: &Args, context: &Context) -> Result {
-    let disks = match args.all {
+    let wanted = match args.all {
         true => all_disks(args, context)?,
-        false => args.disks.clone(),
+        false => given_disks(args, context)?,
     };
-    if disks.is_empty() {
+    if wanted.is_empty() {
         return context.output.say("nothing to map: see rnbdctl discover");
     }
-    let requests: Vec<_> = disks.iter().map(|disk| request(args, disk)).collect();
     // Before anything is done; but the names that a server has are nobody's mistake here.
-    for request in requests.iter().filter(|_| !args.all) {
-        request.line()?;
+    for wanted in wanted.iter().filter(|_| !args.all) {
+        wanted.request.line()?;
     }
-    let patience = Duration::from_secs(args.timeout.into());
-    let name = |request: &MapRequest| format!("mapping {}", request.device_path);
-    let done = each(&requests, name, |request| {
-        control::map(&context.system, request, patience)
-    });
+    check_hold(args, context)?;
+    let name = |wanted: &Wanted| format!("mapping {}", wanted.request.device_path);
+    let done = each(&wanted, name, |wanted| map_one(args, wanted, context));
     if !done.done.is_empty() {
         context.output.print(&Done {
             version: JSON_VERSION,
@@ -137,33 +159,220 @@ pub fn run(args: &Args, context: &Context) -> Result {
     done.end()
 }
 
-/// The disks that `--all` stands for.
-fn all_disks(args: &Args, context: &Context) -> Result<Vec<String>> {
-    let asked = DiscoverRequest {
-        session: args.session.clone(),
-        paths: args.paths.clone(),
-        port: args.port,
+fn given_disks(args: &Args, context: &Context) -> Result<Vec<Wanted>> {
+    let wrong = |disk: &str, why: String| {
+        let what = format!("mapping {disk}");
+        Err(Error::new(Kind::Usage, what, why))
     };
-    let wanted = args.access.unwrap_or(AccessMode::Rw).as_str();
-    let mut disks = Vec::new();
-    for mut disk in control::discover(&context.system, &asked)? {
-        disk.locate(&context.system, &args.session)?;
-        let is_possible = disk.modes.iter().any(|mode| mode == wanted);
-        if is_possible && !disk.used_by_server && disk.device.is_none() {
-            disks.push(disk.device_path);
-        }
+    let mut servers = Servers::new(args, context);
+    let mut wanted = Vec::new();
+    for disk in &args.disks {
+        // With --path a colon belongs to the disk.
+        let parsed = match args.paths.is_empty() {
+            true => DiskName::parse(disk).or_else(|why| wrong(disk, why))?,
+            false => DiskName {
+                server: None,
+                disk: disk.clone(),
+            },
+        };
+        wanted.push(servers.wanted(parsed.server.as_ref(), parsed.disk)?);
     }
-    Ok(disks)
+    Ok(wanted)
 }
 
-fn request(args: &Args, disk: &str) -> MapRequest {
-    MapRequest {
-        session: args.session.clone(),
-        device_path: disk.to_owned(),
-        paths: args.paths.clone(),
-        port: args.port,
-        access_mode: args.access,
-        io_mode: args.io_mode,
-        poll_queues: args.poll_queues,
+/// The disks that `--all` stands for.
+fn all_disks(args: &Args, context: &Context) -> Result<Vec<Wanted>> {
+    let mut servers = Servers::new(args, context);
+    let mut names = Vec::new();
+    for server in &args.disks {
+        let name = server.strip_suffix(':').unwrap_or(server);
+        let parsed = ServerName::parse(name);
+        names.push(Some(parsed.map_err(|why| {
+            Error::new(Kind::Usage, format!("mapping all disks of {server}"), why)
+        })?));
+    }
+    if names.is_empty() {
+        names.push(None);
+    }
+    let mode = args.access.unwrap_or(AccessMode::Rw).as_str();
+    let mut wanted = Vec::new();
+    for server in &names {
+        let (session, ways) = servers.of(server.as_ref(), "")?;
+        let disks = ways.first(|paths| {
+            let request = DiscoverRequest {
+                session: session.clone(),
+                paths: paths.to_vec(),
+                port: args.port,
+            };
+            control::discover(&context.system, &request)
+        })?;
+        for mut disk in disks {
+            disk.locate(&context.system, &session)?;
+            let is_possible = disk.modes.iter().any(|have| have == mode);
+            if is_possible && !disk.used_by_server && disk.device.is_none() {
+                wanted.push(servers.wanted(server.as_ref(), disk.device_path)?);
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+/// The sessions with the servers of this command; each server is looked up once.
+struct Servers<'a> {
+    args: &'a Args,
+    context: &'a Context,
+    known: Vec<(Vec<ServerName>, Ways)>,
+}
+
+impl<'a> Servers<'a> {
+    fn new(args: &'a Args, context: &'a Context) -> Self {
+        Self {
+            args,
+            context,
+            known: Vec::new(),
+        }
+    }
+
+    fn wanted(&mut self, server: Option<&ServerName>, disk: String) -> Result<Wanted> {
+        let args = self.args;
+        let (session, ways) = self.of(server, &disk)?;
+        Ok(Wanted {
+            request: MapRequest {
+                session,
+                device_path: disk,
+                paths: ways.given.clone(),
+                port: args.port,
+                access_mode: args.access,
+                io_mode: args.io_mode,
+                poll_queues: args.poll_queues,
+            },
+            ways,
+        })
+    }
+
+    /// The name of the session for `disk` of `server`, or of the server that --path and --session
+    /// name, and the ways to it.
+    fn of(&mut self, server: Option<&ServerName>, disk: &str) -> Result<(String, Ways)> {
+        let args = self.args;
+        let servers = match server {
+            Some(server) => std::slice::from_ref(server),
+            None => args.paths.as_slice(),
+        };
+        let ways = self.ways(servers)?;
+        if let Some(session) = &args.session {
+            return Ok((session.clone(), ways));
+        }
+        let Some(first) = servers.first() else {
+            let (what, hint) = match disk {
+                "" => (
+                    "mapping all disks".to_owned(),
+                    "write rnbdctl map --all SERVER".to_owned(),
+                ),
+                _ => (
+                    format!("mapping {disk}"),
+                    format!("write rnbdctl map SERVER:{disk}"),
+                ),
+            };
+            let why = "which server has it is not said";
+            return Err(Error::new(Kind::Usage, what, why).hint(hint));
+        };
+        let is_polled = args.poll_queues.is_some_and(|queues| queues != 0);
+        let server = join::Server {
+            name: &first.host.to_string(),
+            ways: &ways,
+            port: args.port,
+            polled: Some(disk).filter(|_| is_polled),
+        };
+        Ok((server.session(&self.context.system)?, ways))
+    }
+
+    fn ways(&mut self, servers: &[ServerName]) -> Result<Ways> {
+        if let Some((_, ways)) = self.known.iter().find(|(known, _)| known == servers) {
+            return Ok(ways.clone());
+        }
+        let ways = Ways::to(&self.context.system, servers)?;
+        self.known.push((servers.to_vec(), ways.clone()));
+        Ok(ways)
+    }
+}
+
+/// Maps a disk. If that makes the session, the session gets the other paths that were found, and
+/// the time for which requests wait.
+fn map_one(args: &Args, wanted: &Wanted, context: &Context) -> Result<Mapped> {
+    let system = &context.system;
+    let patience = Duration::from_secs(args.timeout.into());
+    let session = &wanted.request.session;
+    let is_new = system.client_session(session)?.is_none();
+    let mapped = match is_new {
+        false => control::map(system, &wanted.request, patience)?,
+        true => wanted.ways.first(|paths| {
+            let request = MapRequest {
+                paths: paths.to_vec(),
+                ..wanted.request.clone()
+            };
+            control::map(system, &request, patience)
+        })?,
+    };
+    if let Some(ms) = hold_to_set(args.hold, is_new) {
+        hold(context, session, ms, args.hold.is_some())?;
+    }
+    if is_new && !wanted.ways.found.is_empty() {
+        for (path, error) in join::add_found(system, session, &wanted.ways)? {
+            eprintln!(
+                "rnbdctl: {path} is no path of session {session}: {}",
+                error.why()
+            );
+        }
+    }
+    Ok(mapped)
+}
+
+/// The time to set, in ms: what the user says, and the default for a session that is new. What the
+/// administrator has set for one that is there stays.
+fn hold_to_set(asked: Option<i32>, is_new: bool) -> Option<i32> {
+    asked.or_else(|| is_new.then_some(DEFAULT_HOLD_MS))
+}
+
+/// Sets how long requests of a session wait. Those of a module that has no such time never wait;
+/// that is an error only if the user wants them to.
+fn hold(context: &Context, session: &str, ms: i32, is_asked: bool) -> Result {
+    let session = context.system.find_session(session)?;
+    let is_needless = !is_asked || ms == 0;
+    if is_needless && session.settings.get(HOLD_IO.name).is_none() {
+        return Ok(());
+    }
+    control::session::set(&session, HOLD_IO.name, &ms.to_string())
+}
+
+/// An error if requests cannot wait as the user wants. Before anything is mapped.
+fn check_hold(args: &Args, context: &Context) -> Result {
+    let file = context
+        .system
+        .sys("module/rtrs_client/parameters/hold_io_ms");
+    if !args.hold.is_some_and(|ms| ms != 0) || !context.system.client_loaded() || file.exists() {
+        return Ok(());
+    }
+    let why = "the loaded rtrs_client cannot have requests wait";
+    Err(Error::new(Kind::Unsupported, "mapping with --hold", why)
+        .hint("it is the C module, whose requests fail at once; leave --hold out"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_wait() {
+        assert_eq!(parse_hold("0"), Ok(0));
+        assert_eq!(parse_hold("90"), Ok(90_000));
+        assert_eq!(parse_hold("10m"), Ok(DEFAULT_HOLD_MS));
+        assert_eq!(parse_hold("1d"), Ok(86_400_000));
+        for text in ["", "2d", "-1", "4294967295", "forever"] {
+            assert!(parse_hold(text).is_err(), "{text:?}");
+        }
+        assert_eq!(hold_to_set(None, true), Some(DEFAULT_HOLD_MS));
+        assert_eq!(hold_to_set(None, false), None);
+        assert_eq!(hold_to_set(Some(0), true), Some(0));
+        assert_eq!(hold_to_set(Some(5), false), Some(5));
     }
 }

@@ -3,21 +3,24 @@
 //! `rnbdctl path`: the paths of this client's sessions.
 
 use proto::addr::PathAddress;
+use proto::setting::HOLD_IO;
 use serde::Serialize;
 
 use super::each;
-use crate::address::parse_path;
 use crate::address::path_text;
 use crate::cli::Context;
 use crate::control;
 use crate::model::Path;
 use crate::model::Policy;
 use crate::model::JSON_VERSION;
+use crate::output;
 use crate::output::Cell;
 use crate::output::Column;
 use crate::output::Format;
 use crate::output::Report;
 use crate::output::Table;
+use crate::server_name::ServerName;
+use crate::ways::Ways;
 use crate::Result;
 
 /// The arguments.
@@ -34,9 +37,9 @@ pub enum Command {
     /// Connect to one more address of the server
     Add(AddArgs),
     /// Disconnect paths and forget them
-    Remove(PathArgs),
+    Remove(DangerArgs),
     /// Disconnect paths; they stay so until reconnected by hand
-    Disconnect(PathArgs),
+    Disconnect(DangerArgs),
     /// Reconnect paths immediately
     Reconnect(PathArgs),
     /// Show or set how the path of a request is chosen
@@ -49,9 +52,10 @@ pub struct AddArgs {
     /// The session
     pub session: String,
 
-    /// The server's address: an IP address, or gid:GID; optionally preceded by SOURCE@
-    #[arg(required = true, value_name = "[SOURCE@]ADDRESS", value_parser = parse_path)]
-    pub paths: Vec<PathAddress>,
+    /// The server's address: an IP address, a host name, all of whose addresses are connected, or
+    /// gid:GID; optionally preceded by SOURCE@
+    #[arg(required = true, value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
+    pub paths: Vec<ServerName>,
 }
 
 /// The arguments that name paths.
@@ -64,6 +68,18 @@ pub struct PathArgs {
     /// The session that has them
     #[arg(short, long)]
     pub session: Option<String>,
+}
+
+/// The arguments that name paths which are to go.
+#[derive(Debug, clap::Args)]
+pub struct DangerArgs {
+    /// Which paths.
+    #[command(flatten)]
+    pub paths: PathArgs,
+
+    /// Also the last path of a session that is up, without which its devices do not work
+    #[arg(short, long)]
+    pub force: bool,
 }
 
 /// The arguments of `path policy`.
@@ -81,15 +97,19 @@ pub struct PolicyArgs {
 pub fn run(args: &Args, context: &Context) -> Result {
     match &args.command {
         Command::Add(args) => add(args, context),
-        Command::Remove(args) => change(
-            args,
-            context,
-            ("removing", "removed"),
-            control::path::remove,
-        ),
+        Command::Remove(args) => {
+            let words = ("removing", "removed");
+            change(&args.paths, context, words, |path| {
+                agree(args.force, words.0, path, context)?;
+                control::path::remove(path)
+            })
+        }
         Command::Disconnect(args) => {
             let words = ("disconnecting", "disconnected");
-            change(args, context, words, control::path::disconnect)
+            change(&args.paths, context, words, |path| {
+                agree(args.force, words.0, path, context)?;
+                control::path::disconnect(path)
+            })
         }
         Command::Reconnect(args) => {
             let words = ("reconnecting", "reconnected");
@@ -102,7 +122,9 @@ pub fn run(args: &Args, context: &Context) -> Result {
 fn add(args: &AddArgs, context: &Context) -> Result {
     let session = context.system.find_session(&args.session)?;
     let name = |path: &PathAddress| format!("connecting {}", path_text(path));
-    let done = each(&args.paths, name, |path| {
+    let ways = Ways::to(&context.system, &args.paths)?;
+    let paths: Vec<PathAddress> = ways.all().copied().collect();
+    let done = each(&paths, name, |path| {
         control::session::add_path(&session, path)?;
         Ok(path_text(path))
     });
@@ -115,7 +137,7 @@ fn change(
     args: &PathArgs,
     context: &Context,
     (doing, done): (&str, &str),
-    run: fn(&Path) -> Result,
+    run: impl Fn(&Path) -> Result,
 ) -> Result {
     let name = |name: &String| format!("{doing} {name}");
     let result = each(&args.paths, name, |name| {
@@ -126,6 +148,34 @@ fn change(
     result.finish(context, |path| {
         format!("{done} {} of session {}", path.name, path.session)
     })
+}
+
+/// Asks before the last path that is up goes from under devices.
+fn agree(is_forced: bool, doing: &str, path: &Path, context: &Context) -> Result {
+    let Some(session) = context.system.client_session(&path.session)? else {
+        return Ok(());
+    };
+    let others = session.paths.iter().filter(|have| have.name != path.name);
+    if !path.is_up() || others.into_iter().any(Path::is_up) {
+        return Ok(());
+    }
+    let mut devices = context.system.client_devices()?;
+    devices.retain(|device| device.session == session.name);
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = devices.iter().map(|device| device.path.as_str()).collect();
+    let holds = session.settings.get(HOLD_IO.name).unwrap_or(0);
+    let fate = match holds {
+        0 => "would fail at once".to_owned(),
+        ms => format!("would wait, and fail after {ms} ms"),
+    };
+    let what = format!("{doing} path {} of session {}", path.name, session.name);
+    let danger = format!(
+        "it is the last path that is up, and requests of {} {fate}",
+        names.join(", ")
+    );
+    output::confirm(is_forced, &what, &danger)
 }
 
 fn policy(args: &PolicyArgs, context: &Context) -> Result {

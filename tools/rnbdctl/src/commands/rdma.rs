@@ -36,12 +36,12 @@ const PORTS: &[Column] = &[
     Column::text("device", "DEVICE"),
     Column::number("port", "PORT"),
     Column::text("state", "STATE"),
-    Column::text("physical_state", "LINK"),
-    Column::text("link_layer", "LAYER"),
-    Column::text("rate", "RATE"),
-    Column::text("netdev", "NETDEV"),
-    Column::number("netdev_mtu", "MTU"),
-    Column::number("rdma_mtu", "RDMA MTU"),
+    Column::text("physical_state", "LINK").rank(3),
+    Column::text("link_layer", "LAYER").rank(5),
+    Column::text("rate", "RATE").rank(4),
+    Column::text("netdev", "NETDEV").rank(1),
+    Column::number("netdev_mtu", "MTU").rank(3),
+    Column::number("rdma_mtu", "RDMA MTU").rank(2),
     Column::text("driver", ""),
     Column::text("firmware", ""),
 ];
@@ -49,11 +49,11 @@ const PORTS: &[Column] = &[
 const GIDS: &[Column] = &[
     Column::text("device", "DEVICE"),
     Column::number("port", "PORT"),
-    Column::number("index", "INDEX"),
-    Column::text("type", "TYPE"),
-    Column::text("netdev", "NETDEV"),
+    Column::number("index", "INDEX").rank(3),
+    Column::text("type", "TYPE").rank(2),
+    Column::text("netdev", "NETDEV").rank(1),
     Column::text("ip", "IP"),
-    Column::text("gid", "GID"),
+    Column::text("gid", "GID").rank(4),
 ];
 
 impl Report for Devices {

@@ -6,14 +6,12 @@ use super::each;
 use crate::cli::Context;
 use crate::control;
 use crate::model::DeviceState;
-use crate::Error;
-use crate::Kind;
 use crate::Result;
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the remote path (@SESSION)
+    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
     #[arg(required_unless_present = "all", value_name = "DEVICE")]
     pub devices: Vec<String>,
 
@@ -39,11 +37,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
 
 /// The names of all closed devices, but of those that the server's administrator has closed.
 fn closed(context: &Context) -> Result<Vec<String>> {
-    if !context.system.client_loaded() {
-        let why = "the module rnbd_client is not loaded";
-        let error = Error::new(Kind::Unsupported, "remapping all closed devices", why);
-        return Err(error.hint("load it with: modprobe rnbd_client"));
-    }
+    context.system.need_client("remapping all closed devices")?;
     let mut devices = context.system.client_devices()?;
     devices.retain(|device| device.state == DeviceState::Closed && !device.closed_by_server);
     Ok(devices.into_iter().map(|device| device.name).collect())

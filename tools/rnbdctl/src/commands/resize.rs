@@ -10,7 +10,7 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The device: rnbd0, /dev/rnbd0, a link to that, or the remote path (@SESSION)
+    /// The device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
     pub device: String,
 
     /// Its size now: bytes, with K, M, G or T, or sectors with s

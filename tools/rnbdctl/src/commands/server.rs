@@ -10,6 +10,7 @@ use crate::cli::Context;
 use crate::control;
 use crate::model::Export;
 use crate::model::Path;
+use crate::output;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -55,6 +56,10 @@ pub struct DisconnectArgs {
     /// The session that has the path
     #[arg(short, long)]
     pub session: Option<String>,
+
+    /// Also a client that has devices mapped
+    #[arg(short, long)]
+    pub force: bool,
 }
 
 /// The arguments of `server force-close`.
@@ -65,6 +70,10 @@ pub struct ForceCloseArgs {
 
     /// The client's session; may be left out if only one has the device
     pub session: Option<String>,
+
+    /// Without asking
+    #[arg(short, long)]
+    pub force: bool,
 }
 
 /// Does it.
@@ -85,29 +94,26 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
 }
 
-fn loaded(context: &Context, what: &str) -> Result {
-    if context.system.server_loaded() {
-        return Ok(());
-    }
-    let error = Error::new(
-        Kind::Unsupported,
-        what,
-        "the module rnbd_server is not loaded",
-    );
-    Err(error.hint("load it with: modprobe rnbd_server"))
-}
-
 fn disconnect(args: &DisconnectArgs, context: &Context) -> Result {
     let system = &context.system;
+    system.need_server(&format!("disconnecting {}", args.name))?;
     let session = match args.session {
         None => system.server_session(&args.name)?,
         Some(_) => None,
     };
     let paths = match session {
-        Some(session) => session.paths,
+        Some(session) => {
+            let what = format!("disconnecting session {}", session.name);
+            agree(args.force, &what, &session.name, context)?;
+            session.paths
+        }
         None => {
-            loaded(context, &format!("disconnecting {}", args.name))?;
-            vec![system.find_server_path(&args.name, args.session.as_deref())?]
+            let path = server_path(args, context)?;
+            if is_only_path(&path, context)? {
+                let what = format!("disconnecting {}", path.name);
+                agree(args.force, &what, &path.session, context)?;
+            }
+            vec![path]
         }
     };
     let name = |path: &Path| format!("disconnecting {}", path.name);
@@ -120,10 +126,52 @@ fn disconnect(args: &DisconnectArgs, context: &Context) -> Result {
     })
 }
 
+/// The path of a client that the user means; the error speaks of sessions, too, as the user may
+/// have meant either.
+fn server_path(args: &DisconnectArgs, context: &Context) -> Result<Path> {
+    let found = context
+        .system
+        .find_server_path(&args.name, args.session.as_deref());
+    found.map_err(|error| match error.kind() {
+        Kind::NotFound => Error::new(
+            Kind::NotFound,
+            format!("disconnecting {}", args.name),
+            "no client has a session or a path of that name",
+        )
+        .hint("see what there is with: rnbdctl server list"),
+        _ => error,
+    })
+}
+
+fn is_only_path(path: &Path, context: &Context) -> Result<bool> {
+    let session = context.system.server_session(&path.session)?;
+    Ok(session.is_none_or(|session| session.paths.len() <= 1))
+}
+
+/// Asks before a client loses the devices that it has mapped.
+fn agree(is_forced: bool, what: &str, session: &str, context: &Context) -> Result {
+    let mut devices = context.system.server_devices()?;
+    devices.retain(|device| {
+        device
+            .exports
+            .iter()
+            .any(|export| export.session == session)
+    });
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+    let danger = format!(
+        "that client has {} mapped, and is cut off until it connects again",
+        names.join(", ")
+    );
+    output::confirm(is_forced, what, &danger)
+}
+
 fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
     let name = args.device.strip_prefix("/dev/").unwrap_or(&args.device);
     let what = format!("closing {name}");
-    loaded(context, &what)?;
+    context.system.need_server(&what)?;
     let devices = context.system.server_devices()?;
     let mut exports: Vec<Export> = match devices.into_iter().find(|device| device.name == name) {
         Some(device) => device.exports,
@@ -137,6 +185,11 @@ fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
     }
     match exports.as_slice() {
         [export] => {
+            let danger = format!(
+                "requests of session {} for it fail until it is mapped again",
+                export.session
+            );
+            output::confirm(args.force, &what, &danger)?;
             control::export::force_close(name, export)?;
             context
                 .output

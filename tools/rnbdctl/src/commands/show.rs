@@ -27,7 +27,7 @@ use crate::System;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A device (rnbd0, /dev/rnbd0, a remote path; at a server: sda), a session, or a path
+    /// A device (rnbd0, /dev/rnbd0, a disk's path at the server; of a server: sda), a session, or a path
     /// (SOURCE@ADDRESS, or ADDRESS where that is enough)
     #[arg(value_name = "DEVICE|SESSION|PATH")]
     pub name: String,
@@ -103,7 +103,7 @@ fn item(found: Found, system: &System) -> Result<Item> {
 
 const FIELDS: &[Column] = &[
     Column::text("field", "FIELD"),
-    Column::text("value", "VALUE"),
+    Column::text("value", "VALUE").wraps(),
 ];
 
 /// Fields and their values, one below the other.
@@ -185,7 +185,7 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>) -> Table
     fields.add("state", list::device_state(device.state));
     fields.bytes("size", device.size_bytes);
     fields.text("session", &device.session);
-    fields.text("remote path", &device.device_path);
+    fields.text("disk", &device.device_path);
     fields.add(
         "access",
         Cell::option(device.access_mode.map(|mode| mode.as_str())),
@@ -208,7 +208,7 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>) -> Table
         fields.bytes("written", Some(stat.write_bytes));
         fields.text("discards", stat.discards);
         fields.text("flushes", stat.flushes);
-        fields.text("requests under way", stat.inflight);
+        fields.text("requests in flight", stat.inflight);
     }
     fields.table("Device".to_owned())
 }
@@ -250,7 +250,7 @@ fn one_path(path: &Path) -> Table {
     if path.side == crate::model::Side::Client {
         let latency = Cell::value(path.latency_ns, |time| output::nanoseconds(*time));
         fields.add("latency", latency);
-        fields.add("requests under way", Cell::option(stats.inflight));
+        fields.add("requests in flight", Cell::option(stats.inflight));
         fields.add("requests from failed paths", Cell::option(stats.failovers));
         fields.add("reconnects", Cell::option(stats.reconnects));
         fields.add("failed reconnects", Cell::option(stats.failed_reconnects));

@@ -64,33 +64,33 @@ struct PathCounters {
 
 const DEVICES: &[Column] = &[
     Column::text("name", "DEVICE"),
-    Column::text("session", "SESSION"),
-    Column::text("device_path", "REMOTE PATH"),
+    Column::text("session", "SESSION").rank(7),
+    Column::text("device_path", "DISK").rank(6),
     Column::number("reads", "READS"),
-    Column::number("read_bytes", "READ"),
-    Column::number("read_ms", "READ TIME"),
+    Column::number("read_bytes", "READ").rank(2),
+    Column::number("read_ms", "READ TIME").rank(3),
     Column::number("writes", "WRITES"),
-    Column::number("write_bytes", "WRITTEN"),
-    Column::number("write_ms", "WRITE TIME"),
-    Column::number("discards", "DISCARDS"),
-    Column::number("flushes", "FLUSHES"),
-    Column::number("inflight", "IN FLIGHT"),
-    Column::number("busy_ms", "BUSY"),
+    Column::number("write_bytes", "WRITTEN").rank(2),
+    Column::number("write_ms", "WRITE TIME").rank(3),
+    Column::number("discards", "DISCARDS").rank(9),
+    Column::number("flushes", "FLUSHES").rank(8),
+    Column::number("inflight", "IN FLIGHT").rank(1),
+    Column::number("busy_ms", "BUSY").rank(5),
 ];
 
 const PATHS: &[Column] = &[
-    Column::text("session", "SESSION"),
+    Column::text("session", "SESSION").rank(6),
     Column::text("name", "PATH"),
-    Column::text("side", "SIDE"),
-    Column::number("reads", "READS"),
-    Column::number("read_bytes", "READ"),
-    Column::number("writes", "WRITES"),
-    Column::number("write_bytes", "WRITTEN"),
-    Column::number("inflight", "IN FLIGHT"),
-    Column::number("latency_ns", "LATENCY"),
-    Column::number("reconnects", "RECONNECTS"),
-    Column::number("failed_reconnects", "FAILED"),
-    Column::number("failovers", "FAILOVERS"),
+    Column::text("side", "SIDE").rank(5),
+    Column::number("reads", "READS").rank(1),
+    Column::number("read_bytes", "READ").rank(4),
+    Column::number("writes", "WRITES").rank(1),
+    Column::number("write_bytes", "WRITTEN").rank(4),
+    Column::number("inflight", "IN FLIGHT").rank(2),
+    Column::number("latency_ns", "LATENCY").rank(3),
+    Column::number("reconnects", "RECONNECTS").rank(7),
+    Column::number("failed_reconnects", "FAILED").rank(8),
+    Column::number("failovers", "FAILOVERS").rank(9),
 ];
 
 fn size(number: u64) -> Cell {
@@ -185,7 +185,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
             });
         }
     }
-    context.output.print(&stats)
+    context.output.print(&stats)?;
+    context.system.need_any("showing what was counted")
 }
 
 fn counters(path: Path) -> PathCounters {
@@ -239,6 +240,7 @@ fn chosen(names: &[String], context: &Context) -> Result<(Vec<ClientDevice>, Vec
 }
 
 fn reset(names: &[String], context: &Context) -> Result {
+    context.system.need_any("setting counters back")?;
     // What is not found is a failure like others.
     let mut paths: Vec<Result<Path>> = Vec::new();
     let mut find = |names: &[String]| match chosen(names, context) {

@@ -56,6 +56,7 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
 /// Shows the rates until the user has seen enough.
 pub fn run(args: &Args, context: &Context) -> Result {
     let sampler = Sampler::new(context.system.clone());
+    context.system.need_any("showing rates")?;
     if args.once {
         let before = sampler.take()?;
         thread::sleep(args.interval);

@@ -9,6 +9,7 @@ use super::list;
 use crate::cli::Context;
 use crate::control;
 use crate::model::ClientDevice;
+use crate::model::DeviceState;
 use crate::model::JSON_VERSION;
 use crate::output::Report;
 use crate::output::Table;
@@ -17,7 +18,7 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the remote path (@SESSION)
+    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
     #[arg(required_unless_present = "all", value_name = "DEVICE")]
     pub devices: Vec<String>,
 
@@ -34,7 +35,7 @@ pub struct Args {
     pub session: Option<String>,
 }
 
-/// What was unmapped, as it was before.
+/// What was unmapped, as it was before, but for its state.
 #[derive(Debug, Serialize)]
 struct Unmapped<'a> {
     version: u32,
@@ -60,7 +61,10 @@ pub fn run(args: &Args, context: &Context) -> Result {
     let done = each(&names, name, |name| {
         let device = context.system.find_device(name)?;
         control::device::unmap(&device, args.force)?;
-        Ok(device)
+        Ok(ClientDevice {
+            state: DeviceState::Unmapped,
+            ..device
+        })
     });
     if !done.done.is_empty() || args.all {
         context.output.print(&Unmapped {
@@ -74,6 +78,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
 /// The names of all devices, or of those of one session.
 fn all(args: &Args, context: &Context) -> Result<Vec<String>> {
     let system = &context.system;
+    system.need_client("unmapping all devices")?;
     let mut devices = system.client_devices()?;
     if let Some(session) = &args.session {
         system.find_session(session)?;

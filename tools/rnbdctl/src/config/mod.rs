@@ -25,9 +25,15 @@ pub use write::to_toml;
 
 use crate::model::AccessMode;
 use crate::model::Policy;
+use crate::server_name::ServerName;
 
 /// Where the file is if nobody says otherwise.
 pub const DEFAULT_FILE: &str = "/etc/rnbd/rnbd.toml";
+
+/// How long the requests of a session that this program makes wait while no path is up, in ms, if
+/// the user does not say: as long as those of NVMe over fabrics. Sessions that are made without this
+/// program have the module's default, as with the C module.
+pub const DEFAULT_HOLD_MS: i32 = 600_000;
 
 /// The most paths of a session (`MAX_PATHS_NUM` of the C client).
 pub const MAX_PATHS: usize = 128;
@@ -44,8 +50,14 @@ pub struct Config {
 pub struct Session {
     /// Its name, on client and server; valid for the kernel, and without white space.
     pub name: String,
-    /// At least one, at most [`MAX_PATHS`], no two alike.
+    /// The paths that are given by addresses: at most [`MAX_PATHS`], no two alike. At least one if
+    /// there are no `hosts`.
     pub paths: Vec<PathAddress>,
+    /// The servers that are given by host names, which have to be looked up.
+    pub hosts: Vec<ServerName>,
+    /// The paths that were found when `hosts` were looked up. Those that lead to another machine
+    /// than the session's are no failure.
+    pub found: Vec<PathAddress>,
     /// The server's port. It cannot be read back, so it matters only when the session is made.
     pub dest_port: Option<u16>,
     /// Which path a request takes.
@@ -71,9 +83,20 @@ pub struct Device {
     pub io_timeout_ms: Option<i32>,
 }
 
+/// Gives the name of a session whose name the file leaves out: by the server's name, and by what
+/// tells it apart from other sessions with that server ([`crate::identity::purpose`]).
+pub type Namer<'n> = &'n dyn Fn(&str, &str) -> String;
+
+impl Session {
+    /// Every path, those that were found included.
+    pub fn all_paths(&self) -> impl Iterator<Item = &PathAddress> {
+        self.paths.iter().chain(&self.found)
+    }
+}
+
 impl Config {
-    /// Reads and checks a file; an error names file, line and key.
-    pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
+    /// Reads and checks a file; an error names file, line and key. `namer` names sessions.
+    pub fn load(file: &Path, namer: Namer<'_>) -> Result<Self, ConfigErrors> {
         let shown = file.display().to_string();
         let text = fs::read(file).map_err(|error| ConfigErrors::unreadable(&shown, &error))?;
         let text = String::from_utf8(text).map_err(|error| {
@@ -81,7 +104,7 @@ impl Config {
             let before = error.as_bytes().get(..valid).unwrap_or(&[]);
             ConfigErrors::not_utf8(&shown, before)
         })?;
-        parse(&shown, &text)
+        parse(&shown, &text, namer)
     }
 
     /// How many devices all sessions have together.

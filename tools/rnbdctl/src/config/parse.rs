@@ -12,7 +12,6 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use clap::ValueEnum;
-use proto::addr::PathAddress;
 use proto::name::SessName;
 use proto::setting::Outside;
 use proto::setting::Setting;
@@ -24,19 +23,25 @@ use super::keys;
 use super::Config;
 use super::ConfigError;
 use super::ConfigErrors;
+use super::Namer;
 use super::Session;
 use super::MAX_PATHS;
 use crate::address;
+use crate::identity;
 use crate::model::Policy;
 use crate::model::Settings;
+use crate::server_name::Host;
+use crate::server_name::ServerName;
 
 type Value<'i> = Spanned<DeValue<'i>>;
 
-/// The configuration that `text` says; `file` is for messages.
-pub fn parse(file: &str, text: &str) -> Result<Config, ConfigErrors> {
+/// The configuration that `text` says; `file` is for messages, `namer` names sessions without a
+/// name.
+pub fn parse<'i>(file: &'i str, text: &'i str, namer: Namer<'i>) -> Result<Config, ConfigErrors> {
     let mut reader = Reader {
         file,
         text,
+        namer,
         errors: Vec::new(),
     };
     let config = match DeTable::parse(text) {
@@ -63,6 +68,7 @@ struct At {
 struct Reader<'i> {
     file: &'i str,
     text: &'i str,
+    namer: Namer<'i>,
     errors: Vec<ConfigError>,
 }
 
@@ -134,11 +140,14 @@ impl<'i> Reader<'i> {
 
     /// `None` if it has no usable name; its other mistakes are noted all the same.
     fn session(&mut self, at: &At, table: &DeTable<'i>) -> Option<Session> {
-        let name = self.session_name(at, table);
-        let label = name.clone().unwrap_or_default();
+        let given = self.session_name(table);
+        let label = match &given {
+            Ok(Some(name)) => name.clone(),
+            Ok(None) | Err(()) => String::new(),
+        };
         self.check_keys(&label, table, &keys::session());
         for key in ["paths", "devices"] {
-            if !table.contains_key(key) && name.is_some() {
+            if !table.contains_key(key) && given.is_ok() {
                 let at = At {
                     key: in_session(&label, key),
                     span: at.span.clone(),
@@ -149,40 +158,65 @@ impl<'i> Reader<'i> {
         let mut session = Session {
             name: label,
             paths: Vec::new(),
+            hosts: Vec::new(),
+            found: Vec::new(),
             dest_port: None,
             policy: None,
             nr_poll_queues: None,
             settings: BTreeMap::new(),
             devices: Vec::new(),
         };
+        let mut first = None;
         for (key, value) in table.iter() {
-            self.session_value(&mut session, key.get_ref(), value);
+            if key.get_ref() == "paths" {
+                let at = At {
+                    key: in_session(&session.name, "paths"),
+                    span: value.span(),
+                };
+                let servers = self.paths(&at, value);
+                first = servers.first().map(|server| server.host.to_string());
+                session.paths = servers.iter().filter_map(ServerName::path).collect();
+                session.hosts = servers;
+                session.hosts.retain(|server| server.path().is_none());
+            } else {
+                self.session_value(&mut session, key.get_ref(), value);
+            }
         }
-        if session.nr_poll_queues.is_some_and(|nr| nr != 0) && session.devices.len() > 1 {
+        let is_polled = session.nr_poll_queues.is_some_and(|nr| nr != 0);
+        if is_polled && session.devices.len() > 1 {
             let at = value_at(table, &session.name, "nr_poll_queues").unwrap_or(at.clone());
             self.fail(
                 &at,
                 "a session with polling queues can have only one device",
             );
         }
-        name.map(|_| session)
+        if let (Ok(None), Some(server)) = (&given, first) {
+            let disk = session.devices.first().filter(|_| is_polled);
+            let polled = disk.map(|device| device.path.as_str());
+            let purpose = identity::purpose(session.dest_port, polled);
+            session.name = (self.namer)(&server, &purpose);
+        }
+        given.is_ok().then_some(session)
     }
 
-    fn session_name(&mut self, at: &At, table: &DeTable<'i>) -> Option<String> {
+    /// The name; `None` if there is none. An error is noted.
+    fn session_name(&mut self, table: &DeTable<'i>) -> Result<Option<String>, ()> {
         let Some(value) = table.get("name") else {
-            self.fail(at, "has no name: give one with the key name");
-            return None;
+            return Ok(None);
         };
         let at = At {
             key: "session: name".to_owned(),
             span: value.span(),
         };
-        let name = self.string(&at, value)?;
+        let name = self.string(&at, value).ok_or(())?;
         if let Err(error) = SessName::new(name.as_bytes()) {
             self.fail(&at, format!("\"{}\" {error}", name.escape_debug()));
-            return None;
+            return Err(());
         }
-        self.no_space(&at, &name).then_some(name)
+        match self.no_space(&at, &name) {
+            true => Ok(Some(name)),
+            false => Err(()),
+        }
     }
 
     /// Takes over one value of a session; an unknown key has been noted before.
@@ -192,7 +226,6 @@ impl<'i> Reader<'i> {
             span: value.span(),
         };
         match key {
-            "paths" => session.paths = self.paths(&at, value),
             "devices" => session.devices = self.devices(&at, value),
             "dest_port" => {
                 let port = self.number(&at, value, 1, u16::MAX.into());
@@ -210,52 +243,46 @@ impl<'i> Reader<'i> {
         }
     }
 
-    fn paths(&mut self, at: &At, value: &Value<'i>) -> Vec<PathAddress> {
-        let mut paths: Vec<PathAddress> = Vec::new();
+    fn paths(&mut self, at: &At, value: &Value<'i>) -> Vec<ServerName> {
+        let mut servers: Vec<ServerName> = Vec::new();
         for (at, element) in self.elements(at, value) {
-            let path = match element.get_ref() {
-                DeValue::String(text) => self.path_text(&at, text),
+            let server = match element.get_ref() {
+                DeValue::String(text) => self.understood(&at, ServerName::parse(text)),
                 DeValue::Table(table) => self.path_table(&at, table),
                 other => {
                     self.fail(
                         &at,
                         format!(
-                            "an element must be an address or {{ src = ..., dst = ... }}, not {}",
+                            "an element must be a server or {{ src = ..., dst = ... }}, not {}",
                             article(other)
                         ),
                     );
                     None
                 }
             };
-            let Some(path) = path else { continue };
-            if paths.iter().any(|other| overlap(other, &path)) {
-                self.fail(
-                    &at,
-                    format!(
-                        "{} is the same path as one before it",
-                        path.to_text().as_str()
-                    ),
-                );
+            let Some(server) = server else { continue };
+            if servers.iter().any(|other| overlap(other, &server)) {
+                let text = match server.path() {
+                    Some(path) => path.to_text().as_str().to_owned(),
+                    None => server.to_string(),
+                };
+                self.fail(&at, format!("{text} is the same path as one before it"));
             }
-            paths.push(path);
+            servers.push(server);
         }
-        if paths.len() > MAX_PATHS {
+        if servers.len() > MAX_PATHS {
             self.fail(
                 at,
                 format!(
                     "{} paths are more than the {MAX_PATHS} of a session",
-                    paths.len()
+                    servers.len()
                 ),
             );
         }
-        paths
+        servers
     }
 
-    fn path_text(&mut self, at: &At, text: &str) -> Option<PathAddress> {
-        self.understood(at, address::parse_path(text))
-    }
-
-    fn path_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<PathAddress> {
+    fn path_table(&mut self, at: &At, table: &DeTable<'i>) -> Option<ServerName> {
         self.check_keys_at(&at.key, table, &keys::PATH);
         let mut end = |name: &str| {
             let value = table.get(name)?;
@@ -263,8 +290,7 @@ impl<'i> Reader<'i> {
                 key: format!("{}: {name}", at.key),
                 span: value.span(),
             };
-            let text = self.string(&at, value)?;
-            Some(self.understood(&at, address::parse(&text)))
+            Some(self.string(&at, value).map(|text| (at, text)))
         };
         let src = end("src");
         let dst = end("dst");
@@ -272,10 +298,19 @@ impl<'i> Reader<'i> {
             self.fail(at, "a path needs a destination: dst is missing");
         }
         let src = match src {
-            Some(src) => Some(src?),
+            Some(src) => {
+                let (at, text) = src?;
+                Some(self.understood(&at, address::parse(&text))?)
+            }
             None => None,
         };
-        Some(PathAddress { src, dst: dst?? })
+        let (at, text) = dst??;
+        let server = match text.contains(['@', ',']) {
+            true => Err(format!("{text:?} has a source: give that as src")),
+            false => ServerName::parse(&text),
+        };
+        let server = self.understood(&at, server)?;
+        Some(ServerName { src, ..server })
     }
 
     fn understood<T>(&mut self, at: &At, parsed: Result<T, String>) -> Option<T> {
@@ -413,12 +448,16 @@ impl<'i> Reader<'i> {
 
 /// Whether the kernel could not have both: the same ends, or the same destination and no say
 /// about one's source.
-fn overlap(a: &PathAddress, b: &PathAddress) -> bool {
+fn overlap(a: &ServerName, b: &ServerName) -> bool {
     let same_src = match (&a.src, &b.src) {
         (Some(a), Some(b)) => a.same_as(b),
         _ => true,
     };
-    a.dst.same_as(&b.dst) && same_src
+    let same_host = match (&a.host, &b.host) {
+        (Host::Address(a), Host::Address(b)) => a.same_as(b),
+        (a, b) => a == b,
+    };
+    same_host && same_src
 }
 
 fn in_session(session: &str, key: &str) -> String {

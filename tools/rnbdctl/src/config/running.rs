@@ -5,12 +5,15 @@
 use proto::addr::Address;
 use proto::addr::PathAddress;
 use proto::name::SessName;
+use proto::setting::Setting;
+use proto::setting::HOLD_IO;
 use proto::setting::IO_TIMEOUT;
 
 use super::to_toml;
 use super::Config;
 use super::Device;
 use super::Session;
+use super::DEFAULT_HOLD_MS;
 use crate::address::lacks_interface;
 use crate::model::AccessMode;
 use crate::model::Client;
@@ -34,6 +37,8 @@ pub fn from_client(client: &Client) -> Config {
         Session {
             name: have.name.clone(),
             paths: have.paths.iter().filter_map(path).collect(),
+            hosts: Vec::new(),
+            found: Vec::new(),
             dest_port: None,
             policy: have.policy,
             nr_poll_queues: polls.and_then(|nr| i32::try_from(nr).ok()),
@@ -41,7 +46,7 @@ pub fn from_client(client: &Client) -> Config {
                 .into_iter()
                 .filter_map(|setting| {
                     let value = i32::try_from(have.settings.get(setting.name)?).ok()?;
-                    (value != setting.default).then_some((setting.name, value))
+                    (value != default_of(&setting)).then_some((setting.name, value))
                 })
                 .collect(),
             devices: mine()
@@ -60,6 +65,14 @@ pub fn from_client(client: &Client) -> Config {
         !session.devices.is_empty() && SessName::new(session.name.as_bytes()).is_ok()
     });
     Config { sessions }
+}
+
+/// What a session of a file has if the file does not say.
+fn default_of(setting: &Setting) -> i32 {
+    match setting.name == HOLD_IO.name {
+        true => DEFAULT_HOLD_MS,
+        false => setting.default,
+    }
 }
 
 /// The path with both its ends; the source only if it has one yet.

@@ -30,6 +30,15 @@ path = "nvme0n1"
 io_timeout_ms = 30_000
 "#;
 
+/// As the program reads a file, with names that are easily foreseen.
+fn parse(file: &str, text: &str) -> Result<Config, ConfigErrors> {
+    super::parse(file, text, &namer)
+}
+
+fn namer(server: &str, purpose: &str) -> String {
+    format!("here-{server}{purpose}").replace('.', "-")
+}
+
 fn errors(text: &str) -> Vec<String> {
     match parse("rnbd.toml", text) {
         Ok(config) => panic!("taken without complaint: {config:?}"),
@@ -52,6 +61,8 @@ fn everything() {
                 path("ip:10.0.1.1@ip:10.0.1.2"),
                 path("ip:fe80::1%eth0"),
             ],
+            hosts: Vec::new(),
+            found: Vec::new(),
             dest_port: Some(1235),
             policy: Some(Policy::RoundRobin),
             nr_poll_queues: None,
@@ -74,6 +85,8 @@ fn everything() {
         Session {
             name: "fast".into(),
             paths: vec![path("gid:fe80::1")],
+            hosts: Vec::new(),
+            found: Vec::new(),
             dest_port: None,
             policy: None,
             nr_poll_queues: Some(-1),
@@ -162,7 +175,7 @@ fn mistakes_name_line_and_key() {
 #[test]
 fn mistakes_of_paths_and_devices() {
     // The key, its value, the column of the mistake, the message.
-    let path_list = "an element must be an address or { src = ..., dst = ... }, not a number";
+    let path_list = "an element must be a server or { src = ..., dst = ... }, not a number";
     let modes = r#"access_mode: "RW" is not one of "ro", "rw", "migration""#;
     let newline = r#""a\n" cannot contain '\n'"#;
     let above = r#""a/../b" contains "..", which no server allows"#;
@@ -327,8 +340,12 @@ fn mistakes_of_sessions() {
             "1:3: sessions: unknown key (did you mean session?)",
         ),
         (
-            format!("[[session]]\n{good}"),
-            "1:1: session: has no name: give one with the key name",
+            "[[session]]\npaths = [\"10.0.0.2\"]\n".to_owned(),
+            "1:1: session: devices: is missing",
+        ),
+        (
+            format!("[[session]]\n{good}[[session]]\n{good}"),
+            "4:1: session \"here-10-0-0-2\": name: there is a session of this name in line 1 already",
         ),
         (
             named("a/b") + good,
@@ -358,13 +375,44 @@ fn mistakes_of_sessions() {
 }
 
 #[test]
+fn what_names_no_session_is_named_after_the_server() {
+    let text = "[[session]]\npaths = [\"Storage1\", \"10.0.0.2\", { src = \"10.0.0.1\", \
+                dst = \"storage2\" }]\ndevices = [\"a\"]\n\
+                [[session]]\npaths = [\"storage1\"]\ndest_port = 99\nnr_poll_queues = 1\n\
+                devices = [\"b\"]\n";
+    let config = parse("f", text).unwrap();
+    let [first, second] = config.sessions.as_slice() else {
+        panic!("{config:?}");
+    };
+    assert_eq!(
+        (first.name.as_str(), second.name.as_str()),
+        ("here-storage1", "here-storage199-b")
+    );
+    assert_eq!(first.paths, [path("ip:10.0.0.2")]);
+    let hosts: Vec<_> = first.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["storage1", "ip:10.0.0.1@storage2"]);
+    assert_eq!(parse("f", &to_toml(&config)), Ok(config));
+    for (paths, why) in [
+        ("[\"a\", \"A\"]", "a is the same path as one before it"),
+        (
+            "[{ dst = \"10.0.0.1@b\" }]",
+            "dst: \"10.0.0.1@b\" has a source: give that as src",
+        ),
+    ] {
+        let text = format!("[[session]]\npaths = {paths}\ndevices = [\"d\"]\n");
+        let told = errors(&text);
+        assert!(told.len() == 1 && told[0].ends_with(why), "{told:?}");
+    }
+}
+
+#[test]
 fn all_mistakes_at_once() {
-    let text = "[[session]]\nname = \"s\"\npaths = [\"x\"]\nport = 5\ndevices = \
+    let text = "[[session]]\nname = \"s\"\npaths = [\"x y\"]\nport = 5\ndevices = \
          \"d\"\n[[session]]\nname = \"\"\n";
     assert_eq!(
         errors(text),
         [
-            "rnbd.toml:3:10: session \"s\": paths: \"ip:x\" is not an IPv4 or IPv6 address",
+            "rnbd.toml:3:10: session \"s\": paths: \"x y\" is neither an address nor a host name",
             "rnbd.toml:4:1: session \"s\": port: unknown key (did you mean dest_port?)",
             "rnbd.toml:5:11: session \"s\": devices: must be an array, not a string",
             "rnbd.toml:7:8: session: name: \"\" is empty",
@@ -377,10 +425,10 @@ fn files_that_are_none() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rnbd.toml");
     let shown = file.display();
-    let error = Config::load(&file).unwrap_err().to_string();
+    let error = Config::load(&file, &namer).unwrap_err().to_string();
     assert_eq!(error, format!("{shown}: there is no such file"));
     std::fs::write(&file, b"# a\n# \xff\n").unwrap();
-    let error = Config::load(&file).unwrap_err().to_string();
+    let error = Config::load(&file, &namer).unwrap_err().to_string();
     assert_eq!(
         error,
         format!("{shown}:2:3: this byte is not UTF-8, which TOML files are")
@@ -435,6 +483,8 @@ proptest! {
             sessions: vec![Session {
                 name,
                 paths,
+                hosts: Vec::new(),
+                found: Vec::new(),
                 dest_port: port,
                 policy: policy.map(|at| Policy::value_variants()[at]),
                 nr_poll_queues: None,
@@ -502,7 +552,10 @@ fn the_document_has_every_key() {
     for setting in Settings::ALL.into_iter().chain([IO_TIMEOUT]) {
         let row = row(setting.name);
         assert_eq!(row[4], range(&setting), "{}", setting.name);
-        let default = format!("left as it is ({})", setting.default);
+        let default = match setting.name {
+            "hold_io_ms" => DEFAULT_HOLD_MS.to_string(),
+            _ => format!("left as it is ({})", setting.default),
+        };
         assert_eq!(row[5], default, "{}", setting.name);
         assert_eq!(
             row[3] == "ms",

@@ -31,6 +31,9 @@ fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {
     for path in &session.paths {
         writeln!(out, "    {},", path_value(path))?;
     }
+    for host in &session.hosts {
+        writeln!(out, "    {},", quoted(&host.to_string()))?;
+    }
     writeln!(out, "]")?;
     if let Some(port) = session.dest_port {
         writeln!(out, "dest_port = {port}")?;

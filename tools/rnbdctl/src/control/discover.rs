@@ -16,6 +16,7 @@ use super::write;
 use super::write::meaning;
 use super::write::Meaning;
 use crate::address::path_text;
+use crate::kernel_log::KernelLog;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -122,12 +123,7 @@ impl DiscoverRequest {
 pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<RemoteDisk>> {
     let what = request.what();
     let line = request.line()?;
-    if !system.client_loaded() {
-        let why = "the module rnbd_client is not loaded";
-        return Err(
-            Error::new(Kind::Unsupported, what, why).hint("load it with: modprobe rnbd_client")
-        );
-    }
+    system.need_client(&what)?;
     let path = system.file("dev/rnbd-discover");
     let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
         Ok(file) => file,
@@ -140,7 +136,10 @@ pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<Remote
         Err(error) => return Err(write::cannot_open(&what, &path, &error)),
     };
     let explain = |error: io::Error| write::explain(&what, &error, &[MEANINGS, write::CONNECT]);
-    file.write_all(line.as_bytes()).map_err(explain)?;
+    let log = KernelLog::begin();
+    if let Err(error) = file.write_all(line.as_bytes()) {
+        return Err(explain(error).kernel(log.lines()));
+    }
     let mut disks = Vec::new();
     let mut page = [0; PAGE];
     loop {

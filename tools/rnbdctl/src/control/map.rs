@@ -189,12 +189,7 @@ fn meanings(without_path: bool) -> &'static [&'static [Meaning]] {
 pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<Mapped> {
     let what = request.what();
     let line = request.line()?;
-    if !system.client_loaded() {
-        let why = "the module rnbd_client is not loaded";
-        return Err(
-            Error::new(Kind::Unsupported, what, why).hint("load it with: modprobe rnbd_client")
-        );
-    }
+    system.need_client(&what)?;
     let is_new = request.paths.is_empty() && system.client_session(&request.session)?.is_none();
     write::write(&what, &system.map_device_file(), &line, meanings(is_new))?;
     let Some(name) = system.client_device_name(&request.session, &request.device_path)? else {

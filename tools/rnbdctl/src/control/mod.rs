@@ -8,6 +8,7 @@ pub mod drain;
 pub mod errno;
 pub mod export;
 pub mod fabric;
+pub mod join;
 pub mod map;
 pub mod path;
 pub mod policy;

@@ -17,6 +17,7 @@ use super::write::explain;
 use super::write::meaning;
 use super::write::write;
 use super::write::Meaning;
+use crate::kernel_log::KernelLog;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -69,9 +70,10 @@ pub fn load(file: &Path, text: &[u8]) -> Result {
         Err(error) => return Err(cannot_open(WHAT, file, &error)),
     };
     // The kernel takes a page at a time.
+    let log = KernelLog::begin();
     handle
         .write_all(&whole)
-        .map_err(|error| explain(WHAT, &error, &[REFUSED]))
+        .map_err(|error| explain(WHAT, &error, &[REFUSED]).kernel(log.lines()))
 }
 
 /// Removes the policy.

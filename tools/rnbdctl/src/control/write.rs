@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::errno;
+use crate::kernel_log::KernelLog;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -48,6 +49,7 @@ pub(super) fn write(what: &str, file: &Path, text: &str, meanings: &[&[Meaning]]
         Ok(handle) => handle,
         Err(error) => return Err(cannot_open(what, file, &error)),
     };
+    let log = KernelLog::begin();
     let answer = loop {
         match handle.write(text.as_bytes()) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
@@ -61,7 +63,7 @@ pub(super) fn write(what: &str, file: &Path, text: &str, meanings: &[&[Meaning]]
             what,
             "the kernel took only a part of the text",
         )),
-        Err(error) => Err(explain(what, &error, meanings)),
+        Err(error) => Err(explain(what, &error, meanings).kernel(log.lines())),
     }
 }
 

@@ -376,12 +376,12 @@ const DEVICE: [(&str, &str, Stat); 10] = [
     ),
     (
         "busy_seconds",
-        "The time with requests under way",
+        "The time with requests in flight",
         Stat::Time(|stat| stat.busy_ms),
     ),
     (
         "inflight",
-        "Requests under way",
+        "Requests in flight",
         Stat::Now(|stat| stat.inflight),
     ),
 ];
@@ -468,7 +468,7 @@ fn client_paths(out: &mut Writer<'_>, paths: &[&Path]) -> fmt::Result {
     };
     out.gauge(
         "rnbd_path_inflight",
-        "Requests under way on the path",
+        "Requests in flight on the path",
         each(|stats| stats.inflight),
     )?;
     out.counter(

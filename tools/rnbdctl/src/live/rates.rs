@@ -59,9 +59,9 @@ pub struct DeviceRates {
     pub read_ms: Option<f64>,
     /// The mean time that a write took, in ms; `None` if there was none.
     pub write_ms: Option<f64>,
-    /// Requests under way.
+    /// Requests in flight.
     pub inflight: u64,
-    /// The part of the time during which requests were under way, 0 to 1.
+    /// The part of the time during which requests were in flight, 0 to 1.
     pub busy: Option<f64>,
 }
 
@@ -79,7 +79,7 @@ pub struct PathRates {
     /// How much goes over it.
     #[serde(flatten)]
     pub flow: Flow,
-    /// Requests under way, where the module counts them.
+    /// Requests in flight, where the module counts them.
     pub inflight: Option<u64>,
     /// The round trip of the last heartbeats, in ns.
     pub latency_ns: Option<u64>,

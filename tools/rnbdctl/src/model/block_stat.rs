@@ -19,9 +19,9 @@ pub struct BlockStat {
     pub write_bytes: u64,
     /// The sum of the times that they took, in ms.
     pub write_ms: u64,
-    /// Requests under way.
+    /// Requests in flight.
     pub inflight: u64,
-    /// The time during which any were under way, in ms.
+    /// The time during which any were in flight, in ms.
     pub busy_ms: u64,
     /// Completed discards.
     pub discards: u64,

@@ -213,7 +213,7 @@ pub enum Policy {
     /// One after the other
     #[value(alias = "rr")]
     RoundRobin,
-    /// The one with the fewest requests under way
+    /// The one with the fewest requests in flight
     #[value(alias = "mi")]
     MinInflight,
     /// The one whose heartbeats are answered fastest

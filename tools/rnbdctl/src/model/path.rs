@@ -102,7 +102,7 @@ pub struct PathStats {
     pub writes: u64,
     /// Their bytes.
     pub write_bytes: u64,
-    /// Requests under way; the C module counts them only with the policy `min-inflight`.
+    /// Requests in flight; the C module counts them only with the policy `min-inflight`.
     pub inflight: Option<u64>,
     /// Requests that came from another path that failed.
     pub failovers: Option<u64>,

@@ -2,6 +2,7 @@
 
 //! Results as tables, JSON or CSV.
 
+mod confirm;
 mod duration;
 mod format;
 mod progress;
@@ -15,6 +16,7 @@ use std::io::Write;
 use clap::ValueEnum;
 use serde::Serialize;
 
+pub use confirm::confirm;
 pub use duration::parse_duration;
 pub use format::bytes;
 pub use format::nanoseconds;
@@ -59,6 +61,12 @@ pub trait Report: Serialize {
     }
 }
 
+/// The width of the terminal in characters; `None` if it does not know it, as a serial one.
+fn width() -> Option<u16> {
+    let (width, _) = crossterm::terminal::size().ok()?;
+    (width != 0).then_some(width)
+}
+
 /// Standard output in some format.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
@@ -74,9 +82,7 @@ impl Output {
         Self {
             format,
             colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-            width: terminal
-                .then(crossterm::terminal::size)
-                .and_then(|size| Some(size.ok()?.0)),
+            width: terminal.then(width).flatten(),
         }
     }
 

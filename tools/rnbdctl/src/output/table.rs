@@ -2,9 +2,13 @@
 
 //! Tables, for people and as CSV.
 
-use comfy_table::presets;
-use comfy_table::CellAlignment;
-use comfy_table::ContentArrangement;
+use unicode_width::UnicodeWidthStr;
+
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// A column of sentences is not made narrower than this.
+const LEAST_WRAPPED: usize = 24;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +19,10 @@ pub struct Column {
     pub title: &'static str,
     /// Whether it has numbers.
     pub number: bool,
+    /// How soon it is left out where the terminal is too narrow: the highest first, 0 never.
+    pub rank: u8,
+    /// Whether it has sentences, which may go on in the next line.
+    pub wraps: bool,
 }
 
 impl Column {
@@ -24,15 +32,31 @@ impl Column {
             key,
             title,
             number: false,
+            rank: 0,
+            wraps: false,
         }
     }
 
     /// A column of numbers.
     pub const fn number(key: &'static str, title: &'static str) -> Self {
         Self {
-            key,
-            title,
             number: true,
+            ..Self::text(key, title)
+        }
+    }
+
+    /// It can be left out where the terminal is too narrow, the sooner the higher `rank` is.
+    #[must_use]
+    pub const fn rank(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
+
+    /// It has sentences.
+    #[must_use]
+    pub const fn wraps(self) -> Self {
+        Self {
+            wraps: true,
+            ..self
         }
     }
 }
@@ -118,7 +142,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The lines for people; with its title if `titled`.
+    /// The lines for people; with its title if `titled`. Of a table that is wider than `width`
+    /// columns are left out, and sentences go on in the next line; words are never cut.
     pub(super) fn for_people(&self, titled: bool, colour: bool, width: Option<u16>) -> String {
         let mut text = if titled {
             format!("{}\n", self.title)
@@ -130,60 +155,145 @@ impl Table {
             text.push('\n');
             return text;
         }
-        let mut table = comfy_table::Table::new();
-        table.load_preset(presets::NOTHING);
-        if let Some(width) = width {
-            table
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(width);
-        }
-        if colour {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        let shown = |index: usize| {
-            self.columns
-                .get(index)
-                .is_some_and(|column| !column.title.is_empty())
-        };
-        table.set_header(
-            self.columns
-                .iter()
-                .filter(|column| !column.title.is_empty())
-                .map(|column| column.title),
-        );
-        for row in &self.rows {
-            let cells = row.iter().enumerate().filter(|(index, _)| shown(*index));
-            table.add_row(cells.map(|(_, cell)| styled(cell, colour)));
-        }
-        let numbers = self
-            .columns
+        let columns = self.fitting(width.map_or(usize::MAX, usize::from));
+        let head: Vec<_> = columns
             .iter()
-            .filter(|column| !column.title.is_empty())
-            .map(|column| column.number);
-        for (column, number) in table.column_iter_mut().zip(numbers) {
-            column.set_padding((0, 2));
-            if number {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        for line in table.lines() {
-            text += line.trim_end();
-            text.push('\n');
+            .map(|fit| Cell::new(fit.column.title))
+            .collect();
+        write_row(&mut text, &columns, &head.iter().collect::<Vec<_>>(), false);
+        for row in &self.rows {
+            let cells: Vec<_> = columns
+                .iter()
+                .filter_map(|fit| row.get(fit.index))
+                .collect();
+            write_row(&mut text, &columns, &cells, colour);
         }
         text
     }
+
+    /// The columns that are shown in so much room, each as wide as it is then.
+    fn fitting(&self, room: usize) -> Vec<Fit<'_>> {
+        let mut columns: Vec<_> = self
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| !column.title.is_empty())
+            .map(|(index, column)| Fit {
+                column,
+                index,
+                width: self.natural_width(index, column),
+            })
+            .collect();
+        while total(&columns) > room {
+            let last = columns.iter().enumerate().rev();
+            let (at, rank) =
+                last.map(|(at, fit)| (at, fit.column.rank))
+                    .fold(
+                        (0, 0),
+                        |best, next| if next.1 > best.1 { next } else { best },
+                    );
+            if rank == 0 {
+                break;
+            }
+            columns.remove(at);
+        }
+        let excess = total(&columns).saturating_sub(room);
+        if let Some(fit) = columns.iter_mut().find(|fit| fit.column.wraps) {
+            let narrowed = fit.width.saturating_sub(excess).max(LEAST_WRAPPED);
+            fit.width = fit.width.min(narrowed);
+        }
+        columns
+    }
+
+    fn natural_width(&self, index: usize, column: &Column) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(index));
+        let lines = cells.flat_map(|cell| cell.text.lines());
+        let widest = lines.map(UnicodeWidthStr::width).max().unwrap_or(0);
+        widest.max(column.title.width())
+    }
 }
 
-fn styled(cell: &Cell, colour: bool) -> comfy_table::Cell {
-    let styled = comfy_table::Cell::new(&cell.text);
-    match cell.tone {
-        _ if !colour => styled,
-        Tone::Plain => styled,
-        Tone::Good => styled.fg(comfy_table::Color::Green),
-        Tone::Warning => styled.fg(comfy_table::Color::Yellow),
-        Tone::Bad => styled.fg(comfy_table::Color::Red),
+/// A column, its place in rows, and its width in characters.
+struct Fit<'t> {
+    column: &'t Column,
+    index: usize,
+    width: usize,
+}
+
+fn total(columns: &[Fit<'_>]) -> usize {
+    let gaps = columns.len().saturating_sub(1).saturating_mul(GAP.len());
+    let widths = columns.iter().map(|fit| fit.width);
+    widths.fold(gaps, usize::saturating_add)
+}
+
+/// A row, of as many lines as its longest cell has.
+fn write_row(out: &mut String, columns: &[Fit<'_>], cells: &[&Cell], colour: bool) {
+    let lines: Vec<Vec<String>> = columns
+        .iter()
+        .zip(cells)
+        .map(|(fit, cell)| match fit.column.wraps {
+            true => wrap(&cell.text, fit.width),
+            false => cell.text.lines().map(str::to_owned).collect(),
+        })
+        .collect();
+    let height = lines.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    for number in 0..height {
+        let mut line = String::new();
+        // Spaces are written only when something follows them.
+        let mut pending = 0_usize;
+        for ((fit, cell), lines) in columns.iter().zip(cells).zip(&lines) {
+            let text = lines.get(number).map_or("", String::as_str);
+            let spare = fit.width.saturating_sub(text.width());
+            let (before, after) = match fit.column.number {
+                true => (spare, 0),
+                false => (0, spare),
+            };
+            if !text.is_empty() {
+                line.push_str(&" ".repeat(pending.saturating_add(before)));
+                pending = 0;
+                let (begin, end) = cell.tone.paint(colour);
+                line.push_str(begin);
+                line.push_str(text);
+                line.push_str(end);
+            } else {
+                pending = pending.saturating_add(before);
+            }
+            pending = pending.saturating_add(after).saturating_add(GAP.len());
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+/// The lines of a text that are no wider than `width`, unless a word is.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            let fits = line.width().saturating_add(word.width()) < width;
+            if !line.is_empty() && !fits {
+                lines.push(std::mem::take(&mut line));
+            } else if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+impl Tone {
+    /// What begins and ends coloured text.
+    fn paint(self, colour: bool) -> (&'static str, &'static str) {
+        match self {
+            _ if !colour => ("", ""),
+            Self::Plain => ("", ""),
+            Self::Good => ("\x1b[32m", "\x1b[0m"),
+            Self::Warning => ("\x1b[33m", "\x1b[0m"),
+            Self::Bad => ("\x1b[31m", "\x1b[0m"),
+        }
     }
 }
 
@@ -262,6 +372,68 @@ mod tests {
     fn for_people() {
         let text = disks().for_people(false, false, None);
         assert_eq!(text, "NAME      SIZE\na, \"b\"  10 KiB\nc            -\n");
+    }
+
+    const WIDE: &[Column] = &[
+        Column::text("name", "NAME"),
+        Column::number("reads", "READS").rank(2),
+        Column::number("writes", "WRITES").rank(2),
+        Column::text("session", "SESSION").rank(1),
+        Column::text("state", "STATE"),
+    ];
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns_and_whole_words() {
+        let row = ["/dev/rnbd0", "1234567", "7654321", "a-session", "connected"];
+        let table = table("d", WIDE, vec![row.map(Cell::new).to_vec()]);
+        for (width, head) in [
+            (80, "NAME          READS   WRITES  SESSION    STATE"),
+            (48, "NAME          READS  SESSION    STATE"),
+            (37, "NAME        SESSION    STATE"),
+            (29, "NAME        STATE"),
+            (5, "NAME        STATE"),
+        ] {
+            let text = table.for_people(false, false, Some(width));
+            let lines: Vec<_> = text.lines().collect();
+            assert_eq!((lines.len(), lines[0]), (2, head), "{width}: {text}");
+            assert!(lines[1].ends_with("connected"), "{width}: {text}");
+            let widest = lines.iter().map(|line| line.width()).max().unwrap();
+            assert!(
+                width == 5 || widest <= usize::from(width),
+                "{width}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn sentences_go_on_in_the_next_line() {
+        const CHECKS: &[Column] = &[
+            Column::text("status", "STATUS"),
+            Column::text("found", "FOUND").wraps(),
+        ];
+        let sentence = "the module is loaded, and everything is as it should be";
+        let rows = vec![vec![Cell::new("ok").tone(Tone::Good), Cell::new(sentence)]];
+        let table = table("c", CHECKS, rows);
+        assert_eq!(
+            table.for_people(false, false, Some(40)),
+            "STATUS  FOUND\nok      the module is loaded, and\n        everything is as it should be\n"
+        );
+        assert_eq!(table.for_people(false, false, None).lines().count(), 2);
+        let coloured = table.for_people(false, true, Some(40));
+        assert!(
+            coloured.contains("\x1b[32mok\x1b[0m      the"),
+            "{coloured:?}"
+        );
+    }
+
+    #[test]
+    fn wide_characters_count_twice() {
+        let rows = vec![
+            vec![Cell::new("磁盘"), Cell::new("up")],
+            vec![Cell::new("abcd"), Cell::new("up")],
+        ];
+        let text = table("s", SESSIONS, rows).for_people(false, false, None);
+        assert_eq!(text, "NAME  STATE\n磁盘  up\nabcd  up\n");
     }
 
     #[test]

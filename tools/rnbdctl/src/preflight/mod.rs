@@ -9,6 +9,7 @@ mod server;
 use serde::Serialize;
 
 pub use server::answers;
+pub use server::rdma_port_to;
 pub use server::source_of;
 pub use server::Server;
 

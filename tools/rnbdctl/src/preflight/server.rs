@@ -108,7 +108,31 @@ pub fn answers(address: &Address, port: u16) -> Option<bool> {
     Some(answer(ip, &socket).status == Status::Ok)
 }
 
-fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) -> Finding {
+/// How packets go to an address.
+enum Way<'d> {
+    /// By this port of an RDMA device.
+    Rdma(&'d RdmaDevice, &'d RdmaPort),
+    /// By an interface without an RDMA device.
+    Other,
+    /// By an interface that cannot be told, so that the RDMA device cannot be told either.
+    Unknown,
+}
+
+/// The RDMA device and its port by which packets go from `source` to `ip`; `None` if there is
+/// none, or it cannot be told.
+pub fn rdma_port_to<'d>(
+    system: &System,
+    ip: IpAddr,
+    source: IpAddr,
+    devices: &'d [RdmaDevice],
+) -> Option<(&'d RdmaDevice, &'d RdmaPort)> {
+    match way(system, ip, source, devices) {
+        Way::Rdma(device, port) => Some((device, port)),
+        Way::Other | Way::Unknown => None,
+    }
+}
+
+fn way<'d>(system: &System, ip: IpAddr, source: IpAddr, devices: &'d [RdmaDevice]) -> Way<'d> {
     let ports = || {
         devices
             .iter()
@@ -136,7 +160,16 @@ fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) ->
             .copied()
             .min_by_key(|(_, port)| Some(port.number) != number)
     };
-    if let Some((device, port)) = by_address.or_else(by_interface) {
+    match by_address.or_else(by_interface) {
+        Some((device, port)) => Way::Rdma(device, port),
+        None if !others.is_empty() && interface.is_none() => Way::Unknown,
+        None => Way::Other,
+    }
+}
+
+fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) -> Finding {
+    let way = way(system, ip, source, devices);
+    if let Way::Rdma(device, port) = way {
         let message = format!(
             "to {ip} from {source}, which is of {} port {}",
             device.name, port.number
@@ -150,7 +183,7 @@ fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) ->
             ),
         };
     }
-    if !others.is_empty() && interface.is_none() {
+    if matches!(way, Way::Unknown) {
         return Finding::warning(
             "route",
             format!("the way to {ip} is from {source}; of which interface that is is not known"),

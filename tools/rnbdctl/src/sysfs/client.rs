@@ -37,11 +37,6 @@ impl System {
         })
     }
 
-    /// Whether `rnbd_client` is loaded.
-    pub fn client_loaded(&self) -> bool {
-        self.sys("class/rnbd-client/ctl").is_dir()
-    }
-
     /// The file that maps devices.
     pub fn map_device_file(&self) -> PathBuf {
         self.sys("class/rnbd-client/ctl/map_device")

@@ -59,13 +59,8 @@ impl System {
     }
 
     fn no_device(&self, name: &str) -> Error {
-        if !self.client_loaded() {
-            return Error::new(
-                Kind::Unsupported,
-                format!("device {name}"),
-                "the module rnbd_client is not loaded",
-            )
-            .hint("load it with: modprobe rnbd_client");
+        if let Err(error) = self.need_client(&format!("device {name}")) {
+            return error;
         }
         Error::new(
             Kind::NotFound,
@@ -110,6 +105,9 @@ impl System {
     /// session `session` only. An address without `ip:` or `gid:` is an IP address; the source
     /// may be left out where the destination is enough.
     pub fn find_path(&self, name: &str, session: Option<&str>) -> Result<Path> {
+        if !self.sys("class/rtrs-client").is_dir() {
+            self.need_client(&format!("path {name}"))?;
+        }
         let sessions = match session {
             Some(session) => vec![self.find_session(session)?],
             None => self.client_sessions()?,
@@ -136,6 +134,7 @@ impl System {
 
     /// What the user means by `name`, whatever that is.
     pub fn find(&self, name: &str) -> Result<Found> {
+        self.need_any(name)?;
         if let Some(session) = self.client_session(name)? {
             return Ok(Found::Session(session));
         }

@@ -8,6 +8,7 @@
 
 mod client;
 mod find;
+mod loaded;
 mod net;
 mod rdma;
 mod read;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 pub use find::Found;
+pub(crate) use read::printable;
 
 /// The machine: where its files are.
 #[derive(Clone, Debug)]

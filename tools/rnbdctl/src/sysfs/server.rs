@@ -29,11 +29,6 @@ impl System {
         })
     }
 
-    /// Whether `rnbd_server` is loaded.
-    pub fn server_loaded(&self) -> bool {
-        self.sys("class/rnbd-server/ctl").is_dir()
-    }
-
     /// The devices that clients have mapped, by name.
     pub fn server_devices(&self) -> Result<Vec<ServerDevice>> {
         let mut devices = Vec::new();

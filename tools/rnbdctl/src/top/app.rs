@@ -61,7 +61,7 @@ pub enum Sort {
     Bandwidth,
     /// The longest latency.
     Latency,
-    /// The most requests under way.
+    /// The most requests in flight.
     Inflight,
 }
 

@@ -139,7 +139,7 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         "+, -        longer or shorter interval",
         "",
         "R-LAT, W-LAT  mean time of the reads and writes of the interval",
-        "BUSY          part of the time with requests under way",
+        "BUSY          part of the time with requests in flight",
         "LATENCY       round trip of the path's last heartbeats",
         "RECON         times that the path was connected again / failed to",
         "FAILOV        requests that came from a path that failed",
@@ -257,7 +257,7 @@ struct Column(&'static str, Constraint, u16);
 const DEVICES: [Column; 13] = [
     Column("DEVICE", Constraint::Length(8), 0),
     Column("SESSION", Constraint::Max(12), 100),
-    Column("REMOTE PATH", Constraint::Fill(1), 90),
+    Column("DISK", Constraint::Fill(1), 90),
     Column("STATE", Constraint::Length(6), 0),
     Column("R/s", Constraint::Length(6), 0),
     Column("W/s", Constraint::Length(6), 0),
@@ -305,7 +305,7 @@ fn draw_table(
     let is_number = |name: &str| {
         !matches!(
             name,
-            "DEVICE" | "SESSION" | "REMOTE PATH" | "PATH" | "STATE" | "IOPS"
+            "DEVICE" | "SESSION" | "DISK" | "PATH" | "STATE" | "IOPS"
         )
     };
     let is_shown = |Column(_, _, width): &&Column| *width <= area.width;

@@ -42,8 +42,53 @@ fn map_writes_all_options() {
     );
     assert_eq!(
         said,
-        "DEVICE      SESSION  REMOTE PATH\n/dev/rnbd0  backup   /dev/sdb\n"
+        "DEVICE      SESSION  DISK\n/dev/rnbd0  backup   /dev/sdb\n"
     );
+}
+
+#[test]
+fn map_finds_the_session_of_the_server_or_names_one() {
+    let fake = Fake::typical();
+    fake.write("proc/sys/kernel/hostname", "Web1.example.com\n");
+    fake.write("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
+    let said = fake.ok(&["map", "10.0.0.2:/dev/sdb"]);
+    assert_eq!(
+        fake.read(MAP_DEVICE),
+        "sessname=backup device_path=/dev/sdb path=ip:10.0.0.2"
+    );
+    assert!(said.contains("/dev/rnbd0  backup"), "{said}");
+    // The session is older, and keeps what it was set to.
+    assert_eq!(fake.read("sys/class/rtrs-client/backup/hold_io_ms"), "0\n");
+    fake.write(MAP_DEVICE, "");
+    fake.run(&["map", "[2001:db8::2]:vg/a", "-a", "ro"]);
+    let line = fake.read(MAP_DEVICE);
+    let name = line
+        .strip_prefix("sessname=")
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    assert_eq!(
+        line,
+        format!("sessname={name} device_path=vg/a path=ip:2001:db8::2 access_mode=ro")
+    );
+    assert!(
+        name.starts_with("web1-") && name.ends_with("-2001-db8-2"),
+        "{name}"
+    );
+    fake.write(MAP_DEVICE, "");
+    fake.run(&["map", "localhost:x", "--port", "99"]);
+    let line = fake.read(MAP_DEVICE);
+    assert!(
+        line.contains("-localhost-99 device_path=x dest_port=99 path=ip:"),
+        "{line}"
+    );
+    fake.write(MAP_DEVICE, "");
+    fake.write("sys/module/rtrs_client/parameters/hold_io_ms", "0\n");
+    fake.ok(&["map", "10.0.0.2:/dev/sdb", "--hold", "90s"]);
+    assert!(fake
+        .read("sys/class/rtrs-client/backup/hold_io_ms")
+        .starts_with("90000"));
 }
 
 #[test]

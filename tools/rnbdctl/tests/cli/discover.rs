@@ -62,16 +62,17 @@ fn json_keeps_to_the_schema() {
 }
 
 #[test]
-fn a_session_of_its_own_has_a_name_of_its_own() {
+fn the_session_is_that_by_which_disks_would_be_mapped() {
     let fake = Fake::typical();
+    fake.write("proc/sys/kernel/hostname", "web1\n");
     fake.write(FILE, "");
     let said = fake.run(&["discover", "10.0.0.9"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.stdout.contains("no disk for this client"), "{said:?}");
-    let line = fake.read(FILE);
-    let number = line.strip_prefix("sessname=discover-").unwrap();
-    let number = number.strip_suffix(" path=ip:10.0.0.9").unwrap();
-    assert!(number.parse::<u32>().is_ok(), "{line}");
+    assert_eq!(fake.read(FILE), "sessname=web1-10-0-0-9 path=ip:10.0.0.9");
+    fake.write(FILE, "");
+    assert_eq!(fake.run(&["discover", "10.0.1.2"]).code, 0);
+    assert_eq!(fake.read(FILE), "sessname=backup path=ip:10.0.1.2");
 }
 
 #[test]
@@ -90,6 +91,14 @@ fn map_all_maps_what_is_free() {
     let said = fake.ok(&["map", "--all", "-s", "backup"]);
     assert_eq!(said, "nothing to map: see rnbdctl discover\n");
     assert_eq!(fake.read(MAP_DEVICE), "");
+    let line = "sessname=backup path=ip:10.0.0.2";
+    let fake = machine(line, DISKS);
+    assert_eq!(fake.run(&["map", "--all", "10.0.0.2"]).code, 3);
+    assert!(fake.read(FILE).starts_with(line), "{}", fake.read(FILE));
+    assert_eq!(
+        fake.read(MAP_DEVICE),
+        "sessname=backup device_path=vg/new path=ip:10.0.0.2"
+    );
 }
 
 #[test]
@@ -102,7 +111,8 @@ fn what_is_wrong_is_said() {
     assert_eq!(fake.run(&["discover"]).code, 2);
     assert_eq!(fake.run(&["discover", "-s", "a b"]).code, 2);
     assert_eq!(fake.run(&["map", "-s", "backup"]).code, 2);
-    assert_eq!(fake.run(&["map", "-s", "backup", "--all", "sda"]).code, 2);
+    assert_eq!(fake.run(&["map", "--all"]).code, 2);
+    assert_eq!(fake.run(&["map", "--all", "a b"]).code, 2);
     let fake = machine("sessname=backup", "nonsense\n");
     let said = fake.run(&["discover", "-s", "backup"]);
     assert_eq!(said.code, 1, "{said:?}");

@@ -32,7 +32,7 @@ fn wrong_usage() {
     let fake = Fake::typical();
     for args in [
         &["frobnicate"] as &[&str],
-        &["map", "/dev/sdb"],
+        &["map"],
         &["server", "drain", "--for", "0"],
         &["server", "drain", "--for", "86401"],
         &["server", "drain", "--for", "10min"],
@@ -40,7 +40,9 @@ fn wrong_usage() {
         &["map", "-s", "x"],
         &["map", "-s", "x", "y", "--port", "0"],
         &["map", "-s", "x", "y", "--access", "all"],
-        &["map", "-s", "x", "y", "-p", "bogus"],
+        &["map", "-s", "x", "y", "-p", "bo gus"],
+        &["map", "-s", "x", "y", "-p", "10.0.2"],
+        &["map", "s:y", "--hold", "2d"],
         &["unmap"],
         &["unmap", "rnbd0", "--all"],
         &["resize", "rnbd0", "5X"],
@@ -48,6 +50,37 @@ fn wrong_usage() {
     ] {
         fails(&fake, args, 2, &["error: "]);
     }
+}
+
+#[test]
+fn a_disk_needs_a_server() {
+    let fake = Fake::typical();
+    let parts = [
+        "which server has it is not said",
+        "rnbdctl map SERVER:/dev/sdb",
+    ];
+    fails(&fake, &["map", "/dev/sdb"], 2, &parts);
+    fails(
+        &fake,
+        &["map", "storage1:"],
+        2,
+        &["names a server, and no disk"],
+    );
+    fails(
+        &fake,
+        &["map", "a b:c"],
+        2,
+        &["neither an address nor a host name"],
+    );
+    let name = "no-such-host.invalid";
+    let parts = [&format!("looking up {name}: ") as &str, "/etc/hosts"];
+    fails(&fake, &["map", &format!("{name}:x")], 6, &parts);
+    fails(&fake, &["discover", name], 6, &parts);
+    fails(&fake, &["path", "add", "backup", name], 6, &parts);
+    // The C module cannot have requests wait.
+    let why = ["cannot have requests wait", "C module"];
+    fails(&fake, &["map", "10.0.0.9:x", "--hold", "5m"], 7, &why);
+    assert_eq!(fake.read("sys/class/rnbd-client/ctl/map_device"), "");
 }
 
 #[test]

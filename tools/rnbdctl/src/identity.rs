@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The names that this machine gives to its sessions.
+//!
+//! A server knows a client by the names of its sessions, and refuses a session whose name another
+//! client has in use. So a name that is to be right on each client has the host in it. Machines that
+//! were copied, or installed and never named, have the same host name; so there is also a number
+//! that is made of the machine's id.
+
+use std::fs;
+
+use crate::System;
+
+/// Who has no host name is called so.
+const NO_NAME: &str = "host";
+
+/// The most bytes of the host's and of the server's name that go into a session's name. With the
+/// path of the disk it becomes the name of a link, which has 255 bytes at most.
+const MAX_PART: usize = 48;
+
+/// Where a machine's id may be, the one that lasts longest first.
+const IDS: [&str; 3] = [
+    "etc/machine-id",
+    "sys/module/rnbd_client/parameters/host_uuid",
+    "proc/sys/kernel/random/boot_id",
+];
+
+/// The name of this machine's session with `server`, as `web1-3fa2c1-storage1`.
+///
+/// It is the same each time, and another one on each machine. `purpose` tells sessions with the
+/// same server apart; it may be empty.
+pub fn session_name(system: &System, server: &str, purpose: &str) -> String {
+    let read = |file: &str| fs::read_to_string(system.file(file)).unwrap_or_default();
+    let host = read("proc/sys/kernel/hostname");
+    let id = IDS.iter().map(|file| read(file));
+    let id = id.map(|id| id.trim().to_owned()).find(|id| is_id(id));
+    name(host.trim(), id.as_deref(), server, purpose)
+}
+
+/// What tells a session apart from others with the same server: a port that is not the usual one,
+/// and the disk that has a session of its own for polled IO.
+pub fn purpose(port: Option<u16>, polled: Option<&str>) -> String {
+    let port = port.map(|port| port.to_string());
+    [port.as_deref(), polled]
+        .map(Option::unwrap_or_default)
+        .join("-")
+}
+
+/// Not the words that stand in these files where there is no id yet.
+fn is_id(text: &str) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits == 32 && text.bytes().any(|byte| byte != b'0' && byte != b'-')
+}
+
+fn name(host: &str, id: Option<&str>, server: &str, purpose: &str) -> String {
+    let host = part(host.split('.').next().unwrap_or_default());
+    let mut name = match host.as_str() {
+        "" => NO_NAME.to_owned(),
+        _ => host,
+    };
+    if let Some(id) = id {
+        name.push_str(&format!("-{:06x}", number(id)));
+    }
+    for more in [server, purpose].map(part) {
+        if !more.is_empty() {
+            name.push('-');
+            name.push_str(&more);
+        }
+    }
+    name
+}
+
+/// What of a name goes into a session's name: letters and digits, and `-` for all that is between.
+fn part(text: &str) -> String {
+    let mut part = String::new();
+    for c in text.chars() {
+        match c {
+            _ if part.len() >= MAX_PART => break,
+            'A'..='Z' | 'a'..='z' | '0'..='9' | '_' => part.push(c.to_ascii_lowercase()),
+            _ if part.is_empty() || part.ends_with('-') => (),
+            _ => part.push('-'),
+        }
+    }
+    part.trim_end_matches('-').to_owned()
+}
+
+/// A number of 24 bits that is made of an id (FNV-1a). The id itself is not shown to servers:
+/// programs take it for a secret.
+fn number(id: &str) -> u32 {
+    let hash = id.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    (hash >> 24) ^ (hash & 0x00ff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::name::SessName;
+
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn names_are_of_the_host_and_the_server() {
+        for (host, server, purpose, expected) in [
+            ("web1", "storage1", "", "web1-NUMBER-storage1"),
+            (
+                "Web1.example.com",
+                "192.0.2.10",
+                "",
+                "web1-NUMBER-192-0-2-10",
+            ),
+            ("web1", "fe80::1%eth0", "", "web1-NUMBER-fe80-1-eth0"),
+            ("", "storage1", "4321", "host-NUMBER-storage1-4321"),
+            ("(none)", "s", "", "none-NUMBER-s"),
+        ] {
+            let made = name(host, Some(ID), server, purpose);
+            let same = expected.replace("NUMBER", &format!("{:06x}", number(ID)));
+            assert_eq!(made, same);
+            assert!(SessName::new(made.as_bytes()).is_ok(), "{made}");
+        }
+        assert_eq!(name("web1", None, "storage1", ""), "web1-storage1");
+        let long = name(
+            &"h".repeat(300),
+            Some(ID),
+            &"s".repeat(300),
+            &"p".repeat(300),
+        );
+        assert!(long.len() < 200, "{long}");
+    }
+
+    #[test]
+    fn machines_of_one_name_have_other_numbers() {
+        let other = ID.replace('7', "8");
+        assert_ne!(number(ID), number(&other));
+        assert!(number(ID) < 1 << 24 && number(&other) < 1 << 24);
+    }
+
+    #[test]
+    fn the_id_that_lasts_longest_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let system = System::new(Some(root.path()), None);
+        assert_eq!(session_name(&system, "s", ""), "host-s");
+        write("proc/sys/kernel/hostname", "web1\n");
+        write(
+            "proc/sys/kernel/random/boot_id",
+            "01234567-89ab-cdef-0123-456789abcde0\n",
+        );
+        let by_boot = session_name(&system, "s", "");
+        assert!(
+            by_boot.starts_with("web1-") && by_boot.ends_with("-s"),
+            "{by_boot}"
+        );
+        write("etc/machine-id", "uninitialized\n");
+        assert_eq!(session_name(&system, "s", ""), by_boot);
+        write("etc/machine-id", &format!("{ID}\n"));
+        let lasting = session_name(&system, "s", "");
+        assert_eq!(lasting, format!("web1-{:06x}-s", number(ID)));
+        assert_ne!(lasting, by_boot);
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Steps that take something away from a program that uses it.
+
+use std::io;
+use std::io::BufRead;
+use std::io::IsTerminal;
+use std::io::Write;
+
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// Goes on if the user agrees: with `--force`, or by answering on a terminal. `what` is what is
+/// about to be done, `danger` what comes of it. Elsewhere nobody can answer, so it is an error.
+pub fn confirm(is_forced: bool, what: &str, danger: &str) -> Result {
+    if is_forced {
+        return Ok(());
+    }
+    let refused = |why: &str| Error::new(Kind::Busy, what, why);
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(refused(danger).hint("do it all the same with --force"));
+    }
+    match ask(&mut io::stdin().lock(), &mut io::stderr(), what, danger) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(refused("you did not agree")),
+        Err(error) => Err(Error::io("asking for your consent", &error)),
+    }
+}
+
+/// Whether the answer is yes; anything else, and no answer, is no.
+fn ask(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    what: &str,
+    danger: &str,
+) -> io::Result<bool> {
+    write!(output, "{what}: {danger}. Do it? [y/N] ")?;
+    output.flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    let answer = answer.trim().to_ascii_lowercase();
+    Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_yes() {
+        for (answer, agreed) in [
+            ("y\n", true),
+            (" YES \n", true),
+            ("n\n", false),
+            ("\n", false),
+            ("", false),
+            ("yesterday\n", false),
+        ] {
+            let mut shown = Vec::new();
+            let asked = ask(
+                &mut answer.as_bytes(),
+                &mut shown,
+                "removing x",
+                "all is lost",
+            );
+            assert_eq!(asked.unwrap(), agreed, "{answer:?}");
+            let shown = String::from_utf8(shown).unwrap();
+            assert_eq!(shown, "removing x: all is lost. Do it? [y/N] ");
+        }
+    }
+
+    #[test]
+    fn force_asks_nothing() {
+        assert_eq!(confirm(true, "x", "y"), Ok(()));
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether the modules are there that a command needs.
+
+use super::System;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+impl System {
+    /// Whether `rnbd_client` is loaded.
+    pub fn client_loaded(&self) -> bool {
+        self.sys("class/rnbd-client/ctl").is_dir()
+    }
+
+    /// Whether `rnbd_server` is loaded.
+    pub fn server_loaded(&self) -> bool {
+        self.sys("class/rnbd-server/ctl").is_dir()
+    }
+
+    /// An error unless `rnbd_client` is loaded; `what` cannot be done without it.
+    pub fn need_client(&self, what: &str) -> Result {
+        match self.client_loaded() {
+            true => Ok(()),
+            false => Err(missing(what, "rnbd_client")),
+        }
+    }
+
+    /// An error unless `rnbd_server` is loaded; `what` cannot be done without it.
+    pub fn need_server(&self, what: &str) -> Result {
+        match self.server_loaded() {
+            true => Ok(()),
+            false => Err(missing(what, "rnbd_server")),
+        }
+    }
+
+    /// An error unless this machine is a client or a server.
+    pub fn need_any(&self, what: &str) -> Result {
+        let classes = ["class/rtrs-client", "class/rtrs-server"];
+        let has_sessions = classes.iter().any(|class| self.sys(class).is_dir());
+        if self.client_loaded() || self.server_loaded() || has_sessions {
+            return Ok(());
+        }
+        let why = "neither the module rnbd_client nor rnbd_server is loaded";
+        let error = Error::new(Kind::Unsupported, what, why);
+        Err(error.hint("load one of them with: modprobe rnbd_client, or modprobe rnbd_server"))
+    }
+}
+
+fn missing(what: &str, module: &str) -> Error {
+    let why = format!("the module {module} is not loaded");
+    let error = Error::new(Kind::Unsupported, what, why);
+    error.hint(format!("load it with: modprobe {module}"))
+}
