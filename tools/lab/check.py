@@ -9,6 +9,7 @@ from pathlib import Path
 from . import build
 from . import cache
 from . import compile_fail
+from . import crates
 from . import house
 from . import kernel
 from . import layers
@@ -55,13 +56,16 @@ def fmt(check: bool) -> None:
 
 
 def lint() -> None:
-    """The house rules, ruff and mypy, clippy over modules and host crates, what must not compile, shellcheck.
+    """Where crates come from, the house rules, ruff and mypy, clippy over modules and host crates, what must not compile, shellcheck.
 
     Warnings are errors.
     """
     problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
     if problems:
         raise CommandFailed("\n".join(["imports do not keep to the layers:", *problems]))
+    problems = crates.check(paths.CHECKOUT)
+    if problems:
+        raise CommandFailed("\n".join(["crates that must not be used:", *problems]))
     problems = house.check(paths.CHECKOUT)
     if problems:
         raise CommandFailed("\n".join(["sources do not keep to the limits:", *problems]))
