@@ -112,6 +112,29 @@ def test_hold_ends(t: Test) -> None:
 
 
 @case(module_sets=("ours",))
+def test_hold_of_one_disk(t: Test) -> None:
+    """A disk whose own hold_io_ms is 0 fails at once, while another disk of the session waits."""
+    device = map_with(t, hold_io_ms=60000)
+    other = rnbd.map_device(t, disks.WITHOUT_DISCARD)
+    t.equal(other.attribute("hold_io_ms"), "-1", "what a disk begins with")
+    with t.expect_errno(errno.EINVAL):
+        t.client.write(f"{other.sysfs}/hold_io_ms", "-2")
+    t.client.write(f"{other.sysfs}/hold_io_ms", "0")
+    stream = Stream(t, device)
+    lose(t, device)
+    started = time.monotonic()
+    with t.expect_errno(errno.EIO):
+        t.client.call(guest_io.write, path=other.path, offset=0, length=4096, seed=1)
+    t.check(time.monotonic() - started < 3.5 * t.client.slow, "a request of that disk waited")
+    t.check(stream.progress()["running"], "requests of the other disk did not wait")
+    cable.mend(t, 0)
+    stream.go_on()
+    t.say(verified(stream.stop()))
+    t.client.wait_for(f"{other.sysfs}/state", matches="open", timeout=40)
+    rnbd.works(t, other)
+
+
+@case(module_sets=("ours",))
 def test_without_hold(t: Test) -> None:
     """By default requests fail as soon as the last path is lost."""
     cable.prepare(t)

@@ -174,6 +174,18 @@ def test_map_needs_no_session(t: Test) -> None:
     t.check("looking up nowhere.invalid" in error, error)
 
 
+def test_names_of_a_disk(t: Test) -> None:
+    """With dev_search_path=/dev a disk goes by its name with and without /dev; C's server knows the second only."""
+    rnbd.load(t, rnbd_server="dev_search_path=/dev")
+    program.install(t.client)
+    t.defer(t.client.run, "rnbdctl unmap --all --force")
+    name = disks.PLAIN.removeprefix("/dev/")
+    for given in (name, f"/{name}") if t.modules == "c" else (name, f"/{name}", f"/dev/{name}"):
+        device = program.json_of(t.client, "map", f"{t.server.address}:{given}")["mapped"][0]
+        t.client.call(guest_io.write, path=device["path"], offset=0, length=4096, seed=1)
+        program.run(t.client, "unmap", device["name"])
+
+
 def test_size(t: Test) -> None:
     """resize tells the machine what size the disk has."""
     prepare(t)
@@ -254,5 +266,5 @@ def test_completions_and_pages(t: Test) -> None:
     """bash takes the completions; there are manual pages of all subcommands."""
     program.install(t.client)
     t.client.run("set -e; rnbdctl completions bash >/tmp/completions; . /tmp/completions; "
-                 "complete -p rnbdctl; rnbdctl man /tmp/man; ls /tmp/man/rnbdctl-path-add.1; "
+                 "complete -p rnbdctl; rnbdctl man /tmp/man; ls /tmp/man/rnbdctl-path-add.8; "
                  "rm -r /tmp/man /tmp/completions")

@@ -4,11 +4,14 @@
 
 use std::path::PathBuf;
 
+use clap::CommandFactory;
+use clap::FromArgMatches;
 use clap::Parser;
 use clap::Subcommand;
 
 use crate::commands;
 use crate::error;
+use crate::examples;
 use crate::kernel_log;
 use crate::output::Format;
 use crate::output::Output;
@@ -92,6 +95,8 @@ pub enum Command {
     Key(commands::key::Args),
     /// Show the RDMA devices, their ports and addresses
     Rdma(commands::rdma::Args),
+    /// Say what is wrong now with mapped disks, since when, and what to do
+    Why(commands::why::Args),
     /// Check that everything is there to map disks or to export them
     Check(commands::check::Args),
     /// Test the way to a server before it is trusted with data
@@ -109,6 +114,11 @@ pub enum Command {
     Stats(commands::stats::Args),
     /// Show what devices and paths are doing now, on the whole screen
     Top(commands::top::Args),
+    /// Print what changes as it does: disks, sessions, paths; one JSON object a line
+    Events(commands::events::Args),
+    /// What the udev rules ask
+    #[command(hide = true)]
+    Udev(commands::udev::Args),
     /// Serve Prometheus metrics
     Exporter(commands::exporter::Args),
 }
@@ -120,6 +130,17 @@ pub struct Context {
     pub system: System,
     /// Where results go, and how.
     pub output: Output,
+}
+
+/// The command line as clap knows it, with examples in the help.
+pub fn command() -> clap::Command {
+    examples::add(Cli::command())
+}
+
+/// The command line of this process.
+pub fn parse() -> std::result::Result<Cli, clap::Error> {
+    let mut matches = command().try_get_matches()?;
+    Cli::from_arg_matches_mut(&mut matches)
 }
 
 /// Whether a command line that makes no sense asks for JSON.
@@ -173,6 +194,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::Server(args) => commands::server::run(args, &context),
         Command::Key(args) => commands::key::run(args, &context),
         Command::Rdma(args) => commands::rdma::run(args, &context),
+        Command::Why(args) => commands::why::run(args, &context),
         Command::Check(args) => commands::check::run(args, &context),
         Command::Fabric(args) => commands::fabric::run(args, &context),
         Command::Completions(args) => commands::completions::run(args, &context),
@@ -181,14 +203,14 @@ pub fn run(cli: &Cli) -> Result {
         Command::Config(args) => commands::config::run(args, &context),
         Command::Stats(args) => commands::stats::run(args, &context),
         Command::Top(args) => commands::top::run(args, &context),
+        Command::Events(args) => commands::events::run(args, &context),
+        Command::Udev(args) => commands::udev::run(args, &context),
         Command::Exporter(args) => commands::exporter::run(args, &context),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

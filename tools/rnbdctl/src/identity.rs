@@ -3,9 +3,9 @@
 //! The names that this machine gives to its sessions.
 //!
 //! A server knows a client by the names of its sessions, and refuses a session whose name another
-//! client has in use. So a name that is to be right on each client has the host in it. Machines that
-//! were copied, or installed and never named, have the same host name; so there is also a number
-//! that is made of the machine's id.
+//! client has in use. So a name that is to be right on each client has the host in it. Machines
+//! that were copied, or installed and never named, have the same host name; so there is also a
+//! number that is made of the machine's id.
 
 use std::fs;
 
@@ -41,9 +41,8 @@ pub fn session_name(system: &System, server: &str, purpose: &str) -> String {
 /// and the disk that has a session of its own for polled IO.
 pub fn purpose(port: Option<u16>, polled: Option<&str>) -> String {
     let port = port.map(|port| port.to_string());
-    [port.as_deref(), polled]
-        .map(Option::unwrap_or_default)
-        .join("-")
+    let words = [port.as_deref(), polled];
+    words.into_iter().flatten().collect::<Vec<_>>().join("-")
 }
 
 /// Not the words that stand in these files where there is no id yet.

@@ -11,6 +11,10 @@
 //! - [`keys`]: the keys by which clients prove who they are.
 //! - [`kernel_log`]: what the kernel says of what has failed.
 //! - [`live`], [`top`]: what devices and paths are doing now.
+//! - [`why`], [`events`]: what is wrong, and what changes.
+//! - [`server_config`]: the configuration file of a server.
+//! - [`link_name`]: the names of disks that stay the same.
+//! - [`complete`], [`examples`]: what shells offer, and what the help and the manual pages show.
 //! - [`exporter`]: metrics for monitoring systems.
 //! - [`fabric`]: the self test of a fabric.
 //! - [`output`]: tables, JSON and CSV.
@@ -25,22 +29,28 @@ pub mod address;
 pub mod apply;
 pub mod cli;
 pub mod commands;
+pub mod complete;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod events;
+pub mod examples;
 pub mod exporter;
 pub mod fabric;
 pub mod identity;
 pub mod kernel_log;
 pub mod keys;
+pub mod link_name;
 pub mod live;
 pub mod model;
 pub mod output;
 pub mod preflight;
+pub mod server_config;
 pub mod server_name;
 pub mod sysfs;
 pub mod top;
 pub mod ways;
+pub mod why;
 
 pub use error::Error;
 pub use error::Kind;

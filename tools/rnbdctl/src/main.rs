@@ -6,21 +6,26 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use rnbdctl::cli::Cli;
+use clap_complete::CompleteEnv;
+use rnbdctl::cli;
+use rnbdctl::commands::completions::VARIABLE;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    // Ends the program if a shell asks.
+    CompleteEnv::with_factory(cli::command)
+        .var(VARIABLE)
+        .complete();
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         // It prints the help, too, and ends the program with 0 or 2.
-        Err(error) if !error.use_stderr() || !rnbdctl::cli::wants_json() => error.exit(),
+        Err(error) if !error.use_stderr() || !cli::wants_json() => error.exit(),
         Err(error) => {
-            let error = rnbdctl::cli::usage_error(&error);
+            let error = cli::usage_error(&error);
             error.print();
             return ExitCode::from(error.exit_code());
         }
     };
-    match rnbdctl::cli::run(&cli) {
+    match cli::run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error.print();

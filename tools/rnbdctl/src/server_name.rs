@@ -141,6 +141,10 @@ impl DiskName {
                 disk: text.to_owned(),
             });
         };
+        let before = text.rsplit_once(':').map_or("", |(before, _)| before);
+        if disk.starts_with(':') || before.parse::<std::net::Ipv6Addr>().is_ok() {
+            return Err(format!("{text:?}: an IPv6 address stands in brackets here"));
+        }
         if disk.is_empty() {
             return Err(format!("{text:?} names a server, and no disk of it"));
         }
@@ -259,7 +263,14 @@ mod tests {
             assert_eq!(shown.as_deref(), server, "{given}");
             assert_eq!(parsed.disk, disk, "{given}");
         }
-        for given in ["storage1:", ":sda", "[::1:sda", "fe80::1:sda", "a b:sda"] {
+        for given in [
+            "storage1:",
+            ":sda",
+            "[::1:sda",
+            "fe80::1:sda",
+            "2001:db8:0:0:0:0:0:1:sda",
+            "a b:sda",
+        ] {
             assert!(DiskName::parse(given).is_err(), "{given}");
         }
     }

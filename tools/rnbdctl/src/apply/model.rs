@@ -223,6 +223,7 @@ impl Machine for Model {
                     nr => nr as u32,
                 }),
                 io_timeout_ms: (!inner.is_c).then_some(0),
+                hold_io_ms: (!inner.is_c).then_some(-1),
                 io_timeouts: (!inner.is_c).then_some(0),
                 io_unanswered: (!inner.is_c).then_some(0),
                 folder: PathBuf::new(),
@@ -332,7 +333,11 @@ impl Machine for Model {
             let Some(have) = devices.find(|have| have.name == *name) else {
                 return Err(fail(Kind::NotFound, "no such device"));
             };
-            match have.io_timeout_ms.as_mut() {
+            let field = match setting.name {
+                "hold_io_ms" => &mut have.hold_io_ms,
+                _ => &mut have.io_timeout_ms,
+            };
+            match field {
                 None => Err(fail(Kind::Unsupported, "the module does not have it")),
                 Some(have) => {
                     *have = value;

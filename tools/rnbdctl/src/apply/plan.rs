@@ -5,7 +5,6 @@
 use proto::addr::PathAddress;
 use proto::rnbd::IoMode;
 use proto::setting::HOLD_IO;
-use proto::setting::IO_TIMEOUT;
 
 use super::Change;
 use super::State;
@@ -219,11 +218,11 @@ impl SessionPlan {
 
     /// Numbers of devices. Last of all, since a device has them when it is mapped.
     fn device_values(&mut self, session: &Session, mapped: &[&ClientDevice]) {
-        for device in &session.devices {
-            let Some(to) = device.io_timeout_ms else {
-                continue;
-            };
-            let (path, setting) = (&device.path, IO_TIMEOUT);
+        let wanted = session.devices.iter().flat_map(|device| {
+            let tunables = device.tunables().into_iter();
+            tunables.filter_map(move |(setting, to)| Some((&device.path, setting, to?)))
+        });
+        for (path, setting, to) in wanted {
             let have = mapped.iter().find(|have| have.device_path == *path);
             match have.map(|have| (have, have.tunable(setting.name))) {
                 Some((have, None)) => self.remarks.push(format!(

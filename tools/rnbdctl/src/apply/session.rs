@@ -73,14 +73,22 @@ pub fn attempt(
     prune: bool,
     observer: &mut dyn Observer,
 ) -> Result<Attempt> {
-    let looked_up;
-    let goal = match goal {
+    match goal {
         Goal::Is(session) => {
-            looked_up = machine.look_up(session)?;
-            Goal::Is(&looked_up)
+            let looked_up = machine.look_up(session)?;
+            attempt_known(machine, Goal::Is(&looked_up), prune, observer)
         }
-        Goal::Gone(name) => Goal::Gone(name),
-    };
+        Goal::Gone(_) => attempt_known(machine, goal, prune, observer),
+    }
+}
+
+/// As [`attempt()`], of a session whose paths are known.
+fn attempt_known(
+    machine: &dyn Machine,
+    goal: Goal<'_>,
+    prune: bool,
+    observer: &mut dyn Observer,
+) -> Result<Attempt> {
     let mut work = Work {
         machine,
         observer,

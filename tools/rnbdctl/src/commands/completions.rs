@@ -2,13 +2,18 @@
 
 //! `rnbdctl completions`: what a shell needs to complete the command line.
 
-use clap::Command;
-use clap::CommandFactory;
-use clap_complete::Shell;
+use clap::ValueEnum;
+use clap_complete::env::Bash;
+use clap_complete::env::EnvCompleter;
+use clap_complete::env::Fish;
+use clap_complete::env::Zsh;
 
-use crate::cli::Cli;
 use crate::cli::Context;
+use crate::Error;
 use crate::Result;
+
+/// The variable by which the shell asks this program for what could follow.
+pub const VARIABLE: &str = "RNBDCTL_COMPLETE";
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -18,33 +23,31 @@ pub struct Args {
     pub shell: Shell,
 }
 
-/// Prints it.
-pub fn run(args: &Args, context: &Context) -> Result {
-    let mut text = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut visible(&Cli::command()),
-        "rnbdctl",
-        &mut text,
-    );
-    let text = String::from_utf8_lossy(&text);
-    context.output.print_only("printing completions", &text)
+/// The shells.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Shell {
+    /// GNU bash
+    Bash,
+    /// fish
+    Fish,
+    /// zsh
+    Zsh,
 }
 
-/// The command without what is hidden, which not all of the generators leave out.
-fn visible(command: &Command) -> Command {
-    let about = command.get_about().cloned().unwrap_or_default();
-    let version = command.get_version().map(str::to_owned);
-    let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let subcommands = command
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set());
-    let mut shown = Command::new(command.get_name().to_owned())
-        .about(about)
-        .args(args)
-        .subcommands(subcommands.map(visible));
-    if let Some(version) = version {
-        shown = shown.version(version);
-    }
-    shown
+/// Prints it. The shell then runs this program to learn what there is.
+pub fn run(args: &Args, context: &Context) -> Result {
+    const WHAT: &str = "printing completions";
+    let shell: &dyn EnvCompleter = match args.shell {
+        Shell::Bash => &Bash,
+        Shell::Fish => &Fish,
+        Shell::Zsh => &Zsh,
+    };
+    let mut text = Vec::new();
+    let name = "rnbdctl";
+    shell
+        .write_registration(VARIABLE, name, name, name, &mut text)
+        .map_err(|error| Error::io(WHAT, &error))?;
+    context
+        .output
+        .print_only(WHAT, &String::from_utf8_lossy(&text))
 }

@@ -4,6 +4,7 @@
 
 use super::tunable;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::ClientDevice;
 use crate::Result;
@@ -27,7 +28,9 @@ pub enum Command {
 /// The arguments of `device set`.
 #[derive(Debug, clap::Args)]
 pub struct SetArgs {
-    /// The device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
+    /// The device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or
+    /// DISK@SESSION
+    #[arg(add = complete::devices())]
     pub device: String,
 
     /// Tunables and their values
@@ -39,6 +42,9 @@ fn explained(name: &str) -> &'static str {
     match name {
         "io_timeout_ms" => {
             "how long a request may be in flight before it fails; 0: as long as it takes"
+        }
+        "hold_io_ms" => {
+            "how long requests wait while no path is up; 0: not at all, -1: as the session says"
         }
         _ => "",
     }

@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::control::join;
 use crate::control::DiscoverRequest;
@@ -30,7 +31,7 @@ pub struct Args {
 
     /// The name of the session by which the server is asked: an export policy may go by it
     /// [default: that by which rnbdctl map would map the server's disks]
-    #[arg(short, long)]
+    #[arg(short, long, add = complete::sessions())]
     pub session: Option<String>,
 
     /// The server's port [default: 1234]

@@ -3,14 +3,46 @@
 //! `rnbdctl man`: the manual pages, for packages.
 
 use std::fs;
+use std::io;
+use std::path::Path;
 use std::path::PathBuf;
 
+use clap::Command;
 use clap::CommandFactory;
+use clap_mangen::Man;
 
 use crate::cli::Cli;
 use crate::cli::Context;
+use crate::examples;
 use crate::Error;
 use crate::Result;
+
+/// The section of administration commands.
+const SECTION: &str = "8";
+
+/// The files that a user of any subcommand may have to do with.
+const FILES: [(&str, &str); 5] = [
+    (
+        "/etc/rnbd/rnbd.toml",
+        "what this machine shall have mapped; see rnbd.toml(5)",
+    ),
+    (
+        "/etc/rnbd/export.policy",
+        "which clients may map which disks of this server",
+    ),
+    (
+        "/sys/class/rnbd-client/ctl",
+        "the kernel's files of a client",
+    ),
+    (
+        "/sys/class/rnbd-server/ctl",
+        "the kernel's files of a server",
+    ),
+    (
+        "/dev/rnbd/by-session",
+        "names of mapped disks that stay the same",
+    ),
+];
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -22,8 +54,70 @@ pub struct Args {
 
 /// Writes a page for the program and one for each subcommand, also of subcommands.
 pub fn run(args: &Args, _: &Context) -> Result {
-    let fail = |error: std::io::Error| Error::io(args.folder.display(), &error);
+    let fail = |error: io::Error| Error::io(args.folder.display(), &error);
     fs::create_dir_all(&args.folder).map_err(fail)?;
-    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), &args.folder)
-        .map_err(fail)
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, "", &args.folder).map_err(fail)
+}
+
+/// The page of a command and those of its subcommands; `name` is `path add`, and empty for the
+/// program.
+fn write_pages(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
+    let page = match name {
+        "" => "rnbdctl".to_owned(),
+        name => format!("rnbdctl-{}", name.replace(' ', "-")),
+    };
+    let man = Man::new(command.clone().display_name(page.clone()))
+        .title(page.to_uppercase())
+        .section(SECTION);
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    text.push_str(&more(name));
+    fs::write(folder.join(format!("{page}.{SECTION}")), text)?;
+    for subcommand in command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
+        let name = format!("{name} {}", subcommand.get_name());
+        write_pages(subcommand, name.trim(), folder)?;
+    }
+    Ok(())
+}
+
+/// The sections that are not made of the command line.
+fn more(name: &str) -> String {
+    let mut text = String::new();
+    let examples = examples::of(name);
+    if !examples.is_empty() {
+        text.push_str(".SH EXAMPLES\n");
+    }
+    for (line, meaning) in examples {
+        text.push_str(&format!(
+            ".TP\n\\fB{}\\fR\n{}\n",
+            escape(line),
+            escape(meaning)
+        ));
+    }
+    text.push_str(".SH FILES\n");
+    for (file, meaning) in FILES {
+        text.push_str(&format!(
+            ".TP\n\\fI{}\\fR\n{}\n",
+            escape(file),
+            escape(meaning)
+        ));
+    }
+    let parents = match name.split_once(' ') {
+        Some((parent, _)) => format!("rnbdctl({SECTION}), rnbdctl-{parent}({SECTION}), "),
+        None if !name.is_empty() => format!("rnbdctl({SECTION}), "),
+        None => String::new(),
+    };
+    text.push_str(&format!(".SH SEE ALSO\n{}rnbd.toml(5)\n", escape(&parents)));
+    text
+}
+
+/// Text that roff takes for nothing else.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('-', "\\-")
 }

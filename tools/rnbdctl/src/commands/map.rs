@@ -5,11 +5,13 @@
 use std::time::Duration;
 
 use proto::rnbd::IoMode;
+use proto::setting::HOLD_DISK_IO;
 use proto::setting::HOLD_IO;
 use serde::Serialize;
 
 use super::each;
 use crate::cli::Context;
+use crate::complete;
 use crate::config::DEFAULT_HOLD_MS;
 use crate::control;
 use crate::control::join;
@@ -47,7 +49,7 @@ pub struct Args {
     /// The name of the session with the server, which no other client may have [default: that of
     /// the session with this server if there is one, else a name made of this host's and the
     /// server's]
-    #[arg(short, long)]
+    #[arg(short, long, add = complete::sessions())]
     pub session: Option<String>,
 
     /// The server's address or host name, instead of SERVER: in front of the disk; optionally
@@ -314,7 +316,7 @@ fn map_one(args: &Args, wanted: &Wanted, context: &Context) -> Result<Mapped> {
         })?,
     };
     if let Some(ms) = hold_to_set(args.hold, is_new) {
-        hold(context, session, ms, args.hold.is_some())?;
+        hold(context, &mapped, ms, args.hold.is_some())?;
     }
     if is_new && !wanted.ways.found.is_empty() {
         for (path, error) in join::add_found(system, session, &wanted.ways)? {
@@ -333,10 +335,17 @@ fn hold_to_set(asked: Option<i32>, is_new: bool) -> Option<i32> {
     asked.or_else(|| is_new.then_some(DEFAULT_HOLD_MS))
 }
 
-/// Sets how long requests of a session wait. Those of a module that has no such time never wait;
-/// that is an error only if the user wants them to.
-fn hold(context: &Context, session: &str, ms: i32, is_asked: bool) -> Result {
-    let session = context.system.find_session(session)?;
+/// Sets how long requests wait: those of the device if the user says, and of the session if it is
+/// new or the module has no such time of a device. Those of a module that has no such time at all
+/// never wait; that is an error only if the user wants them to.
+fn hold(context: &Context, mapped: &Mapped, ms: i32, is_asked: bool) -> Result {
+    if is_asked {
+        let device = context.system.find_device(&mapped.name)?;
+        if device.tunable(HOLD_DISK_IO.name).is_some() {
+            return control::device::set_tunable(&device, HOLD_DISK_IO.name, ms);
+        }
+    }
+    let session = context.system.find_session(&mapped.session)?;
     let is_needless = !is_asked || ms == 0;
     if is_needless && session.settings.get(HOLD_IO.name).is_none() {
         return Ok(());

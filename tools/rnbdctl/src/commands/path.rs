@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::each;
 use crate::address::path_text;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::Path;
 use crate::model::Policy;
@@ -50,6 +51,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct AddArgs {
     /// The session
+    #[arg(add = complete::sessions())]
     pub session: String,
 
     /// The server's address: an IP address, a host name, all of whose addresses are connected, or
@@ -62,11 +64,11 @@ pub struct AddArgs {
 #[derive(Debug, clap::Args)]
 pub struct PathArgs {
     /// The paths: SOURCE@ADDRESS, or ADDRESS where that is enough
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", add = complete::paths())]
     pub paths: Vec<String>,
 
     /// The session that has them
-    #[arg(short, long)]
+    #[arg(short, long, add = complete::sessions())]
     pub session: Option<String>,
 }
 
@@ -86,6 +88,7 @@ pub struct DangerArgs {
 #[derive(Debug, clap::Args)]
 pub struct PolicyArgs {
     /// The session
+    #[arg(add = complete::sessions())]
     pub session: String,
 
     /// The policy; what it is now if not given

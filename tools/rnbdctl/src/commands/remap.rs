@@ -4,6 +4,7 @@
 
 use super::each;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::DeviceState;
 use crate::Result;
@@ -11,8 +12,10 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
+    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or
+    /// DISK@SESSION
     #[arg(required_unless_present = "all", value_name = "DEVICE")]
+    #[arg(add = complete::devices())]
     pub devices: Vec<String>,
 
     /// All that are closed, but not by the server's administrator

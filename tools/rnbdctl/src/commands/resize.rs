@@ -3,6 +3,7 @@
 //! `rnbdctl resize`: tells this machine that a disk has another size now.
 
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::output;
 use crate::Result;
@@ -10,7 +11,9 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
+    /// The device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or
+    /// DISK@SESSION
+    #[arg(add = complete::devices())]
     pub device: String,
 
     /// Its size now: bytes, with K, M, G or T, or sectors with s

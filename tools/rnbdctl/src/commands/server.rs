@@ -4,9 +4,11 @@
 
 use super::each;
 use super::list;
+use super::server_apply;
 use super::server_drain;
 use super::server_policy;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::Export;
 use crate::model::Path;
@@ -34,6 +36,8 @@ pub enum Command {
     ForceClose(ForceCloseArgs),
     /// Go away on purpose: have clients leave and wait, without an error, until the server is back
     Drain(server_drain::Args),
+    /// Bring the server to what /etc/rnbd/server.toml says: its modules, and who may map what
+    Apply(server_apply::Args),
     /// Say which clients may map which devices: load, check, show or clear the export policy
     Policy(server_policy::Args),
 }
@@ -50,7 +54,7 @@ pub struct ListArgs {
 #[derive(Debug, clap::Args)]
 pub struct DisconnectArgs {
     /// A client's session, or one path of it: SOURCE@ADDRESS, or ADDRESS where that is enough
-    #[arg(value_name = "SESSION|PATH")]
+    #[arg(value_name = "SESSION|PATH", add = complete::server_sessions())]
     pub name: String,
 
     /// The session that has the path
@@ -66,6 +70,7 @@ pub struct DisconnectArgs {
 #[derive(Debug, clap::Args)]
 pub struct ForceCloseArgs {
     /// The exported device: sda, or /dev/sda
+    #[arg(add = complete::exports())]
     pub device: String,
 
     /// The client's session; may be left out if only one has the device
@@ -90,6 +95,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         Command::Disconnect(args) => disconnect(args, context),
         Command::ForceClose(args) => force_close(args, context),
         Command::Drain(args) => server_drain::run(args, context),
+        Command::Apply(args) => server_apply::run(args, context),
         Command::Policy(args) => server_policy::run(args, context),
     }
 }

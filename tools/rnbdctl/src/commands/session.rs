@@ -4,6 +4,7 @@
 
 use super::tunable;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::Settings;
 use crate::Result;
@@ -28,6 +29,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct SetArgs {
     /// The session
+    #[arg(add = complete::sessions())]
     pub session: String,
 
     /// Tunables and their values

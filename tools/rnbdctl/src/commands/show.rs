@@ -2,11 +2,13 @@
 
 //! `rnbdctl show`: everything about one device, session or path.
 
+use proto::setting::HOLD_DISK_IO;
 use proto::setting::IO_TIMEOUT;
 use serde::Serialize;
 
 use super::list;
 use crate::cli::Context;
+use crate::complete;
 use crate::model::BlockStat;
 use crate::model::ClientDevice;
 use crate::model::ClientSession;
@@ -27,9 +29,9 @@ use crate::System;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A device (rnbd0, /dev/rnbd0, a disk's path at the server; of a server: sda), a session, or a path
-    /// (SOURCE@ADDRESS, or ADDRESS where that is enough)
-    #[arg(value_name = "DEVICE|SESSION|PATH")]
+    /// A device (rnbd0, /dev/rnbd0, a disk's path at the server; of a server: sda), a session, or a
+    /// path (SOURCE@ADDRESS, or ADDRESS where that is enough)
+    #[arg(value_name = "DEVICE|SESSION|PATH", add = complete::everything())]
     pub name: String,
 }
 
@@ -194,6 +196,9 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>) -> Table
     // The C module has none of these.
     if let Some(ms) = device.io_timeout_ms {
         fields.text(IO_TIMEOUT.name, ms);
+    }
+    if let Some(ms) = device.hold_io_ms {
+        fields.text(HOLD_DISK_IO.name, ms);
     }
     if let Some(count) = device.io_timeouts {
         fields.text("requests that timed out", count);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::each;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::BlockStat;
 use crate::model::ClientDevice;
@@ -27,7 +28,7 @@ use crate::Result;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Devices, sessions or paths [default: all]
-    #[arg(value_name = "DEVICE|SESSION|PATH")]
+    #[arg(value_name = "DEVICE|SESSION|PATH", add = complete::everything())]
     pub names: Vec<String>,
 
     /// Set the counters of paths back to 0; those of devices are the block layer's, which cannot

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::each;
 use super::list;
 use crate::cli::Context;
+use crate::complete;
 use crate::control;
 use crate::model::ClientDevice;
 use crate::model::DeviceState;
@@ -18,8 +19,10 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or DISK@SESSION
+    /// Devices: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the server, as DISK or
+    /// DISK@SESSION
     #[arg(required_unless_present = "all", value_name = "DEVICE")]
+    #[arg(add = complete::devices())]
     pub devices: Vec<String>,
 
     /// Also if they are in use; their requests fail
@@ -31,7 +34,7 @@ pub struct Args {
     pub all: bool,
 
     /// With --all: only those of this session
-    #[arg(short, long, requires = "all")]
+    #[arg(short, long, requires = "all", add = complete::sessions())]
     pub session: Option<String>,
 }
 

@@ -18,7 +18,13 @@ pub const SESSION: [&str; 6] = [
 pub const PATH: [&str; 2] = ["src", "dst"];
 
 /// The keys of an element of `devices`, if it is a table.
-pub const DEVICE: [&str; 4] = ["path", "access_mode", "io_mode", "io_timeout_ms"];
+pub const DEVICE: [&str; 5] = [
+    "path",
+    "access_mode",
+    "io_mode",
+    "io_timeout_ms",
+    "hold_io_ms",
+];
 
 /// The keys outside of all tables.
 pub const TOP: [&str; 1] = ["session"];

@@ -17,6 +17,9 @@ use std::path::Path;
 
 use proto::addr::PathAddress;
 use proto::rnbd::IoMode;
+use proto::setting::Setting;
+use proto::setting::HOLD_DISK_IO;
+use proto::setting::IO_TIMEOUT;
 
 pub use error::ConfigError;
 pub use error::ConfigErrors;
@@ -31,8 +34,8 @@ use crate::server_name::ServerName;
 pub const DEFAULT_FILE: &str = "/etc/rnbd/rnbd.toml";
 
 /// How long the requests of a session that this program makes wait while no path is up, in ms, if
-/// the user does not say: as long as those of NVMe over fabrics. Sessions that are made without this
-/// program have the module's default, as with the C module.
+/// the user does not say: as long as those of NVMe over fabrics. Sessions that are made without
+/// this program have the module's default, as with the C module.
 pub const DEFAULT_HOLD_MS: i32 = 600_000;
 
 /// The most paths of a session (`MAX_PATHS_NUM` of the C client).
@@ -81,6 +84,18 @@ pub struct Device {
     pub io_mode: Option<IoMode>,
     /// How long a request may be in flight, in ms; see [`proto::setting::IO_TIMEOUT`].
     pub io_timeout_ms: Option<i32>,
+    /// How long requests wait while no path is up, in ms; see [`proto::setting::HOLD_DISK_IO`].
+    pub hold_io_ms: Option<i32>,
+}
+
+impl Device {
+    /// The tunables of a device, with the values that it shall have.
+    pub fn tunables(&self) -> [(Setting, Option<i32>); 2] {
+        [
+            (IO_TIMEOUT, self.io_timeout_ms),
+            (HOLD_DISK_IO, self.hold_io_ms),
+        ]
+    }
 }
 
 /// Gives the name of a session whose name the file leaves out: by the server's name, and by what

@@ -124,7 +124,10 @@ impl<'i> Reader<'i> {
             let Some(session) = self.session(&at, table) else {
                 continue;
             };
-            let name_at = value_at(table, &session.name, "name").unwrap_or(at);
+            let name_at = value_at(table, &session.name, "name").unwrap_or_else(|| At {
+                key: in_session(&session.name, "name"),
+                span: at.span,
+            });
             if let Some(first) = names.insert(session.name.clone(), name_at.span.start) {
                 let line = ConfigError::at("", self.text, first..first, "", String::new());
                 let line = line.position.map_or(0, |(line, _)| line);

@@ -6,6 +6,7 @@ use proto::addr::Address;
 use proto::addr::PathAddress;
 use proto::name::SessName;
 use proto::setting::Setting;
+use proto::setting::HOLD_DISK_IO;
 use proto::setting::HOLD_IO;
 use proto::setting::IO_TIMEOUT;
 
@@ -55,6 +56,7 @@ pub fn from_client(client: &Client) -> Config {
                     access_mode: device.access_mode.unwrap_or(AccessMode::Rw),
                     io_mode: device.io_mode.flatten(),
                     io_timeout_ms: device.io_timeout_ms.filter(|&ms| ms != IO_TIMEOUT.default),
+                    hold_io_ms: device.hold_io_ms.filter(|&ms| ms != HOLD_DISK_IO.default),
                 })
                 .collect(),
         }

@@ -73,12 +73,14 @@ fn everything() {
                     access_mode: AccessMode::Rw,
                     io_mode: None,
                     io_timeout_ms: None,
+                    hold_io_ms: None,
                 },
                 Device {
                     path: "/dev/vg/disk2".into(),
                     access_mode: AccessMode::Ro,
                     io_mode: None,
                     io_timeout_ms: None,
+                    hold_io_ms: None,
                 },
             ],
         },
@@ -96,6 +98,7 @@ fn everything() {
                 access_mode: AccessMode::Rw,
                 io_mode: None,
                 io_timeout_ms: Some(30_000),
+                hold_io_ms: None,
             }],
         },
     ];
@@ -260,7 +263,7 @@ fn mistakes_of_paths_and_devices() {
             "[5]",
             12,
             "an element must be a path or a table with path, access_mode, io_mode, \
-             io_timeout_ms, not a number",
+             io_timeout_ms, hold_io_ms, not a number",
         ),
         (
             "devices",
@@ -345,7 +348,8 @@ fn mistakes_of_sessions() {
         ),
         (
             format!("[[session]]\n{good}[[session]]\n{good}"),
-            "4:1: session \"here-10-0-0-2\": name: there is a session of this name in line 1 already",
+            "4:1: session \"here-10-0-0-2\": name: there is a session of this name in line 1 \
+             already",
         ),
         (
             named("a/b") + good,
@@ -495,6 +499,7 @@ proptest! {
                         path,
                         access_mode: modes[mode],
                         io_mode: io_modes[mode],
+                        hold_io_ms: io_timeout_ms.map(|ms| ms.saturating_sub(1)),
                         io_timeout_ms,
                     })
                     .collect(),
@@ -573,4 +578,22 @@ fn the_document_has_every_key() {
             "there is no key {key}"
         );
     }
+}
+
+/// The manual page has the keys, too, and its example can be used.
+#[test]
+fn the_manual_page_has_every_key() {
+    let page = include_str!("../../../../packaging/man/rnbd.toml.5");
+    for key in keys::session().into_iter().chain(keys::DEVICE) {
+        let is_named = page
+            .lines()
+            .any(|line| line.starts_with(".B") && line.split([' ', ',']).any(|word| word == key));
+        assert!(is_named, "{key} is not in rnbd.toml(5)");
+    }
+    let example = page
+        .split(".nf\n")
+        .nth(1)
+        .and_then(|rest| rest.split(".fi\n").next());
+    let config = parse("rnbd.toml.5", example.unwrap()).unwrap();
+    assert_eq!(config.device_count(), 3);
 }

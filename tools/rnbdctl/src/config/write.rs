@@ -57,8 +57,10 @@ fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {
         if let Some(mode) = device.io_mode {
             write!(more, ", io_mode = \"{}\"", mode.as_str())?;
         }
-        if let Some(ms) = device.io_timeout_ms {
-            write!(more, ", io_timeout_ms = {ms}")?;
+        for (setting, value) in device.tunables() {
+            if let Some(value) = value {
+                write!(more, ", {} = {value}", setting.name)?;
+            }
         }
         if more.is_empty() {
             writeln!(out, "    {path},")?;

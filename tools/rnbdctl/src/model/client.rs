@@ -54,7 +54,10 @@ pub struct ClientDevice {
     /// How long a request may be in flight, in ms; 0: as long as it takes. `None` if the module
     /// has no such limit, as the C module, or says something unknown.
     pub io_timeout_ms: Option<i32>,
-    /// How many requests were ended because of that limit, modulo 2^32.
+    /// How long requests wait while no path is up, in ms; -1: as the session says. `None` if the
+    /// module has no such time of a device, or says something unknown.
+    pub hold_io_ms: Option<i32>,
+    /// How many requests were ended because of `io_timeout_ms`, modulo 2^32.
     pub io_timeouts: Option<u32>,
     /// How many requests that took too long the server may still be at work on. While there is
     /// one, requests of the device fail at once.
@@ -67,12 +70,15 @@ pub struct ClientDevice {
 impl ClientDevice {
     /// All tunables that a device can have: their names (also those of their files), ranges and
     /// defaults.
-    pub const TUNABLES: [Setting; 1] = [setting::IO_TIMEOUT];
+    pub const TUNABLES: [Setting; 2] = [setting::IO_TIMEOUT, setting::HOLD_DISK_IO];
 
     /// The value of the tunable called `name`, if there is one and the module has it.
     pub fn tunable(&self, name: &str) -> Option<i32> {
-        self.io_timeout_ms
-            .filter(|_| name == setting::IO_TIMEOUT.name)
+        match name {
+            _ if name == setting::IO_TIMEOUT.name => self.io_timeout_ms,
+            _ if name == setting::HOLD_DISK_IO.name => self.hold_io_ms,
+            _ => None,
+        }
     }
 }
 

@@ -286,7 +286,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 impl Tone {
     /// What begins and ends coloured text.
-    fn paint(self, colour: bool) -> (&'static str, &'static str) {
+    pub(crate) fn paint(self, colour: bool) -> (&'static str, &'static str) {
         match self {
             _ if !colour => ("", ""),
             Self::Plain => ("", ""),
@@ -416,7 +416,8 @@ mod tests {
         let table = table("c", CHECKS, rows);
         assert_eq!(
             table.for_people(false, false, Some(40)),
-            "STATUS  FOUND\nok      the module is loaded, and\n        everything is as it should be\n"
+            "STATUS  FOUND\nok      the module is loaded, and\n        \
+             everything is as it should be\n"
         );
         assert_eq!(table.for_people(false, false, None).lines().count(), 2);
         let coloured = table.for_people(false, true, Some(40));

@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use std::path::PathBuf;
 
 use proto::rnbd::IoMode;
+use proto::setting::HOLD_DISK_IO;
 use proto::setting::IO_TIMEOUT;
 
 use super::read;
@@ -95,11 +96,14 @@ impl System {
 fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
     let folder = disk.join("rnbd");
     // A disk of this driver whose folder is going or not yet there is none that could be used.
-    let Some(state) = read::text(&folder.join("state"))? else {
+    let Some(files) = read::Folder::open(&folder)? else {
         return Ok(None);
     };
-    let text = |file: &str| read::text(&folder.join(file));
-    let sectors: Option<u64> = read::number(&disk.join("size"))?;
+    let text = |file: &str| files.text(file);
+    let Some(state) = text("state")? else {
+        return Ok(None);
+    };
+    let sectors: Option<u64> = files.number("../size")?;
     Ok(Some(ClientDevice {
         name: name.to_owned(),
         path: format!("/dev/{name}"),
@@ -110,11 +114,15 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
         state: DeviceState::parse(&state),
         closed_by_server: text("closed_by")?.is_some_and(|by| by == "server"),
         size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
-        poll_queues: read::number(&folder.join("nr_poll_queues"))?,
-        io_timeout_ms: read::number(&folder.join(IO_TIMEOUT.name))?
+        poll_queues: files.number("nr_poll_queues")?,
+        io_timeout_ms: files
+            .number(IO_TIMEOUT.name)?
             .filter(|&ms| IO_TIMEOUT.contains(ms)),
-        io_timeouts: read::number(&folder.join("io_timeouts"))?,
-        io_unanswered: read::number(&folder.join("io_unanswered"))?,
+        hold_io_ms: files
+            .number(HOLD_DISK_IO.name)?
+            .filter(|&ms| HOLD_DISK_IO.contains(ms)),
+        io_timeouts: files.number("io_timeouts")?,
+        io_unanswered: files.number("io_unanswered")?,
         folder,
     }))
 }

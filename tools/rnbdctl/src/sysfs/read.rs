@@ -6,10 +6,13 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::model::natural_cmp;
@@ -31,6 +34,43 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
 /// The number in a file; `None` if there is no file, or no number in it.
 pub(crate) fn number<T: FromStr>(path: &Path) -> Result<Option<T>> {
     Ok(text(path)?.and_then(|text| text.parse().ok()))
+}
+
+/// A folder of which several files are read: the kernel walks the path to it only once.
+#[derive(Debug)]
+pub(crate) struct Folder<'p> {
+    path: &'p Path,
+    folder: OwnedFd,
+}
+
+impl<'p> Folder<'p> {
+    /// The folder; `None` if it is not there (any more).
+    pub(crate) fn open(path: &'p Path) -> Result<Option<Self>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
+            Ok(folder) => Ok(Some(Self { path, folder })),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(Error::io(path.display(), &error)),
+        }
+    }
+
+    /// As [`text()`], of the file `name` in the folder.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let read = rustix::fs::openat(&self.folder, name, flags, Mode::empty())
+            .map_err(io::Error::from)
+            .and_then(|file| read_once(File::from(file)));
+        match read {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(Error::io(self.path.join(name).display(), &error)),
+        }
+    }
+
+    /// As [`number()`], of the file `name` in the folder.
+    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        Ok(self.text(name)?.and_then(|text| text.parse().ok()))
+    }
 }
 
 /// The entries of a folder by their names, in natural order; empty if it is not there.
@@ -67,10 +107,13 @@ pub(crate) fn link_name(path: &Path) -> Result<Option<String>> {
     }
 }
 
-// A file in sysfs is read at once: what a second call gives may be from another moment.
 fn read(path: &Path) -> io::Result<String> {
+    read_once(File::open(path)?)
+}
+
+// A file in sysfs is read at once: what a second call gives may be from another moment.
+fn read_once(mut file: File) -> io::Result<String> {
     let mut buffer = [0; PAGE_SIZE];
-    let mut file = File::open(path)?;
     let len = loop {
         match file.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => (),

@@ -136,6 +136,10 @@ fn unmap_one_and_all() {
     fake.device("rnbd3", "other", "x", 512);
     let said = fake.ok(&["unmap", "--all", "--session", "backup", "--force"]);
     assert_eq!(said.lines().count(), 4, "{said}");
+    assert!(
+        said.contains("unmapped") && !said.contains("open"),
+        "{said}"
+    );
     for device in ["rnbd0", "rnbd2", "rnbd10"] {
         // Written over what is there, as nothing makes the file empty.
         let written = fake.read(&format!("sys/block/{device}/rnbd/unmap_device"));
@@ -181,7 +185,10 @@ fn a_name_of_nothing_does_not_keep_the_others_from_it() {
     };
     fails_once(&["remap", "rnbd7", "rnbd2"], "no such device");
     assert_eq!(state("sys/block/rnbd2/rnbd/remap_device"), "1");
-    fails_once(&["path", "disconnect", "10.9.9.9", UP], "no such path");
+    fails_once(
+        &["path", "disconnect", "10.9.9.9", UP, "-f"],
+        "no such path",
+    );
     assert!(state(&client_path("backup", UP, "disconnect")).starts_with('1'));
     fails_once(&["unmap", "rnbd7", "rnbd0"], "no such device");
     assert_eq!(state("sys/block/rnbd0/rnbd/unmap_device"), "normal");
@@ -223,7 +230,20 @@ fn paths() {
     assert!(fake
         .read("sys/class/rtrs-client/backup/add_path")
         .starts_with("ip:10.0.2.2"));
-    fake.ok(&["path", "disconnect", "10.0.0.2"]);
+    let said = fake.run(&["path", "disconnect", "10.0.0.2"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    for part in [
+        "the last path that is up",
+        "/dev/rnbd0, ",
+        "would fail at once",
+        "--force",
+    ] {
+        assert!(said.stderr.contains(part), "no {part} in {said:?}");
+    }
+    assert!(!fake
+        .read(&client_path("backup", UP, "disconnect"))
+        .starts_with('1'));
+    fake.ok(&["path", "disconnect", "10.0.0.2", "--force"]);
     assert!(fake
         .read(&client_path("backup", UP, "disconnect"))
         .starts_with('1'));
@@ -232,7 +252,9 @@ fn paths() {
         format!("reconnected {DOWN} of session backup\n")
     );
     assert_eq!(fake.read(&client_path("backup", DOWN, "reconnect")), "1");
-    fake.ok(&["path", "remove", DOWN, UP]);
+    fake.ok(&["path", "remove", DOWN]);
+    assert_eq!(fake.run(&["path", "remove", UP]).code, 5);
+    fake.ok(&["path", "remove", UP, "-f"]);
     assert_eq!(fake.read(&client_path("backup", UP, "remove_path")), "1");
     assert_eq!(fake.read(&client_path("backup", DOWN, "remove_path")), "1");
 }
@@ -248,6 +270,7 @@ fn a_path_of_two_sessions_is_ambiguous() {
         "{}",
         said.stderr
     );
+    // It carries no device.
     fake.ok(&["path", "disconnect", "10.0.0.2", "-s", "second"]);
     assert!(fake
         .read(&client_path("second", UP, "disconnect"))
@@ -335,7 +358,14 @@ fn clients_are_disconnected() {
     let path = "sys/class/rtrs-server/web/paths/ip:10.0.0.7@ip:10.0.0.1/disconnect";
     for name in ["web", "10.0.0.1", "10.0.0.7@10.0.0.1"] {
         fake.write(path, "");
-        fake.ok(&["server", "disconnect", name]);
+        let said = fake.run(&["server", "disconnect", name]);
+        assert_eq!(said.code, 5, "{said:?}");
+        assert!(
+            said.stderr.contains("that client has sda mapped"),
+            "{said:?}"
+        );
+        assert_eq!(fake.read(path), "");
+        fake.ok(&["server", "disconnect", name, "--force"]);
         assert_eq!(fake.read(path), "1", "{name}");
     }
 }
@@ -346,11 +376,13 @@ fn an_exported_device_is_closed_for_one_session() {
     let file = |session: &str| {
         format!("sys/class/rnbd-server/ctl/devices/sda/sessions/{session}/force_close")
     };
+    let said = fake.run(&["server", "force-close", "sda", "mail"]);
+    assert_eq!(said.code, 5, "{said:?}");
     let said = fake.run(&["server", "force-close", "/dev/sda"]);
     assert_eq!(said.code, 2, "{said:?}");
     assert!(said.stderr.contains("mail, web"), "{}", said.stderr);
     assert_eq!(
-        fake.ok(&["server", "force-close", "sda", "mail"]),
+        fake.ok(&["server", "force-close", "sda", "mail", "--force"]),
         "closed sda of session mail\n"
     );
     assert_eq!(

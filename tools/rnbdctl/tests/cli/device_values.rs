@@ -83,7 +83,7 @@ fn values_that_are_none_are_refused_before_anything_is_set() {
         &["device", "set", "rnbd0", "io_timeout_ms=5000", "speed=1"],
         2,
         "rnbdctl: setting speed of /dev/rnbd0: there is no such tunable\n  \
-         hint: there is io_timeout_ms\n",
+         hint: there are io_timeout_ms, hold_io_ms\n",
     );
     fails(
         &fake,

@@ -231,6 +231,47 @@ fn modules_that_are_not_loaded() {
         7,
         &["rnbd_server is not loaded"],
     );
+    for args in [
+        &["unmap", "--all"] as &[&str],
+        &["show", "x"],
+        &["config", "show"],
+        &["config", "save"],
+        &["stats", "--reset"],
+        &["path", "remove", "10.0.0.1"],
+        &["discover", "10.0.0.1"],
+        &["why"],
+    ] {
+        fails(&fake, args, 7, &["loaded"]);
+    }
+    // These print that there is nothing, too.
+    for args in [&["list"] as &[&str], &["stats"], &["list", "--client"]] {
+        assert_eq!(fake.run(args).code, 7, "{args:?}");
+    }
+    let server = Fake::new();
+    server.load_server();
+    server.ok(&["list"]);
+    server.ok(&["stats"]);
+    assert_eq!(server.run(&["list", "--client"]).code, 7);
+}
+
+#[test]
+fn errors_are_json_where_output_is() {
+    let schema = crate::schema::Schema::load();
+    assert!(schema.has("error"));
+    let fake = Fake::typical();
+    for (args, kind, code) in [
+        (&["unmap", "rnbd7"] as &[&str], "not-found", 3),
+        (&["path", "remove", "10.0.0.2"], "busy", 5),
+        (&["unmap", "rnbd7", "--sideways"], "usage", 2),
+        (&["map", "x"], "usage", 2),
+    ] {
+        let said = fake.run(&[args, &["-o", "json"]].concat());
+        assert_eq!(said.code, code, "{said:?}");
+        let value: serde_json::Value = serde_json::from_str(&said.stderr).expect(&said.stderr);
+        assert_eq!(value["error"]["kind"], kind, "{value}");
+        assert_eq!(value["error"]["exit_code"], code, "{value}");
+        assert_eq!(schema.check("error", &value), Ok(()));
+    }
 }
 
 #[test]

@@ -198,6 +198,7 @@ impl Fake {
             ("io_mode", "any\n"),
             ("closed_by", "\n"),
             ("io_timeout_ms", "0\n"),
+            ("hold_io_ms", "-1\n"),
             ("io_timeouts", "0\n"),
             ("io_unanswered", "0\n"),
         ] {

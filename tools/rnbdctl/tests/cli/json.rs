@@ -54,6 +54,7 @@ fn every_command_keeps_to_the_schema() {
         ("config_check", &["config", "check", &wrong]),
         ("server_policy", &["server", "policy", "show"]),
         ("key_list", &["key", "list"]),
+        ("why", &["why"]),
     ];
     fake.ok(&["key", "new", "web1"]);
     let file = "[[session]]\nname = \"new\"\npaths = [\"10.0.0.9\"]\ndevices = [\"x\"]\n";

@@ -33,13 +33,14 @@ fn they_are_set_after_the_map() {
         list(&model, &config, true),
         "\
 storage: (a new session)
+  ~ hold_io_ms: 600000
   + path ip:10.0.0.2
   + device a (rw)
   + device b (rw)
   + device c (rw)
   ~ io_timeout_ms a: 30000
   ~ io_timeout_ms c: 0
-6 changes to make
+7 changes to make
 "
     );
     let summary = once(&model, &config);
@@ -52,6 +53,16 @@ storage: (a new session)
     let sets: Vec<_> = writes.iter().filter(|have| have.contains("set")).collect();
     assert_eq!(sets, [&set], "c begins with 0");
     assert_eq!(list(&model, &config, true), "nothing to do\n");
+
+    // How long requests wait is another such number.
+    let held = read(&LIMITED.replace("\"b\"", "{ path = \"b\", hold_io_ms = 0 }"));
+    assert_eq!(
+        list(&model, &held, true),
+        "storage:\n  ~ hold_io_ms b: -1 -> 0\n1 change to make\n"
+    );
+    once(&model, &held);
+    assert_eq!(device(&model, "b").hold_io_ms, Some(0));
+    assert_eq!(list(&model, &held, true), "nothing to do\n");
 
     // One more device of a session that is there.
     let more = read(&LIMITED.replace("\"b\"", "\"b\", { path = \"d\", io_timeout_ms = 5000 }"));

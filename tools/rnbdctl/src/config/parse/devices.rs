@@ -4,6 +4,8 @@
 
 use proto::name::Name;
 use proto::rnbd::IoMode;
+use proto::setting::Setting;
+use proto::setting::HOLD_DISK_IO;
 use proto::setting::IO_TIMEOUT;
 use toml::de::DeTable;
 use toml::de::DeValue;
@@ -26,6 +28,7 @@ impl<'i> Reader<'i> {
                     access_mode: AccessMode::Rw,
                     io_mode: None,
                     io_timeout_ms: None,
+                    hold_io_ms: None,
                 }),
                 DeValue::Table(table) => self.device_table(&at, table),
                 other => {
@@ -64,8 +67,10 @@ impl<'i> Reader<'i> {
             None => Some(AccessMode::Rw),
         };
         let io_mode = value("io_mode").and_then(|(at, value)| self.io_mode(&at, value));
-        let io_timeout_ms =
-            value("io_timeout_ms").and_then(|(at, value)| self.setting(&at, value, &IO_TIMEOUT));
+        let mut number = |setting: Setting| {
+            value(setting.name).and_then(|(at, value)| self.setting(&at, value, &setting))
+        };
+        let (io_timeout_ms, hold_io_ms) = (number(IO_TIMEOUT), number(HOLD_DISK_IO));
         let Some((at, value)) = value("path") else {
             self.fail(at, "a device needs a path");
             return None;
@@ -77,6 +82,7 @@ impl<'i> Reader<'i> {
             access_mode: access_mode?,
             io_mode,
             io_timeout_ms,
+            hold_io_ms,
         })
     }
 

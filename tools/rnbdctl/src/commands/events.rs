@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl events`: what changes on this client, as it does, for programs.
+
+use std::io;
+use std::io::Write;
+use std::time::Duration;
+use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::events;
+use crate::events::Event;
+use crate::events::Wake;
+use crate::model::Client;
+use crate::model::JSON_VERSION;
+use crate::output;
+use crate::output::Format;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// First tell what there is, as if it had just been made
+    #[arg(long)]
+    pub initial: bool,
+
+    /// How often to look at paths, in seconds; disks are looked at whenever the kernel announces a
+    /// change
+    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub interval: u64,
+
+    /// End after this time: 90s, 10m, 2h [default: never]
+    #[arg(long = "for", value_name = "DURATION", value_parser = output::parse_duration)]
+    pub time: Option<u32>,
+}
+
+/// A line.
+#[derive(Debug, Serialize)]
+struct Line<'e> {
+    version: u32,
+    /// Seconds since 1970.
+    time: f64,
+    #[serde(flatten)]
+    event: &'e Event,
+}
+
+/// Tells of changes until the reader goes away, or the time is over. The modules need not be
+/// loaded: what is mapped later is told then.
+pub fn run(args: &Args, context: &Context) -> Result {
+    if context.output.format() == Format::Csv {
+        let why = "events are JSON, one object a line";
+        return Err(Error::new(Kind::Usage, "telling of events", why).hint("leave --output out"));
+    }
+    let system = &context.system;
+    // Before the first look, so that no change is missed between.
+    let wake = Wake::new();
+    let end = args.time.map(|seconds| Duration::from_secs(seconds.into()));
+    let begin = Instant::now();
+    let mut before = match args.initial {
+        true => Client::default(),
+        false => system.client()?,
+    };
+    loop {
+        let after = system.client()?;
+        for event in events::between(&before, &after) {
+            if !tell(&event)? {
+                return Ok(());
+            }
+        }
+        before = after;
+        let mut wait = Duration::from_secs(args.interval);
+        if let Some(end) = end {
+            match end.checked_sub(begin.elapsed()) {
+                None => return Ok(()),
+                Some(left) => wait = wait.min(left),
+            }
+        }
+        wake.wait(wait)
+            .map_err(|error| Error::io("waiting for events", &error))?;
+    }
+}
+
+/// Prints an event at once; whether anybody still reads.
+fn tell(event: &Event) -> Result<bool> {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    let line = Line {
+        version: JSON_VERSION,
+        time: time.map_or(0.0, |time| time.as_secs_f64()),
+        event,
+    };
+    let fail = |error: String| Error::new(Kind::Failed, "telling of an event", error);
+    let text = serde_json::to_string(&line).map_err(|error| fail(error.to_string()))?;
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(fail(error.to_string())),
+    }
+}

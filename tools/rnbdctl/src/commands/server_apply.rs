@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl server apply`: brings the server to what its configuration file says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::control::policy;
+use crate::kernel_log::KernelLog;
+use crate::model::JSON_VERSION;
+use crate::output::Cell;
+use crate::output::Column;
+use crate::output::Format;
+use crate::output::Report;
+use crate::output::Table;
+use crate::server_config;
+use crate::server_config::Plan;
+use crate::server_config::Running;
+use crate::server_config::ServerConfig;
+use crate::server_config::Step;
+use crate::server_config::DEFAULT_FILE;
+use crate::server_config::PARAMETERS;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+
+/// The kernel's file of the policy.
+const POLICY: &str = "class/rnbd-server/ctl/export_policy";
+
+/// The file of a policy that udev has loaded; two policies cannot be in force.
+const OTHER_POLICY: &str = "etc/rnbd/export.policy";
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file [default: /etc/rnbd/server.toml]
+    pub file: Option<PathBuf>,
+
+    /// Only show what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+}
+
+/// What was done, or would be.
+#[derive(Debug, Serialize)]
+struct Applied {
+    version: u32,
+    dry_run: bool,
+    steps: Vec<String>,
+    remarks: Vec<String>,
+}
+
+const COLUMNS: &[Column] = &[Column::text("step", "STEP")];
+
+impl Report for Applied {
+    fn tables(&self) -> Vec<Table> {
+        vec![Table {
+            kind: "step",
+            title: "Steps".to_owned(),
+            columns: COLUMNS,
+            rows: self
+                .steps
+                .iter()
+                .map(|step| vec![Cell::new(step)])
+                .collect(),
+            empty: "nothing to do".to_owned(),
+        }]
+    }
+}
+
+/// Applies the file. A step that fails ends it: what follows needs the module.
+pub fn run(args: &Args, context: &Context) -> Result {
+    let config = load(args, context)?;
+    let plan = Plan::new(&config, &running(context)?);
+    let is_for_people = context.output.format() == Format::Table;
+    for step in &plan.steps {
+        if !args.dry_run {
+            perform(step, context)?;
+        }
+        context.output.say(&format!("+ {step}"))?;
+    }
+    for remark in &plan.remarks {
+        context.output.say(&format!("! {remark}"))?;
+    }
+    if !is_for_people {
+        return context.output.print(&Applied {
+            version: JSON_VERSION,
+            dry_run: args.dry_run,
+            steps: plan.steps.iter().map(ToString::to_string).collect(),
+            remarks: plan.remarks,
+        });
+    }
+    match plan.steps.is_empty() {
+        true => context.output.say("nothing to do"),
+        false => Ok(()),
+    }
+}
+
+fn load(args: &Args, context: &Context) -> Result<ServerConfig> {
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None => context.system.file(DEFAULT_FILE.trim_start_matches('/')),
+    };
+    let name = file.display().to_string();
+    let wrong = |why: String| Error::new(Kind::BadConfig, name.clone(), why);
+    let text = fs::read_to_string(&file).map_err(|error| wrong(error.to_string()))?;
+    let config = server_config::parse(&text).map_err(|why| {
+        wrong(why).hint("nothing was changed; server.md explains the keys of the file")
+    })?;
+    let other = context.system.file(OTHER_POLICY);
+    if config.policy.is_some() && other.exists() {
+        let why = format!("it has exports, and {} has a policy, too", other.display());
+        return Err(wrong(why).hint("move the rules into one of the two"));
+    }
+    Ok(config)
+}
+
+/// What the machine is like.
+fn running(context: &Context) -> Result<Running> {
+    let system = &context.system;
+    let mut modules = BTreeMap::new();
+    for (module, names) in PARAMETERS {
+        if !system.is_loaded(module) {
+            continue;
+        }
+        let folder = system.sys("module").join(module).join("parameters");
+        let value = |name: &&str| {
+            let text = fs::read_to_string(folder.join(name)).ok()?;
+            Some(((*name).to_owned(), text.trim_end().to_owned()))
+        };
+        modules.insert(module.to_owned(), names.iter().filter_map(value).collect());
+    }
+    let file = system.sys(POLICY);
+    let policy = match file.exists() {
+        true => policy::read(&file)?,
+        false => None,
+    };
+    let policy = policy.map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok(Running { modules, policy })
+}
+
+fn perform(step: &Step, context: &Context) -> Result {
+    match step {
+        Step::Load { module, parameters } => modprobe(module, parameters),
+        Step::Policy(text) => {
+            let file = context.system.sys(POLICY);
+            if !file.exists() {
+                let why = "the loaded rnbd_server has no policies: it is the C module";
+                return Err(Error::new(
+                    Kind::Unsupported,
+                    "loading the export policy",
+                    why,
+                ));
+            }
+            policy::load(&file, text.as_bytes())
+        }
+    }
+}
+
+fn modprobe(module: &str, parameters: &[String]) -> Result {
+    let what = format!("loading {module}");
+    let log = KernelLog::begin();
+    let output = Command::new("modprobe")
+        .arg(module)
+        .args(parameters)
+        .output()
+        .map_err(|error| Error::io(format!("{what}: running modprobe"), &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = said.lines().last().unwrap_or("modprobe failed").trim();
+    let why = why.strip_prefix("modprobe: ").unwrap_or(why);
+    Err(Error::new(Kind::Failed, what, why)
+        .hint("see the parameters in administration.md; the kernel log says more: dmesg | tail")
+        .kernel(log.lines()))
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waits until something may have changed.
+//!
+//! The kernel announces a disk that is mapped, unmapped, opened, closed or resized by a uevent. It
+//! announces no path, so there is also a time after which to look again.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use std::time::Instant;
+
+use rustix::event::poll;
+use rustix::event::PollFd;
+use rustix::event::PollFlags;
+use rustix::event::Timespec;
+use rustix::io::Errno;
+use rustix::net::bind;
+use rustix::net::netlink;
+use rustix::net::recv;
+use rustix::net::socket_with;
+use rustix::net::AddressFamily;
+use rustix::net::RecvFlags;
+use rustix::net::SocketFlags;
+use rustix::net::SocketType;
+
+/// The kernel's own announcements, as opposed to those that udev passes on.
+const KERNEL_GROUP: u32 = 1;
+
+/// No uevent is longer (the kernel's `UEVENT_BUFFER_SIZE`, and its head).
+const UEVENT_SIZE: usize = 4096;
+
+/// Waits for uevents.
+#[derive(Debug)]
+pub struct Wake {
+    /// None where the kernel gives this user no such socket, as in some containers.
+    socket: Option<OwnedFd>,
+}
+
+impl Wake {
+    /// From now on.
+    pub fn new() -> Self {
+        Self {
+            socket: uevents().ok(),
+        }
+    }
+
+    /// Returns when a disk of RNBD has changed, but after `longest` in any case.
+    pub fn wait(&self, longest: Duration) -> io::Result<()> {
+        let Some(socket) = &self.socket else {
+            std::thread::sleep(longest);
+            return Ok(());
+        };
+        let end = Instant::now().checked_add(longest);
+        loop {
+            let left = end.map_or(longest, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(());
+            }
+            let timeout = Timespec {
+                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut fds = [PollFd::new(socket, PollFlags::IN)];
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => return Ok(()),
+                Ok(_) if has_news(socket) => return Ok(()),
+                Ok(_) | Err(Errno::INTR) => (),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Default for Wake {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn uevents() -> rustix::io::Result<OwnedFd> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        Some(netlink::KOBJECT_UEVENT),
+    )?;
+    bind(&socket, &netlink::SocketAddrNetlink::new(0, KERNEL_GROUP))?;
+    Ok(socket)
+}
+
+/// Takes all uevents that are there; whether any is about a disk of RNBD. Uevents that were lost
+/// may have been.
+fn has_news(socket: &OwnedFd) -> bool {
+    let mut buffer = [0_u8; UEVENT_SIZE];
+    let mut has_news = false;
+    loop {
+        match recv(socket, &mut buffer[..], RecvFlags::empty()) {
+            Ok((_, len)) => has_news |= is_ours(buffer.get(..len).unwrap_or(&[])),
+            Err(Errno::NOBUFS) => has_news = true,
+            Err(Errno::INTR) => (),
+            Err(_) => return has_news,
+        }
+    }
+}
+
+/// `change@/devices/virtual/block/rnbd0`, then strings that say more.
+fn is_ours(uevent: &[u8]) -> bool {
+    let head = uevent.split(|&byte| byte == 0).next().unwrap_or(&[]);
+    [&b"/rnbd"[..], b"/rtrs"]
+        .iter()
+        .any(|part| head.windows(part.len()).any(|window| window == *part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_disks_count() {
+        for (uevent, ours) in [
+            (
+                &b"change@/devices/virtual/block/rnbd0\0ACTION=change"[..],
+                true,
+            ),
+            (b"add@/devices/virtual/rnbd-client/ctl\0", true),
+            (b"change@/devices/virtual/block/loop0\0X=/rnbd0", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_ours(uevent), ours, "{}", uevent.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn it_returns_in_time() {
+        let wake = Wake::new();
+        let begin = Instant::now();
+        wake.wait(Duration::from_millis(20)).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(20) || wake.socket.is_some());
+        let silent = Wake { socket: None };
+        let begin = Instant::now();
+        silent.wait(Duration::from_millis(20)).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(20));
+    }
+}

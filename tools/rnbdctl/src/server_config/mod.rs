@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server's configuration, `/etc/rnbd/server.toml`: the parameters of its modules, and which
+//! clients may map which disks.
+//!
+//! - [`parse`]: from text to [`ServerConfig`], strictly.
+//! - [`plan`]: what has to be done, as plain data.
+//!
+//! Nothing here looks at the machine.
+
+mod parse;
+mod plan;
+
+use std::collections::BTreeMap;
+
+pub use parse::parse;
+pub use plan::Plan;
+pub use plan::Running;
+pub use plan::Step;
+
+/// Where the file is if nobody says otherwise.
+pub const DEFAULT_FILE: &str = "/etc/rnbd/server.toml";
+
+/// The parameters of the server's modules, in the order in which the modules are loaded.
+pub const PARAMETERS: [(&str, &[&str]); 2] = [
+    (
+        "rtrs_server",
+        &[
+            "always_invalidate",
+            "max_chunk_size",
+            "sess_queue_depth",
+            "chunk_pool_mb",
+            "max_sessions",
+            "max_sessions_per_client",
+            "max_paths",
+            "max_paths_per_client",
+            "max_connections",
+            "max_connections_per_client",
+            "max_half_open",
+            "max_half_open_per_client",
+            "hb_interval_ms",
+            "hb_missed_max",
+            "ack_timeout_ms",
+        ],
+    ),
+    (
+        "rnbd_server",
+        &[
+            "dev_search_path",
+            "port_nr",
+            "require_export_policy",
+            "file_io_mode",
+            "block_io_mode",
+            "discovery",
+            "state_dir",
+            "realtime_priority",
+        ],
+    ),
+];
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// The parameters by module and name, as the module takes them.
+    pub parameters: BTreeMap<String, BTreeMap<String, String>>,
+    /// The rules of the export policy; `None` if the file does not speak of exports, and the policy
+    /// is left as it is.
+    pub policy: Option<String>,
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is wrong with the paths of a session.
+
+use proto::setting::HOLD_IO;
+
+use super::said;
+use super::Facts;
+use super::Trouble;
+use crate::model::ClientDevice;
+use crate::model::ClientSession;
+use crate::model::Path;
+
+/// A line of the kernel's log by which the reason is known that a path is down.
+struct Sign {
+    /// A part of the line.
+    part: &'static str,
+    trouble: &'static str,
+    problem: &'static str,
+    remedy: &'static str,
+}
+
+const fn sign(
+    part: &'static str,
+    trouble: &'static str,
+    problem: &'static str,
+    remedy: &'static str,
+) -> Sign {
+    Sign {
+        part,
+        trouble,
+        problem,
+        remedy,
+    }
+}
+
+const ASK_SERVER: &str = "see whether the server is up and the network between: rnbdctl check ";
+const RECONNECT: &str = "when the reason is gone: rnbdctl path reconnect ";
+
+/// The first one that is in the newest lines counts. A remedy that ends with a space goes on with
+/// the address or the name of the path.
+const SIGNS: [Sign; 12] = [
+    sign(
+        "no more attempts to reconnect",
+        "given-up",
+        "this machine has given up connecting it",
+        RECONNECT,
+    ),
+    sign(
+        "queue depth changed",
+        "server-changed",
+        "the server was loaded with another sess_queue_depth, with which the session cannot go on",
+        "load the server's modules as before, then: rnbdctl path reconnect ",
+    ),
+    sign(
+        "largest request shrank",
+        "server-changed",
+        "the server was loaded with a smaller max_chunk_size, with which the session cannot go on",
+        "load the server's modules as before, then: rnbdctl path reconnect ",
+    ),
+    sign(
+        "draining for maintenance",
+        "maintenance",
+        "the server is away for maintenance",
+        "wait until its administrator is done, or ask for how long",
+    ),
+    sign(
+        "previous session still exists",
+        "old-session",
+        "the server still has the session that this machine lost",
+        "wait: the server notices within half a minute, and this machine tries again",
+    ),
+    sign(
+        "refused connection",
+        "refused",
+        "the server's machine answers, and refuses the connection",
+        "load rnbd_server there; if it is, its kernel log says why: dmesg | grep rtrs_server",
+    ),
+    sign(
+        "does not answer heartbeats",
+        "silent",
+        "the server does not answer any more",
+        ASK_SERVER,
+    ),
+    sign(
+        "nobody answers there",
+        "silent",
+        "nobody answers at that address",
+        ASK_SERVER,
+    ),
+    sign(
+        "took more than",
+        "silent",
+        "connecting takes longer than connect_timeout_ms",
+        ASK_SERVER,
+    ),
+    sign(
+        "no way to the server",
+        "no-route",
+        "there is no way to that address by an RDMA device",
+        "see rnbdctl rdma, and the routes with: ip route get ",
+    ),
+    sign(
+        "the RDMA device is being removed",
+        "rdma-device-gone",
+        "its RDMA device was removed",
+        "load its driver again; the path is connected by itself then",
+    ),
+    sign(
+        "connecting to the server failed",
+        "not-connected",
+        "it cannot be connected",
+        ASK_SERVER,
+    ),
+];
+
+/// How many of a path's lines are looked at for a sign.
+const RECENT: usize = 10;
+
+/// The troubles of a session that carries devices.
+pub(super) fn of(facts: &Facts, session: &ClientSession) -> Vec<Trouble> {
+    let devices: Vec<_> = (facts.client.devices.iter())
+        .filter(|device| device.session == session.name)
+        .collect();
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    let is_down = session.paths_up() == 0;
+    let mut found: Vec<_> = session
+        .paths
+        .iter()
+        .filter(|path| !path.is_up())
+        .map(|path| {
+            let trouble = path_down(facts, path);
+            match is_down {
+                true => trouble,
+                false => trouble.mild(),
+            }
+        })
+        .collect();
+    if is_down {
+        found.insert(0, no_path(facts, session, &devices));
+    }
+    found
+}
+
+fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) -> Trouble {
+    let names: Vec<_> = devices.iter().map(|device| device.path.as_str()).collect();
+    let hold_ms = session.settings.get(HOLD_IO.name).unwrap_or(0);
+    let fate = match hold_ms {
+        0 => "fail at once".to_owned(),
+        ms => format!(
+            "wait, and fail {} s after the last path was lost",
+            ms.div_euclid(1000)
+        ),
+    };
+    let problem = format!(
+        "no path to the server is up: requests of {} {fate}",
+        names.join(", ")
+    );
+    let remedy = match session.paths.is_empty() {
+        true => format!("it has no path: rnbdctl path add {} SERVER", session.name),
+        false => "see below what is wrong with each path".to_owned(),
+    };
+    let subject = format!("session {}", session.name);
+    let mut trouble = Trouble::new("no-path", subject, problem, remedy).of_session(&session.name);
+    let is_loss =
+        |line: &&crate::kernel_log::Record| line.message.ends_with("Device disconnected.");
+    let losses = devices
+        .iter()
+        .filter_map(|device| facts.of_device(device).find(is_loss));
+    let first = losses.map(|record| record.time_us).min();
+    trouble.for_seconds = first.map(|time| facts.seconds_since(time));
+    trouble.kernel = said::lines(facts.of_session(&session.name));
+    trouble
+}
+
+fn path_down(facts: &Facts, path: &Path) -> Trouble {
+    let subject = format!("path {} of session {}", path.name, path.session);
+    let address = path
+        .destination
+        .strip_prefix("ip:")
+        .unwrap_or(&path.destination);
+    let new = |trouble, problem: String, remedy: &str| {
+        let remedy = match remedy.ends_with("reconnect ") {
+            true => format!("{remedy}{}", path.name),
+            false if remedy.ends_with(' ') => format!("{remedy}{address}"),
+            false => remedy.to_owned(),
+        };
+        Trouble::new(trouble, &subject, problem, remedy).of_session(&path.session)
+    };
+    let recent = || facts.of_path(path).take(RECENT);
+    let found = SIGNS.iter().find_map(|sign| {
+        let line = recent().find(|record| record.message.contains(sign.part))?;
+        Some((sign, line))
+    });
+    let mut trouble = match (here(facts, path), found) {
+        (Some((trouble, problem, remedy)), _) => new(trouble, problem, &remedy),
+        (None, Some((sign, _))) => new(sign.trouble, sign.problem.to_owned(), sign.remedy),
+        (None, None) => new(
+            "disconnected",
+            "it is disconnected, and the kernel's log does not say why: perhaps by hand".to_owned(),
+            "rnbdctl path reconnect ",
+        ),
+    };
+    trouble.for_seconds = found.map(|(_, line)| facts.seconds_since(line.time_us));
+    trouble.kernel = said::lines(recent());
+    trouble
+}
+
+/// What is wrong at this end.
+fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
+    let name = path.hca_name.as_ref()?;
+    let Some(device) = facts
+        .rdma_devices
+        .iter()
+        .find(|device| device.name == *name)
+    else {
+        return Some((
+            "rdma-device-gone",
+            format!("its RDMA device {name} is not there"),
+            "load its driver (for soft-RoCE: rdma link add); the path is connected by itself then"
+                .to_owned(),
+        ));
+    };
+    let port = (device.ports.iter()).find(|port| Some(port.number) == path.hca_port)?;
+    if port.is_active() {
+        return None;
+    }
+    let netdev = port.netdev.as_deref().unwrap_or("its interface");
+    Some((
+        "port-down",
+        format!("port {} of {name} is {}", port.number, port.state),
+        format!("look at the cable and the switch, and whether {netdev} is up: ip link show"),
+    ))
+}
