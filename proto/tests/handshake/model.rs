@@ -96,7 +96,8 @@ enum Stage {
     Proving(ClientHandshake),
     /// With what it has sent before.
     Connected(AuthReq, PathKey),
-    Failed,
+    /// With what it has sent before.
+    Failed(AuthReq),
 }
 
 impl Run {
@@ -113,7 +114,7 @@ impl Run {
     fn message(&self) -> Option<AuthReq> {
         match &self.stage {
             Stage::Proving(handshake) => AuthReq::parse(&handshake.request()).ok(),
-            Stage::Connected(message, _) => Some(*message),
+            Stage::Connected(message, _) | Stage::Failed(message) => Some(*message),
             _ => None,
         }
     }
@@ -418,7 +419,7 @@ impl Model for Network {
                 let response = AuthRsp::Accepted(code).to_bytes();
                 run.stage = match handshake.response(&self.mac, &response) {
                     Ok(key) => Stage::Connected(message, key),
-                    Err(_) => Stage::Failed,
+                    Err(_) => Stage::Failed(message),
                 };
             }
             Action::Connect {
