@@ -2,6 +2,7 @@
 
 //! KUnit suites of what does not need a device; built with `RNBD_KUNIT=y`.
 
+mod crypto;
 mod gate;
 mod log;
 mod params;

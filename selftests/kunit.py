@@ -17,7 +17,7 @@ RESULT = re.compile(r"^ {4}(?P<not>not )?ok \d+ (?P<name>\S+)(?: # SKIP (?P<why>
 
 
 # Those of `bindings`; what is above it is tested on the host and by the other subjects.
-SUITES = {"rnbd_c_caller", "rnbd_chunk", "rnbd_gate", "rnbd_log", "rnbd_noted_slot", "rnbd_params",
+SUITES = {"rnbd_c_caller", "rnbd_chunk", "rnbd_crypto", "rnbd_gate", "rnbd_log", "rnbd_noted_slot", "rnbd_params",
           "rnbd_rcu", "rnbd_rdma_batch", "rnbd_rdma_completion", "rnbd_rdma_connection",
           "rnbd_rdma_memory", "rnbd_rdma_receive",
           "rnbd_request_table", "rnbd_scatterlist", "rnbd_socket_address", "rnbd_state_cell", "rnbd_sysfs",
