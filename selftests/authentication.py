@@ -181,8 +181,8 @@ def test_wrong_proofs(t: Test) -> None:
         malformed = name in ("type", "version", "short")
         t.equal(number, -(errno.EINVAL if malformed else errno.EKEYREJECTED), f"{name}: errno")
         t.check(closed, f"{name}: the path was not closed")
-    t.equal(t.client.call(guest_auth.name_before_a_proof, address=address, key=key), [True, True],
-            "closed: a name without a proof, a name without all connections")
+    closed = t.client.call(guest_auth.name_before_a_proof, address=address, key=key)
+    t.equal(tuple(closed), (True, True), "closed: a name without a proof, a name without all connections")
 
 
 @case(module_sets=ONLY_OURS, quick=EVERYWHERE)
@@ -193,7 +193,7 @@ def test_replayed(t: Test) -> None:
     t.client.run("modprobe rdma_ucm")
     mark = t.server.log_mark()
     found = t.client.call(guest_auth.replayed, address=t.server.address, key=key)
-    t.equal(found, [-errno.EKEYREJECTED, True], "errno, and whether the path was closed")
+    t.equal(tuple(found), (-errno.EKEYREJECTED, True), "errno, and whether the path was closed")
     t.server.wait_log("client id web1 has not proved that it has key", mark)
 
 
@@ -220,7 +220,7 @@ def test_other_clients_session(t: Test) -> None:
     mark = t.server.log_mark()
     closed = t.client.call(guest_auth.other_clients_session, address=t.server.address, key=key, other=other,
                            source=source)
-    t.equal(closed, [True, True], "closed: the path of another client, a path without a proof")
+    t.equal(tuple(closed), (True, True), "closed: the path of another client, a path without a proof")
     t.server.wait_log("a path of client id web2 for the session of client id web1", mark)
     t.server.wait_log("a path of a client without a proof of identity for the session of client id web1", mark)
 

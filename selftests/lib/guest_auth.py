@@ -174,7 +174,7 @@ def polite(address: str, key: Key) -> int:
 
 def refused_proofs(address: str, key: Key) -> dict[str, tuple[int, bool]]:
     """Proofs that are wrong: the errno of each response, and whether the path was closed then."""
-    results = {}
+    results: dict[str, tuple[int, bool]] = {}
 
     def attempt(name: str, change: Callable[[Client, bytes], bytes]) -> None:
         with client(address, key) as peer:
@@ -230,7 +230,7 @@ def further_connections(address: str, key: Key) -> dict[str, int]:
         results["no code"] = peer.further(1, lambda _: bytes(CODE_LEN))
         results["code of another connection"] = peer.further(1, lambda number: peer.proof.connection(2, number))
         results["code of another queue pair"] = peer.further(1, lambda number: peer.proof.connection(1, number ^ 1))
-        sent = []
+        sent: list[bytes] = []
 
         def recorded(number: int) -> bytes:
             sent.append(peer.proof.connection(1, number))
@@ -267,7 +267,7 @@ def other_clients_session(address: str, key: Key, other: Key, source: str) -> tu
             stranger.begin()
             first = stranger.closed_after_its_name()
         with rtrs.Peer(address, paths_uuid=owner.paths_uuid, first_conn=False, source=source) as peer:
-            again(lambda: (peer.connect_all(), None)[1])
+            again(peer.connect_all)
             peer.send_info()
             second = peer.wait_closed()
         # The owner's path has not suffered.
