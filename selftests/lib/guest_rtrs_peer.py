@@ -88,7 +88,7 @@ class Connection(guest_verbs.QueuePair):
 
     def number(self) -> int:
         """The number of the queue pair."""
-        return int(self.id.contents.qp.contents.qp_num)
+        return int(guest_verbs.Qp.from_address(self.id.contents.qp).qp_num)
 
     def _answered(self) -> None:
         """Take the server's answer. Before this the connection is not confirmed: the library does that here."""

@@ -89,6 +89,14 @@ class InitAttr(ctypes.Structure):
                 ("sq_sig_all", ctypes.c_int)]
 
 
+class Qp(ctypes.Structure):
+    """The beginning of struct ibv_qp."""
+
+    _fields_ = [("context", ctypes.c_void_p), ("qp_context", ctypes.c_void_p), ("pd", ctypes.c_void_p),
+                ("send_cq", ctypes.c_void_p), ("recv_cq", ctypes.c_void_p), ("srq", ctypes.c_void_p),
+                ("handle", ctypes.c_uint32), ("qp_num", ctypes.c_uint32)]
+
+
 class Mr(ctypes.Structure):
     """struct ibv_mr."""
 
