@@ -86,9 +86,14 @@ fn map_finds_the_session_of_the_server_or_names_one() {
     fake.write(MAP_DEVICE, "");
     fake.write("sys/module/rtrs_client/parameters/hold_io_ms", "0\n");
     fake.ok(&["map", "10.0.0.2:/dev/sdb", "--hold", "90s"]);
-    assert!(fake
-        .read("sys/class/rtrs-client/backup/hold_io_ms")
-        .starts_with("90000"));
+    assert_eq!(fake.read("sys/block/rnbd0/rnbd/hold_io_ms"), "90000");
+    // Of modules that have that time for the session only.
+    std::fs::remove_file(fake.path("sys/block/rnbd0/rnbd/hold_io_ms")).unwrap();
+    fake.ok(&["map", "10.0.0.2:/dev/sdb", "--hold", "1m"]);
+    assert_eq!(
+        fake.read("sys/class/rtrs-client/backup/hold_io_ms"),
+        "60000"
+    );
 }
 
 #[test]

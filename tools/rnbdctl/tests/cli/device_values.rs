@@ -33,7 +33,7 @@ fn configure(fake: &Fake, device: &str) {
         CONFIG,
         &format!(
             "[[session]]\nname = \"backup\"\npaths = [\"10.0.0.2\", \"10.0.1.2\"]\n\
-             devices = [{device}, \"/dev/sdc\", \"vg/tape\"]\n"
+             devices = [{device}, \"/dev/sdc\", \"vg/tape\"]\nhold_io_ms = 0\n"
         ),
     );
     // It is mapped so.
