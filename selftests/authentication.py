@@ -147,7 +147,7 @@ def key_text(key: guest_auth.Key) -> str:
 def write_key(t: Test, folder: str, text: str, client: str = "web1") -> None:
     """A client's key file."""
     t.server.run(f"mkdir -m 700 -p {KEYS}/{folder} && umask 077 && touch {KEYS}/{folder}/{client}")
-    t.server.write(f"{KEYS}/{folder}/{client}", text)
+    t.server.create(f"{KEYS}/{folder}/{client}", text)
 
 
 @case(module_sets=ONLY_OURS)
