@@ -46,8 +46,8 @@ use crate::chunk::{
 const FREE: u32 = 0;
 /// A request owns the chunk.
 const OWNED: u32 = 1;
-/// A request owns the chunk, and others of the same chunk are parked or their responses withheld, or
-/// the owner was seen by [`ChunkClaims::count_old()`].
+/// A request owns the chunk, and others of the same chunk are parked or their responses withheld;
+/// or the owner was seen by [`ChunkClaims::count_old()`].
 const CONTENDED: u32 = 2;
 
 /// The requests for a chunk that are not its owner.

@@ -128,24 +128,13 @@ fn establish(path: &Arc<Path>) -> Result {
     // Closing the path waits for this function, and then tells that it is down.
     *path.state().lock() = PathState::Up;
 
-    let settings = &path.context().settings;
-    if settings.always_invalidate && !path.owner().has_only(path) {
-        let node = setup.domain.device().numa_node();
-        given.session.begin_copying(node).inspect_err(|error| {
-            kernel_ext::pr_err_ratelimited!(
-                "<{}>: not beside the session's other paths: {:?}: long writes of these are under \
-                 way, or there is no memory for copies of such\n",
-                path,
-                error
-            );
-        })?;
-    }
+    copy_beside_others(path, &given, setup.domain.device().numa_node())?;
     // Not before the client has said its name and the user has taken it.
     let memory = PathMemory::new(
         &setup.domain,
         given.session.chunks(),
         given.session.layout(),
-        settings.always_invalidate,
+        path.context().settings.always_invalidate,
         path.core().features() & FEATURE_COALESCED_RESPONSES != 0,
     )?;
     open_send_queues(path, &queue_pairs, &memory)?;
@@ -165,6 +154,24 @@ fn establish(path: &Arc<Path>) -> Result {
     path.owner().path_answered(path);
     path.start_heartbeat();
     Ok(())
+}
+
+/// Has the data of the session's long writes copied if it has other paths, whose keys an
+/// invalidation would not take away; `node` is where memory is best. Sleeps. See [`SessionIo::begin_copying()`].
+///
+/// [`SessionIo::begin_copying()`]: crate::session_io::SessionIo::begin_copying
+fn copy_beside_others(path: &Arc<Path>, given: &Given, node: i32) -> Result {
+    if !path.context().settings.always_invalidate || path.owner().has_only(path) {
+        return Ok(());
+    }
+    given.session.begin_copying(node).inspect_err(|error| {
+        kernel_ext::pr_err_ratelimited!(
+            "<{}>: not beside the session's other paths: {:?}: long writes of these are in flight, \
+             or there is no memory for copies of such\n",
+            path,
+            error
+        );
+    })
 }
 
 /// Lets requests in, which find all that they need. Sleeps.

@@ -236,9 +236,9 @@ impl Session {
         let _ = self.context.queue.enqueue::<Self, 0>(self.clone());
     }
 
-    /// Counts the requests that are not finished now and were not at the last call of this function,
-    /// either. Any context. Each request that it finds costs a little more: to be called some times
-    /// a second at most.
+    /// Counts the requests that are not finished now and were not at the last call of this
+    /// function, either. Any context. Each request that it finds costs a little more: to be called
+    /// some times a second at most.
     pub fn count_old_requests(&self) -> u32 {
         self.io.as_ref().map_or(0, |io| io.claims().count_old())
     }
