@@ -41,6 +41,7 @@ pub const PARAMETERS: [(&str, &[&str]); 2] = [
             "hb_interval_ms",
             "hb_missed_max",
             "ack_timeout_ms",
+            "require_auth",
         ],
     ),
     (
