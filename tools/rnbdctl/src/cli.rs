@@ -24,8 +24,9 @@ use crate::System;
 #[derive(Debug, Parser)]
 #[command(name = "rnbdctl", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// How to print what is asked for.
+    /// How to print what is asked for: as a table, as json or as csv
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    #[arg(value_name = "FORMAT", hide_possible_values = true)]
     pub output: Format,
 
     /// Where the kernel's files are, for tests: a folder with sys, dev, proc, etc, lib.

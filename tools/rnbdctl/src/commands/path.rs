@@ -167,17 +167,14 @@ fn agree(is_forced: bool, doing: &str, path: &Path, context: &Context) -> Result
     if devices.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> = devices.iter().map(|device| device.path.as_str()).collect();
+    let names = output::names(devices.iter().map(|device| device.path.as_str()));
     let holds = session.settings.get(HOLD_IO.name).unwrap_or(0);
     let fate = match holds {
         0 => "would fail at once".to_owned(),
-        ms => format!("would wait, and fail after {ms} ms"),
+        ms => format!("would wait, and fail after {} s", ms.div_euclid(1000)),
     };
     let what = format!("{doing} path {} of session {}", path.name, session.name);
-    let danger = format!(
-        "it is the last path that is up, and requests of {} {fate}",
-        names.join(", ")
-    );
+    let danger = format!("it is the last path that is up, and requests of {names} {fate}");
     output::confirm(is_forced, &what, &danger)
 }
 

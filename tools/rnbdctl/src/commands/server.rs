@@ -166,11 +166,8 @@ fn agree(is_forced: bool, what: &str, session: &str, context: &Context) -> Resul
     if devices.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
-    let danger = format!(
-        "that client has {} mapped, and is cut off until it connects again",
-        names.join(", ")
-    );
+    let names = output::names(devices.iter().map(|device| device.name.as_str()));
+    let danger = format!("that client has {names} mapped, and is cut off until it connects again");
     output::confirm(is_forced, what, &danger)
 }
 

@@ -43,6 +43,7 @@ enum Item {
         device: ClientDevice,
         statistics: Option<BlockStat>,
         session: Option<ClientSession>,
+        links: Vec<String>,
     },
     ClientSession {
         session: ClientSession,
@@ -81,6 +82,7 @@ fn item(found: Found, system: &System) -> Result<Item> {
         Found::Device(device) => Item::ClientDevice {
             statistics: system.block_stat(&device.name)?,
             session: system.client_session(&device.session)?,
+            links: system.links_to(&device),
             device,
         },
         Found::Session(session) => {
@@ -144,8 +146,9 @@ impl Report for Shown {
                 device,
                 statistics,
                 session,
+                links,
             } => {
-                let mut tables = vec![client_device(device, statistics.as_ref())];
+                let mut tables = vec![client_device(device, statistics.as_ref(), links)];
                 if let Some(session) = session {
                     tables.push(client_session(session));
                     tables.push(paths(&session.paths));
@@ -181,9 +184,12 @@ fn paths(paths: &[Path]) -> Table {
     list::paths(side, paths.iter(), "no path".to_owned())
 }
 
-fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>) -> Table {
+fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>, links: &[String]) -> Table {
     let mut fields = Fields::default();
     fields.text("device", &device.path);
+    for link in links {
+        fields.text("stable name", link);
+    }
     fields.add("state", list::device_state(device.state));
     fields.bytes("size", device.size_bytes);
     fields.text("session", &device.session);

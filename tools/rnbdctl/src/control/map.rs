@@ -141,6 +141,13 @@ impl MapRequest {
                     .hint("the kernel's file map_device cannot take them"));
             }
         }
+        if self.device_path.split('/').any(|part| part == "..") {
+            let why = format!(
+                "{:?} contains \"..\", which no server allows",
+                self.device_path
+            );
+            return Err(self.wrong(why));
+        }
         let mut line = format!("sessname={} device_path={}", self.session, self.device_path);
         // Before the paths, as the C module applies it to what follows.
         if let Some(port) = self.port {

@@ -16,6 +16,23 @@ pub fn nanoseconds(time: u64) -> String {
     scaled(time, 1000, &["ns", "us", "ms", "s"])
 }
 
+/// Several names, of which only the first few are told if there are many.
+pub fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    const TOLD: usize = 4;
+    let mut names = names.into_iter();
+    let mut told: Vec<_> = names.by_ref().take(TOLD).map(str::to_owned).collect();
+    match names.count() {
+        0 => (),
+        1 => told.push("1 other".to_owned()),
+        count => told.push(format!("{count} others")),
+    }
+    match (told.pop(), told.is_empty()) {
+        (Some(last), false) => format!("{} and {last}", told.join(", ")),
+        (Some(only), true) => only,
+        (None, _) => String::new(),
+    }
+}
+
 fn scaled(number: u64, base: u64, units: &[&str]) -> String {
     let mut unit = 1_u64;
     let mut units = units.iter();
@@ -54,6 +71,20 @@ mod tests {
             (u64::MAX, "15.9 EiB"),
         ] {
             assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn of_many_names_a_few_are_told() {
+        for (given, text) in [
+            (&[] as &[&str], ""),
+            (&["a"], "a"),
+            (&["a", "b"], "a and b"),
+            (&["a", "b", "c", "d"], "a, b, c and d"),
+            (&["a", "b", "c", "d", "e"], "a, b, c, d and 1 other"),
+            (&["a", "b", "c", "d", "e", "f"], "a, b, c, d and 2 others"),
+        ] {
+            assert_eq!(names(given.iter().copied()), text);
         }
     }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 pub use confirm::confirm;
 pub use duration::parse_duration;
 pub use format::bytes;
+pub use format::names;
 pub use format::nanoseconds;
 pub use progress::Progress;
 pub use size::parse_size;

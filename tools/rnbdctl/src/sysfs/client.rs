@@ -11,6 +11,7 @@ use proto::setting::IO_TIMEOUT;
 
 use super::read;
 use super::System;
+use crate::link_name;
 use crate::model::AccessMode;
 use crate::model::BlockStat;
 use crate::model::Client;
@@ -67,6 +68,24 @@ impl System {
     pub fn client_device_name(&self, session: &str, device_path: &str) -> Result<Option<String>> {
         let link = format!("{}@{session}", device_path.replace('/', "!"));
         read::link_name(&self.sys("class/rnbd-client/ctl/devices").join(link))
+    }
+
+    /// The names of a device that stay the same, whichever number it has: those that udev has made.
+    pub fn links_to(&self, device: &ClientDevice) -> Vec<String> {
+        let session = format!("dev/rnbd/by-session/{}", device.session);
+        let by_session = link_name::of(&device.device_path).map(|name| format!("{session}/{name}"));
+        let by_id = read::entries(&self.file("dev/disk/by-id")).unwrap_or_default();
+        let by_id = by_id.into_iter().map(|(name, _)| name);
+        let by_id = by_id.filter(|name| name.starts_with("rnbd-"));
+        let candidates = by_session
+            .into_iter()
+            .chain(by_id.map(|name| format!("dev/disk/by-id/{name}")));
+        let leads_there = |link: &String| {
+            let target = self.file(link).canonicalize();
+            target.is_ok_and(|target| target.ends_with(&device.name))
+        };
+        let found = candidates.filter(leads_there);
+        found.map(|link| format!("/{link}")).collect()
     }
 
     /// What the block layer counts for a disk; `None` if it is gone.

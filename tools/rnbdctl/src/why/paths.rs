@@ -10,6 +10,7 @@ use super::Trouble;
 use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::Path;
+use crate::output;
 
 /// A line of the kernel's log by which the reason is known that a path is down.
 struct Sign {
@@ -145,7 +146,7 @@ pub(super) fn of(facts: &Facts, session: &ClientSession) -> Vec<Trouble> {
 }
 
 fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) -> Trouble {
-    let names: Vec<_> = devices.iter().map(|device| device.path.as_str()).collect();
+    let names = output::names(devices.iter().map(|device| device.path.as_str()));
     let hold_ms = session.settings.get(HOLD_IO.name).unwrap_or(0);
     let fate = match hold_ms {
         0 => "fail at once".to_owned(),
@@ -154,10 +155,7 @@ fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) ->
             ms.div_euclid(1000)
         ),
     };
-    let problem = format!(
-        "no path to the server is up: requests of {} {fate}",
-        names.join(", ")
-    );
+    let problem = format!("no path to the server is up: requests of {names} {fate}");
     let remedy = match session.paths.is_empty() {
         true => format!("it has no path: rnbdctl path add {} SERVER", session.name),
         false => "see below what is wrong with each path".to_owned(),

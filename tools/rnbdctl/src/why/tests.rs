@@ -276,7 +276,7 @@ fn without_a_path_the_session_is_the_trouble() {
     assert_eq!(names(&facts), ["no-path", "disconnected", "disconnected"]);
     let found = &troubles(&facts)[0];
     assert_eq!(found.for_seconds, Some(40));
-    for part in ["/dev/rnbd0, /dev/rnbd1", "wait, and fail 600 s after"] {
+    for part in ["/dev/rnbd0 and /dev/rnbd1", "wait, and fail 600 s after"] {
         assert!(found.problem.contains(part), "{}", found.problem);
     }
     let mut at_once = facts;

@@ -239,7 +239,7 @@ fn paths() {
     assert_eq!(said.code, 5, "{said:?}");
     for part in [
         "the last path that is up",
-        "/dev/rnbd0, ",
+        "/dev/rnbd0, /dev/rnbd2 and /dev/rnbd10",
         "would fail at once",
         "--force",
     ] {

@@ -93,6 +93,7 @@ fn options_that_the_kernel_would_not_take() {
         &["mapping x on session a/b: sessname"],
     );
     fails(&fake, &["map", "-s", "s", "x y"], 2, &["white space"]);
+    fails(&fake, &["map", "-s", "s", "../x"], 2, &["no server allows"]);
     fails(
         &fake,
         &["map", "-s", "s", &"x".repeat(300)],

@@ -122,6 +122,18 @@ fn a_device_goes_by_many_names() {
     ];
     let shown: Vec<_> = names.iter().map(|name| fake.ok(&["show", name])).collect();
     assert!(shown[0].contains("vg/tape"), "{}", shown[0]);
+    assert!(!shown[0].contains("stable name"), "{}", shown[0]);
+    for (folder, name, up) in [
+        ("dev/rnbd/by-session/backup/vg", "tape", "../../../.."),
+        ("dev/disk/by-id", "rnbd-naa.5000", "../.."),
+    ] {
+        fs::create_dir_all(fake.path(folder)).unwrap();
+        let link = fake.path(&format!("{folder}/{name}"));
+        std::os::unix::fs::symlink(format!("{up}/rnbd10"), link).unwrap();
+        let wanted = format!("/{folder}/{name}");
+        let text = fake.ok(&["show", "rnbd10"]);
+        assert!(text.contains(&wanted), "no {wanted} in {text}");
+    }
     for (name, text) in names.iter().zip(&shown) {
         assert_eq!(text, &shown[0], "{name}");
     }
