@@ -86,11 +86,25 @@ impl Plan {
             }
         }
         if let Some(policy) = &config.policy {
+            plan.early_clients(running);
             if running.policy.as_ref() != Some(policy) {
                 plan.steps.push(Step::Policy(policy.clone()));
             }
         }
         plan
+    }
+
+    /// A server that listens without a policy has let clients in.
+    fn early_clients(&mut self, running: &Running) {
+        let server = running.modules.get("rnbd_server");
+        let requires = server.and_then(|server| server.get(REQUIRE_POLICY));
+        if running.policy.is_none() && requires.is_some_and(|value| is_same(value, "N")) {
+            self.remarks.push(
+                "rnbd_server was loaded before, and lets everybody in until the policy is in \
+                 force: have it loaded by rnbd-server.service only (see /etc/modules-load.d)"
+                    .to_owned(),
+            );
+        }
     }
 
     fn differences(
@@ -187,12 +201,19 @@ mod tests {
         running.policy = config.policy.clone();
         assert_eq!(Plan::new(&config, &running), Plan::default());
         running.policy = None;
+        let early = Plan::new(&config, &running);
+        assert_eq!(shown(&early), ["export policy: 1 rule"]);
+        assert!(
+            early.remarks[0].contains("lets everybody in until"),
+            "{:?}",
+            early.remarks
+        );
         running
             .modules
             .insert("rtrs_server".into(), values(&[("sess_queue_depth", "512")]));
         let plan = Plan::new(&config, &running);
         assert_eq!(shown(&plan), ["export policy: 1 rule"]);
-        assert_eq!(plan.remarks.len(), 1);
+        assert_eq!(plan.remarks.len(), 2);
         assert!(
             plan.remarks[0].starts_with("rtrs_server sess_queue_depth is 512; it becomes 128"),
             "{:?}",
