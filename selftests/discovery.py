@@ -69,7 +69,8 @@ def test_disks_of_the_machine(t: Test) -> None:
     used = discover(t, "--session", "mine")["dev/vdb"]
     t.equal((used["sessions"], used["device"], used["modes"]), (1, device.name, ["ro", "migration"]),
             "a disk that is mapped for writing")
-    t.equal(discover(t)["dev/vdb"]["device"], None, "the device of another session")
+    t.equal(discover(t)["dev/vdb"]["device"], device.name, "the device of the session that there is with the server")
+    t.equal(discover(t, "--session", "other")["dev/vdb"]["device"], None, "the device of another session")
     device.unmap()
 
 
