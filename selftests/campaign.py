@@ -56,11 +56,17 @@ def objects(t: Test) -> dict[str, str]:
 class Watch:
     """Sees that nothing is left behind, and that the kernel has nothing to report."""
 
-    def __init__(self, t: Test) -> None:
-        self._t = t
+    def __init__(self, t: Test, scratch: list[str]) -> None:
+        self._t, self._scratch = t, scratch
         self._mark = t.client.log_mark()
         self._objects = objects(t)
+        self._empty()
         self._slabs = {} if t.debug else memory.slabs(t.client)
+
+    def _empty(self) -> None:
+        """Have the disks that are in memory keep nothing of what was written to them."""
+        for disk in self._scratch:
+            self._t.client.run(["blkdiscard", "-f", disk])
 
     def log(self) -> None:
         """The kernel has reported nothing yet."""
@@ -80,6 +86,7 @@ class Watch:
             wait_until(gone, GONE * self._t.client.slow, "the campaign's objects")
         except TimeoutError:
             self._t.equal(now, self._objects, "objects after the campaign")
+        self._empty()
         # On the debug kernel kmemleak is asked when the modules are unloaded.
         if not self._t.debug:
             self._t.equal(memory.grown_slabs(self._t.client, self._slabs, rounds), {}, "slabs that have grown")
@@ -94,7 +101,7 @@ class Campaign:
     """Rounds against one end, a slice at a time, beside an honest client's stream."""
 
     def __init__(self, t: Test, end: str, *, port: int = 1234, scratch: list[str] | None = None) -> None:
-        self._t, self._end, self._port, self._disks = t, end, port, scratch
+        self._t, self._end, self._port, self._disks = t, end, port, scratch or []
         self._progress = Progress(str(t.lab.platform.kernel), end)
         self._first = int(ROUND) if ROUND else self._progress.next(SEED) if MESSAGES else 0
         self._next = self._first
@@ -132,17 +139,17 @@ class Campaign:
     def run(self, stream: Stream) -> None:
         """Run all of it, and see that nothing is left of it."""
         self.slice(stream, WARM_UP)
-        watch, warm = Watch(self._t), self._next
+        watch, warm = Watch(self._t, self._disks), self._next
         for seconds in self.slices():
             self.slice(stream, seconds)
             watch.log()
-        watch.end(self._next - warm)
         self._t.say(f"campaign {self._end}: seed {SEED}, rounds {self._first} to {self._next - 1}, "
                     f"{self._counts.total()} messages: {told(self._counts)}; {told(self._outcomes)}")
         if MESSAGES:
             every = self._progress.messages()
             self._t.say(f"campaign {self._end}: in all, seeds {sorted(self._progress.seeds)}, "
                         f"{every.total()} messages: {told(every)}; {told(self._progress.outcomes())}")
+        watch.end(self._next - warm)
         self._t.check(self._counts.total() > LEAST, f"only {self._counts.total()} messages: {told(self._counts)}")
 
 
