@@ -261,31 +261,25 @@ impl<'a> Servers<'a> {
             None => args.paths.as_slice(),
         };
         let ways = self.ways(servers)?;
-        if let Some(session) = &args.session {
-            return Ok((session.clone(), ways));
-        }
-        let Some(first) = servers.first() else {
-            let (what, hint) = match disk {
-                "" => (
-                    "mapping all disks".to_owned(),
-                    "write rnbdctl map --all SERVER".to_owned(),
-                ),
-                _ => (
-                    format!("mapping {disk}"),
-                    format!("write rnbdctl map SERVER:{disk}"),
-                ),
-            };
-            let why = "which server has it is not said";
-            return Err(Error::new(Kind::Usage, what, why).hint(hint));
-        };
         let is_polled = args.poll_queues.is_some_and(|queues| queues != 0);
-        let server = join::Server {
-            name: &first.host.to_string(),
+        let name = servers.first().map(|server| server.host.to_string());
+        let server = name.as_ref().map(|name| join::Server {
+            name,
             ways: &ways,
             port: args.port,
             polled: Some(disk).filter(|_| is_polled),
+        });
+        let system = &self.context.system;
+        let session = match (&args.session, server) {
+            (Some(session), None) => session.clone(),
+            (Some(session), Some(server)) => {
+                server.check(system, session)?;
+                session.clone()
+            }
+            (None, Some(server)) => server.session(system)?,
+            (None, None) => return Err(no_server(disk)),
         };
-        Ok((server.session(&self.context.system)?, ways))
+        Ok((session, ways))
     }
 
     fn ways(&mut self, servers: &[ServerName]) -> Result<Ways> {
@@ -296,6 +290,21 @@ impl<'a> Servers<'a> {
         self.known.push((servers.to_vec(), ways.clone()));
         Ok(ways)
     }
+}
+
+/// The error of a disk whose server is not said; of all disks if it is empty.
+fn no_server(disk: &str) -> Error {
+    let (what, hint) = match disk {
+        "" => (
+            "mapping all disks".to_owned(),
+            "write rnbdctl map --all SERVER".to_owned(),
+        ),
+        _ => (
+            format!("mapping {disk}"),
+            format!("write rnbdctl map SERVER:{disk}"),
+        ),
+    };
+    Error::new(Kind::Usage, what, "which server has it is not said").hint(hint)
 }
 
 /// Maps a disk. If that makes the session, the session gets the other paths that were found, and

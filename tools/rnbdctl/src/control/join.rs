@@ -59,6 +59,17 @@ impl Server<'_> {
         }
     }
 
+    /// An error if the session `name`, which the user has chosen, is there and leads elsewhere: the
+    /// kernel would take the disk of that name from the session's server.
+    pub fn check(&self, system: &System, name: &str) -> Result {
+        match system.client_session(name)? {
+            Some(session) if !session.paths.is_empty() && !self.is_of(&session) => {
+                Err(self.elsewhere(&session))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The sessions with this server that carry devices, without those for polled IO, which take
     /// one device only.
     fn candidates(&self, system: &System) -> Result<Vec<String>> {
@@ -94,7 +105,7 @@ impl Server<'_> {
             .map(|path| path.destination.as_str())
             .collect();
         let why = format!(
-            "session {} is named so and leads to another address: {}",
+            "session {} leads to another address: {}",
             session.name,
             destinations.join(", ")
         );
@@ -208,6 +219,10 @@ mod tests {
         machine.session("web1-storage", "ip:10.0.0.1@ip:10.0.0.7", 0, 0);
         let error = machine.choose(None, None).unwrap_err();
         assert_eq!(error.kind(), Kind::Busy);
+        assert_eq!(
+            error.why(),
+            "session web1-storage leads to another address: "
+        );
         assert!(
             error.remedy().unwrap().contains("path add web1-storage"),
             "{error:?}"

@@ -77,6 +77,13 @@ fn a_disk_needs_a_server() {
     fails(&fake, &["map", &format!("{name}:x")], 6, &parts);
     fails(&fake, &["discover", name], 6, &parts);
     fails(&fake, &["path", "add", "backup", name], 6, &parts);
+    // A disk of that name may be another one there.
+    let parts = [
+        "session backup leads to another address: ",
+        "10.0.0.2",
+        "path add backup",
+    ];
+    fails(&fake, &["map", "-s", "backup", "10.9.9.9:x"], 5, &parts);
     // The C module cannot have requests wait.
     let why = ["cannot have requests wait", "C module"];
     fails(&fake, &["map", "10.0.0.9:x", "--hold", "5m"], 7, &why);
