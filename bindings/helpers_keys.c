@@ -15,6 +15,8 @@
 
 #include "helpers.h"
 
+#ifdef CONFIG_KEYS
+
 struct key *rnbd_helper_root_user_keyring(void)
 {
 	key_ref_t keyring;
@@ -65,6 +67,29 @@ void rnbd_helper_key_put(struct key *key)
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_key_put);
 
+#else
+
+/* A kernel without keys is as one whose keyrings are empty. */
+struct key *rnbd_helper_root_user_keyring(void)
+{
+	return ERR_PTR(-ENOKEY);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_root_user_keyring);
+
+ssize_t rnbd_helper_logon_key_read(struct key *keyring, const char *description, u8 *buf,
+				   size_t size)
+{
+	return -ENOKEY;
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_logon_key_read);
+
+void rnbd_helper_key_put(struct key *key)
+{
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_key_put);
+
+#endif
+
 void rnbd_helper_hmac_sha256(const u8 *key, size_t key_len, const u8 *data, size_t data_len,
 			     u8 *out)
 {
@@ -74,6 +99,16 @@ EXPORT_SYMBOL_GPL(rnbd_helper_hmac_sha256);
 
 bool rnbd_helper_crypto_memneq(const u8 *one, const u8 *other, size_t size)
 {
+#if IS_REACHABLE(CONFIG_CRYPTO_LIB_UTILS)
 	return crypto_memneq(one, other, size);
+#else
+	u8 differ = 0;
+
+	while (size--) {
+		differ |= one[size] ^ other[size];
+		OPTIMIZER_HIDE_VAR(differ);
+	}
+	return differ;
+#endif
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_crypto_memneq);

@@ -8,7 +8,7 @@ import re
 import time
 
 from lab.selftest_case import case
-from lab.selftest_case import EVERYWHERE
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_auth
@@ -19,6 +19,9 @@ from lib.stream import Stream
 
 TOPOLOGY = "one"
 ONLY_OURS = ("ours",)
+# The debug kernel is built without keys (CONFIG_KEYS).
+KERNELS_WITH_KEYS = ("stock",)
+QUICK_ON = ("stock", OTHER)
 FAILED = "/sys/module/rtrs_server/clients/auth_failed"
 KEYS = "/etc/rnbd/keys"
 REQUIRED = "require_auth=Y"
@@ -72,7 +75,7 @@ def proved(t: Test, session: str = "sess") -> str:
     return t.server.read(f"{rnbd.SERVER_SESSIONS}/{session}/client_id")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_right_key(t: Test) -> None:
     """With the same key at both ends a device works, and the server knows the client."""
     load(t, REQUIRED)
@@ -85,7 +88,7 @@ def test_right_key(t: Test) -> None:
     t.equal(t.server.read(FAILED), "0", "failures")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_required(t: Test) -> None:
     """A server that asks for a proof refuses a client without a key, and both logs say what to do."""
     load(t, REQUIRED)
@@ -95,7 +98,7 @@ def test_required(t: Test) -> None:
             f"ip:{t.server.address}: refused: require_auth is set")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_not_required(t: Test) -> None:
     """A server that asks for no proof serves clients without a key, and takes the proof of others."""
     load(t)
@@ -111,7 +114,7 @@ def test_not_required(t: Test) -> None:
     rnbd.works(t, device)
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_wrong_key(t: Test) -> None:
     """A client whose key the server does not have is refused, whether a proof is required or not."""
     for parameters in (REQUIRED, ""):
@@ -150,7 +153,7 @@ def write_key(t: Test, folder: str, text: str, client: str = "web1") -> None:
     t.server.create(f"{KEYS}/{folder}/{client}", text)
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, kernels=KERNELS_WITH_KEYS)
 def test_servers_of_a_key(t: Test) -> None:
     """A key for one server's address is not used for another one."""
     load(t)
@@ -168,7 +171,7 @@ def test_servers_of_a_key(t: Test) -> None:
     t.equal(proved(t), "me", "client id with a key for this server")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_wrong_proofs(t: Test) -> None:
     """Proofs that are wrong in any part are refused, and the path is closed."""
     load(t, REQUIRED)
@@ -185,7 +188,7 @@ def test_wrong_proofs(t: Test) -> None:
     t.equal(tuple(closed), (True, True), "closed: a name without a proof, a name without all connections")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_replayed(t: Test) -> None:
     """A recorded proof lets nobody in."""
     load(t, REQUIRED)
@@ -197,7 +200,7 @@ def test_replayed(t: Test) -> None:
     t.server.wait_log("client id web1 has not proved that it has key", mark)
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_further_connections(t: Test) -> None:
     """A connection without the right code does not get into a path."""
     load(t, REQUIRED)
@@ -208,7 +211,7 @@ def test_further_connections(t: Test) -> None:
         t.equal(number, 0 if name.startswith("right") else -errno.EKEYREJECTED, name)
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, kernels=KERNELS_WITH_KEYS)
 def test_other_clients_session(t: Test) -> None:
     """Neither another client nor one without a proof adds a path to a client's session."""
     source = f"{t.server.address.rsplit('.', 1)[0]}.77"
@@ -225,7 +228,7 @@ def test_other_clients_session(t: Test) -> None:
     t.server.wait_log("a path of a client without a proof of identity for the session of client id web1", mark)
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE, timeout=300)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS, timeout=300)
 def test_rotation(t: Test) -> None:
     """Keys are replaced under IO, and a key that was removed lets nobody in."""
     load(t, REQUIRED)
@@ -249,7 +252,7 @@ def test_rotation(t: Test) -> None:
     refused(t, errno.EKEYREJECTED, "EKEYREJECTED", f"has a key {int(old['number']):08x} that is not loaded")
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)
 def test_policy(t: Test) -> None:
     """An export policy decides by the client id that was proved, and the log says so."""
     load(t)
@@ -280,7 +283,7 @@ def time_to_map(t: Test) -> float:
     return took
 
 
-@case(module_sets=ONLY_OURS, quick=(), timeout=300)
+@case(module_sets=ONLY_OURS, kernels=KERNELS_WITH_KEYS, quick=(), timeout=300)
 def test_time_to_connect(t: Test) -> None:
     """Connecting with a proof takes at most a fifth longer than without."""
     load(t)
