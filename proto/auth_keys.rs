@@ -198,7 +198,7 @@ fn from_hex<const N: usize>(digits: &[u8]) -> Result<[u8; N], KeyError> {
     }
     for (to, pair) in bytes.iter_mut().zip(pairs) {
         for &byte in pair {
-            *to = *to << 4 | digit(byte)?;
+            *to = (*to << 4) | digit(byte)?;
         }
     }
     Ok(bytes)

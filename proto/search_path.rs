@@ -168,8 +168,12 @@ fn is_below(parts: &[&[u8]; 5], dev_name: &[u8]) -> bool {
     if dev_name.first() != Some(&b'/') {
         return false;
     }
-    // The slash in front of the name is the one at the end of the folder.
-    let len = squeezed(parts).count() - squeezed(&[dev_name]).count() + 1;
+    // The slash in front of the name is the one at the end of the folder, so the parts have as many
+    // bytes as the name at least.
+    let len = squeezed(parts)
+        .count()
+        .wrapping_sub(squeezed(&[dev_name]).count())
+        .wrapping_add(1);
     let mut folder = squeezed(parts).take(len);
     let mut name = squeezed(core::slice::from_ref(&dev_name));
     folder.all(|byte| name.next() == Some(byte)) && name.next().is_some()

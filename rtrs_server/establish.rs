@@ -156,8 +156,9 @@ fn establish(path: &Arc<Path>) -> Result {
     Ok(())
 }
 
-/// Has the data of the session's long writes copied if it has other paths, whose keys an
-/// invalidation would not take away; `node` is where memory is best. Sleeps. See [`SessionIo::begin_copying()`].
+/// Has the data of the session's long writes copied if the session has other paths: an
+/// invalidation takes away the key of one path only. `node` is where memory is best. Sleeps; see
+/// [`SessionIo::begin_copying()`].
 ///
 /// [`SessionIo::begin_copying()`]: crate::session_io::SessionIo::begin_copying
 fn copy_beside_others(path: &Arc<Path>, given: &Given, node: i32) -> Result {

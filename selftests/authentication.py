@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import re
 import time
+from typing import Any
 
 from lab.selftest_case import case
 from lab.selftest_case import OTHER
@@ -59,7 +60,7 @@ def load(t: Test, parameters: str = "") -> None:
     rnbd.load(t, rtrs_server=f"{rnbd.fewer_buffers(t)}{parameters}".strip())
 
 
-def refused(t: Test, number: int, client_log: str, server_log: str, **options: object) -> None:
+def refused(t: Test, number: int, client_log: str, server_log: str, **options: Any) -> None:
     """A device is not mapped, with this errno; both logs say why, and the server counts it."""
     failed, mark = int(t.server.read(FAILED)), t.server.log_mark()
     with t.expect_errno(number):
@@ -129,7 +130,7 @@ def test_wrong_key(t: Test) -> None:
         own = t.server.read(f"{KEYS}/own/web1")
         number = re.findall(r"^rnbd-key-1:(\w+):", own, re.MULTILINE)[-1]
         forget(t)
-        wrong = {"client": "web1", "number": int(number, 16), "key": "5a" * 32}
+        wrong: guest_auth.Key = {"client": "web1", "number": int(number, 16), "key": "5a" * 32}
         write_key(t, "own", own)
         write_key(t, "clients", key_text(wrong))
         program.run(t.server, "key", "load")
@@ -184,8 +185,8 @@ def test_wrong_proofs(t: Test) -> None:
         malformed = name in ("type", "version", "short")
         t.equal(number, -(errno.EINVAL if malformed else errno.EKEYREJECTED), f"{name}: errno")
         t.check(closed, f"{name}: the path was not closed")
-    closed = t.client.call(guest_auth.name_before_a_proof, address=address, key=key)
-    t.equal(tuple(closed), (True, True), "closed: a name without a proof, a name without all connections")
+    both = t.client.call(guest_auth.name_before_a_proof, address=address, key=key)
+    t.equal(tuple(both), (True, True), "closed: a name without a proof, a name without all connections")
 
 
 @case(module_sets=ONLY_OURS, quick=QUICK_ON, kernels=KERNELS_WITH_KEYS)

@@ -15,6 +15,7 @@ import struct
 import time
 from collections.abc import Callable
 from typing import Any
+from typing import Self
 
 from lib import guest_verbs
 from lib.guest_verbs import ADDR_RESOLVED
@@ -188,7 +189,7 @@ class Peer:
         self.connections: list[Connection] = []
         self.pd = None
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -56,7 +56,7 @@ def fmt(check: bool) -> None:
 
 
 def lint() -> None:
-    """Where crates come from, the house rules, ruff and mypy, clippy over modules and host crates, what must not compile, shellcheck.
+    """Origins of crates, house rules, ruff, mypy, clippy of modules and host crates, what must not compile, and shell.
 
     Warnings are errors.
     """

@@ -241,7 +241,8 @@ fn each_bit_of_a_message_counts() {
 #[test]
 fn each_thing_that_was_said_counts() {
     let mac = HostMac::default();
-    let change: &[(&str, fn(&mut Said))] = &[
+    type Change = fn(&mut Said);
+    let change: &[(&str, Change)] = &[
         ("cid_num", |said| said.request.cid_num = 4),
         ("recon_cnt", |said| said.request.recon_cnt = 9),
         ("sess_uuid", |said| said.request.sess_uuid[15] = 0),

@@ -236,10 +236,7 @@ fn without_log(hint: &str) -> Option<String> {
     let Some(start) = hint.strip_suffix("dmesg | tail") else {
         return Some(hint.to_owned());
     };
-    match start.rsplit_once("; ") {
-        Some((rest, _)) => Some(rest.to_owned()),
-        None => None,
-    }
+    start.rsplit_once("; ").map(|(rest, _)| rest.to_owned())
 }
 
 #[cfg(test)]

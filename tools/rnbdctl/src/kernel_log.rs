@@ -131,10 +131,7 @@ fn records(file: &mut File) -> Vec<String> {
             }
             // EPIPE: records were overwritten before they were read.
             Err(error)
-                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::BrokenPipe) =>
-            {
-                ()
-            }
+                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::BrokenPipe) => {}
             Err(_) => break,
         }
     }

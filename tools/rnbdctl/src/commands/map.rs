@@ -367,7 +367,7 @@ fn check_hold(args: &Args, context: &Context) -> Result {
     let file = context
         .system
         .sys("module/rtrs_client/parameters/hold_io_ms");
-    if !args.hold.is_some_and(|ms| ms != 0) || !context.system.client_loaded() || file.exists() {
+    if args.hold.is_none_or(|ms| ms == 0) || !context.system.client_loaded() || file.exists() {
         return Ok(());
     }
     let why = "the loaded rtrs_client cannot have requests wait";

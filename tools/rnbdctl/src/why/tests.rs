@@ -101,7 +101,9 @@ impl Facts {
     /// The kernel has said that so many seconds ago.
     fn said(mut self, seconds: u64, message: &str) -> Self {
         self.log.push(Record {
-            time_us: self.now_us - seconds * 1_000_000,
+            time_us: self
+                .now_us
+                .saturating_sub(seconds.saturating_mul(1_000_000)),
             message: message.to_owned(),
         });
         self

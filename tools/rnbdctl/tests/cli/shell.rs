@@ -29,7 +29,10 @@ fn offered(fake: &Fake, words: &[&str]) -> Vec<String> {
         .env_clear()
         .env("RNBDCTL_ROOT", fake.root())
         .env("RNBDCTL_COMPLETE", "bash")
-        .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string())
+        .env(
+            "_CLAP_COMPLETE_INDEX",
+            words.len().saturating_sub(1).to_string(),
+        )
         .env("_CLAP_COMPLETE_COMP_TYPE", "9")
         .env("_CLAP_COMPLETE_SPACE", "true")
         .env("_CLAP_IFS", "\n")
