@@ -66,6 +66,12 @@ impl Members {
 
     /// Each of them, lowest number first.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..MAX_MEMBERS).filter(move |member| self.has(*member))
+        let mut left = self.0;
+        core::iter::from_fn(move || {
+            let lowest = left.trailing_zeros();
+            // Without the lowest one; of none, none are left.
+            left &= left.wrapping_sub(1);
+            (lowest < u32::BITS).then_some(lowest as usize)
+        })
     }
 }
