@@ -216,7 +216,8 @@ impl Permit<'_> {
     /// there is no such write: `EMSGSIZE` for a header or data that are too long, `ECONNABORTED` if
     /// all members are behind.
     pub fn write(self, queue: u32, header: &[u8]) -> Result<u64> {
-        self.write_each(queue, |_| header)
+        self.check(header)?;
+        self.write_checked(queue, |_| header)
     }
 
     /// As [`Self::write`], with a header for each member.
@@ -224,6 +225,11 @@ impl Permit<'_> {
         for member in 0..self.group.members.len() {
             self.check(header(member))?;
         }
+        self.write_checked(queue, header)
+    }
+
+    /// As [`Self::write_each`], with headers and data that are not too long.
+    fn write_checked<'h>(self, queue: u32, header: impl Fn(usize) -> &'h [u8]) -> Result<u64> {
         let (number, members) = self.group.core.begin_write()?;
         self.send_to(members, number, queue, header);
         Ok(number)
@@ -256,7 +262,12 @@ impl Permit<'_> {
         let core = &self.group.core;
         // INVARIANT: The request has the tag from here on.
         self.is_used = true;
-        self.slot.begin(number, members, core.slots.now());
+        // How long a write takes that has a number is of no interest.
+        let now = match number {
+            0 => core.slots.now(),
+            _ => 0,
+        };
+        self.slot.begin(number, members, now);
         let numbered = self.group.members.iter().enumerate();
         for (index, member) in numbered.filter(|(index, _)| members.has(*index)) {
             let sent = member.send_write(self.tag, queue, header(index), self.data.as_ref());
@@ -266,7 +277,7 @@ impl Permit<'_> {
         }
         // Before the request can end, so that the tag's next one finds its table free.
         drop(self.data.take());
-        core.sender_ended(self.tag);
+        core.sender_ended(self.tag, self.slot);
     }
 
     /// Sends a read to one member that is in sync, connected, and not in `except`, as the policy
@@ -299,7 +310,7 @@ impl Permit<'_> {
         sent.map_err(SubmitError::to_error)?;
         // INVARIANT: The request has the tag.
         self.is_used = true;
-        core.sender_ended(self.tag);
+        core.sender_ended(self.tag, self.slot);
         Ok(member)
     }
 }

@@ -25,7 +25,8 @@ use proto::group::{
     missed::Range,
     pending::{
         End,
-        Party, //
+        Party,
+        Word, //
     },
     reads::{
         average,
@@ -40,7 +41,10 @@ use crate::{
         Ended,
         GroupEvents, //
     },
-    slots::Slots, //
+    slots::{
+        Slot,
+        Slots, //
+    }, //
 };
 
 /// The fewest ranges that the list of a member has room for.
@@ -172,31 +176,36 @@ impl Core {
         let Some(slot) = self.slots.get(tag) else {
             return;
         };
-        match result {
-            Err(Failure::Unanswered(_)) => self.failed(member, slot.number()),
-            Ok(()) if slot.number() == 0 => self.note_latency(member, slot.age(self.slots.now())),
-            Ok(()) | Err(Failure::Refused(_)) => {}
-        }
         let (how, errno) = match result {
-            Ok(()) => (End::Confirmed, 0),
+            Ok(()) => {
+                if slot.number() == 0 {
+                    self.note_latency(member, slot.age(self.slots.now()));
+                }
+                (End::Confirmed, 0)
+            }
             Err(Failure::Refused(error)) => (End::Refused, error.to_errno()),
-            Err(Failure::Unanswered(error)) => (End::Unanswered, error.to_errno()),
+            Err(Failure::Unanswered(error)) => {
+                self.failed(member, slot.number());
+                (End::Unanswered, error.to_errno())
+            }
         };
-        self.end(tag, Party::Member(member), how, errno);
+        if let Some(over) = slot.end(Party::Member(member), how, errno) {
+            self.over(tag, slot, over);
+        }
     }
 
-    /// The request of `tag` was sent to all members that get it. Any context.
-    pub(crate) fn sender_ended(&self, tag: u32) {
-        self.end(tag, Party::Sender, End::Confirmed, 0);
+    /// The request of `tag`, which is in `slot`, was sent to all members that get it. Any context.
+    #[inline]
+    pub(crate) fn sender_ended(&self, tag: u32, slot: &Slot) {
+        if let Some(over) = slot.end(Party::Sender, End::Confirmed, 0) {
+            self.over(tag, slot, over);
+        }
     }
 
-    fn end(&self, tag: u32, party: Party, how: End, errno: i32) {
-        let Some(slot) = self.slots.get(tag) else {
-            return;
-        };
-        let Some(over) = slot.end(party, how, errno) else {
-            return;
-        };
+    /// All parties have ended the request of `tag`, which is in `slot`.
+    #[inline(never)]
+    fn over(&self, tag: u32, slot: &Slot, over: Word) {
+        let over = slot.over(over);
         // A write that no member has is one that has failed, not one that members lack.
         if !over.confirmed.is_empty() {
             for member in over.failed.iter() {

@@ -50,7 +50,7 @@ pub(crate) struct Slot {
     sent_to: Atomic<u32>,
     /// The first error, 0 if there is none.
     errno: Atomic<i32>,
-    /// When it was begun, in ns since the group was made.
+    /// When it was begun, in ns since the group was made; only if it has no number.
     began: Atomic<i64>,
     pub(crate) data: SharedTable,
 }
@@ -94,8 +94,8 @@ impl Slot {
         self.number.load(ordering::Relaxed)
     }
 
-    /// The owner of the tag is about to send write `number`, or another request (0), to `members`;
-    /// `Party::Sender` ends it as well.
+    /// The owner of the tag is about to send write `number`, or another request (0), to `members`,
+    /// at the time `now`; `Party::Sender` ends it as well.
     pub(crate) fn begin(&self, number: u64, members: Members, now: i64) {
         self.number.store(number, ordering::Relaxed);
         self.sent_to.store(members.to_bits(), ordering::Relaxed);
@@ -111,9 +111,10 @@ impl Slot {
         now.wrapping_sub(self.began.load(ordering::Relaxed))
     }
 
-    /// `party` has ended the request in this way, with an errno or 0; the last one learns how that
-    /// went for all.
-    pub(crate) fn end(&self, party: Party, how: End, errno: i32) -> Option<Over> {
+    /// `party` has ended the request in this way, with an errno or 0; the last one gets the word,
+    /// of which [`Self::over`] makes how that went for all.
+    #[inline]
+    pub(crate) fn end(&self, party: Party, how: End, errno: i32) -> Option<Word> {
         if errno != 0 {
             // The first one stays.
             let _ = self.errno.cmpxchg(0, errno, ordering::Relaxed);
@@ -121,9 +122,12 @@ impl Slot {
         let change = ended(party, how);
         let before = self.word.fetch_add(change, ordering::Full);
         let word = Word::after(before, change);
-        if !word.is_over() {
-            return None;
-        }
+        word.is_over().then_some(word)
+    }
+
+    /// How the request has ended that left `word`.
+    #[inline]
+    pub(crate) fn over(&self, word: Word) -> Over {
         let sent_to = Members::from_bits(self.sent_to.load(ordering::Relaxed));
         let confirmed = sent_to.without(word.failed());
         let errno = self.errno.load(ordering::Relaxed);
@@ -132,13 +136,13 @@ impl Slot {
             true => kernel::error::to_result(errno),
             false => Ok(()),
         };
-        Some(Over {
+        Over {
             number: self.number(),
             confirmed,
             failed: word.failed(),
             unanswered: word.unanswered(),
             result,
-        })
+        }
     }
 }
 
