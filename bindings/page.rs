@@ -7,6 +7,7 @@
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
 pub mod buffer;
+pub mod send;
 
 use crate::{
     bindings,

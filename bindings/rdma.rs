@@ -29,6 +29,7 @@ mod poller;
 mod posting;
 pub mod qp;
 mod receive;
+pub mod send_pages;
 #[cfg(RNBD_KUNIT)]
 #[path = "kunit/rdma.rs"]
 mod tests;

@@ -11,7 +11,10 @@ use crate::{
         Op,
         OwnedRequest, //
     },
-    page::buffer::PageBuffer,
+    page::{
+        buffer::PageBuffer,
+        send::SendPages, //
+    },
     prelude::*,
     rdma::{
         verbs,
@@ -20,8 +23,12 @@ use crate::{
     }, //
 };
 use core::ptr;
-use kernel::page::PAGE_SIZE;
+use kernel::{
+    page::PAGE_SIZE,
+    sync::Arc, //
+};
 
+mod page;
 pub mod shared;
 
 use shared::{
@@ -44,10 +51,10 @@ const SINK_PAGE_SIZE: usize = 4096;
 ///
 /// - `entries` was initialised by `sg_init_table()` and is not chained.
 /// - The first `used` entries name pages. If `buffer` is set, each of them names one of its pages.
-///   If `request` is set, the pages are those of its request, which keeps them. If `shared` is set,
-///   they are those of the shared table, which keeps them. Otherwise the pages are lent: the caller
-///   of [`Self::set_lent()`] keeps them for as long as they may be accessed. If none is in use,
-///   there is none of these.
+///   If `request` is set, the pages are those of its request, which keeps them. If `hold` is set,
+///   they are those that it keeps; a page to send from has one entry, from its beginning on.
+///   Otherwise the pages are lent: the caller of [`Self::set_lent()`] keeps them for as long as
+///   they may be accessed. If none is in use, there is none of these.
 /// - The pages in use may be accessed as `permitted` says: those of a read are only to be
 ///   written, as what is in them is not meant for others, and those of a write only to be
 ///   read, as they may be somebody's that cannot write to them either.
@@ -63,9 +70,17 @@ pub struct ScatterTable {
     permitted: Direction,
     buffer: Option<PageBuffer>,
     request: Option<DataHold>,
-    shared: Option<SharedHold<Self>>,
+    hold: Option<Hold>,
     is_sink: bool,
     mapping: Mapping,
+}
+
+/// What keeps pages that several tables name at a time.
+enum Hold {
+    /// Those of a shared table.
+    Shared(SharedHold<ScatterTable>),
+    /// One of the pages to send from.
+    Page { pages: Arc<SendPages>, index: usize },
 }
 
 /// How a table is mapped.
@@ -104,7 +119,7 @@ impl ScatterTable {
             permitted: Direction::Bidirectional,
             buffer: None,
             request: None,
-            shared: None,
+            hold: None,
             is_sink: false,
             mapping: Mapping {
                 region: 0,
@@ -235,17 +250,17 @@ impl ScatterTable {
         self.bytes = 0;
         self.buffer = None;
         self.request = None;
-        if self.shared.is_some() {
-            self.drop_shared();
+        if self.hold.is_some() {
+            self.drop_hold();
         }
         self.is_sink = false;
     }
 
-    /// Lets go of the shared table; out of line, as few requests have one.
+    /// Lets go of what several tables name; out of line, as few requests have such memory.
     #[cold]
     #[inline(never)]
-    fn drop_shared(&mut self) {
-        self.shared = None;
+    fn drop_hold(&mut self) {
+        self.hold = None;
     }
 
     /// Empties the table if its memory is that of a block request, or of a shared table; see
@@ -258,7 +273,7 @@ impl ScatterTable {
                 self.bytes = 0;
                 self.request = None;
             }
-        } else if self.shared.is_some() {
+        } else if let Some(Hold::Shared(_)) = self.hold {
             self.release_shared();
         }
     }
@@ -292,7 +307,7 @@ impl ScatterTable {
         self.used = used;
         self.permitted = Direction::ToDevice;
         self.bytes = bytes;
-        self.shared = Some(sharing.hold());
+        self.hold = Some(Hold::Shared(sharing.hold()));
         Ok(())
     }
 
@@ -373,7 +388,7 @@ impl ScatterTable {
         self.used = 0;
         self.bytes = 0;
         self.request = None;
-        self.shared = None;
+        self.hold = None;
         self.is_sink = false;
         // The first entry stays marked as the last, as after a request of one segment; who fills
         // the table next moves the mark.
@@ -398,7 +413,7 @@ impl ScatterTable {
         if self.used == 0 || !self.permitted.permits(direction) {
             return Err(EINVAL);
         }
-        if let Some(shared) = &self.shared {
+        if let Some(Hold::Shared(shared)) = &self.hold {
             if let Some(entries) = shared.map(device, &mut self.entries)? {
                 // INVARIANT: They are mapped for the device, and the direction is the one that is
                 // permitted.
@@ -446,12 +461,13 @@ impl ScatterTable {
     ///
     /// The table is mapped for `device`, which does not use the memory any more.
     pub(crate) unsafe fn unmap(&mut self, device: &Device) {
-        let is_shared = self.mapping.is_shared;
-        if let Some(shared) = self.shared.as_ref().filter(|_| is_shared) {
-            shared.unmap(device);
-            // INVARIANT: Not mapped any more.
-            self.mapping.region = 0;
-            return;
+        if self.mapping.is_shared {
+            if let Some(Hold::Shared(shared)) = &self.hold {
+                shared.unmap(device);
+                // INVARIANT: Not mapped any more.
+                self.mapping.region = 0;
+                return;
+            }
         }
         let device = device.as_raw();
         // SAFETY: By the function's requirement, and the entries are those that were mapped.
@@ -520,7 +536,7 @@ impl Drop for ScatterTable {
             // A device may use the memory, so its owner must not get it back.
             core::mem::forget(self.buffer.take());
             core::mem::forget(self.request.take());
-            core::mem::forget(self.shared.take());
+            core::mem::forget(self.hold.take());
         }
     }
 }

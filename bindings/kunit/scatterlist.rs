@@ -186,6 +186,45 @@ mod cases {
     }
 
     #[test]
+    fn a_page_to_send_from_stays_described() -> Result {
+        let pages = SendPages::new(2)?;
+        let mut table = ScatterTable::new(1)?;
+        assert_eq!(table.set_page(&pages, 2, 1), Err(EINVAL));
+        assert_eq!(table.set_page(&pages, 0, 0), Err(EINVAL));
+        assert_eq!(table.set_page(&pages, 0, PAGE_SIZE as u32 + 1), Err(EINVAL));
+        assert_eq!((table.used, table.byte_len()), (0, 0));
+        for (index, len) in [(0, 7), (0, PAGE_SIZE as u32), (1, 1)] {
+            table.set_page(&pages, index, len)?;
+            // The end of a request does not empty the table.
+            table.release_request();
+            assert_eq!((table.used, table.byte_len()), (1, len as usize));
+            assert_eq!(table.len_in_page(&pages, index), Some(len));
+            assert_eq!(table.len_in_page(&pages, 1 - index), None);
+            assert!(table.pages(Direction::ToDevice).is_some());
+            assert!(table.pages(Direction::FromDevice).is_none());
+        }
+        assert_eq!(table.len_in_page(&SendPages::new(2)?, 1), None);
+        table.set_buffer(PageBuffer::new()?, 1)?;
+        assert_eq!(table.len_in_page(&pages, 1), None);
+        table.set_page(&pages, 1, 1)?;
+        assert!(table.take_buffer().is_none());
+        assert_eq!(table.len_in_page(&pages, 1), None);
+        table.set_page(&pages, 1, 1)?;
+        table.clear();
+        assert_eq!(table.len_in_page(&pages, 1), None);
+        Ok(())
+    }
+
+    #[test]
+    fn no_more_than_a_page_to_send_from() -> Result {
+        let pages = SendPages::new(1)?;
+        let bytes = KVVec::from_elem(7u8, SendPages::SIZE + 1, GFP_KERNEL)?;
+        assert_eq!(pages.copy_in(0, &bytes), Err(EINVAL));
+        assert_eq!(pages.copy_in(1, &bytes[1..]), Err(EINVAL));
+        pages.copy_in(0, &bytes[1..])
+    }
+
+    #[test]
     fn a_bad_list_is_not_taken() -> Result {
         let page = PageBuffer::new()?;
         let mut table = ScatterTable::new(2)?;

@@ -4,7 +4,10 @@
 
 use super::*;
 use crate::{
-    page::buffer::PageBuffer,
+    page::{
+        buffer::PageBuffer,
+        send::SendPages, //
+    },
     rdma::{
         chunk::{
             single::MappedChunk,
@@ -15,7 +18,8 @@ use crate::{
             MessageBuffer,
             MessageBuffers,
             Outgoing, //
-        }, //
+        },
+        send_pages::MappedSendPages, //
     },
     scatterlist::{
         ScatterTable,
@@ -314,6 +318,30 @@ mod cases {
             assert_eq!(shared.times_mapped(), max_devices as u64);
         }
         Ok(())
+    }
+
+    #[test]
+    fn only_a_table_of_a_page_is_sent_from_there() -> Result {
+        let (near, _far) = pair(PollContext::Softirq)?;
+        let pages = SendPages::new(2)?;
+        let mapped = MappedSendPages::new(near.domain(), &pages)?;
+        let mut table = ScatterTable::new(1)?;
+        assert!(mapped.sge(0, &table).is_none());
+        table.set_page(&SendPages::new(2)?, 0, 5)?;
+        assert!(mapped.sge(0, &table).is_none());
+        table.set_buffer(PageBuffer::new()?, 5)?;
+        assert!(mapped.sge(0, &table).is_none());
+        table.set_page(&pages, 0, 5)?;
+        assert!(mapped.sge(1, &table).is_none());
+        let (entry, domain) = mapped.sge(0, &table).ok_or(EINVAL)?.into_raw();
+        assert_eq!((entry.length, domain), (5, near.domain().serial()));
+        // It can be mapped as any other memory, too.
+        let region = MemoryRegion::new(near.domain(), 1, 9)?;
+        assert_eq!(region.map(&mut table, Direction::FromDevice), Err(EINVAL));
+        region.map(&mut table, Direction::ToDevice)?;
+        assert_eq!(table.set_page(&pages, 0, 6), Err(EBUSY));
+        region.unmap(&mut table)?;
+        table.set_page(&pages, 0, 6)
     }
 
     #[test]
