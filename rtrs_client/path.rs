@@ -437,7 +437,14 @@ impl Path {
         let left_behind_in = self.left_behind_in.xchg(0, ordering::Full);
         self.session.tags.path_is_back(left_behind_in);
         self.heartbeat.reset();
-        drop(self.connections.replace(Some(set)));
+        {
+            // Pages that the session gets after this find the connections.
+            let shared = self.session.shared_pages.lock();
+            if let (Some(pages), Some(requests)) = (shared.as_ref(), set.incarnation.requests()) {
+                requests.share(pages);
+            }
+            drop(self.connections.replace(Some(set)));
+        }
         let establish = || self.change_state(ClientEvent::Established).is_some();
         let availability = &self.session.availability;
         if let Err(error) = availability.path_up(self.session.name_text(), snapshot, establish) {

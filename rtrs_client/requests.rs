@@ -9,6 +9,7 @@
 
 use kernel::sync::Arc;
 use kernel_ext::{
+    page::send::SendPages,
     prelude::*,
     rdma::{
         message_buffers::{
@@ -16,14 +17,19 @@ use kernel_ext::{
             MessageBuffers,
             Outgoing, //
         },
+        send_pages::MappedSendPages,
         Handler,
         MemoryRegion,
         ProtectionDomain,
-        QueuePairRef, //
+        QueuePairRef,
+        Sge, //
     },
-    sync::atomic::{
-        ordering,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering,
+            Atomic, //
+        },
+        set_once::SetOnce, //
     }, //
 };
 use proto::rtrs::{
@@ -76,6 +82,8 @@ pub(crate) struct PathRequests {
     /// Nothing if there is no memory for it; then all reads are registered, and writes are sent
     /// from their own memory.
     bounce: Option<BounceBuffers>,
+    /// The pages that the session shares with others, by tag, if it does.
+    shared: SetOnce<MappedSendPages>,
     max_send_sge: Atomic<u32>,
     /// By connection.
     in_flight: KVec<InFlight>,
@@ -148,6 +156,7 @@ impl PathRequests {
             stats,
             chunks,
             bounce,
+            shared: SetOnce::new(),
             max_send_sge: Atomic::new(max_send_sge),
             in_flight,
         })
@@ -253,6 +262,25 @@ impl PathRequests {
             .as_ref()
             .filter(|_| request.connection != SERVICE_CID)?
             .get(request.tag(), len)
+    }
+
+    /// Maps `pages`, the one of each tag for its requests, unless pages are mapped already. Without
+    /// memory for that they are mapped for each request. Sleeps.
+    pub(crate) fn share(&self, pages: &Arc<SendPages>) {
+        let domain = self.chunks.first().map(|chunk| chunk.region.domain());
+        if let (Some(domain), None) = (domain, self.shared.as_ref()) {
+            if let Ok(mapped) = MappedSendPages::new(domain, pages) {
+                self.shared.populate(mapped);
+            }
+        }
+    }
+
+    /// The data of `request`, if that is what is in the tag's page of those that are shared.
+    #[inline]
+    pub(crate) fn shared_page(&self, request: &Request) -> Option<Sge> {
+        let pages = self.shared.as_ref()?;
+        let page = pages.sge(request.tag() as usize, &request.data)?;
+        (request.data_len() <= self.accept.max_io_size as usize).then_some(page)
     }
 
     /// Notes where chunk `index` lies. `EINVAL` beyond the queue depth.

@@ -66,6 +66,7 @@ mod session;
 mod session_core;
 mod sessions;
 mod settings;
+mod sharing;
 mod stats;
 mod submission;
 mod sync_session;

@@ -2,9 +2,16 @@
 
 //! What the paths of a session share: its name, its settings, and what was agreed with the server.
 
-use kernel::sync::Arc;
+use kernel::{
+    new_mutex,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
 use kernel_ext::{
     cpu,
+    page::send::SendPages,
     pr_err_ratelimited,
     prelude::*,
     random,
@@ -77,6 +84,9 @@ pub struct SessionCore {
     /// Lets one path at a time ask the server for what may become a new session.
     #[pin]
     pub(crate) asking: KillableMutex,
+    /// What the paths map when they come up, if the session shares pages with others.
+    #[pin]
+    pub(crate) shared_pages: Mutex<Option<Arc<SendPages>>>,
     pub(crate) settings: Settings,
 }
 
@@ -110,6 +120,7 @@ impl SessionCore {
                 drain <- Drain::new(),
                 events,
                 asking <- KillableMutex::new(),
+                shared_pages <- new_mutex!(None, "SessionCore::shared_pages"),
                 settings: Settings::new(),
             }),
             GFP_KERNEL,

@@ -15,6 +15,7 @@ use kernel_ext::{
     rdma::{
         SendBatch,
         SendRoom,
+        Sge,
         Unposted, //
     },
     sync::state_cell::Owned, //
@@ -257,7 +258,7 @@ impl Session {
         let guard = rcu::read_lock();
         let sent = match only_target(self, &guard, request.connection) {
             Some(target) if target.requests.is_copied(&request) => {
-                send_copied(self, target, request)
+                send_copied(self, target, request, None)
             }
             _ => send_otherwise::<true>(self, &guard, request),
         };
@@ -267,9 +268,9 @@ impl Session {
 
 impl Session {
     /// As [`Self::send()`], for a write that is sent from its own memory however short its data is:
-    /// several sessions can so send one [`SharedTable`](kernel_ext::scatterlist::SharedTable)
-    /// without a copy for each of them. `EINVAL` without data. Data that is sent again by another
-    /// path is copied if it is short.
+    /// several sessions can so send one [`SharedTable`](kernel_ext::scatterlist::SharedTable), or
+    /// [a page](Self::share_pages), without a copy for each of them. `EINVAL` without data. Data
+    /// that is sent again by another path is copied if it is short.
     pub fn send_from_memory<'s>(
         &'s self,
         permit: Permit<'s>,
@@ -278,7 +279,12 @@ impl Session {
     ) -> Result<(), SubmitError> {
         let request = prepare(self, permit, Kind::Write, queue, header)?;
         let guard = rcu::read_lock();
-        let sent = send_otherwise::<false>(self, &guard, request);
+        let target = only_target(self, &guard, request.connection);
+        let page = target.and_then(|target| Some((target, target.requests.shared_page(&request)?)));
+        let sent = match page {
+            Some((target, page)) => send_copied(self, target, request, Some(page)),
+            None => send_otherwise::<false>(self, &guard, request),
+        };
         sent.map_err(|refused| refuse(self, refused))
     }
 }
@@ -314,19 +320,21 @@ impl Session {
     }
 }
 
-/// Sends one request that needs no more than an RDMA write of copies.
+/// Sends one request that needs no more than an RDMA write of copies, which are made now, or are
+/// `shared`, in the page of the tag.
 #[inline(always)]
 fn send_copied<'s>(
     session: &'s Session,
     target: Target<'_>,
     request: Owned<'s, Request>,
+    shared: Option<Sge>,
 ) -> Result<(), Refused<'s>> {
     let tag = request.tag();
     let mut room = SendRoom::<1, COPIED_SGE>::EMPTY;
     let mut batch = SendBatch::new(&mut room);
     target
         .requests
-        .add_copied(target.connection, &mut batch, request)?;
+        .add_copied(target.connection, &mut batch, request, shared)?;
     if let Err(unposted) = target.connection.queue_pair().post(&mut batch) {
         take_back(session, target, &[tag], unposted, unanswered(session));
     }

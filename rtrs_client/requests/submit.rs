@@ -2,8 +2,9 @@
 
 //! How a request is sent: what is written to the server's chunk, and from where.
 //!
-//! The data of a small request goes through the tag's bounce buffer. That of a longer write is sent
-//! from its own memory, if the queue pair takes as many segments. Everything else is registered.
+//! The data of a small request goes through the tag's bounce buffer, or is in a page that several
+//! sessions share. That of a longer write is sent from its own memory, if the queue pair takes as
+//! many segments. Everything else is registered.
 
 use kernel_ext::{
     prelude::*,
@@ -121,7 +122,8 @@ impl PathRequests {
     /// path's connections are still there. It has to be posted at once if the request is
     /// [`Phase::Registering`], and then [`Self::registration_posted`] follows.
     ///
-    /// With `COPY` the data is copied if it [may be](Self::is_copied).
+    /// With `COPY` the data is copied if it [may be](Self::is_copied). Without, it is sent from
+    /// where it is, also from [the page of the tag](Self::shared_page).
     #[inline(always)]
     pub(crate) fn add<'a, H: Handler, const COPY: bool>(
         &self,
@@ -130,8 +132,14 @@ impl PathRequests {
         mut request: Owned<'a, Request>,
     ) -> Result<Phase, Refused<'a>> {
         if COPY && self.is_copied(&request) {
-            let added = self.add_copied(connection, batch, request);
+            let added = self.add_copied(connection, batch, request, None);
             return added.map(|()| Phase::Sent);
+        }
+        if !COPY {
+            if let Some(page) = self.shared_page(&request) {
+                let added = self.add_shared(connection, batch, request, page);
+                return added.map(|()| Phase::Sent);
+            }
         }
         let Some(chunk) = self.chunks.get(request.tag() as usize) else {
             let error = EINVAL;
@@ -152,21 +160,36 @@ impl PathRequests {
         }
     }
 
+    /// As [`Self::add_copied`], with data in the page of the tag. A function of its own keeps the
+    /// caller's frame small.
+    #[inline(never)]
+    fn add_shared<'a, H: Handler>(
+        &self,
+        connection: &Connection<H>,
+        batch: &mut FullBatch<'_>,
+        request: Owned<'a, Request>,
+        page: Sge,
+    ) -> Result<(), Refused<'a>> {
+        self.add_copied(connection, batch, request, Some(page))
+    }
+
     /// Whether `request` has no data, or so little that it is copied.
     #[inline(always)]
     pub(crate) fn is_copied(&self, request: &Request) -> bool {
         request.data_len() == 0 || self.bounce(request, request.data_len()).is_some()
     }
 
-    /// As [`Self::add`], for a request that [is copied](Self::is_copied). `EINVAL` if it is not.
+    /// As [`Self::add`], for a request that [is copied](Self::is_copied), or a write whose data is
+    /// `shared`, in [the page of the tag](Self::shared_page). `EINVAL` if it is neither.
     #[inline(always)]
     pub(crate) fn add_copied<'a, H: Handler, const N: usize, const S: usize>(
         &self,
         connection: &Connection<H>,
         batch: &mut SendBatch<'_, N, S>,
         mut request: Owned<'a, Request>,
+        shared: Option<Sge>,
     ) -> Result<(), Refused<'a>> {
-        match self.write_copied(connection, batch, &mut request) {
+        match self.write_copied(connection, batch, &mut request, shared) {
             Ok(()) => {
                 // Once it is posted a response may come, and looks for the request in this state.
                 let state = self.incarnation.state(request.connection, Phase::Sent);
@@ -190,22 +213,27 @@ impl PathRequests {
         connection: &Connection<H>,
         batch: &mut SendBatch<'_, N, S>,
         request: &mut Request,
+        shared: Option<Sge>,
     ) -> Result {
         let chunk = self.chunks.get(request.tag() as usize).ok_or(EINVAL)?;
         let data_len = request.data_len();
         let mut desc = None;
-        match self.bounce(request, data_len) {
-            _ if data_len == 0 => {}
-            Some(bounce) if request.kind == Kind::Read => {
-                // At most a page.
-                let len = data_len as u32;
-                desc = Some(SgDesc {
-                    len,
-                    ..bounce.place
-                });
+        if let Some(page) = shared {
+            batch.add(page)?;
+        } else {
+            match self.bounce(request, data_len) {
+                _ if data_len == 0 => {}
+                Some(bounce) if request.kind == Kind::Read => {
+                    // At most a page.
+                    let len = data_len as u32;
+                    desc = Some(SgDesc {
+                        len,
+                        ..bounce.place
+                    });
+                }
+                Some(bounce) => batch.add(bounce.memory.copy_from_table(&request.data)?)?,
+                None => return Err(EINVAL),
             }
-            Some(bounce) => batch.add(bounce.memory.copy_from_table(&request.data)?)?,
-            None => return Err(EINVAL),
         }
         batch.add(self.message_inline(chunk, request, false, desc)?)?;
         let signaled = connection.next_is_signaled();
