@@ -4,12 +4,12 @@
 
 use kernel::sync::Arc;
 use kernel_ext::{
-    page::buffer::PageBuffer,
+    page::{
+        buffer::PageBuffer,
+        send::SendPages, //
+    },
     prelude::*,
-    scatterlist::{
-        ScatterTable,
-        Sharing, //
-    }, //
+    scatterlist::ScatterTable, //
 };
 use proto::group::{
     reads::ReadPolicy,
@@ -30,9 +30,18 @@ use crate::{
         Failure,
         Missing, //
     },
-    member::Member,
+    member::{
+        Data,
+        Member, //
+    },
     slots::Slot, //
 };
+
+/// The most bytes that are copied to the page of their tag, for all members.
+const MAX_COPIED: usize = 4096;
+
+/// The most memory that a group takes for such pages, in bytes.
+const MAX_PAGES: usize = 8 << 20;
 
 /// A group of sessions with several servers. Dropping it closes the sessions, and sleeps; then no
 /// callback runs any more.
@@ -43,6 +52,9 @@ pub struct Group {
     // Dropped first: closing a session ends its requests, of which `core` is told.
     members: KVec<Member>,
     core: Arc<Core>,
+    /// A page for each tag, which the paths of all members have mapped; nothing if that would be
+    /// too much memory.
+    pages: Option<Arc<SendPages>>,
     max_io_size: u32,
     max_segments: u32,
 }
@@ -56,7 +68,7 @@ pub struct Permit<'a> {
     group: &'a Group,
     slot: &'a Slot,
     tag: u32,
-    data: Option<Sharing>,
+    data: Option<Data<'a>>,
     is_used: bool,
 }
 
@@ -85,9 +97,16 @@ impl Group {
         for (index, member) in members.iter().enumerate() {
             member.join(core.clone(), index)?;
         }
+        let pages = pages_of(usize::try_from(tags)?).ok();
+        if let Some(pages) = &pages {
+            for member in &members {
+                member.session().share_pages(pages);
+            }
+        }
         Ok(Self {
             members,
             core,
+            pages,
             max_io_size,
             max_segments,
         })
@@ -114,8 +133,8 @@ impl Group {
         &self.members
     }
 
-    /// How often the data of writes was mapped for a device: once for each write and device, as
-    /// long as no path fails. Any context; looks at all tags.
+    /// How often the data of writes that were [filled](Permit::fill) was mapped for a device: once
+    /// for each write and device, as long as no path fails. Any context; looks at all tags.
     pub fn times_mapped(&self) -> u64 {
         self.core.slots.times_mapped()
     }
@@ -197,19 +216,52 @@ impl Group {
     }
 }
 
+/// A page for each of `tags` tags. Sleeps. `ENOMEM` if that is too much.
+fn pages_of(tags: usize) -> Result<Arc<SendPages>> {
+    match tags.checked_mul(SendPages::SIZE) {
+        Some(bytes) if bytes <= MAX_PAGES => SendPages::new(tags),
+        _ => Err(ENOMEM),
+    }
+}
+
 impl Permit<'_> {
-    /// Has `fill` describe the data of a write in the table, which the members share. Not for
-    /// reads. `EBUSY` if there are data already; the errors of `fill`.
+    /// Copies the data of a write, once for all members. Not for reads. Sleeps.
+    ///
+    /// `EBUSY` if there are data already, `EMSGSIZE` for more than 4 GiB.
+    pub fn copy(&mut self, bytes: &[u8]) -> Result {
+        let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let pages = &self.group.pages;
+        match pages.as_ref().filter(|_| bytes.len() <= MAX_COPIED) {
+            Some(_) if self.data.is_some() => Err(EBUSY),
+            Some(pages) => {
+                // No member sends from it any more: the tag's last request has ended.
+                pages.copy_in(self.tag as usize, bytes)?;
+                self.data = Some(Data::InPage(pages, len));
+                Ok(())
+            }
+            None => {
+                let mut buffer = PageBuffer::with_len(bytes.len())?;
+                buffer.write(0, bytes)?;
+                self.fill(|table| table.set_buffer(buffer, len))
+            }
+        }
+    }
+
+    /// Has `fill` describe the data of a write in the table, which the members share, to be sent
+    /// from where it is. Not for reads. `EBUSY` if there are data already; the errors of `fill`.
     pub fn fill(&mut self, fill: impl FnOnce(&mut ScatterTable) -> Result) -> Result {
         if self.data.is_some() {
             return Err(EBUSY);
         }
-        self.data = Some(self.slot.data.fill(fill)?);
+        self.data = Some(Data::Shared(self.slot.data.fill(fill)?));
         Ok(())
     }
 
     /// Sends a write to all members that take writes, and returns its number. It has no data if
-    /// the permit was not filled. `queue` as of
+    /// the permit has none. `queue` as of
     /// [`Submission::add`](rtrs_client::Submission::add). Any context, never sleeps.
     ///
     /// [`GroupEvents::ended`] follows, perhaps before this returns. With an error it does not, and
@@ -245,7 +297,7 @@ impl Permit<'_> {
     }
 
     fn check(&self, header: &[u8]) -> Result {
-        let len = self.data.as_ref().map_or(0, Sharing::byte_len);
+        let len = self.data.as_ref().map_or(0, Data::byte_len);
         if header.len() > MAX_USER_HEADER || len > self.group.max_io_size as usize {
             return Err(EMSGSIZE);
         }

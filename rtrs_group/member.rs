@@ -5,8 +5,12 @@
 use kernel::sync::Arc;
 use kernel_ext::{
     module::ModuleReference,
+    page::send::SendPages,
     prelude::*,
-    scatterlist::Sharing,
+    scatterlist::{
+        ScatterTable,
+        Sharing, //
+    },
     sync::set_once::SetOnce, //
 };
 use rtrs_client::{
@@ -33,6 +37,32 @@ pub struct Member {
     session: Arc<Session>,
     events: Arc<MemberEvents>,
     _owned: Option<OwnedSession>,
+}
+
+/// The data of a write, which all members send from the same memory.
+pub(crate) enum Data<'a> {
+    /// So many bytes, at least 1, of the tag's page of these.
+    InPage(&'a Arc<SendPages>, u32),
+    /// What the user has described.
+    Shared(Sharing),
+}
+
+impl Data<'_> {
+    /// The length in bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        match self {
+            Self::InPage(_, len) => *len as usize,
+            Self::Shared(sharing) => sharing.byte_len(),
+        }
+    }
+
+    /// Describes the data in the table of a member's request of `tag`.
+    fn describe(&self, table: &mut ScatterTable, tag: u32) -> Result {
+        match self {
+            Self::InPage(pages, len) => table.set_page(pages, tag as usize, *len),
+            Self::Shared(sharing) => table.set_shared(sharing),
+        }
+    }
 }
 
 /// What the session of a member tells.
@@ -91,19 +121,19 @@ impl Member {
         }
     }
 
-    /// Sends a write under `tag`, with the data of `sharing`, if any.
+    /// Sends a write under `tag`, with `data`, if any.
     pub(crate) fn send_write(
         &self,
         tag: u32,
         queue: u32,
         header: &[u8],
-        sharing: Option<&Sharing>,
+        data: Option<&Data<'_>>,
     ) -> Result {
         // The group's tag is only free when this one is.
         let mut permit = self.session.permit(tag).ok_or(EBUSY)?;
-        let sent = match sharing {
-            Some(sharing) => {
-                permit.scatter().ok_or(EBUSY)?.set_shared(sharing)?;
+        let sent = match data {
+            Some(data) => {
+                data.describe(permit.scatter().ok_or(EBUSY)?, tag)?;
                 self.session.send_from_memory(permit, queue, header)
             }
             None => self.session.send(permit, Kind::HeaderOnly, queue, header),

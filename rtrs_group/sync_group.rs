@@ -102,15 +102,11 @@ impl SyncGroup {
         bytes: &[u8],
         send: impl FnOnce(Permit<'_>, u32) -> Result,
     ) -> Result<Written> {
-        let len = self.length(bytes)?;
+        self.length(bytes)?;
         let tag = self.events.tags.take()?;
         // The tag's last request has ended, so its permit is there.
         let mut permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
-        if len != 0 {
-            let mut buffer = PageBuffer::with_len(bytes.len())?;
-            buffer.write(0, bytes)?;
-            permit.fill(|table| table.set_buffer(buffer, len))?;
-        }
+        permit.copy(bytes)?;
         // The responses then come to this CPU.
         send(permit, cpu::current_cpu())?;
         self.events.wait(&tag)

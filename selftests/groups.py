@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from lab.selftest_case import case
 from lab.selftest_case import Test
@@ -17,9 +18,9 @@ MEMORY_MIB = 512
 GROUP, SERVER = "rtrs_kv_group", "rtrs_kv_server"
 FOLDER = guest_kv_group.FOLDER
 PAGE = 4096
-# What maps data for soft-RoCE's device; what would copy it, and what would register it.
-MAPPING = "ib_core:ib_dma_virt_map_sg"
-NOT_CALLED = ("rtrs_core:rnbd_helper_sg_copy_to_buffer", "rdma_rxe:rxe_reg_fast_mr")
+# What sends to soft-RoCE's device; what would map data for it, copy it once more, and register it.
+SENDING = "rdma_rxe:rxe_post_send"
+NOT_CALLED = ("ib_core:ib_dma_virt_map_sg", "rtrs_core:rnbd_helper_sg_copy_to_buffer", "rdma_rxe:rxe_reg_fast_mr")
 
 
 def servers(t: Test) -> list[Node]:
@@ -86,6 +87,11 @@ def path(t: Test, member: int) -> str:
 def writes(t: Test, member: int) -> int:
     """How many writes a member's path has sent."""
     return int(t.client.read(f"{path(t, member)}/stats/rdma").split()[2])
+
+
+def add_path(t: Test, member: int) -> None:
+    """Give a member's session one more path, by IPv6."""
+    t.client.write(f"{rnbd.CLIENT_SESSIONS}/kv-group-{member}/add_path", f"ip:{servers(t)[member].address6}")
 
 
 def is_back(t: Test, member: int) -> None:
@@ -246,17 +252,35 @@ def test_all_members_are_lost(t: Test) -> None:
 
 @case(kernels=("stock",), module_sets=("ours",))
 def test_data_is_mapped_once(t: Test) -> None:
-    """With two members over one device, the data of a write is mapped once, and is neither copied nor registered by
-    the transport."""
+    """The page of a tag is mapped once for each path of the members, also of a path that comes up later: a write is not
+    mapped, not registered, and not copied once more by the transport."""
     load(t)
     t.client.module_unload(GROUP)
     address = servers(t)[0].address
     t.client.modules_load(GROUP, **{GROUP: f"servers=ip:{address},ip:{address}"})
     puts = 50
-    for length in (64, PAGE):
-        mapped = int(t.client.read(f"{FOLDER}/times_mapped"))
-        calls = t.client.call(guest_kv_group.calls_of_put, length=length, count=puts, functions=[
-            MAPPING, *NOT_CALLED])
-        t.equal(calls, {MAPPING: puts} | dict.fromkeys(NOT_CALLED, 0),
-                f"calls for {puts} writes of {length} bytes to two members")
-        t.equal(int(t.client.read(f"{FOLDER}/times_mapped")) - mapped, puts, "mappings that the group counts")
+
+    def nothing() -> None:
+        """The paths are as they are."""
+
+    def lose_path() -> None:
+        """A path goes, and comes up again."""
+        rnbd.reconnect(t, path(t, 0))
+        is_back(t, 0)
+
+    def one_more() -> None:
+        """A member gets a second path."""
+        add_path(t, 0)
+
+    befores: dict[str, Callable[[], None]] = {"paths that were up when the group was made": nothing,
+                                              "a path that came up later": lose_path,
+                                              "two paths of a member": one_more}
+    for when, before in befores.items():
+        before()
+        for length in (64, PAGE):
+            calls = t.client.call(guest_kv_group.calls_of_put, length=length, count=puts, functions=[
+                SENDING, *NOT_CALLED])
+            sent = calls.pop(SENDING)
+            t.check(sent >= 2 * puts, f"sends of {puts} writes to two members: {sent}, {when}")
+            t.equal(calls, dict.fromkeys(NOT_CALLED, 0), f"calls for {puts} writes of {length} bytes, {when}")
+    t.equal(members(t), ["in-sync", "in-sync"], "members afterwards")
