@@ -8,6 +8,7 @@ import time
 
 from lab.selftest_case import case
 from lab.selftest_case import OTHER
+from lab.selftest_case import SkipTest
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import cable
@@ -132,6 +133,41 @@ def test_hold_of_one_disk(t: Test) -> None:
     t.say(verified(stream.stop()))
     t.client.wait_for(f"{other.sysfs}/state", matches="open", timeout=40)
     rnbd.works(t, other)
+
+
+def multipath(t: Test, device: Device) -> str:
+    """A disk of dm-multipath on a device, whose requests it marks to fail fast."""
+    if t.client.run("modinfo dm_multipath dm_round_robin", check=False).rc != 0:
+        raise SkipTest(f"kernel {t.client.release} has no module dm_multipath")
+    sectors = device.size() // 512
+    t.client.run("modprobe dm_multipath; modprobe dm_round_robin; dmsetup create --noudevsync multi --table "
+                 f"'0 {sectors} multipath 0 0 1 1 round-robin 0 1 1 {device.path} 1000' && dmsetup mknodes multi")
+    t.defer(t.client.run, "dmsetup remove --noudevsync --retry multi")
+    return "/dev/mapper/multi"
+
+
+@case(module_sets=("ours",))
+def test_fail_fast(t: Test) -> None:
+    """With hold_io_ms a request that is marked to fail fast fails at once, while others of the disk wait."""
+    device = map_with(t, hold_io_ms=60000)
+    above = multipath(t, device)
+    stream = Stream(t, device)
+    t.client.call(guest_io.digest, path=above, offset=0, length=4096)
+    lose(t, device)
+    started = time.monotonic()
+    with t.expect_errno(errno.EIO):
+        t.client.call(guest_io.digest, path=above, offset=0, length=4096)
+    taken = time.monotonic() - started
+    t.check(taken < 3.5 * t.client.slow, f"a request of dm-multipath failed after {taken:.1f} s only")
+    progress = stream.progress()
+    t.equal(progress["running"], progress["workers"], "others whose requests wait")
+    cable.mend(t, 0)
+    stream.go_on()
+    t.say(f"failed after {taken:.2f} s; {verified(stream.stop())}")
+    # Its own path was given up; it takes the device again when it is told to.
+    number = t.client.sh(f"stat -c '%Hr:%Lr' {device.path}").strip()
+    t.client.run(f"dmsetup message multi 0 reinstate_path {number}")
+    t.client.call(guest_io.digest, path=above, offset=0, length=4096)
 
 
 @case(module_sets=("ours",))
