@@ -46,6 +46,7 @@ pub mod file_disk;
 pub mod group;
 pub mod handshake;
 pub mod heartbeat;
+pub mod latency;
 pub mod least_names;
 pub mod map_options;
 pub mod name;

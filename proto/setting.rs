@@ -53,6 +53,9 @@ pub const RECONNECT_DELAY: Setting = Setting::new(
     RECONNECT_DELAY_MS as i64,
 );
 
+/// For how many seconds the times of requests are counted; 0 ends it.
+pub const LATENCY_SECONDS: Setting = Setting::new("seconds", 0, 3600, 0);
+
 /// How long a client waits for each step of an attempt to connect, in ms.
 pub const CONNECT_TIMEOUT: Setting = Setting::new(
     "connect_timeout_ms",
