@@ -16,6 +16,7 @@
 #include <linux/fs.h>
 #include <linux/hdreg.h>
 #include <linux/idr.h>
+#include <linux/jump_label.h>
 #include <linux/percpu-refcount.h>
 #include <linux/pr.h>
 #include <linux/preempt.h>
@@ -36,6 +37,21 @@ void rnbd_helper_synchronize_rcu_tasks(void);
 bool rnbd_helper_may_sleep(void);
 unsigned int rnbd_helper_memalloc_noio_save(void);
 void rnbd_helper_memalloc_noio_restore(unsigned int flags);
+
+/* helpers_static_key.c */
+
+/* A static key: code that looks at it is a jump that is patched out while it is off. */
+struct rnbd_static_key {
+	struct static_key_false key;
+};
+
+/* On while a client times the requests of a disk. */
+extern struct rnbd_static_key rnbd_client_times_key;
+/* On while a server times the requests of a device. */
+extern struct rnbd_static_key rnbd_server_times_key;
+
+void rnbd_helper_static_key_inc(struct rnbd_static_key *key);
+void rnbd_helper_static_key_dec(struct rnbd_static_key *key);
 
 /* helpers_bdev.c */
 struct block_device;
@@ -151,9 +167,12 @@ bool rnbd_helper_limits_begin(struct request_queue *q, struct queue_limits *limi
 bool rnbd_helper_limits_wait(struct request_queue *q, unsigned int ms);
 int rnbd_helper_limits_commit(struct request_queue *q, struct queue_limits *limits);
 void rnbd_helper_limits_cancel(struct request_queue *q);
+bool rnbd_helper_times_begin(struct request_queue *q);
+void rnbd_helper_times_end(struct request_queue *q, bool was_set);
 
 /* helpers_block.c */
 struct request *rnbd_helper_rq_list_pop(struct rq_list *list);
+u64 rnbd_helper_request_begun_ns(const struct request *rq);
 void rnbd_helper_ida_init(struct ida *ida);
 
 /* Macros whose casts bindgen does not see through. */

@@ -117,3 +117,34 @@ void rnbd_helper_limits_cancel(struct request_queue *q)
 	blk_mq_unfreeze_queue_nomemrestore(q);
 }
 EXPORT_SYMBOL_GPL(rnbd_helper_limits_cancel);
+
+/* Of block/blk-stat.h, which is not among the headers for modules. */
+void blk_stat_enable_accounting(struct request_queue *q);
+void blk_stat_disable_accounting(struct request_queue *q);
+
+/*
+ * Has the block layer note for each request when it began to wait for its tag, and when the driver
+ * got it. Returns whether this has set the flag for the first of the two, which has one user at a
+ * time; the cost controller of control groups (io.cost) may be that user.
+ */
+bool rnbd_helper_times_begin(struct request_queue *q)
+{
+	blk_stat_enable_accounting(q);
+#ifdef CONFIG_BLK_RQ_ALLOC_TIME
+	return !test_and_set_bit(QUEUE_FLAG_RQ_ALLOC_TIME, &q->queue_flags);
+#else
+	return false;
+#endif
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_times_begin);
+
+/* Ends that; with what it returned. */
+void rnbd_helper_times_end(struct request_queue *q, bool was_set)
+{
+#ifdef CONFIG_BLK_RQ_ALLOC_TIME
+	if (was_set)
+		blk_queue_flag_clear(QUEUE_FLAG_RQ_ALLOC_TIME, q);
+#endif
+	blk_stat_disable_accounting(q);
+}
+EXPORT_SYMBOL_GPL(rnbd_helper_times_end);

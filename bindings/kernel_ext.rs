@@ -34,6 +34,7 @@ pub mod print;
 pub mod random;
 pub mod rdma;
 pub mod scatterlist;
+pub mod static_key;
 pub mod sync;
 pub mod sysfs;
 pub mod time;

@@ -8,6 +8,7 @@ mod log;
 mod params;
 mod rcu;
 mod socket_address;
+mod static_key;
 mod sysfs;
 mod wait;
 mod workqueue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's coarse clock, and waits that have to be over by some time.
+//! The kernel's clocks, and waits that have to be over by some time.
 //!
 //! Would extend: `rust/kernel/time.rs`, which converts to jiffies and cannot read them.
 //!
@@ -42,4 +42,13 @@ impl Deadline {
 pub fn now() -> u64 {
     // SAFETY: The kernel's clock is always there; it is read in one access.
     unsafe { (&raw const bindings::jiffies).read_volatile() as u64 }
+}
+
+/// The time since the machine was started in ns, without the time in which it slept
+/// (`CLOCK_MONOTONIC`). Any context.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    // SAFETY: The function may be called anywhere but in an NMI, where no function of a module here
+    // runs. The time is not negative.
+    unsafe { bindings::ktime_get() as u64 }
 }

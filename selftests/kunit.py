@@ -20,7 +20,8 @@ RESULT = re.compile(r"^ {4}(?P<not>not )?ok \d+ (?P<name>\S+)(?: # SKIP (?P<why>
 SUITES = {"rnbd_c_caller", "rnbd_chunk", "rnbd_crypto", "rnbd_gate", "rnbd_log", "rnbd_noted_slot", "rnbd_params",
           "rnbd_rcu", "rnbd_rdma_batch", "rnbd_rdma_completion", "rnbd_rdma_connection",
           "rnbd_rdma_memory", "rnbd_rdma_receive",
-          "rnbd_request_table", "rnbd_scatterlist", "rnbd_socket_address", "rnbd_state_cell", "rnbd_sysfs",
+          "rnbd_request_table", "rnbd_scatterlist", "rnbd_socket_address", "rnbd_state_cell", "rnbd_static_key",
+          "rnbd_sysfs",
           "rnbd_wait", "rnbd_workqueue"}
 
 

@@ -12,3 +12,4 @@ pub mod reservation;
 mod reservation_table;
 mod set_data;
 pub mod tag_set;
+pub mod timed_requests;

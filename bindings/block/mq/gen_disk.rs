@@ -285,6 +285,12 @@ impl<O: Operations> GenDisk<O> {
         })
     }
 
+    /// The queue, which exists as long as the disk.
+    pub(super) fn queue(&self) -> *mut bindings::request_queue {
+        // SAFETY: The reference that this value owns keeps the disk and its queue.
+        unsafe { (*self.raw.as_ptr()).queue }
+    }
+
     /// The directory `/sys/block/NAME`.
     fn kobject(&self) -> &Kobject {
         // SAFETY: The reference that this value owns keeps the disk, and so its first partition,

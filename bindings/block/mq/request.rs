@@ -100,6 +100,16 @@ pub(super) unsafe fn init_private(raw: *mut bindings::request) {
     unsafe { raw.add(1).cast::<Private>().write(private) };
 }
 
+/// The times of a request, as [`monotonic_ns()`](crate::time::monotonic_ns) has them.
+#[derive(Clone, Copy)]
+pub struct RequestTimes {
+    /// When the request began: before it waited for its tag, for an I/O scheduler, or to be offered
+    /// to the driver again. The same as `issued_ns` if the block layer has not noted it.
+    pub begun_ns: u64,
+    /// When the driver got it last; not before `begun_ns`.
+    pub issued_ns: u64,
+}
+
 /// A request of the block layer that belongs to the driver.
 ///
 /// Dropping it ends it with [`Status::IO_ERROR`]. Any context.
@@ -242,6 +252,27 @@ impl<D> OwnedRequest<D> {
         }
         // SAFETY: The bios of a request live until it is ended.
         unsafe { (*bio).bi_ioprio }
+    }
+
+    /// What the block layer has noted of the request's times; `None` without
+    /// [`TimedRequests`](super::timed_requests::TimedRequests) of its disk. Any context.
+    pub fn times(&self) -> Option<RequestTimes> {
+        // Zero until it is noted.
+        let issued_ns = read!(self, io_start_time_ns);
+        if issued_ns == 0 {
+            return None;
+        }
+        // SAFETY: By the type invariant the request is live. The block layer does not write to the
+        // fields that the function reads while the driver owns the request.
+        let begun_ns = unsafe { bindings::rnbd_helper_request_begun_ns(self.raw.as_ptr()) };
+        Some(RequestTimes {
+            begun_ns: if begun_ns == 0 {
+                issued_ns
+            } else {
+                begun_ns.min(issued_ns)
+            },
+            issued_ns,
+        })
     }
 
     /// The most segments that the data can have.
