@@ -11,13 +11,17 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    block::mq::gen_disk::GenDisk,
+    block::mq::{
+        gen_disk::GenDisk,
+        timed_requests::TimedRequests, //
+    },
     kobject::{
         uevent,
         Uevent, //
     },
     mm::without_io,
     prelude::*,
+    static_key::ClientTimes,
     sync::{
         atomic::{
             ordering,
@@ -30,6 +34,7 @@ use kernel_ext::{
 };
 use proto::{
     device_state::DeviceState,
+    latency::CLIENT_STAGES,
     rnbd::{
         DiskLimits,
         NewsRsp,
@@ -37,7 +42,10 @@ use proto::{
         Wwid, //
     }, //
 };
-use rtrs_core::error::from_errno;
+use rtrs_core::{
+    error::from_errno,
+    latency::Lease, //
+};
 
 use crate::{
     fixed_limits::FixedLimits,
@@ -52,6 +60,9 @@ use crate::{
 /// The block layer's default of `queue/io_timeout`, in ms.
 const DEFAULT_TIMEOUT_MS: u32 = 30_000;
 
+/// For how long the times of requests are counted, and what is held meanwhile.
+type ClientLease = Lease<(TimedRequests<Queue>, ClientTimes), { CLIENT_STAGES.len() }>;
+
 /// A device and its disk.
 #[pin_data]
 pub(crate) struct Device {
@@ -60,6 +71,8 @@ pub(crate) struct Device {
     limits: SetOnce<FixedLimits>,
     /// The limits that may change.
     limits_update: Arc<LimitsUpdate>,
+    /// For how long the times of its requests are counted.
+    lease: Arc<ClientLease>,
     /// Pending uevents: that the device is closed, and that it is open again.
     is_offline: Atomic<bool>,
     is_online: Atomic<bool>,
@@ -77,11 +90,13 @@ impl Device {
     /// A device without a disk; what waits for requests is done on `limits_queue`. Sleeps.
     pub(crate) fn new(remote: Arc<RemoteDevice>, limits_queue: &QueueHandle) -> Result<Arc<Self>> {
         let limits_update = LimitsUpdate::new(remote.clone(), limits_queue)?;
+        let lease = ClientLease::new(remote.latency.clone(), limits_queue)?;
         Arc::pin_init(
             pin_init!(Self {
                 remote,
                 limits: SetOnce::new(),
                 limits_update,
+                lease,
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
                 is_resized: Atomic::new(false),
@@ -132,8 +147,14 @@ impl Device {
     pub(crate) fn remove(&self, was: DeviceState) {
         let disk = mem::take(&mut *self.disk.lock());
         self.limits_update.stop();
-        // Nobody else has it any more, so it is removed now.
+        let (timed, key) = self.lease.stop().unzip();
+        drop(timed);
+        // Nobody else has it any more, so it is removed now; but if the work of the lease has just
+        // ended that, perhaps there.
         drop(disk);
+        self.lease.cancel();
+        // Not earlier: this waits for a CPU that is being taken away, and that for requests.
+        drop(key);
         // The server knows a device by its path, so it must be closed after the last time that it
         // was opened, and once: the number is another device's then.
         let settled = self.opening.lock_killable().is_ok();
@@ -288,6 +309,31 @@ impl Device {
             self.remote.set_io_timeout_ms(ms);
             Ok(())
         })
+    }
+
+    /// Has the times of requests be counted for `seconds`; 0: no longer. `ENOENT` without a disk.
+    /// Sleeps.
+    pub(crate) fn set_latency_seconds(&self, seconds: u32) -> Result {
+        if seconds == 0 {
+            drop(self.lease.stop());
+            return Ok(());
+        }
+        // Made and, if there is one already, dropped without the lock: either waits for a CPU that
+        // is being taken away, and that for requests, which the removal of the disk may have to
+        // end.
+        let mut key = Some(ClientTimes::new());
+        // Held until it is set: the disk is taken out before the lease is stopped.
+        let disk = self.disk.lock();
+        let disk = disk.as_ref().ok_or(ENOENT)?;
+        self.lease.set(seconds, || {
+            let key = key.take().ok_or(EINVAL)?;
+            Ok((TimedRequests::new(disk.clone()), key))
+        })
+    }
+
+    /// For how many seconds the times of requests are still counted. Sleeps.
+    pub(crate) fn latency_seconds(&self) -> u64 {
+        self.lease.seconds_left()
     }
 
     /// Sets the disk's size in sectors. `ENOENT` if the device is not mapped, `EINVAL` for more

@@ -41,7 +41,10 @@ use rtrs_client::{
     SubmitError, //
 };
 
-use crate::remote_device::RemoteDevice;
+use crate::{
+    latency,
+    remote_device::RemoteDevice, //
+};
 
 /// A request that has taken as long as its device allows.
 type Expired<'a, S> = ExpiredRequest<'a, RemoteDevice, S>;
@@ -151,7 +154,7 @@ impl InFlight {
         if let Err(error) = result {
             request.disk().io_failed(request.op(), error);
         }
-        request.complete(Status::from_result(result));
+        latency::responded(request).complete(Status::from_result(result));
     }
 
     /// The server has not responded; see [`rtrs_client::SessionEvents::unanswered`].

@@ -52,7 +52,13 @@ use crate::{
 };
 
 /// The files of a mapping in sysfs.
-pub(crate) type Files = &'static [Attribute<Mapping>];
+#[derive(Clone, Copy)]
+pub(crate) struct Files {
+    /// Those of the directory `rnbd` of its disk.
+    pub(crate) device: &'static [Attribute<Mapping>],
+    /// Those of the directory `latency` in it.
+    pub(crate) latency: &'static [Attribute<Mapping>],
+}
 
 /// A mapped device, with all that others see of it.
 #[pin_data]
@@ -69,6 +75,7 @@ pub(crate) struct Mapping {
 #[derive(Default)]
 struct Parts {
     link: Option<Link>,
+    latency: Option<Directory<Mapping>>,
     directory: Option<Directory<Mapping>>,
     user: Option<SessionUser>,
     /// While there is a mapping, the module cannot be unloaded: nobody loses a disk by mistake.
@@ -211,8 +218,11 @@ impl Mapping {
             .set_disk(disk)
             .inspect_err(Self::failed(remote, "size"))?;
         device.with_disk(|disk| {
-            let directory = Directory::new(disk, c_str!("rnbd"), files, self.clone());
-            parts.directory = Some(directory.inspect_err(Self::failed(remote, "sysfs directory"))?);
+            let directory = Directory::new(disk, c_str!("rnbd"), files.device, self.clone())
+                .inspect_err(Self::failed(remote, "sysfs directory"))?;
+            let directory = parts.directory.insert(directory);
+            let latency = Directory::new(directory, c_str!("latency"), files.latency, self.clone());
+            parts.latency = Some(latency.inspect_err(Self::failed(remote, "latency directory"))?);
             let _ = uevent(disk, Uevent::Online);
             let link = client.link_device(remote, disk);
             parts.link = Some(link.inspect_err(Self::failed(remote, "sysfs link"))?);
@@ -277,6 +287,7 @@ impl Mapping {
         // If the device is still being set up this waits for it.
         let parts = self.take_parts();
         drop(parts.link);
+        drop(parts.latency);
         drop(parts.directory);
         self.device.remove(was);
         // Not before the server has closed it: to open it again meanwhile would get the very device

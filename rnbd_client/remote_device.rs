@@ -31,6 +31,7 @@ use proto::{
         DeviceEvent,
         DeviceState, //
     },
+    latency::CLIENT_STAGES,
     map_options::MapOptions,
     name::Name,
     rnbd::{
@@ -42,7 +43,10 @@ use proto::{
     setting::HOLD_DISK_IO, //
 };
 use rtrs_client::SubmitError;
-use rtrs_core::error::from_errno;
+use rtrs_core::{
+    error::from_errno,
+    latency::Latency, //
+};
 
 use crate::{
     server::{
@@ -67,6 +71,9 @@ macro_rules! device_log {
     };
 }
 pub(crate) use device_log;
+
+/// The histograms of a device.
+pub(crate) type ClientLatency = Latency<{ CLIENT_STAGES.len() }>;
 
 /// A device of a server, as the requests to its disk use it.
 ///
@@ -118,6 +125,8 @@ pub(crate) struct RemoteDevice {
     is_closed_there: Atomic<bool>,
     /// The disk's name in the world; set when the server opens the device for the first time.
     wwid: SetOnce<Wwid>,
+    /// How long its requests take.
+    pub(crate) latency: Arc<ClientLatency>,
     /// The number of the last command about its reservation.
     last_command: Atomic<u32>,
     /// Lets one such command at a time be asked for.
@@ -135,6 +144,7 @@ impl RemoteDevice {
         index: IdaNumber,
         options: &MapOptions,
     ) -> Result<Arc<Self>> {
+        let latency = Arc::new(ClientLatency::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 server,
@@ -157,6 +167,7 @@ impl RemoteDevice {
                 disk_is_gone: Atomic::new(false),
                 is_closed_there: Atomic::new(false),
                 wwid: SetOnce::new(),
+                latency,
                 // Not the number that another mapping has begun with. The upper half is cut off.
                 last_command: Atomic::new(random::u64() as u32),
                 commands <- KillableMutex::new(),

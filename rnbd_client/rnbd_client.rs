@@ -46,6 +46,7 @@ mod drain;
 mod fixed_limits;
 mod identity;
 mod in_flight;
+mod latency;
 mod limits_update;
 mod mapping;
 mod news;

@@ -20,13 +20,15 @@ use kernel_ext::{
 };
 use proto::{
     device_state::DeviceState,
+    latency::Kind,
     number::{
         self,
         Base, //
     },
     setting::{
         HOLD_DISK_IO,
-        IO_TIMEOUT, //
+        IO_TIMEOUT,
+        LATENCY_SECONDS, //
     }, //
 };
 use rtrs_core::error::from_errno;
@@ -60,7 +62,13 @@ pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(
 )];
 
 /// The files of a device.
-const DEVICE_FILES: Files = &[
+const DEVICE_FILES: Files = Files {
+    device: FILES,
+    latency: LATENCY_FILES,
+};
+
+/// Those of the directory `rnbd` of its disk.
+const FILES: &[Attribute<Mapping>] = &[
     Attribute::read_write(
         c"unmap_device",
         |_, out| out.print(fmt!("Usage: echo <normal|force> > unmap_device\n")),
@@ -149,6 +157,49 @@ const DEVICE_FILES: Files = &[
         out.print(fmt!("{}\n", mapping.device.remote.unanswered()))
     }),
 ];
+
+/// Those of the directory `latency` in it.
+const LATENCY_FILES: &[Attribute<Mapping>] = &[
+    Attribute::read_write(
+        c"seconds",
+        |mapping, out| out.print(fmt!("{}\n", mapping.device.latency_seconds())),
+        |mapping, context, bytes| {
+            let device = &mapping.device;
+            let seconds = LATENCY_SECONDS.parse(bytes).map_err(|error| {
+                device_log!(
+                    pr_err,
+                    device.remote,
+                    "latency/{}",
+                    error.message().as_str()
+                );
+                from_errno(error.errno())
+            })?;
+            // The task that makes the disk may wait for the removal of this file, as with `resize`.
+            context.release_protection()?;
+            // It is not negative.
+            device.set_latency_seconds(seconds.unsigned_abs())
+        },
+    ),
+    Attribute::read_only(c"read_wait", show_latency::<0, 0>),
+    Attribute::read_only(c"read_remote", show_latency::<0, 1>),
+    Attribute::read_only(c"read_whole", show_latency::<0, 2>),
+    Attribute::read_only(c"write_wait", show_latency::<1, 0>),
+    Attribute::read_only(c"write_remote", show_latency::<1, 1>),
+    Attribute::read_only(c"write_whole", show_latency::<1, 2>),
+    Attribute::read_only(c"other_wait", show_latency::<2, 0>),
+    Attribute::read_only(c"other_remote", show_latency::<2, 1>),
+    Attribute::read_only(c"other_whole", show_latency::<2, 2>),
+];
+
+/// Shows the histogram of a kind of requests and a stage, by their places in `Kind::ALL` and
+/// `CLIENT_STAGES`.
+fn show_latency<const KIND: usize, const STAGE: usize>(
+    mapping: &Arc<Mapping>,
+    out: &mut SysfsOutput<'_>,
+) -> Result {
+    let kind = Kind::ALL.get(KIND).ok_or(EINVAL)?;
+    mapping.device.remote.latency.show(*kind, STAGE, out)
+}
 
 fn store_unmap(mapping: &Arc<Mapping>, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
     let device = &mapping.device.remote;

@@ -21,6 +21,7 @@ pub mod connection;
 pub mod error;
 pub mod heartbeat;
 pub mod identity;
+pub mod latency;
 pub mod params;
 pub mod sysfs;
 pub mod traffic;
