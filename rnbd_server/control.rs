@@ -229,7 +229,8 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
     };
     let id = session.devices().next_id()?;
     let machine = session.machine()?;
-    SessionDevice::new(session.clone(), id, message, handle, export, machine).inspect_err(failed)
+    let (owner, queue) = (session.clone(), server.queue());
+    SessionDevice::new(owner, id, message, handle, export, machine, queue).inspect_err(failed)
 }
 
 /// What a client is told of an error with which a disk could not be opened. The log has the error.

@@ -25,10 +25,14 @@ use proto::{
     Errno, //
 };
 use rtrs_core::error::from_errno;
-use rtrs_server::Worker;
+use rtrs_server::{
+    Times,
+    Worker, //
+};
 
 use crate::{
     handle::HandleUse,
+    latency,
     session_device::{
         Noted,
         SessionDevice, //
@@ -138,6 +142,19 @@ impl DeviceTable {
         let slots = self.slots.load(&guard)?;
         let slot = slots.get(usize::try_from(id).ok()?)?;
         Some(worker(slot.device.load_ref(&guard)?).clone())
+    }
+
+    /// Counts a request of a device, if its requests are counted. Any context.
+    pub(crate) fn timed(&self, times: &Times) {
+        let guard = rcu::read_lock();
+        let Some(slots) = self.slots.load(&guard) else {
+            return;
+        };
+        let id = usize::try_from(latency::device_id(times.note)).ok();
+        let slot = id.and_then(|id| slots.get(id));
+        if let Some(device) = slot.and_then(|slot| slot.device.load_ref(&guard)) {
+            latency::count(device.latency(), times);
+        }
     }
 
     /// The first device for which `wanted` holds, in the order of their numbers.

@@ -41,6 +41,7 @@ use rtrs_core::error::from_errno;
 use rtrs_server::{
     Operation,
     SessionHandler,
+    Times,
     Worker, //
 };
 
@@ -271,6 +272,10 @@ impl SessionHandler for Handler {
             }
             _ => None,
         }
+    }
+
+    fn timed(&self, times: &Times) {
+        self.session.devices().timed(times);
     }
 
     fn session_down(&self) {

@@ -33,6 +33,7 @@ use crate::{
     file::FileUse,
     handle::HandleUse,
     io_completion::IoCompletion,
+    latency,
     params,
     session::Session, //
 };
@@ -72,6 +73,7 @@ pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
             }
         }
     };
+    let op = op.begins(|| latency::note(io.device_id, io.rw.op));
     let is_read = op.direction() == Direction::Read;
     let prio = io.prio_for(session.version());
     let Some(priority) = Priority::granted(prio, || *params::REALTIME_PRIORITY.get()) else {

@@ -45,6 +45,7 @@ mod handle;
 mod handler;
 mod io;
 mod io_completion;
+mod latency;
 mod machine;
 mod news;
 mod params;

@@ -14,6 +14,7 @@ use kernel_ext::{
     pr_err_ratelimited,
     pr_info_ratelimited,
     prelude::*,
+    static_key::ServerTimes,
     sync::atomic::{
         ordering,
         Atomic, //
@@ -23,9 +24,11 @@ use kernel_ext::{
         Directory,
         StoreContext,
         SysfsOutput, //
-    }, //
+    },
+    workqueue::QueueHandle, //
 };
 use proto::{
+    latency::Kind,
     name::{
         Name,
         SessName, //
@@ -39,12 +42,16 @@ use proto::{
         Open,
         Reservation, //
     },
+    setting::LATENCY_SECONDS,
     text::{
         Text,
         Untrusted, //
     }, //
 };
-use rtrs_core::sysfs::is_text;
+use rtrs_core::{
+    error::from_errno,
+    sysfs::is_text, //
+};
 use rtrs_server::Worker;
 
 use crate::{
@@ -52,6 +59,10 @@ use crate::{
     handle::{
         Handle,
         HandleUse, //
+    },
+    latency::{
+        ServerLatency,
+        ServerLease, //
     },
     machine::Machine,
     reservation_table::Reserved,
@@ -97,6 +108,9 @@ pub(crate) struct SessionDevice {
     /// The disk, and the device's place in its list.
     reserved: Arc<ReservedDisk>,
     place: u64,
+    /// How long requests take, and for how long that is counted.
+    latency: Arc<ServerLatency>,
+    lease: Arc<ServerLease>,
     /// The last command for the disk, and what it has done.
     #[pin]
     last_command: Mutex<Option<(Reservation, Result)>>,
@@ -117,14 +131,15 @@ pub(crate) struct Noted {
 
 /// What others see of an open device.
 struct Shown {
-    // Removed before the directory of the export that it is in.
+    // Each is removed before the directory that it is in.
+    latency: Directory<SessionDevice>,
     directory: Directory<SessionDevice>,
     attached: Attached,
     export: ExportOpen,
 }
 
 impl SessionDevice {
-    /// Makes a device and its directory. Sleeps.
+    /// Makes a device and its directory; `queue` is for what the device does by itself. Sleeps.
     ///
     /// `EEXIST` if the session has the same disk open under another name.
     pub(crate) fn new(
@@ -134,12 +149,15 @@ impl SessionDevice {
         handle: Handle,
         export: ExportOpen,
         machine: Machine,
+        queue: &QueueHandle,
     ) -> Result<Arc<Self>> {
         let (worker, commands) = (Worker::new()?, Worker::new()?);
         let reserved = export.reserved().clone();
         let reservations = reserved.reservations().clone();
         let place = reservations.next_place();
         let io_mode = export.io_mode();
+        let latency = Arc::new(ServerLatency::new(), GFP_KERNEL)?;
+        let lease = ServerLease::new(latency.clone(), queue)?;
         let device = Arc::pin_init(
             pin_init!(Self {
                 owner,
@@ -153,6 +171,8 @@ impl SessionDevice {
                 access: Atomic::new(Access::ReadWrite.to_u32()),
                 reserved,
                 place,
+                latency,
+                lease,
                 last_command <- new_mutex!(None, "SessionDevice::last_command"),
                 noted <- new_mutex!(Noted::default(), "SessionDevice::noted"),
                 shown <- new_mutex!(None, "SessionDevice::shown"),
@@ -166,7 +186,9 @@ impl SessionDevice {
             FILES,
             device.clone(),
         )?;
+        let latency = Directory::new(&directory, c"latency", LATENCY_FILES, device.clone())?;
         *device.shown.lock() = Some(Shown {
+            latency,
             directory,
             attached,
             export,
@@ -238,6 +260,11 @@ impl SessionDevice {
         &self.last_command
     }
 
+    /// How long its requests take. Any context.
+    pub(crate) fn latency(&self) -> &ServerLatency {
+        &self.latency
+    }
+
     /// The state of its disk when the server last looked.
     pub(crate) fn noted(&self) -> &Mutex<Noted> {
         &self.noted
@@ -261,12 +288,16 @@ impl SessionDevice {
     pub(crate) fn close(&self) {
         let shown = self.shown.lock().take();
         if let Some(Shown {
+            latency,
             directory,
             attached,
             export,
         }) = shown
         {
+            latency.remove();
             directory.remove();
+            drop(self.lease.stop());
+            self.lease.cancel();
             self.handle.close();
             // Not earlier: until now a command for the disk waits for the requests.
             drop(attached);
@@ -311,6 +342,55 @@ const FILES: &[Attribute<SessionDevice>] = &[
     Attribute::read_only(c"io_mode", show_io_mode),
     Attribute::read_write(c"force_close", show_force_close, store_force_close),
 ];
+
+/// Those of the directory `latency` in it.
+const LATENCY_FILES: &[Attribute<SessionDevice>] = &[
+    Attribute::read_write(
+        c"seconds",
+        |device, out| out.print(fmt!("{}\n", device.lease.seconds_left())),
+        store_latency_seconds,
+    ),
+    Attribute::read_only(c"read_queue", show_latency::<0, 0>),
+    Attribute::read_only(c"read_disk", show_latency::<0, 1>),
+    Attribute::read_only(c"read_response", show_latency::<0, 2>),
+    Attribute::read_only(c"read_whole", show_latency::<0, 3>),
+    Attribute::read_only(c"write_queue", show_latency::<1, 0>),
+    Attribute::read_only(c"write_disk", show_latency::<1, 1>),
+    Attribute::read_only(c"write_response", show_latency::<1, 2>),
+    Attribute::read_only(c"write_whole", show_latency::<1, 3>),
+    Attribute::read_only(c"other_queue", show_latency::<2, 0>),
+    Attribute::read_only(c"other_disk", show_latency::<2, 1>),
+    Attribute::read_only(c"other_response", show_latency::<2, 2>),
+    Attribute::read_only(c"other_whole", show_latency::<2, 3>),
+];
+
+fn store_latency_seconds(
+    device: &Arc<SessionDevice>,
+    _: &StoreContext<'_>,
+    bytes: &[u8],
+) -> Result {
+    let seconds = LATENCY_SECONDS.parse(bytes).map_err(|error| {
+        pr_err_ratelimited!("latency/{}\n", error.message().as_str());
+        from_errno(error.errno())
+    })?;
+    if seconds == 0 {
+        drop(device.lease.stop());
+        return Ok(());
+    }
+    // It is not negative.
+    let seconds = seconds.unsigned_abs();
+    device.lease.set(seconds, || Ok(ServerTimes::new()))
+}
+
+/// Shows the histogram of a kind of requests and a stage, by their places in `Kind::ALL` and
+/// `SERVER_STAGES`.
+fn show_latency<const KIND: usize, const STAGE: usize>(
+    device: &Arc<SessionDevice>,
+    out: &mut SysfsOutput<'_>,
+) -> Result {
+    let kind = Kind::ALL.get(KIND).ok_or(EINVAL)?;
+    device.latency.show(*kind, STAGE, out)
+}
 
 fn show_access_mode(device: &Arc<SessionDevice>, out: &mut SysfsOutput<'_>) -> Result {
     out.print(fmt!("{}\n", device.mode().as_str()))

@@ -29,7 +29,8 @@ use proto::rtrs::Request;
 
 use crate::{
     connection::PathRequests,
-    private::PrivatePage, //
+    private::PrivatePage,
+    times::Times, //
 };
 
 /// The path that chunks are used by, and what the lists of a session hand requests back to.
@@ -135,6 +136,8 @@ pub(crate) struct PathChunk<P: Send + Sync + 'static> {
     pub(crate) header: [u8; MAX_INLINE_HEADER],
     /// What requests of the path need.
     pub(crate) entered: Option<Entered<P>>,
+    /// When what happened to the request, while somebody wants to know.
+    pub(crate) times: Times,
 }
 
 /// What moves.
@@ -167,6 +170,7 @@ impl<P: Send + Sync + 'static> PathChunk<P> {
                 task: Task::Respond,
                 header: [0; MAX_INLINE_HEADER],
                 entered: None,
+                times: Times::NONE,
             }),
             GFP_KERNEL,
         )?)

@@ -14,6 +14,7 @@ use kernel_ext::{
         MemoryRegion,
         QueuePair, //
     },
+    static_key::ServerTimes,
     sync::gate::Entered, //
 };
 use proto::addr::Address;
@@ -38,6 +39,7 @@ use crate::{
         PathEvents, //
     },
     session_io::SessionIo,
+    times::Times,
     worker, //
 };
 
@@ -123,6 +125,12 @@ pub trait SessionHandler: Send + Sync + 'static {
         None
     }
 
+    /// The response to a request was posted whose user [began](Operation::begins) with it. Called
+    /// only while there is a `kernel_ext::static_key::ServerTimes`. Any context.
+    fn timed(&self, times: &Times) {
+        let _ = times;
+    }
+
     /// The last path of the session is gone; all operations have been responded to or dropped.
     ///
     /// Process context; may sleep. Called once.
@@ -192,6 +200,27 @@ impl Operation {
         self.chunk().is_some_and(|chunk| {
             chunk.cid == SERVICE_CID || chunk.key == ChunkKey::Invalidated(SERVICE_CID)
         })
+    }
+
+    /// The user begins with what the request asks for, and notes something for
+    /// [`SessionHandler::timed()`]. May be called again. Any context.
+    #[inline(always)]
+    pub fn begins(self, note: impl FnOnce() -> u64) -> Self {
+        if ServerTimes::is_on() {
+            self.noted(note())
+        } else {
+            self
+        }
+    }
+
+    /// By value, so that the operation stays in registers where no times are wanted.
+    #[cold]
+    #[inline(never)]
+    fn noted(mut self, note: u64) -> Self {
+        if let Some((_, chunk)) = &mut self.request {
+            chunk.times.begin(note);
+        }
+        self
     }
 
     /// Where the data goes. Any context.
@@ -284,6 +313,9 @@ impl Operation {
     pub fn respond(mut self, result: Result<u32>) {
         if let Some((io, mut chunk)) = self.request.take() {
             chunk.result = result;
+            if ServerTimes::is_on() {
+                chunk.times.respond();
+            }
             PathIo::respond(&io, chunk);
         }
     }
@@ -294,6 +326,9 @@ impl Drop for Operation {
     fn drop(&mut self) {
         if let Some((io, mut chunk)) = self.request.take() {
             chunk.result = Err(EIO);
+            if ServerTimes::is_on() {
+                chunk.times.respond();
+            }
             PathIo::respond(&io, chunk);
         }
     }

@@ -8,6 +8,7 @@ use kernel_ext::{
         MemoryRegion,
         QueuePair, //
     },
+    static_key::ServerTimes,
     sync::box_slot::BoxList, //
 };
 
@@ -82,6 +83,9 @@ impl PathIo {
         loop {
             if let Some(io) = self.path.enter() {
                 chunk.place(noted);
+                if ServerTimes::is_on() {
+                    chunk.times.arrive();
+                }
                 return self.session.worker().run_later(&io, chunk, Task::Admit);
             }
             // The path is being taken down, and begins with no request any more.

@@ -12,6 +12,7 @@ use kernel_ext::{
         SendBatch,
         SendRoom, //
     },
+    static_key::ServerTimes,
     sync::{
         box_slot::BoxList,
         gate::Entered, //
@@ -407,6 +408,9 @@ impl PathRequests for PathIo {
         };
         chunk.cid = cid;
         chunk.offset = offset;
+        if ServerTimes::is_on() {
+            chunk.times.arrive();
+        }
         chunk.owns = io.session.claims().claim(id);
         if chunk.owns {
             begin(io, chunk, Traffic::count);

@@ -26,6 +26,7 @@ use kernel_ext::{
         SendRoom,
         Sge, //
     },
+    static_key::ServerTimes,
     sync::{
         box_slot::BoxList,
         gate::Entered, //
@@ -206,8 +207,10 @@ fn post_coalesced(
     if let Err(error) = result {
         connection.send_failed("a response", error);
     }
+    tell_times(io, &first);
     io.release(first);
     for chunk in posted {
+        tell_times(io, &chunk);
         io.release_inline(chunk);
     }
 }
@@ -250,6 +253,7 @@ fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: ChunkBo
         // The client would wait for it for ever.
         connection.send_failed("a response", error);
     }
+    tell_times(io, &chunk);
     io.release_inline(chunk);
 }
 
@@ -320,6 +324,7 @@ fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, mut chunk: Chu
     if let Err(error) = post_steps(io, queue_pair, &mut chunk) {
         queue_pair.handler().send_failed("a response", error);
     }
+    tell_times(io, &chunk);
     io.release(chunk);
 }
 
@@ -365,6 +370,22 @@ fn post_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut PathC
         (None, _) => batch.imm_only(id, signaled, immediate)?,
     }
     Ok(queue_pair.post(&mut batch)?)
+}
+
+/// Tells the user of the transport the times of a request whose response was just posted, if it
+/// wants to know.
+#[inline(always)]
+fn tell_times(io: &PathIo, chunk: &PathChunk) {
+    #[cold]
+    #[inline(never)]
+    fn tell(io: &PathIo, chunk: &PathChunk) {
+        if let Some(times) = chunk.times.posted() {
+            io.handler.timed(&times);
+        }
+    }
+    if ServerTimes::is_on() {
+        tell(io, chunk);
+    }
 }
 
 /// Lets a response be traced.

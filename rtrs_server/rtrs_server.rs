@@ -58,6 +58,7 @@ mod session_io;
 mod sessions;
 mod sysfs;
 mod teardown;
+mod times;
 mod worker;
 mod wr_kind;
 
@@ -82,6 +83,7 @@ pub use session::{
     Session, //
 };
 pub use session_io::Needs;
+pub use times::Times;
 
 module! {
     type: RtrsServer,
