@@ -113,6 +113,8 @@ pub enum Command {
     Config(commands::config::Args),
     /// Show what devices and paths have counted
     Stats(commands::stats::Args),
+    /// Measure where the time of requests goes: waiting here, network, server, disk
+    Latency(commands::latency::Args),
     /// Show what devices and paths are doing now, on the whole screen
     Top(commands::top::Args),
     /// Print what changes as it does: disks, sessions, paths; one JSON object a line
@@ -203,6 +205,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::Apply(args) => commands::apply::run(args, &context),
         Command::Config(args) => commands::config::run(args, &context),
         Command::Stats(args) => commands::stats::run(args, &context),
+        Command::Latency(args) => commands::latency::run(args, &context),
         Command::Top(args) => commands::top::run(args, &context),
         Command::Events(args) => commands::events::run(args, &context),
         Command::Udev(args) => commands::udev::run(args, &context),

@@ -81,6 +81,18 @@ pub fn exports() -> ArgValueCandidates {
     })
 }
 
+/// Mapped and exported devices.
+pub fn timed_devices() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let system = system();
+        let devices = system.client_devices().unwrap_or_default();
+        let exported = system.server_devices().unwrap_or_default();
+        let exported = exported.iter();
+        let exported = exported.map(|device| candidate(&device.name, "exported device"));
+        devices.iter().map(device).chain(exported).collect()
+    })
+}
+
 /// The machine, where the tests say that it is.
 fn system() -> System {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);

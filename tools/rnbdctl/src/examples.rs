@@ -8,7 +8,7 @@ use clap::Command;
 pub type Example = (&'static str, &'static str);
 
 /// The examples of each subcommand, by its name.
-const EXAMPLES: [(&str, &[Example]); 24] = [
+const EXAMPLES: [(&str, &[Example]); 25] = [
     (
         "map",
         &[
@@ -193,6 +193,19 @@ const EXAMPLES: [(&str, &[Example]); 24] = [
             "rnbdctl stats rnbd0 -o json",
             "what a device has counted, for a program",
         )],
+    ),
+    (
+        "latency",
+        &[
+            (
+                "rnbdctl latency rnbd0 --seconds 10",
+                "where the time of a disk's requests goes",
+            ),
+            (
+                "rnbdctl latency rnbd0 --server-json server.json",
+                "and what the network takes of it",
+            ),
+        ],
     ),
     (
         "top",

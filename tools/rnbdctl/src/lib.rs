@@ -11,6 +11,7 @@
 //! - [`keys`]: the keys by which clients prove who they are.
 //! - [`kernel_log`]: what the kernel says of what has failed.
 //! - [`live`], [`top`]: what devices and paths are doing now.
+//! - [`latency`]: where the time of requests goes.
 //! - [`why`], [`events`]: what is wrong, and what changes.
 //! - [`server_config`]: the configuration file of a server.
 //! - [`link_name`]: the names of disks that stay the same.
@@ -40,6 +41,7 @@ pub mod fabric;
 pub mod identity;
 pub mod kernel_log;
 pub mod keys;
+pub mod latency;
 pub mod link_name;
 pub mod live;
 pub mod model;

@@ -16,6 +16,7 @@ pub mod events;
 pub mod exporter;
 pub mod fabric;
 pub mod key;
+pub mod latency;
 pub mod list;
 pub mod man;
 pub mod map;

@@ -9,6 +9,7 @@ pub mod errno;
 pub mod export;
 pub mod fabric;
 pub mod join;
+pub mod latency;
 pub mod map;
 pub mod path;
 pub mod policy;

@@ -6,6 +6,7 @@
 
 mod block_stat;
 mod client;
+mod latency;
 mod names;
 mod path;
 mod rdma;
@@ -20,6 +21,11 @@ pub use client::ClientSession;
 pub use client::DeviceState;
 pub use client::Policy;
 pub use client::SessionState;
+pub use latency::Bucket;
+pub use latency::DeviceLatency;
+pub use latency::KindLatency;
+pub use latency::Latency;
+pub use latency::StageLatency;
 pub use names::natural_cmp;
 pub use path::Path;
 pub use path::PathState;

@@ -4,10 +4,11 @@
 
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use serde::Serialize;
 
 /// Which end of a session this machine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// It has mapped devices.

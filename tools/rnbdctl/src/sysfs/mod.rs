@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 pub use find::Found;
 pub(crate) use read::printable;
+pub(crate) use read::text as file_text;
 
 /// The machine: where its files are.
 #[derive(Clone, Debug)]

@@ -21,6 +21,7 @@ mod fabric;
 mod fake;
 mod json;
 mod keys;
+mod latency;
 mod listing;
 mod scale;
 mod schema;
