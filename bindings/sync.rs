@@ -6,6 +6,7 @@ pub mod atomic;
 pub mod box_slot;
 pub mod completion;
 pub mod gate;
+mod lock_class;
 pub mod noted_slot;
 pub mod rcu;
 pub mod set_once;

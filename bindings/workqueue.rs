@@ -360,9 +360,9 @@ macro_rules! new_delayed_work {
     ($queue:expr, $name:literal) => {
         $crate::workqueue::DelayedWork::new(
             $queue,
-            ::kernel::c_str!($name),
+            $crate::lock_class_name!($name),
             ::kernel::static_lock_class!(),
-            ::kernel::c_str!(::core::concat!($name, "_timer")),
+            $crate::lock_class_name!(::core::concat!($name, "_timer")),
             ::kernel::static_lock_class!(),
         )
     };

@@ -8,7 +8,7 @@
 //! each other. The counts stay, and only grow.
 
 use kernel::{
-    new_mutex,
+    static_lock_class,
     sync::{
         Arc,
         Mutex, //
@@ -18,6 +18,7 @@ use kernel::{
 use kernel_ext::{
     cpu,
     impl_has_delayed_work,
+    lock_class_name,
     new_delayed_work,
     prelude::*,
     sync::{
@@ -197,12 +198,13 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
         Arc::pin_init(
             pin_init!(Self {
                 latency,
-                state <- new_mutex!(
+                state <- Mutex::new(
                     State {
                         until_ns: 0,
                         held: None,
                     },
-                    "Lease::state"
+                    lock_class_name!("Lease::state"),
+                    static_lock_class!()
                 ),
                 work <- new_delayed_work!(queue, "Lease::work"),
             }),
