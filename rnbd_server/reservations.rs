@@ -159,7 +159,8 @@ impl Reservations {
         if saved.is_some() && !is_empty {
             pr_err_ratelimited!(
                 "device {:?}: machines have registered before its wwid was known, and state_dir \
-                 has reservations of {:?}: the disk is not opened until either is cleared\n",
+                 has reservations of {:?}: the disk is not opened until either is cleared \
+                 (clear_reservations, ctl/kept_reservations)\n",
                 self.name(),
                 wwid
             );

@@ -98,7 +98,8 @@ impl ReservedDisks {
             Err(error) if self.store.is_some() => {
                 pr_err_ratelimited!(
                     "{:?}: the disk's wwid cannot be read now ({:?}), nor its reservation found in \
-                     state_dir: the disk is not opened\n",
+                     state_dir: the disk is not opened: look at the disk, and map it again when \
+                     its wwid can be read\n",
                     disk.local_id(),
                     error
                 );

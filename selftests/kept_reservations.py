@@ -23,6 +23,9 @@ TOPOLOGY = "two"
 ONLY_OURS = ("ours",)
 KEPT = "/sys/class/rnbd-server/ctl/kept_reservations"
 MARKER = "rnbd-reservations"
+# What the erasable disk is called, and by whom its identifier was read.
+EUI = 0x0123456789ABCDEF
+FILE = f"eui.{EUI:016x}.reservations"
 
 
 class Kept:
@@ -142,6 +145,91 @@ def test_damaged_file(t: Test) -> None:
         t.server.write(KEPT, wwid)
     second = rnbd.map_device(t, kept.image, session="second")
     t.equal(access(t, second), READ_WRITE, "errnos when the file is gone")
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_unreadable_name(t: Test) -> None:
+    """A disk whose wwid cannot be read at the moment is not opened, and is opened again when it can be read."""
+    kept = Kept(t)
+    kept.image = disks.erasable(t)
+    disks.identify(t, EUI)
+    kept.reserved(1)
+    t.equal(kept.files(), [FILE], "files")
+    for error in (errno.EIO, errno.EAGAIN):
+        disks.identify(t, EUI, error=error)
+        mark = t.server.log_mark()
+        with t.expect_errno(errno.EAGAIN):
+            rnbd.map_device(t, kept.image, session="second")
+        t.server.wait_log("the disk's wwid cannot be read now .*: the disk is not opened: look at the disk, and map it "
+                          "again", mark)
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/erasable", gone=True)
+    disks.identify(t, EUI)
+    second = rnbd.map_device(t, kept.image, session="second")
+    t.equal(access(t, second), READ_ONLY, "errnos of a stranger when the wwid can be read")
+    # A client that had the disk tries again by itself.
+    path = rnbd.client_path(t, "second")
+    disks.identify(t, EUI, error=errno.EIO)
+    t.client.write(f"{path}/disconnect", "1")
+    t.client.wait_for(f"{second.sysfs}/state", matches="closed")
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/erasable", gone=True)
+    mark = t.server.log_mark()
+    rnbd.reconnect(t, path)
+    t.server.wait_log("the disk's wwid cannot be read now", mark)
+    t.equal(second.attribute("state"), "closed", "state while the wwid cannot be read")
+    disks.identify(t, EUI)
+    t.client.wait_for(f"{second.sysfs}/state", matches="open", timeout=60)
+    t.equal(access(t, second), READ_ONLY, "errnos of the stranger that is back")
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_named_later(t: Test) -> None:
+    """Where keys of before the disk's wwid was known meet a file of the disk, the administrator says which count."""
+    kept = Kept(t)
+    kept.image = disks.erasable(t)
+    disks.identify(t, EUI)
+    kept.reserved(1)
+    for drop, wanted in (("erasable", READ_ONLY), (FILE, NOTHING)):
+        kept.again()
+        disks.identify(t, 0)
+        # In memory only, and of a type by which it is told from the one of the file.
+        kept.reserved(2)
+        t.server.wait_for(f"{rnbd.SERVER_DEVICES}/erasable", gone=True)
+        disks.identify(t, EUI)
+        mark = t.server.log_mark()
+        with t.expect_errno(errno.EUCLEAN):
+            rnbd.map_device(t, kept.image, session="second")
+        t.server.wait_log("machines have registered before its wwid was known, and state_dir has reservations of "
+                          f".*{FILE.removesuffix('.reservations')}.*: .* until either is cleared .*kept_reservations",
+                          mark)
+        t.equal(kept.files(), [FILE], "files when the disk was refused")
+        if drop == FILE:
+            t.server.run(f"rm {kept.folder}/{drop}")
+        else:
+            t.server.write(KEPT, drop)
+        second = rnbd.map_device(t, kept.image, session="second")
+        t.equal(access(t, second), wanted, f"errnos of a stranger when {drop} was dropped")
+        second.unmap()
+
+
+@case(module_sets=ONLY_OURS, timeout=180)
+def test_two_devices(t: Test) -> None:
+    """A device that was known before its wwid was is not opened beside another one of the same disk."""
+    kept = Kept(t)
+    kept.image = disks.erasable(t, devices=2)
+    kept.reserved(1)
+    t.server.wait_for(f"{rnbd.SERVER_DEVICES}/erasable", gone=True)
+    disks.identify(t, EUI)
+    holder = rnbd.map_device(t, f"{kept.image}1", session="holder")
+    must(t, holder, "register", other=2)
+    must(t, holder, "reserve", key=2, kind=2)
+    mark = t.server.log_mark()
+    with t.expect_errno(errno.EBUSY):
+        rnbd.map_device(t, kept.image, session="second")
+    t.server.wait_log("the disk is known by its wwid .*, and from before its wwid was known: it is not opened until",
+                      mark)
+    t.server.write(KEPT, "erasable")
+    second = rnbd.map_device(t, kept.image, session="second")
+    t.equal((access(t, holder), access(t, second)), (READ_WRITE, NOTHING), "errnos by the two devices of the disk")
 
 
 @case(module_sets=ONLY_OURS, timeout=180)

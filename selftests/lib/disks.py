@@ -105,10 +105,20 @@ def let_go(t: Test, disk: str, node: Node | None = None) -> None:
     (node or t.server).run(f"dmsetup resume --noudevsync {disk}")
 
 
-def erasable(t: Test, node: Node | None = None, *, max_erase_sectors: int = 2048) -> str:
-    """A disk that can erase securely (selftests/modules/erasable_disk.c)."""
+def erasable(t: Test, node: Node | None = None, *, max_erase_sectors: int = 2048, devices: int = 1) -> str:
+    """A disk that can erase securely (selftests/modules/erasable_disk.c).
+
+    Its second device, if there are two, is ``/dev/erasable1``.
+    """
     node = node or t.server
     node.call(guest_modules.load, folder="/host/modules/test", names=["erasable_disk"],
-              parameters={"erasable_disk": f"max_erase_sectors={max_erase_sectors}"})
+              parameters={"erasable_disk": f"max_erase_sectors={max_erase_sectors} devices={devices}"})
     t.defer(node.module_unload, "erasable_disk")
     return "/dev/erasable"
+
+
+def identify(t: Test, number: int, *, error: int = 0) -> None:
+    """Give the server's erasable disk this EUI-64, or none with 0; with an errno it cannot be read."""
+    parameters = "/sys/module/erasable_disk/parameters"
+    t.server.write(f"{parameters}/id", str(number))
+    t.server.write(f"{parameters}/id_error", str(-error))
