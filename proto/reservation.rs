@@ -187,34 +187,47 @@ impl<I: Clone + PartialEq> Table<I> {
         }
     }
 
-    /// The table with these machines and keys, in this order, as [`Self::registrants`] and
-    /// [`Self::held`] gave them; `None` if there cannot be such a table.
+    /// Makes this the table with these machines and keys, in this order, as [`Self::registrants`]
+    /// and [`Self::held`] gave them. The table is filled in its place, as it is large for a stack.
+    ///
+    /// `None` if there cannot be such a table: then it has no registrants.
     pub fn restore(
+        &mut self,
         generation: u32,
         held: Option<(Kind, usize)>,
         registrants: impl Iterator<Item = (I, u64)>,
-    ) -> Option<Self> {
-        let mut table = Self {
-            generation,
-            ..Self::new()
-        };
+    ) -> Option<()> {
+        self.reset();
+        let filled = self.fill(held, registrants);
+        if filled.is_none() {
+            self.reset();
+        }
+        self.generation = generation;
+        filled
+    }
+
+    /// Adds machines to an empty table, and the reservation; `None` if that cannot be.
+    fn fill(
+        &mut self,
+        held: Option<(Kind, usize)>,
+        registrants: impl Iterator<Item = (I, u64)>,
+    ) -> Option<()> {
         let mut free = 0usize;
         for (machine, key) in registrants {
-            if key == 0 || table.place_of(&machine).is_some() {
+            if key == 0 || self.place_of(&machine).is_some() {
                 return None;
             }
             // INVARIANT: Checked above.
-            *table.registrants.get_mut(free)? = Some(Registrant { machine, key });
+            *self.registrants.get_mut(free)? = Some(Registrant { machine, key });
             free = free.wrapping_add(1);
         }
         if let Some((kind, holder)) = held {
             // INVARIANT: A machine is registered at this place, and at 0 if all are holders.
-            table
-                .registrant(holder)
+            self.registrant(holder)
                 .filter(|_| holder == 0 || !kind.is_of_all())?;
-            table.reservation = Some(Held { kind, holder });
+            self.reservation = Some(Held { kind, holder });
         }
-        Some(table)
+        Some(())
     }
 
     /// The kind of the reservation, and how many of [`Self::registrants`] come before the holder; 0

@@ -313,12 +313,14 @@ impl<'a> SavedState<'a> {
         })
     }
 
-    /// The table, with machines as `I`: of `registrants`, in their order.
-    pub fn table<I: Clone + PartialEq>(
+    /// Makes `table` the one that was saved, with machines as `I`: of `registrants`, in their
+    /// order. `None` if they are not those of [`Self::registrants`]; see [`Table::restore`].
+    pub fn restore<I: Clone + PartialEq>(
         &self,
+        table: &mut Table<I>,
         registrants: impl Iterator<Item = (I, u64)>,
-    ) -> Option<Table<I>> {
-        Table::restore(self.generation, self.held, registrants)
+    ) -> Option<()> {
+        table.restore(self.generation, self.held, registrants)
     }
 }
 

@@ -35,7 +35,10 @@ use proto::{
 };
 use rtrs_core::error::from_errno;
 
-use crate::machine::Machine;
+use crate::{
+    machine::Machine,
+    reservation_table::new_table, //
+};
 
 /// The file that the administrator makes in the folder. In a folder that is not mounted yet there
 /// is none: without it, such a folder would be taken for one without reservations.
@@ -167,15 +170,19 @@ fn storage_error(error: Error) -> Error {
     }
 }
 
-/// The table that a file says.
+/// The table that a file says. Sleeps.
+// Not inlined: what it has on the stack is no part of what opening a disk takes.
 #[inline(never)]
 fn table_of(saved: &SavedState<'_>) -> Result<KBox<Table<Machine>>> {
     let mut registrants = KVec::new();
     for (name, key) in saved.registrants() {
         registrants.push((Machine::of(name)?, key), GFP_KERNEL)?;
     }
-    let table = saved.table(registrants.into_iter()).ok_or(EINVAL)?;
-    Ok(KBox::new(table, GFP_KERNEL)?)
+    let mut table = new_table()?;
+    saved
+        .restore(&mut table, registrants.into_iter())
+        .ok_or(EINVAL)?;
+    Ok(table)
 }
 
 /// The file of a disk.

@@ -256,7 +256,10 @@ pub fn reservation_state(data: &[u8]) {
     };
     match SavedState::parse(data, &disk) {
         Ok(saved) => {
-            let table = saved.table(saved.registrants()).expect("a table");
+            let mut table = proto::reservation::Table::new();
+            saved
+                .restore(&mut table, saved.registrants())
+                .expect("a table");
             let mut bytes = vec![0; data.len()];
             assert!(reservation_state::write(
                 &table,

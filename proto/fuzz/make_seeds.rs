@@ -460,7 +460,10 @@ fn states(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         (MachineName::Session(SessName::new(b"node-1")?), 2),
     ];
     let held = Some((rnbd::Kind::ExclusiveAccess, 1));
-    let reserved = Table::restore(3, held, registrants.into_iter()).ok_or("no table")?;
+    let mut reserved = Table::new();
+    reserved
+        .restore(3, held, registrants.into_iter())
+        .ok_or("no table")?;
     put("reserved", &reserved)?;
     Ok(())
 }
