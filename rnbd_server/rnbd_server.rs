@@ -57,6 +57,7 @@ mod server;
 mod service;
 mod session;
 mod session_device;
+mod session_list;
 mod unfinished;
 mod walk;
 mod watch;

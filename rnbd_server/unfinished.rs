@@ -32,7 +32,8 @@ use kernel_ext::{
 
 use crate::{
     server::Server,
-    session::Session, //
+    session::Session,
+    session_list::SessionList, //
 };
 
 /// The time between two looks, in ms.
@@ -44,14 +45,6 @@ const LOGGED_LOOKS: u32 = 4;
 /// How many devices of a session it names at most.
 const LOGGED_DEVICES: u32 = 8;
 
-/// A session that is not down.
-struct Watched {
-    session: Arc<Session>,
-    transport: Arc<rtrs_server::Session>,
-    /// At how many looks, one after the other, it had an old request.
-    looks: u32,
-}
-
 /// Keeps the module loaded while requests are not finished.
 ///
 /// # Invariants
@@ -59,8 +52,10 @@ struct Watched {
 /// The work is queued, or runs, while there is a session in the list.
 #[pin_data]
 pub(crate) struct Unfinished {
+    /// Sessions that are not down; noted is at how many looks, one after the other, a session had
+    /// an old request.
     #[pin]
-    sessions: Mutex<KVec<Watched>>,
+    sessions: Mutex<SessionList<u32>>,
     #[pin]
     kept: Mutex<Option<ModuleReference>>,
     server: Arc<Server>,
@@ -78,7 +73,7 @@ impl Unfinished {
         let queue = server.queue().clone();
         Arc::pin_init(
             pin_init!(Self {
-                sessions <- new_mutex!(KVec::new(), "Unfinished::sessions"),
+                sessions <- new_mutex!(SessionList::new(), "Unfinished::sessions"),
                 kept <- new_mutex!(None, "Unfinished::kept"),
                 work <- new_delayed_work!(&queue, "Unfinished::work"),
                 server,
@@ -93,25 +88,14 @@ impl Unfinished {
         session: &Arc<Session>,
         transport: &Arc<rtrs_server::Session>,
     ) -> Result {
-        let watched = Watched {
-            session: session.clone(),
-            transport: transport.clone(),
-            looks: 0,
-        };
-        self.sessions.lock().push(watched, GFP_KERNEL)?;
+        self.sessions.lock().add(session, transport)?;
         self.begin();
         Ok(())
     }
 
     /// A session is down: it has no requests any more. Sleeps.
     pub(crate) fn remove(&self, session: &Arc<Session>) {
-        let removed = {
-            let mut sessions = self.sessions.lock();
-            let index = sessions
-                .iter()
-                .position(|watched| Arc::ptr_eq(&watched.session, session));
-            index.and_then(|index| sessions.remove(index).ok())
-        };
+        let removed = self.sessions.lock().remove(session);
         drop(removed);
     }
 
@@ -125,15 +109,16 @@ impl DelayedWorkItem for Unfinished {
     fn run(this: Arc<Self>) {
         let mut has_old = false;
         let mut sessions = this.sessions.lock();
-        for watched in sessions.iter_mut() {
-            if watched.transport.count_old_requests() == 0 {
-                watched.looks = 0;
+        for listed in sessions.iter_mut() {
+            let looks = &mut listed.notes;
+            if listed.transport.count_old_requests() == 0 {
+                *looks = 0;
                 continue;
             }
             has_old = true;
-            watched.looks = watched.looks.wrapping_add(1);
-            if watched.looks == LOGGED_LOOKS {
-                log(&watched.session);
+            *looks = looks.wrapping_add(1);
+            if *looks == LOGGED_LOOKS {
+                log(&listed.session);
             }
         }
         // INVARIANT: It is queued again if there is a session.

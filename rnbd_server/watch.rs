@@ -29,7 +29,8 @@ use proto::rnbd::FEATURE_DRAIN;
 use crate::{
     news,
     server::Server,
-    session::Session, //
+    session::Session,
+    session_list::SessionList, //
 };
 
 /// The time between two looks at the disks, in ms.
@@ -37,12 +38,6 @@ const INTERVAL_MS: u32 = 500;
 
 /// The work item that ends a drain.
 const DRAIN_END: u64 = 1;
-
-/// A session that takes news.
-struct Watched {
-    session: Arc<Session>,
-    transport: Arc<rtrs_server::Session>,
-}
 
 /// Looks at the disks of sessions that take news.
 ///
@@ -53,7 +48,7 @@ struct Watched {
 #[pin_data]
 pub(crate) struct Watch {
     #[pin]
-    sessions: Mutex<KVec<Watched>>,
+    sessions: Mutex<SessionList<()>>,
     #[pin]
     work: DelayedWork<Self>,
     server: Arc<Server>,
@@ -73,7 +68,7 @@ impl Watch {
         let queue = server.queue().clone();
         Arc::pin_init(
             pin_init!(Self {
-                sessions <- new_mutex!(KVec::new(), "Watch::sessions"),
+                sessions <- new_mutex!(SessionList::new(), "Watch::sessions"),
                 work <- new_delayed_work!(&queue, "Watch::work"),
                 drain_end <- new_delayed_work!(&queue, "Watch::drain_end"),
                 server,
@@ -88,29 +83,12 @@ impl Watch {
         session: &Arc<Session>,
         transport: &Arc<rtrs_server::Session>,
     ) -> Result {
-        let mut sessions = self.sessions.lock();
-        if sessions
-            .iter()
-            .any(|watched| Arc::ptr_eq(&watched.session, session))
-        {
-            return Ok(());
-        }
-        let watched = Watched {
-            session: session.clone(),
-            transport: transport.clone(),
-        };
-        Ok(sessions.push(watched, GFP_KERNEL)?)
+        self.sessions.lock().add(session, transport)
     }
 
     /// Forgets a session, if it is there. Sleeps.
     pub(crate) fn remove(&self, session: &Arc<Session>) {
-        let removed = {
-            let mut sessions = self.sessions.lock();
-            let index = sessions
-                .iter()
-                .position(|watched| Arc::ptr_eq(&watched.session, session));
-            index.and_then(|index| sessions.remove(index).ok())
-        };
+        let removed = self.sessions.lock().remove(session);
         drop(removed);
     }
 
@@ -141,9 +119,9 @@ impl Watch {
 
     /// Has the clients ask for news that know of drains.
     fn tell_of_drain(&self) {
-        for Watched { session, transport } in self.sessions.lock().iter() {
-            if session.features() & FEATURE_DRAIN != 0 {
-                transport.ring(news::call(session));
+        for listed in self.sessions.lock().iter() {
+            if listed.session.features() & FEATURE_DRAIN != 0 {
+                listed.transport.ring(news::call(&listed.session));
             }
         }
     }
@@ -158,10 +136,10 @@ impl Watch {
 impl DelayedWorkItem for Watch {
     fn run(this: Arc<Self>) {
         let mut has_devices = false;
-        for Watched { session, transport } in this.sessions.lock().iter() {
-            has_devices |= !session.devices().is_empty();
-            if let Some(sequence) = news::compare(session) {
-                transport.ring(sequence);
+        for listed in this.sessions.lock().iter() {
+            has_devices |= !listed.session.devices().is_empty();
+            if let Some(sequence) = news::compare(&listed.session) {
+                listed.transport.ring(sequence);
             }
         }
         if has_devices {
