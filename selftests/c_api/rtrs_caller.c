@@ -8,15 +8,13 @@
  */
 
 #include <linux/completion.h>
-#include <linux/delay.h>
 #include <linux/err.h>
-#include <linux/kthread.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <linux/workqueue.h>
 #include <rtrs.h>
+
+#include "caller.h"
 
 #define PORT 1234
 
@@ -30,44 +28,13 @@ struct sess_info {
 	u8 reserved[31];
 };
 
-static char failed[160];
-module_param_string(failed, failed, sizeof(failed), 0444);
+DEFINE_FAILED();
 
 static char address[64];
-static atomic_t link_events;
-
-#define CHECK(condition)							\
-	do {									\
-		if (!(condition)) {						\
-			scnprintf(failed, sizeof(failed), "%s: line %d: %s",	\
-				  __func__, __LINE__, #condition);		\
-			return -EIO;						\
-		}								\
-	} while (0)
-
-static void link_event(void *private, enum rtrs_clt_link_ev event)
-{
-	atomic_inc(&link_events);
-}
-
-static int read_path(struct rtrs_addr *path, u16 port)
-{
-	static struct sockaddr_storage source, destination;
-
-	path->src = &source;
-	path->dst = &destination;
-	return rtrs_addr_to_sockaddr(address, strlen(address), port, path);
-}
 
 static struct rtrs_clt_sess *open_as(const char *name)
 {
-	struct rtrs_clt_ops ops = { .link_ev = link_event };
-	struct rtrs_addr path;
-	int err = read_path(&path, PORT);
-
-	if (err)
-		return ERR_PTR(err);
-	return rtrs_clt_open(&ops, name, &path, 1, PORT, 0, 1, -1, 0);
+	return open_session(name, address, PORT);
 }
 
 /* A request of ours, and its end. */
@@ -122,45 +89,6 @@ static int ask(struct rtrs_clt_sess *sess, struct rtrs_permit *permit, struct re
 				request->list, 1);
 }
 
-/* All permits, which are as many as there are tags; gives them back. */
-static int count_permits(struct rtrs_clt_sess *sess, unsigned int *count)
-{
-	struct rtrs_permit **permits;
-	struct rtrs_attrs attrs;
-	unsigned int i, j;
-
-	CHECK(!rtrs_clt_query(sess, &attrs));
-	permits = kvcalloc(attrs.queue_depth + 1, sizeof(*permits), GFP_KERNEL);
-	CHECK(permits);
-	for (i = 0; i <= attrs.queue_depth; i++) {
-		permits[i] = rtrs_clt_get_permit(sess, RTRS_IO_CON, RTRS_PERMIT_NOWAIT);
-		if (!permits[i])
-			break;
-	}
-	*count = i;
-	for (i = 0; i < *count; i++) {
-		for (j = 0; j < i; j++)
-			CHECK(permits[i] != permits[j]);
-	}
-	for (i = 0; i < *count; i++)
-		rtrs_clt_put_permit(sess, permits[i]);
-	kvfree(permits);
-	return 0;
-}
-
-static int check_all_permits(struct rtrs_clt_sess *sess, int missing)
-{
-	struct rtrs_attrs attrs;
-	unsigned int count;
-	int err = count_permits(sess, &count);
-
-	if (err)
-		return err;
-	CHECK(!rtrs_clt_query(sess, &attrs));
-	CHECK(count == attrs.queue_depth - missing);
-	return 0;
-}
-
 /* What a caller may do. */
 
 static int check_messages(struct rtrs_clt_sess *sess)
@@ -203,21 +131,6 @@ static int test_messages(struct rtrs_clt_sess *sess)
 	return 0;
 }
 
-struct waiter {
-	struct rtrs_clt_sess *sess;
-	struct rtrs_permit *permit;
-	struct completion done;
-};
-
-static int wait_for_permit(void *private)
-{
-	struct waiter *waiter = private;
-
-	waiter->permit = rtrs_clt_get_permit(waiter->sess, RTRS_IO_CON, RTRS_PERMIT_WAIT);
-	complete(&waiter->done);
-	return 0;
-}
-
 static int test_waiting(struct rtrs_clt_sess *sess)
 {
 	struct rtrs_permit **permits, *mine;
@@ -233,11 +146,8 @@ static int test_waiting(struct rtrs_clt_sess *sess)
 		CHECK(permits[i]);
 	}
 	CHECK(!rtrs_clt_get_permit(sess, RTRS_IO_CON, RTRS_PERMIT_NOWAIT));
-	for (i = 0; i < 2; i++) {
-		waiters[i] = (struct waiter) { .sess = sess };
-		init_completion(&waiters[i].done);
-		CHECK(!IS_ERR(kthread_run(wait_for_permit, &waiters[i], "rtrs_caller")));
-	}
+	for (i = 0; i < 2; i++)
+		CHECK(start_waiter(&waiters[i], sess));
 	CHECK(!wait_for_completion_timeout(&waiters[0].done, HZ / 10));
 	CHECK(!completion_done(&waiters[1].done));
 	for (i = 0; i < 2; i++)
@@ -251,36 +161,25 @@ static int test_waiting(struct rtrs_clt_sess *sess)
 	for (i = 0; i < attrs.queue_depth; i++)
 		rtrs_clt_put_permit(sess, permits[i]);
 	kvfree(permits);
-	return check_all_permits(sess, 0);
+	return check_permits_of(sess, 0);
 }
 
-struct late {
-	struct rtrs_clt_sess *sess;
-	struct rtrs_permit *permit;
-	struct delayed_work work;
-	bool put;
-};
-
-static void put_late(struct work_struct *work)
+static void put_permit(struct late *late)
 {
-	struct late *late = container_of(to_delayed_work(work), struct late, work);
-
-	WRITE_ONCE(late->put, true);
-	rtrs_clt_put_permit(late->sess, late->permit);
+	rtrs_clt_put_permit(late->opened, late->permit);
 }
 
 static int test_close_waits(struct rtrs_clt_sess *unused)
 {
 	static struct late late;
 
-	late = (struct late) { .sess = open_as("late") };
-	CHECK(!IS_ERR(late.sess));
-	late.permit = rtrs_clt_get_permit(late.sess, RTRS_IO_CON, RTRS_PERMIT_WAIT);
+	late = (struct late) { .put = put_permit, .opened = open_as("late") };
+	CHECK(!IS_ERR(late.opened));
+	late.permit = rtrs_clt_get_permit(late.opened, RTRS_IO_CON, RTRS_PERMIT_WAIT);
 	CHECK(late.permit);
-	INIT_DELAYED_WORK(&late.work, put_late);
-	schedule_delayed_work(&late.work, HZ / 5);
-	rtrs_clt_close(late.sess);
-	CHECK(READ_ONCE(late.put));
+	start_late(&late);
+	rtrs_clt_close(late.opened);
+	CHECK(READ_ONCE(late.is_put));
 	flush_delayed_work(&late.work);
 	return 0;
 }
@@ -338,7 +237,7 @@ static int test_double_put(struct rtrs_clt_sess *sess)
 	CHECK(ask(sess, NULL, request) == -EINVAL);
 	CHECK(!request->confirmations);
 	free_request(request);
-	return check_all_permits(sess, 0);
+	return check_permits_of(sess, 0);
 }
 
 static int test_permit_of_another(struct rtrs_clt_sess *sess)
@@ -353,11 +252,11 @@ static int test_permit_of_another(struct rtrs_clt_sess *sess)
 	CHECK(permit);
 	CHECK(ask(sess, permit, request) == -EINVAL);
 	rtrs_clt_put_permit(sess, permit);
-	err = check_all_permits(sess, 0);
+	err = check_permits_of(sess, 0);
 	/* It is still out in its own session. */
-	err = err ?: check_all_permits(other, 1);
+	err = err ?: check_permits_of(other, 1);
 	rtrs_clt_put_permit(other, permit);
-	err = err ?: check_all_permits(other, 0);
+	err = err ?: check_permits_of(other, 0);
 	rtrs_clt_close(other);
 	free_request(request);
 	return err;
@@ -392,7 +291,7 @@ static int test_busy(struct rtrs_clt_sess *sess)
 	CHECK(second->confirmations == confirmations);
 	free_request(request);
 	free_request(second);
-	return check_all_permits(sess, 0);
+	return check_permits_of(sess, 0);
 }
 
 static int refused_with(struct rtrs_clt_sess *sess, struct rtrs_permit *permit, int dir, size_t len,
@@ -459,7 +358,7 @@ static int test_lengths(struct rtrs_clt_sess *sess)
 	rtrs_clt_put_permit(sess, permit);
 	kvfree(list);
 	free_request(request);
-	err = check_all_permits(sess, 0);
+	err = check_permits_of(sess, 0);
 	return err ?: check_messages(sess);
 }
 
@@ -494,10 +393,11 @@ static int test_closed(struct rtrs_clt_sess *unused)
 
 static int test_opening(struct rtrs_clt_sess *sess)
 {
-	struct rtrs_clt_ops ops = { .link_ev = link_event }, none = {};
+	struct rtrs_clt_ops ops = { .link_ev = ignore_link }, none = {};
 	struct rtrs_addr path, twice[2];
+	struct sockaddr_storage ends[2];
 
-	CHECK(!read_path(&path, PORT));
+	CHECK(!read_path(&path, ends, address, PORT));
 	CHECK(PTR_ERR(rtrs_clt_open(&ops, "a/b", &path, 1, PORT, 0, 1, -1, 0)) == -EINVAL);
 	CHECK(PTR_ERR(rtrs_clt_open(&ops, "", &path, 1, PORT, 0, 1, -1, 0)) == -EINVAL);
 	CHECK(PTR_ERR(rtrs_clt_open(&ops, "x", &path, 0, PORT, 0, 1, -1, 0)) == -EINVAL);
@@ -535,30 +435,27 @@ static int run_case(const char *text, const struct kernel_param *parameter)
 {
 	struct rtrs_clt_sess *sess;
 	char name[32];
-	int i, err;
+	int place, err;
 
 	if (sscanf(text, "%31s %63s", name, address) != 2)
 		return -EINVAL;
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (strcmp(cases[i].name, name))
-			continue;
-		failed[0] = '\0';
-		sess = open_as("caller");
-		if (IS_ERR(sess))
-			return PTR_ERR(sess);
-		err = cases[i].run(sess);
-		if (!err)
-			rtrs_clt_close(sess);
-		else
-			/* Permits may be out, for which closing would wait. */
-			__module_get(THIS_MODULE);
-		return err;
-	}
-	return -ENOENT;
+	place = find_case(cases, name);
+	if (place < 0)
+		return place;
+	failed[0] = '\0';
+	sess = open_as("caller");
+	if (IS_ERR(sess))
+		return PTR_ERR(sess);
+	err = cases[place].run(sess);
+	if (!err)
+		rtrs_clt_close(sess);
+	else
+		/* Permits may be out, for which closing would wait. */
+		__module_get(THIS_MODULE);
+	return err;
 }
 
-static const struct kernel_param_ops run_ops = { .set = run_case };
-module_param_cb(run, &run_ops, NULL, 0200);
+DEFINE_RUN(run_case);
 
 MODULE_DESCRIPTION("A user of the RTRS client in C, for tests");
 MODULE_LICENSE("GPL");

@@ -17,6 +17,7 @@
 #include <linux/string.h>
 #include <rtrs.h>
 
+#include "caller.h"
 #include "rtrs_srv_caller.h"
 
 /* More than a page, with the last one in part. */
@@ -26,34 +27,13 @@
 #define SHORT_MESSAGE 32
 #define LONG_MESSAGE 300
 
-static char failed[160];
-module_param_string(failed, failed, sizeof(failed), 0444);
+DEFINE_FAILED();
 
 static char address[64];
 
-#define CHECK(condition)							\
-	do {									\
-		if (!(condition)) {						\
-			scnprintf(failed, sizeof(failed), "%s: line %d: %s",	\
-				  __func__, __LINE__, #condition);		\
-			return -EIO;						\
-		}								\
-	} while (0)
-
-static void link_event(void *private, enum rtrs_clt_link_ev event)
-{
-}
-
 static struct rtrs_clt_sess *open_as(const char *name)
 {
-	static struct sockaddr_storage source, destination;
-	struct rtrs_clt_ops ops = { .link_ev = link_event };
-	struct rtrs_addr path = { .src = &source, .dst = &destination };
-	int err = rtrs_addr_to_sockaddr(address, strlen(address), SRV_PORT, &path);
-
-	if (err)
-		return ERR_PTR(err);
-	return rtrs_clt_open(&ops, name, &path, 1, SRV_PORT, 0, 1, -1, 0);
+	return open_session(name, address, SRV_PORT);
 }
 
 struct question {
@@ -199,33 +179,30 @@ static int run_case(const char *text, const struct kernel_param *parameter)
 {
 	struct rtrs_clt_sess *sess;
 	char name[32];
-	int i, err;
+	int place, err;
 	u8 *data;
 
 	if (sscanf(text, "%31s %63s", name, address) != 2)
 		return -EINVAL;
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (strcmp(cases[i].name, name))
-			continue;
-		failed[0] = '\0';
-		data = (u8 *)__get_free_pages(GFP_KERNEL, get_order(LARGE));
-		if (!data)
-			return -ENOMEM;
-		sess = open_as("caller");
-		if (IS_ERR(sess)) {
-			free_pages((unsigned long)data, get_order(LARGE));
-			return PTR_ERR(sess);
-		}
-		err = cases[i].run(sess, data);
+	place = find_case(cases, name);
+	if (place < 0)
+		return place;
+	failed[0] = '\0';
+	data = (u8 *)__get_free_pages(GFP_KERNEL, get_order(LARGE));
+	if (!data)
+		return -ENOMEM;
+	sess = open_as("caller");
+	if (IS_ERR(sess)) {
+		err = PTR_ERR(sess);
+	} else {
+		err = cases[place].run(sess, data);
 		rtrs_clt_close(sess);
-		free_pages((unsigned long)data, get_order(LARGE));
-		return err;
 	}
-	return -ENOENT;
+	free_pages((unsigned long)data, get_order(LARGE));
+	return err;
 }
 
-static const struct kernel_param_ops run_ops = { .set = run_case };
-module_param_cb(run, &run_ops, NULL, 0200);
+DEFINE_RUN(run_case);
 
 MODULE_DESCRIPTION("A client of rtrs_srv_caller, for tests");
 MODULE_LICENSE("GPL");

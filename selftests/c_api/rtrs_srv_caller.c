@@ -17,22 +17,13 @@
 #include <linux/workqueue.h>
 #include <rtrs.h>
 
+#include "caller.h"
 #include "rtrs_srv_caller.h"
 
-static char failed[160];
-module_param_string(failed, failed, sizeof(failed), 0444);
+DEFINE_FAILED();
 static int connected, disconnected;
 module_param(connected, int, 0444);
 module_param(disconnected, int, 0444);
-
-#define CHECK(condition)							\
-	do {									\
-		if (!(condition)) {						\
-			scnprintf(failed, sizeof(failed), "%s: line %d: %s",	\
-				  __func__, __LINE__, #condition);		\
-			return -EBADMSG;					\
-		}								\
-	} while (0)
 
 static struct rtrs_srv_ctx *context;
 /* Of the session that is there. */
@@ -41,14 +32,14 @@ static struct rtrs_srv_sess *session;
 /* The last operation that was responded to. */
 static struct rtrs_srv_op *old;
 
-struct late {
+struct late_response {
 	struct work_struct work;
 	struct rtrs_srv_op *id;
 };
 
 static void respond_late(struct work_struct *work)
 {
-	struct late *late = container_of(work, struct late, work);
+	struct late_response *late = container_of(work, struct late_response, work);
 
 	msleep(50);
 	rtrs_srv_resp_rdma(late->id, 0);
@@ -57,7 +48,7 @@ static void respond_late(struct work_struct *work)
 
 static int respond_later(struct rtrs_srv_op *id)
 {
-	struct late *late = kmalloc(sizeof(*late), GFP_KERNEL);
+	struct late_response *late = kmalloc(sizeof(*late), GFP_KERNEL);
 
 	if (!late)
 		return -ENOMEM;
@@ -226,8 +217,7 @@ static int run_case(const char *text, const struct kernel_param *parameter)
 	return try_opening();
 }
 
-static const struct kernel_param_ops run_ops = { .set = run_case };
-module_param_cb(run, &run_ops, NULL, 0200);
+DEFINE_RUN(run_case);
 
 static int __init begin(void)
 {

@@ -10,7 +10,7 @@
 
 enum srv_command {
 	SRV_FILL,	/* fills the data of a read */
-	SRV_CHECK,	/* -EBADMSG unless message and data are as said */
+	SRV_CHECK,	/* -EIO unless message and data are as said */
 	SRV_TWICE,	/* 0, and then another response */
 	SRV_LATER,	/* 0, after a while */
 	SRV_RETURN,	/* -ENOSPC as what the callback returns */
