@@ -2,10 +2,7 @@
 
 //! Open files, and block devices through the page cache. The access mode is part of the type.
 
-use kernel::{
-    str::CStr,
-    time::Msecs, //
-};
+use kernel::str::CStr;
 use kernel_ext::{
     block::{
         disk::{
@@ -32,7 +29,8 @@ use kernel_ext::{
         }, //
     },
     pr_err_ratelimited,
-    prelude::*, //
+    prelude::*,
+    sync::gate::GateOwner, //
 };
 use proto::{
     file_disk::{
@@ -114,35 +112,11 @@ impl FileHandle {
         })
     }
 
-    /// Closes the file when its requests are finished. Sleeps.
-    pub(crate) fn close(&self) {
+    /// What its requests enter by. Any context.
+    pub(crate) fn gate(&self) -> &dyn GateOwner {
         match self {
-            Self::ReadOnly(file) => file.close(),
-            Self::ReadWrite(file) => file.close(),
-        }
-    }
-
-    /// Lets nobody at the file until its requests are finished. Sleeps, but not for requests.
-    pub(crate) fn begin_drain(&self) {
-        match self {
-            Self::ReadOnly(file) => file.begin_drain(),
-            Self::ReadWrite(file) => file.begin_drain(),
-        }
-    }
-
-    /// Waits for that, at most `timeout` ms; whether they are finished. Sleeps.
-    pub(crate) fn finish_drain(&self, timeout: Msecs) -> bool {
-        match self {
-            Self::ReadOnly(file) => file.finish_drain(timeout),
-            Self::ReadWrite(file) => file.finish_drain(timeout),
-        }
-    }
-
-    /// Waits while nobody is let at the file; false if it is closed. Sleeps.
-    pub(crate) fn wait_open(&self) -> bool {
-        match self {
-            Self::ReadOnly(file) => file.wait_open(),
-            Self::ReadWrite(file) => file.wait_open(),
+            Self::ReadOnly(file) => file.gate(),
+            Self::ReadWrite(file) => file.gate(),
         }
     }
 }

@@ -4,8 +4,7 @@
 
 use kernel::{
     str::CStr,
-    sync::Arc,
-    time::Msecs, //
+    sync::Arc, //
 };
 use kernel_ext::{
     block::{
@@ -25,7 +24,8 @@ use kernel_ext::{
         Kind, //
     },
     pr_err_ratelimited,
-    prelude::*, //
+    prelude::*,
+    sync::gate::GateOwner, //
 };
 use proto::{
     rnbd::{
@@ -133,39 +133,12 @@ impl Handle {
         })
     }
 
-    /// Closes the disk when its requests are finished. Sleeps.
-    pub(crate) fn close(&self) {
+    /// What its requests enter by. Any context.
+    pub(crate) fn gate(&self) -> &dyn GateOwner {
         match self {
-            Self::ReadOnly(device) => device.close(),
-            Self::ReadWrite(device) => device.close(),
-            Self::File(file) => file.close(),
-        }
-    }
-
-    /// Lets nobody at the disk until its requests are finished. Sleeps, but not for requests.
-    pub(crate) fn begin_drain(&self) {
-        match self {
-            Self::ReadOnly(device) => device.begin_drain(),
-            Self::ReadWrite(device) => device.begin_drain(),
-            Self::File(file) => file.begin_drain(),
-        }
-    }
-
-    /// Waits for that, at most `timeout` ms; whether they are finished. Sleeps.
-    pub(crate) fn finish_drain(&self, timeout: Msecs) -> bool {
-        match self {
-            Self::ReadOnly(device) => device.finish_drain(timeout),
-            Self::ReadWrite(device) => device.finish_drain(timeout),
-            Self::File(file) => file.finish_drain(timeout),
-        }
-    }
-
-    /// Waits while nobody is let at the disk; false if it is closed. Sleeps.
-    pub(crate) fn wait_open(&self) -> bool {
-        match self {
-            Self::ReadOnly(device) => device.wait_open(),
-            Self::ReadWrite(device) => device.wait_open(),
-            Self::File(file) => file.wait_open(),
+            Self::ReadOnly(device) => device.gate(),
+            Self::ReadWrite(device) => device.gate(),
+            Self::File(file) => file.gate(),
         }
     }
 }

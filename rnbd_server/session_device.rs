@@ -237,7 +237,7 @@ impl SessionDevice {
     /// Waits while the requests of the device are waited for, see [`Reserved`]; false if the device
     /// is closed. Sleeps.
     pub(crate) fn wait_open(&self) -> bool {
-        self.handle.wait_open()
+        self.handle.gate().wait_open()
     }
 
     /// What reservations let the client do. Any context.
@@ -298,7 +298,7 @@ impl SessionDevice {
             directory.remove();
             drop(self.lease.stop());
             self.lease.cancel();
-            self.handle.close();
+            self.handle.gate().close();
             // Not earlier: until now a command for the disk waits for the requests.
             drop(attached);
             pr_info_ratelimited!(
@@ -325,11 +325,11 @@ impl Reserved for SessionDevice {
     }
 
     fn begin_drain(&self) {
-        self.handle.begin_drain();
+        self.handle.gate().begin_drain();
     }
 
     fn finish_drain(&self, timeout: Msecs) -> bool {
-        self.handle.finish_drain(timeout)
+        self.handle.gate().finish_drain(timeout)
     }
 }
 

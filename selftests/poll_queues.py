@@ -37,6 +37,18 @@ def requests(path: str, node: Node) -> int:
     return words[0] + words[2]
 
 
+def polled_over_two_paths(t: Test) -> tuple[Device, list[str]]:
+    """A device with poll queues, and the folders of its paths: the second one was added later."""
+    rnbd.load(t)
+    device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
+    session = f"{rnbd.CLIENT_SESSIONS}/sess"
+    t.client.write(f"{session}/mpath_policy", "rr")
+    t.client.write(f"{session}/add_path", f"ip:{t.server.address6}")
+    paths = [f"{session}/paths/{name}" for name in t.client.listdir(f"{session}/paths")]
+    t.equal(len(paths), 2, "paths")
+    return device, paths
+
+
 def polled_fio(t: Test, device: Device, **options: Any) -> tuple[int, int]:
     """Writes and verifies with polled requests; how many, and the softirqs meanwhile."""
     before = interrupts(t)
@@ -111,13 +123,7 @@ def test_migrations(t: Test) -> None:
 @case(timeout=240, module_sets=("ours",))  # C gives a path that is added later no poll queues
 def test_added_path(t: Test) -> None:
     """A path that is added later has its poll queues too; either path serves alone."""
-    rnbd.load(t)
-    device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
-    session = f"{rnbd.CLIENT_SESSIONS}/sess"
-    t.client.write(f"{session}/mpath_policy", "rr")
-    t.client.write(f"{session}/add_path", f"ip:{t.server.address6}")
-    paths = [f"{session}/paths/{name}" for name in t.client.listdir(f"{session}/paths")]
-    t.equal(len(paths), 2, "paths")
+    device, paths = polled_over_two_paths(t)
     before = [requests(path, t.client) for path in paths]
     count, raised = polled_fio(t, device)
     # Heartbeats raise some, more of them the slower the machine is.
@@ -136,12 +142,7 @@ def test_added_path(t: Test) -> None:
 @case(timeout=240, module_sets=("ours",), quick=())
 def test_path_fails_under_polling(t: Test) -> None:
     """A path that goes while requests are polled for: the other one finishes them."""
-    rnbd.load(t)
-    device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
-    session = f"{rnbd.CLIENT_SESSIONS}/sess"
-    t.client.write(f"{session}/mpath_policy", "rr")
-    t.client.write(f"{session}/add_path", f"ip:{t.server.address6}")
-    paths = [f"{session}/paths/{name}" for name in t.client.listdir(f"{session}/paths")]
+    device, paths = polled_over_two_paths(t)
     job = t.client.start_job(
         ["fio", "--name=polled", f"--filename={device.path}", "--ioengine=io_uring", "--hipri=1",
          "--direct=1", "--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=4m", "--thread=1",

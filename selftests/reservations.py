@@ -55,6 +55,18 @@ def take_over_while_held(t: Test, held: str, old: Device, new: Device, kind: int
     return mark
 
 
+def take_over_from_holder(t: Test) -> tuple[str, Device, int]:
+    """A disk that hangs with a write of its holder, the machine that preempts it, and a place in the server's log
+    before that."""
+    rnbd.load(t)
+    disk = disks.holdable(t, 16, disks.LARGE_BLOCKS)
+    old, new = two(t, disk)
+    must(t, old, "register", other=1)
+    must(t, old, "reserve", key=1, kind=1)
+    must(t, new, "register", other=2)
+    return disk, new, take_over_while_held(t, disk, old, new, kind=1)
+
+
 def writer_is_refused(t: Test) -> None:
     """The writer that has lost the disk ends with a reservation conflict."""
     end = t.client.call_within(30, guest_io.writer_stop, name="writer", stop=False)
@@ -291,13 +303,7 @@ def takeovers(t: Test, disk: str) -> None:
 @case(module_sets=ONLY_OURS)
 def test_hanging_disk(t: Test) -> None:
     """A takeover waits for a write that hangs, which holds up neither other disks nor the session."""
-    rnbd.load(t)
-    disk = disks.holdable(t, 16, disks.LARGE_BLOCKS)
-    old, new = two(t, disk)
-    must(t, old, "register", other=1)
-    must(t, old, "reserve", key=1, kind=1)
-    must(t, new, "register", other=2)
-    mark = take_over_while_held(t, disk, old, new, kind=1)
+    disk, new, mark = take_over_from_holder(t)
     name, = t.server.listdir(rnbd.SERVER_DEVICES)
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{name}/reservations",
                       matches="(?s)holder 0x0*2 session second.*waiting for session first")
@@ -336,13 +342,7 @@ def test_survivor(t: Test) -> None:
 def test_cut_off_takeover(t: Test) -> None:
     """A machine that is cut off while it takes a disk over does not learn of its success, in any way,
     while a write of the other machine is at work."""
-    rnbd.load(t)
-    disk = disks.holdable(t, 16, disks.LARGE_BLOCKS)
-    old, new = two(t, disk)
-    must(t, old, "register", other=1)
-    must(t, old, "reserve", key=1, kind=1)
-    must(t, new, "register", other=2)
-    mark = take_over_while_held(t, disk, old, new, kind=1)
+    disk, new, mark = take_over_from_holder(t)
     t.server.wait_log("waiting for requests of session first, which has lost access", mark)
     path = rnbd.client_path(t, "second")
     t.client.write(f"{path}/disconnect", "1")

@@ -40,8 +40,7 @@ use core::{
 };
 use kernel::{
     str::CStr,
-    sync::Arc,
-    time::Msecs, //
+    sync::Arc, //
 };
 
 use super::{
@@ -69,7 +68,8 @@ use crate::{
     prelude::*,
     sync::gate::{
         Entered,
-        Gate, //
+        Gate,
+        GateOwner, //
     }, //
 };
 
@@ -126,28 +126,9 @@ impl<C: Completion, A: Access> OpenDevice<C, A> {
         })
     }
 
-    /// Closes the device when all requests are finished; from now on nobody can enter.
-    ///
-    /// Process context; sleeps.
-    pub fn close(&self) {
-        drop(self.gate.close());
-    }
-
-    /// Lets nobody in until all requests are finished; see [`Gate::begin_drain`].
-    ///
-    /// Process context; sleeps, but waits for no request.
-    pub fn begin_drain(&self) {
-        self.gate.begin_drain();
-    }
-
-    /// Waits for that, at most `timeout` ms; see [`Gate::finish_drain`]. Process context; sleeps.
-    pub fn finish_drain(&self, timeout: Msecs) -> bool {
-        self.gate.finish_drain(timeout)
-    }
-
-    /// Waits while the disk is being drained; false if it is closed. Process context; sleeps.
-    pub fn wait_open(&self) -> bool {
-        self.gate.wait_open()
+    /// What its requests enter by: closed or drained, it waits for those that have entered.
+    pub fn gate(&self) -> &dyn GateOwner {
+        &self.gate
     }
 }
 

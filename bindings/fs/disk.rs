@@ -7,10 +7,7 @@
 //! request enters the file, so that closing waits for it.
 
 use core::marker::PhantomData;
-use kernel::{
-    str::CStr,
-    time::Msecs, //
-};
+use kernel::str::CStr;
 
 pub use super::target::Backing;
 use super::{
@@ -44,7 +41,8 @@ use crate::{
     prelude::*,
     sync::gate::{
         Entered,
-        Gate, //
+        Gate,
+        GateOwner, //
     }, //
 };
 
@@ -98,28 +96,9 @@ impl<C: Completion, A: Access> OpenFile<C, A> {
         })
     }
 
-    /// Closes the file when all requests are finished; from now on nobody can enter.
-    ///
-    /// Process context; sleeps.
-    pub fn close(&self) {
-        drop(self.gate.close());
-    }
-
-    /// Lets nobody in until all requests are finished; see [`Gate::begin_drain`].
-    ///
-    /// Process context; sleeps, but waits for no request.
-    pub fn begin_drain(&self) {
-        self.gate.begin_drain();
-    }
-
-    /// Waits for that, at most `timeout` ms; see [`Gate::finish_drain`]. Process context; sleeps.
-    pub fn finish_drain(&self, timeout: Msecs) -> bool {
-        self.gate.finish_drain(timeout)
-    }
-
-    /// Waits while the disk is being drained; false if it is closed. Process context; sleeps.
-    pub fn wait_open(&self) -> bool {
-        self.gate.wait_open()
+    /// What its requests enter by: closed or drained, it waits for those that have entered.
+    pub fn gate(&self) -> &dyn GateOwner {
+        &self.gate
     }
 }
 

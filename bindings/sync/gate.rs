@@ -306,6 +306,40 @@ impl<T: Send + Sync + 'static> Gate<T> {
     }
 }
 
+/// What the owner of a [`Gate`] does with it, whatever the gate leads to. All sleep: process
+/// context.
+pub trait GateOwner {
+    /// Closes the gate, waits until everybody has left, and drops the value; see [`Gate::close`].
+    fn close(&self);
+
+    /// See [`Gate::begin_drain`].
+    fn begin_drain(&self);
+
+    /// See [`Gate::finish_drain`].
+    fn finish_drain(&self, timeout: Msecs) -> bool;
+
+    /// See [`Gate::wait_open`].
+    fn wait_open(&self) -> bool;
+}
+
+impl<T: Send + Sync + 'static> GateOwner for Gate<T> {
+    fn close(&self) {
+        drop(self.close());
+    }
+
+    fn begin_drain(&self) {
+        self.begin_drain();
+    }
+
+    fn finish_drain(&self, timeout: Msecs) -> bool {
+        self.finish_drain(timeout)
+    }
+
+    fn wait_open(&self) -> bool {
+        self.wait_open()
+    }
+}
+
 impl<T: Send + Sync + 'static> Drop for Gate<T> {
     fn drop(&mut self) {
         if !preempt::may_sleep() {

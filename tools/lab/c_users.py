@@ -48,12 +48,7 @@ def _built(kernel_name: str, ours: Path) -> Path:
     sources = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
                for path in [*sorted(_CALLER.iterdir()), *sorted(_HEADERS.iterdir()), ours / "Module.symvers"]}
     target = cache.artifact("c-users", kernel=str(paths.artifacts(kernel_name).kdir), sources=sources, recipe=1)
-    with cache.lock(f"c-users-{target.key}"):
-        if not target.is_complete():
-            with cache.building(target) as (made, _facts):
-                _make(made, kernel_name, ours)
-    target.touch()
-    return target.path
+    return cache.made(target, lambda made: _make(made, kernel_name, ours))
 
 
 def _make(made: Path, kernel_name: str, ours: Path) -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,16 @@ def building(target: Artifact, resume: bool = False) -> Iterator[tuple[Path, dic
     (target.partial / STAMP).write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
     remove_tree(target.path)
     target.partial.rename(target.path)
+
+
+def made(target: Artifact, make: Callable[[Path], None]) -> Path:
+    """The folder of an artefact; at first use `make` fills it, while the same artefact is waited for elsewhere."""
+    with lock(f"{target.name}-{target.key}"):
+        if not target.is_complete():
+            with building(target) as (folder, _facts):
+                make(folder)
+    target.touch()
+    return target.path
 
 
 def unused(days: float) -> list[Path]:

@@ -58,12 +58,7 @@ def program(machine: Arch = AMD64) -> Path:
     target = cache.artifact("hostile-peers", sources=sources, flags=FLAGS, headers=headers().key,
                             buildroot=debian.buildroot(machine).key, guest=debian.guest(machine).key)
     include = _headers_folder()
-    with cache.lock(f"hostile-peers-{target.key}"):
-        if not target.is_complete():
-            with cache.building(target) as (folder, _facts):
-                _compile(folder, sources, include, machine)
-    target.touch()
-    return target.path / "campaign"
+    return cache.made(target, lambda folder: _compile(folder, sources, include, machine)) / "campaign"
 
 
 def _compile(folder: Path, sources: dict[str, str], include: Path, machine: Arch) -> None:

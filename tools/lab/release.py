@@ -40,12 +40,7 @@ def folder(kernel_name: str) -> Path:
     """The folder with the last release's .ko files for a kernel, built at first use."""
     commit = last()[1]
     target = cache.artifact("release-modules", commit=commit, kernel=str(paths.artifacts(kernel_name).kdir))
-    with cache.lock(f"release-modules-{target.key}"):
-        if not target.is_complete():
-            with cache.building(target) as (made, _facts):
-                _make(made, commit, kernel_name)
-    target.touch()
-    return target.path
+    return cache.made(target, lambda made: _make(made, commit, kernel_name))
 
 
 def _make(made: Path, commit: str, kernel_name: str) -> None:

@@ -22,12 +22,7 @@ def folder(kernel: str) -> Path:
                for path in sorted(SOURCE.iterdir()) if path.is_file()}
     target = cache.artifact("test-modules", kernel=str(paths.artifacts(kernel).kdir),
                             sources=sources)
-    with cache.lock(f"test-modules-{target.key}"):
-        if not target.is_complete():
-            with cache.building(target) as (made, _facts):
-                _make(made, kernel)
-    target.touch()
-    return target.path
+    return cache.made(target, lambda made: _make(made, kernel))
 
 
 def _make(made: Path, kernel: str) -> None:

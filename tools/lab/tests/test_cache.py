@@ -41,6 +41,18 @@ class Artifacts(InCache):
         self.assertTrue(target.is_complete())
         self.assertEqual(target.stamp()["known"], 1)
 
+    def test_what_is_made_is_made_once(self) -> None:
+        target = cache.artifact("x")
+        times: list[Path] = []
+
+        def make(folder: Path) -> None:
+            times.append(folder)
+            (folder / "file").write_text("made")
+
+        for _ in range(2):
+            self.assertEqual((cache.made(target, make) / "file").read_text(), "made")
+        self.assertEqual(times, [target.partial])
+
     def test_a_resumable_build_finds_what_it_had(self) -> None:
         target = cache.artifact("x")
         with self.assertRaises(OSError), cache.building(target, resume=True) as (folder, _):

@@ -202,19 +202,8 @@ fn counters(path: Path) -> PathCounters {
 
 fn chosen(names: &[String], context: &Context) -> Result<(Vec<ClientDevice>, Vec<Path>)> {
     let system = &context.system;
-    let all_paths = || -> Result<Vec<Path>> {
-        let client = system
-            .client_sessions()?
-            .into_iter()
-            .flat_map(|session| session.paths);
-        let server = system
-            .server_sessions()?
-            .into_iter()
-            .flat_map(|session| session.paths);
-        Ok(client.chain(server).collect())
-    };
     if names.is_empty() {
-        return Ok((system.client_devices()?, all_paths()?));
+        return Ok((system.client_devices()?, system.all_paths()?));
     }
     let (mut devices, mut paths) = (Vec::new(), Vec::new());
     for name in names {

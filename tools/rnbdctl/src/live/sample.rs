@@ -116,15 +116,7 @@ impl Sample {
             let state = device.state;
             sample.devices.insert(key, DeviceSample { state, stat });
         }
-        let client = system
-            .client_sessions()?
-            .into_iter()
-            .flat_map(|session| session.paths);
-        let server = system
-            .server_sessions()?
-            .into_iter()
-            .flat_map(|session| session.paths);
-        for path in client.chain(server) {
+        for path in system.all_paths()? {
             let key = PathKey {
                 side: path.side,
                 session: path.session,

@@ -132,6 +132,15 @@ impl System {
         one_path(name, paths)
     }
 
+    /// All paths: of this machine as a client, and then as a server.
+    pub fn all_paths(&self) -> Result<Vec<Path>> {
+        let client = self.client_sessions()?.into_iter();
+        let client = client.flat_map(|session| session.paths);
+        let server = self.server_sessions()?.into_iter();
+        let server = server.flat_map(|session| session.paths);
+        Ok(client.chain(server).collect())
+    }
+
     /// What the user means by `name`, whatever that is.
     pub fn find(&self, name: &str) -> Result<Found> {
         self.need_any(name)?;
