@@ -12,13 +12,13 @@ use prometheus_client::encoding::MetricEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::served::Served;
 use crate::model::BlockStat;
 use crate::model::Client;
 use crate::model::ClientDevice;
 use crate::model::DeviceState;
 use crate::model::Path;
 use crate::model::PathStats;
-use crate::model::Server;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -29,7 +29,9 @@ use crate::System;
 pub struct Snapshot {
     client: Client,
     stats: Vec<(ClientDevice, BlockStat)>,
-    server: Server,
+    /// For how many seconds requests of a session wait for its server.
+    drains: Vec<(String, u64)>,
+    served: Served,
     took: Duration,
 }
 
@@ -44,10 +46,16 @@ impl Snapshot {
                 stats.push((device.clone(), stat));
             }
         }
+        let mut drains = Vec::new();
+        for session in &client.sessions {
+            let seconds = system.session_drain(session)?;
+            drains.extend(seconds.map(|seconds| (session.name.clone(), seconds)));
+        }
         Ok(Self {
             client,
             stats,
-            server: system.server()?,
+            drains,
+            served: Served::take(system)?,
             took: start.elapsed(),
         })
     }
@@ -69,7 +77,7 @@ pub fn render(snapshot: Snapshot) -> Result<String> {
 }
 
 /// The labels of one value: names, and values already escaped.
-type Labels = Vec<(&'static str, String)>;
+pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// The format has no way to write these in a label otherwise, and the library does not do it.
 fn escaped(value: &str) -> String {
@@ -80,7 +88,7 @@ fn escaped(value: &str) -> String {
 }
 
 /// Writes one metric after the other.
-struct Writer<'e>(DescriptorEncoder<'e>);
+pub(super) struct Writer<'e>(DescriptorEncoder<'e>);
 
 impl Writer<'_> {
     fn family<T>(
@@ -104,7 +112,7 @@ impl Writer<'_> {
     }
 
     /// A number that only grows; the library puts `_total` behind the name.
-    fn counter(
+    pub(super) fn counter(
         &mut self,
         name: &str,
         help: &str,
@@ -128,7 +136,7 @@ impl Writer<'_> {
         })
     }
 
-    fn gauge(
+    pub(super) fn gauge(
         &mut self,
         name: &str,
         help: &str,
@@ -165,8 +173,9 @@ impl Collector for Snapshot {
             .collect::<Vec<_>>();
         paths(&mut out, "rnbd_path", &client)?;
         client_paths(&mut out, &client)?;
-        self.server(&mut out)?;
+        self.served.write(&mut out)?;
         let server = self
+            .served
             .server
             .sessions
             .iter()
@@ -176,14 +185,14 @@ impl Collector for Snapshot {
     }
 }
 
-fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
+pub(super) fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
     labels
         .into_iter()
         .map(|(name, value)| (name, escaped(value)))
         .collect()
 }
 
-fn count<T>(list: &[T]) -> u64 {
+pub(super) fn count<T>(list: &[T]) -> u64 {
     u64::try_from(list.len()).unwrap_or(u64::MAX)
 }
 
@@ -203,7 +212,7 @@ impl Snapshot {
         )?;
         let modules = [
             ("rnbd_client", self.client.loaded),
-            ("rnbd_server", self.server.loaded),
+            ("rnbd_server", self.served.server.loaded),
         ];
         let modules = modules.map(|(name, loaded)| (labels([("module", name)]), u64::from(loaded)));
         out.gauge(
@@ -243,6 +252,7 @@ impl Snapshot {
             .iter()
             .filter_map(|device| Some((device_labels(device), device.size_bytes?)));
         out.gauge("rnbd_device_size_bytes", "The size of the device", sizes)?;
+        troubles(out, devices)?;
         for (name, help, value) in DEVICE {
             let name = format!("rnbd_device_{name}");
             let values = self.stats.iter();
@@ -281,43 +291,12 @@ impl Snapshot {
             "rnbd_session_paths_connected",
             "Paths of the session that are connected",
             up,
-        )
-    }
-
-    fn server(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let sessions = &self.server.sessions;
-        let paths = sessions
-            .iter()
-            .map(|session| (labels([("session", &session.name)]), count(&session.paths)));
-        out.gauge(
-            "rnbd_server_session_paths",
-            "Paths of a client's session",
-            paths,
         )?;
-        let memory = sessions.iter().filter_map(|session| {
-            Some((labels([("session", &session.name)]), session.memory_bytes?))
-        });
+        let drains = self.drains.iter();
         out.gauge(
-            "rnbd_server_session_memory_bytes",
-            "Memory of the buffers of a client's session",
-            memory,
-        )?;
-        let exports = self.server.devices.iter().flat_map(|device| {
-            device.exports.iter().map(|export| {
-                let mode = export.access_mode.map_or("unknown", |mode| mode.as_str());
-                let all = [
-                    ("device", device.name.as_str()),
-                    ("session", &export.session),
-                    ("device_path", &export.device_path),
-                    ("access_mode", mode),
-                ];
-                (labels(all), 1)
-            })
-        });
-        out.gauge(
-            "rnbd_server_export_info",
-            "A device that a client has mapped; always 1",
-            exports,
+            "rnbd_session_drain_seconds",
+            "For how long requests wait yet as the server goes away on purpose; 0 if not",
+            drains.map(|(session, seconds)| (labels([("session", session)]), *seconds)),
         )
     }
 }
@@ -392,6 +371,35 @@ fn device_labels(device: &ClientDevice) -> Labels {
 
 fn path_labels(path: &Path) -> Labels {
     labels([("session", &path.session), ("path", &path.name)])
+}
+
+/// What may be wrong with devices that are mapped.
+fn troubles(out: &mut Writer<'_>, devices: &[ClientDevice]) -> fmt::Result {
+    let withdrawn = devices.iter().map(|device| {
+        let is_withdrawn = u64::from(device.closed_by_server);
+        (device_labels(device), is_withdrawn)
+    });
+    out.gauge(
+        "rnbd_device_closed_by_server",
+        "Whether the server's administrator has closed the device",
+        withdrawn,
+    )?;
+    let ended = devices
+        .iter()
+        .filter_map(|device| Some((device_labels(device), device.io_timeouts?.into())));
+    out.counter(
+        "rnbd_device_io_timeouts",
+        "Requests that were ended because they took too long",
+        ended,
+    )?;
+    let unanswered = devices
+        .iter()
+        .filter_map(|device| Some((device_labels(device), device.io_unanswered?.into())));
+    out.gauge(
+        "rnbd_device_io_unanswered",
+        "Requests that took too long, and that the server may still be at work on",
+        unanswered,
+    )
 }
 
 /// What both ends know of a path.

@@ -218,6 +218,9 @@ fn tree() -> tempfile::TempDir {
         ("mapping_path", "disk \"one\"\\"),
         ("access_mode", "rw"),
         ("nr_poll_queues", "0"),
+        ("io_timeouts", "3"),
+        ("io_unanswered", "2"),
+        ("closed_by", ""),
     ] {
         write(&format!("{disk}/rnbd/{name}"), &format!("{text}\n"));
     }
@@ -242,10 +245,44 @@ fn tree() -> tempfile::TempDir {
             write(&name, &format!("{text}\n"));
         }
     }
-    let export = "sys/class/rnbd-server/ctl/devices/vdb/sessions/s";
-    write(&format!("{export}/mapping_path"), "/dev/vdb\n");
-    write(&format!("{export}/access_mode"), "rw\n");
+    write("sys/class/rtrs-client/s/drain", "off\n");
+    let disk = "sys/class/rnbd-server/ctl/devices/vdb";
+    write(&format!("{disk}/sessions/s/mapping_path"), "/dev/vdb\n");
+    write(&format!("{disk}/sessions/s/access_mode"), "rw\n");
+    write(
+        &format!("{disk}/reservations"),
+        "generation 3\ntype write-exclusive\nholder 0x2 session t\nwaiting for session s\n\
+         0x2 session t\n",
+    );
+    write("sys/class/rnbd-server/ctl/drain", "598 2 1\n");
+    clients(&write);
     tree
+}
+
+/// What the transport's server shows of its clients.
+fn clients(write: &dyn Fn(&str, &str)) {
+    let module = "sys/module/rtrs_server";
+    for (name, text) in [
+        ("clients/sessions", "1"),
+        ("clients/paths", "2"),
+        ("clients/connections", "6"),
+        ("clients/half_open", "3"),
+        ("clients/refused", "7"),
+        ("clients/given_up", "8"),
+        ("clients/auth_failed", "9"),
+        ("clients/ip:10.0.0.1/sessions", "1"),
+        ("clients/ip:10.0.0.1/paths", "1"),
+        ("clients/ip:10.0.0.1/connections", "3"),
+        ("clients/ip:10.0.0.1/half_open", "0"),
+        ("parameters/max_sessions", "4096"),
+        ("parameters/max_half_open_per_client", "64"),
+        // Any number.
+        ("parameters/max_paths", "0"),
+        ("chunk_pool/total_bytes", "1048576"),
+        ("chunk_pool/free_bytes", "65536"),
+    ] {
+        write(&format!("{module}/{name}"), &format!("{text}\n"));
+    }
 }
 
 fn all_metrics() -> String {

@@ -6,6 +6,7 @@
 
 mod block_stat;
 mod client;
+mod clients;
 mod latency;
 mod names;
 mod path;
@@ -21,6 +22,9 @@ pub use client::ClientSession;
 pub use client::DeviceState;
 pub use client::Policy;
 pub use client::SessionState;
+pub use clients::ClientUse;
+pub use clients::Reserved;
+pub use clients::ServerClients;
 pub use latency::Bucket;
 pub use latency::DeviceLatency;
 pub use latency::KindLatency;

@@ -7,6 +7,7 @@
 //! files; that is no error here.
 
 mod client;
+mod clients;
 mod find;
 mod loaded;
 mod net;
