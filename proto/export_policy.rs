@@ -47,15 +47,22 @@ use crate::{
 /// The most bytes of a policy.
 pub const MAX_LEN: usize = 1 << 20;
 
-/// What a client asks for.
+/// A client's session, on one of its paths.
 #[derive(Clone, Copy, Debug)]
-pub struct Query<'a> {
+pub struct Subject<'a> {
     /// The name that the client gave its session.
     pub session: &'a SessName,
     /// The client, if it has proved who it is.
     pub client_id: Option<&'a ClientId>,
     /// The client's address; `None` if it cannot be relied on: then only `client=*` allows it.
     pub client: Option<Address>,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// Who asks.
+    pub subject: Subject<'a>,
     /// The device's full path; see [`full_path`](crate::search_path::full_path).
     pub device: &'a [u8],
     /// The mode in which the device shall be opened.
@@ -323,6 +330,13 @@ pub fn admits(text: &[u8], client: Option<Address>) -> bool {
         .any(|rule| rule.clients.contains(client))
 }
 
+/// Whether a policy allows anything at all to a session: without such a rule it can open nothing.
+pub fn is_about(text: &[u8], subject: &Subject<'_>) -> bool {
+    lines(text)
+        .filter_map(|line| parse_line(line).ok().flatten())
+        .any(|rule| rule.is_about(subject))
+}
+
 /// The lines of a policy, without the empty one behind the last newline.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.strip_suffix(b"\n")
@@ -491,12 +505,17 @@ impl Clients {
 impl Rule<'_> {
     fn allows(&self, query: &Query<'_>) -> bool {
         self.modes.contains(query.mode)
-            && self.clients.contains(query.client)
-            && self.session.matches(query.session.as_bytes())
+            && self.is_about(&query.subject)
+            && self.device.matches(query.device)
+    }
+
+    /// Whether it allows anything to a session. Each rule has a device and a mode.
+    fn is_about(&self, subject: &Subject<'_>) -> bool {
+        self.clients.contains(subject.client)
+            && self.session.matches(subject.session.as_bytes())
             && self.client_id.is_none_or(|pattern| {
-                let client = query.client_id;
+                let client = subject.client_id;
                 client.is_some_and(|client| pattern.matches(client.as_bytes()))
             })
-            && self.device.matches(query.device)
     }
 }

@@ -380,12 +380,13 @@ fn close_reason(session: &Session, device: &SessionDevice) -> CloseReason {
     }
 }
 
-/// The session has another path, from `client`: that must be allowed to use what is open. Sleeps,
-/// but does not wait for disks.
+/// The session has another path, from `client`: that must be allowed to use what is open, and
+/// something at all. Sleeps, but does not wait for disks. `EACCES`.
 pub(crate) fn path_up(session: &Session, client: Option<Address>) -> Result {
     // A device that is being opened comes into the table later, and then finds this client.
     let mut clients = session.clients().lock();
     let policy = session.server().policy();
+    policy.admits_session(session.subject(), client)?;
     if policy.is_loaded() {
         let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
         let mut result = Ok(());

@@ -70,6 +70,30 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// The session on a path from `client`, as the rules have it.
+    fn from(&self, client: Option<Address>) -> export_policy::Subject<'_> {
+        export_policy::Subject {
+            session: &self.name,
+            client_id: self.client_id.as_ref(),
+            client,
+        }
+    }
+
+    /// What it has proved of its identity, for the log.
+    fn identity(&self) -> Text<96> {
+        Text::from_fn(|out| match &self.client_id {
+            Some(id) => write!(out, "client id {id}"),
+            None => out.write_str("no proof of identity"),
+        })
+    }
+
+    /// Whether policy `number` has refused it nothing so far; then it has from now on.
+    fn is_first_refusal(&self, number: u32) -> bool {
+        self.refused_by.xchg(number, ordering::Relaxed) != number
+    }
+}
+
 /// The policy of the server.
 #[pin_data]
 pub(crate) struct ExportPolicy {
@@ -102,9 +126,7 @@ impl Policy {
         }
         for &client in clients {
             let query = Query {
-                session: &subject.name,
-                client_id: subject.client_id.as_ref(),
-                client,
+                subject: subject.from(client),
                 device: path.to_bytes(),
                 mode,
             };
@@ -179,6 +201,27 @@ impl ExportPolicy {
         Err(EACCES)
     }
 
+    /// `EACCES`, which is logged, if no rule is about `subject` on a path from `client`: the
+    /// path gets no memory, since the session can open nothing. Any context.
+    pub(crate) fn admits_session(&self, subject: &Subject, client: Option<Address>) -> Result {
+        let Some(policy) = self.current.get() else {
+            return Ok(());
+        };
+        if export_policy::is_about(&policy.text, &subject.from(client)) {
+            return Ok(());
+        }
+        if subject.is_first_refusal(policy.number) {
+            pr_warn_ratelimited!(
+                "session {:?} from {} ({}): the export policy refuses the session, as no rule is \
+                 about it\n",
+                subject.name.as_cstr(),
+                shown(client).as_str(),
+                subject.identity().as_str()
+            );
+        }
+        Err(EACCES)
+    }
+
     /// Whether `subject` may open the device at `path`, as [`Self::check`] says; nothing is logged,
     /// since no client has asked. Any context.
     pub(crate) fn allows(
@@ -208,19 +251,13 @@ impl ExportPolicy {
         let Err(refused) = policy.check(subject, clients, path, mode) else {
             return Ok(());
         };
-        // Once per session and policy.
-        if subject.refused_by.xchg(policy.number, ordering::Relaxed) != policy.number {
-            let client = shown(refused);
-            let identity = Text::<96>::from_fn(|out| match &subject.client_id {
-                Some(id) => write!(out, "client id {id}"),
-                None => out.write_str("no proof of identity"),
-            });
+        if subject.is_first_refusal(policy.number) {
             pr_warn_ratelimited!(
                 "session {:?} from {} ({}): the export policy refuses device {:?} ({}); no more \
                  is said of this session\n",
                 subject.name.as_cstr(),
-                client.as_str(),
-                identity.as_str(),
+                shown(refused).as_str(),
+                subject.identity().as_str(),
                 path,
                 mode.as_str()
             );

@@ -412,9 +412,9 @@ impl<R: PathRequests> Handler for Connection<R> {
                 }
             }
             WrKind::AuthRequest => self.events.clone().auth_received(wc.byte_len()),
-            WrKind::AuthResponse => self.events.clone().auth_answered(),
+            WrKind::AuthResponse | WrKind::InfoResponse => self.events.clone().answered(),
             WrKind::Registration => self.events.clone().registered(),
-            WrKind::InfoResponse | WrKind::Unsignaled => {}
+            WrKind::Unsignaled => {}
         }
     }
 

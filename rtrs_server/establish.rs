@@ -34,11 +34,13 @@ use proto::{
         InfoReq,
         InfoRsp,
         SgDesc,
-        FEATURE_COALESCED_RESPONSES, //
+        FEATURE_COALESCED_RESPONSES,
+        FEATURE_REFUSAL, //
     }, //
 };
 use rtrs_core::{
     connection::SERVICE_CID,
+    error::to_errno,
     traffic::Traffic, //
 };
 
@@ -117,16 +119,15 @@ fn establish(path: &Arc<Path>) -> Result {
         kernel_ext::pr_err_ratelimited!("<{}>: a name before a proof of identity\n", path);
         return Err(EKEYREJECTED);
     }
-    let name = parse_request(path, &setup)?;
-    let queue_pairs = setup.queue_pairs;
-    check_complete(path, &queue_pairs)?;
-    let service = queue_pairs.first().ok_or(ENOTCONN)?;
-
-    path.owner().set_identity(path.identity(), path)?;
-    path.owner().set_name(&name, path)?;
-    let given = path.owner().clone().path_up(path, service)?;
+    let given = match tell_session(path, &setup) {
+        // The client may have mistaken its name; nothing else tells it.
+        Err(error) if error == EACCES => return refuse(path, setup, error),
+        told => told?,
+    };
     // Closing the path waits for this function, and then tells that it is down.
     *path.state().lock() = PathState::Up;
+    let queue_pairs = setup.queue_pairs;
+    let service = queue_pairs.first().ok_or(ENOTCONN)?;
 
     copy_beside_others(path, &given, setup.domain.device().numa_node())?;
     // Not before the client has said its name and the user has taken it.
@@ -154,6 +155,45 @@ fn establish(path: &Arc<Path>) -> Result {
     path.owner().path_answered(path);
     path.start_heartbeat();
     Ok(())
+}
+
+/// Tells the session which client the path belongs to, and that the path is up. Sleeps. `EACCES` if
+/// the user does not want this client.
+fn tell_session(path: &Arc<Path>, setup: &Setup) -> Result<Given> {
+    let name = parse_request(path, setup)?;
+    check_complete(path, &setup.queue_pairs)?;
+    let service = setup.queue_pairs.first().ok_or(ENOTCONN)?;
+    path.owner().set_identity(path.identity(), path)?;
+    path.owner().set_name(&name, path)?;
+    path.owner().clone().path_up(path, service)
+}
+
+/// Tells a client that the user does not want it; the path is closed when that has been sent.
+/// Sleeps. `error` if the client does not know of refusals: then the caller closes the path.
+#[cold]
+#[inline(never)]
+fn refuse(path: &Arc<Path>, setup: Setup, error: Error) -> Result {
+    if path.core().features() & FEATURE_REFUSAL == 0 {
+        return Err(error);
+    }
+    let message = InfoRsp::refusal(to_errno(error));
+    let buffer = MessageBuffer::new(&setup.domain, message.len())?;
+    buffer.copy_in(0, &message)?;
+    let service = setup.queue_pairs.first().ok_or(ENOTCONN)?;
+    path.refuse();
+    send_response(service, buffer, message.len())?;
+    // The connections stay until then. Closing the path waits for this function.
+    *path.state().lock() = PathState::Connecting(setup);
+    Ok(())
+}
+
+/// Sends a response to the information request. The memory stays until the protection domain goes.
+fn send_response(service: &Connected, buffer: MessageBuffer<Outgoing>, len: usize) -> Result {
+    let mut room = SendRoom::<1, 1>::EMPTY;
+    let mut batch = SendBatch::new(&mut room);
+    batch.add(buffer.sge(len)?)?;
+    batch.send(WrKind::InfoResponse.id(), true)?;
+    Ok(service.post(&mut batch)?)
 }
 
 /// Has the data of the session's long writes copied if the session has other paths: an
@@ -299,12 +339,8 @@ impl Response {
         Ok(Self { buffer, len })
     }
 
-    /// Sends it. The memory stays until the protection domain goes.
+    /// Sends it.
     fn send(self, service: &Connected) -> Result {
-        let mut room = SendRoom::<1, 1>::EMPTY;
-        let mut batch = SendBatch::new(&mut room);
-        batch.add(self.buffer.sge(self.len)?)?;
-        batch.send(WrKind::InfoResponse.id(), true)?;
-        Ok(service.post(&mut batch)?)
+        send_response(service, self.buffer, self.len)
     }
 }

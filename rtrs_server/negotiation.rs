@@ -15,6 +15,7 @@ use proto::{
         FEATURE_COALESCED_RESPONSES,
         FEATURE_DOORBELL,
         FEATURE_PATH_END,
+        FEATURE_REFUSAL,
         FEATURE_SHORT_RESPONSES, //
     }, //
 };
@@ -29,14 +30,14 @@ use crate::session_io::Needs;
 pub(crate) fn used_features(offered: u32, needs: Needs) -> u32 {
     if offered & FEATURE_SHORT_RESPONSES == 0 {
         // Without it each response has a message of its own.
-        return offered & FEATURE_AUTH;
+        return offered & (FEATURE_AUTH | FEATURE_REFUSAL);
     }
     let coalesced = if needs.sleeping_requests {
         0
     } else {
         FEATURE_COALESCED_RESPONSES
     };
-    let others = FEATURE_PATH_END | FEATURE_DOORBELL | FEATURE_AUTH;
+    let others = FEATURE_PATH_END | FEATURE_DOORBELL | FEATURE_AUTH | FEATURE_REFUSAL;
     offered & (FEATURE_SHORT_RESPONSES | coalesced | others)
 }
 

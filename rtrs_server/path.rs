@@ -233,8 +233,8 @@ pub(crate) struct Path {
     info_len: Atomic<u32>,
     /// The length of the client's proof of its identity, in bytes.
     auth_len: Atomic<u32>,
-    /// The client's proof was wrong.
-    auth_refused: Atomic<bool>,
+    /// The client is refused, and is being told why.
+    refused: Atomic<bool>,
     /// The client, if it has proved who it is.
     identity: SetOnce<ClientId>,
     /// Told when the last of some registrations is done, and when the path is being closed.
@@ -310,7 +310,7 @@ impl Path {
                 begun: Instant::now(),
                 info_len: Atomic::new(0),
                 auth_len: Atomic::new(0),
-                auth_refused: Atomic::new(false),
+                refused: Atomic::new(false),
                 identity: SetOnce::new(),
                 registered <- Completion::new(),
                 end <- end,
@@ -429,7 +429,12 @@ impl Path {
     /// The client has proved nothing: the path is closed when it has been told.
     pub(crate) fn refuse_identity(&self) {
         self.context.admission.count_auth_failure();
-        self.auth_refused.store(true, ordering::Relaxed);
+        self.refuse();
+    }
+
+    /// The path is closed when the client has been told why, by the response that is posted next.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, ordering::Relaxed);
     }
 
     /// The length of the information request, in bytes.
@@ -519,17 +524,17 @@ impl PathEvents for Path {
         let _ = context.queue.enqueue::<Self, AUTHENTICATE>(self);
     }
 
-    fn auth_answered(self: Arc<Self>) {
-        if self.auth_refused.load(ordering::Relaxed) {
-            self.close();
-        }
-    }
-
     fn info_received(self: Arc<Self>, len: u32) {
         self.info_len.store(len, ordering::Relaxed);
         let context = self.context.clone();
         // Cannot be queued yet: there is only one receive for it.
         let _ = context.queue.enqueue::<Self, ESTABLISH>(self);
+    }
+
+    fn answered(self: Arc<Self>) {
+        if self.refused.load(ordering::Relaxed) {
+            self.close();
+        }
     }
 
     fn registered(self: Arc<Self>) {

@@ -71,11 +71,11 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     /// The client's proof of its identity came; it has `len` bytes.
     fn auth_received(self: Arc<Self>, len: u32);
 
-    /// The response to that proof was sent.
-    fn auth_answered(self: Arc<Self>);
-
     /// The information request came; it has `len` bytes.
     fn info_received(self: Arc<Self>, len: u32);
+
+    /// The response to either was sent.
+    fn answered(self: Arc<Self>);
 
     /// Chunks that [`WrKind::Registration`](crate::wr_kind::WrKind::Registration) stands for are
     /// registered.

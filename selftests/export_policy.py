@@ -258,7 +258,7 @@ def test_search_path(t: Test) -> None:
 def test_hostile_client(t: Test) -> None:
     """A client that makes names up learns nothing and does not fill the log."""
     rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64")
-    policy.load(t, policy.rule("friend", device=disks.WITHOUT_DISCARD))
+    policy.load(t, policy.rule("name*", device=disks.WITHOUT_DISCARD))
     t.client.run("modprobe rdma_ucm")
     mark = t.server.log_mark()
     sessions = [f"name{number}" for number in range(12)]
@@ -270,6 +270,37 @@ def test_hostile_client(t: Test) -> None:
     t.check(0 not in requests, f"errnos of requests without a device: {requests}")
     lines = refusals(t, mark)
     t.check(1 <= len(lines) <= len(sessions), f"{len(lines)} lines about {len(opens) * 3} refusals")
+
+
+@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+def test_session_without_a_rule(t: Test) -> None:
+    """A session that no rule is about gets no memory; its client is told, and the log says why."""
+    rnbd.load(t, rtrs_server="sess_queue_depth=64 max_chunk_size=131072 chunk_pool_mb=8")
+    policy.load(t, policy.rule("friend", f"ip:{t.client.address}", mode="ro"))
+    server, client = t.server.log_mark(), t.client.log_mark()
+    not_opened(t, disks.PLAIN, session="other", access_mode="ro")
+    who = rf'session "other" from ip:{t.client.address} \(no proof of identity\)'
+    said = f"{who}: the export policy refuses the session, as no rule is about it"
+    t.server.wait_log(said, server)
+    t.client.wait_log("refused by the server: EACCES", client)
+    rnbd.map_device(t, disks.PLAIN, session="friend", access_mode="ro").unmap()
+    pool = "/sys/module/rtrs_server/chunk_pool"
+    total = t.server.read(f"{pool}/total_bytes")
+    t.server.wait_for(f"{pool}/free_bytes", matches=f"^{total}$")
+    # The path of a client without room for the response is there until it has room.
+    t.client.run("modprobe rdma_ucm; rm -f /run/go")
+    server = t.server.log_mark()
+    refused = t.client.start_call(60, guest_policy.refused, t.server.address, session="other", room="/run/go")
+    t.server.wait_log(said, server)
+    t.equal(t.server.read("/sys/module/rtrs_server/clients/half_open"), "1", "half-open paths")
+    t.equal(t.server.listdir(rnbd.SERVER_SESSIONS), [], "sessions")
+    t.equal(t.server.read(f"{pool}/free_bytes"), total, "free memory of sessions")
+    t.client.create("/run/go", "")
+    t.equal(refused.wait(), -errno.EACCES, "what the client is told")
+    t.server.wait_for("/sys/module/rtrs_server/clients/paths", matches="^0$")
+    # Nothing in C's protocol says why.
+    t.equal(t.client.call_within(60, guest_policy.refused, t.server.address, session="other", features=0), None,
+            "what a client is told that does not know of refusals")
 
 
 @case(module_sets=ONLY_OURS)

@@ -141,6 +141,10 @@ def test_information(t: Test) -> None:
     for what, log in INFORMATION.items():
         call(t, hostile.misbehave, place="info", fault="info", what=what)
         refused(t, what, (errno.EINVAL,), log)
+    # A number of the kernel's own would stop the machine.
+    for what, number in (("a refusal", errno.EACCES), ("a refusal with a number of the kernel's", errno.ECONNRESET)):
+        call(t, hostile.misbehave, place="info", fault="info", what=what)
+        refused(t, what, (number,), f"refused by the server: {errno.errorcode[number]}")
     # There is no room for more than one for each chunk.
     call(t, hostile.misbehave, place="info", fault="info", what="too many descriptors")
     # The debug kernel has no names of errors.

@@ -13,7 +13,8 @@ use proto::{
     export_policy::{
         self,
         Query,
-        Start, //
+        Start,
+        Subject, //
     },
     map_options,
     name::{
@@ -457,15 +458,21 @@ pub fn export_policy(data: &[u8]) {
     };
     let client = Address::parse(client).ok();
     for mode in [AccessMode::Ro, AccessMode::Rw, AccessMode::Migration] {
-        let query = Query {
-            client_id: None,
+        let subject = Subject {
             session: &session,
+            client_id: None,
             client,
+        };
+        let query = Query {
+            subject,
             device,
             mode,
         };
         let allowed = export_policy::allows(text, &query);
         assert!(!allowed || rules != Ok(0));
+        // Nobody is refused sooner who may open something.
+        assert!(!allowed || export_policy::is_about(text, &subject));
+        assert!(!allowed || export_policy::admits(text, client));
         // Each line stands for itself.
         let each = text
             .split(|&byte| byte == b'\n')

@@ -146,7 +146,7 @@ impl ConnAccept {
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let msg = parse_rsp(bytes)?;
         if msg.errno.get() != 0 {
-            return Err(ProtoError::Refused(reject_errno(msg.errno)));
+            return Err(ProtoError::Refused(errno_of_refusal(msg.errno)));
         }
         let accept = Self {
             queue_depth: msg.queue_depth.get(),
@@ -211,7 +211,7 @@ impl ConnReject {
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let msg = parse_rsp(bytes)?;
         Ok(Self {
-            errno: reject_errno(msg.errno),
+            errno: errno_of_refusal(msg.errno),
         })
     }
 }
@@ -247,7 +247,8 @@ fn check_magic_version(magic: U16, version: U16) -> Result<(), ProtoError> {
     Ok(())
 }
 
-fn reject_errno(errno: U16) -> Errno {
+/// The errno of a refusal; `ECONNRESET` for a value that is no errno of user space.
+pub(super) fn errno_of_refusal(errno: U16) -> Errno {
     let errno = i16::from_le_bytes(errno.to_bytes());
     Errno::from_peer(errno.into()).unwrap_or(Errno::ECONNRESET)
 }

@@ -32,3 +32,7 @@ pub const FEATURE_DOORBELL: u32 = 1 << 4;
 /// The client proves its identity, and the server that it knows the client's key, before the path
 /// gets anything; see [`handshake`](crate::handshake).
 pub const FEATURE_AUTH: u32 = 1 << 5;
+
+/// The server says why it refuses a client that has said its name, see
+/// [`InfoRsp::refusal`](super::InfoRsp::refusal); a client without it is only disconnected.
+pub const FEATURE_REFUSAL: u32 = 1 << 6;

@@ -6,6 +6,7 @@
 use zerocopy::FromBytes as _;
 
 use super::{
+    conn::errno_of_refusal,
     wire::{
         self,
         MsgType, //
@@ -13,6 +14,7 @@ use super::{
     ChunkLayout, //
 };
 use crate::{
+    errno::Errno,
     error::ProtoError,
     name::SessName,
     wire::{
@@ -144,7 +146,8 @@ impl<'a> InfoRsp<'a> {
         *hdr = to_array::<_, { size_of::<wire::InfoRspHdr>() }>(&wire::InfoRspHdr {
             r#type: MsgType::InfoRsp.to_wire(),
             sg_cnt: sg_cnt.into(),
-            reserved: [0; 4],
+            errno: 0u16.into(),
+            reserved: [0; 2],
         });
         for (to, desc) in body.chunks_exact_mut(SgDesc::SIZE).zip(descs) {
             to.copy_from_slice(&desc.to_bytes());
@@ -152,14 +155,31 @@ impl<'a> InfoRsp<'a> {
         Ok(need)
     }
 
+    /// The message to a client that is refused, for a path with
+    /// [`FEATURE_REFUSAL`](super::FEATURE_REFUSAL).
+    pub fn refusal(errno: Errno) -> [u8; size_of::<wire::InfoRspHdr>()] {
+        to_array(&wire::InfoRspHdr {
+            r#type: MsgType::InfoRsp.to_wire(),
+            sg_cnt: 0u16.into(),
+            // At most 4095, so the cast loses nothing.
+            errno: (errno.to_kernel() as u16).into(),
+            reserved: [0; 2],
+        })
+    }
+
     /// Checks a received message against the session's layout; `bytes` may be
     /// longer than it.
+    ///
+    /// [`ProtoError::Refused`] if the server refuses the client.
     pub fn parse(bytes: &'a [u8], layout: &ChunkLayout) -> Result<Self, ProtoError> {
         let what = "info response";
         let (hdr, body) = split::<wire::InfoRspHdr>(bytes, what)?;
         check_type(what, hdr.r#type, MsgType::InfoRsp as u16)?;
         let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
         let sg_cnt = hdr.sg_cnt.get();
+        if sg_cnt == 0 && hdr.errno.get() != 0 {
+            return Err(ProtoError::Refused(errno_of_refusal(hdr.errno)));
+        }
         // C's server always splits its chunks evenly.
         if layout.queue_depth().checked_rem(sg_cnt.into()) != Some(0) {
             return bad("sg_cnt of the info response", sg_cnt.into());

@@ -107,7 +107,9 @@ wire_structs! {
     struct InfoRspHdr: 8 {
         0 => r#type: U16,
         2 => sg_cnt: U16,
-        4 => reserved: [u8; 4],
+        /// A negative errno in two's complement, zero unless the client is refused.
+        4 => errno: U16,
+        6 => reserved: [u8; 2],
     }
 
     /// `struct rtrs_msg_rkey_rsp`.

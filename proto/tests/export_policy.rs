@@ -13,9 +13,11 @@ use proto::{
         admits,
         allows,
         check,
+        is_about,
         Query,
         Start,
         StartError,
+        Subject,
         MAX_LEN, //
     },
     name::SessName,
@@ -30,9 +32,11 @@ use proto::{
 /// Whether a policy lets `session` at `address` open `device` in `mode`.
 fn may(policy: &str, session: &str, address: &str, device: &str, mode: AccessMode) -> bool {
     let query = Query {
-        client_id: None,
-        session: &SessName::new(session.as_bytes()).unwrap(),
-        client: Address::parse(address.as_bytes()).ok(),
+        subject: Subject {
+            client_id: None,
+            session: &SessName::new(session.as_bytes()).unwrap(),
+            client: Address::parse(address.as_bytes()).ok(),
+        },
         device: device.as_bytes(),
         mode,
     };
@@ -454,6 +458,34 @@ fn an_address_is_admitted_if_a_rule_names_it() {
     assert!(!admits(b"", Address::parse(b"ip:192.0.2.1").ok()));
 }
 
+/// A session that no rule is about can open nothing, whatever it asks for: name, address and proved
+/// identity have to be those of one rule.
+#[test]
+fn a_session_is_admitted_if_a_rule_is_about_it() {
+    let policy = "allow session=web* client=ip:192.0.2.0/24 device=/dev/vdb mode=ro\n\
+                  allow session=db client=* client-id=db device=/dev/vdc mode=rw\n";
+    assert_eq!(check(policy.as_bytes()), Ok(2));
+    let about = |session: &str, address: &str, client_id: Option<&[u8]>| {
+        let client_id = client_id.map(|client| ClientId::new(client).unwrap());
+        let subject = Subject {
+            session: &SessName::new(session.as_bytes()).unwrap(),
+            client_id: client_id.as_ref(),
+            client: Address::parse(address.as_bytes()).ok(),
+        };
+        is_about(policy.as_bytes(), &subject)
+    };
+    assert!(about("web1", "ip:192.0.2.1", None));
+    assert!(about("web1", "ip:192.0.2.1", Some(b"db")));
+    assert!(!about("web1", "ip:192.0.3.1", None));
+    assert!(!about("web1", "nowhere", None));
+    assert!(!about("we", "ip:192.0.2.1", None));
+    assert!(about("db", "ip:192.0.2.1", Some(b"db")));
+    assert!(about("db", "nowhere", Some(b"db")));
+    assert!(!about("db", "ip:192.0.2.1", None));
+    assert!(!about("db", "ip:192.0.2.1", Some(b"web")));
+    assert!(!about("web1", "ip:192.0.3.1", Some(b"db")));
+}
+
 /// A rule with a client id is for clients that have proved to be the one; a rule without for all.
 #[test]
 fn proved_identities() {
@@ -462,9 +494,11 @@ fn proved_identities() {
         allows(
             policy.as_bytes(),
             &Query {
-                session: &SessName::new(b"s").unwrap(),
-                client_id: client.as_ref(),
-                client: None,
+                subject: Subject {
+                    session: &SessName::new(b"s").unwrap(),
+                    client_id: client.as_ref(),
+                    client: None,
+                },
                 device: b"/dev/sda",
                 mode: AccessMode::Ro,
             },

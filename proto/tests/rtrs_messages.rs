@@ -395,6 +395,26 @@ fn info_rsp_that_does_not_cover_the_chunks_is_refused() {
 }
 
 #[test]
+fn info_rsp_says_why_a_client_is_refused() {
+    let layout = ChunkLayout::new(4, 8192).unwrap();
+    let refusal = InfoRsp::refusal(Errno::EACCES);
+    assert_eq!(refusal, [1, 0, 0, 0, 0xf3, 0xff, 0, 0]);
+    let refused = |bytes: &[u8]| InfoRsp::parse(bytes, &layout).map(|_| ()).unwrap_err();
+    assert_eq!(refused(&refusal), ProtoError::Refused(Errno::EACCES));
+    // A number of the kernel's own stops the machine when a driver returns it.
+    for number in [1i16, -512, i16::MIN] {
+        let mut strange = refusal;
+        strange[4..6].copy_from_slice(&number.to_le_bytes());
+        let error = ProtoError::Refused(Errno::ECONNRESET);
+        assert_eq!(refused(&strange), error, "number {number}");
+    }
+    // With descriptors the field means nothing.
+    let mut bytes = info_rsp(&[desc(0, 0, 4 * 8192)]);
+    bytes[4] = 0xf3;
+    assert!(InfoRsp::parse(&bytes, &layout).is_ok());
+}
+
+#[test]
 fn info_rsp_that_is_cut_or_of_another_type_is_refused() {
     let layout = ChunkLayout::new(1, 8192).unwrap();
     let mut bytes = info_rsp(&[desc(0, 0, 8192)]);

@@ -38,6 +38,7 @@ use proto::{
         FEATURE_COALESCED_RESPONSES,
         FEATURE_DOORBELL,
         FEATURE_PATH_END,
+        FEATURE_REFUSAL,
         FEATURE_SHORT_RESPONSES,
         SERVICE_CON_QUEUE_DEPTH, //
     }, //
@@ -49,6 +50,7 @@ use rtrs_core::{
         SignalInterval,
         SERVICE_CID, //
     },
+    error::from_errno,
     identity::KernelMac, //
 };
 
@@ -140,8 +142,11 @@ fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnaps
 }
 
 /// The extensions that this client knows.
-const OFFERED_FEATURES: u32 =
-    FEATURE_SHORT_RESPONSES | FEATURE_COALESCED_RESPONSES | FEATURE_PATH_END | FEATURE_DOORBELL;
+const OFFERED_FEATURES: u32 = FEATURE_SHORT_RESPONSES
+    | FEATURE_COALESCED_RESPONSES
+    | FEATURE_PATH_END
+    | FEATURE_DOORBELL
+    | FEATURE_REFUSAL;
 
 /// The scatter entries of a request that every device has: one for data, one for the message.
 const MIN_SEND_SGE: u32 = 2;
@@ -447,7 +452,7 @@ impl Setup<'_> {
         buffers.response.copy_out(&mut bytes)?;
         let info = InfoRsp::parse(&bytes, &requests.layout).map_err(|error| {
             pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
-            EINVAL
+            from_errno(error.errno())
         })?;
         let used = requests.queue_depth() as usize;
         for (index, chunk) in info.remote_bufs().take(used).enumerate() {

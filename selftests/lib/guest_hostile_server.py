@@ -131,6 +131,8 @@ def info(server: rtrs.Server, _normal: Any, connection: Any, what: str) -> None:
                                                       (address, key, depth * chunk)]),
         "an address that overflows": lambda: rtrs.info_rsp([(top, key, depth * chunk)]),
         "no room for its descriptors": lambda: rtrs.info_rsp(each[:1], count=depth),
+        "a refusal": lambda: rtrs.info_rsp([], number=-errno.EACCES),
+        "a refusal with a number of the kernel's": lambda: rtrs.info_rsp([], number=-512),
         "three bytes": lambda: b"\1\0\1",
         "no bytes": lambda: b"",
     }

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import time
 
 from lib import guest_rtrs_peer as rtrs
 
@@ -67,6 +69,27 @@ def probe(address: str, sessions: list[str],
             message = struct.pack("<HxxIQIIH6x", IO, 0, 0, 0, 512, 0)
             requests.append(ask(peer, message, 512))
     return opens, requests
+
+
+def refused(address: str, session: str, room: str = "", features: int = rtrs.REFUSAL) -> int | None:
+    """A client that the server does not want: the errno that the server says, None if it just disconnects.
+
+    With ``room`` the client takes the server's response only when there is a file of that name.
+    """
+    with rtrs.Peer(address, features=features) as peer:
+        peer.connect_all()
+        peer.send_info(session.encode(), room=not room)
+        if room:
+            while not os.path.exists(room):
+                time.sleep(0.02)
+            peer.make_room()
+        try:
+            peer.receive_info()
+        except rtrs.Closed:
+            return None
+        if not peer.wait_closed():
+            raise TimeoutError("the server keeps the path")
+        return peer.refusal
 
 
 def other_address(address: str, other: str) -> int:

@@ -36,6 +36,8 @@ MAGIC, VERSION = 0x1BBD, 0x0200
 IO_REQ, IO_RSP, IO_RSP_W_INV, PATH_END, PATH_ENDED, HB_MSG, HB_ACK = 0, 1, 2, 4, 5, 8, 9
 # Features: short and coalesced responses, and the ends of paths.
 PATH_ENDS = 1 | 2 | 8
+# The server says why it refuses a session.
+REFUSAL = 1 << 6
 # Where the code of a further connection is in its request, if the path has one.
 CODE_AT = 45
 TIMEOUT = 20.0
@@ -223,18 +225,23 @@ class Peer:
         while len(self.connections) < self.count:
             self.connect_one()
 
-    def send_info(self, name: bytes = b"hostile", *, raw: bytes | None = None) -> None:
-        """Send the information request, or these bytes instead."""
+    def send_info(self, name: bytes = b"hostile", *, raw: bytes | None = None, room: bool = True) -> None:
+        """Send the information request, or these bytes instead, with room for the response or without."""
         service = self.connections[0]
-        size = 8 + 16 * self.queue_depth
-        self.info = Memory(self.pd, size)
-        service.post_recv(self.info.sge(0, size), 1 << 32)
+        if room:
+            self.make_room()
         request = raw if raw is not None else struct.pack("<H255s15x", 0, name)
         self.info_request = Memory(self.pd, 512, request)
         service.post_send(SEND, [self.info_request.sge(0, len(request))])
 
+    def make_room(self) -> None:
+        """Make room for the information response."""
+        size = 8 + 16 * self.queue_depth
+        self.info = Memory(self.pd, size)
+        self.connections[0].post_recv(self.info.sge(0, size), 1 << 32)
+
     def receive_info(self) -> None:
-        """Wait for the answer; after that the chunks are known."""
+        """Wait for the answer; after that the chunks are known, or with which errno the server refuses the session."""
         service = self.connections[0]
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
@@ -248,7 +255,7 @@ class Peer:
         else:
             raise TimeoutError("no information response")
         raw = self.info.buffer.raw
-        count = struct.unpack_from("<H", raw, 2)[0]
+        count, self.refusal = struct.unpack_from("<Hh", raw, 2)
         self.chunk_size = self.max_io + self.max_hdr
         self.chunks = []
         for index in range(count):

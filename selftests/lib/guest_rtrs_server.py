@@ -411,10 +411,10 @@ def conn_rsp(server: Server, **fields: Any) -> bytes:
 
 
 def info_rsp(descriptors: list[tuple[int, int, int]], *, kind: int = MSG_INFO_RSP,
-             count: int | None = None) -> bytes:
-    """An information response: (address, key, length) of each registration."""
+             count: int | None = None, number: int = 0) -> bytes:
+    """An information response: (address, key, length) of each registration; or the errno of a refusal."""
     count = len(descriptors) if count is None else count
-    return struct.pack("<HH4x", kind, count) + b"".join(
+    return struct.pack("<HHh2x", kind, count, number) + b"".join(
         struct.pack("<QII", *descriptor) for descriptor in descriptors)
 
 

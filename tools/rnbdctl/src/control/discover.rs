@@ -67,6 +67,12 @@ const MEANINGS: &[Meaning] = &[
         "say where the server is",
     ),
     meaning(
+        Errno::ACCESS,
+        Kind::NotPermitted,
+        "the server does not serve this client",
+        "the server's export policy has no rule about this session and address",
+    ),
+    meaning(
         Errno::OPNOTSUPP,
         Kind::Unsupported,
         "the server does not tell which disks it has",
