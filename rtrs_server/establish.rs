@@ -120,8 +120,10 @@ fn establish(path: &Arc<Path>) -> Result {
         return Err(EKEYREJECTED);
     }
     let given = match tell_session(path, &setup) {
-        // The client may have mistaken its name; nothing else tells it.
-        Err(error) if error == EACCES => return refuse(path, setup, error),
+        // What the client's administrator has to mend; nothing else tells the client.
+        Err(error) if [EACCES, EKEYREJECTED].contains(&error) => {
+            return refuse(path, setup, error);
+        }
         told => told?,
     };
     // Closing the path waits for this function, and then tells that it is down.
@@ -158,7 +160,7 @@ fn establish(path: &Arc<Path>) -> Result {
 }
 
 /// Tells the session which client the path belongs to, and that the path is up. Sleeps. `EACCES` if
-/// the user does not want this client.
+/// the user does not want this client, `EKEYREJECTED` if the session is another client's.
 fn tell_session(path: &Arc<Path>, setup: &Setup) -> Result<Given> {
     let name = parse_request(path, setup)?;
     check_complete(path, &setup.queue_pairs)?;
@@ -168,7 +170,7 @@ fn tell_session(path: &Arc<Path>, setup: &Setup) -> Result<Given> {
     path.owner().clone().path_up(path, service)
 }
 
-/// Tells a client that the user does not want it; the path is closed when that has been sent.
+/// Tells a client why it is refused; the path is closed when that has been sent.
 /// Sleeps. `error` if the client does not know of refusals: then the caller closes the path.
 #[cold]
 #[inline(never)]

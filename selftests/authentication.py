@@ -227,6 +227,52 @@ def test_other_clients_session(t: Test) -> None:
     t.server.wait_log("a path of a client without a proof of identity for the session of client id web1", mark)
 
 
+@case(module_sets=ONLY_OURS, quick=QUICK_ON, timeout=180)
+def test_session_without_a_proof(t: Test) -> None:
+    """A session that was begun without a proof takes no path with one, and says what to do; as soon as all its paths
+    were lost at once, it has the proof on all of them."""
+    load(t)
+    with_rnbdctl(t)
+    forget(t)
+    device = rnbd.map_device(t, disks.PLAIN)
+    rnbd.configure(t, hold_io_ms=60000, reconnect_delay_ms=500)
+    folder = f"{rnbd.CLIENT_SESSIONS}/sess"
+    new_key(t, "web1")
+    said = program.run(t.client, "key", "load").out
+    t.check("these sessions go on as they were begun: sess;" in said, f"key load says {said!r}")
+    mark = t.server.log_mark()
+    with t.expect_errno(errno.EKEYREJECTED):
+        t.client.write(f"{folder}/add_path", f"ip:{t.server.address6}")
+    t.client.wait_log("refused by the server: EKEYREJECTED .*begun with another proof of identity, or without one: "
+                      "disconnect all its paths, and reconnect them then", mark)
+    t.server.wait_log("a path of client id web1 for the session of a client without a proof of identity", mark)
+    rnbd.works(t, device)
+    # The only path, so all of them.
+    path = rnbd.client_path(t, "sess")
+    t.client.write(f"{path}/disconnect", "1")
+    rnbd.reconnect(t, path)
+    t.equal(proved(t), "web1", "client id after all paths were disconnected")
+    t.client.write(f"{folder}/add_path", f"ip:{t.server.address6}")
+    rnbd.works(t, device, seed=2)
+    device.unmap()
+    # The same by itself, with two paths that the server loses.
+    forget(t)
+    address, address6 = t.server.address, t.server.address6
+    device = rnbd.map_device(t, disks.PLAIN, paths=[f"ip:{address}", f"ip:{address6}"])
+    # While one path asks, and is refused, the session is there for the other one, too.
+    rnbd.configure(t, hold_io_ms=60000, reconnect_delay_ms=4000)
+    new_key(t, "web1")
+    paths = [rnbd.path_to(t, address), rnbd.path_to(t, address6)]
+    mark = t.client.log_mark()
+    for name in t.server.listdir(f"{rnbd.SERVER_SESSIONS}/sess/paths"):
+        t.server.write(f"{rnbd.SERVER_SESSIONS}/sess/paths/{name}/disconnect", "1")
+    t.client.wait_log("Device online, device remapped successfully", mark, timeout=60)
+    for path in paths:
+        t.client.wait_for(f"{path}/state", matches="connected", timeout=60)
+    t.equal(proved(t), "web1", "client id after all paths were lost")
+    rnbd.works(t, device, seed=3)
+
+
 @case(module_sets=ONLY_OURS, quick=QUICK_ON, timeout=300)
 def test_rotation(t: Test) -> None:
     """Keys are replaced under IO, and a key that was removed lets nobody in."""

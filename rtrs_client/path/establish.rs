@@ -41,7 +41,9 @@ use proto::{
         FEATURE_REFUSAL,
         FEATURE_SHORT_RESPONSES,
         SERVICE_CON_QUEUE_DEPTH, //
-    }, //
+    },
+    Errno,
+    ProtoError, //
 };
 use rtrs_core::{
     address::RESOURCE_OWNER,
@@ -139,6 +141,20 @@ fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnaps
     let snapshot = setup.snapshot;
     let set = ConnectionSet::new(incarnation, connections);
     Ok((Arc::new(set, GFP_KERNEL)?, snapshot))
+}
+
+/// Logs why the server's information about its chunks is of no use, or why there is none.
+#[cold]
+fn no_information(path: &str, error: &ProtoError) -> Error {
+    let advice = match error {
+        ProtoError::Refused(Errno::EKEYREJECTED) => {
+            "; the session was begun with another proof of identity, or without one: disconnect \
+             all its paths, and reconnect them then (rnbdctl path)"
+        }
+        _ => "",
+    };
+    pr_err_ratelimited!("{}: {}{}\n", path, error.message().as_str(), advice);
+    from_errno(error.errno())
 }
 
 /// The extensions that this client knows.
@@ -450,10 +466,8 @@ impl Setup<'_> {
         let len = wait_for_message(path, handler, what, PathHandler::info_len)?;
         bytes.resize(len.min(size), 0, GFP_KERNEL)?;
         buffers.response.copy_out(&mut bytes)?;
-        let info = InfoRsp::parse(&bytes, &requests.layout).map_err(|error| {
-            pr_err_ratelimited!("{}: {}\n", path.name_text(), error.message().as_str());
-            from_errno(error.errno())
-        })?;
+        let info = InfoRsp::parse(&bytes, &requests.layout)
+            .map_err(|error| no_information(path.name_text(), &error))?;
         let used = requests.queue_depth() as usize;
         for (index, chunk) in info.remote_bufs().take(used).enumerate() {
             requests.set_chunk(index, chunk.addr, chunk.rkey)?;

@@ -65,6 +65,7 @@ class Connection(guest_verbs.QueuePair):
     def __init__(self, address: str, private_data: bytes | Callable[[int], bytes], *, port: int = 1234, pd: Any = None,
                  receives: int = 64, source: str | None = None, depth: int = 2048) -> None:
         self.keep: list[Memory] = []
+        self.closed = False
         self.events = guest_verbs.EventChannel()
         self.id = self.events.new_id()
         try:
@@ -114,12 +115,11 @@ class Connection(guest_verbs.QueuePair):
     def wait_closed(self, timeout: float = TIMEOUT) -> bool:
         """Wait until the server has closed the connection."""
         deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
+        while not self.closed and (left := deadline - time.monotonic()) > 0:
             got = self.events.next(left)
             # Rejected if the server has not yet seen that the connection is established.
-            if got and got.event in (DISCONNECTED, REJECTED):
-                return True
-        return False
+            self.closed = got is not None and got.event in (DISCONNECTED, REJECTED)
+        return self.closed
 
     def is_closed(self) -> bool:
         """Whether the server has closed the connection by now."""
@@ -245,9 +245,12 @@ class Peer:
         service = self.connections[0]
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
+            # A response that comes before the server disconnects has a completion by then.
+            is_closed = service.is_closed()
             wc = service.poll()
             if wc is None:
-                time.sleep(0.002)
+                if is_closed:
+                    raise Closed()
             elif wc.status != 0:
                 raise Closed()
             elif wc.opcode == WC_RECV and wc.wr_id == 1 << 32:

@@ -240,6 +240,26 @@ fn load(store: &Store, context: &Context) -> Result {
     let clients = files.len();
     context.output.say(&format!(
         "the kernel has {count} keys, of {clients} client ids"
+    ))?;
+    if files.iter().any(|(role, _)| *role == Role::Own) {
+        tell_of_sessions(context)?;
+    }
+    Ok(())
+}
+
+/// Says that sessions which are connected do not prove an identity that they were not begun with.
+fn tell_of_sessions(context: &Context) -> Result {
+    let sessions = context.system.client_sessions()?;
+    let up = sessions.iter().filter(|session| session.paths_up() > 0);
+    let names: Vec<_> = up.map(|session| session.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    context.output.say(&format!(
+        "these sessions go on as they were begun: {}; one that was begun without a proof of \
+         identity takes no path with one: disconnect all its paths (rnbdctl path disconnect), and \
+         reconnect them then (rnbdctl path reconnect)",
+        names.join(", ")
     ))
 }
 

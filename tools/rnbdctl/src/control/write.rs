@@ -154,6 +154,20 @@ pub(super) const CONNECT: &[Meaning] = &[
         "try again when that is over",
     ),
     meaning(
+        Errno::NOKEY,
+        Kind::NotPermitted,
+        "the server asks for a proof of identity, and this machine has no key for it",
+        "get a key from the server's administrator, and load it with: rnbdctl key load",
+    ),
+    meaning(
+        Errno::KEYREJECTED,
+        Kind::NotPermitted,
+        "a proof of identity is wrong, or is not the one that the session was begun with",
+        "load the same key at both ends with: rnbdctl key load; for a session that was begun \
+         without it, disconnect all its paths, and reconnect them then: rnbdctl path disconnect, \
+         rnbdctl path reconnect",
+    ),
+    meaning(
         Errno::NETUNREACH,
         Kind::Unreachable,
         "there is no route to that address",
