@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from lab.documents import Block
 from lab.selftest_case import Test
+from lab.vm_node import Node
 from lib import disks
 from lib import program
 
@@ -19,14 +20,21 @@ DISKS = {"/dev/nvme0n1": disks.PLAIN, "/dev/nvme1n1": disks.WITHOUT_DISCARD}
 PLACES = ("client", "other-client", "server")
 
 
+def modprobe_finds_ours(node: Node) -> None:
+    """Put the modules where modprobe looks.
+
+    They stay: nothing else in the tests uses them, and depmod takes seconds.
+    """
+    node.run("set -e; d=/lib/modules/$(uname -r)/updates; [ ! -d $d ] || exit 0; mkdir -p $d\n"
+             f"cp /host/modules/{node.module_set}/*.ko $d; depmod -a", timeout=120)
+
+
 def prepare(t: Test) -> None:
     """Make the machines what the documents assume."""
     for node, host in ((t.server, 10), (t.client, 20)):
         node.modules_unload_all()
         program.install(node)
-        # Stays: nothing else in the tests uses it, and depmod takes seconds.
-        node.run("set -e; d=/lib/modules/$(uname -r)/updates; [ ! -d $d ] || exit 0; mkdir -p $d\n"
-                 f"cp /host/modules/{node.module_set}/*.ko $d; depmod -a", timeout=120)
+        modprobe_finds_ours(node)
         for link, network in enumerate(NETWORKS):
             node.run(f"ip addr replace {network}.{host}/24 dev eth{link}")
         # An interface without an RDMA device.

@@ -231,10 +231,7 @@ fn list(store: &Store, context: &Context) -> Result {
 }
 
 fn load(store: &Store, context: &Context) -> Result {
-    let mut files = Vec::new();
-    for role in Role::ALL {
-        files.extend(store.list(role)?.into_iter().map(|file| (role, file)));
-    }
+    let files = store.all()?;
     keys::load(&files)?;
     let count: usize = files.iter().map(|(_, file)| file.keys.len()).sum();
     let clients = files.len();

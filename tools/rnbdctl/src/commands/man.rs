@@ -21,10 +21,14 @@ use crate::Result;
 const SECTION: &str = "8";
 
 /// The files that a user of any subcommand may have to do with.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     (
         "/etc/rnbd/rnbd.toml",
         "what this machine shall have mapped; see rnbd.toml(5)",
+    ),
+    (
+        "/etc/rnbd/server.toml",
+        "what this machine exports; see rnbd-server.toml(5)",
     ),
     (
         "/etc/rnbd/export.policy",

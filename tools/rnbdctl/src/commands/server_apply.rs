@@ -4,14 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use proto::client_id::ClientId;
 use serde::Serialize;
 
 use crate::cli::Context;
+use crate::control;
 use crate::control::policy;
 use crate::kernel_log::KernelLog;
+use crate::keys;
+use crate::keys::Role;
+use crate::keys::Store;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -21,6 +27,7 @@ use crate::output::Table;
 use crate::server_config;
 use crate::server_config::Plan;
 use crate::server_config::Running;
+use crate::server_config::RunningKeys;
 use crate::server_config::ServerConfig;
 use crate::server_config::Step;
 use crate::server_config::DEFAULT_FILE;
@@ -76,13 +83,14 @@ impl Report for Applied {
 /// Applies the file. A step that fails ends it: what follows needs the module.
 pub fn run(args: &Args, context: &Context) -> Result {
     let config = load(args, context)?;
-    let plan = Plan::new(&config, &running(context)?);
+    let plan = Plan::new(&config, &running(&config, context)?);
     let is_for_people = context.output.format() == Format::Table;
     for step in &plan.steps {
         if !args.dry_run {
             perform(step, context)?;
         }
-        context.output.say(&format!("+ {step}"))?;
+        let mark = if step.is_repeated() { '=' } else { '+' };
+        context.output.say(&format!("{mark} {step}"))?;
     }
     for remark in &plan.remarks {
         context.output.say(&format!("! {remark}"))?;
@@ -95,7 +103,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
             remarks: plan.remarks,
         });
     }
-    match plan.steps.is_empty() {
+    match plan.steps.iter().all(Step::is_repeated) {
         true => context.output.say("nothing to do"),
         false => Ok(()),
     }
@@ -121,7 +129,7 @@ fn load(args: &Args, context: &Context) -> Result<ServerConfig> {
 }
 
 /// What the machine is like.
-fn running(context: &Context) -> Result<Running> {
+fn running(config: &ServerConfig, context: &Context) -> Result<Running> {
     let system = &context.system;
     let mut modules = BTreeMap::new();
     for (module, names) in PARAMETERS {
@@ -141,11 +149,58 @@ fn running(context: &Context) -> Result<Running> {
         false => None,
     };
     let policy = policy.map(|text| String::from_utf8_lossy(&text).into_owned());
-    Ok(Running { modules, policy })
+    Ok(Running {
+        modules,
+        policy,
+        keys: running_keys(config, context)?,
+        no_disks: no_disks(config, context),
+    })
+}
+
+/// The clients that have keys. A client that the file names and that has none is an error: it would
+/// be refused, or be let in without a proof.
+fn running_keys(config: &ServerConfig, context: &Context) -> Result<RunningKeys> {
+    let store = Store::new(&context.system);
+    let mut running = RunningKeys::default();
+    for file in store.list(Role::Client)? {
+        if keys::is_loaded(Role::Client, &file) == Some(true) {
+            running.loaded.push(file.client);
+        }
+        running.files.push(file.client);
+    }
+    let lacks = |client: &&ClientId| !running.files.contains(client);
+    match config.keys.iter().flatten().find(lacks) {
+        None => Ok(running),
+        Some(client) => {
+            let what = format!("keys.clients names {client}");
+            let file = store.path(Role::Client, client);
+            let why = format!("there is no {}", file.display());
+            Err(Error::new(Kind::BadConfig, what, why).hint(format!(
+                "nothing was changed; make a key: rnbdctl key new {client}, and copy its file to \
+                 the client"
+            )))
+        }
+    }
+}
+
+/// Why paths that are exported are no disks now. That is no error: they may come later.
+fn no_disks(config: &ServerConfig, context: &Context) -> Vec<String> {
+    let reason = |path: &String| {
+        let file = context.system.file(path.trim_start_matches('/'));
+        let reason = match fs::metadata(&file).map(|meta| meta.file_type()) {
+            Ok(kind) if kind.is_block_device() || kind.is_file() => return None,
+            Ok(_) => "it is neither a block device nor a file with data".to_owned(),
+            Err(error) => control::errno::text(&error),
+        };
+        Some(format!("{path} cannot be mapped now: {reason}"))
+    };
+    config.paths.iter().filter_map(reason).collect()
 }
 
 fn perform(step: &Step, context: &Context) -> Result {
     match step {
+        // All of them, also this machine's own as a client: what is not given is forgotten.
+        Step::Keys { .. } => keys::load(&Store::new(&context.system).all()?),
         Step::Load { module, parameters } => modprobe(module, parameters),
         Step::Policy(text) => {
             let file = context.system.sys(POLICY);

@@ -109,6 +109,15 @@ impl Store {
             .collect()
     }
 
+    /// All files, for each role in the order of their names.
+    pub fn all(&self) -> Result<Vec<(Role, KeyFile)>> {
+        let mut files = Vec::new();
+        for role in Role::ALL {
+            files.extend(self.list(role)?.into_iter().map(|file| (role, file)));
+        }
+        Ok(files)
+    }
+
     /// Writes a client's file, whole, for root alone; without keys it is removed.
     pub fn write(&self, role: Role, file: &KeyFile) -> Result {
         let path = self.path(role, &file.client);

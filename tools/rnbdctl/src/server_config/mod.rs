@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server's configuration, `/etc/rnbd/server.toml`: the parameters of its modules, and which
-//! clients may map which disks.
+//! The server's configuration, `/etc/rnbd/server.toml`: the parameters of its modules, the clients
+//! that have keys, and which clients may map which disks.
 //!
 //! - [`parse`]: from text to [`ServerConfig`], strictly.
 //! - [`plan`]: what has to be done, as plain data.
@@ -13,9 +13,12 @@ mod plan;
 
 use std::collections::BTreeMap;
 
+use proto::client_id::ClientId;
+
 pub use parse::parse;
 pub use plan::Plan;
 pub use plan::Running;
+pub use plan::RunningKeys;
 pub use plan::Step;
 
 /// Where the file is if nobody says otherwise.
@@ -67,4 +70,12 @@ pub struct ServerConfig {
     /// The rules of the export policy; `None` if the file does not speak of exports, and the policy
     /// is left as it is.
     pub policy: Option<String>,
+    /// The clients that must have keys in `/etc/rnbd/keys/clients`; `None` if the file does not
+    /// speak of keys, and the kernel's keys are left as they are.
+    pub keys: Option<Vec<ClientId>>,
+    /// The patterns of client ids of the exports, as the rules have them, each with the number of
+    /// its export, from 1.
+    pub client_ids: Vec<(usize, String)>,
+    /// The devices of the exports that are paths, and no patterns.
+    pub paths: Vec<String>,
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use proto::client_id::ClientId;
 use proto::export_policy;
 use serde::Deserialize;
 use toml::Value;
@@ -20,7 +21,15 @@ use crate::model::AccessMode;
 struct File {
     #[serde(default)]
     parameters: BTreeMap<String, BTreeMap<String, Value>>,
+    keys: Option<Keys>,
     export: Option<Vec<Export>>,
+}
+
+/// Who must have keys. The keys themselves are in files that root alone can read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    clients: Vec<String>,
 }
 
 /// Who may map what.
@@ -31,6 +40,8 @@ struct Export {
     sessions: Vec<String>,
     #[serde(default = "anything")]
     clients: Vec<String>,
+    /// Absent: no proof is asked for.
+    client_ids: Option<Vec<String>>,
     devices: Vec<String>,
     #[serde(default = "read_and_write")]
     modes: Vec<AccessMode>,
@@ -64,10 +75,50 @@ pub fn parse(text: &str) -> Result<ServerConfig, String> {
         }
         config.parameters.insert(module.clone(), texts);
     }
+    if let Some(keys) = &file.keys {
+        config.keys = Some(clients(&keys.clients)?);
+    }
     if let Some(exports) = &file.export {
         config.policy = Some(policy(exports)?);
+        config.client_ids = client_ids(exports);
+        config.paths = paths(exports);
     }
     Ok(config)
+}
+
+/// The clients that must have keys, each once, in the order of their names.
+fn clients(names: &[String]) -> Result<Vec<ClientId>, String> {
+    let mut clients = Vec::new();
+    for name in names {
+        let client = ClientId::new(name.as_bytes())
+            .map_err(|error| format!("keys.clients: {name:?} {error}"))?;
+        clients.push(client);
+    }
+    clients.sort();
+    clients.dedup();
+    Ok(clients)
+}
+
+/// The patterns of client ids, with the numbers of their exports.
+fn client_ids(exports: &[Export]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, export) in (1_usize..).zip(exports) {
+        let patterns = export.client_ids.iter().flatten();
+        found.extend(patterns.map(|pattern| (number, escape(pattern))));
+    }
+    found
+}
+
+/// The devices that are no patterns.
+fn paths(exports: &[Export]) -> Vec<String> {
+    let devices = exports.iter().flat_map(|export| &export.devices);
+    let mut paths: Vec<_> = devices
+        .filter(|device| !device.contains(['*', '\\']))
+        .cloned()
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 fn syntax(text: &str, error: &toml::de::Error) -> String {
@@ -107,7 +158,7 @@ fn parameter(key: &str, value: &Value) -> Result<String, String> {
     }
 }
 
-/// The rules, one for each client and device.
+/// The rules of all exports.
 fn policy(exports: &[Export]) -> Result<String, String> {
     let mut text = String::from("# Made of server.toml by rnbdctl server apply.\n");
     for (number, export) in (1_usize..).zip(exports) {
@@ -116,31 +167,52 @@ fn policy(exports: &[Export]) -> Result<String, String> {
             ("clients", export.clients.is_empty()),
             ("devices", export.devices.is_empty()),
             ("modes", export.modes.is_empty()),
+            (
+                "client_ids",
+                export.client_ids.as_ref().is_some_and(Vec::is_empty),
+            ),
         ];
         if let Some((name, _)) = lists.iter().find(|(_, is_empty)| *is_empty) {
             return Err(format!("export {number}: {name} is empty"));
         }
-        let modes: Vec<_> = export.modes.iter().map(|mode| mode.as_str()).collect();
-        for session in &export.sessions {
-            for client in &export.clients {
-                for device in &export.devices {
-                    let rule = format!(
-                        "allow session={} client={} device={} mode={}",
-                        escape(session),
-                        address(client),
-                        escape(device),
-                        modes.join(",")
-                    );
-                    export_policy::check(rule.as_bytes())
-                        .map_err(|error| format!("export {number}: {}", error.kind))?;
-                    // Writing to a string does not fail.
-                    let _ = writeln!(text, "{rule}");
-                }
-            }
+        for rule in rules(export) {
+            export_policy::check(rule.as_bytes())
+                .map_err(|error| format!("export {number}: {}", error.kind))?;
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{rule}");
         }
     }
     export_policy::check(text.as_bytes()).map_err(|error| error.kind.to_string())?;
     Ok(text)
+}
+
+/// The rules of an export: one for each session, client, client id and device.
+fn rules(export: &Export) -> Vec<String> {
+    let modes: Vec<_> = export.modes.iter().map(|mode| mode.as_str()).collect();
+    let modes = modes.join(",");
+    let proofs = match &export.client_ids {
+        None => vec![String::new()],
+        Some(patterns) => patterns
+            .iter()
+            .map(|pattern| format!(" client-id={}", escape(pattern)))
+            .collect(),
+    };
+    let mut rules = Vec::new();
+    for session in &export.sessions {
+        for client in &export.clients {
+            for proof in &proofs {
+                for device in &export.devices {
+                    rules.push(format!(
+                        "allow session={} client={}{proof} device={} mode={modes}",
+                        escape(session),
+                        address(client),
+                        escape(device),
+                    ));
+                }
+            }
+        }
+    }
+    rules
 }
 
 /// A pattern without white space, which ends a word in a rule.
@@ -208,6 +280,42 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_what_they_are_good_for() {
+        let config = parse(
+            r#"
+            [keys]
+            clients = ["web2", "web1", "web2"]
+
+            [[export]]
+            client_ids = ["web*", "db1"]
+            devices = ["/dev/vg0/www", "/dev/vg0/*"]
+            modes = ["ro"]
+        "#,
+        )
+        .unwrap();
+        let named: Vec<_> = config.keys.iter().flatten().map(ClientId::as_str).collect();
+        assert_eq!(named, ["web1", "web2"]);
+        let policy = config.policy.unwrap();
+        let rules: Vec<_> = policy.lines().skip(1).collect();
+        assert_eq!(
+            rules,
+            [
+                "allow session=* client=* client-id=web* device=/dev/vg0/www mode=ro",
+                "allow session=* client=* client-id=web* device=/dev/vg0/* mode=ro",
+                "allow session=* client=* client-id=db1 device=/dev/vg0/www mode=ro",
+                "allow session=* client=* client-id=db1 device=/dev/vg0/* mode=ro",
+            ]
+        );
+        let patterns = [(1, "web*".to_owned()), (1, "db1".to_owned())];
+        assert_eq!(config.client_ids, patterns);
+        assert_eq!(config.paths, ["/dev/vg0/www"]);
+        // Without the table nothing is said of keys; an empty list wants none.
+        assert_eq!(parse("").unwrap().keys, None);
+        let none = parse("keys.clients = []").unwrap().keys;
+        assert_eq!(none, Some(Vec::new()));
+    }
+
+    #[test]
     fn a_file_without_exports_says_nothing_of_the_policy() {
         assert_eq!(parse("").unwrap(), ServerConfig::default());
         // Nobody may map anything.
@@ -245,6 +353,15 @@ mod tests {
                 "[parameters.rnbd_server]\nstate_dir = \"a\\\"b\"",
                 "has quotes",
             ),
+            ("[keys]", "missing field `clients`"),
+            (
+                "[keys]\nclients = [\"a/b\"]",
+                "keys.clients: \"a/b\" contains '/'",
+            ),
+            (
+                "[[export]]\ndevices = [\"/a\"]\nclient_ids = []",
+                "export 1: client_ids is empty",
+            ),
             ("x = ", "line 1: "),
         ] {
             let error = parse(text).unwrap_err();
@@ -260,10 +377,28 @@ mod tests {
         for block in blocks {
             let text = block.split("```").next().unwrap();
             let config = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-            assert!(config.policy.is_some());
+            assert!(config.policy.is_some() && config.keys.is_some());
             count += 1;
         }
         assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn the_manual_page_has_every_key_and_a_right_example() {
+        let page = include_str!("../../../../packaging/man/rnbd-server.toml.5");
+        for key in ["devices", "sessions", "clients", "client_ids", "modes"] {
+            assert!(page.contains(&format!("\n.B {key}\n")), "{key}");
+        }
+        for (module, _) in PARAMETERS {
+            assert!(page.contains(&format!("[parameters.{module}]")), "{module}");
+        }
+        let example = page
+            .split(".nf\n")
+            .nth(1)
+            .and_then(|rest| rest.split(".fi").next());
+        let config = parse(example.unwrap()).unwrap();
+        assert_eq!(config.policy.unwrap().lines().count(), 3);
+        assert_eq!(config.keys.unwrap().len(), 1);
     }
 
     #[test]

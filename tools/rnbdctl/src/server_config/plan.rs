@@ -5,11 +5,26 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use proto::client_id::ClientId;
+use proto::pattern::Pattern;
+
 use super::ServerConfig;
 use super::PARAMETERS;
 
 /// The parameter that keeps a server from listening before it has a policy.
 const REQUIRE_POLICY: &str = "require_export_policy";
+
+/// The parameter with which clients without keys are refused.
+const REQUIRE_PROOF: &str = "require_auth";
+
+/// The keys of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunningKeys {
+    /// The clients that have a file in `/etc/rnbd/keys/clients`, in the order of their names.
+    pub files: Vec<ClientId>,
+    /// Those of them of which the kernel has keys. It does not show which keys these are.
+    pub loaded: Vec<ClientId>,
+}
 
 /// What the machine is like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,11 +33,22 @@ pub struct Running {
     pub modules: BTreeMap<String, BTreeMap<String, String>>,
     /// The policy in force.
     pub policy: Option<String>,
+    /// The keys of its clients.
+    pub keys: RunningKeys,
+    /// Why paths that the file exports are no disks now, each with the path in front.
+    pub no_disks: Vec<String>,
 }
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Give the kernel the keys that are in the files of these clients.
+    Keys {
+        /// The clients.
+        clients: Vec<ClientId>,
+        /// The kernel has keys of all of them. It is given them again, as they may have changed.
+        again: bool,
+    },
     /// Load a module with these parameters, each as `NAME=VALUE`.
     Load {
         /// The module.
@@ -37,6 +63,18 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Keys { clients, again } => {
+                let names: Vec<_> = clients.iter().map(ClientId::as_str).collect();
+                let names = match names.is_empty() {
+                    true => "no client".to_owned(),
+                    false => names.join(", "),
+                };
+                write!(f, "keys of {names}")?;
+                match again {
+                    true => f.write_str(", again: the kernel does not show which keys it has"),
+                    false => Ok(()),
+                }
+            }
             Self::Load { module, parameters } => {
                 write!(f, "module {module}")?;
                 parameters.iter().try_for_each(|text| write!(f, " {text}"))
@@ -46,6 +84,13 @@ impl fmt::Display for Step {
                 count => write!(f, "export policy: {count} rules"),
             },
         }
+    }
+}
+
+impl Step {
+    /// Whether the machine was brought to this before, as far as can be seen.
+    pub fn is_repeated(&self) -> bool {
+        matches!(self, Self::Keys { again: true, .. })
     }
 }
 
@@ -68,9 +113,11 @@ impl Plan {
     /// Compares the file with the machine.
     ///
     /// A module that is loaded keeps its parameters. A server that is loaded for a file with
-    /// exports does not listen before it has the policy.
+    /// exports does not listen before it has the policy. The kernel has the keys before the
+    /// server listens, so that no client is refused meanwhile.
     pub fn new(config: &ServerConfig, running: &Running) -> Self {
         let mut plan = Self::default();
+        plan.keys(config, &running.keys);
         for (module, _) in PARAMETERS {
             let mut wanted = config.parameters.get(module).cloned().unwrap_or_default();
             if module == "rnbd_server" && config.policy.is_some() {
@@ -91,7 +138,43 @@ impl Plan {
                 plan.steps.push(Step::Policy(policy.clone()));
             }
         }
+        plan.remarks.extend(running.no_disks.iter().cloned());
         plan
+    }
+
+    /// The keys, and what of them is likely a mistake.
+    fn keys(&mut self, config: &ServerConfig, have: &RunningKeys) {
+        if let Some(named) = &config.keys {
+            self.steps.push(Step::Keys {
+                clients: named.clone(),
+                again: named.iter().all(|client| have.loaded.contains(client)),
+            });
+            for other in have.files.iter().filter(|file| !named.contains(file)) {
+                self.remarks.push(format!(
+                    "{other} has a key, too, and the file does not name it: add it to \
+                     keys.clients, or rnbdctl key remove {other}"
+                ));
+            }
+        }
+        for (number, pattern) in &config.client_ids {
+            let fits = |client: &ClientId| {
+                let parsed = Pattern::parse(pattern.as_bytes());
+                parsed.is_ok_and(|parsed| parsed.matches(client.as_bytes()))
+            };
+            if !have.files.iter().any(fits) {
+                self.remarks.push(format!(
+                    "export {number}: no client that has a key fits {pattern:?} of client_ids"
+                ));
+            }
+        }
+        let transport = config.parameters.get("rtrs_server");
+        let required = transport.and_then(|values| values.get(REQUIRE_PROOF));
+        if have.files.is_empty() && required.is_some_and(|value| is_same(value, "Y")) {
+            self.remarks.push(format!(
+                "{REQUIRE_PROOF} is Y, and no client has a key: nobody is let in before \
+                 rnbdctl key new"
+            ));
+        }
     }
 
     /// A server that listens without a policy has let clients in.
@@ -228,5 +311,60 @@ mod tests {
             "{:?}",
             plan.remarks
         );
+    }
+
+    fn client(name: &str) -> ClientId {
+        ClientId::new(name.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn keys_come_before_the_modules() {
+        let config = parse(
+            "[keys]\nclients = [\"db1\", \"web1\"]\n\
+             [[export]]\ndevices = [\"/dev/a\"]\nclient_ids = [\"web*\", \"mail*\"]\n",
+        )
+        .unwrap();
+        let mut running = Running {
+            keys: RunningKeys {
+                files: vec![client("db1"), client("old1"), client("web1")],
+                loaded: vec![client("db1")],
+            },
+            no_disks: vec!["/dev/a: there is no such file".to_owned()],
+            ..Running::default()
+        };
+        let plan = Plan::new(&config, &running);
+        let steps = shown(&plan);
+        assert_eq!(steps[..2], ["keys of db1, web1", "module rtrs_server"]);
+        assert!(!plan.steps[0].is_repeated());
+        let wanted = [
+            "old1 has a key, too, and the file does not name it",
+            "export 1: no client that has a key fits \"mail*\" of client_ids",
+            "/dev/a: there is no such file",
+        ];
+        assert_eq!(plan.remarks.len(), wanted.len(), "{:?}", plan.remarks);
+        for (remark, start) in plan.remarks.iter().zip(wanted) {
+            assert!(remark.starts_with(start), "{remark}");
+        }
+        running.keys.loaded.push(client("web1"));
+        let plan = Plan::new(&config, &running);
+        assert!(plan.steps[0].is_repeated(), "{:?}", plan.steps[0]);
+        assert!(shown(&plan)[0].starts_with("keys of db1, web1, again: "));
+    }
+
+    #[test]
+    fn a_server_that_would_let_nobody_in_is_a_mistake() {
+        let config = parse("[parameters.rtrs_server]\nrequire_auth = true\n").unwrap();
+        let mut running = Running::default();
+        let plan = Plan::new(&config, &running);
+        assert!(
+            plan.remarks[0].starts_with("require_auth is Y, and no client has a key"),
+            "{:?}",
+            plan.remarks
+        );
+        // Keys that the file does not speak of are not touched, and count.
+        running.keys.files.push(client("web1"));
+        let plan = Plan::new(&config, &running);
+        assert_eq!(plan.remarks, Vec::<String>::new());
+        assert_eq!(shown(&plan)[0], "module rtrs_server require_auth=Y");
     }
 }

@@ -80,6 +80,7 @@ fn what_runs_keeps_its_parameters_and_says_so() {
     let fake = machine();
     run(&fake, &[]);
     fake.write(FILE, &CONFIG.replace("128", "64").replace("vg/*", "vg/a"));
+    fake.write("dev/vg/a", "");
     let said = run(&fake, &[]);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(
@@ -103,6 +104,43 @@ fn what_runs_keeps_its_parameters_and_says_so() {
     assert!(schema.has("server_apply"));
     assert_eq!(schema.check("server_apply", &value), Ok(()));
     assert_eq!(value["remarks"].as_array().unwrap().len(), 1);
+}
+
+/// What a run without `--dry-run` gives the kernel is tried on machines that may forget it
+/// (`selftests/server_apply.py`).
+#[test]
+fn a_dry_run_shows_keys_and_what_is_not_there() {
+    let fake = machine();
+    let config = format!("{CONFIG}client_ids = [\"web*\"]\n[keys]\nclients = [\"web1\"]\n");
+    fake.write(FILE, &config.replace("vg/*", "vg/www"));
+    let said = run(&fake, &["--dry-run"]);
+    assert_eq!(said.code, 9, "{said:?}");
+    assert!(
+        said.stderr.contains("keys.clients names web1: there is no")
+            && said.stderr.contains("rnbdctl key new web1"),
+        "{said:?}"
+    );
+    fake.ok(&["key", "new", "web1"]);
+    fake.ok(&["key", "new", "old1"]);
+    let said = run(&fake, &["--dry-run"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let lines: Vec<_> = said.stdout.lines().collect();
+    let wanted = [
+        "+ keys of web1",
+        "+ module rtrs_server sess_queue_depth=128",
+        "+ module rnbd_server dev_search_path=/dev require_export_policy=Y",
+        "+ export policy: 1 rule",
+        "! old1 has a key, too, and the file does not name it: add it to keys.clients, or rnbdctl \
+         key remove old1",
+        "! /dev/vg/www cannot be mapped now: no such file or device (ENOENT)",
+    ];
+    assert_eq!(lines, wanted, "{said:?}");
+    let secret = fake.read("etc/rnbd/keys/clients/web1");
+    let secret = secret.lines().last().and_then(|key| key.split(':').nth(2));
+    assert!(!said.stdout.contains(secret.unwrap()), "{said:?}");
+    fake.ok(&["key", "remove", "web1"]);
+    assert_eq!(run(&fake, &[]).code, 9);
+    assert!(!fake.path("loaded").exists());
 }
 
 #[test]
