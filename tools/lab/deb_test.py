@@ -357,7 +357,7 @@ class Story:
         expect(self.sh_client("basename $(readlink -f /dev/disk/by-label/remote)") == mounted, "no link by label")
 
     def documented(self) -> None:
-        """The other commands of Documentation/install.md do what they are to do."""
+        """The other commands of the documents for such a machine do what they are to do."""
         # With the made-up kernel the check rightly fails.
         self.sh_client(f"dpkg --purge linux-image-{NEWER}", 120)
         for block in documented(""):
@@ -514,8 +514,9 @@ class Story:
 
 
 def documented(start: str) -> list[documents.Block]:
-    """The blocks of install.md for a machine with the packages that begin with `start`."""
-    found = documents.blocks(paths.CHECKOUT / "Documentation/install.md")
+    """The blocks of all documents for a machine with the packages that begin with `start`, install.md's first."""
+    names = sorted(documents.documents(), key=lambda path: path.stem != "install")
+    found = [block for path in names for block in documents.blocks(path)]
     return [block for block in found if block.place == "install" and block.text.startswith(start)]
 
 

@@ -5,17 +5,19 @@ A fenced block says what it is: ``sh client``, ``sh server`` are commands for on
 the machines, ``sh other-client`` for a second machine that maps disks, ``sh here`` for a
 checkout, ``sh install`` for a machine on which the packages are installed. clusters.md has
 machines of its own: ``sh storage``, and ``sh alpha``, ``sh beta`` or ``sh hosts`` for both.
+first-hour.md has ``sh storage``, and ``sh clients`` for each of two clients.
 ``text`` and the names of other languages are not run.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.paths import CHECKOUT
 
-PLACES = ("client", "other-client", "server", "here", "install", "storage", "alpha", "beta", "hosts")
+PLACES = ("client", "other-client", "server", "here", "install", "storage", "alpha", "beta", "hosts", "clients")
 OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "c", "python")
 
 
@@ -30,6 +32,28 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.document}:{self.line}"
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a block, each with its continued lines and its here-document.
+
+    Comments and empty lines are none. ValueError for a line with several commands, which would count as one.
+    """
+    found: list[str] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        command = [line]
+        while command[-1].endswith("\\"):
+            command.append(next(lines, ""))
+        if re.search(r"&&|[;|]", re.sub(r"'[^']*'|\"[^\"]*\"", "", "\n".join(command))):
+            raise ValueError(f"several commands in a line: {line}")
+        if here := re.search(r"<<-?\s*['\"]?(\w+)", line):
+            while command[-1].strip() != here[1]:
+                command.append(next(lines, here[1]))
+        found.append("\n".join(command))
+    return found
 
 
 def documents() -> list[Path]:

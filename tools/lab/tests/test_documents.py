@@ -28,6 +28,17 @@ class Documents(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
                 self.assertTrue((path.parent / target).exists(), f"{path.name}: no {target}")
 
+    def test_every_anchor_is_a_heading(self) -> None:
+        def anchors(path: Path) -> set[str]:
+            text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+            headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+        for path in documents.documents():
+            for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text()):
+                leads_to = path.parent / target if target else path
+                self.assertIn(anchor, anchors(leads_to), f"{path.name}: no #{anchor} in {leads_to.name}")
+
     def test_every_test_that_security_names_is_one(self) -> None:
         tests = {path.stem: set(re.findall(r"^def test_(\w+)", path.read_text(), re.MULTILINE))
                  for path in (documents.CHECKOUT / "selftests").glob("*.py")}
@@ -48,6 +59,23 @@ class Documents(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, said):
                     documents.blocks(document)
 
+    def test_alerts_use_metrics_that_there_are(self) -> None:
+        text = (documents.CHECKOUT / "Documentation/monitoring.md").read_text()
+        rows = re.findall(r"^\| `(rnbd_\w+)` \| \w+ \| ([^|]*) \|", text, re.MULTILINE)
+        metrics = {name: set(re.findall(r"\w+", labels)) | {"instance", "job"} for name, labels in rows}
+        rules = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "alert:" in block]
+        self.assertEqual(len(rules), 1)
+        alerts = re.split(r"- alert: ", rules[0])[1:]
+        self.assertGreater(len(alerts), 6)
+        for alert in alerts:
+            used = set(re.findall(r"\brnbd_\w+", alert))
+            self.assertLessEqual(used, set(metrics), f"a metric that there is not, in the alert {alert}")
+            labels = set(re.findall(r"\$labels\.(\w+)", alert))
+            for group in re.findall(r"\b(?:on|by) \(([^)]*)\)", alert):
+                labels |= set(re.findall(r"\w+", group))
+            for name in used:
+                self.assertLessEqual(labels, metrics[name], f"a label that {name} has not, in the alert {alert}")
+
     def test_the_messages_of_the_protocol_are_the_programs(self) -> None:
         tables = {}
         for part in (documents.CHECKOUT / "Documentation/protocol.md").read_text().split("\n### ")[1:]:
@@ -65,6 +93,14 @@ class Documents(unittest.TestCase):
                 wanted = [(offset, str(end - int(offset)), name)
                           for (offset, name), end in zip(fields, ends, strict=True)]
                 self.assertEqual(found, wanted, f"{part} {struct}: protocol.md has another table, or none")
+
+    def test_commands_are_counted(self) -> None:
+        text = "# a comment\n\none --with 'a;b'\ncat > file <<'END'\nx; y\n\nz\nEND\ntwo \\\n\tmore\nthree # why\n"
+        self.assertEqual(documents.commands(text), ["one --with 'a;b'", "cat > file <<'END'\nx; y\n\nz\nEND",
+                                                    "two \\\n\tmore", "three # why"])
+        for line in ("a && b", "a; b", "a | b", "a || b"):
+            with self.assertRaises(ValueError):
+                documents.commands(line)
 
     def test_blocks_are_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
