@@ -27,6 +27,8 @@
 #                     suite has; nothing is run
 #   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
 #   make deb-test     install, boot, upgrade and remove them on a fresh machine
+#   make first-hour   the commands of Documentation/first-hour.md on a server and two clients;
+#                     part of `make test-long'
 #   make cluster-test  the recipes of Documentation/clusters.md, with Pacemaker and QEMU on
 #                     two machines and a server; part of `make test-long'
 #   make fmt clippy   format, lint; `fmt-check' changes nothing, `lint' is clippy, ruff, mypy and more
@@ -43,7 +45,7 @@ NAME := $(KERNEL)$(if $(filter-out amd64,$(ARCH)),-$(ARCH))
 LAB := PYTHONPATH=$(CURDIR)/tools PYTHONDONTWRITEBYTECODE=1 python3 -m lab
 
 .PHONY: modules setup build fmt fmt-check clippy lint host-test rust-analyzer
-.PHONY: deb deb-test cluster-test
+.PHONY: deb deb-test cluster-test first-hour
 .PHONY: bench bench-quick canary demo hostile shell selftest test test-long clean python
 
 modules: python
@@ -83,6 +85,10 @@ hostile: python
 cluster-test: python
 	@$(LAB) setup --for $@
 	@$(LAB) build
+	@$(LAB) $@
+
+first-hour: python
+	@$(LAB) setup --for $@
 	@$(LAB) $@
 
 selftest: python

@@ -16,6 +16,7 @@ from . import cluster_test
 from . import deb
 from . import deb_test
 from . import demo
+from . import first_hour
 from . import house
 from . import layers
 from . import paths
@@ -103,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     deb_test.add_parser(commands)
     cluster_test.add_parser(commands)
     demo.add_parser(commands)
+    first_hour.add_parser(commands)
     house.add_parser(commands)
     layers.add_parser(commands)
     selftest.add_parser(commands)

@@ -121,6 +121,7 @@ PURPOSES = {
     "test": ("kdir", "boot", "c-modules", "python-tools", "rdma-headers"),
     "deb": ("pkgbuild", "pkgbuild-arm64"),
     "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
+    "first-hour": ("pkgbuild", "dkms-metadata", "boot"),
     "cluster-test": ("kdir", "pkgbuild", "boot", "cluster-machine"),
 }
 

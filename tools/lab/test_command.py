@@ -181,7 +181,8 @@ def _packages(options: argparse.Namespace, wanted: Sequence[str]) -> list[Stage]
         return []
     if not options.long:
         return [Stage("packages", ("deb-test", "--quick"))]
-    return [Stage("packages", ("deb-test",)), Stage("clusters", ("cluster-test",))]
+    return [Stage("packages", ("deb-test",)), Stage("first hour", ("first-hour",)),
+            Stage("clusters", ("cluster-test",))]
 
 
 def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -> list[Stage]:
