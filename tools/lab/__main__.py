@@ -22,6 +22,7 @@ from . import layers
 from . import paths
 from . import rnbdctl
 from . import rust_analyzer
+from . import screens
 from . import selftest
 from . import setup
 from . import sizes
@@ -107,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     first_hour.add_parser(commands)
     house.add_parser(commands)
     layers.add_parser(commands)
+    screens.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)
     stack_frames.add_parser(commands)
