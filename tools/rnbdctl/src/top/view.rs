@@ -116,16 +116,25 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect) {
         ("↑↓", "select"),
         ("+-", "interval"),
     ];
-    let spans = keys.into_iter().flat_map(|(key, what)| {
-        [
+    let mut spans = Vec::new();
+    // The last one needs no space behind it.
+    let mut left = usize::from(area.width).saturating_add(2);
+    for (key, what) in keys {
+        let shown = [
             Span::styled(
                 format!(" {key} "),
                 Style::new().add_modifier(Modifier::REVERSED),
             ),
             Span::from(format!(" {what}  ")),
-        ]
-    });
-    frame.render_widget(Line::from_iter(spans), area);
+        ];
+        // A narrow terminal has fewer of them, and none in part; help has all.
+        let Some(rest) = left.checked_sub(shown.iter().map(Span::width).sum()) else {
+            break;
+        };
+        left = rest;
+        spans.extend(shown);
+    }
+    frame.render_widget(Line::from(spans), area);
 }
 
 fn draw_help(frame: &mut Frame<'_>, area: Rect) {
