@@ -12,6 +12,7 @@ use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
 use crate::output::Format;
+use crate::output::Output;
 use crate::output::Report;
 use crate::output::Table;
 use crate::output::Tone;
@@ -99,8 +100,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
     let count = troubles.len();
     match context.output.format() {
         Format::Table => {
-            let colour = context.output.colour();
-            context.output.print_text(&for_people(&troubles, colour))?;
+            let text = for_people(&troubles, &context.output);
+            context.output.print_text(&text)?;
         }
         _ => context.output.print(&Found {
             version: JSON_VERSION,
@@ -125,7 +126,7 @@ fn wanted(context: &Context) -> Option<Config> {
 }
 
 /// A paragraph for each.
-fn for_people(troubles: &[Trouble], colour: bool) -> String {
+fn for_people(troubles: &[Trouble], output: &Output) -> String {
     if troubles.is_empty() {
         return "nothing is wrong\n".to_owned();
     }
@@ -138,18 +139,16 @@ fn for_people(troubles: &[Trouble], colour: bool) -> String {
             true => Tone::Bad,
             false => Tone::Warning,
         };
-        let (begin, end) = tone.paint(colour);
-        text.push_str(&format!(
-            "{begin}{}{end}\n  {}\n",
-            trouble.subject, trouble.problem
-        ));
+        let (begin, end) = tone.paint(output.colour());
+        text.push_str(&format!("{begin}{}{end}\n", trouble.subject));
+        text.push_str(&output.indented(2, &trouble.problem));
         if let Some(seconds) = trouble.for_seconds {
             text.push_str(&format!("  since: {} ago\n", duration(seconds)));
         }
         for line in &trouble.kernel {
-            text.push_str(&format!("  kernel: {line}\n"));
+            text.push_str(&output.indented(2, &format!("kernel: {line}")));
         }
-        text.push_str(&format!("  to do: {}\n", trouble.remedy));
+        text.push_str(&output.indented(2, &format!("to do: {}", trouble.remedy)));
     }
     text
 }

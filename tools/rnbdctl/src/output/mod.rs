@@ -123,6 +123,22 @@ impl Output {
         }
     }
 
+    /// Lines with a text that begins at `indent`; where the terminal is too narrow for it, it goes
+    /// on in the next line, two places further to the right. Words are never cut.
+    pub fn indented(&self, indent: usize, text: &str) -> String {
+        let room = self.width.map_or(usize::MAX, usize::from);
+        let further = indent.saturating_add(2);
+        let mut lines = String::new();
+        for (number, line) in table::wrap(text, room.saturating_sub(further))
+            .iter()
+            .enumerate()
+        {
+            let places = if number == 0 { indent } else { further };
+            lines.push_str(&format!("{:places$}{line}\n", ""));
+        }
+        lines
+    }
+
     /// Prints a line for people: not with JSON or CSV.
     pub fn say(&self, line: &str) -> Result {
         match self.format {
@@ -159,5 +175,28 @@ impl Output {
             text.push('\n');
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_has_whole_words() {
+        let output = |width| Output {
+            format: Format::Table,
+            colour: false,
+            width,
+        };
+        let text = "kernel: the server does not answer";
+        assert_eq!(
+            output(Some(20)).indented(2, text),
+            "  kernel: the\n    server does not\n    answer\n"
+        );
+        assert_eq!(
+            output(None).indented(2, text),
+            "  kernel: the server does not answer\n"
+        );
     }
 }

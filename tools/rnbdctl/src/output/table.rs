@@ -266,7 +266,7 @@ fn write_row(out: &mut String, columns: &[Fit<'_>], cells: &[&Cell], colour: boo
 }
 
 /// The lines of a text that are no wider than `width`, unless a word is.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();

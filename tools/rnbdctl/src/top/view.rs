@@ -263,6 +263,9 @@ fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
 /// A column: its head, its width, and how wide the window must be for it to be shown.
 struct Column(&'static str, Constraint, u16);
 
+/// The width from which names of sessions need not be cut.
+const WIDE: u16 = 150;
+
 const DEVICES: [Column; 13] = [
     Column("DEVICE", Constraint::Length(8), 0),
     Column("SESSION", Constraint::Max(12), 100),
@@ -288,7 +291,7 @@ const PATHS: [Column; 12] = [
     Column("READ/s", Constraint::Length(9), 0),
     Column("WRITE/s", Constraint::Length(9), 0),
     Column("LATENCY", Constraint::Length(7), 100),
-    Column("INFL", Constraint::Length(4), 0),
+    Column("INFL", Constraint::Length(4), 84),
     Column("RECON", Constraint::Length(6), 90),
     Column("FAILOV", Constraint::Length(6), 100),
     Column("IOPS", Constraint::Length(SPARK), 120),
@@ -336,7 +339,11 @@ fn draw_table(
     let widths = columns
         .iter()
         .filter(is_shown)
-        .map(|Column(_, width, _)| *width);
+        .map(|Column(name, width, _)| match (*name, area.width) {
+            // Names that rnbdctl makes, of two hosts, have room in a wide window.
+            ("SESSION", WIDE..) => Constraint::Max(32),
+            _ => *width,
+        });
     let head = Row::new(head).style(Style::new().add_modifier(Modifier::DIM));
     let table = Table::new(rows, widths)
         .header(head)
