@@ -35,7 +35,7 @@ PATTERNS = {
     "saturating arithmetic": re.compile(r"\bsaturating_\w+"),
 }
 # Besides the crates of the modules.
-PROGRAM = "tools/rnbdctl"
+PROGRAMS = ("tools/rnbdctl", "tools/rnbd-csi")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _in_brackets(words: list[rust_source.Token], at: int) -> bool:
 
 def sources(checkout: Path) -> list[Path]:
     """All Rust files of the project."""
-    folders = [*rust_source.CRATES.values(), PROGRAM]
+    folders = [*rust_source.CRATES.values(), *PROGRAMS]
     return [path for folder in folders for path in sorted((checkout / folder).rglob("*.rs"))
             if "target" not in path.relative_to(checkout).parts]
 
@@ -114,7 +114,7 @@ def offences(checkout: Path) -> dict[str, dict[str, ratchet.Found]]:
         if not name.startswith(UNSAFE_PLACES):
             _each(found[UNSAFE], name, _matching(code, re.compile(r"\bunsafe\b")))
         for rule, pattern in PATTERNS.items():
-            if not name.startswith(PROGRAM):
+            if not name.startswith(PROGRAMS):
                 _each(found[rule], name, _matching(code, pattern))
     return found
 
@@ -126,7 +126,8 @@ def _matching(code: str, pattern: re.Pattern[str]) -> list[int]:
 
 def _each(found: dict[str, ratchet.Found], name: str, lines: list[int]) -> None:
     if lines:
-        folder = PROGRAM if name.startswith(PROGRAM) else name.split("/")[0]
+        program = next((program for program in PROGRAMS if name.startswith(f"{program}/")), None)
+        folder = program or name.split("/")[0]
         where = found.get(folder, ratchet.NOTHING).where + [f"{name}:{number}" for number in lines]
         found[folder] = ratchet.Found(len(where), where)
 

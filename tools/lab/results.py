@@ -85,7 +85,7 @@ class Store:
         self._module_set = module_set
         self._checkout = checkout
         shared = [checkout / "selftests/lib", checkout / "selftests/modules", checkout / "selftests/c_api",
-                  checkout / "tools/rnbdctl"]
+                  checkout / "tools/rnbdctl", checkout / "tools/rnbd-csi"]
         for pattern in _RUNNER:
             shared += (checkout / "tools/lab").glob(pattern)
         self._shared = {"kernel": kernel_key, "set": module_set, "modules": modules(checkout),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Building this checkout's `rnbdctl`, the administrator's program, inside the build root."""
+"""Building this checkout's programs inside the build root: `rnbdctl`, the administrator's, and others."""
 
 import filecmp
 import shutil
@@ -12,7 +12,7 @@ from . import paths
 from .arch import AMD64
 from .arch import Arch
 
-MANIFEST = paths.CHECKOUT / "tools/rnbdctl/Cargo.toml"
+NAME = "rnbdctl"
 
 
 def binary(checkout: Path = paths.CHECKOUT, machine: Arch = AMD64) -> Path:
@@ -21,19 +21,25 @@ def binary(checkout: Path = paths.CHECKOUT, machine: Arch = AMD64) -> Path:
 
 
 def program(machine: Arch = AMD64) -> Path:
-    """Builds the program as it is shipped, for an architecture; gives its file."""
-    argv = ["cargo", "build", "-q", "--release", "--locked", "--manifest-path", str(MANIFEST)]
+    """Builds `rnbdctl` as it is shipped, for an architecture; gives its file."""
+    return built(NAME, binary(machine=machine), machine)
+
+
+def built(name: str, target: Path, machine: Arch = AMD64, features: tuple[str, ...] = ()) -> Path:
+    """Builds the program of the crate `tools/NAME` for an architecture, and puts it at `target`; gives that."""
+    manifest = paths.CHECKOUT / "tools" / name / "Cargo.toml"
+    argv = ["cargo", "build", "-q", "--release", "--locked", "--manifest-path", str(manifest)]
+    argv += ["--features", ",".join(features)] if features else []
     made = cache.root() / build.CARGO_TARGET
     env = {}
     if machine is not AMD64:
         argv += ["--target", machine.rust_target]
         made /= machine.rust_target
         env[f"CARGO_TARGET_{machine.rust_target.upper().replace('-', '_')}_LINKER"] = machine.compiler
-    made /= "release/rnbdctl"
+    made = made / "release" / name
     # Other checkouts build into the same folder.
-    with cache.lock("rnbdctl"):
+    with cache.lock(NAME):
         build.inside(argv, root=debian.buildroot(machine).path / "root", env=env)
-        target = binary(machine=machine)
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file() or not filecmp.cmp(made, target, shallow=False):
             partial = target.with_suffix(".partial")

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How large a volume shall be.
+
+use crate::grpc::Code;
+use crate::grpc::Result;
+use crate::grpc::Status;
+use crate::messages::CapacityRange;
+
+/// A size in bytes, at least and at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// At least; 0 if nothing was asked for.
+    pub(crate) required: u64,
+    limit: Option<u64>,
+}
+
+/// The range of a request; any size if there is none.
+pub(crate) fn parse(range: Option<&CapacityRange>) -> Result<Range> {
+    let Some(range) = range else {
+        return Ok(Range {
+            required: 0,
+            limit: None,
+        });
+    };
+    let number = |name: &str, value: i64| {
+        u64::try_from(value).map_err(|_| Status::invalid(format!("{name} is negative: {value}")))
+    };
+    let required = number("required_bytes", range.required_bytes)?;
+    let limit = number("limit_bytes", range.limit_bytes)?;
+    let limit = Some(limit).filter(|limit| *limit != 0);
+    if limit.is_some_and(|limit| limit < required) {
+        let why = format!("limit_bytes is less than required_bytes, {required}");
+        return Err(Status::invalid(why));
+    }
+    Ok(Range { required, limit })
+}
+
+impl Range {
+    /// Whether a volume may have that size.
+    pub(crate) fn allows(&self, bytes: u64) -> bool {
+        bytes >= self.required && self.limit.is_none_or(|limit| bytes <= limit)
+    }
+
+    /// The size to make: what is required, or else `default`, in whole `units`.
+    ///
+    /// `OUT_OF_RANGE` if no multiple of the unit is in the range.
+    pub(crate) fn choose(&self, default: u64, unit: u64) -> Result<u64> {
+        let wanted = match (self.required, self.limit) {
+            (0, Some(limit)) => default.min(limit),
+            (0, None) => default,
+            (required, _) => required,
+        };
+        let up = wanted.max(1).checked_next_multiple_of(unit);
+        // With a limit alone less than the default will do.
+        let down = self.limit.filter(|_| self.required == 0);
+        let down = down.and_then(|limit| Some(limit.checked_div(unit)?.checked_mul(unit)?));
+        let fits = |bytes: &u64| *bytes != 0 && self.allows(*bytes);
+        up.filter(fits).or(down.filter(fits)).ok_or_else(|| {
+            let limit = self
+                .limit
+                .map_or("none".to_owned(), |limit| limit.to_string());
+            let why = format!(
+                "sizes are multiples of {unit} bytes, and there is none between {} and the limit \
+                 ({limit})",
+                self.required
+            );
+            Status::new(Code::OutOfRange, why)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(required_bytes: i64, limit_bytes: i64) -> Result<Range> {
+        parse(Some(&CapacityRange {
+            required_bytes,
+            limit_bytes,
+        }))
+    }
+
+    #[test]
+    fn sizes_are_whole_units_in_the_range() {
+        let choose = |required, limit| range(required, limit).unwrap().choose(1000, 10);
+        assert_eq!(parse(None).unwrap().choose(1000, 10), Ok(1000));
+        assert_eq!(choose(0, 0), Ok(1000));
+        assert_eq!(choose(1, 0), Ok(10));
+        assert_eq!(choose(25, 0), Ok(30));
+        assert_eq!(choose(25, 30), Ok(30));
+        assert_eq!(choose(0, 99), Ok(90));
+        assert_eq!(choose(0, 5000), Ok(1000));
+        for (required, limit) in [(25, 29), (0, 9), (i64::MAX, i64::MAX)] {
+            let error = choose(required, limit).unwrap_err();
+            assert_eq!(error.code, Code::OutOfRange, "{required} {limit}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (required, limit) in [(-1, 0), (0, -1), (5, 4)] {
+            let error = range(required, limit).unwrap_err();
+            assert_eq!(error.code, Code::InvalidArgument);
+        }
+        assert!(range(5, 5).unwrap().allows(5));
+        assert!(!range(5, 6).unwrap().allows(7));
+        assert!(!range(5, 0).unwrap().allows(4));
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The disks of volumes on this node: mapping, finding and unmapping them.
+//!
+//! Nothing is written down. The kernel knows which disks are mapped, and the session's name says
+//! which of them are volumes: so a driver that was killed, or was replaced by a newer one, goes on
+//! with what it finds.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use rnbdctl::config::DEFAULT_HOLD_MS;
+use rnbdctl::control;
+use rnbdctl::control::join;
+use rnbdctl::control::MapRequest;
+use rnbdctl::model::AccessMode as Access;
+use rnbdctl::model::ClientDevice;
+use rnbdctl::model::DeviceState;
+use rnbdctl::ways::Ways;
+use rnbdctl::System;
+
+use crate::grpc::Code;
+use crate::grpc::Result;
+use crate::grpc::Status;
+use crate::messages::VolumeCondition;
+use crate::volume::Context;
+use crate::volume::VolumeId;
+
+/// How long a device node may take to appear.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The tunable that says how long requests of a device wait while its server is away.
+const HOLD: &str = "hold_io_ms";
+
+/// Maps the disks of volumes.
+#[derive(Debug)]
+pub(crate) struct Disks {
+    system: System,
+    node_id: String,
+    /// By session: it is locked while a disk of it is mapped, so that one call makes the session,
+    /// and the others find it. A server that does not answer holds up its own disks only.
+    sessions: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+}
+
+impl Disks {
+    /// Those of the node of that id.
+    pub(crate) fn new(system: System, node_id: &str) -> Self {
+        Self {
+            system,
+            node_id: node_id.to_owned(),
+            sessions: Mutex::default(),
+        }
+    }
+
+    /// The machine.
+    pub(crate) fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The device that a volume is here, if it is mapped.
+    pub(crate) fn find(&self, id: &VolumeId) -> Result<Option<ClientDevice>> {
+        let session = id.session(&self.node_id);
+        let Some(name) = self.system.client_device_name(&session, &id.disk)? else {
+            return Ok(None);
+        };
+        Ok(self.system.client_device(&name)?)
+    }
+
+    /// The device that a volume is here; `NOT_FOUND` if it is not mapped.
+    pub(crate) fn need(&self, id: &VolumeId, text: &str) -> Result<ClientDevice> {
+        self.find(id)?
+            .ok_or_else(|| Status::not_found(format!("volume {text} is not staged on this node")))
+    }
+
+    /// Where the node of a device is.
+    pub(crate) fn node(&self, device: &ClientDevice) -> PathBuf {
+        self.system.device_node(&device.name)
+    }
+
+    /// Maps the disk of a volume, unless it is mapped. Blocks while a session is being connected.
+    pub(crate) fn map(
+        &self,
+        id: &VolumeId,
+        context: &Context,
+        access: Access,
+    ) -> Result<ClientDevice> {
+        let session = id.session(&self.node_id);
+        let lock = self.lock_of(&session);
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = match self.find(id)? {
+            Some(device) => device,
+            None => self.map_new(id, session, context, access)?,
+        };
+        match device.access_mode == Some(access) {
+            true => self.hold(&device, context)?,
+            false => {
+                let have = device.access_mode.map_or("?", Access::as_str);
+                let why = format!(
+                    "it is staged with access mode {have}, not {}; unstage it first",
+                    access.as_str()
+                );
+                return Err(Status::new(Code::AlreadyExists, why));
+            }
+        }
+        Ok(device)
+    }
+
+    fn lock_of(&self, session: &str) -> Arc<Mutex<()>> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(sessions.entry(session.to_owned()).or_default())
+    }
+
+    fn map_new(
+        &self,
+        id: &VolumeId,
+        session: String,
+        context: &Context,
+        access: Access,
+    ) -> Result<ClientDevice> {
+        let system = &self.system;
+        let ways = Ways::to(system, &id.servers(context))?;
+        let is_new = system.client_session(&session)?.is_none();
+        let server = id.server();
+        join::Server {
+            name: &server,
+            ways: &ways,
+            port: context.port,
+            polled: None,
+        }
+        .check(system, &session)?;
+        let request = MapRequest {
+            session,
+            device_path: id.disk.clone(),
+            paths: Vec::new(),
+            port: context.port,
+            access_mode: Some(access),
+            io_mode: None,
+            poll_queues: None,
+        };
+        let mapped = match is_new {
+            false => control::map(system, &request, PATIENCE)?,
+            true => ways.first(|paths| {
+                let request = MapRequest {
+                    paths: paths.to_vec(),
+                    ..request.clone()
+                };
+                control::map(system, &request, PATIENCE)
+            })?,
+        };
+        if is_new {
+            // A path that cannot be added is no reason to do without the others; the condition of
+            // the volume tells of paths that are down.
+            for (path, error) in join::add_found(system, &request.session, &ways)? {
+                eprintln!("rnbd-csi: {path} is no path to {server}: {}", error.why());
+            }
+        }
+        system
+            .client_device(&mapped.name)?
+            .ok_or_else(|| Status::new(Code::Unavailable, format!("{} is gone again", mapped.name)))
+    }
+
+    /// Sets how long requests wait. A module that cannot have requests wait is as it is.
+    fn hold(&self, device: &ClientDevice, context: &Context) -> Result {
+        let ms = context.hold_ms.unwrap_or(DEFAULT_HOLD_MS);
+        match device.tunable(HOLD) {
+            Some(have) if have != ms => Ok(control::device::set_tunable(device, HOLD, ms)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Unmaps the disk of a volume, if it is mapped.
+    pub(crate) fn unmap(&self, id: &VolumeId) -> Result {
+        match self.find(id)? {
+            Some(device) => Ok(control::device::unmap(&device, false)?),
+            None => Ok(()),
+        }
+    }
+
+    /// How a volume is.
+    pub(crate) fn condition(&self, device: &ClientDevice) -> Result<VolumeCondition> {
+        let session = self.system.client_session(&device.session)?;
+        let paths = session.map_or((0, 0), |session| (session.paths_up(), session.paths.len()));
+        let message = match (device.state, paths) {
+            (DeviceState::Open, (up, all)) if up == all && up > 0 => String::new(),
+            (DeviceState::Open, (up, all)) => format!("{up} of {all} paths to its server are up"),
+            (DeviceState::Closed, _) if device.closed_by_server => {
+                "the administrator of its server has closed it".to_owned()
+            }
+            (DeviceState::Closed, _) => "its server cannot be reached".to_owned(),
+            (state, _) => format!("its device is in state {}", state.as_str()),
+        };
+        Ok(VolumeCondition {
+            abnormal: !message.is_empty(),
+            message,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn machine(session: &str) -> (tempfile::TempDir, Disks) {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = root.path().join("sys").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("block/rnbd3/rnbd/state", "open\n");
+        write("block/rnbd3/rnbd/session", &format!("{session}\n"));
+        write("block/rnbd3/rnbd/mapping_path", "vg0/www\n");
+        write("block/rnbd3/rnbd/access_mode", "rw\n");
+        write("block/rnbd3/size", "2048\n");
+        for (path, state) in [("a@b", "connected"), ("a@c", "reconnecting")] {
+            write(
+                &format!("class/rtrs-client/{session}/paths/{path}/state"),
+                state,
+            );
+        }
+        write(
+            &format!("class/rtrs-client/{session}/mpath_policy"),
+            "min-inflight (MI: 1)\n",
+        );
+        let devices = root.path().join("sys/class/rnbd-client/ctl/devices");
+        fs::create_dir_all(&devices).unwrap();
+        let link = devices.join(format!("vg0!www@{session}"));
+        std::os::unix::fs::symlink("../../../../block/rnbd3", link).unwrap();
+        let system = System::new(Some(root.path()), None);
+        (root, Disks::new(system, "node1"))
+    }
+
+    #[test]
+    fn volumes_are_found_by_their_ids() {
+        let id = VolumeId::parse("storage1:vg0/www").unwrap();
+        let (_root, disks) = machine(&id.session("node1"));
+        let device = disks.find(&id).unwrap().unwrap();
+        assert_eq!(
+            (device.name.as_str(), device.size_bytes),
+            ("rnbd3", Some(1 << 20))
+        );
+        // It is mapped: nothing has to be done.
+        let mapped = disks.map(&id, &Context::default(), Access::Rw).unwrap();
+        assert_eq!(mapped.name, "rnbd3");
+        let error = disks.map(&id, &Context::default(), Access::Ro).unwrap_err();
+        assert_eq!(error.code, Code::AlreadyExists);
+        let condition = disks.condition(&device).unwrap();
+        assert_eq!(condition.message, "1 of 2 paths to its server are up");
+        assert!(condition.abnormal);
+    }
+
+    #[test]
+    fn a_disk_of_the_administrators_is_no_volume() {
+        let id = VolumeId::parse("storage1:vg0/www").unwrap();
+        let (_root, disks) = machine("node1-storage1");
+        assert_eq!(disks.find(&id).unwrap(), None);
+        assert_eq!(disks.unmap(&id), Ok(()));
+        let error = disks.need(&id, "storage1:vg0/www").unwrap_err();
+        assert_eq!(error.code, Code::NotFound);
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A volume that has grown at its server grows here.
+
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use rnbdctl::model::ClientDevice;
+
+use super::bytes;
+use super::Node;
+use crate::controller::range;
+use crate::fail;
+use crate::filesystem;
+use crate::grpc::Code;
+use crate::grpc::Result;
+use crate::grpc::Status;
+use crate::messages::NodeExpandVolumeRequest;
+use crate::messages::NodeExpandVolumeResponse;
+use crate::mounts;
+use crate::volume::needed;
+use crate::volume::VolumeId;
+
+/// How long the server may take to tell of the new size; it looks once a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The wait between two looks at the size. The kernel has no file that could be waited for.
+const WAIT: Duration = Duration::from_millis(100);
+
+impl Node {
+    /// Has the file system of a volume use all of the disk. Of a block device nothing has to be
+    /// done: the server tells of the new size.
+    pub(crate) fn expand(
+        &self,
+        request: &NodeExpandVolumeRequest,
+    ) -> Result<NodeExpandVolumeResponse> {
+        needed("volume_path", &request.volume_path)?;
+        let id = VolumeId::of_request(&request.volume_id)?;
+        let range = range::parse(request.capacity_range.as_ref())?;
+        let path = mounts::resolved("volume_path", &request.volume_path)?;
+        let _turn = self.busy.turn(&request.volume_id)?;
+        let device = self.disks.need(&id, &request.volume_id)?;
+        if !path.exists() {
+            return Err(Status::not_found(format!("{path:?} is not there")));
+        }
+        let device = self.when_grown(&id, device, range.required)?;
+        if !range.allows(device.size_bytes.unwrap_or(0)) {
+            let why = "the disk is larger than the limit, and disks do not shrink";
+            return Err(Status::new(Code::OutOfRange, why));
+        }
+        let node = self.disks.node(&device);
+        let number = mounts::device_number(&node)?;
+        let mount = mounts::at(&path)?.filter(|mount| mount.device == number);
+        if mount.is_some() {
+            let kind = filesystem::kind_of(&node)?;
+            filesystem::grow(&node, &kind, &path)?;
+            fail::point("expand.grown");
+        }
+        Ok(NodeExpandVolumeResponse {
+            capacity_bytes: bytes(&device),
+        })
+    }
+
+    /// The device when it has at least so many bytes.
+    fn when_grown(
+        &self,
+        id: &VolumeId,
+        mut device: ClientDevice,
+        required: u64,
+    ) -> Result<ClientDevice> {
+        let begun = Instant::now();
+        while device.size_bytes.is_none_or(|have| have < required) {
+            if begun.elapsed() > PATIENCE {
+                let why = format!(
+                    "{} has {} bytes, not {required}; its server has not told of more; the C \
+                     module does not tell: use rnbdctl resize",
+                    device.path,
+                    bytes(&device)
+                );
+                return Err(Status::new(Code::Unavailable, why));
+            }
+            thread::sleep(WAIT);
+            device = self.disks.need(id, &device.device_path)?;
+        }
+        Ok(device)
+    }
+}

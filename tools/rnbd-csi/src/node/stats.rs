@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How full a volume is, and whether it works.
+
+use std::fs;
+use std::path::Path;
+
+use rnbdctl::model::AccessMode as Access;
+use rustix::fs::statvfs;
+
+use super::bytes;
+use super::Node;
+use crate::grpc::Result;
+use crate::grpc::Status;
+use crate::messages::unit;
+use crate::messages::NodeGetVolumeStatsRequest;
+use crate::messages::NodeGetVolumeStatsResponse;
+use crate::messages::VolumeCondition;
+use crate::messages::VolumeUsage;
+use crate::mounts;
+use crate::volume::needed;
+use crate::volume::VolumeId;
+
+impl Node {
+    /// The statistics of a volume that is staged or published at a path.
+    pub(crate) fn stats(
+        &self,
+        request: &NodeGetVolumeStatsRequest,
+    ) -> Result<NodeGetVolumeStatsResponse> {
+        needed("volume_path", &request.volume_path)?;
+        let id = VolumeId::of_request(&request.volume_id)?;
+        let device = self.disks.need(&id, &request.volume_id)?;
+        let mut condition = self.disks.condition(&device)?;
+        let path = mounts::resolved("volume_path", &request.volume_path)?;
+        let number = mounts::device_number(&self.disks.node(&device))?;
+        let usage = match mounts::at(&path)? {
+            Some(mount) if mount.device == number => {
+                if mount.is_stopped && device.access_mode != Some(Access::Ro) {
+                    condition = VolumeCondition {
+                        abnormal: true,
+                        message: "its file system has become read-only after an error".to_owned(),
+                    };
+                }
+                of_file_system(&path)?
+            }
+            _ if is_at(&path, number)? => vec![VolumeUsage {
+                total: bytes(&device),
+                unit: unit::BYTES,
+                ..VolumeUsage::default()
+            }],
+            _ => {
+                let why = format!("volume {} is not at {:?}", request.volume_id, path);
+                return Err(Status::not_found(why));
+            }
+        };
+        Ok(NodeGetVolumeStatsResponse {
+            usage,
+            volume_condition: Some(condition),
+        })
+    }
+}
+
+/// Whether the device is at a path; or the path is the folder that a block volume was staged at,
+/// which is empty.
+fn is_at(path: &Path, number: mounts::DeviceNumber) -> Result<bool> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(mounts::at(path)?.is_none()
+            && fs::read_dir(path)
+                .map_err(|error| Status::io(path.display(), error))?
+                .next()
+                .is_none()),
+        Ok(_) => Ok(mounts::device_number(path).is_ok_and(|found| found == number)),
+        Err(_) => Ok(false),
+    }
+}
+
+fn of_file_system(path: &Path) -> Result<Vec<VolumeUsage>> {
+    let found = statvfs(path).map_err(|error| Status::io(path.display(), error))?;
+    let bytes = |blocks: u64| blocks.checked_mul(found.f_frsize);
+    Ok(vec![
+        usage(
+            unit::BYTES,
+            bytes(found.f_blocks),
+            bytes(found.f_bfree),
+            bytes(found.f_bavail),
+        ),
+        usage(
+            unit::INODES,
+            Some(found.f_files),
+            Some(found.f_ffree),
+            Some(found.f_favail),
+        ),
+    ])
+}
+
+/// What is used, of figures that the file system gives; the largest number in place of one that
+/// cannot be told.
+fn usage(unit: i32, total: Option<u64>, free: Option<u64>, available: Option<u64>) -> VolumeUsage {
+    let number = |value: Option<u64>| {
+        value
+            .and_then(|value| i64::try_from(value).ok())
+            .unwrap_or(i64::MAX)
+    };
+    let (total, free) = (number(total), number(free));
+    VolumeUsage {
+        available: number(available),
+        total,
+        used: total
+            .checked_sub(free)
+            .filter(|used| *used >= 0)
+            .unwrap_or(0),
+        unit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_never_negative() {
+        let used = usage(unit::BYTES, Some(100), Some(40), Some(30));
+        assert_eq!((used.total, used.used, used.available), (100, 60, 30));
+        let odd = usage(unit::BYTES, Some(1), Some(2), None);
+        assert_eq!((odd.used, odd.available), (0, i64::MAX));
+    }
+
+    #[test]
+    fn a_file_system_has_bytes_and_inodes() {
+        let found = of_file_system(Path::new("/")).unwrap();
+        assert_eq!(found.len(), 2);
+        assert!(found[0].total > 0 && found[0].used <= found[0].total);
+    }
+}
