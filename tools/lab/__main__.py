@@ -19,6 +19,7 @@ from . import demo
 from . import first_hour
 from . import house
 from . import layers
+from . import licences
 from . import paths
 from . import rnbdctl
 from . import rust_analyzer
@@ -109,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     house.add_parser(commands)
     layers.add_parser(commands)
     screens.add_parser(commands)
+    licences.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)
     stack_frames.add_parser(commands)

@@ -94,12 +94,17 @@ def checkout_bind() -> run.Bind:
     return run.Bind(paths.CHECKOUT, str(paths.CHECKOUT))
 
 
+def cargo_binds() -> list[run.Bind]:
+    """The checkout and cargo's downloads."""
+    cargo = cache.root() / "cargo"
+    cargo.mkdir(parents=True, exist_ok=True)
+    return [checkout_bind(), run.Bind(cargo, "/root/.cargo")]
+
+
 def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None = None,
            root: Path | None = None, env: Mapping[str, str] | None = None) -> None:
     """Runs a program in the build root, with the checkout and cargo's downloads in place."""
-    cargo = cache.root() / "cargo"
-    cargo.mkdir(parents=True, exist_ok=True)
-    every = [checkout_bind(), run.Bind(cargo, "/root/.cargo"), *binds]
+    every = [*cargo_binds(), *binds]
     # Snapshots of tests are only rewritten by who says so (INSTA_UPDATE=always).
     variables = {"CARGO_TARGET_DIR": "/root/.cargo/target", "INSTA_UPDATE": os.environ.get("INSTA_UPDATE", "no")}
     run.chroot(root or paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=variables | dict(env or {}))

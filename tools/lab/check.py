@@ -13,6 +13,7 @@ from . import crates
 from . import house
 from . import kernel
 from . import layers
+from . import licences
 from . import paths
 from . import python_tools
 from . import rust_source
@@ -56,9 +57,9 @@ def fmt(check: bool) -> None:
 
 
 def lint() -> None:
-    """Origins of crates, house rules, ruff, mypy, clippy of modules and host crates, what must not compile, and shell.
+    """Crates' origins and licences, house rules, ruff, mypy, clippy of modules and host crates, what must not compile.
 
-    Warnings are errors.
+    Shell scripts, too. Warnings are errors.
     """
     problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
     if problems:
@@ -66,6 +67,9 @@ def lint() -> None:
     problems = crates.check(paths.CHECKOUT)
     if problems:
         raise CommandFailed("\n".join(["crates that must not be used:", *problems]))
+    problems = licences.check()
+    if problems:
+        raise CommandFailed("\n".join(["licences of crates:", *problems]))
     problems = house.check(paths.CHECKOUT)
     if problems:
         raise CommandFailed("\n".join(["sources do not keep to the limits:", *problems]))

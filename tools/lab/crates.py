@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the programs are made of: where crates come from, and which must not be among them.
 
-The part of `cargo deny` that needs neither a database nor the crates themselves: known defects and licences are not
-looked up.
+The part of `cargo deny` that needs neither a database nor the crates themselves: known defects are not looked up, and
+licences only by names that are known. `lab licences` asks cargo for the licences of all crates.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
 # Not maintained any more, or in the standard library by now.
 BANNED = frozenset({"ansi_term", "atty", "failure", "serde_yaml", "structopt",
                     "term_size", "yaml-rust"})
+# Under Apache-2.0 alone, which must not be linked with GPL-2.0 (version 2 only): what programs with gRPC often have.
+APACHE_ONLY = frozenset({"opentelemetry", "prost", "prost-derive", "prost-types", "sync_wrapper"})
 
 
 def locked(text: str, name: str) -> list[str]:
@@ -32,6 +34,8 @@ def locked(text: str, name: str) -> list[str]:
             problems.append(f"{name}: {crate} has no checksum")
         if package["name"] in BANNED:
             problems.append(f"{name}: {crate} is banned by tools/lab/crates.py")
+        if package["name"] in APACHE_ONLY:
+            problems.append(f"{name}: {crate} is under Apache-2.0 alone, which does not go with GPL-2.0")
     return problems
 
 

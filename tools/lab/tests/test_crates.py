@@ -29,6 +29,7 @@ class Crates(unittest.TestCase):
             (package("serde", "git+https://example.com/serde#1"), "comes from git+https://example.com/serde#1"),
             (package("serde", crates.REGISTRY, ""), "has no checksum"),
             (package("atty", crates.REGISTRY), "is banned"),
+            (package("prost", crates.REGISTRY), "is under Apache-2.0 alone"),
         ):
             found = crates.locked(text, "x/Cargo.lock")
             self.assertEqual(len(found), 1, found)
