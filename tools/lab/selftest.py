@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import build
 from . import c_users
+from . import csi
 from . import paths
 from . import release
 from . import results
@@ -99,6 +100,9 @@ def main(options: argparse.Namespace) -> int:
     modules = _modules(options.kernel, options.modules_dir, chosen)
     if not any(modules[options.modules].rglob("*.ko")):
         return usage_error(f"no modules in {modules[options.modules]}; build them first")
+    if any(subject.name == csi.SUBJECT for subject, _ in chosen):
+        # A case has no time to compile.
+        csi.failing_program(paths.machine(options.kernel))
     if options.quick:
         left = _count(choose(fit(every, options.kernel, False), names)) - _count(chosen)
         print(f"# {left} more cases for this kernel are in make test-long", flush=True)
