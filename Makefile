@@ -25,7 +25,7 @@
 #                     C modules and NVMe; `make bench-quick' takes 3 minutes
 #   make canary       what of this does not compile with the newest kernel that any Debian
 #                     suite has; nothing is run
-#   make deb          the Debian packages rnbd-dkms and rnbdctl, into build/deb
+#   make deb          the Debian packages rnbd-dkms, rnbdctl and rnbd-csi, into build/deb
 #   make deb-test     install, boot, upgrade and remove them on a fresh machine
 #   make first-hour   the commands of Documentation/first-hour.md on a server and two clients;
 #                     part of `make test-long'

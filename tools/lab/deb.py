@@ -18,10 +18,11 @@ from .arch import AMD64
 from .arch import Arch
 
 OUT = paths.CHECKOUT / "build/deb"
-CRATE = "tools/rnbdctl"
+CRATES = ("tools/rnbdctl", "tools/rnbd-csi")
 _NOT_PACKAGED = ("build", ".git", "target")
 _CHANGELOG_TOP = re.compile(r"\A(\S+) \(([^)]*)\)")
-_CARGO_VERSION = re.compile(r'(\nname = "rnbdctl"\nversion = )"[^"]*"')
+# rnbd-csi is built on the library of rnbdctl, so its Cargo.lock has both.
+_CARGO_VERSION = re.compile(r'(\nname = "(?:rnbdctl|rnbd-csi)"\nversion = )"([^"]*)"')
 
 
 def version(tree: Path = paths.CHECKOUT) -> str:
@@ -30,14 +31,14 @@ def version(tree: Path = paths.CHECKOUT) -> str:
 
 
 def set_version(tree: Path, to: str, crate: bool = True) -> None:
-    """Makes a tree say another version: VERSION, debian/changelog and, unless told not to, the crate."""
+    """Makes a tree say another version: VERSION, debian/changelog and, unless told not to, the crates."""
     (tree / "VERSION").write_text(f"{to}\n")
     changelog = tree / "debian/changelog"
     old = changelog.read_text()
     last = next(line for line in old.splitlines() if line.startswith(" -- "))
     name = old.split(" ", 1)[0]
     changelog.write_text(f"{name} ({to}) unstable; urgency=medium\n\n  * Version {to}.\n\n{last}\n\n{old}")
-    for file in (tree / CRATE / "Cargo.toml", tree / CRATE / "Cargo.lock"):
+    for file in _cargo_files(tree):
         if crate and file.is_file():
             file.write_text(_CARGO_VERSION.sub(rf'\g<1>"{to}"', file.read_text()))
 
@@ -47,12 +48,16 @@ def versions(tree: Path = paths.CHECKOUT) -> dict[str, str]:
     found = {"VERSION": version(tree)}
     changelog = _CHANGELOG_TOP.match((tree / "debian/changelog").read_text())
     found["debian/changelog"] = changelog[2] if changelog else ""
-    for name in ("Cargo.toml", "Cargo.lock"):
-        file = tree / CRATE / name
+    for file in _cargo_files(tree):
         if file.is_file():
-            match = re.search(r'\nname = "rnbdctl"\nversion = "([^"]*)"', file.read_text())
-            found[f"{CRATE}/{name}"] = match[1] if match else ""
+            have = {match[2] for match in _CARGO_VERSION.finditer(file.read_text())}
+            found[file.relative_to(tree).as_posix()] = " and ".join(sorted(have))
     return found
+
+
+def _cargo_files(tree: Path) -> list[Path]:
+    """The files that say which version the programs' crates have."""
+    return [tree / crate / name for crate in CRATES for name in ("Cargo.toml", "Cargo.lock")]
 
 
 def _files() -> list[str]:
@@ -89,10 +94,10 @@ def inside(argv: list[str], folder: Path, cwd: str, log: Path | None = None, env
 
 
 def build(to: str | None = None, lintian: bool = False, crate: bool = True, built_for: Arch = AMD64) -> list[Path]:
-    """Builds both packages, with another version if `to` is given; gives their files.
+    """Builds all packages, with another version if `to` is given; gives their files.
 
-    rnbd-dkms is the same for all architectures, and comes with the program for amd64.
-    Without `crate` the program does not know of its other version, and need
+    rnbd-dkms is the same for all architectures, and comes with the programs for amd64.
+    Without `crate` the programs do not know of their other version, and need
     not be compiled again.
     """
     if paths.CHECKOUT.parent == Path("/"):
@@ -112,7 +117,9 @@ def build(to: str | None = None, lintian: bool = False, crate: bool = True, buil
         _copy(source)
         if to is not None:
             set_version(source, to, crate)
-        inside(["cargo", "vendor", "-q", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml", "debian/vendor"], folder,
+        first, *others = [f"{crate}/Cargo.toml" for crate in CRATES]
+        more = [word for manifest in others for word in ("--sync", manifest)]
+        inside(["cargo", "vendor", "-q", "--locked", "--manifest-path", first, *more, "debian/vendor"], folder,
                inside_source, log)
         # As a build machine of Debian does: with what the source has, and nothing of the network.
         env = {"CARGO_HOME": f"{inside_source}/debian/cargo",

@@ -215,11 +215,14 @@ class Story:
                "metadata was made again for nothing")
         expect(self.disk.output("dpkg-query -W -f '${Version}' rnbdctl") == NEXT_VERSION,
                "rnbdctl is not of the new version")
+        # It was not installed before.
+        self.disk.output("set -e; rnbd-csi --version; man -w rnbd-csi\n"
+                         "test -s /usr/share/doc/rnbd-csi/examples/kubernetes/driver.yaml")
 
     def remove_keeps_configuration(self) -> None:
         """Removing takes all but the configuration."""
         # The made-up kernel, which a running machine has purged from its copy of the disk only.
-        self.disk.output(f"dpkg --purge linux-image-{NEWER}; apt-get -q remove -y rnbd-dkms rnbdctl 2>&1")
+        self.disk.output(f"dpkg --purge linux-image-{NEWER}; apt-get -q remove -y rnbd-csi rnbd-dkms rnbdctl 2>&1")
         expect(self.dkms_status() == "", self.dkms_status())
         left = self.left()
         # That the service is enabled is configuration too.
@@ -441,17 +444,20 @@ class Story:
         expect(len(ends) == 2 and ends[0] == ends[1], f"{link} leads to {ends[0]}, the disk of {session} is {ends[1:]}")
 
     def for_arm64(self) -> None:
-        """The program's package for arm64 has a program for arm64, and depends on nothing of amd64."""
+        """The programs' packages for arm64 have programs for arm64, and depend on nothing of amd64."""
         expect(setup.setup("deb"), "the set-up of what builds packages failed")
         # With the package that is the same for all architectures, which was made before.
-        (made,) = [file for file in deb.build(lintian=True, built_for=ARM64) if file.stem.endswith("_arm64")]
-        tree = self.directory / "arm64"
-        run.call(["dpkg-deb", "-x", str(made), str(tree)], self.log)
-        head = (tree / "usr/bin/rnbdctl").read_bytes()[:20]
-        expect(head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == foreign.ELF_MACHINES["arm64"],
-               f"usr/bin/rnbdctl begins with {head.hex()}")
-        control = subprocess.run(["dpkg-deb", "-f", str(made)], capture_output=True, text=True, check=True).stdout
-        expect("\nArchitecture: arm64\n" in control and "libc6 (>=" in control, control)
+        made = [file for file in deb.build(lintian=True, built_for=ARM64) if file.stem.endswith("_arm64")]
+        expect([file.name.split("_")[0] for file in made] == ["rnbd-csi", "rnbdctl"], f"the packages are {made}")
+        for file in made:
+            program = file.name.split("_")[0]
+            tree = self.directory / f"arm64-{program}"
+            run.call(["dpkg-deb", "-x", str(file), str(tree)], self.log)
+            head = (tree / "usr/bin" / program).read_bytes()[:20]
+            expect(head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == foreign.ELF_MACHINES["arm64"],
+                   f"usr/bin/{program} begins with {head.hex()}")
+            control = subprocess.run(["dpkg-deb", "-f", str(file)], capture_output=True, text=True, check=True).stdout
+            expect("\nArchitecture: arm64\n" in control and "libc6 (>=" in control, control)
 
     def own_test(self) -> None:
         """The test in the packages, which is made for autopkgtest, maps a disk of this machine over soft-RoCE."""

@@ -25,6 +25,7 @@ MACHINE_PACKAGES = (
     "lvm2", "mdadm", "cryptsetup-bin",
 )  # fmt: skip
 MACHINE_IMAGE_SIZE = "6G"
+# rnbd-csi needs nothing that these machines lack.
 _OWN = ("rnbd-dkms", "rnbdctl")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 
@@ -55,7 +56,7 @@ def build_dependencies() -> tuple[str, ...]:
 
 
 def dependencies() -> tuple[str, ...]:
-    """What the two packages need of Debian itself."""
+    """What the packages need of Debian itself."""
     text = CONTROL.read_text()
     names = []
     for package in _OWN:

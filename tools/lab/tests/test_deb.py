@@ -34,7 +34,8 @@ class Versions(unittest.TestCase):
     def test_setting_another(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder)
-            for name in ("VERSION", "debian/changelog", f"{deb.CRATE}/Cargo.toml", f"{deb.CRATE}/Cargo.lock"):
+            cargo = [f"{crate}/{name}" for crate in deb.CRATES for name in ("Cargo.toml", "Cargo.lock")]
+            for name in ("VERSION", "debian/changelog", *cargo):
                 if (paths.CHECKOUT / name).is_file():
                     (tree / name).parent.mkdir(parents=True, exist_ok=True)
                     (tree / name).write_text((paths.CHECKOUT / name).read_text())
