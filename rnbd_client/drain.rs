@@ -150,10 +150,3 @@ fn came_back(server: &Server) {
         );
     }
 }
-
-/// Requests wait no longer if the server is back and no device is awaited. Sleeps.
-pub(crate) fn settle(server: &Server, mut devices: impl Iterator<Item = Arc<Device>>) {
-    if !devices.any(|device| device.remote.is_awaited()) {
-        server.transport.end_drain();
-    }
-}

@@ -40,6 +40,7 @@ use crate::{
 
 mod client;
 mod device;
+mod device_list;
 mod discovery;
 mod disk;
 mod drain;

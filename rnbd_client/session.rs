@@ -4,12 +4,8 @@
 
 use kernel::{
     impl_has_work,
-    new_mutex,
     new_work,
-    sync::{
-        Arc,
-        Mutex, //
-    },
+    sync::Arc,
     time::msecs_to_jiffies,
     workqueue::{
         Work,
@@ -60,6 +56,7 @@ use rtrs_client::{
 
 use crate::{
     device::Device,
+    device_list::DeviceList,
     drain::{
         self,
         Leaving, //
@@ -121,7 +118,7 @@ struct Link {
     /// Set before there is a request.
     in_flight: SetOnce<Arc<InFlight>>,
     #[pin]
-    devices: Mutex<KVec<Arc<Device>>>,
+    devices: DeviceList,
     /// What is left to do about link events, in `work`.
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
@@ -266,15 +263,7 @@ impl Session {
 
     /// Adds a device. `EEXIST` if the session has one of this path. Sleeps.
     pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
-        let mut devices = self.link.devices.lock();
-        if devices
-            .iter()
-            .any(|other| other.remote.path == device.remote.path)
-        {
-            return Err(EEXIST);
-        }
-        // The transport waits for this lock when it tells of a lost link.
-        Ok(without_io(|| devices.push(device.clone(), GFP_KERNEL))?)
+        self.link.devices.add(device)
     }
 
     /// A device was opened: asks the server, in the background, what there is to know of it. Any
@@ -286,14 +275,7 @@ impl Session {
 
     /// Forgets a device, for which nothing waits any more. Sleeps.
     pub(crate) fn remove_device(&self, device: &Device) {
-        let removed = {
-            let mut devices = self.link.devices.lock();
-            let index = devices
-                .iter()
-                .position(|other| core::ptr::eq(&**other, device));
-            index.and_then(|index| devices.remove(index).ok())
-        };
-        drop(removed);
+        self.link.devices.remove(device);
         self.link.queue_work();
     }
 
@@ -308,8 +290,7 @@ impl Session {
 
     /// Whether there is a device of this path. Sleeps.
     pub(crate) fn has_device(&self, path: &Name) -> bool {
-        let devices = self.link.devices.lock();
-        devices.iter().any(|device| device.remote.path == *path)
+        self.link.devices.has(path)
     }
 }
 
@@ -320,7 +301,7 @@ impl Link {
                 context: context.clone(),
                 epoch: Arc::new(Epoch::new(), GFP_KERNEL)?,
                 in_flight: SetOnce::new(),
-                devices <- new_mutex!(KVec::new(), "Link::devices"),
+                devices <- DeviceList::new(),
                 lost: Atomic::new(false),
                 is_back: Atomic::new(false),
                 again: Atomic::new(false),
@@ -354,7 +335,7 @@ impl Link {
     /// Asks the server for news before devices are opened, if it was away: new devices are not to
     /// wait until each device was opened. Process context; sleeps.
     fn ask_whether_back(self: &Arc<Self>) {
-        let Some(device) = self.each_device().next() else {
+        let Some(device) = self.devices.each().next() else {
             return;
         };
         let server = &device.remote.server;
@@ -368,7 +349,7 @@ impl Link {
     /// again some time later, unless the answer made no sense. Process context; sleeps.
     fn read_news(self: &Arc<Self>) -> bool {
         // Without devices there is nothing to ask for.
-        let Some(device) = self.each_device().next() else {
+        let Some(device) = self.devices.each().next() else {
             return false;
         };
         let server = &device.remote.server;
@@ -379,14 +360,13 @@ impl Link {
             return false;
         }
         let result = self.news.read(server, epoch, |response| {
-            for device in self.devices.lock().iter() {
-                is_noted |= device.take_news(response, epoch);
-            }
+            self.devices
+                .for_each(|device| is_noted |= device.take_news(response, epoch));
         });
         let error = match result {
             Ok(drain_ms) => {
                 self.leaving
-                    .told(server, epoch, drain_ms, self.each_device());
+                    .told(server, epoch, drain_ms, self.devices.each());
                 return is_noted;
             }
             Err(error) => error,
@@ -401,7 +381,7 @@ impl Link {
         }
         if error == EINVAL {
             // A server whose answer makes no sense is there, and does not say that it is draining.
-            self.leaving.told(server, epoch, None, self.each_device());
+            self.leaving.told(server, epoch, None, self.devices.each());
         } else {
             self.ask_in(NEWS_DELAY_MS);
         }
@@ -414,20 +394,6 @@ impl Link {
         let _ = DelayedWork::<Self, ASK>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
-    /// The devices, in the order of their numbers; without memory for a list of them. Sleeps.
-    fn each_device(&self) -> impl Iterator<Item = Arc<Device>> + '_ {
-        let mut last = None;
-        core::iter::from_fn(move || {
-            let devices = self.devices.lock();
-            let later = devices
-                .iter()
-                .filter(|device| Some(device.remote.index()) > last);
-            let next = later.min_by_key(|device| device.remote.index())?.clone();
-            last = Some(next.remote.index());
-            Some(next)
-        })
-    }
-
     /// Does what is left to do about link events. Requests may wait for it: memory is allocated
     /// [`without_io`], and uevents are left to another work item.
     fn handle_events(self: &Arc<Self>) {
@@ -437,7 +403,7 @@ impl Link {
         let is_back = self.is_back.xchg(false, ordering::Full);
         let wants_news = self.news.take_wanted();
         if lost {
-            for device in self.each_device() {
+            for device in self.devices.each() {
                 device.note_link_lost();
             }
         }
@@ -446,14 +412,14 @@ impl Link {
             self.reopening.begin();
             // A session that is left at once again opens nothing: the next session does.
             if !self.is_leaving() {
-                self.remap(self.each_device());
+                self.remap(self.devices.each());
             }
         } else if again && !self.is_leaving() {
             let is_left = |device: &Arc<Device>| {
                 let remote = &device.remote;
                 remote.state() == DeviceState::Disconnected && !remote.is_closed_by_server()
             };
-            self.remap(self.each_device().filter(is_left));
+            self.remap(self.devices.each().filter(is_left));
         }
         let is_event = lost || is_back || again;
         if is_event {
@@ -474,7 +440,7 @@ impl Link {
 
     /// Does what is left to do about a server that goes away on purpose. Process context; sleeps.
     fn go_on_draining(self: &Arc<Self>) {
-        let Some(device) = self.each_device().next() else {
+        let Some(device) = self.devices.each().next() else {
             return;
         };
         let server = &device.remote.server;
@@ -483,7 +449,10 @@ impl Link {
             // If it is queued already it looks then.
             let _ = DelayedWork::<Self, LEAVE>::queue(self.clone(), delay);
         }
-        drain::settle(server, self.each_device());
+        // Requests wait no longer if the server is back and no device is awaited.
+        if !self.devices.any(|device| device.remote.is_awaited()) {
+            server.transport.end_drain();
+        }
     }
 
     /// Has the devices' pending uevents sent. Any context.
@@ -506,7 +475,7 @@ impl WorkItem<UEVENTS> for Link {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        for device in this.each_device() {
+        for device in this.devices.each() {
             // They stay pending while the device has no disk.
             let _ = device.send_uevents();
         }
@@ -566,9 +535,7 @@ impl SessionEvents for Events {
             LinkEvent::Disconnected => {
                 // Before any device's state changes; see `RemoteDevice::opened_by_server`.
                 self.0.epoch.end();
-                for device in self.0.devices.lock().iter() {
-                    device.remote.link_lost();
-                }
+                self.0.devices.for_each(|device| device.remote.link_lost());
                 // Whoever sends a request reads its device's number and finds a path under one RCU
                 // read lock: with a number of before nobody may find a path that comes now.
                 rcu::synchronize_rcu();
