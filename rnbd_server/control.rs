@@ -336,6 +336,9 @@ fn open_rsp(
 fn close(session: &Session, id: u32) {
     let _control = session.control().lock();
     let device = session.devices().get(id);
+    if let Some(device) = &device {
+        device.begin_close();
+    }
     // This also frees the number of a device that was closed by force.
     session.devices().remove(id, Afterwards::Free);
     if let Some(device) = device {
@@ -354,6 +357,7 @@ impl DeviceOwner for Session {
         let current = self.devices().get(device.id());
         if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
             news::closing(self, device.id(), close_reason(self, device));
+            device.begin_close();
             self.devices().remove(device.id(), Afterwards::Reserve);
             device.close();
         }
@@ -412,6 +416,10 @@ pub(crate) fn path_down(session: &Session, client: Option<Address>) {
 pub(crate) fn close_all(session: &Session) {
     let mut control = session.control().lock();
     control.down = true;
+    session.devices().find(|device| {
+        device.begin_close();
+        false
+    });
     while let Some(device) = session.devices().find(|_| true) {
         session.devices().remove(device.id(), Afterwards::Free);
         device.close();

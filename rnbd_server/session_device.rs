@@ -281,6 +281,17 @@ impl SessionDevice {
         &self.commands
     }
 
+    /// The device is about to be closed: lets no request in from now on. Sleeps, but not for
+    /// requests.
+    ///
+    /// A grace period of RCU goes by until the requests are known to be finished, and another one
+    /// until no task finds the device by its number any more. With this called first, both go by at
+    /// the same time. [`Self::close`] is to follow; the device is closed then, too, if a task that
+    /// waited for the requests has let others in again.
+    pub(crate) fn begin_close(&self) {
+        self.handle.gate().begin_drain();
+    }
+
     /// Closes the device when its requests are finished, and removes its directory. Sleeps.
     ///
     /// Called with the control lock of the session held, and not from a function of the directory
