@@ -39,13 +39,22 @@ use crate::{
     }, //
 };
 
+/// How many numbers a session has room for when it opens its first device.
+const FIRST_SLOTS: usize = 8;
+
 /// The devices of a session by the number that the client knows them by.
 ///
 /// Requests look numbers up without a lock. Changes are made by one caller at a time: under the
 /// session's control lock.
+///
+/// # Invariants
+///
+/// There are slots for all numbers below `given`, and no other number was given to a device.
 pub(crate) struct DeviceTable {
-    /// Replaced by a longer one when no number is to be used again; never shortened.
+    /// Replaced by a longer one when there is no room for another number; never shortened.
     slots: RcuArc<KVec<Arc<Slot>>>,
+    /// How many numbers were given.
+    given: Atomic<u32>,
     /// The number given last.
     last: Atomic<u32>,
     /// The client is to be told of a device that was closed by force.
@@ -82,6 +91,7 @@ impl DeviceTable {
     pub(crate) fn new() -> Self {
         Self {
             slots: RcuArc::empty(),
+            given: Atomic::new(0),
             last: Atomic::new(0),
             has_closed: Atomic::new(false),
         }
@@ -235,28 +245,37 @@ impl DeviceTable {
         let slots = self.slots.get();
         let slots = slots.as_ref().map_or(&[][..], |slots| slots);
         let last = usize::try_from(self.last.load(ordering::Relaxed))?;
-        let index = device_number::next(slots.len(), last, |index| {
+        let given = usize::try_from(self.given.load(ordering::Relaxed))?;
+        let index = device_number::next(given, last, |index| {
             slots.get(index).is_some_and(|slot| slot.is_free())
         });
         let id = u32::try_from(index)?;
         if index >= slots.len() {
-            self.append(slots)?;
+            self.lengthen(slots)?;
+        }
+        if index >= given {
+            // INVARIANT: There is a slot for it, and it is the number behind those given so far.
+            self.given
+                .store(id.checked_add(1).ok_or(EOVERFLOW)?, ordering::Relaxed);
         }
         self.last.store(id, ordering::Relaxed);
         Ok(id)
     }
 
-    /// Makes one more number. Sleeps.
-    fn append(&self, slots: &[Arc<Slot>]) -> Result {
-        let mut longer =
-            KVec::with_capacity(slots.len().checked_add(1).ok_or(ENOMEM)?, GFP_KERNEL)?;
+    /// Makes room for as many numbers again, so that few of the devices wait for the grace period
+    /// that this takes. Sleeps.
+    fn lengthen(&self, slots: &[Arc<Slot>]) -> Result {
+        let len = slots.len().checked_mul(2).ok_or(ENOMEM)?.max(FIRST_SLOTS);
+        let mut longer = KVec::with_capacity(len, GFP_KERNEL)?;
         longer.extend_from_slice(slots, GFP_KERNEL)?;
-        let slot = Slot {
-            device: RcuArc::empty(),
-            reserved: Atomic::new(false),
-            closed: RcuArc::empty(),
-        };
-        longer.push(Arc::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
+        while longer.len() < len {
+            let slot = Slot {
+                device: RcuArc::empty(),
+                reserved: Atomic::new(false),
+                closed: RcuArc::empty(),
+            };
+            longer.push(Arc::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
         self.slots.replace(Some(Arc::new(longer, GFP_KERNEL)?));
         Ok(())
     }
