@@ -230,7 +230,10 @@ impl Setup<'_> {
     /// The requests that connection `cid` may carry at once.
     fn queue_depth(&self, cid: u16) -> u32 {
         match self.incarnation.requests() {
-            Some(requests) if cid != SERVICE_CID => requests.queue_depth(),
+            // The last tag is that of service requests. There are two tags or more. With one
+            // request more, a depth of a power of two would need a send queue of twice the length,
+            // as devices make queues of a power of two entries.
+            Some(requests) if cid != SERVICE_CID => requests.queue_depth().wrapping_sub(1),
             _ => SERVICE_CON_QUEUE_DEPTH,
         }
     }
