@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from .vm_node import Node
 from .vm_plugin import Connection
 
-_BLOCK = struct.Struct("<QQQ")
+_BLOCK = struct.Struct("<QQIHHH6x")
 USER = "user space"
 KERNEL = "kernel"
 
@@ -26,6 +26,10 @@ class Spent:
 
     instructions: int = 0
     calls: int = 0
+    # Of the instructions: those that lock the bus, fences, and those that switch interrupts off.
+    locks: int = 0
+    fences: int = 0
+    masks: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,12 @@ class Instructions(Connection):
         """What each function took since the last reset."""
         self.send(b"d")
         found: defaultdict[Place, Spent] = defaultdict(Spent)
-        for address, instructions, times in self.records(_BLOCK):
+        for address, times, instructions, locks, fences, masks in self.records(_BLOCK):
             place, is_start = known.place(address)
-            found[place].instructions += instructions * times
-            found[place].calls += times if is_start else 0
+            spent = found[place]
+            spent.instructions += instructions * times
+            spent.calls += times if is_start else 0
+            spent.locks += locks * times
+            spent.fences += fences * times
+            spent.masks += masks * times
         return found

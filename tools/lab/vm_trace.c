@@ -13,40 +13,20 @@
  * lock prefix, and exchanges with memory, which need none), and how its last
  * one leaves it.
  *
- * The machine is to run with one thread for all processors (-icount). Blocks are
- * then shared by the processors, and QEMU tells a block's callback the processor
- * that first met it. So the one that executes it is told by its register GS,
- * which leads Linux to the processor's own data.
+ * The machine is to run with one thread for all processors (-icount), see
+ * vm_plugin_cpu.h.
  */
 
 #include <stdlib.h>
 
 #include "vm_plugin.h"
+#include "vm_plugin_cpu.h"
 #include "vm_plugin_socket.h"
-
-/* GArray and GByteArray of GLib. */
-struct array {
-	char *data;
-	unsigned int len;
-};
-
-struct register_descriptor {
-	void *handle;
-	const char *name;
-	const char *feature;
-};
-
-struct array *g_byte_array_new(void);
-struct array *g_byte_array_set_size(struct array *array, unsigned int len);
-struct array *qemu_plugin_get_registers(void);
-int qemu_plugin_read_register(void *handle, struct array *to);
+#include "vm_plugin_x86.h"
 
 #define MAX_BLOCKS (1u << 21)
 #define MAX_STEPS (1u << 22)
 #define MAX_RANGES 256
-#define MAX_CPUS 64
-
-enum leaving { GOES_ON, CALLS, JUMPS, RETURNS };
 
 struct block {
 	uint64_t address;
@@ -72,10 +52,6 @@ static uint32_t num_blocks;
 static struct step *steps;
 static uint32_t num_steps;
 static uint64_t others;
-static void *gs_base;
-static struct array *value;
-static uint64_t cpus[MAX_CPUS];
-static unsigned int num_cpus;
 static uint64_t ranges[MAX_RANGES][2];
 static uint64_t num_ranges;
 static int tracing;
@@ -87,55 +63,6 @@ static int is_watched(uint64_t address)
 		if (address >= ranges[index][0] && address < ranges[index][1])
 			return 1;
 	return 0;
-}
-
-/* What an instruction is by its bytes: whether it locks, and how it leaves. */
-static void look_at(const uint8_t *byte, size_t len, struct block *block)
-{
-	int locks = 0;
-	size_t at = 0;
-
-	while (at + 1 < len && (byte[at] == 0x66 || byte[at] == 0x67 || byte[at] == 0x2e ||
-				byte[at] == 0x36 || byte[at] == 0x3e || byte[at] == 0x26 ||
-				byte[at] == 0x64 || byte[at] == 0x65 || byte[at] == 0xf2 ||
-				byte[at] == 0xf3 || byte[at] == 0xf0))
-		locks |= byte[at++] == 0xf0;
-	if (at + 1 < len && (byte[at] & 0xf0) == 0x40)
-		at++;
-	block->leaving = GOES_ON;
-	if (byte[at] == 0xc3 || byte[at] == 0xc2) {
-		block->leaving = RETURNS;
-	} else if (byte[at] == 0xe8) {
-		block->leaving = CALLS;
-	} else if (byte[at] == 0xe9 || byte[at] == 0xeb) {
-		block->leaving = JUMPS;
-	} else if (at + 1 < len && byte[at] == 0xff) {
-		unsigned int operation = byte[at + 1] >> 3 & 7;
-
-		if (operation == 2 || operation == 3)
-			block->leaving = CALLS;
-		else if (operation == 4 || operation == 5)
-			block->leaving = JUMPS;
-	} else if (at + 1 < len && (byte[at] == 0x86 || byte[at] == 0x87)) {
-		locks |= byte[at + 1] >> 6 != 3;
-	}
-	block->locked += locks;
-}
-
-/* A number for the processor that runs. */
-static unsigned int this_cpu(void)
-{
-	uint64_t base = 0;
-	unsigned int cpu = 0;
-
-	g_byte_array_set_size(value, 0);
-	if (qemu_plugin_read_register(gs_base, value) == sizeof(base))
-		memcpy(&base, value->data, sizeof(base));
-	while (cpu < num_cpus && cpus[cpu] != base)
-		cpu++;
-	if (cpu == num_cpus && num_cpus < MAX_CPUS)
-		cpus[num_cpus++] = base;
-	return cpu;
 }
 
 static void executed(unsigned int vcpu, void *data)
@@ -158,23 +85,6 @@ static void executed(unsigned int vcpu, void *data)
 	}
 }
 
-static void processor(plugin_id id, unsigned int vcpu)
-{
-	const struct array *found;
-	const struct register_descriptor *one;
-
-	(void)id;
-	if (vcpu)
-		return;
-	found = qemu_plugin_get_registers();
-	one = (const struct register_descriptor *)found->data;
-	for (unsigned int index = 0; index < found->len; index++)
-		if (!strcmp(one[index].name, "gs_base"))
-			gs_base = one[index].handle;
-	if (!gs_base)
-		abort();
-}
-
 static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 {
 	struct block found = { .address = qemu_plugin_tb_vaddr(tb) };
@@ -188,8 +98,12 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 		const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, index);
 		size_t len = qemu_plugin_insn_data(insn, bytes, sizeof(bytes));
 
-		if (len)
-			look_at(bytes, len, &found);
+		if (len) {
+			struct x86 kind = x86_of(bytes, len);
+
+			found.locked += kind.locks;
+			found.leaving = kind.leaving;
+		}
 		found.bytes += qemu_plugin_insn_size(insn);
 	}
 	pthread_mutex_lock(&lock);
@@ -242,10 +156,9 @@ API int qemu_plugin_install(plugin_id id, const void *info, int argc, char **arg
 {
 	(void)info;
 	steps = calloc(MAX_STEPS + 1, sizeof(*steps));
-	value = g_byte_array_new();
 	if (!steps || begin_to_serve(argc, argv))
 		return -1;
-	qemu_plugin_register_vcpu_init_cb(id, processor);
+	tell_processors(id);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	return 0;
 }
