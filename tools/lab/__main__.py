@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from . import bench
+from . import budget
 from . import build
 from . import cache
 from . import canary
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=lambda options: print(rust_analyzer.write()) or 0)
 
     bench.add_parser(commands)
+    budget.add_parser(commands)
     canary.add_parser(commands)
     check.add_parsers(commands)
     deb.add_parser(commands)

@@ -41,6 +41,8 @@ DEBUG_ARM64 = "debug-arm64"
 PARTS = ("checks", "stock", "interop", "packages", "debug", DEBUG_ARM64)
 # The long form on the debug kernel of arm64: all KUnit suites, and the subjects with the most going on at once.
 ON_DEBUG_ARM64 = ("kunit", "data_integrity", "batches", "cpu_hotplug", "failover", "many_sessions", "unload")
+# What a request costs does not depend on what runs beside it.
+BUDGET = Stage("budget of a request", ("budget",))
 # Clients and servers of two kernels.
 PAIRS = ((kernel_choice.supported()[0], "stock"), ("arm64", "stock"))
 
@@ -254,7 +256,8 @@ def run(options: argparse.Namespace) -> int:
             run_together(BEFORE, report)
         if {"stock", "interop", "packages"} & set(wanted):
             _stock(options, wanted, report)
-        stages = _packages(options, wanted)
+        stages = [BUDGET] if "stock" in wanted and not options.names else []
+        stages += _packages(options, wanted)
         stages += _others(options, [name for name in others() if name in wanted], report)
         if options.long:
             for stage in stages:

@@ -197,9 +197,13 @@ class Parts(unittest.TestCase):
 
     def test_all(self) -> None:
         others = test_command.others()
-        self.assertEqual(len(self.stages()), 10 + len(others))
+        self.assertEqual(len(self.stages()), 11 + len(others))
         self.assertEqual(sum("--resume" in stage for stage in self.stages()), 4 + len(others))
         self.assertFalse(any("--resume" in stage for stage in self.stages(long=False)))
+
+    def test_budget(self) -> None:
+        self.assertIn("budget", self.stages(long=False))
+        self.assertEqual(self.stages(parts=["stock"]), ["budget", "selftest --kernel stock --jobs 2 --resume"])
 
     def test_other_kernels(self) -> None:
         self.assertEqual(self.stages(parts=["arm64"]), ["selftest --kernel arm64 --jobs 2 --resume"])
