@@ -21,6 +21,7 @@ from typing import Any
 
 from . import bench_files
 from . import bench_groups
+from . import bench_hidden
 from . import bench_mixed
 from . import bench_report
 from . import c_users
@@ -72,6 +73,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
                         help="a file as a disk beside a loop device over the same file, jobs as with --quick")
     parser.add_argument("--groups", action="store_true",
                         help="a write to a group of two members beside two single writes, and the target for that")
+    parser.add_argument("--hidden", action="store_true",
+                        help="what instructions do not show: caches, locks, wake-ups, lines that processors share")
     parser.add_argument("--rounds", type=int, default=1,
                         help="with --mixed: how often, each time in machines of its own")
     parser.add_argument("--ios", type=int, default=None, help="requests of each job")
@@ -229,6 +232,15 @@ def main_groups(options: argparse.Namespace, modules: dict[str, Path]) -> int:
     return int(bool(missed))
 
 
+def main_hidden(options: argparse.Namespace, modules: dict[str, Path]) -> int:
+    """Look at what instructions do not show."""
+    started = time.monotonic()
+    found = bench_hidden.measure(modules, options.systems or list(bench_hidden.DEFAULT))
+    print(bench_hidden.write(options.out, found))
+    print(f"{options.out}/hidden.json, hidden.txt ({time.monotonic() - started:.0f} s)")
+    return 0
+
+
 def main(options: argparse.Namespace) -> int:
     """Measure, print the table, write the files."""
     modules = module_folders("stock", options.modules_dir)
@@ -242,6 +254,8 @@ def main(options: argparse.Namespace) -> int:
         return main_files(options, modules)
     if options.groups:
         return main_groups(options, modules)
+    if options.hidden:
+        return main_hidden(options, modules)
     names = options.systems or [name for name in SYSTEMS if name not in ON_REQUEST
                                 and (not options.quick or name != "nvme")]
     if options.before_dir and "before" not in names:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import bisect
 import struct
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .vm_node import Node
 from .vm_plugin import Connection
 
+# The kernel has so many bytes between functions, at most.
+_PADDING = 64
 _BLOCK = struct.Struct("<QQIHHH6x")
 USER = "user space"
 KERNEL = "kernel"
@@ -62,6 +65,22 @@ class Symbols:
         if index < 0:
             return Place(KERNEL, hex(address)), False
         return self._places[index], self._addresses[index] == address
+
+    def ranges(self, wanted: Callable[[Place], bool]) -> list[tuple[int, int]]:
+        """The addresses (first, behind the last) of the functions that are wanted; neighbours are one range.
+
+        Of the last function only the first address is known.
+        """
+        merged: list[tuple[int, int]] = []
+        for index, start in enumerate(self._addresses):
+            if not wanted(self._places[index]):
+                continue
+            end = self._addresses[index + 1] if index + 1 < len(self._addresses) else start + 1
+            if merged and start - merged[-1][1] < _PADDING:
+                merged[-1] = (merged[-1][0], end)
+            else:
+                merged.append((start, end))
+        return merged
 
 
 def symbols(node: Node) -> Symbols:
