@@ -32,6 +32,7 @@ from .bench_systems import Configuration
 from .bench_systems import Job
 from .bench_systems import MIXED
 from .bench_systems import ON_REQUEST
+from .bench_systems import OTHERS
 from .bench_systems import prepare
 from .bench_systems import Ready
 from .bench_systems import SYSTEMS
@@ -58,6 +59,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
                                  description=__doc__)
     parser.add_argument("--quick", action="store_true",
                         help="4 KiB, depth 1 and 16, two CPUs, RDMA MTU 1024, one device")
+    parser.add_argument("--everybody", action="store_true",
+                        help="iSER, SRP, NVMe/TCP, iSCSI and md RAID1, too: two CPUs, one device")
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
     parser.add_argument("--c-modules-dir", type=Path, help="folder of the C modules")
     parser.add_argument("--before-dir", type=Path,
@@ -96,9 +99,10 @@ def jobs(quick: bool, ios: int) -> list[Job]:
 
 def configurations(options: argparse.Namespace) -> list[Configuration]:
     """The machines to boot."""
-    cpus = options.cpus or ([2] if options.quick else [1, 2])
+    is_small = options.quick or options.everybody
+    cpus = options.cpus or ([2] if is_small else [1, 2])
     mtus = options.rdma_mtu or ([1024] if options.quick else [1024, 4096])
-    devices = options.devices or ([1] if options.quick else [1, 8])
+    devices = options.devices or ([1] if is_small else [1, 8])
     return [Configuration(cpu, mtu, count) for mtu in mtus for cpu in cpus for count in devices]
 
 
@@ -256,7 +260,8 @@ def main(options: argparse.Namespace) -> int:
         return main_groups(options, modules)
     if options.hidden:
         return main_hidden(options, modules)
-    names = options.systems or [name for name in SYSTEMS if name not in ON_REQUEST
+    left_out = ON_REQUEST if options.everybody else (*ON_REQUEST, *OTHERS)
+    names = options.systems or [name for name in SYSTEMS if name not in left_out
                                 and (not options.quick or name != "nvme")]
     if options.before_dir and "before" not in names:
         names.append("before")

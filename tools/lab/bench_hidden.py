@@ -51,6 +51,7 @@ SIZE = 4096
 PATTERNS, DEPTHS = ("randread", "randwrite"), (1, 16)
 # An Ethernet MTU for an RDMA MTU of 1024, as with --quick.
 MTU = 1500
+# The modules that are compared, of those that are part of the kernel.
 NVME = ("nvme_core", "nvme_fabrics", "nvme_rdma", "nvmet", "nvmet_rdma")
 # The kernel's functions by which io_uring begins a request.
 BEGINS = ("io_read", "io_write")

@@ -26,6 +26,7 @@ OWN = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", 
 OWN_HELPERS = "rust_helper_"
 COLOURS = {"ours": "#b7410e", "ours-trusting": "#e8a07c", "c": "#1f4e79",
            "c-trusting": "#7fa8cc", "nvme": "#6a8f3c", "before": "#999999",
+           "iser": "#c9a227", "srp": "#7d5a3c", "nvme-tcp": "#b5cf8f", "iscsi": "#e3d08a", "raid1": "#d4536b",
            "ours-c-api": "#8e5ea2", "ours-c-api-trusting": "#c9b3d3"}
 
 
@@ -118,7 +119,8 @@ def table(found: list[Measured]) -> str:
     """A table for each machine; ratios are ours over the others."""
     lines = []
     machines = sorted({(one.rdma_mtu, one.cpus, one.devices) for one in found})
-    others = [name for name in SYSTEMS if not name.startswith("ours")]
+    others = [name for name in SYSTEMS
+              if not name.startswith("ours") and any(one.system == name for one in found)]
     for machine in machines:
         mtu, cpus, devices = machine
         lines.append(f"RDMA MTU {mtu}, {cpus} CPU(s), {devices} device(s)")

@@ -8,22 +8,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from . import bench_nvme
+from . import bench_raid
+from . import bench_scsi
 from . import c_users
 from .vm_node import Node
 
 SESSION = "bench"
-SUBSYSTEM = "/sys/kernel/config/nvmet/subsystems/bench"
-PORT = "/sys/kernel/config/nvmet/ports/1"
 
 
 @dataclass(frozen=True)
 class System:
-    """A module set and its setting; no set for NVMe."""
+    """A module set and its setting; no set for those that are part of the kernel."""
 
     modules: str | None
     always_invalidate: str = ""
     # What is mapped; null_blk disks if this is empty.
     backing: str = ""
+    # How the kernel's own are reached: NVMe by one of the transports, SCSI by one of the protocols.
+    nvme: str = ""
+    scsi: str = ""
+    # Mirrors over two devices each.
+    is_mirrored: bool = False
 
 
 # In the order in which they are measured; the first is the one that ratios are about.
@@ -32,7 +38,13 @@ SYSTEMS = {
     "ours-trusting": System("ours", "N"),
     "c": System("c", "Y"),
     "c-trusting": System("c", "N"),
-    "nvme": System(None),
+    "nvme": System(None, nvme=bench_nvme.RDMA),
+    "iser": System(None, scsi=bench_scsi.ISER),
+    "srp": System(None, scsi=bench_scsi.SRP),
+    "nvme-tcp": System(None, nvme=bench_nvme.TCP),
+    "iscsi": System(None, scsi=bench_scsi.ISCSI),
+    # md RAID1 over two of our disks.
+    "raid1": System("ours", "Y", is_mirrored=True),
     # Another build of ours, for what a change brings.
     "before": System("before", "Y"),
     # The kernel's rnbd at both ends over our transport.
@@ -40,6 +52,8 @@ SYSTEMS = {
     "ours-c-api-trusting": System(c_users.MODULES, "N"),
 }
 ON_REQUEST = ("before", "ours-c-api", "ours-c-api-trusting")
+# What is measured with --everybody.
+OTHERS = ("iser", "srp", "nvme-tcp", "iscsi", "raid1")
 
 
 # The client of one set with the server of another, see bench_mixed.py.
@@ -92,6 +106,10 @@ class Ready:
     size_mib: int
 
 
+# The size of null_blk disks in MiB.
+DISK_MIB = 1024
+
+
 def null_disks(node: Node, count: int) -> list[str]:
     """null_blk disks without memory that answer at once."""
     names = [f"bench{index}" for index in range(count)]
@@ -99,7 +117,7 @@ def null_disks(node: Node, count: int) -> list[str]:
              "grep -q configfs /proc/mounts || mount -t configfs configfs /sys/kernel/config"]
     for name in names:
         folder = f"/sys/kernel/config/nullb/{name}"
-        lines.append(f"[ -d {folder} ] || {{ mkdir {folder}; echo 1024 >{folder}/size; "
+        lines.append(f"[ -d {folder} ] || {{ mkdir {folder}; echo {DISK_MIB} >{folder}/size; "
                      f"echo 0 >{folder}/irqmode; echo 2 >{folder}/submit_queues; "
                      f"echo 1 >{folder}/power; }}")
     node.run("\n".join(lines))
@@ -133,25 +151,42 @@ def file_disk(node: Node, backing: str) -> str:
 def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
     """Set a system up on ``count`` disks, and take it down again."""
     system = {**SYSTEMS, **MIXED, **FILES}[name]
-    disks = [file_disk(node, system.backing)] if system.backing else null_disks(node, count)
+    legs = bench_raid.LEGS if system.is_mirrored else 1
+    disks = [file_disk(node, system.backing)] if system.backing else null_disks(node, count * legs)
     before = free_kib(node)
-    if system.modules is None:
-        devices = nvme_connect(node, disks)
-    else:
-        devices = rnbd_map(node, system, disks)
+    devices = connect(node, system, disks)
+    used = bench_raid.create(node, devices, DISK_MIB << 10) if system.is_mirrored else devices
     try:
-        yield Ready(devices, before - free_kib(node), FILE_MIB if system.backing else 512)
+        yield Ready(used, before - free_kib(node), FILE_MIB if system.backing else 512)
     finally:
-        if system.modules is None:
-            nvme_disconnect(node)
-        else:
-            for device in devices:
-                disk = device.removeprefix("/dev/")
-                node.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
-            node.modules_unload_all()
-            node.module_unload(RENAMED_CORE)
+        if system.is_mirrored:
+            bench_raid.remove(node, used)
+        disconnect(node, system, devices)
         if system.backing == "loop":
             node.run(["losetup", "--detach", *disks])
+
+
+def connect(node: Node, system: System, disks: list[str]) -> list[str]:
+    """Export all disks and connect to them; the devices."""
+    if system.nvme:
+        return bench_nvme.connect(node, disks, system.nvme)
+    if system.scsi:
+        return bench_scsi.connect(node, disks, system.scsi)
+    return rnbd_map(node, system, disks)
+
+
+def disconnect(node: Node, system: System, devices: list[str]) -> None:
+    """Take the devices away again, and what has exported their disks."""
+    if system.nvme:
+        bench_nvme.disconnect(node, system.nvme)
+    elif system.scsi:
+        bench_scsi.disconnect(node, system.scsi)
+    else:
+        for device in devices:
+            disk = device.removeprefix("/dev/")
+            node.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
+        node.modules_unload_all()
+        node.module_unload(RENAMED_CORE)
 
 
 def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
@@ -169,33 +204,3 @@ def rnbd_map(node: Node, system: System, disks: list[str]) -> list[str]:
         node.write("/sys/class/rnbd-client/ctl/map_device",
                    f"sessname={SESSION} path=ip:{node.address} device_path={disk}")
     return [f"/dev/rnbd{index}" for index in range(len(disks))]
-
-
-def nvme_connect(node: Node, disks: list[str]) -> list[str]:
-    """Export all disks as namespaces of one subsystem, and connect to it."""
-    lines = ["set -e; modprobe -a nvme-rdma nvmet-rdma", f"mkdir {SUBSYSTEM}",
-             f"echo 1 >{SUBSYSTEM}/attr_allow_any_host"]
-    for number, disk in enumerate(disks, 1):
-        folder = f"{SUBSYSTEM}/namespaces/{number}"
-        lines += [f"mkdir {folder}", f"echo -n {disk} >{folder}/device_path",
-                  f"echo 1 >{folder}/enable"]
-    lines += [f"mkdir {PORT}", f"echo rdma >{PORT}/addr_trtype", f"echo ipv4 >{PORT}/addr_adrfam",
-              f"echo {node.address} >{PORT}/addr_traddr", f"echo 4420 >{PORT}/addr_trsvcid",
-              f"ln -s {SUBSYSTEM} {PORT}/subsystems/bench",
-              f"printf 'transport=rdma,traddr={node.address},trsvcid=4420,nqn=bench,"
-              "hostid=2cd2c43b-a90a-45c1-a8cd-86b33ab273b5,"
-              "hostnqn=nqn.2014-08.org.nvmexpress:uuid:2cd2c43b-a90a-45c1-a8cd-86b33ab273b5' "
-              ">/dev/nvme-fabrics"]
-    node.run("\n".join(lines))
-    devices = [f"/dev/nvme0n{number}" for number in range(1, len(disks) + 1)]
-    for device in devices:
-        node.wait_for(device)
-    return devices
-
-
-def nvme_disconnect(node: Node) -> None:
-    """Disconnect, and remove the subsystem."""
-    node.run("echo 1 >/sys/class/nvme/nvme0/delete_controller\n"
-             f"rm {PORT}/subsystems/bench; rmdir {PORT}\n"
-             f"for i in {SUBSYSTEM}/namespaces/*; do echo 0 >$i/enable; rmdir $i; done\n"
-             f"rmdir {SUBSYSTEM}; modprobe -ra nvme-rdma nvmet-rdma")

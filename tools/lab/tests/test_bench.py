@@ -14,6 +14,7 @@ from lab import bench_report
 from lab.arch import AMD64
 from lab.bench_systems import Configuration
 from lab.bench_systems import Job
+from lab.bench_systems import SYSTEMS
 from lab.paths import Artifacts
 
 
@@ -69,14 +70,21 @@ class Report(unittest.TestCase):
 
 class Plan(unittest.TestCase):
     def test_quick_is_one_machine(self) -> None:
-        options = argparse.Namespace(quick=True, cpus=None, rdma_mtu=None, devices=None)
+        options = argparse.Namespace(quick=True, everybody=False, cpus=None, rdma_mtu=None, devices=None)
         self.assertEqual(bench.configurations(options), [Configuration(2, 1024, 1)])
         self.assertEqual(len(bench.jobs(True, 100)), 4)
 
     def test_full_has_every_combination(self) -> None:
-        options = argparse.Namespace(quick=False, cpus=None, rdma_mtu=None, devices=None)
+        options = argparse.Namespace(quick=False, everybody=False, cpus=None, rdma_mtu=None, devices=None)
         self.assertEqual(len(set(bench.configurations(options))), 8)
         self.assertEqual({job.size for job in bench.jobs(False, 100)}, {4096, 65536, 131072})
+
+    def test_everybody_is_measured_with_one_device(self) -> None:
+        options = argparse.Namespace(quick=False, everybody=True, cpus=None, rdma_mtu=None, devices=None)
+        self.assertEqual(bench.configurations(options), [Configuration(2, 1024, 1), Configuration(2, 4096, 1)])
+
+    def test_each_system_has_a_colour(self) -> None:
+        self.assertEqual(set(bench_report.COLOURS), set(SYSTEMS))
 
     def test_devices_share_the_requests(self) -> None:
         text = bench.fio_file(Job("randread", 4096, 4, 1600), ["/dev/a", "/dev/b"], "true")
