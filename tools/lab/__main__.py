@@ -24,6 +24,7 @@ from . import licences
 from . import paths
 from . import rnbdctl
 from . import rust_analyzer
+from . import scale
 from . import screens
 from . import selftest
 from . import setup
@@ -111,8 +112,9 @@ def parser() -> argparse.ArgumentParser:
     first_hour.add_parser(commands)
     house.add_parser(commands)
     layers.add_parser(commands)
-    screens.add_parser(commands)
     licences.add_parser(commands)
+    scale.add_parser(commands)
+    screens.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)
     stack_frames.add_parser(commands)

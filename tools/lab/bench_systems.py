@@ -120,7 +120,7 @@ def null_disks(node: Node, count: int) -> list[str]:
         lines.append(f"[ -d {folder} ] || {{ mkdir {folder}; echo {DISK_MIB} >{folder}/size; "
                      f"echo 0 >{folder}/irqmode; echo 2 >{folder}/submit_queues; "
                      f"echo 1 >{folder}/power; }}")
-    node.run("\n".join(lines))
+    node.run("\n".join(lines), timeout=60 + count)
     return [f"/dev/{name}" for name in names]
 
 
