@@ -188,7 +188,7 @@ def measure(modules: dict[str, Path], allowed: Costs) -> Costs:
             for operation in OPERATIONS:
                 cost = measuring.cost(operation)
                 before = allowed.get(operation.name)
-                if before and budget_file.exceeded(before, cost):
+                if before and budget_file.exceeded(operation.name, before, cost):
                     cost = budget_file.lesser(cost, measuring.cost(operation))
                 found[operation.name] = cost
     except (MachineDied, TimeoutError):
