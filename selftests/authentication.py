@@ -87,7 +87,7 @@ def test_right_key(t: Test) -> None:
     t.equal(t.server.read(FAILED), "0", "failures")
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON)
+@case(module_sets=ONLY_OURS)
 def test_required(t: Test) -> None:
     """A server that asks for a proof refuses a client without a key, and both logs say what to do."""
     load(t, REQUIRED)
@@ -97,7 +97,7 @@ def test_required(t: Test) -> None:
             f"ip:{t.server.address}: refused: require_auth is set")
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON)
+@case(module_sets=ONLY_OURS)
 def test_not_required(t: Test) -> None:
     """A server that asks for no proof serves clients without a key, and takes the proof of others."""
     load(t)
@@ -113,7 +113,7 @@ def test_not_required(t: Test) -> None:
     rnbd.works(t, device)
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON)
+@case(module_sets=ONLY_OURS)
 def test_wrong_key(t: Test) -> None:
     """A client whose key the server does not have is refused, whether a proof is required or not."""
     for parameters in (REQUIRED, ""):
@@ -170,7 +170,7 @@ def test_servers_of_a_key(t: Test) -> None:
     t.equal(proved(t), "me", "client id with a key for this server")
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON)
+@case(module_sets=ONLY_OURS)
 def test_wrong_proofs(t: Test) -> None:
     """Proofs that are wrong in any part are refused, and the path is closed."""
     load(t, REQUIRED)
@@ -187,7 +187,7 @@ def test_wrong_proofs(t: Test) -> None:
     t.equal(tuple(both), (True, True), "closed: a name without a proof, a name without all connections")
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON)
+@case(module_sets=ONLY_OURS)
 def test_replayed(t: Test) -> None:
     """A recorded proof lets nobody in."""
     load(t, REQUIRED)
@@ -199,7 +199,7 @@ def test_replayed(t: Test) -> None:
     t.server.wait_log("client id web1 has not proved that it has key", mark)
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON)
+@case(module_sets=ONLY_OURS)
 def test_further_connections(t: Test) -> None:
     """A connection without the right code does not get into a path."""
     load(t, REQUIRED)
@@ -227,7 +227,7 @@ def test_other_clients_session(t: Test) -> None:
     t.server.wait_log("a path of a client without a proof of identity for the session of client id web1", mark)
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON, timeout=180)
+@case(module_sets=ONLY_OURS, timeout=180)
 def test_session_without_a_proof(t: Test) -> None:
     """A session that was begun without a proof takes no path with one, and says what to do; as soon as all its paths
     were lost at once, it has the proof on all of them."""
@@ -273,7 +273,7 @@ def test_session_without_a_proof(t: Test) -> None:
     rnbd.works(t, device, seed=3)
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_ON, timeout=300)
+@case(module_sets=ONLY_OURS, timeout=300)
 def test_rotation(t: Test) -> None:
     """Keys are replaced under IO, and a key that was removed lets nobody in."""
     load(t, REQUIRED)

@@ -196,7 +196,7 @@ def totals(t: Test, what: str, taken: float, whole: list[float], outages: list[l
           "the end")
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_loss_1(t: Test) -> None:
     """1 % of the packets are lost."""
     run(t, "loss 1%", ("out_of_seq_request",))

@@ -35,6 +35,7 @@ def posts_per_request(t: Test, device: Device, pattern: str, **options: Any) -> 
 
 
 @case(module_sets=("ours",), kernels=("stock",))  # the debug kernel has no tracing
+@case(quick=())
 def test_one_post(t: Test) -> None:
     """Eight requests at a time are one post, or few"""
     rnbd.load(t)

@@ -54,7 +54,7 @@ def test_rnbd_with_trusting_servers(t: Test) -> None:
         exercise(t)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_rnbd_server_with_our_client(t: Test) -> None:
     """C's rnbd-server over our transport with our client."""
     use(t, "ours", c_users.MODULES, "Y")
@@ -123,7 +123,7 @@ def lose_paths(t: Test, client: str, server: str) -> None:
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_failover_with_our_server(t: Test) -> None:
     """C's rnbd-client loses paths of our transport under IO, with our server."""
     lose_paths(t, c_users.MODULES, "ours")

@@ -153,7 +153,7 @@ class Campaign:
         self._t.check(self._counts.total() > LEAST, f"only {self._counts.total()} messages: {told(self._counts)}")
 
 
-@case(module_sets=ONLY_OURS, timeout=300)
+@case(module_sets=ONLY_OURS, timeout=300, quick=())
 def test_same_messages(t: Test) -> None:
     """The same seed and round send the same messages, and another round sends others."""
     rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64 hb_interval_ms=1000")

@@ -62,7 +62,7 @@ def test_power_cut(t: Test) -> None:
     t.say(f"closed after {taken:.1f} s")
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), quick=())
 def test_power_cut_fast(t: Test) -> None:
     """The same with a heartbeat of half a second: another client can write after some seconds."""
     taken = lose_client(t, FAST, 8.0)

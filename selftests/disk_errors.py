@@ -59,7 +59,7 @@ def test_errors_of_disks(t: Test) -> None:
     rnbd.works(t, device)
 
 
-@case(c_known_failure="a disk that was set read-only cannot be opened for writing")
+@case(c_known_failure="a disk that was set read-only cannot be opened for writing", quick=("stock",))
 def test_set_read_only(t: Test) -> None:
     """A disk that is set read-only at the client opens for writing as a local one, and no write reaches the server."""
     rnbd.load(t)

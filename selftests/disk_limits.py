@@ -115,7 +115,7 @@ def test_table_reloaded(t: Test) -> None:
     rnbd.works(t, device)
 
 
-@case(module_sets=ONLY_OURS, quick=QUICK_HERE)
+@case(module_sets=ONLY_OURS)
 def test_write_cache(t: Test) -> None:
     """A disk whose cache is turned on while it is used gets the flushes; each change is in the log."""
     rnbd.load(t)

@@ -202,7 +202,7 @@ def test_hanging_disk(t: Test) -> None:
     t.equal(reader.wait().rc, 0, "exit code of the reader")
 
 
-@case(module_sets=("ours",), timeout=300)
+@case(module_sets=("ours",), timeout=300, quick=())
 def test_many(t: Test) -> None:
     """Many disks that change at once take few messages, and all are told of."""
     rnbd.load(t)
@@ -376,7 +376,7 @@ def without_news(t: Test, client: str, server: str) -> None:
     end_works(t, device, disk, 32)
 
 
-@case(module_sets=("ours",))
+@case(module_sets=("ours",), quick=())
 def test_c_client(t: Test) -> None:
     """A C client of our server is not rung at."""
     without_news(t, "c", "ours")

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 from lab.selftest_case import case
-from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import disks
@@ -94,7 +93,7 @@ def refused(t: Test, what: str, device_path: str, **options: Any) -> None:
             f"{what}: {t.client.log_since(mark)}")
 
 
-@case(timeout=300, module_sets=ONLY_OURS, quick=("stock", "debug", OTHER))
+@case(timeout=300, module_sets=ONLY_OURS, quick=("stock", "debug"))
 def test_modules_replaced(t: Test) -> None:
     """Two sessions under IO: the server is drained, its modules are unloaded and loaded, and the IO goes on."""
     load(t)
@@ -149,7 +148,7 @@ def test_cancel(t: Test) -> None:
     t.check(max(taken) < 5 * t.client.slow, f"going on took {taken} s")
 
 
-@case(module_sets=ONLY_OURS, quick=("stock",))
+@case(module_sets=ONLY_OURS, quick=())
 def test_time_runs_out(t: Test) -> None:
     """When the time is over and the server is not back, requests fail as usual; then it is as ever."""
     load(t)
@@ -317,7 +316,7 @@ def test_paths(t: Test) -> None:
     t.say(f"requests paused for {seconds(pauses)}; {verified(stream.stop())}")
 
 
-@case(timeout=180, module_sets=ONLY_OURS)
+@case(timeout=180, module_sets=ONLY_OURS, quick=())
 def test_hanging_disk(t: Test) -> None:
     """A request that hangs on the server's disk delays the leaving, but not for long, and ends without an error. A
     path that is added meanwhile leaves, too."""

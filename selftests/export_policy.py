@@ -67,7 +67,7 @@ def test_listed_only(t: Test) -> None:
     rnbd.map_device(t, disks.PLAIN, session="other").unmap()
 
 
-@case(module_sets=ONLY_OURS, quick=EVERYWHERE)
+@case(module_sets=ONLY_OURS, quick=("stock", "debug"))
 def test_logged_once(t: Test) -> None:
     """A session's refusals are logged once per policy, with client, device and mode."""
     rnbd.load(t)

@@ -91,7 +91,7 @@ def test_good(t: Test) -> None:
     t.say(text)
 
 
-@case(module_sets=("ours",), timeout=300)
+@case(module_sets=("ours",), timeout=300, quick=())
 def test_delay(t: Test) -> None:
     """5 ms of delay on one side are named."""
     cable.prepare(t)

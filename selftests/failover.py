@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from lab.selftest_case import case
-from lab.selftest_case import EVERYWHERE
+from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lab.vm_node import Node
@@ -120,7 +120,7 @@ def lose_links(t: Test, count: int, with_fio: bool) -> list[float]:
     return own
 
 
-@case(timeout=900, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",), quick=("stock", OTHER))
 def test_link_down(t: Test) -> None:
     """A link dies under verified IO: half of the gaps are under 1.2 s and all under 1.5 s, no request
     fails, and the path returns."""
@@ -196,7 +196,7 @@ def add_device(t: Test, link: int) -> None:
     t.client.run(f"rdma link add rxe{link} type rxe netdev eth{link}")
 
 
-@case(timeout=900, quick=EVERYWHERE, module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",), quick=("debug",))
 def test_device_removed(t: Test) -> None:
     """The RDMA device of one path is deleted under IO; the other carries on, and it comes back."""
     def lose(link: int, path: str) -> None:
@@ -278,7 +278,7 @@ def server_comes_again(t: Test, count: int, restart: Callable[[Device], None]) -
     t.check(max(both) < 20 * t.client.slow, f"both paths took {both} s")
 
 
-@case(timeout=900, quick=("stock",), module_sets=("ours",))
+@case(timeout=900, module_sets=("ours",), quick=())
 def test_server_reloaded(t: Test) -> None:
     """The server's modules are unloaded and loaded: both paths connect at once, and IO goes on."""
     def restart(device: Device) -> None:
@@ -421,7 +421,7 @@ def test_given_up_read(t: Test) -> None:
                   lambda seconds: rnbd.reconnect(t, rnbd.path_over(t, 1), seconds))
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_given_up_read_path_added(t: Test) -> None:
     """The same, with a path that is added: it is refused before the read is finished."""
     def connect(seconds: float) -> None:

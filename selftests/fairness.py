@@ -41,7 +41,7 @@ def most_overtaken(t: Test, device: Device, depth: int = DEPTH, **job: Any) -> i
     return most
 
 
-@case(timeout=240)
+@case(timeout=240, quick=())
 def test_full_queue(t: Test) -> None:
     """Reads and writes that are more than the server's send queue holds are answered in turn."""
     rnbd.load(t)

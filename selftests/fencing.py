@@ -80,7 +80,7 @@ def test_fence_rnbd(t: Test) -> None:
     t.server.run("echo force > /sys/block/rnbd0/rnbd/unmap_device")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_read_only(t: Test) -> None:
     """The agent says what to do about a disk that is mapped read-only, and about a disk of another kind."""
     prepare(t)

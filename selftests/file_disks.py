@@ -122,7 +122,7 @@ def back_in_another_order(t: Test, devices: list[Device], folder: str, mode: str
         t.equal(t.server.read(f"{folder}/sessions/{session}/io_mode"), mode, f"io_mode of {session}, which is back")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_memory_file(t: Test) -> None:
     """A file on tmpfs is a disk, in both modes; one on ramfs is one through the page cache only."""
     for mode in ("direct", "buffered"):
@@ -247,7 +247,7 @@ def test_flush(t: Test) -> None:
         t.server.run(f"umount {folder}")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_read_only(t: Test) -> None:
     """A file that cannot be written is mapped ro only; and ro changes nothing."""
     images.load(t)
@@ -350,7 +350,7 @@ def test_odd_names(t: Test) -> None:
     t.equal(len(shown), 3, "directories")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_refused(t: Test) -> None:
     """What is no disk is refused at once, with a reason in the log, in both modes."""
     for mode in ("direct", "buffered"):
@@ -387,7 +387,7 @@ def test_refused(t: Test) -> None:
         t.server.run(f"swapoff {folder}/swap; umount {folder}")
 
 
-@case(module_sets=ONLY_OURS, quick=("stock", OTHER))
+@case(module_sets=ONLY_OURS)
 def test_given(t: Test) -> None:
     """Without an export policy files are given below a search path of their own only."""
     rnbd.load(t)

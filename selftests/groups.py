@@ -250,7 +250,7 @@ def test_all_members_are_lost(t: Test) -> None:
     all_have(t, 3, 1000, "when the servers are back")
 
 
-@case(kernels=("stock",), module_sets=("ours",))
+@case(kernels=("stock",), module_sets=("ours",), quick=())
 def test_data_is_mapped_once(t: Test) -> None:
     """The page of a tag is mapped once for each path of the members, also of a path that comes up later: a write is not
     mapped, not registered, and not copied once more by the transport."""

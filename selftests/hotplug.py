@@ -62,7 +62,7 @@ def test_load_before_device(t: Test) -> None:
     maps(t).unmap()
 
 
-@case(timeout=180)
+@case(timeout=180, quick=())
 def test_server_device(t: Test) -> None:
     """The server's device goes under a writing client: it closes all, and listens when it is back."""
     rnbd.load(t)

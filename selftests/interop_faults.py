@@ -216,7 +216,7 @@ def faults(t: Test, client: str, server: str, mode: str) -> None:
     t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True, timeout=40)
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_our_client_invalidating(t: Test) -> None:
     """Our client with the C server, always_invalidate=Y."""
     faults(t, "ours", "c", "Y")

@@ -113,7 +113,7 @@ def test_server_reboots(t: Test) -> None:
     must(t, second, "clear", key=2)
 
 
-@case(module_sets=ONLY_OURS, timeout=180)
+@case(module_sets=ONLY_OURS, timeout=180, quick=())
 def test_damaged_file(t: Test) -> None:
     """A disk whose file makes no sense is not opened until the administrator drops the file."""
     kept = Kept(t)
@@ -232,7 +232,7 @@ def test_two_devices(t: Test) -> None:
     t.equal((access(t, holder), access(t, second)), (READ_WRITE, NOTHING), "errnos by the two devices of the disk")
 
 
-@case(module_sets=ONLY_OURS, timeout=180)
+@case(module_sets=ONLY_OURS, timeout=180, quick=())
 def test_write_fails(t: Test) -> None:
     """A command that cannot be kept fails and changes nothing."""
     kept = Kept(t, own_disk=True)
@@ -282,7 +282,7 @@ def test_administrator(t: Test) -> None:
     t.equal(kept.files(), [], "files of a disk without a name")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_c_client(t: Test) -> None:
     """A C client uses the disk as ever, and is fenced when the server is loaded again."""
     kept = Kept(t)

@@ -130,13 +130,13 @@ def by_hand(t: Test, device: Device) -> None:
     t.say(f"until the requests of the late path were written: {seconds(gaps)}")
 
 
-@case(timeout=240, module_sets=("ours",))
+@case(timeout=240, module_sets=("ours",), quick=())
 def test_by_hand(t: Test) -> None:
     """A path is disconnected whose packets come late, and the server can be asked later still."""
     by_hand(t, prepare(t, disks.PLAIN))
 
 
-@case(timeout=300, module_sets=("ours",))
+@case(timeout=300, module_sets=("ours",), quick=())
 def test_slow_disk(t: Test) -> None:
     """The same with a disk that takes 400 ms for a write."""
     sectors = t.server.sh(f"blockdev --getsz {disks.PLAIN}").strip()
@@ -177,7 +177,7 @@ def test_carrier_lost(t: Test) -> None:
     t.say(f"until the requests of the late path were written: {seconds(gaps)}")
 
 
-@case(timeout=240, module_sets=("ours",))
+@case(timeout=240, module_sets=("ours",), quick=())
 def test_another_comes_up(t: Test) -> None:
     """The only path that carries the question is not heard; one that comes up asks, too."""
     device = prepare(t, disks.PLAIN)

@@ -189,7 +189,7 @@ def free(t: Test, look: Look, *names: str) -> None:
         t.check(look.mean_ms(name) < FREE_MS * t.client.slow, f"{name}: {look.mean_ms(name):.1f} ms")
 
 
-@case(module_sets=ONLY_OURS, quick=("stock", OTHER))
+@case(module_sets=ONLY_OURS)
 def test_disk(t: Test) -> None:
     """The time of a slow disk is the server's disk's, and remote for the client."""
     rnbd.load(t)
@@ -215,7 +215,7 @@ def program_says(t: Test, node: Node, *args: object) -> Callable[[], Any]:
     return wait
 
 
-@case(timeout=300, module_sets=ONLY_OURS, quick=("stock", OTHER))
+@case(timeout=300, module_sets=ONLY_OURS)
 def test_network(t: Test) -> None:
     """The time of a slow network is remote for the client, and the program tells it from the server's."""
     cable.prepare(t)
@@ -245,7 +245,7 @@ def test_network(t: Test) -> None:
     t.say(f"the network takes {share / 1e6:.1f} ms in the mean\n{table}")
 
 
-@case(timeout=240, module_sets=ONLY_OURS, quick=("stock",))
+@case(timeout=240, module_sets=ONLY_OURS, quick=())
 def test_wait(t: Test) -> None:
     """The time for which requests wait for a tag, or in an I/O scheduler, is the client's."""
     rnbd.load(t, rtrs_server="sess_queue_depth=8")

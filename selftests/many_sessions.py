@@ -131,7 +131,7 @@ def rounds_leave_nothing(t: Test, count: int) -> None:
     t.equal(grown, {}, f"slabs that grew with {count} rounds")
 
 
-@case(timeout=240, kernels=("stock",), c_known_failure=NAME_RACE)
+@case(timeout=240, kernels=("stock",), c_known_failure=NAME_RACE, quick=())
 def test_fifty_rounds(t: Test) -> None:
     """Mapping and unmapping fifty times leaves the machine's memory as it was."""
     rounds_leave_nothing(t, 50)

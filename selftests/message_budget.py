@@ -45,7 +45,7 @@ def test_two_messages(t: Test) -> None:
 
 
 # The debug kernel is so slow that each write has its response before the next one is done.
-@case(module_sets=("ours",), kernels=("stock",))
+@case(module_sets=("ours",), kernels=("stock",), quick=())
 def test_coalesced_responses(t: Test) -> None:
     """Of many writes at a time, several have their responses in one message."""
     for setting in ("Y", "N"):

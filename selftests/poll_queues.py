@@ -84,7 +84,7 @@ def test_no_interrupts(t: Test) -> None:
     same_on_the_server(t, device, MIB // 2)
 
 
-@case(timeout=240, c_known_failure="large polled writes of several jobs fail with ECONNABORTED")
+@case(timeout=240, c_known_failure="large polled writes of several jobs fail with ECONNABORTED", quick=())
 def test_shapes(t: Test) -> None:
     """Polled requests of all sizes, several jobs on one poll queue."""
     rnbd.load(t)
@@ -97,7 +97,7 @@ def test_shapes(t: Test) -> None:
     same_on_the_server(t, device, 4 * MIB)
 
 
-@case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
+@case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt", quick=())
 def test_migrations(t: Test) -> None:
     """The first poll queue is the first CPU's: answers that another CPU polls for count as migrated."""
     # Answers to heartbeats come on any CPU.
@@ -121,6 +121,7 @@ def test_migrations(t: Test) -> None:
 
 
 @case(timeout=240, module_sets=("ours",))  # C gives a path that is added later no poll queues
+@case(quick=())
 def test_added_path(t: Test) -> None:
     """A path that is added later has its poll queues too; either path serves alone."""
     device, paths = polled_over_two_paths(t)

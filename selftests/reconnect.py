@@ -237,7 +237,7 @@ def attempt_fails(t: Test) -> None:
     wait_until(lambda: failed() > before, 20 * t.client.slow, "an attempt that fails")
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_server_modules_reloaded(t: Test) -> None:
     """The server's modules are unloaded and loaded again; IO goes on by itself."""
     device = map_with(t, hold_io_ms=60000)
@@ -396,7 +396,7 @@ def test_reconnect_without_server(t: Test) -> None:
     rnbd.works(t, device, 4096, 4)
 
 
-@case(timeout=1200, kernels=("stock",), module_sets=("ours",))
+@case(timeout=1200, kernels=("stock",), module_sets=("ours",), quick=())
 def test_two_hundred_times(t: Test) -> None:
     """A path that is disconnected and connected over and over leaves both machines' memory as it was."""
     count = t.rounds(20, 200)

@@ -271,7 +271,7 @@ def test_takeover(t: Test) -> None:
     takeovers(t, disks.null_blk(t, size=64, memory_backed=1, completion_nsec=2000000, irqmode=2))
 
 
-@case(module_sets=ONLY_OURS, timeout=240)
+@case(module_sets=ONLY_OURS, timeout=240, quick=())
 def test_takeover_buffered(t: Test) -> None:
     """The same through the page cache of the server."""
     rnbd.load(t, rnbd_server="block_io_mode=buffered")

@@ -51,7 +51,7 @@ def named(t: Test, *names: str, seconds: float = 30.0) -> dict[str, dict[str, An
     return troubles(t)
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_server_gone(t: Test) -> None:
     """A server without its modules: no path, refused; and nothing is wrong when it is back."""
     device = prepare(t)
@@ -82,7 +82,7 @@ def test_cable_cut(t: Test) -> None:
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_disconnected_by_hand(t: Test) -> None:
     """A path that was disconnected by hand, and one whose attempts are over."""
     device = prepare(t)
@@ -126,7 +126,7 @@ def test_disk_gone(t: Test) -> None:
     t.equal(program.run(t.client, "why").out, "nothing is wrong\n", "when the disk is back")
 
 
-@case(timeout=240, module_sets=ONLY_OURS)
+@case(timeout=240, module_sets=ONLY_OURS, quick=())
 def test_disk_hangs(t: Test) -> None:
     """A disk that hangs below the server: requests are stuck, or were ended and are not answered."""
     disk = disks.holdable(t, 32, disks.PLAIN)

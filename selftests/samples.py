@@ -7,7 +7,6 @@ import errno
 
 from lab.selftest_case import case
 from lab.selftest_case import EVERYWHERE
-from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import disks
@@ -125,7 +124,7 @@ def test_large_values_go_as_one_request(t: Test) -> None:
     t.equal(written, PAGE + 10 + len("colour"), "bytes that were written")
 
 
-@case(quick=(OTHER,), module_sets=("ours",))
+@case(module_sets=("ours",), quick=("stock",))
 def test_many_tasks(t: Test) -> None:
     """Tasks that use the session at the same time get their own values, with more of them than there are tags."""
     keys = [f"key{number}" for number in range(16)]

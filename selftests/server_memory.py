@@ -41,7 +41,7 @@ def queues_end(t: Test, loaded: int) -> None:
     wait_until(lambda: memory.queues(t.server) <= loaded, 10, "the queues' end")
 
 
-@case(timeout=180, kernels=("stock",))
+@case(timeout=180, kernels=("stock",), quick=())
 def test_size(t: Test) -> None:
     """A session takes queue depth times chunk size, 2 % more to describe it, and short queues."""
     for depth, size, queues_kib in LAYOUTS[:None if t.modules == "ours" else 2]:

@@ -7,6 +7,7 @@ import errno
 import re
 from collections.abc import Sequence
 
+from lab.selftest_case import case
 from lab.selftest_case import Test
 from lab.vm_node import Node
 from lib import disks
@@ -193,6 +194,7 @@ def migrations(t: Test, device: Device, path: str) -> None:
     t.check(sum(found[0]) > 0, "no request was answered on another CPU")
 
 
+@case(quick=())
 def test_reset_statistics(t: Test) -> None:
     """Migrations count at both CPUs, a reconnect counts once; 1 sets a statistic, or all, to 0, and
     nothing else does."""

@@ -7,7 +7,6 @@ import errno
 
 from lab.selftest_case import case
 from lab.selftest_case import EVERYWHERE
-from lab.selftest_case import OTHER
 from lab.selftest_case import Test
 from lib import disks
 from lib import guest_io
@@ -154,7 +153,7 @@ def test_force_close_on_server(t: Test) -> None:
     t.client.call(guest_io.write, path=again.path, offset=0, length=4096, seed=1)
 
 
-@case(module_sets=("ours",), quick=("stock", OTHER))
+@case(module_sets=("ours",))
 def test_told_of_force_close(t: Test) -> None:
     """A client is told that a device was closed: its requests fail at once, and remap_device opens it again."""
     rnbd.load(t)

@@ -68,7 +68,7 @@ def server_is_upgraded_and_taken_back(t: Test, device: rnbd.Device) -> None:
     t.say(f"goes on {seconds(taken)} after the server's modules have changed; {verified(stream.stop())}")
 
 
-@case(timeout=300, module_sets=("ours",), kernels=("stock",))
+@case(timeout=300, module_sets=("ours",), kernels=("stock",), quick=())
 def test_server_first(t: Test) -> None:
     """A client of the last release: its server is upgraded under IO, and taken back."""
     use(t, RELEASE, RELEASE)
