@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages that make the heartbeat of a path.
+//! The heartbeats of a path, and their acknowledgements.
 
 use kernel_ext::{
     prelude::*,
@@ -21,14 +21,14 @@ use crate::{
     work::WorkKind, //
 };
 
-/// One of the messages that make a heartbeat, of which one at a time is in the send queue.
+/// One kind of message: heartbeats or acknowledgements. At most one is in the send queue.
 pub(crate) struct HeartbeatMessage {
     in_queue: Atomic<bool>,
 }
 
 impl HeartbeatMessage {
-    /// Sends `immediate`, unless the last one has not been sent yet; calls `posting` before that.
-    /// The caller gives the connection up if it fails. Any context.
+    /// Sends `immediate`, unless the last message is still in the send queue. Calls `posting`
+    /// before it sends. The caller gives the connection up on an error. Any context.
     fn post<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
@@ -43,24 +43,24 @@ impl HeartbeatMessage {
         post_immediate(queue_pair, kind, immediate)
     }
 
-    /// The peer's device has the last one. Completion context.
+    /// Notes that the peer's device has the last message. Completion context.
     pub(crate) fn sent(&self) {
         self.in_queue.store(false, ordering::Release);
     }
 }
 
-/// The messages that make the heartbeat of a path.
+/// The heartbeats of a path, and their acknowledgements.
 ///
-/// If the device waits, because something before them was lost, more of them would not get through
-/// either. soft-RoCE would even wait for ever: it only repeats what is not acknowledged when
-/// nothing has been posted for a while.
+/// There is at most one message of each kind in the send queue: if the device waits because an
+/// earlier message was lost, more messages would not get through either. soft-RoCE would even wait
+/// for ever: it only repeats unacknowledged messages when nothing has been posted for a while.
 pub(crate) struct HeartbeatMessages {
     pub(crate) heartbeat: HeartbeatMessage,
     pub(crate) ack: HeartbeatMessage,
 }
 
 impl HeartbeatMessages {
-    /// Nothing was sent yet.
+    /// Makes an object; no message was sent yet.
     pub(crate) fn new() -> Self {
         let message = || HeartbeatMessage {
             in_queue: Atomic::new(false),
@@ -71,8 +71,8 @@ impl HeartbeatMessages {
         }
     }
 
-    /// Sends a heartbeat on the service connection, unless one still waits in its send queue: then
-    /// the round trip goes on that began when that one was posted. Any context.
+    /// Sends a heartbeat on the service connection, unless the last one is still in the send queue.
+    /// Then the round trip goes on that began when that heartbeat was posted. Any context.
     pub(crate) fn beat<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,

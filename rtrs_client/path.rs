@@ -2,9 +2,9 @@
 
 //! A path: one way from this machine to the server of a session.
 //!
-//! Its state changes by the rules of [`proto::path_state`]. Whatever takes time (connecting,
-//! tearing down) is done by work items of the module's workqueue or by the process that wrote to
-//! sysfs, one at a time under [`Path::control`]; completions and events only change the state and
+//! Its state changes by the rules of [`proto::path_state`]. Work that takes time (connecting,
+//! tearing down) is done by work items of the module's workqueue, or by the process that wrote to
+//! sysfs, one at a time under [`Path::control`]. Completions and events only change the state and
 //! queue that work.
 
 use kernel::{
@@ -99,27 +99,27 @@ const RECONNECT: u64 = 1;
 /// The work item that sends heartbeats.
 const HEARTBEAT: u64 = 2;
 
-/// What only the one who connects or tears down uses.
+/// The state of the task that connects the path or takes it down, one at a time.
 struct Control {
-    /// The session has been told that the path is up.
+    /// Whether the session has been told that the path is up.
     up: bool,
 }
 
-/// What a path has of its session and asks of it.
+/// The session of a path, as the path uses it.
 pub(crate) trait PathOwner: Send + Sync {
-    /// What the paths of the session share.
+    /// The state that the paths of the session share.
     fn core(&self) -> &Arc<SessionCore>;
     /// The paths.
     fn paths(&self) -> &RcuArc<KVec<Arc<Path>>>;
-    /// Held while a path learns its name.
+    /// Held while a path gets its name.
     fn naming(&self) -> &Mutex<()>;
-    /// Sends a request of a failed path on another one, or tells the user that there is none.
+    /// Sends a request of a failed path on another path, or tells the user that there is none.
     /// Sleeps.
     fn fail_over<'a>(&'a self, failed: &Path, request: Owned<'a, Request>);
-    /// Tells the user of a request that was in flight on a lost path and goes by no other one.
+    /// Tells the user of a request that was in flight on a lost path and is sent on no other path.
     /// Sleeps.
     fn give_up(&self, request: Owned<'_, Request>);
-    /// Closes `path` and forgets it, if nobody else does. Sleeps.
+    /// Closes `path` and removes it from the session, unless another task does so. Sleeps.
     fn remove_path(&self, path: &Arc<Path>);
 }
 
@@ -153,11 +153,11 @@ pub(crate) struct Path {
     left_behind_in: Atomic<u32>,
     reconnect_count: Atomic<u32>,
     pub(crate) backoff: Backoff,
-    /// Whether the server may make a new session for this path.
+    /// Whether the server may make a new session for this path; see [`Self::may_be_first`].
     first: Atomic<bool>,
     /// Whether an administrator has asked for the path to be connected now.
     is_asked_for: Atomic<bool>,
-    /// The log says that the server refuses the path because it is draining.
+    /// Whether the log says already that the server refuses the path because it is draining.
     is_refused: Atomic<bool>,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stats: Arc<Stats>,
@@ -175,7 +175,7 @@ impl_has_delayed_work! { impl HasDelayedWork<Path, RECONNECT> for Path { self.re
 impl_has_delayed_work! { impl HasDelayedWork<Path, HEARTBEAT> for Path { self.heartbeat_work } }
 
 impl Path {
-    /// Makes a path in the state `connecting`. `first`: the server may make a session for it.
+    /// Makes a path in the state `connecting`. `first` if the server may make a session for it.
     /// Sleeps.
     // Not inlined: what it has on the stack is gone when a path is connected, which needs most
     // of the stack.
@@ -240,7 +240,7 @@ impl Path {
         self.name.to_str().unwrap_or("?")
     }
 
-    /// What events say of it. Any context.
+    /// The path, as tracepoints show it. Any context.
     fn trace(&self) -> tracepoint::ClientPath<'_> {
         let (succeeded, failed) = self.stats.reconnects();
         let attempts = self.backoff.failed_attempts();
@@ -264,7 +264,7 @@ impl Path {
         self.source.as_ref()
     }
 
-    /// Where ports are counted for the destination.
+    /// The space of port numbers that the destination's port belongs to.
     pub(crate) fn port_space(&self) -> PortSpace {
         match self.address.dst {
             Address::Gid(_) => PortSpace::Ib,
@@ -295,8 +295,8 @@ impl Path {
             & 0xffff) as u16
     }
 
-    /// Whether the server may make a new session for this path if the other ones are down: it is
-    /// known to lead to the session's server.
+    /// Whether the server may make a new session for this path if the other paths are down: the
+    /// path is known to lead to the session's server.
     pub(crate) fn may_be_first(&self) -> bool {
         self.first.load(ordering::Relaxed)
     }
@@ -323,7 +323,7 @@ impl Path {
         }
     }
 
-    /// Wakes who waits for the state or for a step of the establishment. Any context.
+    /// Wakes the task that waits for the state or for a step of the establishment. Any context.
     pub(crate) fn wake(&self) {
         self.wake.complete();
     }
@@ -334,7 +334,7 @@ impl Path {
         self.wake.wait_interruptible_timeout(timeout)
     }
 
-    /// Whether requests can be sent.
+    /// Whether the path is connected, so that requests can be sent.
     #[inline(always)]
     pub(crate) fn is_connected(&self) -> bool {
         self.state.load(ordering::Acquire) == ClientState::Connected.to_u32()
@@ -354,9 +354,9 @@ impl Path {
             .flatten()
     }
 
-    /// A connection, a request or the heartbeat failed: whoever connects gives up, and a path that
-    /// was connected is torn down and connected again. Says whether it was used until
-    /// now. Any context.
+    /// Handles the failure of a connection, of a request or of the heartbeat: a task that connects
+    /// the path gives up, and a path that was connected is torn down and connected again. Returns
+    /// whether the path was in use until now. Any context.
     pub(crate) fn connection_failed(self: &Arc<Self>) -> bool {
         tracepoint::rdma_error_recovery(|| self.trace());
         let old = self.change_state(ClientEvent::Error);
@@ -366,8 +366,9 @@ impl Path {
         old.is_some()
     }
 
-    /// A request may have been posted in part. Only while the connections are borrowed that it was
-    /// posted on: the teardown has not looked for requests to take back yet.
+    /// Handles a request that may have been posted in part. Only while the connections are borrowed
+    /// that the request was posted on: until then the teardown has not looked for requests to take
+    /// back.
     #[cold]
     pub(crate) fn submission_failed(self: &Arc<Self>) {
         if self.connection_failed() {
@@ -378,7 +379,7 @@ impl Path {
         }
     }
 
-    /// The path is not connected again, unless somebody asks for it. Any context.
+    /// Closes the path. It is connected again only if an administrator asks for it. Any context.
     fn give_up(self: &Arc<Self>) {
         tracepoint::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
@@ -386,9 +387,9 @@ impl Path {
         }
     }
 
-    /// Has the connections taken down by work. Any context.
+    /// Queues the work that takes the connections down. Any context.
     fn queue_recovery(self: &Arc<Self>) {
-        // An error means that it is queued already, or that the module goes.
+        // An error means that the work is queued already, or that the module goes.
         let _ = self.queue.enqueue::<_, RECOVERY>(self.clone());
     }
 
@@ -397,7 +398,8 @@ impl Path {
         self.as_asked_for(|| without_io(|| self.connect_locked(&mut self.control.lock())))
     }
 
-    /// Runs `connect`, which an administrator has asked for.
+    /// Runs `connect`, which an administrator has asked for. Refusals and absences of the server
+    /// are logged meanwhile.
     fn as_asked_for<R>(&self, connect: impl FnOnce() -> R) -> R {
         self.is_asked_for.store(true, ordering::Relaxed);
         self.is_refused.store(false, ordering::Relaxed);
@@ -406,13 +408,13 @@ impl Path {
         result
     }
 
-    /// As [`Path::connect`]; there are no connections.
+    /// As [`Path::connect`], without connections, and with `control` locked.
     fn connect_locked(self: &Arc<Self>, control: &mut Control) -> Result {
         let established = self.establish();
         let result = established.and_then(|(set, snapshot)| self.set_up(control, set, &snapshot));
         if let Err(error) = result {
             let is_absence = [EHOSTUNREACH, ETIMEDOUT, ECONNABORTED].contains(&error);
-            // That the server is draining was logged where it said so.
+            // The handler of the connection has logged that the server is draining.
             if error != EHOSTDOWN && !(is_absence && self.expects_absence()) {
                 pr_err_ratelimited!(
                     "{}: connecting to the server failed: {:?}\n",
@@ -425,7 +427,8 @@ impl Path {
         result
     }
 
-    /// Lets requests at the connections, if what the server was told by `snapshot` still holds.
+    /// Lets requests use the connections `set`, if what the server was told by `snapshot` still
+    /// holds.
     fn set_up(
         self: &Arc<Self>,
         control: &mut Control,
@@ -438,7 +441,7 @@ impl Path {
         self.session.tags.path_is_back(left_behind_in);
         self.heartbeat.reset();
         {
-            // Pages that the session gets after this find the connections.
+            // Pages that the session gets after this lock is dropped find the connections.
             let shared = self.session.shared_pages.lock();
             if let (Some(pages), Some(requests)) = (shared.as_ref(), set.incarnation.requests()) {
                 requests.share(pages);
@@ -459,15 +462,15 @@ impl Path {
         Ok(())
     }
 
-    /// Closes the path; it can be connected again by [`Path::reconnect_now`] only. Sleeps.
+    /// Closes the path. Only [`Path::reconnect_now`] can connect it again. Sleeps.
     pub(crate) fn close(self: &Arc<Self>) {
         tracepoint::clt_close_conns(|| self.trace());
         loop {
             self.change_state(ClientEvent::Close);
             self.cancel_works();
             let mut control = self.control.lock();
-            // Unless somebody has asked for it again meanwhile, whoever connected has given up by
-            // now, since the state told it to.
+            // The task that was connecting has given up by now, since the state told it to. The
+            // path is not closed if another task has asked for a reconnection meanwhile.
             if self.is_closed() {
                 without_io(|| self.take_down(&mut control));
                 self.change_state(ClientEvent::Closed);
@@ -476,7 +479,7 @@ impl Path {
         }
     }
 
-    /// Whether it is closed, or about to be.
+    /// Whether the path is closed or about to be closed.
     fn is_closed(&self) -> bool {
         matches!(
             self.state(),
@@ -484,13 +487,13 @@ impl Path {
         )
     }
 
-    /// Closes the path for good; whether it was this call that did. Sleeps.
+    /// Closes the path for good. Returns whether this call did it. Sleeps.
     pub(crate) fn kill(self: &Arc<Self>) -> bool {
         loop {
             self.close();
             if self.change_state(ClientEvent::Remove).is_some() {
-                // Whoever saw the path fail, or tried to connect it, when it was closed may have
-                // queued these since. They hold the session, whose user may be unloaded soon.
+                // A task that saw the path fail, or tried to connect it, before it was closed may
+                // have queued works since. They hold the session, whose user may be unloaded soon.
                 self.cancel_works();
                 return true;
             }
@@ -506,7 +509,7 @@ impl Path {
         self.cancel_delayed_works();
     }
 
-    /// Cancels what waits for its time. Sleeps.
+    /// Cancels the works that wait for their time. Sleeps.
     fn cancel_delayed_works(self: &Arc<Self>) {
         DelayedWork::<Path, HEARTBEAT>::cancel_sync(self);
         DelayedWork::<Path, RECONNECT>::cancel_sync(self);
@@ -565,7 +568,8 @@ impl WorkItem<RECOVERY> for Path {
         {
             let mut control = this.control.lock();
             if this.is_connected() {
-                // Somebody has taken it down and connected it again since this was queued.
+                // Another task has taken the path down and connected it again since this was
+                // queued.
                 return;
             }
             without_io(|| this.take_down(&mut control));

@@ -3,9 +3,9 @@
 //! The requests of one incarnation of a path's connections: how they are sent, how they end, and
 //! which of them are left when the path fails.
 //!
-//! [`PathRequests`] is made while the connections are established and goes with them, so that
-//! nothing of an old connection can be mistaken for the new one's. The requests themselves are the
-//! session's: see [`tags`] for their owners and the states of a tag.
+//! [`PathRequests`] is made while the connections are established, and goes with them. So nothing
+//! of an old connection can be mistaken for something of a new one. The requests themselves belong
+//! to the session: [`tags`] has their owners and the states of a tag.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -75,49 +75,49 @@ pub(crate) struct PathRequests {
     pub(crate) layout: ChunkLayout,
     tags: Arc<Tags>,
     stats: Arc<Stats>,
-    /// By which the tags name this object.
+    /// The name of this object in the states of tags.
     incarnation: Incarnation,
-    /// One for each of the server's chunks that is used.
+    /// By tag: one for each of the server's chunks that is used.
     chunks: KVVec<Chunk>,
-    /// Nothing if there is no memory for it; then all reads are registered, and writes are sent
+    /// Nothing if there is no memory for it. Then all reads are registered, and writes are sent
     /// from their own memory.
     bounce: Option<BounceBuffers>,
-    /// The pages that the session shares with others, by tag, if it does.
+    /// By tag: the pages that the session shares with other sessions, if it does.
     shared: SetOnce<MappedSendPages>,
     max_send_sge: Atomic<u32>,
     /// By connection.
     in_flight: KVec<InFlight>,
 }
 
-/// What a path keeps for a tag: the server's chunk, and this end's memory for its requests.
+/// The memory that a path keeps for a tag: the server's chunk, and this end's memory for requests.
 #[repr(align(64))]
 struct Chunk {
-    /// The chunk as this path reaches it.
+    /// The address by which this path reaches the chunk.
     address: Atomic<u64>,
-    /// Changes with every response if the server invalidates always. Only the owner of the tag
-    /// reads it, and only after the response that changed it.
+    /// Changes with every response if the server always invalidates. Only the owner of the tag
+    /// reads the key, and only after the response that changed it.
     rkey: Atomic<u32>,
-    /// The errno of the server's response, while the device still uses the data.
+    /// The errno of the server's response, kept while the device still uses the data.
     result: Atomic<i32>,
-    /// The header as it is sent.
+    /// The user's header and the transport's message, as they are sent.
     message: MessageBuffer<Outgoing>,
-    /// Maps the data; registers it for the server, or for a write with more segments than the queue
+    /// Maps the data. Registers it for the server, or for a write with more segments than the queue
     /// pair takes.
     region: MemoryRegion,
 }
 
-/// The requests in flight on one connection, of those that a policy has sent there.
+/// The requests in flight on one connection that a policy has sent there.
 ///
-/// A cache line of its own: it is mostly touched by the CPU whose requests the connection carries.
+/// Has a cache line of its own, as mostly the CPU whose requests the connection carries touches it.
 #[repr(align(64))]
 struct InFlight(Atomic<i32>);
 
 impl PathRequests {
-    /// Allocates all that the requests of a path need. May sleep.
+    /// Allocates everything that the requests of a path need. May sleep.
     ///
-    /// `queue_depth` of the server's chunks are used, on the queue pairs of the path whose
-    /// counters are `stats`. The first was made with `max_send_sge`; see [`Self::limit_send_sge`]
-    /// for the others.
+    /// `queue_depth` of the server's chunks are used. The counters of the path are `stats`. The
+    /// first queue pair was made with `max_send_sge`; [`Self::limit_send_sge`] takes the limit of
+    /// all queue pairs.
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         tags: Arc<Tags>,
@@ -162,13 +162,14 @@ impl PathRequests {
         })
     }
 
-    /// The requests that there may be at a time, service requests with them.
+    /// The most requests at a time, including service requests.
     pub(crate) fn queue_depth(&self) -> u32 {
-        // As many as `new` was asked for.
+        // `new` was asked for that many, which fits.
         self.chunks.len() as u32
     }
 
-    /// The queue pairs take only so many scatter entries. No request has been sent yet.
+    /// Sets how many scatter entries each queue pair takes. Called before the first request is
+    /// sent.
     pub(crate) fn limit_send_sge(&self, max_send_sge: u32) {
         self.max_send_sge.store(max_send_sge, ordering::Relaxed);
     }
@@ -178,36 +179,36 @@ impl PathRequests {
         self.accept.features & FEATURE_COALESCED_RESPONSES != 0
     }
 
-    /// Whether the server leaves the invalidation of registrations to the client, which does it for
-    /// less than a message.
+    /// Whether the server leaves the invalidation of registrations to the client. The client
+    /// invalidates for less than a message.
     fn leaves_invalidation(&self) -> bool {
         self.accept.features & FEATURE_SHORT_RESPONSES != 0
     }
 
-    /// Whether the server ends another path if it is asked on this one.
+    /// Whether the server ends another path when it is asked on this path.
     pub(crate) fn ends_other_paths(&self) -> bool {
         self.accept.features & FEATURE_PATH_END != 0
     }
 
-    /// Whether the server may ring.
+    /// Whether the server may send doorbells.
     pub(crate) fn takes_doorbells(&self) -> bool {
         self.accept.features & FEATURE_DOORBELL != 0
     }
 
-    /// The requests in flight on `connection`, of those that a policy has sent there.
+    /// The requests in flight on `connection` that a policy has sent there.
     pub(crate) fn in_flight_on(&self, connection: usize) -> i32 {
         self.in_flight
             .get(connection)
             .map_or(0, |in_flight| in_flight.0.load(ordering::Relaxed))
     }
 
-    /// The number by which the tags name this object.
+    /// The number by which the states of tags name this object.
     pub(crate) fn incarnation(&self) -> u32 {
         self.incarnation.number()
     }
 
-    /// The requests in flight on all connections: those that the server has not responded to, and
-    /// that the user has not abandoned. Looks at every tag.
+    /// The requests in flight on all connections: the server has not responded to them, and the
+    /// user has not abandoned them. Looks at every tag.
     pub(crate) fn in_flight(&self) -> usize {
         let states = self.tags.iter().map(|cell| cell.state());
         states
@@ -226,14 +227,14 @@ impl PathRequests {
         }
     }
 
-    /// Counts `request`, which a policy sends here, until it is not in flight any more.
+    /// Counts `request`, which a policy sends here, as long as it is in flight.
     pub(crate) fn count_in_flight(&self, request: &mut Request) {
         request.is_counted = true;
         self.count(request.connection, 1);
     }
 
-    /// Connection `cid`, as the state of tag `number` names it, whose request that connection
-    /// carries: with the [`FLAGS`] of that request.
+    /// Connection `cid` with the [`FLAGS`] of request `number`, which that connection carries: the
+    /// form in which the state of the tag names it.
     fn carrier(&self, number: u32, cid: u16) -> u16 {
         let state = self.tags.get(number).map_or(FREE, |cell| cell.state());
         match self.incarnation.phase_of(state) {
@@ -242,8 +243,8 @@ impl PathRequests {
         }
     }
 
-    /// Lets the server write to the bounce buffers, as soon as it gets what `queue_pair` sends
-    /// afterwards.
+    /// Lets the server write to the bounce buffers. The server can do so as soon as it gets
+    /// anything that `queue_pair` sends afterwards.
     pub(crate) fn register_bounce_buffers<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
@@ -254,8 +255,8 @@ impl PathRequests {
         }
     }
 
-    /// The buffer that the data of `request`, `len` bytes, goes through; nothing if the data goes
-    /// to or from its own memory.
+    /// The buffer for the data of `request`, which has `len` bytes. Nothing if the data goes to or
+    /// from its own memory.
     #[inline(always)]
     fn bounce(&self, request: &Request, len: usize) -> Option<&BounceBuffer> {
         self.bounce
@@ -264,8 +265,8 @@ impl PathRequests {
             .get(request.tag(), len)
     }
 
-    /// Maps `pages`, the one of each tag for its requests, unless pages are mapped already. Without
-    /// memory for that they are mapped for each request. Sleeps.
+    /// Maps `pages`, one for each tag, for the requests of the tags, unless pages are mapped
+    /// already. Without memory for the mapping each request maps its page. Sleeps.
     pub(crate) fn share(&self, pages: &Arc<SendPages>) {
         let domain = self.chunks.first().map(|chunk| chunk.region.domain());
         if let (Some(domain), None) = (domain, self.shared.as_ref()) {
@@ -275,7 +276,7 @@ impl PathRequests {
         }
     }
 
-    /// The data of `request`, if that is what is in the tag's page of those that are shared.
+    /// The tag's shared page with the data of `request`, if the data lies there.
     #[inline]
     pub(crate) fn shared_page(&self, request: &Request) -> Option<Sge> {
         let pages = self.shared.as_ref()?;
@@ -283,7 +284,7 @@ impl PathRequests {
         (request.data_len() <= self.accept.max_io_size as usize).then_some(page)
     }
 
-    /// Notes where chunk `index` lies. `EINVAL` beyond the queue depth.
+    /// Notes the address and the key of chunk `index`. `EINVAL` beyond the queue depth.
     pub(crate) fn set_chunk(&self, index: usize, address: u64, rkey: u32) -> Result {
         let chunk = self.chunks.get(index).ok_or(EINVAL)?;
         chunk.address.store(address, ordering::Relaxed);

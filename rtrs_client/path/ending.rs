@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path waits for that is being taken down.
+//! The server's confirmation that a path has ended, which a path that is taken down waits for.
 
 use kernel_ext::sync::atomic::{
     ordering,
     Atomic, //
 };
 
-/// What a path that is being taken down is to hear from the server by another path.
+/// The server's confirmation, which comes by another path, that it has ended this path.
 pub(super) struct Ending(Atomic<u32>);
 
 impl Ending {
-    /// Nothing is awaited. Neither this nor the next is the number of a path.
+    /// Nothing is awaited. No path has this number or the next one.
     const NONE: u32 = u32::MAX;
     /// The server has ended the path.
     const CONFIRMED: u32 = u32::MAX - 1;
 
-    /// Nothing is awaited.
+    /// Makes an object that awaits nothing.
     pub(super) fn new() -> Self {
         Self(Atomic::new(Self::NONE))
     }
 
-    /// From here on the end of path `number` is awaited.
+    /// Awaits the end of path `number` from here on.
     pub(super) fn begin(&self, number: u32) {
         self.0.store(number, ordering::Relaxed);
     }
 
-    /// Nothing is awaited any more.
+    /// Awaits nothing any more.
     pub(super) fn end(&self) {
         self.0.store(Self::NONE, ordering::Relaxed);
     }
 
-    /// Whether what was awaited has come.
+    /// Whether the awaited confirmation has come.
     pub(super) fn is_confirmed(&self) -> bool {
         self.0.load(ordering::Acquire) == Self::CONFIRMED
     }
 
-    /// The server has ended path `number`; whether that was awaited here. Any context.
+    /// Notes that the server has ended path `number`, and returns whether that was awaited here.
+    /// Any context.
     pub(super) fn confirm(&self, number: u32) -> bool {
         number < Self::CONFIRMED
             && self

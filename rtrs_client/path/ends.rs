@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ends of a path: its addresses and its device, and the name that it has by them.
+//! The ends of a path, which are its addresses and its device, and the name made of them.
 
 use kernel::{
     str::CString,
@@ -34,12 +34,13 @@ impl Path {
         Ok(self.file_name.as_ref().ok_or(EINVAL)?)
     }
 
-    /// Whether `address` is what the path was made with, or the ends that it had last. Sleeps.
+    /// Whether `address` has the addresses that the path was made with, or the ends that it had
+    /// last. Sleeps.
     pub(crate) fn is_known_as(&self, address: &PathAddress) -> bool {
         self.address.same_as(address) || self.used_ends().same_as(address)
     }
 
-    /// The ends: those that are in use, once there was a connection. Sleeps.
+    /// The ends of the path. The source is the one in use, once there was a connection. Sleeps.
     fn used_ends(&self) -> PathAddress {
         PathAddress {
             src: self.used_source(),
@@ -47,10 +48,10 @@ impl Path {
         }
     }
 
-    /// Gives this path its name, now that its ends are known, if it has none yet. `EEXIST` if it
-    /// has turned out to be one that the session has already. Sleeps.
+    /// Gives this path its name if it has none yet; its ends are known now. `EEXIST` if another
+    /// path of the session has the same ends. Sleeps.
     pub(crate) fn settle_name(&self) -> Result {
-        // Of paths with the same ends that are connected at the same time one has to stay.
+        // If paths with the same ends are connected at the same time, one of them has to stay.
         let _naming = self.owner.naming().lock();
         if self.file_name.as_ref().is_some() {
             return Ok(());
@@ -76,7 +77,7 @@ impl Path {
         Ok(())
     }
 
-    /// The source address: the one that is in use, once there was a connection. Sleeps.
+    /// The source address. It is the one in use, once there was a connection. Sleeps.
     fn used_source(&self) -> Option<Address> {
         let used = self.device.lock().as_ref().and_then(|device| device.source);
         used.or(self.address.src)
@@ -90,7 +91,7 @@ impl Path {
         }
     }
 
-    /// Notes the device that the first connection is on. Sleeps.
+    /// Notes the device of the first connection. Sleeps.
     pub(crate) fn set_device(&self, queue_pair: &QueuePair<PathHandler>) -> Result {
         let name = queue_pair.domain().device().name();
         *self.device.lock() = Some(DevicePort {

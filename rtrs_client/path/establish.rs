@@ -105,8 +105,9 @@ impl Path {
     }
 }
 
-/// Establishes all connections of `path` and learns where the server's chunks are; returns them,
-/// and what the session was like when the server was asked for the first one.
+/// Establishes all connections of `path` and learns where the server's chunks are. Returns the
+/// connections, and the snapshot of the session that was taken when the server was asked for the
+/// first connection.
 ///
 /// The state of the path is `connecting`; the caller changes it.
 fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnapshot)> {
@@ -143,7 +144,7 @@ fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnaps
     Ok((Arc::new(set, GFP_KERNEL)?, snapshot))
 }
 
-/// Logs why the server's information about its chunks is of no use, or why there is none.
+/// Logs why the server has sent no usable information about its chunks, and returns the error.
 #[cold]
 fn no_information(path: &str, error: &ProtoError) -> Error {
     let advice = match error {
@@ -170,11 +171,11 @@ const MIN_SEND_SGE: u32 = 2;
 /// How long the CM may take to find a device for the server's address before it is asked again.
 const RESOLVE_TIMEOUT_MS: u32 = 2000;
 
-/// Makes an id whose device is one that reaches the server, in at most `timeout` ms.
+/// Makes a CM id on a device that reaches the server, in at most `timeout` ms.
 ///
-/// The network asks for a neighbour's address for about three seconds, and the CM only once: if
-/// nobody answers meanwhile it waits for its time to end, although the neighbour may be there soon
-/// after. So it is asked several times.
+/// The network asks for a neighbour's address for about three seconds, and the CM starts that only
+/// once. If no reply comes meanwhile, the CM waits until its own time is over, although the
+/// neighbour may be there soon after. So the CM is asked several times.
 fn resolve_address(
     path: &Path,
     handler: &Arc<PathHandler>,
@@ -206,11 +207,11 @@ fn resolve_address(
     }
 }
 
-/// How long a path waits for the answer to another one, in milliseconds; then it asks all the same,
-/// as the other one may be one that nobody answers on.
+/// How long a path waits while another path of the session asks the server, in milliseconds. Then
+/// the path asks all the same: the server may never reply to the other path.
 const TURN_TIMEOUT_MS: u32 = 500;
 
-/// What the steps of one establishment have in common.
+/// The state that the steps of one establishment share.
 struct Setup<'a> {
     path: &'a Arc<Path>,
     incarnation: &'a Arc<Incarnation<Path>>,
@@ -219,20 +220,20 @@ struct Setup<'a> {
     /// Made for the device of the first connection; all others must use that device too.
     domain: Option<Arc<ProtectionDomain>>,
     max_send_sge: u32,
-    /// The session when the server was asked for the first connection.
+    /// The session, as it was when the server was asked for the first connection.
     snapshot: ConnectSnapshot,
-    /// What further connections prove with that they belong to the path, if this machine has proved
-    /// who it is.
+    /// The key by which further connections prove that they belong to the path, if this machine has
+    /// proved its identity.
     path_key: Option<PathKey>,
 }
 
 impl Setup<'_> {
-    /// The requests that connection `cid` may carry at once.
+    /// The most requests in flight on connection `cid`.
     fn queue_depth(&self, cid: u16) -> u32 {
         match self.incarnation.requests() {
-            // The last tag is that of service requests. There are two tags or more. With one
-            // request more, a depth of a power of two would need a send queue of twice the length,
-            // as devices make queues of a power of two entries.
+            // The last tag is that of service requests, so it does not count. There are two tags or
+            // more. Counting it, a depth of a power of two would need a send queue of twice the
+            // length, as devices make queues of a power of two entries.
             Some(requests) if cid != SERVICE_CID => requests.queue_depth().wrapping_sub(1),
             _ => SERVICE_CON_QUEUE_DEPTH,
         }
@@ -262,7 +263,7 @@ impl Setup<'_> {
         }
         let proof = Proof::new(path)?;
         let answer = self.ask_server(&mut queue_pair, &handler, proof.features())?;
-        // Before anything is believed that the server says of itself.
+        // The proof comes before anything is believed that the server says of itself.
         let domain = self.domain.as_ref().ok_or(EINVAL)?;
         self.path_key = proof.make(path, domain, &queue_pair, &handler, &answer)?;
         self.negotiated(&queue_pair, answer.accept)?;
@@ -312,8 +313,8 @@ impl Setup<'_> {
         self.create_queue_pair(id, &domain, &queue, &sizes)
     }
 
-    /// Asks the server for the connection, with these features beside those that are always
-    /// offered; returns what it answers if it accepts.
+    /// Asks the server for the connection, offering `features` and those that are always offered.
+    /// Returns the server's answer if it accepts.
     fn ask_server(
         &mut self,
         queue_pair: &mut QueuePair<PathHandler>,
@@ -326,8 +327,8 @@ impl Setup<'_> {
         let may_be_first = cid == SERVICE_CID
             && path.may_be_first()
             && session.availability.snapshot().let_make_session();
-        // A C server makes two sessions if two paths ask for one at once, as they do when it has
-        // just been loaded, and frees one of them in use.
+        // A C server that two paths ask for a session at once makes two sessions, and frees one of
+        // them in use. Paths do ask at once when a server has just been loaded.
         let asking = may_be_first
             .then(|| {
                 session
@@ -362,8 +363,9 @@ impl Setup<'_> {
         };
         drop(asking);
         if first_conn && session.availability.has_path_up() {
-            // Another one came up while this request was on its way. The server may have forgotten
-            // that one since, and this would be a new session that nobody is told of.
+            // Another path came up while this request was on its way. The server may have forgotten
+            // that path since. Then this connection belongs to a new session, and the user would
+            // not be told of that.
             return Err(ECONNRESET);
         }
         Answer::parse(request, &reply).map_err(|error| {
@@ -372,8 +374,8 @@ impl Setup<'_> {
         })
     }
 
-    /// Makes the queue pair itself, with fewer scatter entries if the device has not got so many in
-    /// a queue of that length, which it does not tell before.
+    /// Makes the queue pair itself. Tries with fewer scatter entries if the device does not have as
+    /// many in a queue of that length, as the device does not tell that before.
     fn create_queue_pair(
         &mut self,
         mut id: cm::Id<PathHandler>,
@@ -402,7 +404,7 @@ impl Setup<'_> {
         }
     }
 
-    /// The server has accepted the first connection and said what it offers.
+    /// Takes over what the server offers; it has accepted the first connection.
     fn negotiated(&self, queue_pair: &QueuePair<PathHandler>, accept: ConnAccept) -> Result {
         let path = self.path;
         let domain = self.domain.as_ref().ok_or(EINVAL)?;
@@ -424,8 +426,8 @@ impl Setup<'_> {
         )?)
     }
 
-    /// Posts all receives, sends the name of the session, and notes the chunks that the server
-    /// answers with.
+    /// Posts all receives, sends the name of the session, and notes the chunks in the server's
+    /// response.
     fn exchange_info(
         &self,
         connections: &KVec<Connection<PathHandler>>,
@@ -448,7 +450,7 @@ impl Setup<'_> {
             response: MessageBuffer::new(domain, size)?,
         })?;
 
-        // The answer is the first thing that comes, so its receive is the first of its queue.
+        // The response is the first message that comes, so its receive is the first of its queue.
         first
             .queue_pair()
             .post_recv(WorkKind::InfoReceive.id(), &buffers.response)?;
@@ -456,7 +458,7 @@ impl Setup<'_> {
             self.post_receives(domain, requests, connection, handler)?;
         }
 
-        // The server's answer to what is sent next says that this is done.
+        // The server's response to the next message says that the registration is done.
         requests.register_bounce_buffers(first.queue_pair())?;
         let mut room = SendRoom::<1, 1>::EMPTY;
         let mut batch = SendBatch::new(&mut room);

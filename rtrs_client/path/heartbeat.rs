@@ -21,7 +21,7 @@ use super::{
 };
 
 impl Path {
-    /// Begins an interval, whether or not another one goes on.
+    /// Begins an interval, in place of one that goes on.
     pub(crate) fn restart_heartbeat(self: &Arc<Self>) {
         let _ = DelayedWork::<Path, HEARTBEAT>::modify(self.clone(), self.heartbeat.interval());
     }
@@ -31,7 +31,7 @@ impl Path {
         let _ = DelayedWork::<Path, HEARTBEAT>::queue(self.clone(), self.heartbeat.interval());
     }
 
-    /// The end of a heartbeat interval.
+    /// Handles the end of a heartbeat interval.
     fn tick(self: &Arc<Self>) {
         if !self.is_connected() {
             return;

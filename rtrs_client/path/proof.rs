@@ -2,8 +2,8 @@
 
 //! The proof of this machine's identity, and of the server's, when a path is connected.
 //!
-//! [`proto::handshake`] has the rules. A machine that has a key for a server insists on the proof:
-//! otherwise anybody could pass for that server who says that it knows nothing of proofs.
+//! [`proto::handshake`] has the rules. A machine that has a key for a server insists on the proof.
+//! Otherwise any machine could pass for that server by saying that it knows nothing of proofs.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -63,13 +63,13 @@ use crate::{
     work::WorkKind, //
 };
 
-/// What the server has answered to the request for a connection.
+/// The server's answer to the request for a connection.
 pub(super) struct Answer {
     /// The request.
     request: ConnReq,
-    /// What it offers.
+    /// The server's acceptance, which says what it offers.
     pub(super) accept: ConnAccept,
-    /// Its random number; means something for the first connection of a path with a proof.
+    /// The server's random number. It matters for the first connection of a path with a proof only.
     nonce: Nonce,
 }
 
@@ -84,11 +84,12 @@ impl Answer {
     }
 }
 
-/// What this machine has to prove its identity with to a path's server, if anything.
+/// The name and the key by which this machine proves its identity to a path's server, if it has
+/// them.
 pub(super) struct Proof(Option<(ClientId, Key)>);
 
 impl Proof {
-    /// Looks for a key. Sleeps. An error of the keyring if the key is no longer valid.
+    /// Looks for a key. Sleeps. Returns the keyring's error if the key is no longer valid.
     pub(super) fn new(path: &Path) -> Result<Self> {
         own_key(&path.address().dst).map(Self).inspect_err(|error| {
             pr_err_ratelimited!(
@@ -100,7 +101,7 @@ impl Proof {
         })
     }
 
-    /// The features to be offered for it.
+    /// The features that are offered for the proof.
     pub(super) fn features(&self) -> u32 {
         match self.0 {
             Some(_) => FEATURE_AUTH,
@@ -108,9 +109,9 @@ impl Proof {
         }
     }
 
-    /// Proves who this machine is, and has the server prove that it knows it; returns the key of
-    /// the path, or nothing if there is no proof to be made. Sleeps. `EKEYREJECTED` if one of them
-    /// is wrong, or the server does without.
+    /// Proves this machine's identity, and has the server prove its own. Returns the key of the
+    /// path, or nothing if there is no proof to be made. Sleeps. `EKEYREJECTED` if either proof is
+    /// wrong, or if the server does without proofs.
     // Not inlined: what it has on the stack is gone when the other connections are made.
     #[inline(never)]
     pub(super) fn make(
@@ -166,7 +167,7 @@ impl Proof {
 
 /// Sends the proof, with room for the response.
 fn exchange(queue_pair: &QueuePair<PathHandler>, buffers: &ExchangeBuffers) -> Result {
-    // The response is the first thing that comes, so its receive is the first of its queue.
+    // The response is the first message that comes, so its receive is the first of its queue.
     queue_pair.post_recv(WorkKind::AuthReceive.id(), &buffers.response)?;
     let mut room = SendRoom::<1, 1>::EMPTY;
     let mut batch = SendBatch::new(&mut room);

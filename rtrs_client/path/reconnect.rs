@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connecting a path again: after a while by itself, at once if somebody asks for it.
+//! Connecting a path again: after a while by itself, at once if an administrator asks for it.
 
 use kernel::{
     sync::Arc,
@@ -53,17 +53,17 @@ impl Path {
         }
     }
 
-    /// Connects again; some times if the server refuses that. Sleeps.
+    /// Connects again, several times if the server refuses. Sleeps.
     fn reconnect_with_pauses(self: &Arc<Self>) {
         let mut pauses = REFUSED_PAUSES_MS.into_iter();
         loop {
             DelayedWork::<Path, RECONNECT>::cancel_sync(self);
-            // What has failed before does not count.
+            // Failures of before do not count.
             self.backoff.reset();
             if self.try_reconnect() != Err(ECONNRESET) {
                 break;
             }
-            // A server refuses that has not seen yet that the old connections are gone.
+            // A server refuses as long as it has not noticed that the old connections are gone.
             let Some(pause) = pauses.next() else {
                 break;
             };
@@ -71,10 +71,10 @@ impl Path {
         }
     }
 
-    /// One attempt to reconnect, if the path still wants that. Sleeps.
+    /// Makes one attempt to reconnect, if the state is still `reconnecting`. Sleeps.
     ///
-    /// Requests may wait for it, and others may wait for `control`, which is why all that takes
-    /// that lock and allocates does so [`without_io`].
+    /// Requests may wait for the attempt, and other tasks for `control`. So each task that locks
+    /// `control` and allocates memory does so [`without_io`].
     fn try_reconnect(self: &Arc<Self>) -> Result {
         without_io(|| self.try_reconnect_without_io())
     }
@@ -85,7 +85,7 @@ impl Path {
         if self.state() != ClientState::Reconnecting {
             return Err(ECANCELED);
         }
-        // The work that does this when a path fails may not have come to it yet.
+        // The work that takes a failed path down may not have run yet.
         self.take_down(&mut control);
         self.session.note_end_of_drain();
         // While the server may be away on purpose no attempt counts.
@@ -142,11 +142,12 @@ impl Path {
         let _ = DelayedWork::<Path, RECONNECT>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
-    /// The settings of the session have changed: what waits for its time gets a new one. Sleeps.
+    /// Applies changed settings of the session: the heartbeat, or the wait for the next attempt,
+    /// begins anew with the new time. Sleeps.
     pub(crate) fn settings_changed(self: &Arc<Self>) {
         self.heartbeat.set(self.session.settings.heartbeat());
         if self.is_connected() {
-            // It does nothing if the path has been lost meanwhile.
+            // The heartbeat does nothing if the path has been lost meanwhile.
             self.restart_heartbeat();
             self.cancel_if_dead();
         } else {
@@ -154,7 +155,8 @@ impl Path {
         }
     }
 
-    /// Connects again now if the path waits for the time to do so: its device may be back. Sleeps.
+    /// Connects again now if the path waits for its next attempt: the path's device may be back.
+    /// Sleeps.
     pub(crate) fn retry(self: &Arc<Self>) {
         self.requeue_attempt(|| {
             self.backoff.reset();
@@ -162,11 +164,12 @@ impl Path {
         });
     }
 
-    /// Has `queue` queue the next attempt to reconnect, if the path waits for one. Sleeps.
+    /// Calls `queue` to queue the next attempt to reconnect, if the path waits for an attempt.
+    /// Sleeps.
     fn requeue_attempt(self: &Arc<Self>, queue: impl FnOnce()) {
-        // While this goes on nobody else can queue one, so that it has to be done here, whether or
-        // not there was one: whoever fails to has changed the state before. One attempt too many
-        // finds by the state that there is nothing to do.
+        // While the cancellation goes on no other task can queue an attempt. So this task queues an
+        // attempt, whether or not one was waiting. A task that fails to queue one has changed the
+        // state before. A surplus attempt sees by the state that there is nothing to do.
         DelayedWork::<Path, RECONNECT>::cancel(self);
         if self.state() == ClientState::Reconnecting {
             queue();
@@ -174,8 +177,8 @@ impl Path {
         }
     }
 
-    /// Cancels what the caller has queued if that came too late for whoever removed the path.
-    /// Sleeps.
+    /// Cancels the works that the caller has queued, if the task that removed the path may have
+    /// cancelled too early for them. Sleeps.
     fn cancel_if_dead(self: &Arc<Self>) {
         if self.state() == ClientState::Dead {
             self.cancel_delayed_works();
@@ -186,7 +189,7 @@ impl Path {
 /// Connects a path again.
 impl DelayedWorkItem<RECONNECT> for Path {
     fn run(this: Arc<Self>) {
-        // It says by itself what went wrong.
+        // The attempt logs its own errors.
         let _ = this.try_reconnect();
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking a path's connections down, and what becomes of the requests in flight.
+//! Taking a path's connections down, and what happens to the requests in flight.
 
 use kernel::{
     sync::{
@@ -35,43 +35,44 @@ use crate::{
 /// How often a path that waits for the server looks for paths to ask by, in milliseconds.
 const ASK_AGAIN_MS: u32 = 200;
 
-/// The longest that a server that cannot be asked is waited for, in milliseconds.
+/// The longest wait for a server that cannot be asked, in milliseconds.
 const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
 
-/// What is known of the requests that a lost path has left unanswered.
+/// Whether the server can still begin with requests that a lost path has left without a response.
 ///
 /// Such a request may still be on its way, or lie in the server's memory, when its path is lost. It
-/// must not be carried out after its copy that another path has carried, nor may its data arrive in
+/// must not be carried out after its copy that another path has carried. Nor may its data arrive in
 /// a chunk that is used for something else meanwhile. After `PATH_ENDED` neither can happen: the
-/// server begins with no request of the path any more, and its queue pairs take nothing.
+/// server begins with no request of the path any more, and the path's queue pairs at the server
+/// take nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// Nothing of the path can be carried out any more: its requests may go by other paths.
+    /// The server begins with no request of the path any more. The requests may go by other paths.
     Passed,
-    /// No path is left to ask the server by. The requests are given up, and with them the server's
-    /// session, whose chunks are not used again.
+    /// No path is left by which the server could be asked. The requests are given up, and with them
+    /// the server's session, whose chunks are not used again.
     Lost,
-    /// The server cannot be asked; what remains is in Documentation/design.md. Requests go by other
-    /// paths all the same, as C's do at once.
+    /// The server cannot be asked. The requests go by other paths all the same, as C's do at once.
+    /// Documentation/design.md says what can still happen then.
     Unknown,
 }
 
-/// The other paths by which the server can be asked to end one.
+/// The other paths by which the server can be asked to end a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Carriers {
     /// No such path is up.
     None,
     /// Each of them has the question.
     Asked,
-    /// One of them did not take the question.
+    /// At least one of them did not take the question.
     Full,
 }
 
 impl Path {
-    /// Takes the connections away from the IO path, ends them, and sends what was in flight on
-    /// another path or fails it.
+    /// Takes the connections away from the IO path, ends them, and sends the requests in flight on
+    /// another path or fails them.
     ///
-    /// The state is not `connected`, so nobody sets them again.
+    /// The state is not `connected`, so no other task sets the connections again.
     pub(super) fn take_down(self: &Arc<Self>, control: &mut Control) {
         DelayedWork::<Path, HEARTBEAT>::cancel_sync(self);
         let mut set = self.connections.replace(None);
@@ -86,7 +87,7 @@ impl Path {
             let fence = self.wait_for_server(connections);
             let incarnation = connections.incarnation.clone();
             if !drained {
-                // What a device does not say to be done is done when its queue pairs are gone.
+                // Work requests that the device has not reported end with their queue pairs.
                 drop(set.take());
             }
             self.settle(&incarnation, fence);
@@ -100,8 +101,8 @@ impl Path {
         drop(set);
     }
 
-    /// Waits until the server begins with none of this path's requests any more, if there are some
-    /// that it has not answered: see [`Fence`].
+    /// Waits until the server begins with none of this path's requests any more; see [`Fence`].
+    /// Does not wait if no request is in flight.
     fn wait_for_server(&self, set: &ConnectionSet<Path>) -> Fence {
         let Some(requests) = set.incarnation.requests() else {
             return Fence::Passed;
@@ -123,11 +124,12 @@ impl Path {
         fence
     }
 
-    /// Asks the server by other paths to end this one, which is `number` for it, and waits until it
-    /// says that it has. No clock ends that: it goes on for as long as some path is up to ask by.
+    /// Asks the server by other paths to end this path, and waits until the server has confirmed
+    /// it. `number` is the path's number in messages. No clock ends the wait: it goes on as long as
+    /// a path is up by which the server can be asked.
     ///
-    /// Each path is asked by once, and all again after one has come up: soft-RoCE puts off sending
-    /// a lost message again each time that another one is posted.
+    /// Each path carries the question once. All carry it again after a path has come up: soft-RoCE
+    /// puts off sending a lost message again each time that another message is posted.
     fn wait_for_path_ended(&self, number: u32) -> Fence {
         let mut asked = None;
         while !self.ending.is_confirmed() {
@@ -137,15 +139,15 @@ impl Path {
                 Carriers::Asked => asked = Some(times_up),
                 Carriers::Full => asked = None,
             }
-            // Woken by the response; whatever else wakes it only makes it look once more.
+            // The response wakes this task. Any other wake-up only causes one more look.
             let _ = self.wake.wait_timeout(ASK_AGAIN_MS);
         }
         Fence::Passed
     }
 
     /// Waits for a server that cannot be asked to confirm the disconnection, for
-    /// [`DISCONNECTION_TIMEOUT_MS`] at most: such a server begins with no request of the path after
-    /// that, but may be about to carry out one that it began with before.
+    /// [`DISCONNECTION_TIMEOUT_MS`] at most. Afterwards such a server begins with no request of the
+    /// path, but may still carry out a request that it began with before.
     fn wait_for_disconnection(&self, set: &ConnectionSet<Path>) {
         let began = Instant::<Monotonic>::now();
         let all_ended = || {
@@ -167,7 +169,8 @@ impl Path {
         }
     }
 
-    /// Asks the server by the other paths, if `asks`, to end this one, which is `number` for it.
+    /// Looks for the other paths by which the server can be asked to end this path, and asks by
+    /// them if `asks`. `number` is this path's number in messages.
     fn ask_others(&self, number: u32, asks: bool) -> Carriers {
         let guard = rcu::read_lock();
         let mut carriers = Carriers::None;
@@ -195,7 +198,7 @@ impl Path {
         carriers
     }
 
-    /// Finishes all requests that the failed connections leave behind.
+    /// Finishes all requests that the failed connections have left behind, or sends them again.
     fn settle(&self, incarnation: &Incarnation<Path>, fence: Fence) {
         let Some(requests) = incarnation.requests() else {
             return;

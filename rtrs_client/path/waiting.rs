@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the thread that connects a path waits for the next step, and for messages of the server.
+//! The waits of the thread that connects a path: for the next step, and for messages of the server.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -25,7 +25,7 @@ use crate::{
     incarnation::PathEvents, //
 };
 
-/// Waits until the last step that was asked for is done, `what` it is for the log.
+/// Waits until the last step that was asked for is done. `what` names the step in the log.
 pub(super) fn wait_for_progress(
     path: &Path,
     handler: &PathHandler,
@@ -45,8 +45,9 @@ pub(super) fn wait_for_progress(
     }
 }
 
-/// Waits until something happens on the path, `what` for the log; logs that nothing has. That says
-/// nothing, and is not logged, if it `may_be_absence` of the server and the server is away.
+/// Waits until the path is woken. Logs that nothing has happened, with `what` as the name of the
+/// step. Does not log it if it `may_be_absence` of the server and the server is expected to be
+/// away.
 fn wait(path: &Path, handler: &PathHandler, what: &str, may_be_absence: bool) -> Result {
     let timeout = path.session.settings.connect_timeout_ms();
     path.wait_for_wake(timeout).inspect_err(|_| {
@@ -62,8 +63,8 @@ fn wait(path: &Path, handler: &PathHandler, what: &str, may_be_absence: bool) ->
     })
 }
 
-/// Waits for a message of the server on the first connection, `what` for the log; returns its
-/// length as soon as `len` says it.
+/// Waits for a message of the server on the first connection, named `what` in the log. Returns its
+/// length as soon as `len` has it.
 pub(super) fn wait_for_message(
     path: &Path,
     handler: &PathHandler,

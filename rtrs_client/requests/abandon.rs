@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests that the user does not wait for any more, although the server may be at work on them.
+//! Requests that the user has abandoned, although the server may still be at work on them.
 //!
-//! The user gets its memory back when no device can reach it: at once if the data was copied or has
-//! been written, otherwise when its registration is invalid. Then other memory is registered under
-//! the same key, at the same address, so that the data of a read that comes later is lost, and is
-//! no error that would cost the path. The tag stays in use, and so does the server's chunk, until
-//! the server has responded. If the path is lost before, no response comes; then the tag is free
-//! when the same path is up again, because a server, also C's, refuses a path of which requests are
-//! still at work.
+//! The user gets its memory back when no device can reach it. If the data was copied or has been
+//! written, that is at once; otherwise when the registration is invalid. Then other memory, the
+//! sink, is registered under the same key, at the same address. So the data of a late read goes to
+//! the sink, and causes no error that would cost the path.
+//!
+//! The tag and the server's chunk stay in use until the server has responded. If the path is lost
+//! before, no response comes. Then the tag is free when the same path is up again, because a
+//! server, also C's, refuses a path whose requests are still at work.
 
 use kernel_ext::{
     page::buffer::PageBuffer,
@@ -43,24 +44,25 @@ use super::{
 use crate::work::WorkKind;
 
 impl PathRequests {
-    /// The connection that carries request `number`, with [`FLAGS`](super::tags::FLAGS), of which
-    /// [`MOVED`] is as `moved` says, if the request can be abandoned: the server has not responded,
-    /// and the device has no write of its own memory left to do.
+    /// Returns the connection that carries request `number`, with [`FLAGS`](super::tags::FLAGS), if
+    /// the request can be abandoned. That is so if the server has not responded, if the device has
+    /// no write of the data's own memory left to do, and if the request has [`MOVED`] as `moved`
+    /// says.
     pub(crate) fn abandonable_on(&self, number: u32, moved: bool) -> Option<u16> {
         let state = self.tags.get(number)?.state();
         let can_be = [Phase::Sent, Phase::DirectWritten, Phase::Registered];
         let phase = self.incarnation.phase_of(state)?;
         let connection = Incarnation::connection_of(state);
-        // What goes by the service connection is not noted when it is sent again.
+        // A request on the service connection gets no note when it is sent again.
         let may_be = connection & !FLAGS != SERVICE_CID;
         let is_same = may_be && (connection & MOVED != 0) == moved;
         (is_same && can_be.contains(&phase)).then_some(connection)
     }
 
-    /// Abandons request `number`, if [it can be](Self::abandonable_on) on connection `carrier`,
-    /// that of `queue_pair`, also with `FLAGS`; returns whether that is so. `committed` is called
-    /// then, before the server's response can be noticed. Any context; the path is not taken down
-    /// meanwhile.
+    /// Abandons request `number`, if [it can be](Self::abandonable_on), and returns whether it
+    /// could. `carrier` is the connection of `queue_pair` with the request's `FLAGS`. `committed`
+    /// is called if the request is abandoned, before the server's response can be noticed. Any
+    /// context; the path must not be taken down meanwhile.
     pub(crate) fn abandon<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
@@ -101,16 +103,17 @@ impl PathRequests {
         }
     }
 
-    /// Gives the user its data back, which no device uses.
+    /// Gives the user its data back. No device uses the data.
     fn release(&self, chunk: &Chunk, request: &mut Request) {
-        // If the region says otherwise the table keeps the data, until the path is torn down.
+        // If the region says that a device does, the table keeps the data until the path is torn
+        // down.
         let _ = chunk.region.unmap(&mut request.data);
         request.data.clear();
     }
 
-    /// The server has responded to request `number`, which the user has abandoned, or is just
-    /// abandoning, on connection `cid`, that of `queue_pair`; as [`Self::responded`]. A response
-    /// to a request that is just being abandoned is taken from any connection.
+    /// Handles a response to request `number` on connection `cid`, that of `queue_pair`, as
+    /// [`Self::responded`]. The user has abandoned the request, or is just abandoning it. A
+    /// response to a request that is just being abandoned is taken from any connection.
     #[cold]
     pub(super) fn responded_late<H: Handler>(
         &self,
@@ -123,14 +126,14 @@ impl PathRequests {
         else {
             return Err(Mismatch::Unknown);
         };
-        // The mark does not say on which connection the response came, and while the request is
-        // being abandoned nothing else does. A server that responds on a wrong one only ends its
-        // own work on its own chunk early, as it can on the right one.
+        // The mark does not say on which connection the response came, and nothing else says so
+        // while the request is being abandoned. A server that responds on a wrong connection only
+        // ends its own work on its own chunk early, as it can on the right connection, too.
         if cell.note() {
-            // The party that abandons it does the rest.
+            // The party that abandons the request does the rest.
             return Ok(());
         }
-        // Only now: that party may just have put it back.
+        // Read only now: the party that abandoned the request may just have put it back.
         let carrier = self.carrier(number, cid);
         let state = |phase| self.incarnation.state(carrier, phase);
         if let Some(request) = cell.take(state(Phase::Abandoned)) {
@@ -155,8 +158,9 @@ impl PathRequests {
         })
     }
 
-    /// A registration of request `number`, which connection `cid` carries and the user has
-    /// abandoned, is invalid. Completion context. `Unposted` if the queue pair takes no requests.
+    /// Handles the end of a registration of request `number`, which connection `cid` carries and
+    /// the user has abandoned: the registration is invalid. Completion context. `Unposted` if the
+    /// queue pair takes no work requests.
     #[cold]
     pub(super) fn revoked<H: Handler>(
         &self,
@@ -184,7 +188,7 @@ impl PathRequests {
         match sunk {
             Ok(true) => {}
             Ok(false) => {
-                // If it is a read, the data that comes after all ends the path.
+                // Data of a read that still comes then ends the path.
                 if let Err(request) = request.put_unless_noted(state(Phase::Abandoned)) {
                     self.close_request(chunk, request);
                 }
@@ -206,9 +210,9 @@ impl PathRequests {
         Ok(())
     }
 
-    /// Registers `sink` in place of the data of `request`, whose registration is invalid, and
-    /// returns whether that was possible: if not, nothing is mapped. The error is that of posting
-    /// it, after which the path is of no use.
+    /// Registers `sink` in place of the data of `request`, whose registration is invalid. Returns
+    /// whether that was possible; if not, nothing is mapped. The error is that of posting the
+    /// registration; after an error the path is of no use.
     fn sink<H: Handler>(
         queue_pair: &QueuePairRef<H>,
         chunk: &Chunk,
@@ -217,7 +221,7 @@ impl PathRequests {
     ) -> Result<bool> {
         let region = &chunk.region;
         let (address, len) = region.last_place();
-        // Only the offset in its page is looked at.
+        // Only the offset in the page matters.
         let (offset, len) = (address as usize, usize::try_from(len)?);
         let mut room = SendRoom::<1, 1>::EMPTY;
         let mut batch = SendBatch::new(&mut room);
@@ -229,7 +233,7 @@ impl PathRequests {
             batch.register(id, true, region, Access::RemoteWrite)
         };
         if prepare().is_err() {
-            // No work request uses it.
+            // No work request uses the data, so this does not fail.
             let _ = region.unmap(&mut request.data);
             request.data.clear();
             return Ok(false);
@@ -246,10 +250,10 @@ impl PathRequests {
         }
     }
 
-    /// Ends `request`, which the user has abandoned and the server has responded to.
+    /// Ends `request`, which the user has abandoned, and to which the server has responded.
     fn close_request(&self, chunk: &Chunk, mut request: Owned<'_, Request>) {
         if chunk.region.unmap(&mut request.data).is_err() {
-            // The teardown of the path ends it.
+            // The device may still use the data. The teardown of the path ends the request.
             let state = self.incarnation.state(request.connection, Phase::Closing);
             return request.put(state);
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that the server writes the data of small reads to, and that those of small writes are
-//! sent from.
+//! Bounce buffers: the server writes the data of small reads to them, and small writes are sent
+//! from them.
 //!
-//! To let the server write to the memory of a request, it has to be registered before and
-//! invalidated after it; to send from it, the request must not be finished before the device has
-//! reported that it was sent, since the device sends again what was not acknowledged. Either costs
-//! more than copying a page. So each tag has a page that stays registered as long as the
-//! connections of its path stand. Nothing but the data of small requests is ever in it, so that all
-//! a server can see or spoil is what it has been given or asked for.
+//! Without a bounce buffer, a read's memory has to be registered before the request and invalidated
+//! after it. A write must not be finished before the device has reported that it was sent, since
+//! the device sends unacknowledged packets again. Either costs more than copying a page. So each
+//! tag has a page that stays registered as long as the connections of its path stand. A page only
+//! ever holds the data of small requests, so the server can see or spoil only data that it was
+//! given or asked for.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -35,13 +35,13 @@ use proto::rtrs::SgDesc;
 
 use crate::work::WorkKind;
 
-/// The most memory that a path takes for it, in bytes.
+/// The most memory for the bounce buffers of a path, in bytes.
 const MAX_MEMORY: usize = 8 << 20;
 
 /// The bounce buffer of a tag.
 pub(super) struct BounceBuffer {
     pub(super) memory: MappedChunk,
-    /// Where the server finds it.
+    /// The address and the key by which the server reaches the buffer.
     pub(super) place: SgDesc,
 }
 
@@ -52,10 +52,10 @@ pub(super) struct BounceBuffers {
 }
 
 impl BounceBuffers {
-    /// The longest data that they are used for, in bytes; every server takes as much.
+    /// The longest data that goes through a bounce buffer, in bytes. Every server takes as much.
     const SIZE: usize = 4096;
 
-    /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if that is too much.
+    /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if they take more than [`MAX_MEMORY`].
     pub(super) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
         let size = Self::SIZE.next_multiple_of(PAGE_SIZE);
         if depth.checked_mul(size).ok_or(ENOMEM)? > MAX_MEMORY {
@@ -86,7 +86,8 @@ impl BounceBuffers {
         Ok(Self { buffers, regions })
     }
 
-    /// Registers all pages. What `queue_pair` sends afterwards is sent when that is done.
+    /// Registers all pages. Work requests that `queue_pair` gets afterwards are carried out after
+    /// that.
     pub(super) fn register<H: Handler>(&self, queue_pair: &QueuePairRef<H>) -> Result {
         let mut room = SendRoom::<1, 1>::EMPTY;
         let mut batch = SendBatch::new(&mut room);
@@ -102,7 +103,7 @@ impl BounceBuffers {
         Ok(())
     }
 
-    /// That of `tag`; nothing if it is too small for `len` bytes.
+    /// The bounce buffer of `tag`. Nothing if `len` bytes do not fit.
     #[inline(always)]
     pub(super) fn get(&self, tag: u32, len: usize) -> Option<&BounceBuffer> {
         self.buffers.get(tag as usize).filter(|_| len <= Self::SIZE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a failed path leaves behind.
+//! The requests that a failed path leaves behind.
 
 use kernel_ext::{
     prelude::*,
@@ -21,21 +21,22 @@ use super::{
 
 /// A request that a failed path leaves behind.
 pub(crate) enum Outstanding<'a> {
-    /// May be sent on another path.
+    /// The server has not responded. The request may be sent on another path.
     Unanswered(Owned<'a, Request>),
-    /// The server has responded so; the device still used its data.
+    /// The server has responded with this result, and the device still used the data.
     Answered(Owned<'a, Request>, Result),
-    /// The user has abandoned it, and the server has responded.
+    /// The user has abandoned the request, and the server has responded.
     Closed(Owned<'a, Request>),
 }
 
 impl PathRequests {
-    /// Takes one more request that was never finished, beginning with tag `from`.
-    ///
-    /// Only for the teardown, after the queue pairs are drained, so that the device uses nothing of
-    /// it any more. A request whose data the device might still use stays where it is, and so does
-    /// one that the user has abandoned, as the server may still be at work on it. `tags` are those
+    /// Takes the next request that was never finished, beginning with tag `from`. `tags` are those
     /// of the session.
+    ///
+    /// Only for the teardown, after the queue pairs are drained: from then on the device uses no
+    /// request's data. Two kinds of requests stay where they are: those whose data the device might
+    /// still use, and those that the user has abandoned and the server has not responded to, as the
+    /// server may still be at work on them.
     pub(crate) fn take_outstanding<'a>(
         &self,
         tags: &'a Tags,
@@ -64,7 +65,7 @@ impl PathRequests {
                 return Some(Outstanding::Closed(request));
             }
             if phase.is_abandoned() {
-                // The user gets its data back; the tag is not used before the path is up again.
+                // The user gets its data back. The tag is not used before the path is up again.
                 request.data.clear();
                 let state = self
                     .incarnation

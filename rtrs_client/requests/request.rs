@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One request: what a tag keeps from the moment its permit is taken until it is answered.
+//! The state that a tag keeps from the moment its permit is taken until the server has responded.
 
 use kernel_ext::{
     page::buffer::PageBuffer,
@@ -15,14 +15,14 @@ pub const MAX_USER_HEADER: usize = 384;
 /// Room for the user's header and the transport's message behind it, in bytes.
 pub(crate) const HEADER_BUFFER_SIZE: usize = 512;
 
-/// What a request does with data.
+/// Which way the data of a request goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The server sends data, if the table of its segments is not empty.
+    /// The server sends data, if the table of segments is not empty.
     Read,
     /// The server receives data.
     Write,
-    /// There is only a header, sent as a write.
+    /// There is no data. The header is sent as a write.
     HeaderOnly,
 }
 
@@ -36,25 +36,25 @@ impl Kind {
     }
 }
 
-/// The state of a tag that is in use, and the memory it keeps for the next use.
+/// The request of a tag, and the memory that it keeps for the next use of the tag.
 pub(crate) struct Request {
     tag: u32,
     pub(crate) kind: Kind,
     /// The number of the connection that carries the request, with
     /// [`FLAGS`](super::tags::FLAGS).
     pub(crate) connection: u16,
-    /// Whether the request counts as one in flight on its connection, for a policy.
+    /// Whether the request counts as in flight on its connection, for a policy.
     pub(crate) is_counted: bool,
     /// At most [`MAX_USER_HEADER`].
     header_len: u16,
     /// The data's segments.
     pub(crate) data: ScatterTable,
-    /// Where the data goes that comes for a request which the user has abandoned.
+    /// The memory for late data of a request that the user has abandoned.
     pub(crate) sink: Option<PageBuffer>,
     header: [u8; MAX_USER_HEADER],
 }
 
-/// The length of the header that is copied fastest, in bytes: nearly all requests of RNBD have it.
+/// The header length with the fastest copy, in bytes. Nearly all requests of RNBD have it.
 pub(crate) const USUAL_HEADER: usize = 32;
 
 impl Request {
@@ -73,7 +73,7 @@ impl Request {
         })
     }
 
-    /// The tag, which is the chunk that the request uses on the server.
+    /// The tag. The request uses the server's chunk of the same number.
     #[inline]
     pub(crate) fn tag(&self) -> u32 {
         self.tag
@@ -82,7 +82,7 @@ impl Request {
     /// The user's header.
     #[inline]
     pub(crate) fn header(&self) -> &[u8] {
-        // The length is that of a header that was copied there.
+        // `header_len` is the length of a header that was copied there.
         self.header
             .get(..usize::from(self.header_len))
             .unwrap_or(&[])
@@ -106,14 +106,14 @@ impl Request {
             (Ok(room), Ok(header)) => *room = *header,
             _ => room.copy_from_slice(header),
         }
-        // It fits, so it is not that long.
+        // The header fits, so its length does, too.
         self.header_len = header.len() as u16;
         self.kind = kind;
         self.connection = connection;
         Ok(())
     }
 
-    /// The length of the data in bytes; nothing for a header-only request.
+    /// The length of the data, in bytes. 0 for a header-only request.
     #[inline]
     pub(crate) fn data_len(&self) -> usize {
         if self.kind == Kind::HeaderOnly {

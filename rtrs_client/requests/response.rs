@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request ends: by the server's response, and by the device's last use of its data.
+//! How a request ends: by the server's response, and by the device's last use of the data.
 
 use kernel_ext::{
     prelude::*,
@@ -24,22 +24,22 @@ use super::{
     PathRequests, //
 };
 
-/// Why a response ends nothing.
+/// Why a response ends no request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// No request was in flight under this number.
     Unknown,
-    /// The request was sent on another connection; it waits for the teardown.
+    /// The request was sent on another connection. It waits for the teardown.
     Misdirected,
-    /// The invalidation of the data's registration could not be posted: the queue pair has failed,
-    /// and the request waits for the teardown.
+    /// The invalidation of the data's registration could not be posted, since the queue pair has
+    /// failed. The request waits for the teardown.
     Unposted,
 }
 
 impl PathRequests {
-    /// The server responded to request `number` on connection `cid`, that of `queue_pair`;
-    /// `invalidated` if it says that it has let the device invalidate the registration just before.
-    /// Completion context.
+    /// Handles the server's response to request `number` on connection `cid`, that of `queue_pair`.
+    /// `invalidated` if the response says that it has had the device invalidate the registration
+    /// just before. Completion context.
     ///
     /// The request is finished now, or when the device does not use its data any more.
     #[inline(always)]
@@ -59,12 +59,12 @@ impl PathRequests {
         Ok(())
     }
 
-    /// Finishes a request in [`Phase::Sent`], which the server has responded to.
+    /// Finishes a request in [`Phase::Sent`] to which the server has responded.
     #[inline(always)]
     fn finish_sent(&self, mut request: Owned<'_, Request>, result: Result) {
         let len = request.data_len();
         let result = match self.bounce(&request, len) {
-            // What the server has written to the bounce buffer.
+            // The server has written the data to the bounce buffer.
             Some(bounce) if request.kind == Kind::Read && len != 0 => {
                 result.and_then(|()| bounce.memory.copy_to_table(&mut request.data))
             }
@@ -73,9 +73,9 @@ impl PathRequests {
         self.finish(request, result);
     }
 
-    /// As [`Self::responded`], for a request whose data the device uses in its own memory: it may
-    /// send it once more if it has not heard that the server has it, and the server can get at what
-    /// is registered. Also for a request that has moved, or was sent again.
+    /// As [`Self::responded`], for a request whose data the device uses in its own memory. The
+    /// device may send that data again until it has heard that the server has it, and the server
+    /// can reach registered memory. Also for a request that has moved, or was sent again.
     #[inline(never)]
     fn responded_in_steps<H: Handler>(
         &self,
@@ -106,15 +106,15 @@ impl PathRequests {
             Phase::Registered,
         ];
         if !awaits.iter().any(|phase| now == state(*phase)) {
-            // A second response does not change what the first one said.
+            // A second response does not change the result of the first one.
             return self.responded_late(queue_pair, cid, number, invalidated);
         }
-        // Before the state says that there is a result.
+        // The result is stored before the state says that there is a result.
         let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
         chunk.result.store(errno, ordering::Relaxed);
         if step(Phase::Direct, Phase::DirectResponded)
-            // An honest server has the request before it responds, but the task that posted it may
-            // not have come back yet.
+            // An honest server has the request before it responds, but the task that posted the
+            // registration may not have come back yet.
             || step(Phase::Registering, Phase::RespondedEarly)
         {
             return Ok(());
@@ -124,8 +124,8 @@ impl PathRequests {
             return Ok(());
         }
         if step(Phase::Registered, Phase::Invalidating) {
-            // That the server says so is not enough: it must not be able to write to this memory
-            // once the request is finished.
+            // The server's word is not enough: once the request is finished, the server must not be
+            // able to write to this memory.
             if invalidated && queue_pair.peer_ended(&chunk.region) {
                 self.end_in(chunk, number, state(Phase::Invalidating));
                 return Ok(());
@@ -133,14 +133,15 @@ impl PathRequests {
             let posted = self.post_invalidation(queue_pair, number);
             return posted.map_err(|_| Mismatch::Unposted);
         }
-        // The user has abandoned it just now.
+        // The user has abandoned the request just now.
         self.responded_late(queue_pair, cid, number, invalidated)
     }
 
-    /// The device does not use the data of request `number` any more, which connection `cid`
-    /// carries: it was written, or its registration is invalid. Completion context.
+    /// Notes that the device does not use the data of request `number` any more: the data was
+    /// written, or its registration is invalid. Connection `cid` carries the request. Completion
+    /// context.
     ///
-    /// `Unposted` as of [`Self::responded`].
+    /// `Unposted` as for [`Self::responded`].
     pub(crate) fn region_completed<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
@@ -162,17 +163,17 @@ impl PathRequests {
         self.revoked(queue_pair, cid, number)
     }
 
-    /// Ends request `number`, if its tag is in `state`; whether it was.
+    /// Ends request `number` if its tag is in `state`, and returns whether it was.
     fn end_in(&self, chunk: &Chunk, number: u32, state: u64) -> bool {
         let taken = self.tags.get(number).and_then(|cell| cell.take(state));
         taken.map(|request| self.end(chunk, request)).is_some()
     }
 
-    /// Finishes a request that the server has responded to, and whose data the device does not use
+    /// Finishes a request to which the server has responded, and whose data the device does not use
     /// any more.
     fn end(&self, chunk: &Chunk, mut request: Owned<'_, Request>) {
         if chunk.region.unmap(&mut request.data).is_err() {
-            // Not possible: the region says the same. The teardown of the path finishes it.
+            // A device may still use the data. The teardown of the path finishes the request.
             let state = self
                 .incarnation
                 .state(request.connection, Phase::Invalidating);
@@ -182,7 +183,7 @@ impl PathRequests {
         self.finish(request, kernel::error::to_result(errno));
     }
 
-    /// Notes that a request is not in flight any more.
+    /// Notes that `request` is not in flight any more.
     #[inline]
     pub(crate) fn left(&self, request: &mut Request) {
         if core::mem::take(&mut request.is_counted) {
@@ -190,7 +191,7 @@ impl PathRequests {
         }
     }
 
-    /// Finishes `request`, which the server has responded to.
+    /// Finishes `request`, to which the server has responded.
     #[inline(always)]
     fn finish(&self, mut request: Owned<'_, Request>, result: Result) {
         self.left(&mut request);

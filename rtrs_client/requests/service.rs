@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The one service request that a session may have in flight, and the task that waits for its end.
+//! The service request of a session, at most one at a time, and the task that waits for its end.
 
 use kernel_ext::{
     prelude::*,
@@ -13,20 +13,20 @@ use kernel_ext::{
     }, //
 };
 
-/// Who sees to the end of the service request that is in flight: [`Service::owner`].
+/// Values of [`Service::owner`]: the party that handles the end of the service request in flight.
 mod owner {
-    /// Its sender, who waits.
+    /// The sender, which waits for the end.
     pub(super) const SENDER: u32 = 0;
-    /// Nobody: its sender was killed.
+    /// No task waits, because the sender was killed.
     pub(super) const NOBODY: u32 = 1;
-    /// It has ended.
+    /// The request has ended.
     pub(super) const ENDED: u32 = 2;
 }
 
-/// The one service request that a session may have in flight.
+/// The service request of a session, of which at most one is in flight.
 #[pin_data]
 pub(crate) struct Service {
-    /// Lets one sender in at a time, not before the last one's request has ended. No
+    /// Lets one sender in at a time. The request of the last sender has ended before. This is no
     /// `KillableMutex`, as another task than the one that took it may give it back.
     #[pin]
     turn: Completion,
@@ -37,7 +37,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// No request is in flight.
+    /// Makes an object with no request in flight.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             turn <- Completion::new(),
@@ -51,8 +51,8 @@ impl Service {
         })
     }
 
-    /// Waits for the end of the last sender's request; only then lets this sender in. `EINTR` if
-    /// the task is killed before. Sleeps.
+    /// Waits for the end of the last sender's request, then lets this sender in. `EINTR` if the
+    /// task is killed before. Sleeps.
     pub(crate) fn enter(&self) -> Result {
         self.turn.wait_killable().map_err(|_| EINTR)
     }
@@ -62,7 +62,8 @@ impl Service {
         self.turn.complete();
     }
 
-    /// The request has ended, and its permit was given back. Any context.
+    /// Notes that the request has ended with `result`, and that its permit was given back. Any
+    /// context.
     pub(crate) fn finished(&self, result: Result) {
         let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
         self.result.store(errno, ordering::Relaxed);
@@ -73,23 +74,23 @@ impl Service {
         }
     }
 
-    /// Waits for the end of the request that was sent. `EINTR` if the task is killed before:
-    /// whoever finishes the request lets the next sender in then.
+    /// Waits for the end of the request that was sent. `EINTR` if the task is killed before. Then
+    /// [`Self::finished`] lets the next sender in. Sleeps.
     pub(crate) fn wait(&self) -> Result {
         if self.done.wait_killable().is_err() {
             if self.owner.xchg(owner::NOBODY, ordering::Full) == owner::SENDER {
                 return Err(EINTR);
             }
-            // It ended at the same time, and says so any moment.
+            // The request ended at the same time: [`Self::finished`] is about to signal `done`.
             self.done.wait();
         }
         Ok(())
     }
 
-    /// A request is about to be sent, and its sender waits for the end of it. No request is in
-    /// flight.
+    /// Prepares for a request that is about to be sent, and whose sender waits for its end. No
+    /// request is in flight.
     pub(crate) fn begin(&self) {
-        // A signal that is there is of a request whose task was killed.
+        // A signal that is left belongs to a request whose task was killed.
         self.done.try_wait();
         self.owner.store(owner::SENDER, ordering::Release);
     }

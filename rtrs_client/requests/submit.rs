@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request is sent: what is written to the server's chunk, and from where.
+//! How a request is sent: what is written to the server's chunk, and from which memory.
 //!
-//! The data of a small request goes through the tag's bounce buffer, or is in a page that several
-//! sessions share. That of a longer write is sent from its own memory, if the queue pair takes as
-//! many segments. Everything else is registered.
+//! The data of a small request goes through the tag's bounce buffer, or lies in a page that several
+//! sessions share. The data of a longer write is sent from its own memory, if the queue pair takes
+//! as many segments. All other data is registered.
 
 use kernel_ext::{
     prelude::*,
@@ -50,29 +50,29 @@ use crate::{
 
 /// The most scatter entries of one RDMA write: data segments and the header.
 ///
-/// A write with more segments is registered; the table is on the stack.
+/// A write with more segments is registered. The entries are on the stack.
 pub(crate) const MAX_SEND_SGE: usize = 30;
 
-/// The most requests that are posted at once.
+/// The most requests that are posted together.
 const MAX_REQUESTS: usize = 8;
 
-/// The most work requests that are posted at once: one for each request, and a registration.
+/// The most work requests that are posted together: one for each request, and a registration.
 pub(crate) const MAX_BATCH: usize = MAX_REQUESTS + 1;
 
 /// The scatter entries of a request that is copied: the data and the message.
 pub(crate) const COPIED_SGE: usize = 2;
 
-/// The room for as many requests as are posted at once: all but the last are copied, or there are
-/// fewer of them.
+/// Room for the requests that are posted together. If there are [`MAX_REQUESTS`] of them, all but
+/// the last are copied.
 pub type SubmissionRoom = SendRoom<MAX_BATCH, MAX_ENTRIES>;
 
 /// The work requests of a submission.
 pub(crate) type FullBatch<'a> = SendBatch<'a, MAX_BATCH, MAX_ENTRIES>;
 
-/// The most scatter entries that are posted at once.
+/// The most scatter entries that are posted together.
 const MAX_ENTRIES: usize = MAX_SEND_SGE + (MAX_REQUESTS - 1) * COPIED_SGE;
 
-/// Whether `batch` has room for a request, whatever it is.
+/// Whether `batch` has room for any request.
 #[inline(always)]
 pub(crate) fn has_room(batch: &FullBatch<'_>) -> bool {
     batch.has_room(2, MAX_SEND_SGE)
@@ -80,32 +80,33 @@ pub(crate) fn has_room(batch: &FullBatch<'_>) -> bool {
 
 /// Why a request could not be sent.
 pub(crate) struct Refused<'a> {
-    /// The request, as it was before.
+    /// The request, as it was before the attempt.
     pub(crate) request: Owned<'a, Request>,
     pub(crate) error: Error,
 }
 
-/// Whether a connection can go on.
+/// Whether the connection can still be used after posting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Posted {
-    /// Each request was posted, or taken back.
+    /// Each request was posted or taken back.
     All,
-    /// A request may have been posted in part: the connection is to be given up, and the request is
-    /// found by the teardown.
+    /// A request may have been posted in part. The connection is to be given up; the teardown finds
+    /// the request.
     Broken,
 }
 
 impl Chunk {
-    /// Where `request` is written to.
+    /// The memory of the server that `request` is written to.
     #[inline(always)]
     fn place(&self, request: &Request) -> RemoteMemory {
         RemoteMemory {
-            // Of memory that is the server's; if it wraps around, that is the server's doing.
+            // The address is in the server's memory. If it wraps around, the server gave a wrong
+            // one.
             address: self
                 .address
                 .load(ordering::Relaxed)
                 .wrapping_add(match request.kind {
-                    // The place of a read's data in the chunk is the server's.
+                    // The server writes a read's data to this part of the chunk.
                     Kind::Read => request.data_len() as u64,
                     Kind::Write | Kind::HeaderOnly => 0,
                 }),
@@ -117,13 +118,13 @@ impl Chunk {
 impl PathRequests {
     /// Adds `request` to `batch`, which is for `connection` and has room. Never sleeps.
     ///
-    /// On success the request belongs to this path, until it is answered or taken back by
-    /// [`Self::take_back`] or [`Self::take_outstanding`]; the batch has to be posted while the
-    /// path's connections are still there. It has to be posted at once if the request is
-    /// [`Phase::Registering`], and then [`Self::registration_posted`] follows.
+    /// On success the request belongs to this path until the server responds, or until
+    /// [`Self::take_back`] or [`Self::take_outstanding`] takes it. The batch has to be posted while
+    /// the path's connections still exist. If the request is [`Phase::Registering`], the batch has
+    /// to be posted at once, and [`Self::registration_posted`] has to follow.
     ///
-    /// With `COPY` the data is copied if it [may be](Self::is_copied). Without, it is sent from
-    /// where it is, also from [the page of the tag](Self::shared_page).
+    /// With `COPY` the data is copied if it [may be](Self::is_copied). Without `COPY` the data is
+    /// sent from where it lies, which may be [the page of the tag](Self::shared_page).
     #[inline(always)]
     pub(crate) fn add<'a, H: Handler, const COPY: bool>(
         &self,
@@ -160,8 +161,8 @@ impl PathRequests {
         }
     }
 
-    /// As [`Self::add_copied`], with data in the page of the tag. A function of its own keeps the
-    /// caller's frame small.
+    /// As [`Self::add_copied`], with data in the page of the tag. This is a function of its own
+    /// because that keeps the caller's frame small.
     #[inline(never)]
     fn add_shared<'a, H: Handler>(
         &self,
@@ -173,14 +174,14 @@ impl PathRequests {
         self.add_copied(connection, batch, request, Some(page))
     }
 
-    /// Whether `request` has no data, or so little that it is copied.
+    /// Whether `request` has no data, or so little data that it is copied.
     #[inline(always)]
     pub(crate) fn is_copied(&self, request: &Request) -> bool {
         request.data_len() == 0 || self.bounce(request, request.data_len()).is_some()
     }
 
-    /// As [`Self::add`], for a request that [is copied](Self::is_copied), or a write whose data is
-    /// `shared`, in [the page of the tag](Self::shared_page). `EINVAL` if it is neither.
+    /// As [`Self::add`], for a request that [is copied](Self::is_copied), or for a write whose data
+    /// is `shared`, in [the page of the tag](Self::shared_page). `EINVAL` for any other request.
     #[inline(always)]
     pub(crate) fn add_copied<'a, H: Handler, const N: usize, const S: usize>(
         &self,
@@ -191,7 +192,8 @@ impl PathRequests {
     ) -> Result<(), Refused<'a>> {
         match self.write_copied(connection, batch, &mut request, shared) {
             Ok(()) => {
-                // Once it is posted a response may come, and looks for the request in this state.
+                // Once the batch is posted a response may come, and its handler looks for this
+                // state.
                 let state = self.incarnation.state(request.connection, Phase::Sent);
                 request.put(state);
                 Ok(())
@@ -241,7 +243,7 @@ impl PathRequests {
         batch.write_with_imm(WorkKind::Send.id(), signaled, remote, immediate)
     }
 
-    /// As [`Self::write_copied`], for data that the device gets at in its own memory.
+    /// As [`Self::write_copied`], for data that the device reads or writes in its own memory.
     #[inline(never)]
     fn write_uncopied<H: Handler>(
         &self,
@@ -282,7 +284,7 @@ impl PathRequests {
         Ok(Phase::Registering)
     }
 
-    /// As [`Self::message_inline`], where it is not as urgent.
+    /// As [`Self::message_inline`], for callers that are less urgent.
     #[inline(never)]
     fn message(
         &self,
@@ -294,8 +296,8 @@ impl PathRequests {
         self.message_inline(chunk, request, need_inval, desc)
     }
 
-    /// Writes the user's header and the transport's message behind it. `EMSGSIZE` if they are too
-    /// long.
+    /// Writes the user's header, and the transport's message behind it. `EMSGSIZE` if both together
+    /// are too long.
     #[inline(always)]
     fn message_inline(
         &self,
@@ -317,7 +319,7 @@ impl PathRequests {
                 need_inval,
                 desc,
             };
-            // Nothing looks at what follows a shorter message.
+            // The bytes behind a shorter message are not read.
             message.copy_in(header.len(), &read.to_bytes())?;
             read.size()
         } else {
@@ -331,8 +333,8 @@ impl PathRequests {
         message.sge(len)
     }
 
-    /// The immediate that says where the message of `request` is. `EMSGSIZE` if that is beyond the
-    /// chunk.
+    /// The immediate that says where the message of `request` lies. `EMSGSIZE` if the message lies
+    /// beyond the chunk.
     #[inline(always)]
     fn immediate(&self, request: &Request) -> Result<u32> {
         Imm::encode_io_req(
@@ -344,7 +346,8 @@ impl PathRequests {
         .ok_or(EMSGSIZE)
     }
 
-    /// The registration of request `number` was posted on `connection`, and the request with it.
+    /// Notes that the registration of request `number` was posted on `connection`, with the
+    /// request.
     pub(crate) fn registration_posted<H: Handler>(
         &self,
         connection: &Connection<H>,
@@ -359,8 +362,8 @@ impl PathRequests {
         if cell.change(state(Phase::Registering), state(Phase::Registered)) {
             return Posted::All;
         }
-        // The server was faster: it responded to what it did not have yet. The handler of that
-        // response left the invalidation to this side, as it must come after the registration.
+        // The server was faster: it responded to a request that it did not have yet. The handler of
+        // that response left the invalidation to this task, as it must come after the registration.
         if cell.change(state(Phase::RespondedEarly), state(Phase::Invalidating))
             && self.post_invalidation(queue_pair, number).is_err()
         {
@@ -369,8 +372,8 @@ impl PathRequests {
         Posted::All
     }
 
-    /// Posts the invalidation of the registration of request `number`;
-    /// [`Self::region_completed`] follows.
+    /// Posts the invalidation of the registration of request `number`. Its completion calls
+    /// [`Self::region_completed`].
     pub(super) fn post_invalidation<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
@@ -383,8 +386,9 @@ impl PathRequests {
         Ok(queue_pair.post(&mut batch)?)
     }
 
-    /// Takes back what of a batch of the requests `numbers` was not posted on connection `cid`, and
-    /// gives each to `refused`. `tags` are those of the session.
+    /// Takes back the requests of a batch that were not posted on connection `cid`, and gives each
+    /// of them to `refused`. `numbers` are all requests of the batch, `tags` are those of the
+    /// session.
     #[cold]
     pub(crate) fn take_back<'a>(
         &self,
@@ -395,8 +399,8 @@ impl PathRequests {
         mut refused: impl FnMut(Refused<'a>),
     ) -> Posted {
         let error = unposted.error;
-        // Any other errno means that the queue pair is failing: its teardown sends the requests
-        // elsewhere, or has them wait.
+        // Any other errno means that the queue pair is failing. Its teardown sends the requests on
+        // another path, or has them wait.
         let stays = [ENOMEM, EINVAL, ESHUTDOWN].contains(&error);
         let Some(first) = unposted.first.filter(|_| stays) else {
             return Posted::Broken;
@@ -410,8 +414,8 @@ impl PathRequests {
                     self.left(&mut request);
                     refused(Refused { request, error });
                 }
-                // Its data is mapped for the device, or the server has responded to what it never
-                // got.
+                // The data is mapped for the device, or the server has responded to a request that
+                // it never got.
                 None => posted = Posted::Broken,
             }
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tags of a session, and the owner of each one's request.
+//! The tags of a session, and the owner of the request of each tag.
 //!
 //! Each tag has one [`Request`], allocated with the session, in a cell. The state of the cell says
-//! which party may take the request: the user, as a permit, or an incarnation of a path that
-//! carries it. The party that takes it is its only owner, and puts it back with the next state:
+//! which party may take the request: the user, as a permit, or the incarnation of the path that
+//! carries the request. The party that takes the request is its only owner, and puts it back with
+//! the next state:
 //!
 //! ```text
 //!            permit, add                    response
@@ -19,8 +20,8 @@
 //!                   +-----------> RespondedEarly -------------+
 //! ```
 //!
-//! Not drawn: a request in `Sent` that could not be posted is taken back to `free`, and the
-//! teardown of a path takes every request that is left after the last completion.
+//! Not drawn: a request in `Sent` that could not be posted is taken back to `free`. The teardown of
+//! a path takes every request that is left after the last completion.
 //!
 //! The user may abandon a request (see [`abandon`](super::abandon)):
 //!
@@ -35,13 +36,17 @@
 //!                                  +----------------------------+
 //! ```
 //!
-//! An abandoned request whose path is lost becomes `LeftBehind`, until that path is up again; and,
-//! if the request was sent again from earlier paths, until these paths are up again, too.
+//! An abandoned request whose path is lost becomes `LeftBehind` until that path is up again. If the
+//! request was sent again from earlier paths, it stays `LeftBehind` until these paths are up again,
+//! too.
 //!
-//! Completions of one connection come one at a time, so each step above has one party that can do
-//! it, but for three: a request in `Registering`, to which the server may respond while it is being
-//! posted, one in `Sent`, which may be taken back while the server responds to it, and one that is
-//! just being abandoned, for whose owner a response leaves a word.
+//! Completions of one connection come one at a time. So each step above has one party that can do
+//! it, with three exceptions:
+//!
+//! - The server may respond to a request in `Registering` while the request is being posted.
+//! - A request in `Sent` may be taken back while the server responds to it.
+//! - A response to a request that is just being abandoned marks the cell for the party that
+//!   abandons the request.
 
 use kernel::{
     new_mutex,
@@ -80,62 +85,63 @@ use crate::events::{
     SubmitError, //
 };
 
-/// The state of a tag that no path carries a request for: the user may take its permit.
+/// The state of a tag that no path carries a request for. The user may take its permit.
 pub(crate) const FREE: u64 = 0;
 
-/// In the connection of a request: its number is not the one that the user knows it by. So the way
-/// of other requests does not ask.
+/// Flag in the connection of a request: the request has moved, so its number is not the user's tag.
+/// The flag is part of the state, so requests that have not moved need no further test.
 pub(crate) const MOVED: u16 = 1 << 15;
 
-/// In the connection of a request: it was sent again by another path. Each request begins without
-/// it. Beyond any number of a connection, which is at most `MAX_CON_NUM`.
+/// Flag in the connection of a request: the request was sent again by another path. Each request
+/// begins without the flag. No number of a connection has this bit: numbers are at most
+/// `MAX_CON_NUM`.
 pub(crate) const RESENT: u16 = 1 << 14;
 
-/// What the connection of a request has besides the connection's number.
+/// All flags that the connection of a request has besides the connection's number.
 pub(crate) const FLAGS: u16 = MOVED | RESENT;
 
-/// Whether `connection` is that of a request which the user knows by its number, which was sent
-/// once, and which did not go by the service connection.
+/// Whether `connection` is that of a request that has not moved, was sent once, and did not go by
+/// the service connection.
 #[inline(always)]
 fn is_plain(connection: u16) -> bool {
-    // One comparison: neither `SERVICE_CID`, which is 0, nor with `RESENT` or `MOVED`.
+    // One comparison: `SERVICE_CID` is 0, and `RESENT` and `MOVED` are beyond all numbers.
     connection.wrapping_sub(1) < RESENT.wrapping_sub(1)
 }
 
-/// How far a request is that a path carries.
+/// The phase of a request that a path carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Nothing but the response is awaited: the device does not use the data's own memory.
+    /// Only the response is awaited: the device does not use the data's own memory.
     Sent = 1,
     /// The device sends the data from its own memory.
     Direct,
-    /// As `Direct`, and the server has responded: the device has not reported the write yet.
+    /// As `Direct`, and the server has responded. The device has not reported the write yet.
     DirectResponded,
-    /// As `Direct`, and the device has reported the write: the server has not responded yet.
+    /// As `Direct`, and the device has reported the write. The server has not responded yet.
     DirectWritten,
-    /// The data is registered, by a work request that is just being posted.
+    /// A work request that registers the data is just being posted.
     Registering,
-    /// As `Registering`, and the server has responded to what it cannot have yet.
+    /// As `Registering`, and the server has responded to a request that it cannot have yet.
     RespondedEarly,
     /// The data is registered.
     Registered,
     /// The server has responded; the registration is being invalidated.
     Invalidating,
-    /// The user has abandoned it, and has its data back. The response is awaited.
+    /// The user has abandoned the request, and has its data back. The response is awaited.
     Abandoned,
     /// As `Abandoned`, but the registration of the data is still being invalidated.
     Revoking,
     /// As `Abandoned`, and other memory is registered in place of the data.
     Sunk,
-    /// As `Abandoned`, and the server has responded; a registration is being invalidated.
+    /// As `Abandoned`, and the server has responded. A registration is being invalidated.
     Closing,
-    /// As `Abandoned`, and its path was lost: the server may still be at work on it.
+    /// As `Abandoned`, and the path was lost. The server may still be at work on the request.
     LeftBehind,
 }
 
 impl Phase {
-    /// The phase in `state`, of whatever incarnation.
+    /// The phase in `state`, of any incarnation.
     fn of(state: u64) -> Option<Self> {
         let mut phases = Self::ALL.into_iter();
         phases.find(|phase| state & 0xff == *phase as u64)
@@ -187,8 +193,8 @@ impl Phase {
 ///
 /// # Invariants
 ///
-/// The number is not 0, and no other incarnation of the session that still exists has it;
-/// [`Self::NONE`] has one that no incarnation has.
+/// The number is not 0. No other incarnation of the session that still exists has the same number.
+/// No incarnation has the number of [`Self::NONE`].
 #[derive(Clone, Copy)]
 pub(crate) struct Incarnation(u32);
 
@@ -196,10 +202,10 @@ const INCARNATION_SHIFT: u32 = 32;
 const CONNECTION_SHIFT: u32 = 8;
 
 impl Incarnation {
-    /// No incarnation: in the states of tags that do not wait for their own path any more.
+    /// No incarnation. The states of requests whose own path is back name it.
     const NONE: Self = Self(u32::MAX);
 
-    /// The state of a tag whose request `connection` of this incarnation carries.
+    /// The state of a tag whose request is carried by `connection` of this incarnation.
     #[inline(always)]
     pub(crate) fn state(self, connection: u16, phase: Phase) -> u64 {
         u64::from(self.0) << INCARNATION_SHIFT
@@ -207,19 +213,20 @@ impl Incarnation {
             | phase as u64
     }
 
-    /// Its number, which is not 0.
+    /// The number of the incarnation, which is not 0.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
 
-    /// The connection that `state` names, with [`FLAGS`]; only for a state that names an
+    /// The connection that `state` names, with [`FLAGS`]. Only for a state that names an
     /// incarnation.
     pub(crate) fn connection_of(state: u64) -> u16 {
         // A connection has 16 bits there.
         (state >> CONNECTION_SHIFT) as u16
     }
 
-    /// The phase of a tag in `state`, if this incarnation carries its request.
+    /// The phase of a tag in `state`. Nothing if another incarnation carries the request, or none
+    /// does.
     pub(crate) fn phase_of(self, state: u64) -> Option<Phase> {
         if state >> INCARNATION_SHIFT != u64::from(self.0) {
             return None;
@@ -232,8 +239,8 @@ impl Incarnation {
 #[pin_data]
 pub(crate) struct Tags {
     cells: SetOnce<KVVec<StateCell<Request>>>,
-    /// By tags: the [`ResentFrom`] of their requests. Only the owner of a request ends it, and so
-    /// sets its value to nothing; all other changes are made with `lost_paths` locked.
+    /// By tag: the [`ResentFrom`] of its request. The owner of a request sets the value to nothing
+    /// when the request ends. All other changes are made with `lost_paths` locked.
     resent: SetOnce<KVVec<Atomic<u64>>>,
     #[pin]
     lost_paths: Mutex<LostPaths>,
@@ -244,7 +251,7 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    /// No tags yet. Sleeps.
+    /// Makes an object without tags. Sleeps.
     pub(crate) fn new(events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -259,8 +266,8 @@ impl Tags {
         )
     }
 
-    /// Makes `depth` tags, of which the last is for service requests, with room for `max_segments`
-    /// segments of data each. Sleeps; `EEXIST` the second time.
+    /// Makes `depth` tags, each with room for `max_segments` segments of data. The last tag is for
+    /// service requests. Sleeps. `EEXIST` if the tags are made already.
     pub(crate) fn make(&self, depth: u16, max_segments: u16) -> Result {
         let mut cells = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
         let mut resent = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
@@ -276,16 +283,17 @@ impl Tags {
         }
     }
 
-    /// Whether there are tags.
+    /// Whether the tags are made.
     pub(crate) fn are_made(&self) -> bool {
         self.cells.as_ref().is_some()
     }
 
-    /// Names an incarnation of a path's connections.
+    /// Gives a new incarnation of a path's connections its number.
     pub(crate) fn new_incarnation(&self) -> Incarnation {
         loop {
-            // INVARIANT: By the time the numbers begin again the first ones are long gone: each
-            // takes an establishment, of at least a millisecond, so that is 49 days.
+            // INVARIANT: When the numbers begin again, incarnations with the first numbers are long
+            // gone. Each incarnation takes an establishment of at least a millisecond, so all
+            // numbers last 49 days.
             let number = self.incarnations.fetch_add(1, ordering::Relaxed);
             if number != 0 && number != u32::MAX {
                 return Incarnation(number);
@@ -299,7 +307,7 @@ impl Tags {
         self.cells.as_ref()?.get(tag as usize)
     }
 
-    /// The cell of `tag`, if it is one that the user of the transport may use.
+    /// The cell of `tag`, if the user of the transport may use that tag.
     #[inline]
     pub(crate) fn of_user(&self, tag: u32) -> Option<&StateCell<Request>> {
         self.cells.as_ref()?.split_last()?.1.get(tag as usize)
@@ -310,7 +318,8 @@ impl Tags {
         self.cells.as_ref()?.last()
     }
 
-    /// Whether `tag` is that of service requests. Others may go by the service connection, too.
+    /// Whether `tag` is that of service requests. Other requests may go by the service connection,
+    /// too.
     #[cold]
     pub(crate) fn is_of_service(&self, tag: u32) -> bool {
         self.of_user(tag).is_none()
@@ -324,16 +333,16 @@ impl Tags {
     /// Lets the tag of `request` be used again.
     #[inline(always)]
     pub(crate) fn give_back(&self, mut request: Owned<'_, Request>) {
-        // What the user's memory is part of may end from here on.
+        // The user's memory may go away from here on.
         request.data.release_request();
         request.put(FREE);
     }
 
-    /// The server is not at work any more on `request`, which the user has abandoned and whose data
-    /// no device uses. Any context.
+    /// Ends `request`, which the user has abandoned: the server is not at work on it any more, and
+    /// no device uses its data. Any context.
     #[cold]
     pub(crate) fn abandoned_ended(&self, mut request: Owned<'_, Request>) {
-        // What the user's memory is part of may end from here on.
+        // The user's memory may go away from here on.
         request.data.clear();
         request.sink = None;
         self.forget_resent(&request);
@@ -341,11 +350,11 @@ impl Tags {
         request.put(FREE);
     }
 
-    /// `request` is about to be sent by another path, as the incarnation of this number, which had
-    /// it, was lost. It stays marked until it ends. Sleeps.
+    /// Notes that `request` is about to be sent again by another path, because `incarnation`, which
+    /// carried it, was lost. The request stays marked until it ends. Sleeps.
     pub(crate) fn note_resent(&self, request: &mut Request, incarnation: u32) {
         if request.connection == SERVICE_CID {
-            // Nobody abandons it.
+            // A service request is never abandoned.
             return;
         }
         let Some(place) = self.resent_place(request.tag()) else {
@@ -354,13 +363,13 @@ impl Tags {
         let mut lost_paths = self.lost_paths.lock();
         let path = lost_paths.lost(incarnation, || self.resent_from_all());
         let known = ResentFrom::from_u64(place.load(ordering::Relaxed));
-        // Nothing else changes it: this is the request's owner, and the lock is held.
+        // Nothing else changes the value: this is the request's owner, and the lock is held.
         place.store(known.and(path).to_u64(), ordering::Relaxed);
         request.connection |= RESENT;
     }
 
-    /// `request` ends, so that it does not matter any more from where it was sent again. Only for
-    /// its owner. Any context.
+    /// Deletes the note of the paths from which `request` was sent again, because the request ends.
+    /// Only for its owner. Any context.
     fn forget_resent(&self, request: &Request) {
         if request.connection & RESENT != 0 {
             if let Some(place) = self.resent_place(request.tag()) {
@@ -373,7 +382,7 @@ impl Tags {
         self.resent.as_ref()?.get(tag as usize)
     }
 
-    /// The paths from which any request was sent again that has not ended.
+    /// All lost paths from which requests that have not ended were sent again.
     fn resent_from_all(&self) -> ResentFrom {
         let places = self.resent.as_ref().into_iter().flatten();
         places.fold(ResentFrom::NOTHING, |all, place| {
@@ -381,13 +390,15 @@ impl Tags {
         })
     }
 
-    /// The path is up again that left requests behind in the incarnation of that number, if it is
-    /// not 0: the server is done with them, as it takes a path anew only then. Sleeps.
+    /// Notes that a path is up again that was lost as `incarnation`. Its abandoned requests may end
+    /// now: a server takes a path anew only when it is done with the requests of before.
+    /// `incarnation` is 0 if there was none. Sleeps.
     pub(crate) fn path_is_back(&self, incarnation: u32) {
         if incarnation == 0 {
             return;
         }
-        // Of several paths that come back the last one finds what the others have changed.
+        // When several paths come back, the last one sees the changes of all others, because of the
+        // lock.
         let mut lost_paths = self.lost_paths.lock();
         let path = lost_paths.back(incarnation);
         for (cell, resent) in self.iter().zip(self.resent.as_ref().into_iter().flatten()) {
@@ -395,8 +406,8 @@ impl Tags {
         }
     }
 
-    /// As [`Self::path_is_back`], of one tag. An abandoned request ends if the path that had it
-    /// last is back, and all paths that had it before. Under the lock.
+    /// As [`Self::path_is_back`], for one tag. An abandoned request ends if the path that had it
+    /// last is back, and all paths that had it before. Called with the lock held.
     fn path_of_tag_is_back(
         &self,
         lost: Incarnation,
@@ -417,7 +428,7 @@ impl Tags {
             ResentFrom::from_u64(known).without(path).to_u64()
         });
         if left != known {
-            // If this fails the request has just ended, and nothing is left there.
+            // If this fails, the request has just ended, and the value is nothing already.
             let _ = resent.cmpxchg(known, left, ordering::Full);
         }
         let state = cell.state();
@@ -429,12 +440,12 @@ impl Tags {
         }
     }
 
-    /// The server has responded to `request`. Any context.
+    /// Finishes `request`, which the server has responded to. Any context.
     #[inline(always)]
     pub(crate) fn finish(&self, request: Owned<'_, Request>, result: Result) {
         let (tag, connection) = (request.tag(), request.connection);
         if is_plain(connection) {
-            // First, since the user may use the tag again at once.
+            // The tag is free first, since the user may use it again as soon as it is told.
             self.give_back(request);
             self.events.complete(tag, result);
         } else {
@@ -458,7 +469,7 @@ impl Tags {
         }
     }
 
-    /// The tag by which the user knows `request`, which it has not got back yet.
+    /// The tag by which the user knows `request`. The user must not have got the request back yet.
     fn user_tag(&self, request: &Request) -> u32 {
         if request.connection & MOVED == 0 {
             request.tag()
@@ -467,8 +478,8 @@ impl Tags {
         }
     }
 
-    /// Tells the user of a request that was submitted and is not answered, for the reason given.
-    /// Any context.
+    /// Tells the user that `request`, which was submitted, ends without a response, because of
+    /// `error`. Any context.
     #[cold]
     pub(crate) fn unanswered(&self, request: Owned<'_, Request>, error: Error) {
         let is_of_service = self.is_of_service(request.tag());
