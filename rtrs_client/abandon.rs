@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the user gets rid of a request that the server does not respond to.
+//! How the user abandons a request that the server does not respond to.
 
 use kernel::sync::rcu;
 use kernel_ext::page::buffer::PageBuffer;
@@ -15,7 +15,7 @@ use crate::{
 
 impl Session {
     /// Whether the request of this number can be [abandoned](Self::abandon) at this moment. `moved`
-    /// says whether it was sent by [`Self::send_moved`]. Any context; never sleeps.
+    /// says whether the request was sent by [`Self::send_moved`]. Any context; never sleeps.
     pub fn can_abandon(&self, number: u32, moved: bool) -> bool {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.load(&guard) else {
@@ -29,18 +29,23 @@ impl Session {
         found == Some(true)
     }
 
-    /// Abandons the request of `number`, and returns whether it could be: not if it is done, or
-    /// about to be, if the device has not written the data yet or is just registering it, if its
-    /// path is being lost, or if it went by a queue that is polled, where nobody may look for what
-    /// comes later. `moved` is as of [`Self::can_abandon`]. The caller makes sure that the number
-    /// is not used for another such request meanwhile.
+    /// Abandons the request of `number`, and returns whether that was possible. It is not possible
     ///
-    /// `committed` is called if it is abandoned, before anything follows from that. Then neither
-    /// [`SessionEvents::complete`] nor [`SessionEvents::unanswered`] is called, but
-    /// [`SessionEvents::abandoned_ended`], and the permit can be taken after that. The memory of
-    /// the data is given back as soon as no device can reach it; what the server sends later goes
-    /// to `sink`. The server may carry the request out at any time until then. Any context, also
-    /// with a lock held that the user does not take in the session's callbacks; never sleeps.
+    /// - if the request has ended or is about to end,
+    /// - if the device has not written the data yet, or is just registering it,
+    /// - if the request's path is being lost,
+    /// - if the request went by a polled queue: no task may poll for the late response.
+    ///
+    /// `moved` is as of [`Self::can_abandon`]. The caller makes sure that the number is not used
+    /// for another request meanwhile that was sent in the same way.
+    ///
+    /// `committed` is called if the request is abandoned, before anything follows from that. Then
+    /// [`SessionEvents::abandoned_ended`] is called for the request, and neither
+    /// [`SessionEvents::complete`] nor [`SessionEvents::unanswered`]. The permit can be taken after
+    /// that call. Until then the server may carry the request out at any time. The memory of the
+    /// data is given back as soon as no device can reach it; data that the server sends later goes
+    /// to `sink`. Any context, also with a lock held that the user does not take in the session's
+    /// callbacks. Never sleeps.
     ///
     /// [`SessionEvents::complete`]: crate::SessionEvents::complete
     /// [`SessionEvents::unanswered`]: crate::SessionEvents::unanswered

@@ -2,12 +2,12 @@
 
 //! Whether a session has a path that is up, and what the server is told of that.
 //!
-//! A request whose path fails goes to another one, in the same chunk of the server's memory, and
-//! the server has the second one wait for the first. Without another path the request is given up,
-//! and its chunk is soon used for something else, although the server may still be at work on it.
-//! So a path that connects tells how many requests were given up so far, and if that has changed
-//! the server makes a new session, with other chunks, when it has ended the old one. No path that
-//! is up, or comes up, may have told less: see [`Availability::giving_up`].
+//! A request whose path fails goes to another path, in the same chunk of the server's memory, and
+//! the server has the second copy wait for the first. Without another path the request is given up.
+//! Its chunk is soon used for another request, although the server may still be at work on it. So a
+//! path that connects tells the server how many requests were given up so far. If that count has
+//! changed, the server ends the old session and then makes a new one, with other chunks. No path
+//! that is up, or comes up, may have told less: see [`Availability::giving_up`].
 
 use kernel::{
     new_mutex,
@@ -31,17 +31,18 @@ use crate::events::{
     SessionEvents, //
 };
 
-/// Counts the paths that are up, and tells the user when the last one goes and the first one comes.
+/// Counts the paths that are up, and tells the user when the last path goes and when the first
+/// comes.
 #[pin_data]
 pub(crate) struct Availability {
     #[pin]
     state: Mutex<State>,
     events: Arc<dyn SessionEvents>,
-    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    /// Times are kept relative to this time, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
     /// When the last path was lost, in ms after `origin`.
     outage_began: Atomic<i64>,
-    /// No path has been up since.
+    /// Whether no path has been up since `outage_began`.
     is_out: Atomic<bool>,
 }
 
@@ -52,17 +53,17 @@ struct State {
     times_up: u32,
     /// How many requests were given up, modulo 2^32.
     given_up: u32,
-    /// The user has the session, so that it can be told of changes.
+    /// Whether the user has the session, so that it can be told of changes.
     opened: bool,
-    /// The server is being left: no path comes up before all of them have gone, so that the server
-    /// gets rid of the session.
+    /// Whether the server is being left. No path comes up before all paths have gone, so that the
+    /// server gets rid of the session.
     leaving: bool,
 }
 
-/// What a path is to know of its session when it asks the server for its first connection.
+/// The state of a session when a path asks the server for its first connection.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ConnectSnapshot {
-    /// A path was up, or had requests that may go to this one.
+    /// Whether a path was up, or had requests that may go to this path.
     up: bool,
     /// How many requests the session had given up, modulo 2^32.
     pub(crate) given_up: u32,
@@ -71,17 +72,17 @@ pub(crate) struct ConnectSnapshot {
 impl ConnectSnapshot {
     /// Whether the server may make a new session.
     ///
-    /// Not while another path is up, as far as this side knows, or has requests that may go to
-    /// this one: the server may have forgotten the session and that path. The user would not be
-    /// told that a new session has none of what it has opened, and the numbers of its devices
-    /// would come to mean others.
+    /// Not while another path is up, as far as this end knows, or has requests that may go to this
+    /// path: the server may have forgotten the session and the other path. A new session has
+    /// nothing open, the user would not be told of that, and the numbers of its devices would come
+    /// to mean other devices.
     pub(crate) fn let_make_session(&self) -> bool {
         !self.up
     }
 }
 
 impl Availability {
-    /// No path is up, and the user does not have the session yet.
+    /// Makes the state of a session without a path that is up, which the user does not have yet.
     pub(crate) fn new(events: Arc<dyn SessionEvents>) -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_mutex!(
@@ -95,13 +96,13 @@ impl Availability {
         })
     }
 
-    /// From here on the user is told when the last path is lost, and when the first is up again; or
-    /// not any more. Sleeps.
+    /// Sets whether the user is told when the last path is lost, and when the first path is up
+    /// again. Sleeps.
     pub(crate) fn tell_user(&self, opened: bool) {
         self.state.lock().opened = opened;
     }
 
-    /// What a path is to know that is about to ask the server. Sleeps.
+    /// The state of the session, for a path that is about to ask the server. Sleeps.
     pub(crate) fn snapshot(&self) -> ConnectSnapshot {
         let state = self.state.lock();
         ConnectSnapshot {
@@ -110,11 +111,12 @@ impl Availability {
         }
     }
 
-    /// A request is about to be given up that the server may be at work on. Process context.
+    /// Counts a request that is about to be given up, and that the server may be at work on.
+    /// Process context.
     ///
-    /// A path that asks from here on tells the server; one that has asked before and is not up yet
-    /// will not come up. Those that are up must be taken down before the request's chunk is used
-    /// again.
+    /// A path that asks from here on tells the server. A path that has asked before and is not up
+    /// yet will not come up. Paths that are up must be taken down before the request's chunk is
+    /// used again.
     pub(crate) fn giving_up(&self) {
         let mut state = self.state.lock();
         state.given_up = state.given_up.wrapping_add(1);
@@ -125,7 +127,7 @@ impl Availability {
         self.state.lock().times_up
     }
 
-    /// Whether a path is up, or was and has not been taken down yet. Sleeps.
+    /// Whether a path is up, or was up and has not been taken down yet. Sleeps.
     pub(crate) fn has_path_up(&self) -> bool {
         self.state.lock().up != 0
     }
@@ -136,9 +138,9 @@ impl Availability {
         f()
     }
 
-    /// Has `fail` fail all paths, if a path is up and `is_meant` returns true; no path comes up
-    /// before all have been taken down. Both run while no path comes up or is taken down, and must
-    /// not call [`Self`]. Sleeps.
+    /// Calls `fail` to fail all paths, if a path is up and `is_meant` returns true. No path comes
+    /// up before all have been taken down. Both closures run while no path comes up or is taken
+    /// down, and must not call [`Self`]. Sleeps.
     pub(crate) fn leave(&self, is_meant: impl FnOnce() -> bool, fail: impl FnOnce()) {
         let mut state = self.state.lock();
         if state.up == 0 || !is_meant() {
@@ -148,10 +150,11 @@ impl Availability {
         fail();
     }
 
-    /// Counts a path as up, if `establish` says that it may take requests now. Process context.
+    /// Counts a path as up, if `establish` returns that it may take requests now. Process context.
     ///
-    /// `ECONNABORTED` if it does not, if the server is being left, or, with a line in the log for
-    /// `session`, if requests were given up since `snapshot`, which the server was not told.
+    /// `ECONNABORTED` if the path may not take requests, or if the server is being left. Also if
+    /// requests were given up since `snapshot`, because the server was not told of them; then the
+    /// log has a line for `session`.
     pub(crate) fn path_up(
         &self,
         session: &str,
@@ -169,7 +172,7 @@ impl Availability {
         if state.leaving || !establish() {
             return Err(ECONNABORTED);
         }
-        // At most as many as a session has paths.
+        // A session has far fewer paths.
         state.up = state.up.wrapping_add(1);
         state.times_up = state.times_up.wrapping_add(1);
         self.is_out.store(false, ordering::Release);
@@ -179,10 +182,10 @@ impl Availability {
         Ok(())
     }
 
-    /// A path that was up has no requests left and takes none. Process context.
+    /// Counts a path as down: it was up, has no requests left and takes none. Process context.
     pub(crate) fn path_down(&self) {
         let mut state = self.state.lock();
-        // It was counted when it came up.
+        // The path was counted when it came up.
         state.up = state.up.wrapping_sub(1);
         if state.up != 0 {
             return;
@@ -203,7 +206,7 @@ impl Availability {
         self.origin.elapsed().as_millis().wrapping_sub(began) < i64::from(ms)
     }
 
-    /// Whether a request that finds no path comes before the loss of the last one has been noted.
+    /// Whether the loss of the last path has not been noted yet, for a request that finds no path.
     /// Any context.
     pub(crate) fn is_about_to_be_lost(&self) -> bool {
         !self.is_out.load(ordering::Acquire)

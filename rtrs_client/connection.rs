@@ -22,8 +22,8 @@ use crate::work::WorkKind;
 
 /// An established connection.
 ///
-/// A cache line of its own: each request counts in it, and it is mostly touched by the CPU whose
-/// requests the connection carries.
+/// Has a cache line of its own: each request counts in it, and mostly the CPU whose requests the
+/// connection carries touches it.
 #[repr(align(64))]
 pub(crate) struct Connection<H: Handler> {
     queue_pair: QueuePair<H>,
@@ -41,12 +41,12 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Its queue pair.
+    /// The queue pair.
     pub(crate) fn queue_pair(&self) -> &QueuePair<H> {
         &self.queue_pair
     }
 
-    /// Its number on its path.
+    /// The number of the connection on its path.
     pub(crate) fn cid(&self) -> u16 {
         self.cid
     }
@@ -57,8 +57,8 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// The queue of the session that connection `cid` is for: the service connection shares the CPU and
-/// the vector of the first one.
+/// The queue of the session that connection `cid` is for. The service connection shares the CPU and
+/// the vector of the first queue.
 pub(crate) const fn queue_of(cid: u16) -> u16 {
     if cid == SERVICE_CID {
         0
@@ -67,7 +67,7 @@ pub(crate) const fn queue_of(cid: u16) -> u16 {
     }
 }
 
-/// Sends an immediate that is no request on the service connection. Any context.
+/// Sends an immediate that is not a request, on the service connection. Any context.
 pub(crate) fn post_immediate<H: Handler>(
     queue_pair: &QueuePairRef<H>,
     kind: WorkKind,

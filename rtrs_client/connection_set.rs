@@ -15,9 +15,9 @@ use crate::{
     requests::PathRequests, //
 };
 
-/// All connections of a path; the IO path finds them through the path's RCU pointer.
+/// All connections of a path. The IO path finds them through the path's RCU pointer.
 pub(crate) struct ConnectionSet<P: PathEvents> {
-    // Dropped first: a queue pair's drop ends its completions, which use the incarnation.
+    // Dropped first: dropping a queue pair ends its completions, which use the incarnation.
     connections: KVec<Connection<ConnectionHandler<P>>>,
     pub(crate) incarnation: Arc<Incarnation<P>>,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A server that goes away on purpose: how long requests are held for that.
+//! A server that goes away on purpose, and how long requests are held for that.
 
 use kernel::{
     new_mutex,
@@ -19,13 +19,13 @@ use kernel_ext::{
 };
 use proto::drain::ClientDrain;
 
-/// What the server has told of going away.
+/// The server's announcement that it goes away.
 ///
 /// Times are in ms after `origin`.
 ///
 /// # Invariants
 ///
-/// The atomics are what `state` says of them, except while its lock is held.
+/// The atomics have the values that `state` gives, except while its lock is held.
 #[pin_data]
 pub(crate) struct Drain {
     origin: Instant<Monotonic>,
@@ -40,10 +40,10 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// For no time.
+    /// No time.
     const NEVER: i64 = i64::MIN;
 
-    /// Nothing was told yet.
+    /// Makes the state before any announcement.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             origin: Instant::now(),
@@ -77,13 +77,13 @@ impl Drain {
         is_told && self.change(ClientDrain::has_run_out)
     }
 
-    /// Whether the server is away on purpose, or about to go, and the time is not over. Any
-    /// context.
+    /// Whether the server is away on purpose, or about to go, and the announced time is not over.
+    /// Any context.
     pub(crate) fn is_away(&self) -> bool {
         self.is_away.load(ordering::Acquire) && self.left_ms().is_some()
     }
 
-    /// For how many ms requests are held yet. Any context.
+    /// For how many more ms requests are held. Any context.
     pub(crate) fn left_ms(&self) -> Option<u32> {
         let until = self.held_until.load(ordering::Acquire);
         if until == Self::NEVER {
@@ -94,8 +94,9 @@ impl Drain {
         (left != 0).then_some(left)
     }
 
-    /// Whether requests are held for the drain, or have been less than `ms` ago: all of them while
-    /// the server is away, and those to what is awaited when it is back. Any context.
+    /// Whether requests are held for the drain, or were held less than `ms` ago. While the server
+    /// is away all requests are held. When the server is back, only requests to awaited objects are
+    /// held (`is_awaited`). Any context.
     pub(crate) fn holds_io(&self, ms: u32, is_awaited: bool) -> bool {
         let until = self.held_until.load(ordering::Acquire);
         until != Self::NEVER
@@ -103,17 +104,17 @@ impl Drain {
             && (is_awaited || self.is_away.load(ordering::Acquire))
     }
 
-    /// Whether attempts to connect that fail are not counted. Any context.
+    /// Whether failed attempts to connect are not counted. Any context.
     pub(crate) fn excuses_attempts(&self) -> bool {
         self.now() < self.excused_until.load(ordering::Acquire)
     }
 
-    /// Changes the state by `change`, which gets the time. Sleeps.
+    /// Changes the state by `change`, which gets the current time. Sleeps.
     fn change<R>(&self, change: impl FnOnce(&mut ClientDrain, i64) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state, self.now());
         let time = |time: Option<i64>| time.unwrap_or(Self::NEVER);
-        // INVARIANT: The lock is held until all are what the state says.
+        // INVARIANT: The lock is held until all atomics have the values that the state gives.
         self.held_until
             .store(time(state.held_until()), ordering::Release);
         self.excused_until

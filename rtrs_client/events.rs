@@ -1,57 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a session tells its user.
+//! The events of a session, which its user handles.
 
 use kernel_ext::{
     module::ModuleReference,
     prelude::*, //
 };
 
-/// What a session tells its user.
+/// The events of a session, which its user handles.
 pub trait SessionEvents: Send + Sync + 'static {
-    /// A request that was submitted is finished. Called exactly once for each, in the context of
-    /// the completion queue (softirq, or the poller) or of a teardown (process); never sleeps.
-    /// The tag's permit can be taken again from here on.
+    /// A request that was submitted has ended with the server's response. Called exactly once for
+    /// each such request, in the context of the completion queue (softirq, or the poller) or of a
+    /// teardown (process). Must not sleep. The tag's permit can be taken again from here on.
     fn complete(&self, tag: u32, result: Result);
 
-    /// A request that was submitted was not answered, and could not be sent on another path, for
-    /// the reason given as by [`Submission::add`](crate::Submission::add). The server may have
-    /// carried it out or not, and may be about to. Otherwise as [`SessionEvents::complete`], which
-    /// is not called for it; any context, never sleeps.
+    /// A request that was submitted has ended without a response, and could not be sent on another
+    /// path. `error` is the reason, as for [`Submission::add`](crate::Submission::add). The server
+    /// may have carried the request out, may be about to, or never will.
+    /// Called exactly once for each such request, in place of [`SessionEvents::complete`]. The
+    /// tag's permit can be taken again from here on. Any context. Must not sleep.
     fn unanswered(&self, tag: u32, error: SubmitError);
 
     /// The server is not at work any more on a request that was abandoned
-    /// ([`Session::abandon`](crate::Session::abandon)). Called once for each, before its tag's
-    /// permit can be taken again, but not for those that are left when the session is closed. Any
-    /// context; never sleeps.
+    /// ([`Session::abandon`](crate::Session::abandon)). Called once for each such request, before
+    /// its tag's permit can be taken again. Not called for requests that are left when the session
+    /// is closed. Any context. Must not sleep.
     fn abandoned_ended(&self, tag: u32) {
         let _ = tag;
     }
 
-    /// The tag by which the user knows the request of this number, which was sent by
-    /// [`Session::send_moved`](crate::Session::send_moved). Called once for each that ends, before
-    /// [`SessionEvents::complete`] or [`SessionEvents::unanswered`], with that tag, and before the
-    /// number's permit can be taken again. Any context; never sleeps.
+    /// Returns the user's tag of the request of this number, which was sent by
+    /// [`Session::send_moved`](crate::Session::send_moved). Called once for each such request that
+    /// ends, before the number's permit can be taken again. [`SessionEvents::complete`] or
+    /// [`SessionEvents::unanswered`] follows, with the tag. Any context. Must not sleep.
     fn tag_of_moved(&self, number: u32) -> u32 {
         number
     }
 
-    /// The session lost its last path, or has one again. Process context; may sleep, but not
-    /// close the session.
+    /// The session has lost its last path, or has a path again. Process context. May sleep, but
+    /// must not close the session.
     fn link_event(&self, event: LinkEvent) {
         let _ = event;
     }
 
-    /// The user of the server has rung, with `number`, which is below 2^28
-    /// (`rtrs_server::Session::ring`). It comes by each path of the session that is up, and may
-    /// come late, or not at all when a path is lost. Any context, never sleeps.
+    /// The server's user has sent a doorbell, with `number`, which is below 2^28
+    /// (`rtrs_server::Session::ring`). The doorbell comes by each path of the session that is up.
+    /// It may come late, or not at all when a path is lost. Any context. Must not sleep.
     fn doorbell(&self, number: u32) {
         let _ = number;
     }
 
-    /// Keeps the user's module loaded: whoever removes a path by sysfs may be the last one to let
-    /// go of the session, some time after it was closed. Any context. `ENODEV` if it is being
-    /// unloaded.
+    /// Returns a reference that keeps the user's module loaded. A task that removes a path by sysfs
+    /// may drop the last reference to the session, some time after the session was closed. Any
+    /// context. `ENODEV` if the module is being unloaded.
     fn module(&self) -> Result<ModuleReference>;
 }
 
@@ -64,14 +65,14 @@ pub enum LinkEvent {
     Disconnected,
 }
 
-/// Why a request could not be submitted; its permit is given back.
+/// Why a request could not be submitted. Its permit is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
     /// No path is up (`ECONNABORTED` in C).
     NoPath,
-    /// Something is short for the moment; try again later.
+    /// Some resource is short for the moment. Try again later.
     Busy,
-    /// It cannot be sent as it is.
+    /// The request cannot be sent as it is.
     Failed(Error),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of a request whose path is lost.
+//! How a request whose path is lost goes to another path, or is given up.
 
 use kernel::{
     sync::rcu,
@@ -36,11 +36,11 @@ use crate::{
 const FAIL_OVER_PAUSE_MS: i64 = 10;
 
 impl Session {
-    /// Sends a request of a failed path on another one, or tells the user that there is none.
+    /// Sends a request of a failed path on another path, or tells the user that there is none.
     /// Sleeps.
     ///
     /// A path that is up and short of memory is asked again until it takes the request, or is lost
-    /// itself: giving the request up instead would cost every path that is up, see
+    /// itself. To give the request up instead would cost every path that is up, see
     /// [`Self::fail_paths`].
     pub(crate) fn fail_over<'a>(&'a self, failed: &Path, mut request: Owned<'a, Request>) {
         let error = loop {
@@ -68,15 +68,16 @@ impl Session {
         submission.add_by_policy::<true>(request, Some(failed))
     }
 
-    /// Tells the user of a request that was in flight on a lost path and goes by no other one.
+    /// Tells the user of a request that was in flight on a lost path and is sent on no other path.
     /// Sleeps.
     pub(crate) fn give_up(&self, request: Owned<'_, Request>) {
         self.give_up_for(request, ECONNABORTED);
     }
 
-    /// As [`Self::give_up`], for the reason given.
+    /// As [`Self::give_up`], with `error` as the reason.
     fn give_up_for(&self, request: Owned<'_, Request>, error: Error) {
-        // In this order: a path that came up before is taken down, one that comes up later tells.
+        // In this order: a path that came up before is taken down, and a path that comes up later
+        // tells the server.
         self.availability.giving_up();
         self.fail_paths();
         let error = match self.tags.is_of_service(request.tag()) {
@@ -86,8 +87,8 @@ impl Session {
         self.tags.unanswered(request, error);
     }
 
-    /// Takes all paths down before a request is given up that the server may be at work on: it only
-    /// learns of that by a path that connects. Sleeps.
+    /// Takes all paths down before a request is given up that the server may be at work on. The
+    /// server only learns of such requests from a path that connects. Sleeps.
     fn fail_paths(&self) {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.load(&guard) else {
@@ -95,12 +96,12 @@ impl Session {
         };
         let mut any = false;
         for path in paths.iter().filter(|path| path.is_connected()) {
-            // It cannot carry this request at all: its limits are lower than the lost path's.
+            // Such a path cannot carry this request: its limits are lower than the lost path's.
             any |= path.connection_failed();
         }
         drop(guard);
         if any {
-            // A task that found such a path connected has sent by then.
+            // A task that found such a path connected has sent its request by then.
             synchronize_rcu();
         }
     }

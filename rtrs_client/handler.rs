@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the events and completions of a connection mean.
+//! The events and completions of a connection, and what they cause.
 
 use core::num::NonZeroU32;
 
@@ -55,10 +55,10 @@ use crate::{
 
 mod receive;
 
-/// Room for each message of the server beside an immediate, in bytes.
+/// Room for each message of the server that comes beside an immediate, in bytes.
 pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_RESPONSE_MSG_SIZE;
 
-/// The statuses with which a connection is refused if nobody listens on the server's port:
+/// The statuses of a refused connection if no server listens on the port:
 /// `IB_CM_REJ_INVALID_SERVICE_ID`, and `ECONNREFUSED` of iWARP.
 const NOBODY_LISTENS: [i32; 2] = [8, -111];
 
@@ -69,15 +69,15 @@ const NO_HOST: [i32; 2] = [-113, -110];
 /// How far the establishment of a connection has come.
 #[derive(Clone, Copy)]
 pub(crate) enum Progress {
-    /// Nothing was heard since the last step was asked for.
+    /// No event has come since the last step was asked for.
     Waiting,
     /// The address was resolved, so that the device is known.
     AddressResolved,
     /// The route was resolved.
     RouteResolved,
-    /// The connection stands; what the server sent with that.
+    /// The connection stands. The server sent this data with it.
     Established(PrivateData),
-    /// It failed.
+    /// The step failed.
     Failed(Error),
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct PrivateData {
 }
 
 impl PrivateData {
-    /// What is kept of it, in bytes; nothing is expected behind.
+    /// The bytes that are kept. No message is longer.
     const MAX_LEN: usize = ConnAccept::SIZE;
 
     fn new(private_data: &[u8]) -> Self {
@@ -107,7 +107,7 @@ impl PrivateData {
     }
 }
 
-/// The buffers of a message to the server on the first connection, and of its response.
+/// The buffers of a message to the server on the first connection, and of the response.
 pub(crate) struct ExchangeBuffers {
     /// The client's half.
     pub(crate) request: MessageBuffer<Outgoing>,
@@ -115,36 +115,37 @@ pub(crate) struct ExchangeBuffers {
     pub(crate) response: MessageBuffer<Incoming>,
 }
 
-/// What events and completions of a connection are given to.
+/// The receiver of the events and completions of a connection.
 #[pin_data]
 pub(crate) struct ConnectionHandler<P: PathEvents> {
     pub(crate) incarnation: Arc<Incarnation<P>>,
     /// The number of the connection on its path.
     pub(crate) cid: u16,
-    /// The CPU that responses are expected on, as C counts.
+    /// The CPU that responses are expected on, numbered as C does.
     cpu: u32,
     #[pin]
     progress: Mutex<Progress>,
     /// The buffers of the posted receives, if the server sends keys with its responses, or several
     /// responses in one message.
     receive_buffers: SetOnce<KVVec<MessageBuffer<Incoming>>>,
-    /// Kept until the queue pair is gone, which may write to them until then.
+    /// Kept until the queue pair is gone, as the device may write to them until then.
     info_buffers: SetOnce<ExchangeBuffers>,
-    /// The length of the information that came; zero before.
+    /// The length of the information that came; 0 before.
     info_len: Atomic<u32>,
     /// As `info_buffers`, for the proof of this machine's identity.
     auth_buffers: SetOnce<ExchangeBuffers>,
-    /// The length of the response to that proof; zero before.
+    /// The length of the response to that proof; 0 before.
     auth_len: Atomic<u32>,
 }
 
 /// The most receives that are posted at once.
 const MAX_RECEIVES_AT_ONCE: u32 = 8;
 
-/// How many receives a connection is posted, and how many of them are posted again at once.
+/// How many receives a connection is posted, and how many of them are posted again together.
 ///
-/// The server needs two for each of `depth` requests (the response to a read may be preceded by an
-/// invalidation); those that wait to be posted come on top. `room` is what the queue has.
+/// The server needs two for each of `depth` requests, since an invalidation may come before the
+/// response to a read. The receives that wait to be posted again come on top. `room` is the number
+/// that the queue has room for.
 pub(crate) fn receive_counts(depth: u32, room: u32) -> (u32, u32) {
     // A depth is at most 2^16, so nothing here wraps around.
     let needed = depth.wrapping_mul(2);
@@ -206,17 +207,17 @@ impl<P: PathEvents> ConnectionHandler<P> {
         NonZeroU32::new(self.auth_len.load(ordering::Acquire)).map(NonZeroU32::get)
     }
 
-    /// The receive buffers, which have to be set before receives with buffers are posted.
+    /// Sets the receive buffers. They have to be set before receives with buffers are posted.
     pub(crate) fn set_receive_buffers(&self, buffers: KVVec<MessageBuffer<Incoming>>) {
         self.receive_buffers.populate(buffers);
     }
 
-    /// Sets the buffers of the information exchange; `EEXIST` the second time.
+    /// Sets the buffers of the information exchange. `EEXIST` if they are set already.
     pub(crate) fn set_info_buffers(&self, buffers: ExchangeBuffers) -> Result<&ExchangeBuffers> {
         set_buffers(&self.info_buffers, buffers)
     }
 
-    /// Sets the buffers of the proof of identity; `EEXIST` the second time.
+    /// Sets the buffers of the proof of identity. `EEXIST` if they are set already.
     pub(crate) fn set_auth_buffers(&self, buffers: ExchangeBuffers) -> Result<&ExchangeBuffers> {
         set_buffers(&self.auth_buffers, buffers)
     }
@@ -226,13 +227,13 @@ impl<P: PathEvents> ConnectionHandler<P> {
         self.incarnation.path.wake();
     }
 
-    /// Nothing becomes of the connection, for the reason given, which has been logged. Sleeps.
+    /// Ends the attempt to connect with `error`, which has been logged. Sleeps.
     fn attempt_failed(&self, error: Error) {
         self.report(Progress::Failed(error));
         P::connection_failed(&self.incarnation.path);
     }
 
-    /// The server has refused the connection; logs and returns why.
+    /// Logs why the server has refused the connection, and returns the error.
     fn rejected(&self, status: i32, private_data: &[u8]) -> Error {
         let path = &self.incarnation.path;
         let (error, nobody_listens) = match ConnReject::parse(private_data) {
@@ -243,7 +244,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
             return EHOSTDOWN;
         }
         if error == EHOSTDOWN {
-            // A path that tries again each second says so once.
+            // A path that tries again each second logs this once.
             if path.is_first_refusal() {
                 pr_err_ratelimited!(
                     "{}: the server is draining for maintenance and takes no new session until \
@@ -274,8 +275,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         error
     }
 
-    /// The connection is of no use any more; says so unless the path failed already.
-    /// Any context.
+    /// Gives the connection up. Logs `why`, unless the path has failed already. Any context.
     #[cold]
     #[inline(never)]
     fn fail(&self, why: impl fmt::Display) {
@@ -285,7 +285,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         }
     }
 
-    /// What is posted for receive `index`.
+    /// The id and the buffer of receive `index`, as they are posted.
     #[inline]
     fn receive(&self, index: u32) -> Result<Receive<'_>> {
         let buffer = match self.receive_buffers.as_ref() {
@@ -295,7 +295,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         Ok((WorkKind::Receive(index).id(), buffer))
     }
 
-    /// Posts the receives 0 to `count`, of which `at_once` will be posted again at a time. Sleeps.
+    /// Posts the receives 0 to `count`, of which `at_once` will be posted again together. Sleeps.
     pub(crate) fn post_receives(
         &self,
         queue_pair: &QueuePairRef<Self>,
@@ -321,7 +321,7 @@ impl<P: PathEvents> cm::EventHandler for ConnectionHandler<P> {
                 private_data,
                 ..
             } => self.attempt_failed(self.rejected(status, private_data)),
-            // It may be tried again.
+            // The resolution may be tried again.
             cm::Event::AddressError { status } if status == ETIMEDOUT.to_errno() => {
                 self.report(Progress::Failed(ETIMEDOUT));
             }
@@ -339,8 +339,8 @@ impl<P: PathEvents> cm::EventHandler for ConnectionHandler<P> {
             }
             cm::Event::DeviceRemoval => {
                 pr_info!("{}: the RDMA device is being removed\n", path.name_text());
-                // The removal waits until the teardown has dropped what is on the device; the
-                // path is connected again when there is a device for it.
+                // The removal waits until the teardown has dropped everything that is on the
+                // device. The path is connected again when there is a device for it.
                 self.attempt_failed(ECONNRESET);
             }
             cm::Event::TimewaitExit => {}
@@ -400,14 +400,14 @@ impl<P: PathEvents> ConnectionHandler<P> {
     fn failed_completion(&self, completion: &WorkCompletion<'_>) {
         match completion.status() {
             Status::Success => {}
-            // The teardown flushes the queues and takes back what was in them; but a device may
-            // also stop a queue pair without another error than this.
+            // The teardown flushes the queues and takes their requests back. But a device may also
+            // stop a queue pair without any other error.
             Status::Flushed => self.fail("the queue pair has failed"),
             Status::Error(error) => self.fail(error.text().to_str().unwrap_or("?")),
         }
     }
 
-    /// A completion of something else than a message to or from the server.
+    /// Handles a completion of anything but a message to or from the server.
     #[inline(never)]
     fn other_completion(&self, kind: WorkKind, completion: &WorkCompletion<'_>) {
         match kind {

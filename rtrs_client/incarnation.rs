@@ -15,42 +15,44 @@ use crate::{
     stats::Stats, //
 };
 
-/// What connections tell their path, and have of it.
+/// The path of a connection, as its handlers use it.
 pub(crate) trait PathEvents: Send + Sync + 'static {
     /// The addresses that the path was made with, for log lines.
     fn name_text(&self) -> &str;
-    /// The heartbeat, which counts what comes from the server.
+    /// The heartbeat, which counts messages of the server.
     fn heartbeat(&self) -> &Heartbeat;
     /// The statistics.
     fn stats(&self) -> &Stats;
-    /// A step of the establishment is done, or a connection has ended. Any context.
+    /// Wakes the task that connects the path or takes it down: a step of the establishment is done,
+    /// or a connection has ended. Any context.
     fn wake(&self);
-    /// A connection failed; whether the path was used until now. Any context.
+    /// Handles the failure of a connection. Returns whether the path was in use until now. Any
+    /// context.
     fn connection_failed(this: &Arc<Self>) -> bool;
-    /// Whether the path connects by itself to a server that is away on purpose, so that it is no
-    /// news when the server is not there. Any context.
+    /// Whether the server is expected to be away: the path connects by itself, and the server is
+    /// away on purpose. Then errors for lack of a server are not logged. Any context.
     fn expects_absence(&self) -> bool;
-    /// Whether the server has not refused the path before, as it is draining, since the path was up
-    /// or an administrator has asked for an attempt; from here on it has. Any context.
+    /// Whether this is the first refusal of a draining server since the path was up or an
+    /// administrator asked for an attempt. Notes the refusal. Any context.
     fn is_first_refusal(&self) -> bool;
-    /// The server says that it has ended the path that has this number in messages. Any context.
+    /// Notes that the server has ended the path with this number in messages. Any context.
     fn path_ended(&self, number: u32);
-    /// The server has rung, with `number`. Any context; does not sleep.
+    /// Handles a doorbell of the server, with `number`. Any context; does not sleep.
     fn doorbell(&self, number: u32);
 }
 
-/// What the handlers of all connections of one establishment share.
+/// The state that the handlers of all connections of one establishment share.
 pub(crate) struct Incarnation<P: PathEvents> {
     pub(crate) path: Arc<P>,
-    /// The number that it has in messages on other paths.
+    /// The number of the path in messages on other paths, for this establishment.
     pub(crate) number: u32,
     requests: SetOnce<PathRequests>,
-    /// What of the heartbeat is in the send queue of the service connection.
+    /// The heartbeats and acknowledgements in the send queue of the service connection.
     pub(crate) heartbeat: HeartbeatMessages,
 }
 
 impl<P: PathEvents> Incarnation<P> {
-    /// Begins a new establishment, `number` for other paths.
+    /// Begins a new establishment, whose number in messages on other paths is `number`.
     pub(crate) fn new(path: Arc<P>, number: u32) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
@@ -63,13 +65,13 @@ impl<P: PathEvents> Incarnation<P> {
         )?)
     }
 
-    /// The requests, once the server has said what it offers.
+    /// The requests, once the server has made its offer.
     #[inline]
     pub(crate) fn requests(&self) -> Option<&PathRequests> {
         self.requests.as_ref()
     }
 
-    /// Sets the requests; `EEXIST` if there are some.
+    /// Sets the requests. `EEXIST` if they are set already.
     pub(crate) fn set_requests(&self, requests: PathRequests) -> Result {
         if self.requests.populate(requests) {
             Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request ended, for a task that waits for it.
+//! The result of a request, for a task that waits for it.
 
 use kernel_ext::{
     prelude::*,
@@ -13,13 +13,13 @@ use kernel_ext::{
     }, //
 };
 
-/// How a request ended, for a task that waits for it: [`SessionEvents`](crate::SessionEvents) only
-/// calls a function.
+/// The result of a request, for a task that waits for the end:
+/// [`SessionEvents`](crate::SessionEvents) only calls functions.
 ///
-/// A user that has one for each tag calls [`Self::ended`] from
+/// A user has one of these objects for each tag. It calls [`Self::ended`] from
 /// [`SessionEvents::complete`](crate::SessionEvents::complete) and
-/// [`SessionEvents::unanswered`](crate::SessionEvents::unanswered), and [`Self::wait`] once for
-/// each request that was sent, before the next one of the tag.
+/// [`SessionEvents::unanswered`](crate::SessionEvents::unanswered). It calls [`Self::wait`] once
+/// for each request that was sent, before the tag's next request is sent.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ use kernel_ext::{
 ///
 /// # Invariants
 ///
-/// `errno` is that of the last request that has ended: 0, or a negative one.
+/// `errno` is that of the last request that has ended: 0 or negative.
 #[pin_data]
 pub struct Outcome {
     #[pin]
@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// No request has ended.
+    /// Makes an object for which no request has ended.
     pub fn new() -> impl PinInit<Self> {
         // INVARIANT: 0 is allowed.
         pin_init!(Self {
@@ -56,18 +56,20 @@ impl Outcome {
         })
     }
 
-    /// A request has ended with `result`. Any context; never sleeps.
+    /// Notes that a request has ended with `result`. Any context; never sleeps.
     pub fn ended(&self, result: Result) {
         let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
-        // INVARIANT: As a result has it. The completion makes it visible to the task that waits.
+        // INVARIANT: It is the errno of a result. The completion makes it visible to the waiting
+        // task.
         self.errno.store(errno, ordering::Relaxed);
         self.ended.complete();
     }
 
     /// Waits for the end of a request that was sent, and returns its result. Sleeps.
     ///
-    /// No signal ends the wait, since the request has the tag and the memory until it ends. It does
-    /// end: with the server's response, or when its path is taken down, which heartbeats see to.
+    /// No signal ends the wait, since the request has the tag and the memory until it ends. Every
+    /// request does end: with the server's response, or when its path is taken down. Heartbeats
+    /// make sure of that.
     pub fn wait(&self) -> Result {
         self.ended.wait();
         kernel::error::to_result(self.errno.load(ordering::Relaxed))

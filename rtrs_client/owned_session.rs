@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A session that is closed by its owner's end.
+//! A session that is closed when its owner drops it.
 
 use core::ops::Deref;
 use kernel::sync::Arc;
@@ -14,8 +14,8 @@ use crate::{
     }, //
 };
 
-/// A session that is closed when this is dropped, which sleeps. Other references to the session may
-/// be left then; by these nothing can be sent any more.
+/// A session that is closed when this object is dropped, which sleeps. Other references to the
+/// session may be left then; nothing can be sent by them any more.
 pub struct OwnedSession(Arc<Session>);
 
 impl OwnedSession {

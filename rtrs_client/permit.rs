@@ -15,7 +15,7 @@ use crate::{
     session::Session, //
 };
 
-/// The right to send one request, under one tag. Dropping it gives it back.
+/// The right to send one request, under one tag. Dropping the permit gives it back.
 ///
 /// # Invariants
 ///
@@ -39,8 +39,8 @@ impl<'a> Permit<'a> {
         self.session
     }
 
-    /// Has the request go by the service connection, whatever queue is named when it is sent. Such
-    /// a request cannot be abandoned.
+    /// Has the request go by the service connection, whatever queue it is sent with. Such a request
+    /// cannot be abandoned.
     pub fn use_service_connection(&mut self) {
         self.by_service_connection = true;
     }
@@ -51,7 +51,7 @@ impl<'a> Permit<'a> {
         self.by_service_connection
     }
 
-    /// The request itself.
+    /// The request.
     #[inline]
     pub(crate) fn into_request(mut self) -> Option<Owned<'a, Request>> {
         self.request.take()
@@ -68,7 +68,7 @@ impl Drop for Permit<'_> {
 }
 
 impl Session {
-    /// Takes the permit of `tag`; nothing if it is taken, or if there is no such tag. Any context.
+    /// Takes the permit of `tag`. Nothing if it is taken, or if there is no such tag. Any context.
     #[inline(always)]
     pub fn permit(&self, tag: u32) -> Option<Permit<'_>> {
         Some(Permit {
@@ -78,8 +78,8 @@ impl Session {
         })
     }
 
-    /// As [`Self::permit`], for a caller that looks for any tag that is free: a tag that is taken
-    /// is only looked at, so that the CPU that uses the tag's request is not disturbed.
+    /// As [`Self::permit`], for a caller that looks for any free tag. A tag that is taken is only
+    /// read, so the CPU that uses the tag's request is not disturbed.
     #[cold]
     pub fn permit_if_free(&self, tag: u32) -> Option<Permit<'_>> {
         let is_free = self.tags.of_user(tag)?.state() == FREE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The policy of a session: which path a request takes.
+//! The policy of a session, which chooses the path of each request.
 
 use kernel::{
     sync::{
@@ -31,15 +31,15 @@ pub(crate) struct Policy {
     turns: KVec<RoundRobin>,
 }
 
-/// Whose turn it is among the paths, for the requests of one connection.
+/// The turn of the paths, for the requests of one connection.
 ///
-/// A cache line of its own: it is only touched by the CPU whose requests the connection carries.
+/// Has a cache line of its own, as only the CPU whose requests the connection carries touches it.
 #[repr(align(64))]
 struct RoundRobin(Atomic<u32>);
 
 impl RoundRobin {
-    /// The number of the next request. Two tasks that ask at the same time, because one was moved
-    /// to another CPU, may get the same.
+    /// The number of the next request. Two tasks that ask at the same time, because one of them was
+    /// moved to another CPU, may get the same number.
     #[inline]
     fn next(&self) -> u32 {
         let number = self.0.load(ordering::Relaxed);
@@ -49,11 +49,11 @@ impl RoundRobin {
 }
 
 impl Policy {
-    /// The default, as in C. May sleep.
+    /// The default policy, as in C. May sleep.
     pub(crate) fn new(num_connections: u16) -> Result<Self> {
         let mut turns = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
         for connection in 0..num_connections {
-            // So that CPUs that do the same at the same time use different paths.
+            // The turns begin differently, so that CPUs that act in step use different paths.
             turns.push(RoundRobin(Atomic::new(u32::from(connection))), GFP_KERNEL)?;
         }
         Ok(Self {
@@ -64,7 +64,7 @@ impl Policy {
 
     /// The policy in force.
     pub(crate) fn kind(&self) -> PolicyKind {
-        // Only policies are stored.
+        // Only the numbers of policies are stored.
         PolicyKind::try_from(self.kind.load(ordering::Relaxed)).unwrap_or(PolicyKind::MinInflight)
     }
 
@@ -73,10 +73,10 @@ impl Policy {
         self.kind.store(kind as u32, ordering::Relaxed);
     }
 
-    /// The paths in the order in which a request on `connection` tries them: the chosen one, then
-    /// those behind it in the list.
+    /// The paths in the order in which a request on `connection` tries them: the chosen path, then
+    /// the paths behind it in the list, then those before it.
     ///
-    /// Writes only what belongs to this connection, and takes no lock.
+    /// Writes only state of this connection, and takes no lock.
     pub(crate) fn order<'a>(
         &self,
         paths: &'a KVec<Arc<Path>>,

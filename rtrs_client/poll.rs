@@ -10,8 +10,8 @@ use crate::session::Session;
 const POLL_BUDGET: u32 = 64;
 
 impl Session {
-    /// Processes completions of polled queue `queue`, counted from the first polled one; returns
-    /// how many. Any context that may poll.
+    /// Processes completions of polled queue `queue`, counted from the first polled queue. Returns
+    /// how many were processed. Any context that may poll.
     pub fn poll(&self, queue: u32) -> u32 {
         let first = usize::from(self.num_irq_queues()).wrapping_add(1);
         let cid = first.wrapping_add(queue as usize);

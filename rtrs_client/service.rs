@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Service requests: what a user asks of the server outside the IO path.
+//! Service requests: a user's questions to the server outside the IO path.
 
 use kernel::{
     sync::rcu,
@@ -23,23 +23,23 @@ use crate::{
     submission::Submission, //
 };
 
-/// The data of a service request; at most a page.
+/// The data of a service request, at most a page.
 pub enum ServiceData<'a> {
-    /// None: the header says everything.
+    /// No data: the header says everything.
     None,
-    /// The server fills it; all of it, or the request fails.
+    /// The server fills these bytes. If it does not fill all, the request fails.
     FromServer(&'a mut [u8]),
-    /// The server gets it.
+    /// The server gets these bytes.
     ToServer(&'a [u8]),
 }
 
-/// How long a failed request waits before another path is looked for, in ms, and how often.
+/// The pause before another path is looked for after a failure, in ms, and the most pauses.
 const PAUSE_MS: i64 = 20;
 const MOST_PAUSES: u32 = 250;
 
 impl ServiceData<'_> {
-    /// The kind of the request, the length of its data in bytes, and memory for them, which a
-    /// request is sent from or the response goes to.
+    /// The kind of the request, the length of its data in bytes, and a buffer that the data is sent
+    /// from or the response goes to.
     fn prepare(&self) -> Result<(Kind, u32, Option<PageBuffer>)> {
         Ok(match self {
             Self::None => (Kind::HeaderOnly, 0, None),
@@ -54,30 +54,34 @@ impl ServiceData<'_> {
 }
 
 impl Session {
-    /// Sends `header` and waits for the server's response. Sleeps.
+    /// Sends `header` and waits for the server's response. Sleeps. One request is in flight at a
+    /// time.
     ///
-    /// One at a time; `ECONNABORTED` if no path is up or the last one failed meanwhile, `EINTR` if
-    /// the task is killed, the error of `when_sent`, otherwise the server's error. `when_sent` runs
-    /// when the turn has come, and no path comes up or is taken down before the request is sent:
-    /// who waited cannot know what became of the session meanwhile. It must not sleep. If the path
-    /// fails and another one comes up before the session counts as lost, the request is sent again,
-    /// so the server may see it twice. A request whose task was killed still reaches the server,
-    /// and before any later one. (C: `rtrs_clt_request` with
-    /// `RTRS_ADMIN_CON` and `RTRS_PERMIT_WAIT`, which no signal interrupts.)
+    /// `ECONNABORTED` if no path is up or the last path failed meanwhile, `EINTR` if the task is
+    /// killed, the error of `when_sent`, otherwise the server's error.
+    ///
+    /// `when_sent` runs when the turn of this request has come; no path comes up or is taken down
+    /// before the request is sent. So the caller can check there what happened to the session while
+    /// it waited. `when_sent` must not sleep.
+    ///
+    /// If the path fails and another path comes up before the session counts as lost, the request
+    /// is sent again, so the server may see it twice. A request whose task was killed still reaches
+    /// the server, and before any later request. (C: `rtrs_clt_request` with `RTRS_ADMIN_CON` and
+    /// `RTRS_PERMIT_WAIT`, which no signal interrupts.)
     pub fn service_request(
         &self,
         header: &[u8],
         data: ServiceData<'_>,
         mut when_sent: impl FnMut() -> Result,
     ) -> Result {
-        // Before the turn: memory may wait for requests of this very session, and those for whoever
-        // has to ask the server for something first.
+        // Allocated before the turn is taken: memory may wait for requests of this very session,
+        // and these for a task that has to ask the server first.
         let (kind, len, mut buffer) = data.prepare()?;
         let service = &self.tags.service;
         service.enter()?;
         let mut pauses = 0..MOST_PAUSES;
         let result = loop {
-            // No new session of the server can get what was meant for the old one.
+            // A new session of the server cannot get a request that was meant for the old session.
             let sent = self.availability.without_change(|| {
                 when_sent()?;
                 Ok(self.send_service_request(kind, header, buffer.take(), len))
@@ -87,14 +91,15 @@ impl Session {
                 Err(error) => break Err(error),
             };
             if sent.is_ok() {
-                // It ends: with a response, or when its path is taken down, which heartbeats see
-                // to.
+                // The request ends: with a response, or when its path is taken down. Heartbeats
+                // make sure of that.
                 service.wait()?;
             }
             let result = sent.and_then(|()| service.result());
             buffer = self.take_service_buffer();
-            // As long as a path counts as up nobody is told of a loss, and if another one comes up
-            // before that one is taken down nobody ever is.
+            // As long as a path counts as up, the user is not told of a loss. If another path comes
+            // up before that path is taken down, the user is never told. So the request is sent
+            // again.
             let may_pass = result == Err(ECONNABORTED) && self.availability.has_path_up();
             if !may_pass || pauses.next().is_none() {
                 break result;
@@ -109,7 +114,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a service request, while no other one is in flight.
+    /// Sends a service request. No other service request is in flight.
     fn send_service_request(
         &self,
         kind: Kind,
@@ -135,7 +140,7 @@ impl Session {
 
     /// The buffer of a service request that has ended.
     fn take_service_buffer(&self) -> Option<PageBuffer> {
-        // The tag is idle again, so its permit is there.
+        // The tag is free again, so its permit is there.
         self.service_permit()?.scatter()?.take_buffer()
     }
 }

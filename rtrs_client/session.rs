@@ -47,22 +47,22 @@ use crate::{
     }, //
 };
 
-/// How a session is opened.
+/// The parameters of a session to be opened.
 pub struct OpenParams<'a> {
-    /// Its name, which the server sees too: no `/` and no `.`.
+    /// The name, which the server sees too: no `/` and no `.`.
     pub name: &'a CStr,
     /// The paths; at least one, at most [`MAX_PATHS_NUM`].
     pub paths: &'a [PathAddress],
     /// The server's port.
     pub port: u16,
-    /// The queues for requests that are polled for instead of raising interrupts.
+    /// The number of queues for polled requests, which raise no interrupts.
     pub num_poll_queues: u32,
-    /// How paths are connected again; `None`: as the module parameters say.
+    /// How paths are connected again. `None`: by the module parameters.
     pub reconnect: Option<Reconnect>,
 }
 
 impl<'a> OpenParams<'a> {
-    /// Without polled queues; paths are connected again as the module parameters say.
+    /// No polled queues. Paths are connected again by the module parameters.
     pub fn new(name: &'a CStr, paths: &'a [PathAddress], port: u16) -> Self {
         Self {
             name,
@@ -74,10 +74,10 @@ impl<'a> OpenParams<'a> {
     }
 }
 
-/// The paths; changed under a lock, read by the IO path through an RCU pointer.
+/// The paths. The list is changed under a lock, and published for the IO path by an RCU pointer.
 struct Paths {
     list: KVec<(Arc<Path>, Option<PathFiles>)>,
-    /// No path may be added any more.
+    /// Whether no path may be added any more.
     closing: bool,
 }
 
@@ -85,14 +85,14 @@ struct Paths {
 #[pin_data]
 pub struct Session {
     core: Arc<SessionCore>,
-    /// Those of `core`, for the IO path.
+    /// The tags of `core`, for the IO path.
     pub(crate) tags: Arc<Tags>,
-    /// What the IO path chooses from.
+    /// The paths that the IO path chooses from.
     pub(crate) paths: RcuArc<KVec<Arc<Path>>>,
     pub(crate) policy: Policy,
     #[pin]
     control: Mutex<Paths>,
-    /// Held while a path learns its name.
+    /// Held while a path gets its name.
     #[pin]
     naming: Mutex<()>,
     #[pin]
@@ -112,7 +112,7 @@ impl Session {
     /// Connects to a server and makes the session's files in sysfs. Sleeps.
     ///
     /// `EINVAL` for a bad name or number of paths, `EEXIST` for a path given twice or a session
-    /// name in use, otherwise what the first path that could not be connected says (C:
+    /// name in use, otherwise the error of the first path that could not be connected (C:
     /// `rtrs_clt_open`).
     pub fn open(params: &OpenParams<'_>, events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
         let session = Self::unconnected(params, events)?;
@@ -128,9 +128,9 @@ impl Session {
         Ok(session)
     }
 
-    /// The session, without paths.
-    // Not inlined: what it has on the stack is gone when a path is connected, which needs most
-    // of the stack.
+    /// Makes the session without paths.
+    // Not inlined: the stack that this takes is free again when a path is connected, which needs
+    // most of the stack.
     #[inline(never)]
     fn unconnected(params: &OpenParams<'_>, events: Arc<dyn SessionEvents>) -> Result<Arc<Self>> {
         let name = SessName::new(params.name.to_bytes()).map_err(|error| {
@@ -169,8 +169,8 @@ impl Session {
         self.make_tags()
     }
 
-    /// Adds and connects a path; `first` if the server may make a session for it. Sleeps. `EEXIST`
-    /// if there is one with these addresses.
+    /// Adds and connects a path. `first` if the server may make a session for it. Sleeps. `EEXIST`
+    /// if the session has a path with these addresses.
     fn add_first_path(self: &Arc<Self>, address: &PathAddress, first: bool) -> Result {
         let path = {
             let mut control = self.control.lock();
@@ -189,7 +189,7 @@ impl Session {
                 );
                 return Err(EEXIST);
             }
-            // A server has forgotten a session that has no path any more.
+            // A server has forgotten a session without paths.
             let first = first || control.list.is_empty();
             let path = Path::new(self.clone(), address, first)?;
             control.list.push((path.clone(), None), GFP_KERNEL)?;
@@ -223,7 +223,7 @@ impl Session {
         }
     }
 
-    /// Lets the IO path see the list of paths. Sleeps.
+    /// Publishes the list of paths for the IO path. Sleeps.
     fn publish(&self, paths: &Paths) -> Result {
         let mut list = KVec::with_capacity(paths.list.len(), GFP_KERNEL)?;
         for (path, _) in &paths.list {
@@ -233,7 +233,7 @@ impl Session {
         Ok(())
     }
 
-    /// Closes `path` and forgets it, if nobody else does. Sleeps.
+    /// Closes `path` and removes it from the list, unless another task does so. Sleeps.
     pub(crate) fn remove_path(&self, path: &Arc<Path>) {
         if !path.kill() {
             return;
@@ -246,7 +246,7 @@ impl Session {
                 .position(|(known, _)| Arc::ptr_eq(known, path));
             let removed = index.and_then(|index| control.list.remove(index).ok());
             if self.publish(&control).is_err() {
-                // The IO path goes on seeing a path that takes no requests.
+                // The IO path still sees the path, which takes no requests.
                 pr_warn!("{}: no memory to forget a path\n", self.name_text());
             }
             removed
@@ -254,8 +254,8 @@ impl Session {
         drop(files);
     }
 
-    /// Closes all paths and removes the files. When it returns, no request is in flight and no
-    /// callback runs or will run. Sleeps; idempotent.
+    /// Closes all paths and removes the files. When it returns, no request is in flight, and no
+    /// callback runs or will run. Sleeps. May be called again.
     pub fn close(&self) {
         self.availability.tell_user(false);
         if let Ok(globals) = globals() {
@@ -268,7 +268,8 @@ impl Session {
             let Some((path, files)) = removed else {
                 break;
             };
-            // Before the files go: whoever connects it by sysfs is told to give up, not waited for.
+            // Before the files go: a task that connects the path by sysfs is told to give up, and
+            // the removal of the files need not wait long for it.
             path.kill();
             drop(files);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the paths of a session share: its name, its settings, and what was agreed with the server.
+//! The state that the paths of a session share: its name, its settings, and the limits agreed with
+//! the server.
 
 use kernel::{
     new_mutex,
@@ -43,15 +44,15 @@ use crate::{
     settings::Settings, //
 };
 
-/// The most that one segment of a request's data has, in bytes; it is also the alignment that
-/// lets segments be registered together.
+/// The most bytes of one segment of a request's data. Segments can be registered together because
+/// they are aligned to this size, too.
 pub(crate) const SEGMENT_SIZE: u32 = 4096;
 
-/// The most of a server's chunks that are used: more tags than the kernel's users have use for (C:
-/// `BLK_MQ_MAX_DEPTH`) nobody needs; and one for service requests.
+/// The most of a server's chunks that are used: as many tags as the kernel's users can use (C:
+/// `BLK_MQ_MAX_DEPTH`), and one tag for service requests.
 const MAX_QUEUE_DEPTH: u32 = 10240 + 1;
 
-/// What all paths of a session agree on; set by the first one.
+/// The limits that all paths of a session agree on. The first path sets them.
 #[derive(Clone, Copy)]
 struct Limits {
     /// The chunks that are used: as many as the first path's device has room for, and at most
@@ -62,7 +63,7 @@ struct Limits {
     max_io_size: u32,
 }
 
-/// What the paths of a session share.
+/// The state that the paths of a session share.
 #[pin_data]
 pub struct SessionCore {
     name: SessName,
@@ -70,29 +71,30 @@ pub struct SessionCore {
     pub(crate) port: u16,
     num_irq_queues: u16,
     num_poll_queues: u16,
-    /// Where the work of the paths runs.
+    /// The queue of the paths' works.
     pub(crate) queue: QueueHandle,
     pub(crate) events: Arc<dyn SessionEvents>,
     limits: SetOnce<Limits>,
-    /// The segments of a request that every path can carry.
+    /// The most segments of a request that every path can carry.
     max_segments: Atomic<u32>,
     pub(crate) tags: Arc<Tags>,
     #[pin]
     pub(crate) availability: Availability,
     #[pin]
     pub(crate) drain: Drain,
-    /// Lets one path at a time ask the server for what may become a new session.
+    /// Lets one path at a time ask the server, if that may make a new session.
     #[pin]
     pub(crate) asking: KillableMutex,
-    /// What the paths map when they come up, if the session shares pages with others.
+    /// The pages that the paths map when they come up, if the session shares pages with other
+    /// sessions.
     #[pin]
     pub(crate) shared_pages: Mutex<Option<Arc<SendPages>>>,
     pub(crate) settings: Settings,
 }
 
 impl SessionCore {
-    /// Nothing is agreed with the server yet. Sleeps. `EINVAL` for more queues than a path can
-    /// have.
+    /// Makes the state; nothing is agreed with the server yet. Sleeps. `EINVAL` for more queues
+    /// than a path can have.
     pub(crate) fn new(
         name: SessName,
         port: u16,
@@ -127,7 +129,7 @@ impl SessionCore {
         )
     }
 
-    /// Makes the tags for what was agreed with the server. Sleeps. `EINVAL` if nothing was.
+    /// Makes the tags for the limits agreed with the server. Sleeps. `EINVAL` if none are agreed.
     pub(crate) fn make_tags(&self) -> Result {
         let limits = self.limits.as_ref().ok_or(EINVAL)?;
         self.tags.make(limits.queue_depth, self.max_segments())
@@ -148,11 +150,11 @@ impl SessionCore {
         self.name().to_str().unwrap_or("?")
     }
 
-    /// The tags that users may use: one less than the server's chunks that are used, of which the
-    /// last is the transport's own. Any context.
+    /// The number of tags that users may use. It is one less than the number of the server's chunks
+    /// that are used, as the last chunk is for the transport's own requests. Any context.
     #[inline]
     pub fn queue_depth(&self) -> u32 {
-        // 0 before anything is agreed with the server, which has at least two chunks.
+        // 0 before the limits are agreed. A server has at least two chunks.
         (self.limits.as_ref()).map_or(0, |limits| u32::from(limits.queue_depth).wrapping_sub(1))
     }
 
@@ -175,7 +177,7 @@ impl SessionCore {
         self.num_irq_queues
     }
 
-    /// The queues for requests that are polled; their numbers follow those of the others. Any
+    /// The queues for requests that are polled. Their numbers follow those of the other queues. Any
     /// context.
     pub fn num_poll_queues(&self) -> u16 {
         self.num_poll_queues
@@ -183,13 +185,14 @@ impl SessionCore {
 
     /// The connections of each path.
     pub(crate) fn num_connections(&self) -> u16 {
-        // `new` has seen to it that this is a number.
+        // `new` has checked that the sum fits.
         let queues = self.num_irq_queues.wrapping_add(self.num_poll_queues);
         queues.wrapping_add(1)
     }
 
-    /// A path, `path` in log lines, that uses `device` has learnt what the server offers; returns
-    /// how many of its chunks are used. `ECONNRESET` if that does not fit the session.
+    /// Takes over the server's offer to a path, called `path` in log lines, that uses `device`.
+    /// Returns how many of the server's chunks are used. `ECONNRESET` if the offer does not fit the
+    /// session.
     pub(crate) fn negotiated(
         &self,
         path: &str,
@@ -213,7 +216,7 @@ impl SessionCore {
             );
             return Err(ECONNRESET);
         }
-        // One is for service requests.
+        // One of the two is for service requests.
         let most = QueueSizes::max_queue_depth(device).clamp(2, MAX_QUEUE_DEPTH);
         let used = most.min(u32::from(accept.queue_depth));
         let limits = Limits {
@@ -247,10 +250,11 @@ impl SessionCore {
         }
     }
 
-    /// Lowers the segments of a request to what `device` can register, unless the session has
-    /// made its tags already; returns them. `EOPNOTSUPP` if it can register no page.
+    /// Lowers the segments of a request to the number that `device` can register, unless the
+    /// session has made its tags already. Returns the session's number. `EOPNOTSUPP` if the device
+    /// can register no page.
     pub(crate) fn limit_segments(&self, device: &Device) -> Result<u16> {
-        // Data that does not begin on a page boundary touches a page more.
+        // Data that does not begin on a page boundary touches one page more.
         let pages = device.max_fast_reg_page_list_len();
         let mine = pages.checked_sub(1).ok_or(EOPNOTSUPP)?.min(MAX_SEGMENTS);
         if !self.tags.are_made() && mine < u32::from(self.max_segments()) {
@@ -259,16 +263,16 @@ impl SessionCore {
         Ok(self.max_segments())
     }
 
-    /// Whether requests are to wait for a path rather than fail: not for longer than `hold_ms`
-    /// after the last one was lost, or after the time that the server is away on purpose. `None`
-    /// stands for the session's `hold_io_ms`. Any context.
+    /// Whether requests are to wait for a path rather than fail. They wait for `hold_ms` at most,
+    /// beginning when the last path was lost, or when the time is over for which the server is away
+    /// on purpose. `None` stands for the session's `hold_io_ms`. Any context.
     pub fn holds_io(&self, hold_ms: Option<u32>) -> bool {
         self.holds_io_of(hold_ms, false)
     }
 
-    /// As [`Self::holds_io`], for requests to something of the server's that the user awaits since
-    /// the server has gone away on purpose: until the end of that time also when the server is
-    /// back. Any context.
+    /// As [`Self::holds_io`], for requests to an object of the server that the user has awaited
+    /// since the server has gone away on purpose. They also wait when the server is back, until the
+    /// time of the drain is over. Any context.
     pub fn holds_awaited_io(&self, hold_ms: Option<u32>) -> bool {
         self.holds_io_of(hold_ms, true)
     }
@@ -282,29 +286,30 @@ impl SessionCore {
         hold_ms.unwrap_or_else(|| self.settings.hold_io_ms())
     }
 
-    /// As [`Self::holds_io`], for a request that was refused for
-    /// [`NoPath`](crate::SubmitError::NoPath), which happens before the loss of the last path is
-    /// noted. Any context.
+    /// As [`Self::holds_io`], for a request that was refused with
+    /// [`NoPath`](crate::SubmitError::NoPath). Such a request may come before the loss of the last
+    /// path is noted. Any context.
     pub fn holds_refused_io(&self, hold_ms: Option<u32>) -> bool {
         self.holds_io(hold_ms)
             || self.hold_ms(hold_ms) != 0 && self.availability.is_about_to_be_lost()
     }
 
-    /// The server has told that it goes away for `told_ms`; returns for how many ms of that
-    /// requests wait for it, from now on. `None` if they do not: see
+    /// Notes that the server goes away for `told_ms`, as it has told. Returns for how many ms of
+    /// that requests wait for it, from now on. `None` if they do not wait: see
     /// [`ClientDrain::begin`](proto::drain::ClientDrain::begin). Sleeps.
     pub fn begin_drain(&self, told_ms: u32) -> Option<u32> {
         self.drain.begin(told_ms)
     }
 
-    /// The server is back and not draining; returns for how many ms it was away, unless it was not,
-    /// or the time was over before. Requests to what is [awaited](Self::holds_awaited_io) still
-    /// wait. Sleeps.
+    /// Notes that the server is back and not draining. Returns for how many ms it was away. `None`
+    /// if it was not away, or if the time was over before. Requests to
+    /// [awaited](Self::holds_awaited_io) objects still wait. Sleeps.
     pub fn came_back(&self) -> Option<i64> {
         self.drain.came_back()
     }
 
-    /// The user awaits nothing any more, so that no request waits if the server is back. Sleeps.
+    /// Notes that the user awaits nothing any more, so that no request waits if the server is back.
+    /// Sleeps.
     pub fn end_drain(&self) {
         self.drain.end();
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How requests are sent: together, by a [`Submission`], so that the device is told of several at
-//! once; or a single one, by [`Session::send()`]. There is no other way.
+//! How requests are sent: together by a [`Submission`], so that the device is told of several at
+//! once, or singly by [`Session::send()`]. Every request is sent by code of this file.
 
 use core::ptr;
 use kernel::{
@@ -58,22 +58,22 @@ use crate::{
 
 /// Sends requests of one session together.
 ///
-/// What was added is sent at the latest when this is dropped. A request that cannot be sent then
-/// after all ends as by [`SessionEvents::unanswered`](crate::SessionEvents::unanswered), which is
+/// Added requests are sent at the latest when this is dropped. An added request that cannot be sent
+/// after all ends by [`SessionEvents::unanswered`](crate::SessionEvents::unanswered), which is
 /// called in the context of this object's user.
 ///
-/// The read lock is held all the time: no path is taken down while one of its requests is waiting
+/// The read lock is held all the time: no path is taken down while a request for it is waiting
 /// here.
 ///
 /// # Invariants
 ///
-/// The work requests in `batch` are for `target`; `tags` has the tag of each.
+/// The work requests in `batch` are for `target`. `tags` has the tag of each work request.
 pub struct Submission<'s, 'g> {
     session: &'s Session,
     guard: &'g rcu::Guard,
     batch: FullBatch<'g>,
     tags: [u32; MAX_BATCH],
-    /// Where the batch goes, if there is one.
+    /// The connection that the batch is for. Nothing if the batch is empty.
     target: Option<Target<'g>>,
 }
 
@@ -86,7 +86,7 @@ struct Target<'g> {
 }
 
 impl<'s, 'g> Submission<'s, 'g> {
-    /// Begins one, in `room`.
+    /// Begins a submission, in `room`.
     #[inline]
     pub fn new(session: &'s Session, guard: &'g rcu::Guard, room: &'g mut SubmissionRoom) -> Self {
         // INVARIANT: There are no work requests.
@@ -120,7 +120,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         added.map_err(|refused| refuse(self.session, refused))
     }
 
-    /// Adds `request` for `target`; with `COPY` the data is copied if it is short.
+    /// Adds `request` for `target`. With `COPY` the data is copied if it is short.
     #[inline(always)]
     fn add_to<const COPY: bool>(
         &mut self,
@@ -136,7 +136,8 @@ impl<'s, 'g> Submission<'s, 'g> {
         let phase = target
             .requests
             .add::<_, COPY>(target.connection, &mut self.batch, request)?;
-        // INVARIANT: That is the work request that was added, or there are two of this request.
+        // INVARIANT: `tag` is that of the work request that was added. If there are two of this
+        // request, `post_registration` sets the tag of the second.
         if let Some(place) = self.tags.get_mut(first) {
             *place = tag;
         }
@@ -147,11 +148,11 @@ impl<'s, 'g> Submission<'s, 'g> {
         Ok(())
     }
 
-    /// Sends what was added, of which the last is the registration of request `tag` and the
+    /// Posts the batch, whose last work requests are the registration of request `tag` and the
     /// request.
     #[inline(never)]
     fn post_registration(&mut self, target: Target<'g>, tag: u32) {
-        // INVARIANT: The last work request is of this request, too.
+        // INVARIANT: The last work request belongs to request `tag`, too.
         let last = self.batch.len().wrapping_sub(1);
         if let Some(place) = self.tags.get_mut(last) {
             *place = tag;
@@ -163,7 +164,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         }
     }
 
-    /// Sends `request` as the policy says, on a path other than `except`, which has failed; with
+    /// Sends `request` as the policy says, on a path other than `except`, which has failed. With
     /// `COPY` the data is copied if it is short. Never sleeps.
     #[inline(never)]
     pub(crate) fn add_by_policy<const COPY: bool>(
@@ -193,7 +194,7 @@ impl<'s, 'g> Submission<'s, 'g> {
                 }
                 Err(refused) => {
                     request = refused.request;
-                    // Of a path that is up, if any of them is.
+                    // The error of a path that is up is preferred.
                     if refused.error != ECONNABORTED {
                         error = refused.error;
                     }
@@ -203,7 +204,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         Err(Refused { request, error })
     }
 
-    /// Sends `request` to `target`, so that another path can take it if that fails.
+    /// Sends `request` alone to `target`, so that another path can take it after an error.
     fn send_alone<const COPY: bool>(
         &mut self,
         target: Target<'g>,
@@ -220,12 +221,12 @@ impl<'s, 'g> Submission<'s, 'g> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Sends what was added; the user is told of what cannot be sent. Never sleeps.
+    /// Posts the batch. Requests that cannot be sent end, and the user is told. Never sleeps.
     fn post(&mut self) {
         self.post_or(unanswered(self.session));
     }
 
-    /// Sends what was added; what cannot be sent is given to `refused`. Never sleeps.
+    /// Posts the batch. Requests that cannot be sent are given to `refused`. Never sleeps.
     #[inline(always)]
     fn post_or(&mut self, refused: impl FnMut(Refused<'s>)) {
         let Some(target) = self.target.take() else {
@@ -245,7 +246,7 @@ impl Session {
     /// sleeps.
     ///
     /// Arguments and errors are those of [`Submission::add()`]. A request that the device does not
-    /// take ends as by [`SessionEvents::unanswered`](crate::SessionEvents::unanswered).
+    /// take ends by [`SessionEvents::unanswered`](crate::SessionEvents::unanswered).
     #[inline(always)]
     pub fn send<'s>(
         &'s self,
@@ -267,10 +268,11 @@ impl Session {
 }
 
 impl Session {
-    /// As [`Self::send()`], for a write that is sent from its own memory however short its data is:
-    /// several sessions can so send one [`SharedTable`](kernel_ext::scatterlist::SharedTable), or
-    /// [a page](Self::share_pages), without a copy for each of them. `EINVAL` without data. Data
-    /// that is sent again by another path is copied if it is short.
+    /// As [`Self::send()`], for a write whose data is sent from its own memory, however short the
+    /// data is. So several sessions can send the same
+    /// [`SharedTable`](kernel_ext::scatterlist::SharedTable), or [page](Self::share_pages), without
+    /// a copy for each of them. `EINVAL` without data. Data that is sent again by another path is
+    /// copied if it is short.
     pub fn send_from_memory<'s>(
         &'s self,
         permit: Permit<'s>,
@@ -291,8 +293,8 @@ impl Session {
 
 impl Session {
     /// As [`Self::send()`], but a request that the device of one path does not take is offered to
-    /// the other paths, and comes back if none takes it: what is returned says so, and no event is
-    /// called. Costs a little more than [`Self::send()`].
+    /// the other paths. If none takes it, an error is returned, and no event is called. Costs a
+    /// little more than [`Self::send()`].
     pub fn send_or_return<'s>(
         &'s self,
         permit: Permit<'s>,
@@ -304,8 +306,8 @@ impl Session {
         send_by_policy(self, request)
     }
 
-    /// As [`Self::send()`], for a request that the user knows by another number than that of
-    /// `permit`; see [`SessionEvents::tag_of_moved`](crate::SessionEvents::tag_of_moved).
+    /// As [`Self::send()`], for a moved request: the user knows it by another number than that of
+    /// `permit`. See [`SessionEvents::tag_of_moved`](crate::SessionEvents::tag_of_moved).
     #[cold]
     pub fn send_moved<'s>(
         &'s self,
@@ -320,8 +322,8 @@ impl Session {
     }
 }
 
-/// Sends one request that needs no more than an RDMA write of copies, which are made now, or are
-/// `shared`, in the page of the tag.
+/// Sends one request that needs a single RDMA write. The data is copied to the bounce buffer now,
+/// or is `shared`, in the page of the tag.
 #[inline(always)]
 fn send_copied<'s>(
     session: &'s Session,
@@ -341,7 +343,7 @@ fn send_copied<'s>(
     Ok(())
 }
 
-/// Sends one request, whatever it needs.
+/// Sends one request of any kind.
 #[inline(never)]
 fn send_otherwise<'s, const COPY: bool>(
     session: &'s Session,
@@ -356,8 +358,8 @@ fn send_otherwise<'s, const COPY: bool>(
     }
 }
 
-/// Sends one request by any path that takes it, as the policy orders them. Without one its permit
-/// is given back.
+/// Sends one request by the first path that takes it, in the order of the policy. If none does, the
+/// permit is given back.
 fn send_by_policy<'s>(
     session: &'s Session,
     request: Owned<'s, Request>,
@@ -369,7 +371,7 @@ fn send_by_policy<'s>(
     sent.map_err(|refused| refuse(session, refused))
 }
 
-/// Describes a request that has a permit of `session`.
+/// Prepares a request from a permit of `session`.
 #[inline(always)]
 fn prepare<'s>(
     session: &'s Session,
@@ -395,7 +397,8 @@ fn prepare<'s>(
     }
 }
 
-/// The connection of number `connection`, if there is just one path, and it is connected.
+/// Connection `connection` of the only path. Nothing if there are several paths, or if the path is
+/// not connected.
 #[inline(always)]
 fn only_target<'g>(
     session: &Session,
@@ -408,7 +411,7 @@ fn only_target<'g>(
     }
 }
 
-/// The connection of number `connection` of `path`, if it is connected.
+/// Connection `connection` of `path`, if the path is connected.
 #[inline(always)]
 fn target_on<'g>(
     path: &'g Arc<Path>,
@@ -424,7 +427,8 @@ fn target_on<'g>(
         })
 }
 
-/// The device has not taken the last of the requests `numbers`, which were added for `target`.
+/// Takes back the last of the requests `numbers`, which were added for `target`: the device has not
+/// taken them.
 #[cold]
 #[inline(never)]
 fn take_back<'s>(
@@ -443,12 +447,12 @@ fn take_back<'s>(
     }
 }
 
-/// Tells the user of requests that were added and could not be sent.
+/// Returns a function that tells the user of a request that was added and could not be sent.
 fn unanswered<'s>(session: &'s Session) -> impl FnMut(Refused<'s>) {
     |refused| session.tags.unanswered(refused.request, refused.error)
 }
 
-/// Gives back the permit of a request that was not sent; says why that was.
+/// Gives back the permit of a request that was not sent, and returns the reason.
 #[cold]
 fn refuse(session: &Session, refused: Refused<'_>) -> SubmitError {
     session.tags.give_back(refused.request);

@@ -27,8 +27,8 @@ use crate::{
 /// A session for tasks that wait for their requests: [`Self::write`] and [`Self::read`] return when
 /// the server has responded. Dropping the last reference closes the session, and sleeps.
 ///
-/// Any number of tasks may use it at the same time. It chooses the tags, and copies the data; a
-/// user for which that is too slow uses a [`Session`](crate::Session) itself.
+/// Any number of tasks may use it at the same time. It chooses the tags, and copies the data. Users
+/// for which that is too slow use a [`Session`](crate::Session) itself.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub struct SyncSession {
     tags: Arc<TaskTags>,
 }
 
-/// What the session tells the tasks.
+/// The session's events, passed on to the tasks.
 struct Events {
     tags: Arc<TaskTags>,
 }
@@ -59,12 +59,13 @@ impl SyncSession {
     /// Sends a write with `header` and `bytes`, and waits for the server's response. Without bytes
     /// there is only the header. Sleeps.
     ///
-    /// The server's error; `ECONNABORTED` if no path is up, or if the paths were lost before the
-    /// server responded: then it may have carried the request out or not. `EMSGSIZE` for a header
-    /// or data that are too long ([`MAX_USER_HEADER`](crate::MAX_USER_HEADER),
-    /// [`max_io_size`](crate::SessionCore::max_io_size)),
-    /// `EAGAIN` if something is short for the moment. `EINTR` if the task is killed while it waits
-    /// for a free tag: one that has sent its request waits for the end of it.
+    /// Returns the server's error. `ECONNABORTED` if no path is up, or if the paths were lost
+    /// before the server responded; then the server may have carried the request out or not.
+    /// `EMSGSIZE` for a header or data that are too long
+    /// ([`MAX_USER_HEADER`](crate::MAX_USER_HEADER),
+    /// [`max_io_size`](crate::SessionCore::max_io_size)). `EAGAIN` if some resource is short for
+    /// the moment. `EINTR` if the task is killed while it waits for a free tag. A task that has
+    /// sent its request waits for the end of the request.
     pub fn write(&self, header: &[u8], bytes: &[u8]) -> Result {
         let len = self.length(bytes)?;
         if len == 0 {
@@ -77,10 +78,10 @@ impl SyncSession {
     }
 
     /// Sends a read with `header`, and waits for the server's response, which goes to `bytes`.
-    /// Sleeps; the errors of [`Self::write`].
+    /// Sleeps. The errors are those of [`Self::write`].
     ///
-    /// The server need not fill all of them. It does not say how many it has filled: its data do,
-    /// or the rest is to be taken for undefined.
+    /// The server need not fill all of `bytes`, and does not say how many it has filled. The data
+    /// itself has to say so; otherwise the rest is undefined.
     pub fn read(&self, header: &[u8], bytes: &mut [u8]) -> Result {
         let len = self.length(bytes)?;
         if len == 0 {
@@ -91,7 +92,7 @@ impl SyncSession {
         buffer.ok_or(EIO)?.read(0, bytes)
     }
 
-    /// The length of `bytes`, if one request can have as many.
+    /// The length of `bytes`. `EMSGSIZE` if one request cannot have that many.
     fn length(&self, bytes: &[u8]) -> Result<u32> {
         let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
         if len > self.session.max_io_size() {
@@ -100,7 +101,7 @@ impl SyncSession {
         Ok(len)
     }
 
-    /// Sends a request with the data of a buffer, if any, and waits for its end; gives the buffer
+    /// Sends a request with the data of a buffer, if any, and waits for its end. Gives the buffer
     /// back. Sleeps.
     fn request(
         &self,
@@ -114,14 +115,14 @@ impl SyncSession {
         if let Some((buffer, len)) = data {
             permit.scatter().ok_or(EBUSY)?.set_buffer(buffer, len)?;
         }
-        // The response then comes to this CPU.
+        // The response comes to this CPU then.
         let queue = cpu::current_cpu();
         let sent = self.session.send(permit, kind, queue, header);
         let result = match sent {
             Ok(()) => tag.wait(),
             Err(error) => Err(error.to_error()),
         };
-        // Of a request that failed, too: the tag would keep it otherwise.
+        // Also after an error: otherwise the tag would keep the buffer.
         let permit = self.session.permit(tag.number());
         let buffer = permit.and_then(|mut permit| permit.scatter()?.take_buffer());
         result.map(|()| buffer)
@@ -146,7 +147,7 @@ impl SessionEvents for Events {
         self.tags.ended(tag, Err(error.to_error()));
     }
 
-    /// This module's: the code that lets go of a `Self` is part of it.
+    /// A reference to this module, which has the code that drops a `Self`.
     fn module(&self) -> Result<ModuleReference> {
         (globals()?.module)()
     }

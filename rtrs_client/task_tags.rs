@@ -22,13 +22,14 @@ use crate::outcome::Outcome;
 
 /// The tags of tasks that wait for their requests, and how the request of each tag has ended.
 ///
-/// A user makes this before it opens what its requests go to, since events may come as soon as
-/// that is open, and [makes](Self::make) the tags when their number is known.
+/// A user makes this object before it opens the session or the group, since events may come as soon
+/// as that is open. The user [makes](Self::make) the tags when their number is known.
 ///
 /// # Invariants
 ///
-/// A tag is in `free`, or a task has it; `free` has room for all tags. `turns` is signalled once
-/// for each tag in `free`, but for those that a task is just about to take out.
+/// - Each tag is in `free`, or a task has it. `free` has room for all tags.
+/// - `turns` is signalled once for each tag in `free`, except for tags that a task is just about to
+///   take out.
 #[pin_data]
 pub struct TaskTags {
     outcomes: SetOnce<KVVec<Pin<KBox<Outcome>>>>,
@@ -38,15 +39,15 @@ pub struct TaskTags {
     turns: Completion,
 }
 
-/// A tag that a task has, until this is dropped.
+/// A tag that a task has until this object is dropped.
 pub struct TaskTag<'a> {
     number: u32,
     tags: &'a TaskTags,
 }
 
 impl TaskTags {
-    /// No tags yet. Sleeps.
-    // Not in other modules: lockdep knows a class by the address of its name.
+    /// Makes an object without tags. Sleeps.
+    // Not inlined into other modules: lockdep knows a lock class by the address of its name.
     #[inline(never)]
     pub fn new() -> Result<Arc<Self>> {
         // INVARIANT: There are no tags.
@@ -60,7 +61,8 @@ impl TaskTags {
         )
     }
 
-    /// Makes the tags below `count`, which are free; once. Sleeps. `EEXIST` the second time.
+    /// Makes the tags below `count`, all of them free. Sleeps. `EEXIST` if the tags are made
+    /// already.
     pub fn make(&self, count: u32) -> Result {
         let mut outcomes = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
         for _ in 0..count {
@@ -73,7 +75,7 @@ impl TaskTags {
         if !self.outcomes.populate(outcomes) {
             return Err(EEXIST);
         }
-        // INVARIANT: Each is free, and signalled for below.
+        // INVARIANT: Each tag is free, and is signalled for below.
         *self.free.lock() = numbers;
         for _ in 0..count {
             self.turns.complete();
@@ -84,13 +86,13 @@ impl TaskTags {
     /// Waits for a free tag, and takes it. Sleeps. `EINTR` if the task is killed before.
     pub fn take(&self) -> Result<TaskTag<'_>> {
         self.turns.wait_killable().map_err(|_| EINTR)?;
-        // By the type invariant there is one for each signal.
+        // By the type invariant `free` has a tag for each signal.
         let number = self.free.lock().pop().ok_or(EBUSY)?;
         Ok(TaskTag { number, tags: self })
     }
 
-    /// The request of `tag` has ended with `result`, which wakes the task that waits for it. Any
-    /// context; never sleeps.
+    /// Notes that the request of `tag` has ended with `result`, and wakes the task that waits for
+    /// it. Any context; never sleeps.
     pub fn ended(&self, tag: u32, result: Result) {
         let outcomes = self.outcomes.as_ref();
         if let Some(outcome) = outcomes.and_then(|outcomes| outcomes.get(tag as usize)) {
@@ -114,7 +116,7 @@ impl TaskTag<'_> {
 
 impl Drop for TaskTag<'_> {
     fn drop(&mut self) {
-        // INVARIANT: It is free from here on, and signalled for. There is room: it was there.
+        // INVARIANT: The tag is free from here on, and signalled for. `free` has room for all tags.
         let _ = self.tags.free.lock().push_within_capacity(self.number);
         self.tags.turns.complete();
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the work requests of a connection are for.
+//! The purposes of a connection's work requests.
 
 use kernel_ext::{
     prelude::*,
     rdma::WrId, //
 };
 
-/// What a completion is for; encoded in the work request's id.
+/// The purpose of a work request, encoded in the work request id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkKind {
     /// A request or another write whose completion only frees the send queue.
@@ -16,30 +16,30 @@ pub(crate) enum WorkKind {
     Registration,
     /// The information request of the first connection.
     InfoSend,
-    /// The response to it.
+    /// The response to the information request.
     InfoReceive,
     /// A heartbeat.
     Heartbeat,
-    /// The acknowledgement of one.
+    /// The acknowledgement of a heartbeat.
     HeartbeatAck,
     /// The proof of this machine's identity.
     AuthSend,
-    /// The response to it.
+    /// The response to the proof.
     AuthReceive,
     /// A posted receive, by index.
     Receive(u32),
 }
 
-/// The ids that are not of a receive; those follow.
+/// The number of ids that are not of a receive. The ids of receives follow.
 const FIXED_IDS: u32 = 8;
 
 impl WorkKind {
-    /// How many ids a connection needs that has so many receives. `EINVAL` if that is too many.
+    /// The number of ids for a connection with that many receives. `EINVAL` if there are too many.
     pub(crate) fn count(receives: u32) -> Result<u32> {
         receives.checked_add(FIXED_IDS).ok_or(EINVAL)
     }
 
-    /// Its id.
+    /// The work request id.
     #[inline]
     pub(crate) fn id(self) -> WrId {
         WrId(match self {
@@ -51,13 +51,13 @@ impl WorkKind {
             WorkKind::HeartbeatAck => 5,
             WorkKind::AuthSend => 6,
             WorkKind::AuthReceive => 7,
-            // An index that is too large names nothing that could be posted, or something else of
-            // the same connection.
+            // An index that is too large names no posted work request, or another one of the same
+            // connection.
             WorkKind::Receive(index) => index.wrapping_add(FIXED_IDS),
         })
     }
 
-    /// The kind that `id` was made of.
+    /// The kind whose id is `id`.
     #[inline]
     pub(crate) fn of(id: WrId) -> Self {
         match id.0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the server sends on a connection: responses, new keys of chunks, heartbeats.
+//! Messages of the server on a connection: responses, new keys of chunks, heartbeats.
 
 use kernel_ext::{
     cpu,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl<P: PathEvents> ConnectionHandler<P> {
-    /// Something came from the server into receive `index`.
+    /// Handles a completion of receive `index`.
     #[inline]
     pub(super) fn received(
         &self,
@@ -53,7 +53,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         }
     }
 
-    /// A message came from the server into receive `index`; says what is wrong with it.
+    /// Handles a message in receive `index`. The error says what is wrong with the message.
     #[inline(never)]
     fn message(
         &self,
@@ -74,7 +74,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
                     self.immediate(queue_pair, immediate);
                 }
             }
-            // The response to the request that used the key follows.
+            // An invalidation. The response to the request that used the key follows.
             (Some(Opcode::Receive), None) if queue_pair.note_invalidation(completion) => {}
             (Some(Opcode::Receive), None) => return Err("message of the server without a meaning"),
             _ => return Err("completion of an unknown kind"),
@@ -82,7 +82,8 @@ impl<P: PathEvents> ConnectionHandler<P> {
         Ok(())
     }
 
-    /// Finishes the requests that a message responds to; says whether it made sense.
+    /// Finishes the requests that a message responds to. Returns whether the message was
+    /// well-formed.
     fn coalesced_responses(
         &self,
         queue_pair: &QueuePairRef<Self>,
@@ -114,7 +115,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         true
     }
 
-    /// Takes the new key of a chunk; says whether the message made sense.
+    /// Takes the new key of a chunk. Returns whether the message was well-formed.
     fn new_key(&self, index: u32, completion: &WorkCompletion<'_>, immediate: Imm) -> bool {
         let Some(requests) = self.incarnation.requests() else {
             return false;
@@ -153,13 +154,13 @@ impl<P: PathEvents> ConnectionHandler<P> {
         }
     }
 
-    /// The server has responded to request `tag` and others, and all of them well.
+    /// Handles a response without an error to request `tag`, in a message with other responses.
     #[inline(never)]
     fn responded_well(&self, queue_pair: &QueuePairRef<Self>, requests: &PathRequests, tag: u32) {
         self.responded(queue_pair, requests, tag, Ok(()), false);
     }
 
-    /// The server has responded to request `tag`.
+    /// Handles a response to request `tag`.
     #[inline(always)]
     fn responded(
         &self,
@@ -177,7 +178,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         }
     }
 
-    /// The server has responded to nothing that was sent.
+    /// Logs a response to a request that is not in flight.
     #[cold]
     fn unknown(&self, tag: u32) {
         pr_warn_ratelimited!(
@@ -207,13 +208,13 @@ impl<P: PathEvents> ConnectionHandler<P> {
         self.responded(queue_pair, requests, msg_id, result, invalidated);
     }
 
-    /// Whether the server may ring on this connection.
+    /// Whether the server may send doorbells on this connection.
     fn takes_doorbells(&self) -> bool {
         let requests = self.incarnation.requests();
         self.cid == SERVICE_CID && requests.is_some_and(PathRequests::takes_doorbells)
     }
 
-    /// An immediate that is not the response to a request.
+    /// Handles an immediate that is not the response to a request.
     #[inline(never)]
     fn other_immediate(&self, queue_pair: &QueuePairRef<Self>, immediate: Imm) {
         let path = &self.incarnation.path;
