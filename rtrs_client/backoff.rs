@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a path waits until it connects again.
+//! How long a path waits before it connects again.
 
 use kernel::time::{
     Instant,
@@ -15,19 +15,20 @@ use kernel_ext::{
 };
 use proto::reconnect;
 
-/// What has failed since the path worked the last time.
+/// The failures since the path worked the last time.
 ///
-/// Only whoever connects or tears down changes it, one at a time, but for [`Backoff::reset`].
+/// Only the task that connects the path or takes it down changes this, one at a time.
+/// [`Backoff::reset`] is the exception.
 pub(crate) struct Backoff {
-    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    /// Times are kept relative to this time, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
     /// When the path came up, in ms after `origin`.
     up_since: Atomic<i64>,
-    /// The attempts to connect that failed since it was up the last time.
+    /// The failed attempts to connect since the path was up the last time.
     failed_attempts: Atomic<u32>,
-    /// The times in a row that it was up for no longer than the longest delay.
+    /// How many times in a row the path was up for no longer than the longest delay.
     short_lived: Atomic<u32>,
-    /// The server offers what the session cannot use; another attempt would find the same.
+    /// Whether the session cannot use what the server offers. Another attempt would find the same.
     hopeless: Atomic<bool>,
 }
 
@@ -42,7 +43,8 @@ impl Backoff {
         }
     }
 
-    /// The server offers what the session cannot use: no attempt follows until [`Backoff::reset`].
+    /// Notes that the session cannot use what the server offers. No attempt follows until
+    /// [`Backoff::reset`].
     pub(crate) fn give_up(&self) {
         self.hopeless.store(true, ordering::Relaxed);
     }
@@ -52,26 +54,26 @@ impl Backoff {
         self.hopeless.load(ordering::Relaxed)
     }
 
-    /// The attempts to connect that failed since the path was up the last time.
+    /// The failed attempts to connect since the path was up the last time.
     pub(crate) fn failed_attempts(&self) -> u32 {
         self.failed_attempts.load(ordering::Relaxed)
     }
 
-    /// An attempt to connect failed.
+    /// Counts a failed attempt to connect.
     pub(crate) fn failed(&self) {
-        // An attempt takes at least a round trip, so that they do not become that many.
+        // An attempt takes at least a round trip, so the number does not wrap around.
         let failed = self.failed_attempts().wrapping_add(1);
         self.failed_attempts.store(failed, ordering::Relaxed);
     }
 
-    /// The path is up.
+    /// Notes that the path is up.
     pub(crate) fn connected(&self) {
         self.failed_attempts.store(0, ordering::Relaxed);
         let now = self.origin.elapsed().as_millis();
         self.up_since.store(now, ordering::Relaxed);
     }
 
-    /// The path is not up any more. `longest_ms` is the longest delay.
+    /// Notes that the path is not up any more. `longest_ms` is the longest delay.
     pub(crate) fn lost(&self, longest_ms: u32) {
         let up_since = self.up_since.load(ordering::Relaxed);
         // Both are times of one clock, which does not go back.
@@ -81,20 +83,20 @@ impl Backoff {
         self.short_lived.store(short_lived, ordering::Relaxed);
     }
 
-    /// What has failed so far says nothing any more.
+    /// Forgets all failures so far.
     pub(crate) fn reset(&self) {
         self.failed_attempts.store(0, ordering::Relaxed);
         self.short_lived.store(0, ordering::Relaxed);
         self.hopeless.store(false, ordering::Relaxed);
     }
 
-    /// How long to wait, in ms, while the server is away on purpose, if the longest delay is
-    /// `longest_ms`.
+    /// The time to wait while the server is away on purpose, in ms. `longest_ms` is the longest
+    /// delay.
     pub(crate) fn drain_delay_ms(longest_ms: u32) -> u32 {
         reconnect::drain_delay_ms(longest_ms, random::u32_below(u32::MAX))
     }
 
-    /// How long to wait, in ms, if the longest delay is `longest_ms`.
+    /// The time to wait, in ms. `longest_ms` is the longest delay.
     pub(crate) fn delay_ms(&self, longest_ms: u32) -> u32 {
         let short_lived = self.short_lived.load(ordering::Relaxed);
         reconnect::delay_ms(

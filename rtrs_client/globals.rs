@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What sessions need of the module.
+//! The parts of the module that sessions need.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -13,7 +13,7 @@ use kernel_ext::{
 
 use crate::sessions::Sessions;
 
-/// What sessions need of the module.
+/// The parts of the module that sessions need.
 pub(crate) struct Globals {
     pub(crate) class: Class,
     pub(crate) sessions: Arc<Sessions>,
@@ -24,12 +24,12 @@ pub(crate) struct Globals {
 
 static GLOBALS: RcuArc<Globals> = RcuArc::empty();
 
-/// Those of the module; `ENODEV` while it is being loaded or unloaded.
+/// The parts of the module. `ENODEV` while the module is being loaded or unloaded.
 pub(crate) fn globals() -> Result<Arc<Globals>> {
     GLOBALS.get().ok_or(ENODEV)
 }
 
-/// Sets them, or takes them away. Sleeps.
+/// Sets the parts of the module, or takes them away. Sleeps.
 pub(crate) fn set_globals(globals: Option<Arc<Globals>>) {
     drop(GLOBALS.replace(globals));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA devices that come while sessions exist: paths that wait to connect again need not wait
-//! any longer, since it may be their device that is back.
+//! RDMA devices that come while sessions exist. Paths that wait for their next attempt to connect
+//! then try at once, since it may be their device that is back.
 
 use kernel::{
     str::CStr,
@@ -20,7 +20,7 @@ use kernel_ext::{
 
 use crate::globals::globals;
 
-/// Is told of RDMA devices.
+/// The listener for RDMA devices.
 pub(crate) struct Devices;
 
 kernel_ext::rdma_client!(Devices);
@@ -36,15 +36,16 @@ impl Client for Devices {
     const NAME: &'static CStr = c"rtrs_client";
 
     fn add(&self, _device: &Device) -> Result {
-        // While the module is being loaded there is nobody to tell.
+        // While the module is being loaded there are no sessions.
         if let Ok(globals) = globals() {
-            // Not here, as the RDMA core holds locks. Without memory paths wait for their time.
+            // Not in this context, as the RDMA core holds locks. Without memory for the work the
+            // paths wait for their next attempt.
             let sessions = globals.sessions.clone();
             let _ = globals.queue.spawn(move || sessions.retry());
         }
         Ok(())
     }
 
-    // The connection manager tells every connection of it.
+    // The connection manager tells each connection of the removal.
     fn remove(&self, _device: &Device) {}
 }

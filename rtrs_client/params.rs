@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters: what the settings of new sessions begin with. All are extensions.
+//! Module parameters: the initial settings of new sessions. All are extensions.
 
 use kernel_ext::module_parameter;
 use proto::setting;

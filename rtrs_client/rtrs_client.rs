@@ -3,10 +3,10 @@
 //! RTRS client: RDMA transport, initiating end.
 //!
 //! A user opens a [`Session`] with a server, over one or more paths, and sends requests: a header
-//! of its own, and data to or from the server's user. There is one request per tag at a time; the
-//! user chooses the tags, of which there are [`Session::queue_depth`]. A user whose tasks wait for
-//! their requests has a [`SyncSession`] do that. The transport knows nothing of what the requests
-//! mean. `Documentation/rtrs-api.md` says what may be called where.
+//! of its own, and data to or from the server's user. Each tag has one request at a time. The user
+//! chooses the tags, of which there are [`Session::queue_depth`]. Tasks that wait for their
+//! requests can use a [`SyncSession`] instead. The transport does not know what the requests mean.
+//! `Documentation/rtrs-api.md` says which functions may be called in which context.
 //!
 //! ```ignore
 //! let session = Session::open(&params, events)?;
@@ -120,10 +120,10 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded, which its users, who hold the sessions, prevent.
+/// The module. Its users, which hold the sessions, prevent that it is unloaded.
 struct RtrsClient {
     _devices: Registration<hotplug::Devices>,
-    /// Dropped last: it waits for all work.
+    /// Dropped last: dropping it waits for all work.
     _queue: OwnedQueue,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sessions that exist.
+//! The list of sessions.
 
 use core::ptr;
 use kernel::sync::Arc;
@@ -9,9 +9,9 @@ use kernel_ext::{
     prelude::*, //
 };
 
-/// A session whose paths may wait for the time to connect again.
+/// A session whose paths may wait for their next attempt to connect.
 pub(crate) trait RetryPaths: Send + Sync {
-    /// Has them do it now. Sleeps.
+    /// Has the paths that wait try at once. Sleeps.
     fn retry_paths(&self);
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// None.
+    /// Makes an empty list. Sleeps.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self { list <- kernel::new_mutex!(KVec::new(), "Sessions::list") }),
@@ -31,13 +31,13 @@ impl Sessions {
         )
     }
 
-    /// Adds one. Sleeps.
+    /// Adds a session. Sleeps.
     pub(crate) fn add(&self, session: Arc<dyn RetryPaths>) -> Result {
-        // `retry` waits for the lock, in the place of work that requests may wait for.
+        // Work that requests may wait for calls `retry`, which waits for this lock.
         without_io(|| Ok(self.list.lock().push(session, GFP_KERNEL)?))
     }
 
-    /// Forgets one, if it is there. Sleeps.
+    /// Removes `session`, if it is in the list. Sleeps.
     pub(crate) fn remove<S: RetryPaths>(&self, session: &S) {
         let removed = {
             let mut list = self.list.lock();
@@ -49,10 +49,10 @@ impl Sessions {
         drop(removed);
     }
 
-    /// Has all paths that wait to connect again do it now. Sleeps.
+    /// Has all paths that wait for their next attempt try at once. Sleeps.
     ///
-    /// Locked meanwhile: once a session is removed nobody here has it any more, and its user may
-    /// be unloaded.
+    /// The list is locked meanwhile. So when a session is removed, this function does not use it
+    /// any more, and its user may be unloaded.
     pub(crate) fn retry(&self) {
         for session in self.list.lock().iter() {
             session.retry_paths();

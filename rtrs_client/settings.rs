@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an administrator may set for each session.
+//! The settings of a session that an administrator may change.
 
 use kernel::{
     sync::atomic::{
@@ -24,7 +24,7 @@ use rtrs_core::{
 
 use crate::params;
 
-/// One number.
+/// A setting and its number.
 pub(crate) struct Value {
     setting: Setting,
     value: Atomic<i32>,
@@ -43,19 +43,20 @@ impl Value {
         self.value.load(ordering::Relaxed)
     }
 
-    /// The number, of a setting without negative ones.
+    /// The number, for a setting without negative numbers.
     fn get_u32(&self) -> u32 {
         self.get().unsigned_abs()
     }
 
-    /// Takes `value`, or what is next to it in the range of the setting.
+    /// Takes `value`, or the number in the setting's range that is next to it.
     fn set_near(&self, value: i32) {
         let value = value.clamp(self.setting.min, self.setting.max);
         self.value.store(value, ordering::Relaxed);
     }
 
-    /// Takes the number that `text` says; returns whether it is another one than before. `EINVAL`
-    /// if it says none or one out of range, `ERANGE` if that is no integer; `whose` is for the log.
+    /// Takes the number in `text`. Returns whether it differs from the number before. `EINVAL` if
+    /// `text` is no number or the number is out of range, `ERANGE` if the number does not fit into
+    /// an integer. `whose` names the session in the log.
     pub(crate) fn set(&self, whose: &str, text: &[u8]) -> Result<bool> {
         let value = self.setting.parse(text).map_err(|error| {
             pr_err!("{}: {}\n", whose, error.message().as_str());
@@ -65,12 +66,13 @@ impl Value {
     }
 }
 
-/// How the paths of a session are connected again, as a user in the kernel asks for it.
+/// The way in which the paths of a session are connected again, as a user in the kernel asks for
+/// it.
 #[derive(Clone, Copy)]
 pub struct Reconnect {
-    /// The longest wait before an attempt, in ms; what is below 100 counts as 100.
+    /// The longest wait before an attempt, in ms. Less than 100 counts as 100.
     pub delay_ms: u32,
-    /// How many attempts may fail in a row; below 0: any number.
+    /// How many attempts may fail in a row. Below 0: any number.
     pub max_attempts: i32,
 }
 
@@ -86,7 +88,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What the module parameters say.
+    /// Takes the settings from the module parameters.
     pub(crate) fn new() -> Self {
         Self {
             hb_interval_ms: Value::new(params::HB_INTERVAL.get()),
@@ -99,14 +101,14 @@ impl Settings {
         }
     }
 
-    /// Has the user's numbers in place of those of the module parameters.
+    /// Takes the user's numbers in place of those of the module parameters.
     pub(crate) fn set_reconnect(&self, reconnect: &Reconnect) {
         let delay_ms = i32::try_from(reconnect.delay_ms).unwrap_or(i32::MAX);
         self.reconnect_delay_ms.set_near(delay_ms);
         self.max_reconnect_attempts.set_near(reconnect.max_attempts);
     }
 
-    /// How often to send heartbeats, and how many may be missed.
+    /// The interval of heartbeats, and how many may be missed.
     pub(crate) fn heartbeat(&self) -> heartbeat::Settings {
         heartbeat::Settings {
             interval_ms: self.hb_interval_ms.get_u32(),
@@ -124,12 +126,12 @@ impl Settings {
         self.connect_timeout_ms.get_u32()
     }
 
-    /// How long requests wait for a path, in ms; 0: not at all.
+    /// How long requests wait for a path, in ms. 0: they do not wait.
     pub(crate) fn hold_io_ms(&self) -> u32 {
         self.hold_io_ms.get_u32()
     }
 
-    /// What connections are made with from now on.
+    /// The parameters of connections that are made from now on.
     pub(crate) fn connection_parameters(&self) -> ConnectionParameters {
         ConnectionParameters {
             ack_timeout_ms: self.ack_timeout_ms.get_u32(),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path counts (C: `rtrs-clt-stats.c`).
+//! The statistics of a path (C: `rtrs-clt-stats.c`).
 //!
-//! The counters of the IO path are those of a connection, whose completions come one at a time, or
-//! those of a CPU.
+//! Each counter of the IO path belongs to a connection, whose completions come one at a time, or to
+//! a CPU.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -27,27 +27,27 @@ use crate::requests::{
     tags::FLAGS, //
 };
 
-/// The counters of a CPU: completions that were to come to it, and completions that came to it
-/// instead of another one.
+/// The counters of a CPU: completions that were expected on it and came to another CPU, and
+/// completions that came to it and were expected on another CPU.
 #[repr(align(64))]
 struct CpuStats {
     migrated_from: Atomic<u64>,
     migrated_to: Atomic<u64>,
 }
 
-/// What a path counts.
+/// The statistics of a path.
 pub(crate) struct Stats {
     /// The requests that the server has responded to.
     traffic: Traffic,
     cpus: KVec<CpuStats>,
     failovers: Atomic<u64>,
-    /// Begins at -1, so that the first connect makes it 0.
+    /// Begins at -1, so the first connect makes it 0.
     reconnects: Atomic<i32>,
     failed_reconnects: Atomic<i32>,
 }
 
 impl Stats {
-    /// All zero, for a path of this many connections. Sleeps.
+    /// Makes statistics that are all zero, for a path of this many connections. Sleeps.
     pub(crate) fn new(num_connections: usize) -> Result<Arc<Self>> {
         let mut cpus = KVec::new();
         for _ in 0..cpu::nr_cpu_ids() {
@@ -74,7 +74,8 @@ impl Stats {
         self.traffic.num_connections()
     }
 
-    /// The server has responded to `request`. For the completion handler of its connection.
+    /// Counts `request`, to which the server has responded. For the completion handler of its
+    /// connection.
     #[inline(always)]
     pub(crate) fn responded(&self, request: &Request) {
         let bytes = request.data_len() as u64;
@@ -84,7 +85,8 @@ impl Stats {
             .count(request.connection & !FLAGS, is_read, bytes);
     }
 
-    /// A completion that belongs to CPU `expected` came to CPU `actual`. Any context.
+    /// Counts a completion that was expected on CPU `expected` and came to CPU `actual`. Any
+    /// context.
     #[inline]
     pub(crate) fn completed_on(&self, expected: u32, actual: u32) {
         if expected == actual {
@@ -99,17 +101,17 @@ impl Stats {
         }
     }
 
-    /// The path has taken a request of one that failed.
+    /// Counts a request that the path has taken over from a failed path.
     pub(crate) fn failed_over(&self) {
         self.failovers.add(1u64, ordering::Relaxed);
     }
 
-    /// The path was connected.
+    /// Counts a connect of the path.
     pub(crate) fn connected(&self) {
         self.reconnects.add(1, ordering::Relaxed);
     }
 
-    /// The path could not be connected again.
+    /// Counts a failed attempt to connect the path again.
     pub(crate) fn reconnect_failed(&self) {
         self.failed_reconnects.add(1, ordering::Relaxed);
     }
@@ -119,26 +121,26 @@ impl Stats {
         self.traffic.totals()
     }
 
-    /// The requests that were taken over from other paths.
+    /// The number of requests that were taken over from other paths.
     pub(crate) fn failovers(&self) -> u64 {
         self.failovers.load(ordering::Relaxed)
     }
 
-    /// For each CPU, the completions that were to come to it and did not.
+    /// For each CPU, the completions that were expected on it and came to another CPU.
     pub(crate) fn migrated_from(&self) -> impl Iterator<Item = u64> + '_ {
         self.cpus
             .iter()
             .map(|cpu| cpu.migrated_from.load(ordering::Relaxed))
     }
 
-    /// For each CPU, the completions that came to it instead of another one.
+    /// For each CPU, the completions that came to it and were expected on another CPU.
     pub(crate) fn migrated_to(&self) -> impl Iterator<Item = u64> + '_ {
         self.cpus
             .iter()
             .map(|cpu| cpu.migrated_to.load(ordering::Relaxed))
     }
 
-    /// Successful and failed reconnects.
+    /// The numbers of successful and failed reconnects.
     pub(crate) fn reconnects(&self) -> (i32, i32) {
         (
             self.reconnects.load(ordering::Relaxed),
@@ -146,13 +148,13 @@ impl Stats {
         )
     }
 
-    /// Sets what [`Self::totals()`] and [`Self::failovers()`] show to zero.
+    /// Sets the numbers of [`Self::totals()`] and [`Self::failovers()`] to zero.
     pub(crate) fn reset_rdma(&self) {
         self.failovers.store(0, ordering::Relaxed);
         self.traffic.reset();
     }
 
-    /// Sets the migrations to zero.
+    /// Sets the numbers of migrated completions to zero.
     pub(crate) fn reset_migrations(&self) {
         for cpu in &self.cpus {
             cpu.migrated_from.store(0, ordering::Relaxed);
@@ -160,7 +162,7 @@ impl Stats {
         }
     }
 
-    /// Sets the reconnects to zero.
+    /// Sets the numbers of reconnects to zero.
     pub(crate) fn reset_reconnects(&self) {
         self.reconnects.store(0, ordering::Relaxed);
         self.failed_reconnects.store(0, ordering::Relaxed);

@@ -31,13 +31,13 @@ use crate::{
     settings::Value, //
 };
 
-/// What the files of a session do with it.
+/// A session, as its files use it.
 pub(crate) trait SessionControl: Sized + Send + Sync + 'static {
-    /// What the paths of the session share.
+    /// The state that the paths of the session share.
     fn core(&self) -> &SessionCore;
-    /// Which path a request takes.
+    /// The policy, which chooses the path of each request.
     fn policy(&self) -> &Policy;
-    /// Adds and connects a path. Sleeps. `EEXIST` if there is one with these addresses.
+    /// Adds and connects a path. Sleeps. `EEXIST` if the session has a path with these addresses.
     fn add_path(self: &Arc<Self>, address: &PathAddress) -> Result;
     /// Lets a change of the settings take effect on all paths. Sleeps.
     fn settings_changed(&self);
@@ -54,9 +54,9 @@ macro_rules! setting {
     };
 }
 
-/// The directory of a session and the one of its paths in it.
+/// The directory of a session, and the directory of its paths in it.
 pub(crate) struct SessionFiles<S: SessionControl> {
-    // Before the device that it is in.
+    // Dropped before the device that it is in.
     paths: Arc<Directory<()>>,
     device: ClassDevice<S>,
 }
@@ -112,7 +112,7 @@ impl<S: SessionControl> SessionFiles<S> {
         ),
     ];
 
-    /// Makes the directories of `session`. Sleeps; `EEXIST` if the name is in use.
+    /// Makes the directories of `session`. Sleeps. `EEXIST` if the name is in use.
     pub(crate) fn new(session: &Arc<S>) -> Result<Self> {
         let class = &globals()?.class;
         let device = class.device(session.core().name(), Self::ATTRIBUTES, session.clone())?;
@@ -126,7 +126,7 @@ impl<S: SessionControl> SessionFiles<S> {
         self.paths.clone()
     }
 
-    /// Removes all files; none of their functions runs any more when it returns. Sleeps.
+    /// Removes all files. When it returns, none of their functions runs any more. Sleeps.
     pub(crate) fn remove(&self) {
         self.device.remove();
     }
@@ -191,7 +191,7 @@ const PATH_ATTRIBUTES: &[Attribute<Path>] = &[
         |path, context, bytes| {
             check_echo_1(path, context, bytes)?;
             context.keep_module(path.session.events.module()?);
-            // The directory of this very file goes.
+            // The directory of this very file is removed.
             context.release_protection()?;
             path.owner.remove_path(path);
             Ok(())
@@ -259,14 +259,14 @@ fn print_all(out: &mut SysfsOutput<'_>, numbers: impl Iterator<Item = u64>) -> R
 }
 
 fn store_setting<S: SessionControl>(session: &S, value: &Value, bytes: &[u8]) -> Result {
-    // What is set again as it was does not begin any time anew.
+    // A value that does not change begins no time anew.
     if value.set(session.core().name_text(), bytes)? {
         session.settings_changed();
     }
     Ok(())
 }
 
-/// `EINVAL` for anything but `1`.
+/// Checks that `bytes` are `1`. Otherwise logs that and returns `EINVAL`.
 fn check_echo_1(path: &Path, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
     if is_text(bytes, "1") {
         return Ok(());
