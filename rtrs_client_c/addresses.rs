@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses as callers in C have them (`struct sockaddr`).
+//! Addresses in the form of callers in C (`struct sockaddr`).
 
 use core::net::Ipv6Addr;
 use kernel_ext::{
@@ -20,8 +20,8 @@ use proto::{
 };
 use rtrs_core::address::address;
 
-/// The address in `given`, with the interface of a link-local one. `EAFNOSUPPORT` if it is of
-/// another family.
+/// The address in `given`. A link-local address gets its interface, too. `EAFNOSUPPORT` for another
+/// family.
 pub(crate) fn from_socket(given: &SocketAddress) -> Result<Address> {
     match address(given).ok_or(EAFNOSUPPORT)? {
         Address::V6 { addr, .. } if Ipv6Addr::from(addr).is_unicast_link_local() => {
@@ -32,7 +32,7 @@ pub(crate) fn from_socket(given: &SocketAddress) -> Result<Address> {
     }
 }
 
-/// The text of an address, as the C modules show it.
+/// The text of an address, in the form of the C modules.
 pub(crate) fn text(given: Option<&SocketAddress>) -> Text<PATH_TEXT_LEN> {
     match given.and_then(address) {
         Some(address) => address.to_text(),
@@ -40,8 +40,8 @@ pub(crate) fn text(given: Option<&SocketAddress>) -> Text<PATH_TEXT_LEN> {
     }
 }
 
-/// The addresses of a caller's paths. `EINVAL` for a bad number of them, or another port than
-/// `port`. Sleeps. Its room on the stack is this function's alone.
+/// The addresses of a caller's paths. `EINVAL` for a bad number of paths, or for another port than
+/// `port`. Sleeps. Not inlined, so the stack that it takes is free again afterwards.
 #[inline(never)]
 pub(crate) fn of_paths(given: &AddressPairs<'_>, port: u16) -> Result<KVec<PathAddress>> {
     let count = given.count();

@@ -8,27 +8,29 @@ use kernel_ext::{
 };
 use rtrs_client::LinkEvent;
 
-/// What is called once when a request is done (C: `conf_fn` of `struct rtrs_clt_req_ops`).
+/// The function that is called once when a request has ended (C: `conf_fn` of `struct
+/// rtrs_clt_req_ops`).
 pub(crate) struct Confirmation(NumberCallback);
 
 impl Confirmation {
-    /// Makes one of what a caller has given.
+    /// Makes a confirmation of a caller's function.
     pub(crate) fn new(callback: NumberCallback) -> Self {
         Self(callback)
     }
 
-    /// Says how the request has ended. Any context; the caller's function does not sleep.
+    /// Tells the caller how the request has ended. Any context; the caller's function does not
+    /// sleep.
     pub(crate) fn call(self, result: Result) {
         self.0.call(result.map_or_else(Error::to_errno, |()| 0));
     }
 }
 
-/// What is called when the last path of a session is lost, and when the first one is up again (C:
-/// `link_ev` of `struct rtrs_clt_ops`).
+/// The function that is called when the last path of a session is lost, and when the first path is
+/// up again (C: `link_ev` of `struct rtrs_clt_ops`).
 pub(crate) struct LinkCallback(NumberCallback);
 
 impl LinkCallback {
-    /// Makes one of what a caller has given.
+    /// Makes a callback of a caller's function.
     pub(crate) fn new(callback: NumberCallback) -> Self {
         Self(callback)
     }

@@ -27,9 +27,10 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// Nothing takes a permit of `transport` but [`Self::request()`], for one of `permits` that is out,
-/// or the caller that has taken all of them. So the table of a tag is only used by requests, each
-/// of which fills or empties it first.
+/// - Permits of `transport` are taken only by [`Self::request()`], for a permit of `permits` that
+///   is out, and by a group that has taken all permits of `permits`.
+/// - So the table of a tag is only used by requests, each of which fills or empties the table
+///   first.
 pub(crate) struct Client {
     transport: Arc<Session>,
     permits: Arc<Permits<Confirmation>>,
@@ -62,20 +63,22 @@ impl Client {
         &self.permits
     }
 
-    /// The session, for what is no request.
+    /// The session. Not for requests.
     pub(crate) fn transport(&self) -> &Arc<Session> {
         &self.transport
     }
 
-    /// What the session tells.
+    /// The receiver of the session's events.
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Sends a request under `permit`; `confirmation` follows, unless this fails. Any context.
+    /// Sends a request under `permit`. `confirmation` is called later, unless this fails. Any
+    /// context.
     ///
-    /// `fill` describes its data in the table, which is empty; a request of which nothing is there
-    /// then is sent without data. Errors are those of `rtrs_clt_request()`, and of `fill`.
+    /// `fill` describes the data of the request in the table, which is empty before. If `fill`
+    /// leaves the table empty, the request is sent without data. Errors are those of
+    /// `rtrs_clt_request()`, and of `fill`.
     pub(crate) fn request(
         &self,
         permit: Handle,
@@ -95,9 +98,9 @@ impl Client {
             right.use_service_connection();
         }
         let irq_queues = u32::from(self.transport.num_irq_queues());
-        // There is one for each CPU, so at least one.
+        // There is one queue for each CPU, so at least one.
         let queue = mine.cpu().checked_rem(irq_queues).ok_or(EINVAL)?;
-        // It may be confirmed before the transport returns.
+        // The request may be confirmed before the transport returns.
         mine.begin(confirmation);
         let sent = (self.transport).send_or_return(right, kind, queue, header);
         sent.map_err(|error| error.to_error())

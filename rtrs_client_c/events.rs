@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a session tells its user in C.
+//! The events of a session of a user in C.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -23,17 +23,17 @@ use crate::{
     LocalModule, //
 };
 
-/// What a session tells its user in C, or what it has joined.
+/// The events of a session, passed on to its user in C, or to the group that it has joined.
 pub(crate) struct Events {
     link: LinkCallback,
     /// Set before the first request is sent.
     pub(crate) permits: SetOnce<Arc<Permits<Confirmation>>>,
-    /// Whose requests these are that nobody has sent under a permit.
+    /// The receiver of requests that were not sent under a permit.
     pub(crate) joined: SetOnce<Arc<dyn SessionEvents>>,
 }
 
 impl Events {
-    /// For a session that is about to be opened.
+    /// Makes the events of a session that is about to be opened.
     pub(crate) fn new(link: LinkCallback) -> Self {
         Self {
             link,
@@ -42,7 +42,7 @@ impl Events {
         }
     }
 
-    /// Confirms the request of a permit; false if that has none.
+    /// Confirms the request of a permit. Returns false if no request has begun under the permit.
     fn confirm(&self, tag: u32, result: Result) -> bool {
         let permits = self.permits.as_ref();
         let confirmation = permits.and_then(|permits| permits.ended(tag));
@@ -53,7 +53,8 @@ impl Events {
         is_known
     }
 
-    /// What the session has joined, if it has. Out of line, as other sessions do not get here.
+    /// The receiver that the session has joined, if any. Out of line, as other sessions do not get
+    /// here.
     #[cold]
     #[inline(never)]
     fn joined(&self) -> Option<&dyn SessionEvents> {
@@ -85,7 +86,7 @@ impl SessionEvents for Events {
         }
     }
 
-    /// That of what the session has joined, which depends on this one.
+    /// The module of the receiver that the session has joined. That module depends on this one.
     fn module(&self) -> Result<ModuleReference> {
         match self.joined() {
             Some(joined) => joined.module(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `include/rtrs.h` for clients; the header says what callers may rely on.
+//! The functions of `include/rtrs.h` for clients. The header says what callers may rely on.
 //! `symbols.c` exports them.
 
 use core::fmt::Write as _;
@@ -69,15 +69,15 @@ const WRITE: i32 = 1;
 /// C: `struct rtrs_attrs`.
 #[repr(C)]
 pub struct RawAttrs {
-    /// Permits.
+    /// The number of permits.
     pub queue_depth: u32,
     /// The most data of one request, in bytes.
     pub max_io_size: u32,
-    /// The most entries of its list.
+    /// The most entries of a request's list.
     pub max_segments: u32,
 }
 
-/// How a session is connected.
+/// The parameters of a session's connections.
 struct Connecting {
     port: u16,
     delay_sec: u8,
@@ -157,7 +157,7 @@ kernel_ext::export_to_c! {
     ) -> i32 = write_path;
 }
 
-/// What a function in C returns: 0, or a negative errno.
+/// The value that a function in C returns: 0, or a negative errno.
 fn status(result: Result) -> i32 {
     result.map_or_else(Error::to_errno, |()| 0)
 }
@@ -235,7 +235,8 @@ fn put_permit(session: Handle, permit: Handle) {
     }
 }
 
-/// What a request of direction `dir` with `count` segments is.
+/// The kind of a request of direction `dir` with `count` segments, and how the device accesses the
+/// data.
 fn kind(dir: i32, count: u32) -> Result<(Kind, Direction)> {
     match (dir, count) {
         (READ, _) => Ok((Kind::Read, Direction::FromDevice)),
@@ -259,8 +260,8 @@ fn request(
         let mut room = [0; MAX_USER_HEADER];
         let header = message.gather(&mut room)?;
         let (kind, direction) = kind(dir, list.count())?;
-        // By the type invariant of `Client` nobody uses the table after the request before it is
-        // filled or emptied.
+        // By the type invariant of `Client` the table is not used after the request before it is
+        // filled or emptied again.
         let fill = |table: &mut ScatterTable| {
             list.lend(table, direction)?;
             if table.byte_len() == len {
@@ -322,7 +323,7 @@ fn read_text(text: Bytes<'_>, port: u16, path: AddressPair<'_>) -> i32 {
     status(read())
 }
 
-/// How many bytes were written; at most as many as such a text has.
+/// Writes `text`, and returns the number of bytes written. The longest text fits into an `i32`.
 fn write_text(to: &Buffer<'_>, text: &[u8]) -> i32 {
     to.write_text(text) as i32
 }

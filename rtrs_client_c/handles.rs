@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What callers in C have of their sessions: handles, by which a session that was closed is not
-//! found any more.
+//! The handles by which callers in C name their sessions. The handle of a closed session finds
+//! nothing.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -24,13 +24,13 @@ pub(crate) fn begin() -> Result {
     SESSIONS.begin(MAX_SESSIONS)
 }
 
-/// Takes it away, and closes sessions that were left open. Sleeps.
+/// Takes the room away, and closes sessions that were left open. Sleeps.
 pub(crate) fn end() {
     SESSIONS.end();
 }
 
 /// Makes a handle of `client`. Sleeps. `ENODEV` while the module is being loaded or unloaded,
-/// `ENFILE` if there are too many.
+/// `ENFILE` if there are too many sessions.
 pub(crate) fn insert(client: Client) -> Result<Handle> {
     SESSIONS.insert(Arc::new(client, GFP_KERNEL)?)
 }
@@ -40,7 +40,7 @@ pub(crate) fn client(session: Handle) -> Option<Arc<Client>> {
     SESSIONS.find(session)
 }
 
-/// Calls `use_it` with a session. `ENODEV` if it is closed. Any context; `use_it` does not sleep.
+/// Calls `use_it` with a session. `ENODEV` if it is closed. Any context; `use_it` must not sleep.
 #[inline]
 pub(crate) fn with_client<R>(
     session: Handle,
@@ -49,19 +49,19 @@ pub(crate) fn with_client<R>(
     SESSIONS.with(session, use_it)
 }
 
-/// Has functions find a session no more. Sleeps.
+/// Removes the handle, so that functions do not find the session any more. Sleeps.
 pub(crate) fn forget(session: Handle) {
     drop(SESSIONS.remove(session));
 }
 
 /// Closes a session, if it is open. Sleeps.
 ///
-/// Until all permits were given back functions find the session, which is what confirmations and
-/// those that hold permits need.
+/// Until all permits were given back functions still find the session. Confirmations and callers
+/// that hold permits need that.
 pub(crate) fn close(session: Handle) {
     if let Some(client) = client(session) {
         client.close();
     }
-    // Of several callers one gets it.
+    // If several callers close the session, one of them takes it out.
     forget(session);
 }

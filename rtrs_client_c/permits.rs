@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The permits of a session in C: each is the right to use one tag, from `rtrs_clt_get_permit()` to
-//! `rtrs_clt_put_permit()`, for one request at a time. `rtrs_group_c` has those of a group in them.
+//! The permits of a session in C. Each is the right to use one tag, from `rtrs_clt_get_permit()` to
+//! `rtrs_clt_put_permit()`, for one request at a time. `rtrs_group_c` uses the same type for the
+//! permits of a group.
 //!
-//! A caller has a permit as a pointer to its cell here. That pointer is only compared, so another
-//! one finds nothing, and the state of the cell says what may be done with the permit.
+//! A caller gets a permit as a pointer to its cell here. That pointer is only compared, so a wrong
+//! pointer finds nothing. The state of the cell says what may be done with the permit.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -24,18 +25,18 @@ use kernel_ext::{
     }, //
 };
 
-/// Nobody has the permit.
+/// The permit is not out.
 const FREE: u64 = 0;
 /// A caller has the permit, and no request is in flight under it.
 const HELD: u64 = 1;
 /// A caller has the permit, and its request is in flight.
 const BUSY: u64 = 2;
 
-/// What a permit keeps for its request; `C` is called when that ends.
+/// The state that a permit keeps for its request. `C` is called when the request ends.
 struct Permit<C> {
     /// The CPU that got the permit.
     cpu: u32,
-    /// The request goes by the service connection.
+    /// Whether the request goes by the service connection.
     by_service_connection: bool,
     /// `Some` while the request is in flight.
     confirmation: Option<C>,
@@ -45,27 +46,28 @@ struct Permit<C> {
 ///
 /// # Invariants
 ///
-/// The bit of a tag in `taken` is set while its cell is not [`FREE`], and while the task that has
-/// set it is about to change the cell, or that has changed the cell is about to clear it; of all
-/// tags, too, while they are taken by [`Self::take_all()`]. The bits behind the last tag are set.
+/// - The bit of a tag in `taken` is set in three cases: the tag's cell is not [`FREE`]; a task has
+///   set the bit and is about to change the cell, or has changed the cell and is about to clear the
+///   bit; all tags are taken by [`Self::take_all()`].
+/// - The bits behind the last tag are set.
 #[pin_data]
 pub struct Permits<C> {
     cells: KVVec<StateCell<Permit<C>>>,
     taken: KVec<Atomic<u64>>,
-    /// A caller takes all tags, or has them.
+    /// Whether a caller takes all tags, or has them.
     are_all_taken: Atomic<bool>,
-    /// The tasks that wait for a permit.
+    /// The number of tasks that wait for a permit.
     waiting: Atomic<u32>,
     #[pin]
     given_back: Completion,
-    /// A task waits until all permits were given back.
+    /// Whether a task waits until all permits were given back.
     is_closing: Atomic<bool>,
     #[pin]
     given_back_at_end: Completion,
 }
 
-/// A permit that its caller uses for a request. Dropping it leaves the permit with the caller, for
-/// another one.
+/// A permit that its caller uses for a request. If this is dropped, the caller keeps the permit,
+/// for another request.
 ///
 /// # Invariants
 ///
@@ -80,8 +82,8 @@ fn bit(tag: u32) -> u64 {
     1u64.wrapping_shl(tag % u64::BITS)
 }
 
-/// The bits in word `word` that are behind the last one of `count` tags, of which at least one has
-/// its bit there.
+/// The bits in word `word` that are behind the last of `count` tags. At least one tag has its bit
+/// in that word.
 fn bits_behind(count: u32, word: u32) -> u64 {
     match count.wrapping_sub(word.wrapping_mul(u64::BITS)) {
         tags @ 0..u64::BITS => u64::MAX.wrapping_shl(tags),
@@ -90,7 +92,7 @@ fn bits_behind(count: u32, word: u32) -> u64 {
 }
 
 impl<C> Permits<C> {
-    /// The permits of `count` tags. Sleeps.
+    /// Makes the permits of `count` tags. Sleeps.
     pub fn new(count: u32) -> Result<Arc<Self>> {
         let mut cells = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {
@@ -106,7 +108,7 @@ impl<C> Permits<C> {
         for word in 0..words {
             taken.push(Atomic::new(bits_behind(count, word)), GFP_KERNEL)?;
         }
-        // INVARIANT: All cells are free, and only the bits behind the last one are set.
+        // INVARIANT: All cells are free, and only the bits behind the last tag are set.
         Arc::pin_init(
             pin_init!(Self {
                 cells,
@@ -121,11 +123,11 @@ impl<C> Permits<C> {
         )
     }
 
-    /// Gets a permit, by the address under which its caller knows it, if there is one. Any context.
+    /// Takes a free permit. Returns the address by which the caller knows it. Any context.
     pub fn get(&self, by_service_connection: bool) -> Option<Handle> {
         let tag = self.take_tag()?;
         let cell = self.cells.get(tag as usize)?;
-        // By the type invariant nobody else has it.
+        // By the type invariant the cell is free, and no other task takes it.
         let mut permit = cell.take(FREE)?;
         permit.cpu = cpu::current_cpu();
         permit.by_service_connection = by_service_connection;
@@ -133,14 +135,14 @@ impl<C> Permits<C> {
         Some(Handle::new(core::ptr::from_ref(cell).addr() as u64))
     }
 
-    /// As [`Self::get()`]; waits until there is one, unless a caller [takes
-    /// all](Self::take_all()). Sleeps.
+    /// As [`Self::get()`], but waits until there is a permit. Ends without a permit if a caller
+    /// [takes all](Self::take_all()). Sleeps.
     pub fn get_waiting(&self, by_service_connection: bool) -> Option<Handle> {
         let permit = self.get(by_service_connection);
         if permit.is_some() {
             return permit;
         }
-        // Whoever gives a permit back, or takes all, that is not seen below sees this.
+        // A task that gives a permit back, or takes all, and is not seen below sees this.
         self.waiting.fetch_add(1, ordering::Full);
         let permit = loop {
             let permit = self.get(by_service_connection);
@@ -153,14 +155,14 @@ impl<C> Permits<C> {
         permit
     }
 
-    /// Sets the bit of a tag whose bit is not set. Full barrier if there is one.
+    /// Sets the bit of a tag whose bit is not set. A full barrier if it succeeds.
     fn take_tag(&self) -> Option<u32> {
         for (word, bits) in (0u32..).zip(&self.taken) {
             let mut known = bits.load(ordering::Relaxed);
             while known != u64::MAX {
                 let place = known.trailing_ones();
                 match bits.cmpxchg(known, known | bit(place), ordering::Full) {
-                    // One of the tags, of which there are less than 2^32.
+                    // The sum is the number of a tag, of which there are less than 2^32.
                     Ok(_) => return Some(word.wrapping_mul(u64::BITS).wrapping_add(place)),
                     Err(now) => known = now,
                 }
@@ -170,7 +172,7 @@ impl<C> Permits<C> {
     }
 
     /// Takes all tags, so that there are no permits before [`Self::give_all_back()`]. `EBUSY` if a
-    /// permit is out, if a task waits for one, or if all are taken already. Any context.
+    /// permit is out, if a task waits for a permit, or if all are taken already. Any context.
     pub(crate) fn take_all(&self) -> Result {
         // A task that begins to wait and is not seen below sees this.
         if self.are_all_taken.xchg(true, ordering::Full) {
@@ -192,7 +194,7 @@ impl<C> Permits<C> {
         Ok(())
     }
 
-    /// Gives back what [`Self::take_all()`] has taken. Any context.
+    /// Gives back the tags that [`Self::take_all()`] has taken. Any context.
     pub(crate) fn give_all_back(&self) {
         self.give_back_words(u32::MAX);
     }
@@ -209,15 +211,15 @@ impl<C> Permits<C> {
         }
     }
 
-    /// Gives `permit` back. `EINVAL` if it is none that is out, `EBUSY` if its request is in
-    /// flight. Any context.
+    /// Gives `permit` back. `EINVAL` if it is not a permit that is out, `EBUSY` if its request is
+    /// in flight. Any context.
     pub fn put(&self, permit: Handle) -> Result {
         let (tag, cell) = self.find(permit).ok_or(EINVAL)?;
         if !cell.change(HELD, FREE) {
             return Err(refusal(cell));
         }
         if let Some(bits) = self.taken.get((tag / u64::BITS) as usize) {
-            // It is set, so nothing is borrowed from the bits above.
+            // The bit is set, so nothing is borrowed from the bits above.
             bits.fetch_sub(bit(tag), ordering::Full);
         }
         if self.waiting.load(ordering::Relaxed) != 0 {
@@ -231,15 +233,15 @@ impl<C> Permits<C> {
 
     /// Waits until all permits were given back. Sleeps.
     pub fn wait_for_all(&self) {
-        // Whoever gives a permit back that is not seen below sees this.
+        // A task that gives a permit back and is not seen below sees this.
         self.is_closing.xchg(true, ordering::Full);
         while self.cells.iter().any(|cell| cell.state() != FREE) {
             self.given_back_at_end.wait();
         }
     }
 
-    /// A permit, for the request that is about to be sent under it. Errors as of [`Self::put()`].
-    /// Any context.
+    /// Takes a permit for the request that is about to be sent under it. Errors as of
+    /// [`Self::put()`]. Any context.
     pub fn use_for_request(&self, permit: Handle) -> Result<PermitUse<'_, C>> {
         let (tag, cell) = self.find(permit).ok_or(EINVAL)?;
         let owned = cell.take(HELD).ok_or_else(|| refusal(cell))?;
@@ -250,29 +252,30 @@ impl<C> Permits<C> {
         })
     }
 
-    /// The request of `tag` has ended: what is to be called, from whose call on the caller may use
-    /// the permit. Nothing if no request has begun under it. Any context.
+    /// Notes that the request of `tag` has ended, and returns the function to be called. When that
+    /// function is called the caller may use the permit again. Nothing if no request has begun
+    /// under the permit. Any context.
     pub fn ended(&self, tag: u32) -> Option<C> {
         let mut permit = self.cells.get(tag as usize)?.take(BUSY)?;
         let confirmation = permit.confirmation.take();
-        // First, as the caller may use the permit at once.
+        // Held first, as the caller may use the permit at once.
         permit.put(HELD);
         confirmation
     }
 
-    /// The request of `tag` was not sent after all. Any context.
+    /// Notes that the request of `tag` was not sent after all. Any context.
     pub fn not_sent(&self, tag: u32) {
         drop(self.ended(tag));
     }
 
-    /// The tag and the cell of a permit; nothing if `permit` is the address of none.
+    /// The tag and the cell of a permit. Nothing if `permit` is not the address of a cell.
     fn find(&self, permit: Handle) -> Option<(u32, &StateCell<Permit<C>>)> {
         let address = usize::try_from(permit.number()).ok()?;
         let offset = address.checked_sub(self.cells.as_ptr().addr())?;
         let index = offset.checked_div(size_of::<StateCell<Permit<C>>>())?;
         let cell = self.cells.get(index)?;
         let is_cell = core::ptr::from_ref(cell).addr() == address;
-        // There are less than 2^32.
+        // There are less than 2^32 cells.
         is_cell.then_some((index as u32, cell))
     }
 }
@@ -294,7 +297,7 @@ impl<C> PermitUse<'_, C> {
         permit.is_some_and(|permit| permit.by_service_connection)
     }
 
-    /// Lets the request end from here on, by [`Permits::ended()`], which gives `confirmation` back.
+    /// Has the request end from here on by [`Permits::ended()`], which returns `confirmation`.
     pub fn begin(mut self, confirmation: C) {
         if let Some(mut permit) = self.permit.take() {
             permit.confirmation = Some(confirmation);
@@ -311,7 +314,7 @@ impl<C> Drop for PermitUse<'_, C> {
     }
 }
 
-/// Why nothing can be done with a permit that is not held, or is in use.
+/// The error for a permit whose cell is not [`HELD`].
 fn refusal<C>(cell: &StateCell<Permit<C>>) -> Error {
     match cell.state() {
         FREE => EINVAL,

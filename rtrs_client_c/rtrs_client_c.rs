@@ -3,9 +3,9 @@
 //! The RTRS client for users in C: the functions of `include/rtrs.h`, on the sessions of
 //! [`rtrs_client`].
 //!
-//! Loaded when such a user needs it. The functions have the names of the C module rtrs-client, so
-//! only one of the two can be loaded. For `rtrs_group_c` there are [`JoiningSession`] and
-//! [`Permits`].
+//! The module is loaded when such a user needs it. The functions have the names of the C module
+//! rtrs-client, so only one of the two modules can be loaded. [`JoiningSession`] and [`Permits`]
+//! are for `rtrs_group_c`.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -47,7 +47,7 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded, which its users in C prevent as they depend on it.
+/// The module. Its users in C depend on it, and so prevent that it is unloaded.
 pub(crate) struct RtrsClientC;
 
 impl kernel::Module for RtrsClientC {

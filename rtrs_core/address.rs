@@ -19,14 +19,14 @@ use proto::addr::{
     IB_SERVICE_ID_PREFIX, //
 };
 
-/// The name under which the RDMA core lists what both ends create (`rdma resource show`).
+/// The name under which the RDMA core lists the resources of both ends (`rdma resource show`).
 pub const RESOURCE_OWNER: &CStr = c"rtrs";
 
 /// `address` with a port.
 ///
 /// The interface of a link-local IPv6 address is looked up in the initial network namespace, where
-/// both ends are; `EINVAL` if there is none of that name. On InfiniBand the port becomes the
-/// service id, as the C modules have it. May sleep.
+/// both ends are. `EINVAL` if there is no interface of that name. On InfiniBand the port becomes
+/// the service id, as in the C modules. May sleep.
 pub fn socket_address(address: &Address, port: u16) -> Result<SocketAddress> {
     Ok(match address {
         Address::V4(addr) => SocketAddress::v4(*addr, port),
@@ -38,7 +38,7 @@ pub fn socket_address(address: &Address, port: u16) -> Result<SocketAddress> {
     })
 }
 
-/// The address in `from`, without port and interface; `None` if it is of another family.
+/// The address in `from`, without port and interface. `None` if it is of another family.
 pub fn address(from: &SocketAddress) -> Option<Address> {
     from.host().map(host_address)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parameters that the connections of a path are created with.
+//! The parameters that the connections of a path are created with.
 //!
 //! A path has one service connection, number 0, for the information exchange, heartbeats and
-//! service requests, one connection for the requests of each CPU, and those that are polled.
+//! service requests. It has one connection for the requests of each CPU, and then the polled
+//! connections.
 //!
 //! All functions may be called in any context.
 
@@ -34,7 +35,7 @@ impl QueueSizes {
     /// registration or invalidation per message, one entry to drain the queue and one for a
     /// heartbeat.
     ///
-    /// `max_qp_wr` is what the device allows.
+    /// `max_qp_wr` is the limit of the device.
     pub const fn service(max_qp_wr: u32) -> Self {
         const ENTRIES: u32 = 2 * SERVICE_CON_QUEUE_DEPTH + 2;
         Self {
@@ -45,9 +46,9 @@ impl QueueSizes {
 
     /// The sizes of a client's connection for requests.
     ///
-    /// Per request: a registration, the request, an invalidation, and one entry to spare, since the
-    /// entries of the request before may not be reclaimed yet; two receives (a read's response is
-    /// an invalidation and an immediate) and one to spare.
+    /// Send entries of a request: a registration, the request, an invalidation, and a spare entry,
+    /// since the entries of the request before may not be reclaimed yet. Receives of a request:
+    /// two, as the response to a read is an invalidation and an immediate, and a spare one.
     pub const fn client(queue_depth: u32, max_qp_wr: u32) -> Self {
         Self {
             send: entries(4, queue_depth, max_qp_wr),
@@ -67,7 +68,8 @@ impl QueueSizes {
         )
     }
 
-    /// The entries that a completion queue for both needs. `EINVAL` if `device` has none so long.
+    /// The entries of a completion queue for both queues. `EINVAL` if `device` has no queue that
+    /// long.
     pub fn completions(&self, device: &Device) -> Result<u32> {
         let limit = device.max_cqe();
         let needed = self.send.checked_add(self.receive);
@@ -110,10 +112,10 @@ const fn power_of_two(at_most: u32) -> u32 {
     }
 }
 
-/// Which work requests of a queue pair ask for a completion.
+/// Chooses the work requests of a queue pair that ask for a completion.
 ///
-/// Only a completion frees the entries of a send queue, so a work request in each interval is
-/// signaled; else the queue fills up.
+/// Only a completion frees the entries of a send queue. So one work request in each interval is
+/// signaled; otherwise the queue fills up.
 ///
 /// # Invariants
 ///
@@ -124,7 +126,7 @@ pub struct SignalInterval {
 }
 
 impl SignalInterval {
-    /// Signals every `at_most`th, or more often to make the interval a power of two.
+    /// Signals every `at_most`th work request, or more often to make the interval a power of two.
     pub const fn new(at_most: u32) -> Self {
         // INVARIANT: A power of two.
         Self {
@@ -133,7 +135,7 @@ impl SignalInterval {
         }
     }
 
-    /// Takes the interval for a session of `queue_depth` (C: `signal_interval`). Before the first
+    /// Sets the interval for a session of `queue_depth` (C: `signal_interval`). Before the first
     /// work request. Any context.
     pub fn set_for_queue_depth(&self, queue_depth: u32) {
         let interval = power_of_two(min(queue_depth, SERVICE_CON_QUEUE_DEPTH));
@@ -151,7 +153,7 @@ impl SignalInterval {
         self.posted.load(ordering::Relaxed)
     }
 
-    /// Counts one work request; says whether it is to be signaled. Any context.
+    /// Counts a work request. Returns whether it is to be signaled. Any context.
     #[inline]
     pub fn next_is_signaled(&self) -> bool {
         (self.posted.fetch_add(1, ordering::Relaxed)).wrapping_add(1)

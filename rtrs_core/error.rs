@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers of the protocol crate and of the kernel crate. All functions may be called in any
-//! context.
+//! Error numbers of the protocol crate and of the kernel crate, made of each other. All functions
+//! may be called in any context.
 
 use kernel_ext::prelude::*;
 use proto::Errno;

@@ -2,11 +2,12 @@
 
 //! The heartbeat of a path.
 //!
-//! Each end sends a heartbeat on the service connection at every interval, unless nothing has come
-//! from its peer since the last one, and gives the path up when too many such intervals have
-//! passed. The owner of a path keeps a [`Heartbeat`] and a delayed work that calls
-//! [`Heartbeat::tick`] every [`Heartbeat::interval`]; its completion handlers call
-//! [`Heartbeat::received`].
+//! Each end sends a heartbeat on the service connection at every interval, unless no message has
+//! come from its peer since the last heartbeat. The end gives the path up when too many intervals
+//! have passed without a message.
+//!
+//! The owner of a path keeps a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`]
+//! every [`Heartbeat::interval`]. Its completion handlers call [`Heartbeat::received`].
 
 use kernel::{
     time::{
@@ -30,19 +31,19 @@ pub use proto::heartbeat::{
 pub struct Heartbeat {
     interval_ms: Atomic<u32>,
     missed_max: Atomic<u32>,
-    /// Intervals without a sign of life.
+    /// Intervals without a message of the peer.
     missed: Atomic<u32>,
-    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    /// Times are kept relative to this time, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
-    /// When the heartbeat was posted that is to be acknowledged next, in ns after `origin`; 0 if
-    /// there is none.
+    /// When the heartbeat was posted whose round trip goes on, in ns after `origin`. 0 if none goes
+    /// on.
     sent: Atomic<i64>,
     /// The round-trip time of the last heartbeat, in ns.
     latency: Atomic<i64>,
 }
 
 impl Heartbeat {
-    /// Nothing missed, nothing measured.
+    /// Makes a heartbeat with no missed interval and no round-trip time.
     pub fn new(settings: Settings) -> Self {
         Self {
             interval_ms: Atomic::new(settings.interval_ms),
@@ -62,7 +63,7 @@ impl Heartbeat {
         }
     }
 
-    /// Changes the settings; a call of [`Heartbeat::tick`] that is waiting for its time is not
+    /// Changes the settings. A call of [`Heartbeat::tick`] that is waiting for its time is not
     /// moved.
     pub fn set(&self, settings: Settings) {
         self.interval_ms
@@ -76,15 +77,15 @@ impl Heartbeat {
         msecs_to_jiffies(self.settings().interval_ms)
     }
 
-    /// An interval has passed: says what to do, and counts it.
+    /// Counts an interval that has passed, and returns what to do.
     ///
-    /// Only called by one work item at a time.
+    /// Called by one work item at a time.
     pub fn tick(&self) -> Action {
         let settings = self.settings();
         let mut missed = self.missed.load(ordering::Relaxed);
         loop {
             let (action, now) = heartbeat::tick(missed, &settings);
-            // A message that came meanwhile has set `missed` to zero, which counts.
+            // A message that came meanwhile has set `missed` to zero, and that counts.
             match self.missed.cmpxchg(missed, now, ordering::Relaxed) {
                 Ok(_) => return action,
                 Err(received) => missed = received,
@@ -92,23 +93,24 @@ impl Heartbeat {
         }
     }
 
-    /// A heartbeat is about to be posted, and its round trip begins; unless that of an earlier one
-    /// still goes on, which is as long as the peer says nothing, even if its device has that one.
+    /// Begins a round trip: a heartbeat is about to be posted. If an earlier round trip still goes
+    /// on, the new one is not measured. A round trip goes on until the peer acknowledges, even if
+    /// the peer's device has the heartbeat.
     pub fn posting(&self) {
         let now = self.origin.elapsed().as_nanos();
         let _ = self.sent.cmpxchg(0, now, ordering::Relaxed);
     }
 
-    /// Something came from the peer, be it a heartbeat, an acknowledgement or a request.
+    /// Notes a message of the peer: a heartbeat, an acknowledgement or a request.
     #[inline]
     pub fn received(&self) {
-        // Every request comes by here: do not dirty the cache line for nothing.
+        // Every request comes here, so the cache line is not written without need.
         if self.missed.load(ordering::Relaxed) != 0 {
             self.missed.store(0, ordering::Relaxed);
         }
     }
 
-    /// The acknowledgement of a heartbeat came.
+    /// Notes the acknowledgement of a heartbeat.
     pub fn acknowledged(&self) {
         self.received();
         let now = self.origin.elapsed().as_nanos();
@@ -120,7 +122,7 @@ impl Heartbeat {
         }
     }
 
-    /// The round-trip time of the last acknowledged heartbeat in ns; zero before the first.
+    /// The round-trip time of the last acknowledged heartbeat in ns. 0 before the first.
     pub fn latency_ns(&self) -> u64 {
         self.latency.load(ordering::Relaxed).unsigned_abs()
     }
@@ -130,7 +132,8 @@ impl Heartbeat {
         heartbeat::is_silent(self.missed.load(ordering::Relaxed), &self.settings())
     }
 
-    /// Forgets what was missed; for a path that is connected again.
+    /// Forgets missed intervals and the round trip that goes on. For a path that is connected
+    /// again.
     pub fn reset(&self) {
         self.missed.store(0, ordering::Relaxed);
         self.sent.store(0, ordering::Relaxed);

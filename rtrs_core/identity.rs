@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The keys by which clients prove who they are, and the kernel's HMAC for
-//! [`proto::handshake`].
+//! The keys by which clients prove their identity, and the kernel's HMAC for [`proto::handshake`].
 //!
 //! `rnbdctl key load` puts the keys into the keyring of the user root, from where user space cannot
 //! read them. The keyring outlives the modules.
@@ -56,7 +55,7 @@ pub fn nonce() -> Nonce {
     nonce
 }
 
-/// Set while the module is loaded.
+/// Root's keyring, set while the module is loaded.
 static KEYRING: RcuArc<Keyring> = RcuArc::empty();
 
 /// Keeps root's keyring while the module is loaded.
@@ -65,7 +64,7 @@ pub(crate) struct KeyringOwner;
 impl KeyringOwner {
     /// Looks the keyring up. Sleeps.
     ///
-    /// Without it the module does all but to look for keys, which it says.
+    /// If that fails, a line in the log says so. Then no keys are found; all else works.
     pub(crate) fn new() -> Result<Self> {
         match Keyring::of_root() {
             Ok(keyring) => drop(KEYRING.replace(Some(Arc::new(keyring, GFP_KERNEL)?))),
@@ -84,8 +83,8 @@ impl Drop for KeyringOwner {
     }
 }
 
-/// Reads the keys with this description and gives them to `f`. Sleeps. `ENOKEY` if there are none,
-/// `EINVAL` if the keyring has something else under that name.
+/// Reads the keys with this description and gives them to `f`. Sleeps. `ENOKEY` if there are no
+/// keys, `EINVAL` if the keyring has something else under that description.
 fn with_keys<T>(description: &CStr, f: impl FnOnce(&KeySet<'_>) -> Option<T>) -> Result<T> {
     let keyring = KEYRING.get().ok_or(ENOKEY)?;
     let mut bytes = [0; KeySet::MAX_LEN];
@@ -102,12 +101,12 @@ fn with_keys<T>(description: &CStr, f: impl FnOnce(&KeySet<'_>) -> Option<T>) ->
         }
     };
     bytes.fill(0);
-    // So that the compiler takes the zeroes for read.
+    // Keeps the compiler from leaving out the zeroes.
     black_box(&bytes);
     result
 }
 
-/// The key `number` of `client`, of those by which this machine's servers know it. Sleeps.
+/// Key `number` of `client`, among the keys that this machine has as a server. Sleeps.
 pub fn key_of_client(client: &ClientId, number: u32) -> Result<Key, Refusal> {
     let description = server_description(client);
     let mut is_known = false;
@@ -124,10 +123,11 @@ pub fn key_of_client(client: &ClientId, number: u32) -> Result<Key, Refusal> {
     })
 }
 
-/// This machine's name and newest key for the server at `server`; nothing if there is none. Sleeps.
+/// This machine's name and newest key for the server at `server`. Nothing if there is no key.
+/// Sleeps.
 ///
-/// An error of the keyring if there is a key that is no longer valid: a client that had a key does
-/// not do without.
+/// Returns the keyring's error if there is a key that is no longer valid: a client that had a key
+/// does not connect without a proof.
 pub fn own_key(server: &Address) -> Result<Option<(ClientId, Key)>> {
     for description in [client_description(Some(server)), client_description(None)] {
         let own = with_keys(description.as_cstr(), |keys| {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the time of requests goes: histograms of either end (`proto::latency`), counted while
-//! somebody wants them.
+//! Where the time of requests goes: histograms of either end (`proto::latency`).
 //!
-//! An administrator asks for a number of seconds ([`Lease`]), after which nothing is counted any
-//! more. So a program that was killed leaves nothing behind, and several programs need not know of
-//! each other. The counts stay, and only grow.
+//! Requests are counted only for as many seconds as an administrator asks for ([`Lease`]). So a
+//! program that was killed leaves nothing switched on, and several programs need not know of each
+//! other. The counts stay afterwards, and only grow.
 
 use kernel::{
     static_lock_class,
@@ -48,21 +47,21 @@ const COUNTERS: usize = BUCKETS + 1;
 /// The counters of a CPU.
 type Row = KVVec<Atomic<u64>>;
 
-/// How often the end of a lease is looked for, in ms.
+/// The interval at which the work looks for the end of a lease, in ms.
 const TICK_MS: u64 = 1000;
 
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// The histograms of a device: for each kind of request that of each of its stages.
+/// The histograms of a device: one for each kind of request and each stage.
 ///
 /// # Invariants
 ///
-/// `since_ns` is not 0 only if `rows` is set.
+/// If `since_ns` is not 0, `rows` is set.
 pub struct Latency<const STAGES: usize> {
-    /// Since when requests are counted; 0 while they are not.
+    /// The time since which requests are counted; 0 while they are not.
     since_ns: Atomic<u64>,
-    /// By number of the CPU. Made when somebody wants them for the first time.
+    /// By number of the CPU. Made when requests are counted for the first time.
     rows: SetOnce<KVVec<Row>>,
 }
 
@@ -73,7 +72,7 @@ impl<const STAGES: usize> Default for Latency<STAGES> {
 }
 
 impl<const STAGES: usize> Latency<STAGES> {
-    /// Without counts.
+    /// Makes histograms without counts.
     pub const fn new() -> Self {
         Self {
             since_ns: Atomic::new(0),
@@ -81,8 +80,8 @@ impl<const STAGES: usize> Latency<STAGES> {
         }
     }
 
-    /// Since when requests are counted, as `monotonic_ns()` has it; `None` while they are not. Any
-    /// context.
+    /// The time since which requests are counted, as a value of `monotonic_ns()`. `None` while they
+    /// are not. Any context.
     #[inline]
     pub fn since_ns(&self) -> Option<u64> {
         let since_ns = self.since_ns.load(ordering::Relaxed);
@@ -95,7 +94,7 @@ impl<const STAGES: usize> Latency<STAGES> {
             return;
         }
         let row = self.rows.as_ref();
-        // It may be the row of another CPU by now, so each addition is atomic.
+        // The task may be on another CPU by now, so each addition is atomic.
         let Some(row) = row.and_then(|rows| rows.get(cpu::current_cpu() as usize)) else {
             return;
         };
@@ -112,14 +111,14 @@ impl<const STAGES: usize> Latency<STAGES> {
         }
     }
 
-    /// Where the counters of a histogram begin in a row.
+    /// The index of a histogram's first counter in a row.
     fn place(kind: Kind, stage: usize) -> usize {
-        // Both are small.
+        // Both factors are small.
         let histogram = kind.index().wrapping_mul(STAGES).wrapping_add(stage);
         histogram.wrapping_mul(COUNTERS)
     }
 
-    /// Shows a histogram as a file; `proto::latency` has the format. Sleeps.
+    /// Writes a histogram to a file. `proto::latency` has the format. Sleeps.
     pub fn show(&self, kind: Kind, stage: usize, out: &mut SysfsOutput<'_>) -> Result {
         let mut sums = KVec::from_elem(0u64, COUNTERS, GFP_KERNEL)?;
         let rows = self.rows.as_ref().map_or(&[][..], |rows| rows);
@@ -143,7 +142,7 @@ impl<const STAGES: usize> Latency<STAGES> {
         Ok(())
     }
 
-    /// Makes the counters, unless there are some. Sleeps.
+    /// Makes the counters, unless they are made already. Sleeps.
     fn make_rows(&self) -> Result {
         if self.rows.as_ref().is_some() {
             return Ok(());
@@ -157,31 +156,33 @@ impl<const STAGES: usize> Latency<STAGES> {
             }
             rows.push(row, GFP_KERNEL)?;
         }
-        // Somebody else may have made them meanwhile.
+        // Another task may have made them meanwhile.
         self.rows.populate(rows);
         Ok(())
     }
 }
 
-/// For how long the requests of a device are counted; `H` is what is held meanwhile.
+/// For how long the requests of a device are counted. `H` is held meanwhile.
 ///
 /// # Invariants
 ///
-/// While `held` of the state is there, the work is queued or runs, or the task that has put it
-/// there is about to queue it; and then `since_ns` of the histograms is not 0.
+/// Whenever `state` is not locked and its `held` is `Some`:
+///
+/// - The work is queued or runs, or the task that has set `held` is about to queue the work.
+/// - `since_ns` of the histograms is not 0.
 #[pin_data]
 pub struct Lease<H: Send + Unpin + 'static, const STAGES: usize> {
     latency: Arc<Latency<STAGES>>,
     #[pin]
     state: Mutex<State<H>>,
-    /// Ends it.
+    /// Ends the lease.
     #[pin]
     work: DelayedWork<Lease<H, STAGES>>,
 }
 
 /// The state of a [`Lease`].
 struct State<H> {
-    /// When it ends, as `monotonic_ns()` has it.
+    /// The end of the lease, as a value of `monotonic_ns()`.
     until_ns: u64,
     held: Option<H>,
 }
@@ -193,7 +194,8 @@ impl_has_delayed_work! {
 }
 
 impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
-    /// One that has ended, for the histograms `latency`; works on `queue`. Sleeps.
+    /// Makes a lease that has ended, for the histograms `latency`. Its work runs on `queue`.
+    /// Sleeps.
     pub fn new(latency: Arc<Latency<STAGES>>, queue: &QueueHandle) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -212,21 +214,21 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
         )
     }
 
-    /// Has requests be counted for `seconds` from now on, or longer if that was asked for before.
-    /// `hold` makes what is held meanwhile, if nothing is. Sleeps.
+    /// Has requests counted for `seconds` from now on, or longer if that was asked for before.
+    /// `hold` makes the value that is held meanwhile, if there is none. Sleeps.
     pub fn set(self: &Arc<Self>, seconds: u32, hold: impl FnOnce() -> Result<H>) -> Result {
         self.latency.make_rows()?;
         let mut state = self.state.lock();
         if state.held.is_none() {
             state.held = Some(hold()?);
-            // It is not 0, as the machine has been started some time ago.
+            // The time is not 0, as the machine was started some time ago.
             let since_ns = monotonic_ns().max(1);
             self.latency.since_ns.store(since_ns, ordering::Relaxed);
         }
         let time_ns = u64::from(seconds).wrapping_mul(NS_PER_S);
         state.until_ns = state.until_ns.max(monotonic_ns().wrapping_add(time_ns));
         drop(state);
-        // If it is queued already it finds the new end.
+        // If the work is queued already, it finds the new end.
         self.queue();
         Ok(())
     }
@@ -240,35 +242,35 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
         }
     }
 
-    /// Ends it, and returns what was held. Sleeps, but waits for nothing that takes long; dropping
-    /// what was held may.
+    /// Ends the lease, and returns the value that was held. Sleeps, but does not wait long.
+    /// Dropping the value may take long.
     pub fn stop(&self) -> Option<H> {
         self.end(&mut self.state.lock())
     }
 
-    /// Waits until the work has let go of what it may just have taken. After [`Self::stop`], and
-    /// without a later [`Self::set`]. Sleeps; not to be called in that work.
+    /// Waits until the work has dropped a value that it may just have taken. After [`Self::stop`],
+    /// and without a later [`Self::set`]. Sleeps; must not be called in that work.
     pub fn cancel(self: &Arc<Self>) {
         DelayedWork::<Self>::cancel_sync(self);
     }
 
     fn left_ns(state: &State<H>) -> u64 {
         let now_ns = monotonic_ns();
-        // The first is not less than the second.
+        // `max` has made the first operand no less than the second.
         state.until_ns.max(now_ns).wrapping_sub(now_ns)
     }
 
-    /// Nothing is counted any more. What was held is to be dropped without the lock.
+    /// Ends the counting. The returned value is to be dropped without the lock.
     fn end(&self, state: &mut State<H>) -> Option<H> {
         self.latency.since_ns.store(0, ordering::Relaxed);
         state.until_ns = 0;
         state.held.take()
     }
 
-    /// Has the work look for the end after a while.
+    /// Queues the work that looks for the end.
     fn queue(self: &Arc<Self>) {
         let ms = Self::left_ns(&self.state.lock()) / NS_PER_MS;
-        // One more, as it is rounded down; it fits.
+        // One more, as the division rounds down. The sum fits.
         let ms = ms.min(TICK_MS).wrapping_add(1) as u32;
         let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(ms));
     }
@@ -286,7 +288,7 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> DelayedWorkItem for Lease<H
                 _ => None,
             }
         };
-        // Without the lock.
+        // Dropped without the lock.
         if held.is_none() {
             this.queue();
         }

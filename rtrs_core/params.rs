@@ -26,7 +26,7 @@ impl Number {
         }
     }
 
-    /// Its name, range and default.
+    /// The name, the range and the default.
     pub fn setting(&self) -> Setting {
         self.setting
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RTRS core: what both ends of the RDMA transport share.
+//! RTRS core: code that both ends of the RDMA transport share.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -34,10 +34,10 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded.
+/// The module. Dropped when it is unloaded.
 struct RtrsCore {
     _keyring: identity::KeyringOwner,
-    /// From those functions of sysfs files that have given back the reference to a module.
+    /// For sysfs functions that have given back the reference to a module.
     _returned: Returned,
 }
 

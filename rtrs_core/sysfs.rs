@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What users write to sysfs files.
+//! Text that users write to sysfs files.
 
 /// Whether `written` is `text`, with or without a newline at its end (C: `sysfs_streq`).
 pub fn is_text(written: &[u8], text: &str) -> bool {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path has carried: the file `stats/rdma` of either end.
+//! The requests that a path has carried: the file `stats/rdma` of either end.
 
 use kernel_ext::{
     prelude::*,
@@ -16,7 +16,8 @@ struct Count {
     bytes: Atomic<u64>,
 }
 
-/// What one connection has carried; a cache line of its own, as one CPU at a time writes to it.
+/// The requests that one connection has carried. Has a cache line of its own, as one CPU at a time
+/// writes to it.
 #[repr(align(64))]
 struct Connection {
     reads: Count,
@@ -28,15 +29,16 @@ struct Connection {
 pub struct Totals {
     /// The reads.
     pub reads: u64,
-    /// The bytes that they had, those of the user's header with them.
+    /// The bytes of the reads, including the user's headers.
     pub read_bytes: u64,
     /// All other requests.
     pub writes: u64,
-    /// The bytes that they had, those of the user's header with them.
+    /// The bytes of these requests, including the user's headers.
     pub write_bytes: u64,
 }
 
-/// What a path has carried, by connection (C: `rtrs_clt_stats_rdma`, `rtrs_srv_stats_rdma_stats`).
+/// The requests that a path has carried, by connection (C: `rtrs_clt_stats_rdma`,
+/// `rtrs_srv_stats_rdma_stats`).
 ///
 /// The completion handler of a connection counts what the connection carries. It handles one
 /// completion at a time, so it needs no atomic addition.
@@ -79,7 +81,7 @@ impl Connection {
 }
 
 impl Traffic {
-    /// Nothing yet, for a path of this many connections. Sleeps.
+    /// Makes counters that are all zero, for a path of this many connections. Sleeps.
     pub fn new(num_connections: usize) -> Result<Self> {
         let mut connections = KVec::new();
         for _ in 0..=num_connections {
@@ -94,8 +96,8 @@ impl Traffic {
         self.0.len().wrapping_sub(1)
     }
 
-    /// Counts a request of connection `cid` with this many bytes. For the completion handler of the
-    /// connection: elsewhere a count may be lost.
+    /// Counts a request of connection `cid` with this many bytes. Only for the completion handler
+    /// of the connection: in another context a count may be lost.
     #[inline(always)]
     pub fn count(&self, cid: u16, is_read: bool, bytes: u64) {
         if let Some(connection) = self.0.get(usize::from(cid)) {
@@ -119,7 +121,7 @@ impl Traffic {
         }
     }
 
-    /// What was counted so far. Any context.
+    /// The sums so far. Any context.
     pub fn totals(&self) -> Totals {
         let sum = |of: fn(&Connection) -> &Atomic<u64>| {
             let counts = self.0.iter().map(of);
@@ -135,8 +137,8 @@ impl Traffic {
         }
     }
 
-    /// Begins at zero again. A connection that counts a request at the same moment may keep its old
-    /// counts, or lose the request. Any context.
+    /// Sets all counters to zero. A connection that counts a request at the same moment may keep
+    /// its old counts, or lose the request. Any context.
     pub fn reset(&self) {
         for connection in &self.0 {
             connection.reads.reset();
