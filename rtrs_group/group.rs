@@ -40,30 +40,30 @@ use crate::{
 /// The most bytes that are copied to the page of their tag, for all members.
 const MAX_COPIED: usize = 4096;
 
-/// The most memory that a group takes for such pages, in bytes.
+/// The most memory for the pages of all tags, in bytes.
 const MAX_PAGES: usize = 8 << 20;
 
-/// A group of sessions with several servers. Dropping it closes the sessions, and sleeps; then no
-/// callback runs any more.
+/// A group of sessions with several servers. Dropping it closes the sessions, and sleeps;
+/// afterwards no callback runs any more.
 ///
-/// Its members are the same as long as it lasts, and are known by their numbers, in the order in
-/// which they were given. A member that has failed can [rejoin](Self::rejoin).
+/// The members stay the same as long as the group exists. Their numbers follow the order in which
+/// they were given. A member that has failed can [rejoin](Self::rejoin).
 pub struct Group {
-    // Dropped first: closing a session ends its requests, of which `core` is told.
+    // Dropped first: closing a session ends its requests, and `core` gets these events.
     members: KVec<Member>,
     core: Arc<Core>,
-    /// A page for each tag, which the paths of all members have mapped; nothing if that would be
-    /// too much memory.
+    /// A page for each tag, which the paths of all members have mapped. Nothing if all pages would
+    /// take too much memory.
     pages: Option<Arc<SendPages>>,
     max_io_size: u32,
     max_segments: u32,
 }
 
-/// The right to send one request to a group, under one tag. Dropping it gives it back.
+/// The right to send one request to a group, under one tag. Dropping the permit gives it back.
 ///
 /// # Invariants
 ///
-/// The tag is this permit's as long as `is_used` is false.
+/// The tag belongs to this permit as long as `is_used` is false.
 pub struct Permit<'a> {
     group: &'a Group,
     slot: &'a Slot,
@@ -75,8 +75,8 @@ pub struct Permit<'a> {
 impl Group {
     /// Makes a group of `members`, which are taken to have the same contents. Sleeps.
     ///
-    /// `EINVAL` for no members, or more than [`MAX_MEMBERS`]; `EEXIST` if one of them is in a
-    /// group.
+    /// `EINVAL` for no members, or more than [`MAX_MEMBERS`]. `EEXIST` if a member is in a group
+    /// already.
     pub fn new(
         members: KVec<Member>,
         policy: ReadPolicy,
@@ -112,7 +112,7 @@ impl Group {
         })
     }
 
-    /// The tags: as many as the member with the fewest has. Any context.
+    /// The number of tags: that of the member with the fewest. Any context.
     pub fn queue_depth(&self) -> u32 {
         self.core.slots.count()
     }
@@ -139,20 +139,20 @@ impl Group {
         self.core.slots.times_mapped()
     }
 
-    /// How long a member's reads take of late, in ns; 0 if that is not known. Any context.
+    /// How long a member's reads have taken lately, in ns; 0 if that is not known. Any context.
     pub fn read_latency(&self, member: usize) -> u64 {
         self.core.latency(member)
     }
 
-    /// Which member is read from now on. Any context.
+    /// Sets how the member for a read is chosen from now on. Any context.
     pub fn set_read_policy(&self, policy: ReadPolicy) {
         self.core.set_policy(policy);
     }
 
-    /// Takes the permit of `tag`; nothing if it is taken, or if there is no such tag. Any context.
+    /// Takes the permit of `tag`. Nothing if it is taken, or if there is no such tag. Any context.
     pub fn permit(&self, tag: u32) -> Option<Permit<'_>> {
         let slot = self.core.slots.get(tag)?;
-        // INVARIANT: It was just taken.
+        // INVARIANT: The tag was just taken.
         slot.take().then_some(Permit {
             group: self,
             slot,
@@ -162,19 +162,19 @@ impl Group {
         })
     }
 
-    /// The session of a member. `ENODEV` if there is no such one.
+    /// The session of a member. `ENODEV` if there is no such member.
     fn session(&self, member: usize) -> Result<&Session> {
         self.members.get(member).map(Member::session).ok_or(ENODEV)
     }
 
-    /// What a member has not confirmed. Sleeps. `ENODEV` if there is no such member.
+    /// The writes that a member has not confirmed. Sleeps. `ENODEV` if there is no such member.
     pub fn missing(&self, member: usize) -> Result<Missing> {
         self.core.missing(member)
     }
 
-    /// Has a member get no more writes, as if it had failed: each is on its list from now on.
-    /// Writes that are on their way may still be confirmed. Any context. `ENODEV` if there is no
-    /// such member.
+    /// Has a member get no more writes, as if it had failed: each later write is on its list.
+    /// Writes that are in flight may still be confirmed. Any context. `ENODEV` if there is no such
+    /// member.
     pub fn leave_out(&self, member: usize) -> Result {
         self.core.change(member, |one| {
             one.leave_out();
@@ -182,8 +182,8 @@ impl Group {
         })
     }
 
-    /// Has a member that is behind get all writes from now on. It is not read before the user says
-    /// that it is [in sync](Self::in_sync). Any context.
+    /// Has a member that is behind get all writes from now on. It is not read before the user calls
+    /// [`Self::in_sync`]. Any context.
     ///
     /// `ECONNABORTED` if none of its paths is up, `EINVAL` if it is not behind, `ENODEV` if there
     /// is no such member.
@@ -194,16 +194,16 @@ impl Group {
         self.core.change(member, |one| one.rejoin())
     }
 
-    /// The user says that a member has what has come of the writes from `first` to `last`, which
-    /// are taken off its list. Any context. `ENOSPC` if the list has no place for what would be
-    /// left, `ENODEV` if there is no such member.
+    /// Takes the writes from `first` to `last` off a member's list: the user says that the member
+    /// has the result of these writes. Any context. `ENOSPC` if the list has no place for the
+    /// writes that would be left, `ENODEV` if there is no such member.
     pub fn resolved(&self, member: usize, first: u64, last: u64) -> Result {
         self.core.change(member, |one| one.resolved(first, last))
     }
 
-    /// The user says that a member which has rejoined is as the others, and may be read. Any
-    /// context. `EBUSY` if there are writes on its list, `EINVAL` if it has not rejoined, or is
-    /// behind again, `ENODEV` if there is no such member.
+    /// Has a member that has rejoined be read again: the user says that its contents are those of
+    /// the other members. Any context. `EBUSY` if there are writes on its list, `EINVAL` if it has
+    /// not rejoined, or is behind again, `ENODEV` if there is no such member.
     pub fn in_sync(&self, member: usize) -> Result {
         self.core.change(member, |one| one.in_sync())
     }
@@ -216,7 +216,8 @@ impl Group {
     }
 }
 
-/// A page for each of `tags` tags. Sleeps. `ENOMEM` if that is too much.
+/// Makes a page for each of `tags` tags. Sleeps. `ENOMEM` if the pages take more than
+/// [`MAX_PAGES`].
 fn pages_of(tags: usize) -> Result<Arc<SendPages>> {
     match tags.checked_mul(SendPages::SIZE) {
         Some(bytes) if bytes <= MAX_PAGES => SendPages::new(tags),
@@ -227,7 +228,7 @@ fn pages_of(tags: usize) -> Result<Arc<SendPages>> {
 impl Permit<'_> {
     /// Copies the data of a write, once for all members. Not for reads. Sleeps.
     ///
-    /// `EBUSY` if there are data already, `EMSGSIZE` for more than 4 GiB.
+    /// `EBUSY` if the permit has data already, `EMSGSIZE` for more than 4 GiB.
     pub fn copy(&mut self, bytes: &[u8]) -> Result {
         let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
         if len == 0 {
@@ -237,7 +238,7 @@ impl Permit<'_> {
         match pages.as_ref().filter(|_| bytes.len() <= MAX_COPIED) {
             Some(_) if self.data.is_some() => Err(EBUSY),
             Some(pages) => {
-                // No member sends from it any more: the tag's last request has ended.
+                // No member sends from the page any more: the tag's last request has ended.
                 pages.copy_in(self.tag as usize, bytes)?;
                 self.data = Some(Data::InPage(pages, len));
                 Ok(())
@@ -250,8 +251,9 @@ impl Permit<'_> {
         }
     }
 
-    /// Has `fill` describe the data of a write in the table, which the members share, to be sent
-    /// from where it is. Not for reads. `EBUSY` if there are data already; the errors of `fill`.
+    /// Has `fill` describe the data of a write in the table, which the members share. The data is
+    /// sent from where it lies. Not for reads. `EBUSY` if the permit has data already, and the
+    /// errors of `fill`.
     pub fn fill(&mut self, fill: impl FnOnce(&mut ScatterTable) -> Result) -> Result {
         if self.data.is_some() {
             return Err(EBUSY);
@@ -260,11 +262,11 @@ impl Permit<'_> {
         Ok(())
     }
 
-    /// Sends a write to all members that take writes, and returns its number. It has no data if
-    /// the permit has none. `queue` as of
-    /// [`Submission::add`](rtrs_client::Submission::add). Any context, never sleeps.
+    /// Sends a write to all members that take writes, and returns its number. The write has no data
+    /// if the permit has none. `queue` is as for [`Submission::add`](rtrs_client::Submission::add).
+    /// Any context; never sleeps.
     ///
-    /// [`GroupEvents::ended`] follows, perhaps before this returns. With an error it does not, and
+    /// [`GroupEvents::ended`] follows, perhaps before this returns. After an error it does not, and
     /// there is no such write: `EMSGSIZE` for a header or data that are too long, `ECONNABORTED` if
     /// all members are behind.
     pub fn write(self, queue: u32, header: &[u8]) -> Result<u64> {
@@ -287,8 +289,8 @@ impl Permit<'_> {
         Ok(number)
     }
 
-    /// As [`Self::write`], to a single member, in any state, to bring it what it has missed. Such a
-    /// write has no number, and is on no list. `ENODEV` if there is no such member.
+    /// As [`Self::write`], to a single member in any state, to bring it a write that it has missed.
+    /// The new write has no number, and is on no list. `ENODEV` if there is no such member.
     pub fn write_to(self, member: usize, queue: u32, header: &[u8]) -> Result {
         self.check(header)?;
         self.group.session(member)?;
@@ -314,7 +316,7 @@ impl Permit<'_> {
         let core = &self.group.core;
         // INVARIANT: The request has the tag from here on.
         self.is_used = true;
-        // How long a write takes that has a number is of no interest.
+        // The time of a write with a number is not measured.
         let now = match number {
             0 => core.slots.now(),
             _ => 0,
@@ -327,18 +329,18 @@ impl Permit<'_> {
                 core.member_ended(self.tag, index, Err(Failure::Refused(error)));
             }
         }
-        // Before the request can end, so that the tag's next one finds its table free.
+        // Dropped before the request can end, so that the tag's next request finds its table free.
         drop(self.data.take());
         core.sender_ended(self.tag, self.slot);
     }
 
-    /// Sends a read to one member that is in sync, connected, and not in `except`, as the policy
-    /// says; returns which. `fill` describes where the data goes, in the table of that member's
-    /// request. Any context in which `fill` may be called; never sleeps.
+    /// Sends a read to one member that is in sync, connected, and not in `except`. Returns the
+    /// member, which the policy has chosen. `fill` describes the memory for the data, in the table
+    /// of that member's request. Any context in which `fill` may be called; never sleeps.
     ///
-    /// [`GroupEvents::ended`] follows, perhaps before this returns. With an error it does not:
+    /// [`GroupEvents::ended`] follows, perhaps before this returns. After an error it does not:
     /// `ECONNABORTED` if there is no such member, `EMSGSIZE` for a header that is too long, the
-    /// errors of `fill`, and `EAGAIN` if something is short for the moment.
+    /// errors of `fill`, and `EAGAIN` if some resource is short for the moment.
     pub fn read(
         mut self,
         queue: u32,
@@ -358,7 +360,7 @@ impl Permit<'_> {
         let now = core.slots.now();
         self.slot.begin(0, Members::only(member), now);
         let sent = session.send(permit, Kind::Read, queue, header);
-        // Without a request no other party has the slot.
+        // If the request was not sent, no other party uses the slot.
         sent.map_err(SubmitError::to_error)?;
         // INVARIANT: The request has the tag.
         self.is_used = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the members of a group share: its requests, and who has confirmed what.
+//! The state that the members of a group share: requests, and the writes that members have not
+//! confirmed.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -50,7 +51,7 @@ use crate::{
 /// The fewest ranges that the list of a member has room for.
 const MIN_PLACES: u32 = 64;
 
-/// What the members of a group share.
+/// The state that the members of a group share.
 #[pin_data]
 pub(crate) struct Core {
     pub(crate) slots: Slots,
@@ -62,8 +63,8 @@ pub(crate) struct Core {
     reads: Atomic<u64>,
 }
 
-/// The lists of the members and the number of the next write: so that each write is sent to a
-/// member, or is on its list.
+/// The lists of the members, and the number of the next write. One lock is for all of them, so each
+/// write is sent to a member or is on the member's list.
 struct States {
     members: KVec<Member<KVVec<Range>>>,
     next: u64,
@@ -79,13 +80,13 @@ pub(crate) enum Failure {
     Unanswered(Error),
 }
 
-/// What a member has not confirmed, at some moment.
+/// The writes that a member has not confirmed, at some moment.
 pub struct Missing {
-    /// The state.
+    /// The state of the member.
     pub state: State,
     /// The writes, in the order of their numbers.
     pub ranges: KVVec<Range>,
-    /// Whether the member has confirmed none of them.
+    /// Whether the member has confirmed none of these writes.
     pub is_exact: bool,
 }
 
@@ -113,21 +114,22 @@ impl Core {
     /// segments. Sleeps.
     pub(crate) fn make(&self, members: usize, tags: u32, max_segments: u32) -> Result {
         let mut states = KVec::with_capacity(members, GFP_KERNEL)?;
-        // What is in flight when a member fails may all be on its list, with gaps between.
+        // All writes that are in flight when a member fails may be on its list, with gaps between
+        // them.
         let places = usize::try_from(tags.max(MIN_PLACES))?;
         for _ in 0..members {
             let list = KVVec::from_elem(Range::EMPTY, places, GFP_KERNEL)?;
             states.push(Member::new(list), GFP_KERNEL)?;
         }
         self.slots.make(tags, max_segments, members)?;
-        // What was there before is dropped without the lock.
+        // The old members are dropped without the lock.
         let old = core::mem::replace(&mut self.states.lock().members, states);
         drop(old);
         Ok(())
     }
 
-    /// Numbers a write, and says which members it is to be sent to; it is on the list of each
-    /// other one. `ECONNABORTED`, and there is no such write, if no member takes writes.
+    /// Numbers a write. Returns the number and the members that get the write; it is on the list of
+    /// each other member. `ECONNABORTED` if no member takes writes; then there is no such write.
     pub(crate) fn begin_write(&self) -> Result<(u64, Members)> {
         let mut states = self.states.lock();
         let States { members, next, .. } = &mut *states;
@@ -146,7 +148,7 @@ impl Core {
         Ok((number, members))
     }
 
-    /// The member to read, of those in sync that are in `allowed`.
+    /// Chooses the member for a read, among the members in sync that are `allowed`.
     pub(crate) fn choose(&self, allowed: impl Fn(usize) -> bool) -> Option<usize> {
         let (in_sync, policy) = {
             let states = self.states.lock();
@@ -171,7 +173,7 @@ impl Core {
         latency.map_or(0, |latency| latency.load(ordering::Relaxed))
     }
 
-    /// `member` has ended the request of `tag`. Any context.
+    /// Handles the end of the request of `tag` at `member`. Any context.
     pub(crate) fn member_ended(&self, tag: u32, member: usize, result: Result<(), Failure>) {
         let Some(slot) = self.slots.get(tag) else {
             return;
@@ -194,7 +196,8 @@ impl Core {
         }
     }
 
-    /// The request of `tag`, which is in `slot`, was sent to all members that get it. Any context.
+    /// Notes that the request of `tag`, which is in `slot`, was sent to all its members. Any
+    /// context.
     #[inline]
     pub(crate) fn sender_ended(&self, tag: u32, slot: &Slot) {
         if let Some(over) = slot.end(Party::Sender, End::Confirmed, 0) {
@@ -202,11 +205,12 @@ impl Core {
         }
     }
 
-    /// All parties have ended the request of `tag`, which is in `slot`.
+    /// Tells the user of the end of the request of `tag`, which is in `slot`. All parties have
+    /// ended it.
     #[inline(never)]
     fn over(&self, tag: u32, slot: &Slot, over: Word) {
         let over = slot.over(over);
-        // A write that no member has is one that has failed, not one that members lack.
+        // If no member has confirmed the write, the write has failed, and no member lacks it.
         if !over.confirmed.is_empty() {
             for member in over.failed.iter() {
                 self.failed(member, over.number);
@@ -223,7 +227,7 @@ impl Core {
         });
     }
 
-    /// `member` has not confirmed write `number`, if that is not 0.
+    /// Notes that `member` has not confirmed write `number`. Does nothing for 0.
     fn failed(&self, member: usize, number: u64) {
         if number == 0 {
             return;
@@ -240,15 +244,15 @@ impl Core {
 
     fn note_latency(&self, member: usize, latest: i64) {
         if let Some(place) = self.latency.get(member) {
-            // Of two that end at the same time one may be lost, which an average bears.
+            // If two reads end at the same time, one time may be lost. An average bears that.
             let known = place.load(ordering::Relaxed);
             place.store(average(known, latest.unsigned_abs()), ordering::Relaxed);
         }
     }
 
-    /// Changes the state of a member. `ENODEV` if there is no such one, `EINVAL` if its state is
-    /// another than that needed, `EBUSY` if there are writes on its list, `ENOSPC` if the list has
-    /// no place for what would be left.
+    /// Changes the state of a member. `ENODEV` if there is no such member, `EINVAL` if the change
+    /// does not begin with its state, `EBUSY` if there are writes on its list, `ENOSPC` if the list
+    /// has no place for the writes that would be left.
     pub(crate) fn change(
         &self,
         member: usize,
@@ -263,7 +267,7 @@ impl Core {
         })
     }
 
-    /// What `member` has not confirmed. Sleeps. `ENODEV` if there is no such one.
+    /// The writes that `member` has not confirmed. Sleeps. `ENODEV` if there is no such member.
     pub(crate) fn missing(&self, member: usize) -> Result<Missing> {
         let places = usize::try_from(self.slots.count().max(MIN_PLACES))?;
         let mut ranges = KVVec::with_capacity(places, GFP_KERNEL)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A member of a group: a session, and what it tells the group.
+//! A member of a group: a session, and its events for the group.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// An established session that can become a member of a group, once. Dropping it closes the
-/// session, and sleeps, unless it was [made of one](Self::of_session) that has another owner.
+/// session, and sleeps. A session of [another owner](Self::of_session) stays open.
 pub struct Member {
     session: Arc<Session>,
     events: Arc<MemberEvents>,
@@ -41,9 +41,9 @@ pub struct Member {
 
 /// The data of a write, which all members send from the same memory.
 pub(crate) enum Data<'a> {
-    /// So many bytes, at least 1, of the tag's page of these.
+    /// This many bytes, at least 1, in the tag's page of these pages.
     InPage(&'a Arc<SendPages>, u32),
-    /// What the user has described.
+    /// Data that the user has described.
     Shared(Sharing),
 }
 
@@ -65,7 +65,7 @@ impl Data<'_> {
     }
 }
 
-/// What the session of a member tells.
+/// The events of a member's session.
 struct MemberEvents {
     joined: SetOnce<Joined>,
 }
@@ -89,11 +89,11 @@ impl Member {
         })
     }
 
-    /// Makes one of a session that was opened, and will be closed, by its owner. Sleeps.
+    /// Makes a member of a session that its owner has opened, and will close. Sleeps.
     ///
-    /// The owner has the session tell [`Self::events`] of the requests that the group sends, which
-    /// are all from the moment on when the group is made, and closes it before the group is
-    /// dropped.
+    /// The owner has the session call [`Self::events`] for the requests that the group sends. From
+    /// the moment on when the group is made, these are all requests. The owner closes the session
+    /// before the group is dropped.
     pub fn of_session(session: Arc<Session>) -> Result<Self> {
         Ok(Self {
             session,
@@ -102,18 +102,18 @@ impl Member {
         })
     }
 
-    /// What a session of another owner is to tell. Any context.
+    /// The events for a session of another owner. Any context.
     pub fn events(&self) -> Arc<dyn SessionEvents> {
         self.events.clone()
     }
 
-    /// The session, for what is no request: its limits, its name, whether it is connected.
+    /// The session, for its limits, its name, and whether it is connected. Not for requests.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Has the session tell `core` what happens, as member `index`. `EEXIST` if it has joined a
-    /// group before.
+    /// Has the session's events go to `core`, as those of member `index`. `EEXIST` if the session
+    /// has joined a group before.
     pub(crate) fn join(&self, core: Arc<Core>, index: usize) -> Result {
         match self.events.joined.populate(Joined { core, index }) {
             true => Ok(()),
@@ -129,7 +129,7 @@ impl Member {
         header: &[u8],
         data: Option<&Data<'_>>,
     ) -> Result {
-        // The group's tag is only free when this one is.
+        // The group's tag is only free when this tag of the session is.
         let mut permit = self.session.permit(tag).ok_or(EBUSY)?;
         let sent = match data {
             Some(data) => {
@@ -143,14 +143,14 @@ impl Member {
 }
 
 impl MemberEvents {
-    /// Of a session that has joined no group.
+    /// Makes the events of a session that has joined no group.
     fn new() -> Result<Arc<Self>> {
         let joined = SetOnce::new();
         Ok(Arc::new(Self { joined }, GFP_KERNEL)?)
     }
 
     fn ended(&self, tag: u32, result: Result<(), Failure>) {
-        // Before the session joins no request is sent by it.
+        // The session sends no request before it has joined.
         if let Some(joined) = self.joined.as_ref() {
             joined.core.member_ended(tag, joined.index, result);
         }
@@ -172,7 +172,8 @@ impl SessionEvents for MemberEvents {
         }
     }
 
-    /// The user's, which depends on this one, as soon as there is a user.
+    /// The module of the group's user, which depends on this one. Before there is a user, this
+    /// module.
     fn module(&self) -> Result<ModuleReference> {
         match self.joined.as_ref() {
             Some(joined) => joined.core.events.module(),

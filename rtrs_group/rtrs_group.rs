@@ -2,11 +2,11 @@
 
 //! Groups of sessions: a request is submitted once, and confirmed by all servers.
 //!
-//! A [`Group`] is made of established sessions, its [`Member`]s. A write is sent to all of them,
-//! from one memory, and ends when all have confirmed it; a read goes to one. A member that fails
-//! gets no more writes, and its list says which it has not confirmed, until the user has brought
-//! them to it. [`SyncGroup`] is for tasks that wait for their requests.
-//! `Documentation/rtrs-api.md` says what may be called where.
+//! A [`Group`] is made of established sessions, its [`Member`]s. A write is sent to all members,
+//! from one memory, and ends when all have confirmed it. A read goes to one member. A member that
+//! fails gets no more writes, and its list has the writes that it has not confirmed, until the user
+//! has brought them to the member. [`SyncGroup`] is for tasks that wait for their requests.
+//! `Documentation/rtrs-api.md` says which functions may be called in which context.
 //!
 //! ```ignore
 //! let group = SyncGroup::open(members, ReadPolicy::RoundRobin)?;
@@ -71,7 +71,7 @@ module! {
     license: "GPL",
 }
 
-/// The module. Its users, who hold the groups, prevent that it is unloaded.
+/// The module. Its users, which hold the groups, prevent that it is unloaded.
 struct RtrsGroup;
 
 impl kernel::Module for RtrsGroup {

@@ -27,30 +27,31 @@ use proto::group::{
     Members, //
 };
 
-/// The most devices for which the data of a write is mapped once; for each further one every member
-/// maps it.
+/// The most devices for which the data of a write is mapped once. For each further device every
+/// member maps the data.
 const MAX_DEVICES: usize = 4;
 
-/// In [`Slot::owner`]: the tag is free.
+/// Value of [`Slot::owner`]: the tag is free.
 const FREE: u32 = 0;
 
-/// In [`Slot::owner`]: there is a permit, or the request is in flight.
+/// Value of [`Slot::owner`]: there is a permit, or the request is in flight.
 const TAKEN: u32 = 1;
 
 /// The request of one tag.
 ///
 /// # Invariants
 ///
-/// All fields but `word` and `errno` are only changed by the owner of the tag, before its request
-/// is sent to a member. `word` says who has still to end the request that was begun last.
+/// - `number`, `sent_to`, `began` and `data` are only set by the owner of the tag, before its
+///   request is sent to a member.
+/// - `word` has the parties that have still to end the request that was begun last.
 pub(crate) struct Slot {
     owner: Atomic<u32>,
     word: Atomic<u64>,
     number: Atomic<u64>,
     sent_to: Atomic<u32>,
-    /// The first error, 0 if there is none.
+    /// The first error; 0 if there is none.
     errno: Atomic<i32>,
-    /// When it was begun, in ns since the group was made; only if it has no number.
+    /// When the request was begun, in ns since the group was made. 0 for a write with a number.
     began: Atomic<i64>,
     pub(crate) data: SharedTable,
 }
@@ -89,34 +90,35 @@ impl Slot {
         self.owner.store(FREE, ordering::Release);
     }
 
-    /// The number of the write.
+    /// The number of the write; 0 for a request without one.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(ordering::Relaxed)
     }
 
-    /// The owner of the tag is about to send write `number`, or another request (0), to `members`,
-    /// at the time `now`; `Party::Sender` ends it as well.
+    /// Begins write `number`, or another request (0), which the owner of the tag is about to send
+    /// to `members`, at the time `now`. `Party::Sender` has to end the request as well.
     pub(crate) fn begin(&self, number: u64, members: Members, now: i64) {
         self.number.store(number, ordering::Relaxed);
         self.sent_to.store(members.to_bits(), ordering::Relaxed);
         self.errno.store(0, ordering::Relaxed);
         self.began.store(now, ordering::Relaxed);
-        // INVARIANT: All of them have still to end it. Who ends it sees the rest.
+        // INVARIANT: All parties have still to end the request. A party that ends it sees the
+        // fields.
         let word = Word::begin(members).to_u64();
         self.word.store(word, ordering::Release);
     }
 
-    /// For how many ns the request has been under way.
+    /// For how many ns the request has been in flight.
     pub(crate) fn age(&self, now: i64) -> i64 {
         now.wrapping_sub(self.began.load(ordering::Relaxed))
     }
 
-    /// `party` has ended the request in this way, with an errno or 0; the last one gets the word,
-    /// of which [`Self::over`] makes how that went for all.
+    /// Notes that `party` has ended the request in the way `how`, with an errno or 0. The last
+    /// party gets the word, from which [`Self::over`] makes the result for all parties.
     #[inline]
     pub(crate) fn end(&self, party: Party, how: End, errno: i32) -> Option<Word> {
         if errno != 0 {
-            // The first one stays.
+            // The first error stays.
             let _ = self.errno.cmpxchg(0, errno, ordering::Relaxed);
         }
         let change = ended(party, how);
@@ -125,7 +127,7 @@ impl Slot {
         word.is_over().then_some(word)
     }
 
-    /// How the request has ended that left `word`.
+    /// The result of the request whose last party got `word`.
     #[inline]
     pub(crate) fn over(&self, word: Word) -> Over {
         let sent_to = Members::from_bits(self.sent_to.load(ordering::Relaxed));
@@ -146,14 +148,14 @@ impl Slot {
     }
 }
 
-/// All slots, by tag; made when the members are known.
+/// All slots, by tag. Made when the members are known.
 pub(crate) struct Slots {
     slots: SetOnce<KVVec<Slot>>,
     origin: Instant<Monotonic>,
 }
 
 impl Slots {
-    /// None yet.
+    /// Makes an object without slots.
     pub(crate) fn new() -> Self {
         Self {
             slots: SetOnce::new(),
@@ -174,14 +176,14 @@ impl Slots {
         Ok(())
     }
 
-    /// That of `tag`. Any context.
+    /// The slot of `tag`. Any context.
     pub(crate) fn get(&self, tag: u32) -> Option<&Slot> {
         self.slots.as_ref()?.get(tag as usize)
     }
 
-    /// How many there are.
+    /// The number of slots.
     pub(crate) fn count(&self) -> u32 {
-        // As many as `make` was asked for.
+        // `make` was asked for that many, which fits.
         self.slots.as_ref().map_or(0, |slots| slots.len() as u32)
     }
 

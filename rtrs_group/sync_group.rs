@@ -40,32 +40,32 @@ use crate::{
 };
 
 /// A group for tasks that wait for their requests. Any number of tasks may use it at the same time.
-/// It chooses the tags, and copies the data, once for all members. Dropping it closes the sessions,
-/// and sleeps.
+/// The group chooses the tags, and copies the data, once for all members. Dropping it closes the
+/// sessions, and sleeps.
 pub struct SyncGroup {
     group: Group,
     events: Arc<Events>,
 }
 
-/// How a write has ended that at least one member has confirmed.
+/// The result of a write that at least one member has confirmed.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// The number of the write; 0 if it was to a single member.
+    /// The number of the write; 0 for a write to a single member.
     pub number: u64,
-    /// The members that have confirmed it.
+    /// The members that have confirmed the write.
     pub confirmed: Members,
-    /// The members that it was sent to, and that have not confirmed it.
+    /// The members that the write was sent to, and that have not confirmed it.
     pub failed: Members,
 }
 
-/// What the group tells the tasks.
+/// The group's events, passed on to the tasks.
 struct Events {
     tags: Arc<TaskTags>,
-    /// By tag; made when the members are known.
+    /// By tag. Made when the members are known.
     ends: SetOnce<KVVec<WriteEnd>>,
 }
 
-/// How the write of a tag has ended.
+/// The result of a tag's write.
 struct WriteEnd {
     number: Atomic<u64>,
     confirmed: Atomic<u32>,
@@ -82,10 +82,11 @@ impl SyncGroup {
     }
 
     /// Sends a write with `header` and `bytes` to all members that take writes, and waits until
-    /// each has confirmed it or has failed. Without bytes there is only the header. Sleeps.
+    /// each has confirmed it or has failed. If `bytes` are empty there is only the header. Sleeps.
     ///
-    /// The error of the member that failed first if none has confirmed it, and those of
-    /// [`Permit::write`]; `EINTR` if the task is killed while it waits for a free tag.
+    /// If no member has confirmed the write, returns the error of the member that failed first.
+    /// Otherwise errors are those of [`Permit::write`], and `EINTR` if the task is killed while it
+    /// waits for a free tag.
     pub fn write(&self, header: &[u8], bytes: &[u8]) -> Result<Written> {
         self.written(bytes, |permit, queue| permit.write(queue, header).map(drop))
     }
@@ -107,16 +108,17 @@ impl SyncGroup {
         // The tag's last request has ended, so its permit is there.
         let mut permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
         permit.copy(bytes)?;
-        // The responses then come to this CPU.
+        // The responses come to this CPU then.
         send(permit, cpu::current_cpu())?;
         self.events.wait(&tag)
     }
 
-    /// Sends a read with `header` to one member, and waits for its response, which goes to `bytes`.
-    /// If a member does not respond, or says that it has failed, another one is asked. Sleeps.
+    /// Sends a read with `header` to one member, and waits for the response, which goes to `bytes`.
+    /// If a member does not respond, or responds with an error, another member is asked. Sleeps.
     ///
-    /// The server need not fill all of the bytes. The last member's error if all have failed; those
-    /// of [`Permit::read`]; `EINTR` as of [`Self::write`].
+    /// The server need not fill all of `bytes`. If all members have failed, returns the error of
+    /// the last one. Otherwise errors are those of [`Permit::read`], and `EINTR` as for
+    /// [`Self::write`].
     pub fn read(&self, header: &[u8], bytes: &mut [u8]) -> Result {
         let len = self.length(bytes)?;
         let (mut except, mut last) = (Members::NONE, Err(ECONNABORTED));
@@ -133,12 +135,12 @@ impl SyncGroup {
             });
             let member = match sent {
                 Ok(member) => member,
-                // All have been asked.
+                // All members have been asked.
                 Err(error) if error == ECONNABORTED && !except.is_empty() => return last,
                 Err(error) => return Err(error),
             };
             last = tag.wait();
-            // Of a read that failed, too: the tag would keep it otherwise.
+            // Also after an error: otherwise the tag would keep the buffer.
             let permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
             let buffer = self.group.take_buffer(&permit, member);
             if last.is_err() {
@@ -152,7 +154,7 @@ impl SyncGroup {
         }
     }
 
-    /// The length of `bytes`, if one request can have as many.
+    /// The length of `bytes`. `EMSGSIZE` if one request cannot have that many.
     fn length(&self, bytes: &[u8]) -> Result<u32> {
         let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
         if len > self.group.max_io_size() {
@@ -172,7 +174,7 @@ impl Deref for SyncGroup {
 }
 
 impl Events {
-    /// For a group that is about to be made.
+    /// Makes the events of a group that is about to be made.
     fn new() -> Result<Arc<Self>> {
         let (tags, ends) = (TaskTags::new()?, SetOnce::new());
         Ok(Arc::new(Self { tags, ends }, GFP_KERNEL)?)
@@ -211,7 +213,7 @@ impl Events {
 
 impl GroupEvents for Events {
     fn ended(&self, ended: &Ended) {
-        // The task that waits sees these when it is woken up.
+        // The waiting task sees these values when it is woken.
         if let Some(end) = self.end(ended.tag) {
             let (confirmed, failed) = (ended.confirmed.to_bits(), ended.failed.to_bits());
             end.number.store(ended.number, ordering::Relaxed);
@@ -221,7 +223,7 @@ impl GroupEvents for Events {
         self.tags.ended(ended.tag, ended.result);
     }
 
-    /// This module's: the code that lets go of a `Self` is part of it.
+    /// A reference to this module, which has the code that drops a `Self`.
     fn module(&self) -> Result<ModuleReference> {
         this::module()
     }

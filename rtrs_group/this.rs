@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This module, for what may outlive its user's.
+//! References to this module, for sessions that may outlive the user's module.
 
 use kernel_ext::{
     module::ModuleReference,
@@ -15,7 +15,7 @@ pub(crate) fn module() -> Result<ModuleReference> {
     (MODULE.as_ref().ok_or(ENODEV)?)()
 }
 
-/// Says how a reference is taken; once.
+/// Sets the function that takes a reference. Only the first call counts.
 pub(crate) fn set_module(take: fn() -> Result<ModuleReference>) {
     MODULE.populate(take);
 }

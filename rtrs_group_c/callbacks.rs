@@ -24,16 +24,18 @@ pub(crate) struct RawFailure {
     member: u32,
 }
 
-/// What is called once when a request is done (C: `conf_fn` of `struct rtrs_group_req_ops`).
+/// The function that is called once when a request has ended (C: `conf_fn` of `struct
+/// rtrs_group_req_ops`).
 pub(crate) struct Confirmation(ValueCallback<RawResult>);
 
 impl Confirmation {
-    /// Makes one of what a caller has given.
+    /// Makes a confirmation of a caller's function.
     pub(crate) fn new(callback: ValueCallback<RawResult>) -> Self {
         Self(callback)
     }
 
-    /// Says how the request has ended. Any context; the caller's function does not sleep.
+    /// Tells the caller how the request has ended. Any context; the caller's function does not
+    /// sleep.
     pub(crate) fn call(self, ended: &Ended) {
         self.0.call(&RawResult {
             number: ended.number,
@@ -45,17 +47,18 @@ impl Confirmation {
     }
 }
 
-/// What is called when a member falls behind (C: `fell_behind` of `struct rtrs_group_ops`).
+/// The function that is called when a member falls behind (C: `fell_behind` of `struct
+/// rtrs_group_ops`).
 pub(crate) struct FailureCallback(ValueCallback<RawFailure>);
 
 impl FailureCallback {
-    /// Makes one of what a caller has given.
+    /// Makes a callback of a caller's function.
     pub(crate) fn new(callback: ValueCallback<RawFailure>) -> Self {
         Self(callback)
     }
 
-    /// Says which member has not confirmed which write. Only for the group, which calls it while it
-    /// is open. Any context; the caller's function does not sleep.
+    /// Tells the caller that `member` has not confirmed write `number`. Only for the group, which
+    /// calls it while it is open. Any context; the caller's function does not sleep.
     pub(crate) fn call(&self, member: usize, number: u64) {
         // There are 16 members at most.
         let member = member as u32;

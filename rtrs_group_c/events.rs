@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a group tells its user in C.
+//! The events of a group of a user in C.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -22,7 +22,7 @@ use crate::{
     LocalModule, //
 };
 
-/// What a group tells its user in C.
+/// The events of a group, passed on to its user in C.
 pub(crate) struct Events {
     fell_behind: Option<FailureCallback>,
     /// Set before the first request is sent.
@@ -30,7 +30,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// For a group that is about to be made.
+    /// Makes the events of a group that is about to be made.
     pub(crate) fn new(fell_behind: Option<FailureCallback>) -> Self {
         Self {
             fell_behind,

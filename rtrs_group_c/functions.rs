@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `include/rtrs-group.h` for groups and their permits; the header says what
+//! The functions of `include/rtrs-group.h` for groups and their permits. The header says what
 //! callers may rely on. `symbols.c` exports them.
 
 use kernel_ext::{
@@ -73,7 +73,7 @@ kernel_ext::export_to_c! {
     ) -> i32 = set_read_policy;
 }
 
-/// What a function in C returns: 0, or a negative errno.
+/// The value that a function in C returns: 0, or a negative errno.
 pub(crate) fn status(result: Result) -> i32 {
     result.map_or_else(Error::to_errno, |()| 0)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `include/rtrs-group.h` for the states of members; `symbols.c` exports them.
+//! The functions of `include/rtrs-group.h` for the states of members. `symbols.c` exports them.
 
 use kernel_ext::{
     c_caller::{
@@ -90,7 +90,7 @@ fn missing_of(
                 State::CatchingUp => 2,
             },
             is_exact: u32::from(missing.is_exact),
-            // There are no more than the group has tags, or 64.
+            // There are no more ranges than the group has tags, or 64.
             count: missing.ranges.len() as u32,
         })
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `include/rtrs-group.h` that send requests; `symbols.c` exports them.
+//! The functions of `include/rtrs-group.h` that send requests. `symbols.c` exports them.
 
 use kernel_ext::{
     c_caller::{
@@ -150,8 +150,8 @@ fn read(
     }))
 }
 
-/// Sends a request. By the type invariant of `Opened` nobody uses a table after the request before
-/// it is filled or emptied, so memory is lent until the confirmation, as the header says.
+/// Sends a request. By the type invariant of `Opened` a table is not used after the request before
+/// it is filled or emptied again. So memory is lent until the confirmation, as the header says.
 fn request(
     group: Handle,
     permit: Handle,

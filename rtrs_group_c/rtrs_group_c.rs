@@ -3,7 +3,7 @@
 //! Groups of RTRS sessions for users in C: the functions of `include/rtrs-group.h`, on the groups
 //! of [`rtrs_group`] and the sessions of [`rtrs_client_c`].
 //!
-//! Loaded when such a user needs it.
+//! The module is loaded when such a user needs it.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -32,7 +32,7 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded, which its users in C prevent as they depend on it.
+/// The module. Its users in C depend on it, and so prevent that it is unloaded.
 pub(crate) struct RtrsGroupC;
 
 impl kernel::Module for RtrsGroupC {

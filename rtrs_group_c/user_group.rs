@@ -32,48 +32,48 @@ use crate::{
     events::Events, //
 };
 
-/// A group of a user in C, which is open from some moment on. Dropping it closes it.
+/// A group of a user in C, which [`Self::open()`] opens. Dropping it closes it.
 pub(crate) struct UserGroup {
     opened: SetOnce<Opened>,
 }
 
-/// What there is of a group that is open.
+/// The parts of a group that is open.
 ///
 /// # Invariants
 ///
-/// - Requests are sent by `group` only with one of `permits` whose tag is the request's. So the
-///   tables of a tag in the members' sessions, and that of the tag in the group, are only used by
-///   requests, each of which fills or empties the one that it uses first.
-/// - `sessions` are those of the members of `group`; they are closed before it is dropped.
+/// - `group` sends a request only with a permit of `permits` that has the request's tag. So the
+///   tables of a tag, in the members' sessions and in the group, are only used by requests, and
+///   each request first fills or empties the table that it uses.
+/// - `sessions` are those of the members of `group`. They are closed before `group` is dropped.
 pub(crate) struct Opened {
     sessions: KVec<JoinedSession>,
     group: Group,
     permits: Arc<Permits<Confirmation>>,
-    /// The connections of the member with the fewest, for CPUs; not 0.
+    /// The fewest connections for CPUs that a member has; not 0.
     queues: u32,
 }
 
-/// Where a request goes, and with which message.
+/// The destination of a request, and its message.
 pub(crate) enum Target<'a> {
     /// A write, to all members.
     All(&'a [u8]),
-    /// A write, to all members, with a message for each, of which all can be read.
+    /// A write, to all members, with a message for each member. All messages can be read.
     Each(&'a Vectors<'a>),
     /// A write, to one member.
     Member(usize, &'a [u8]),
-    /// A read, from a member that is none of these.
+    /// A read, from a member that is not in this set.
     ReadExcept(Members, &'a [u8]),
 }
 
 impl UserGroup {
-    /// A group that is not open.
+    /// Makes a group that is not open.
     pub(crate) fn new() -> Self {
         Self {
             opened: SetOnce::new(),
         }
     }
 
-    /// Makes a group of these sessions, which stay the caller's if that fails. Sleeps.
+    /// Makes a group of these sessions. If that fails, they stay the caller's. Sleeps.
     ///
     /// `ENODEV` and `EBUSY` as of [`JoiningSession::new()`], `EINVAL` for no sessions or too many.
     pub(crate) fn open(
@@ -111,7 +111,7 @@ impl UserGroup {
         Ok(())
     }
 
-    /// What there is of it. `ENODEV` if it is not open yet. Any context.
+    /// The parts of the group. `ENODEV` if it is not open yet. Any context.
     pub(crate) fn opened(&self) -> Result<&Opened> {
         self.opened.as_ref().ok_or(ENODEV)
     }
@@ -126,7 +126,7 @@ impl UserGroup {
 }
 
 impl Opened {
-    /// The group, for what is no request.
+    /// The group. Not for requests.
     pub(crate) fn group(&self) -> &Group {
         &self.group
     }
@@ -136,10 +136,11 @@ impl Opened {
         &self.permits
     }
 
-    /// Sends a request under `permit`; `confirmation` follows, unless this fails. Any context.
+    /// Sends a request under `permit`. `confirmation` is called later, unless this fails. Any
+    /// context.
     ///
-    /// `fill` describes its data, if it has any, in a table that is empty. Errors are those of the
-    /// functions of `rtrs-group.h` that send, and of `fill`.
+    /// `fill` describes the data of the request, if there is any, in an empty table. Errors are
+    /// those of the functions of `rtrs-group.h` that send, and of `fill`.
     pub(crate) fn request(
         &self,
         permit: Handle,
@@ -157,7 +158,7 @@ impl Opened {
                 right.fill(fill)?;
             }
         }
-        // From here on it may be confirmed, before the group returns.
+        // From here on the request may be confirmed, before the group returns.
         mine.begin(confirmation);
         let sent = match target {
             Target::All(message) => right.write(queue, message).map(drop),
@@ -187,7 +188,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // INVARIANT: The group is dropped behind this.
+        // INVARIANT: The group is dropped after this.
         self.close_sessions();
     }
 }
