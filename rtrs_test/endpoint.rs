@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One end of a raw connection, for a task that does one thing after the other.
+//! One end of a raw connection, for a task that takes one step after the other.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -49,18 +49,18 @@ use crate::{
     }, //
 };
 
-/// Send-side work requests in flight.
+/// The most send-side work requests in flight.
 const SENDS: u32 = 8;
 
-/// How long a work request of this end may take, in ms: above seven retries of the device with the
-/// usual timeouts.
+/// How long a work request of this end may take, in ms. It is above seven retries of the device
+/// with the usual timeouts.
 const SEND_TIMEOUT_MS: u32 = 30_000;
 
-/// How long a device waits for an acknowledgement, in ms: so long that a machine which stands still
-/// for a moment is not taken for a lost packet.
+/// How long a device waits for an acknowledgement, in ms. It is so long that a machine that stands
+/// still for a moment is not taken for a lost packet.
 const ACK_TIMEOUT_MS: u32 = 2_000;
 
-/// Bytes of a message that are longer than the receives of the peer.
+/// The length of a message that does not fit into the receives of the peer, in bytes.
 const TOO_LONG: usize = MESSAGE_SIZE as usize + 64;
 
 type Batch<'a> = SendBatch<'a, 1, MAX_SGES>;
@@ -69,9 +69,9 @@ type Batch<'a> = SendBatch<'a, 1, MAX_SGES>;
 #[derive(Clone, Copy)]
 pub struct Received {
     index: u32,
-    /// Bytes that came.
+    /// The length of the message, in bytes.
     pub len: u32,
-    /// The immediate that came, or 0.
+    /// The immediate of the message, or 0.
     pub imm: u32,
     /// The key of this end that the message invalidated, or 0.
     pub rkey: u32,
@@ -83,8 +83,9 @@ pub struct Received {
 ///
 /// # Invariants
 ///
-/// Receive `i` of `receives` has the name `i`. They complete in the order in which they were
-/// posted, that of their numbers; `next` is the number of the one that completes next.
+/// Receive `i` of `receives` has the work request id `i`. The receives complete in the order in
+/// which they were posted, which is that of their numbers. `next` is the number of the receive that
+/// completes next.
 pub struct Endpoint {
     queue_pair: QueuePair<Peer>,
     memory: Memory,
@@ -125,7 +126,7 @@ impl Endpoint {
         for (number, buffer) in (0..).zip(receives.iter()) {
             queue_pair.post_recv(WrId(number), buffer)?;
         }
-        // INVARIANT: Posted just now, in the order of their numbers.
+        // INVARIANT: The receives were posted just now, in the order of their numbers.
         Ok(Self {
             queue_pair,
             memory,
@@ -137,7 +138,7 @@ impl Endpoint {
         })
     }
 
-    /// What happens on the connection.
+    /// The events of the connection.
     pub fn peer(&self) -> &Arc<Peer> {
         self.queue_pair.handler()
     }
@@ -157,7 +158,7 @@ impl Endpoint {
         &mut self.memory
     }
 
-    /// What this end offers the other one.
+    /// The offer of this end to the other end.
     pub fn offer(&self) -> Offer {
         let RemoteMemory { address, rkey } = self.memory.target();
         Offer {
@@ -168,8 +169,8 @@ impl Endpoint {
         }
     }
 
-    /// Connects to the server, whose route has been resolved, within `timeout_ms`; returns what it
-    /// offers. `EPROTO` if it is no server of this test. Sleeps.
+    /// Connects to the server within `timeout_ms`, and returns the server's offer. The route has
+    /// been resolved before. `EPROTO` if the server is not one of this test. Sleeps.
     pub fn connect(&mut self, timeout_ms: u32) -> Result<Offer> {
         let offer = self.offer().to_bytes();
         let parameters = ConnectionParameters {
@@ -194,8 +195,8 @@ impl Endpoint {
         self.queue_pair.accept(&offer, &parameters)
     }
 
-    /// Posts one work request that `add` adds, and waits for its end. `ECONNRESET` if it failed, of
-    /// which [`Peer::failure`] tells more. Sleeps.
+    /// Posts the work request that `add` adds, and waits for its end. `ECONNRESET` if it failed;
+    /// then [`Peer::failure`] gives the status. Sleeps.
     fn run(&self, add: impl FnOnce(&mut Batch<'_>) -> Result) -> Result {
         let mut room = SendRoom::EMPTY;
         let mut batch = SendBatch::new(&mut room);
@@ -211,13 +212,13 @@ impl Endpoint {
         self.run(|batch| batch.register(SEND, true, region, Access::RemoteWrite))
     }
 
-    /// Takes that right away. Sleeps.
+    /// Takes that right away from the peer. Sleeps.
     pub fn end_key(&self) -> Result {
         let rkey = self.memory.region().rkey();
         self.run(|batch| batch.invalidate_key(SEND, true, rkey))
     }
 
-    /// Sends a message, with an immediate if one is given. `EINVAL` if it is longer than
+    /// Sends a message, and `imm` as the immediate, if any. `EINVAL` if the message is longer than
     /// [`MESSAGE_SIZE`] by more than 64 bytes. Sleeps.
     pub fn send(&self, bytes: &[u8], imm: Option<u32>) -> Result {
         self.message.copy_in(0, bytes)?;
@@ -238,7 +239,7 @@ impl Endpoint {
     }
 
     /// Writes `len` bytes of the pattern of `seed` to the peer's memory, in scatter entries of at
-    /// most `piece` bytes; the last work request has the immediate, if one is given. Sleeps.
+    /// most `piece` bytes. The last work request has the immediate `imm`, if any. Sleeps.
     pub fn write(
         &mut self,
         to: RemoteMemory,
@@ -273,8 +274,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the next message of the peer, at most `timeout_ms`. `ETIMEDOUT`; `ECONNRESET` if
-    /// the connection is over. Sleeps.
+    /// Waits for the next message of the peer, at most `timeout_ms`. `ETIMEDOUT` after that time,
+    /// `ECONNRESET` if the connection is over. Sleeps.
     pub fn receive(&mut self, timeout_ms: u32) -> Result<Received> {
         let peer = self.queue_pair.handler();
         peer.wait(&peer.received, timeout_ms)?;
@@ -286,13 +287,13 @@ impl Endpoint {
             imm: slot.imm.load(ordering::Relaxed),
             rkey: slot.rkey.load(ordering::Relaxed),
         };
-        // INVARIANT: The one that was posted behind it.
+        // INVARIANT: The receive with the next number completes next.
         self.next = self.next.wrapping_add(1) % RECEIVES;
         Ok(received)
     }
 
-    /// Takes messages, posts no receives again, and returns when the connection is over, with
-    /// `ECONNRESET`, or when nothing has come for `timeout_ms` (`ETIMEDOUT`). Sleeps.
+    /// Takes messages, and posts no receive again. Returns `ECONNRESET` when the connection is
+    /// over, or `ETIMEDOUT` when no message has come for `timeout_ms`. Sleeps.
     pub fn receive_until_over(&mut self, timeout_ms: u32) -> Result {
         for _ in 0..RECEIVES {
             self.receive(timeout_ms)?;
@@ -300,14 +301,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Copies the beginning of a message. `EINVAL` if `bytes` are more than a receive holds.
+    /// Copies the beginning of a message. `EINVAL` if `bytes` is longer than a receive.
     pub fn copy_out(&self, received: &Received, bytes: &mut [u8]) -> Result {
         let buffer = self.receives.get(received.index as usize).ok_or(EINVAL)?;
         buffer.copy_out(bytes)
     }
 
-    /// Posts the receive again, for a later message. Each is to be posted in the order in which
-    /// they came, and once. Any context.
+    /// Posts the receive again, for a later message. Each receive is to be posted once, in the
+    /// order in which the messages came. Any context.
     pub fn post_again(&self, received: Received) -> Result {
         let buffer = self.receives.get(received.index as usize).ok_or(EINVAL)?;
         self.queue_pair.post_recv(WrId(received.index), buffer)

@@ -33,7 +33,7 @@ const TARGET: usize = 0;
 /// The piece to write from.
 const SOURCE: usize = 1;
 
-/// The scatter entries of a work request.
+/// The most scatter entries of a work request.
 pub(crate) const MAX_SGES: usize = 8;
 
 /// The memory of one end of a raw connection.
@@ -48,12 +48,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Allocates and maps it. Sleeps.
+    /// Allocates and maps the memory. Sleeps.
     pub(crate) fn new(domain: &Arc<ProtectionDomain>) -> Result<Self> {
         let set = ChunkSet::new(2, RAW_SIZE as usize, domain.device().numa_node(), None)?;
         let mapped = MappedChunks::new(domain, &set)?;
         let region = mapped.region(TARGET, 1)?;
-        // INVARIANT: As many bytes.
+        // INVARIANT: `scratch` and the pieces have the lengths that are asked for.
         Ok(Self {
             mapped,
             region,
@@ -66,7 +66,7 @@ impl Memory {
         &self.region
     }
 
-    /// That piece, for the peer.
+    /// The address and the key by which the peer reaches that piece.
     pub fn target(&self) -> RemoteMemory {
         RemoteMemory {
             address: self.region.iova(),
@@ -74,12 +74,12 @@ impl Memory {
         }
     }
 
-    /// Fills the beginning of the source with a pattern. `EINVAL` if it is not as long. Sleeps.
+    /// Fills the beginning of the source with a pattern. `EINVAL` if the source is shorter. Sleeps.
     pub(crate) fn fill_source(&mut self, seed: u64, len: usize) -> Result {
         self.fill(SOURCE, seed, len)
     }
 
-    /// Fills the beginning of what the peer may write to with a pattern. Sleeps.
+    /// Fills the beginning of the piece that the peer may write to with a pattern. Sleeps.
     pub fn fill_target(&mut self, seed: u64, len: usize) -> Result {
         self.fill(TARGET, seed, len)
     }
@@ -96,8 +96,8 @@ impl Memory {
         }
     }
 
-    /// The place of the first byte of the first `len` that the peer has not written as the pattern
-    /// has it. `EINVAL` if there are not as many. Sleeps.
+    /// Compares the first `len` bytes of the piece that the peer may write to with the pattern.
+    /// Returns the place of the first byte that differs. `EINVAL` if the piece is shorter. Sleeps.
     pub fn first_difference(&mut self, seed: u64, len: usize) -> Result<Option<usize>> {
         if len != 0 {
             self.mapped.sync_for_cpu(TARGET, 0, len)?;
@@ -112,8 +112,8 @@ impl Memory {
         Ok(None)
     }
 
-    /// Adds the bytes of the source from `at` to `end` to the next request of `batch`, as far as
-    /// `limit` scatter entries of at most `piece` bytes go; returns where they end.
+    /// Adds the bytes of the source from `at` to `end` to the next request of `batch`. Adds no more
+    /// than `limit` scatter entries of at most `piece` bytes. Returns where the added bytes end.
     pub(crate) fn add<const N: usize, const S: usize>(
         &self,
         batch: &mut SendBatch<'_, N, S>,
@@ -128,7 +128,7 @@ impl Memory {
             if left == 0 {
                 break;
             }
-            // Within the source, or this fails.
+            // If this is not within the source, the call fails.
             let covered = self
                 .mapped
                 .add_sges(SOURCE, at, left.min(piece), batch, count)?;

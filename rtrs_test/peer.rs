@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of one raw connection, from its events and completions.
+//! The state of one raw connection, from its events and completions.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -32,15 +32,15 @@ use proto::fabric::{
     RECEIVES, //
 };
 
-/// The name of all send-side work requests. Those of the receives are smaller.
+/// The work request id of all send-side work requests. The ids of the receives are smaller.
 pub(crate) const SEND: WrId = WrId(RECEIVES);
 
-/// How many names of work requests there are.
+/// The number of work request ids.
 pub(crate) const WORK_IDS: u32 = RECEIVES.wrapping_add(1);
 
-/// What came with a receive.
+/// The message of a receive that has completed.
 pub(crate) struct Slot {
-    /// Bytes.
+    /// The length in bytes.
     pub(crate) len: Atomic<u32>,
     /// The immediate, or 0.
     pub(crate) imm: Atomic<u32>,
@@ -51,7 +51,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Nothing has come.
+    /// Makes a slot without a message.
     const fn new() -> Self {
         Self {
             len: Atomic::new(0),
@@ -62,40 +62,41 @@ impl Slot {
     }
 }
 
-/// One end of a raw connection: tells the task that waits what has happened.
+/// One end of a raw connection: tells the waiting task what has happened.
 ///
 /// # Invariants
 ///
-/// When `dead` is set the events of the connection are signalled for all who wait, now and later.
+/// If `dead` is set, `progress`, `received` and `finished` are signalled for all tasks that wait,
+/// now and later, or the task that has set `dead` is about to signal them.
 #[pin_data]
 pub struct Peer {
-    /// A step of the handshake is over.
+    /// Signalled when a step of the handshake is over.
     #[pin]
     pub(crate) progress: Completion,
-    /// A receive has completed.
+    /// Signalled when a receive has completed.
     #[pin]
     pub(crate) received: Completion,
-    /// A signalled send-side work request has completed.
+    /// Signalled when a signaled send-side work request has completed.
     #[pin]
     pub(crate) finished: Completion,
-    /// The other end has ended the connection.
+    /// Signalled when the other end has ended the connection.
     #[pin]
     pub(crate) gone: Completion,
-    /// A work request has failed.
+    /// Signalled when a work request has failed.
     #[pin]
     failed: Completion,
     dead: Atomic<u32>,
-    /// The status of the first work request that failed, with 1 added; 0 if none has.
+    /// The status of the first work request that failed, plus 1; 0 if none has failed.
     status: Atomic<u32>,
     /// Why the handshake failed.
     cause: SetOnce<(NoConnection, i32)>,
-    /// What the server offered.
+    /// The server's offer.
     pub(crate) offer: SetOnce<Offer>,
     pub(crate) slots: [Slot; RECEIVES as usize],
 }
 
 impl Peer {
-    /// Nothing has happened.
+    /// Makes an end to which nothing has happened.
     pub fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -114,10 +115,10 @@ impl Peer {
         )
     }
 
-    /// Has all who wait for the connection go on. Any context.
+    /// Ends the connection for all tasks that wait for it. Any context.
     pub fn end(&self) {
         self.dead.store(1, ordering::Release);
-        // INVARIANT: As `dead` is set.
+        // INVARIANT: `dead` is set, and all three are signalled.
         self.progress.complete_all();
         self.received.complete_all();
         self.finished.complete_all();
@@ -128,8 +129,8 @@ impl Peer {
         self.dead.load(ordering::Acquire) != 0
     }
 
-    /// Waits for an event, at most `timeout_ms`. `ETIMEDOUT`; `ECONNRESET` if the connection is
-    /// over. Sleeps.
+    /// Waits for an event, at most `timeout_ms`. `ETIMEDOUT` after that time, `ECONNRESET` if the
+    /// connection is over. Sleeps.
     pub(crate) fn wait(&self, event: &Completion, timeout_ms: u32) -> Result {
         event.wait_timeout(timeout_ms).map_err(|_| ETIMEDOUT)?;
         if self.is_over() {
@@ -138,8 +139,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Waits for a step of the handshake, at most `timeout_ms`. `ETIMEDOUT`; `ECONNRESET` if it
-    /// failed, of which [`Self::cause`] tells more. Sleeps.
+    /// Waits for a step of the handshake, at most `timeout_ms`. `ETIMEDOUT` after that time,
+    /// `ECONNRESET` if the step failed; then [`Self::cause`] gives the reason. Sleeps.
     pub fn wait_step(&self, timeout_ms: u32) -> Result {
         self.wait(&self.progress, timeout_ms)
     }
@@ -149,10 +150,10 @@ impl Peer {
         self.status.load(ordering::Acquire).checked_sub(1)
     }
 
-    /// The same, which is waited for at most `timeout_ms`: the connection may be over before the
+    /// As [`Self::failure`], but waits at most `timeout_ms`: the connection may be over before the
     /// completion is handled. Sleeps.
     pub fn wait_failure(&self, timeout_ms: u32) -> Option<u32> {
-        // Whether it came in time, the next line sees.
+        // The next line sees whether the status came in time.
         let _ = self.failed.wait_timeout(timeout_ms);
         self.failure()
     }
@@ -172,7 +173,7 @@ impl Peer {
         self.end();
     }
 
-    /// A receive has completed.
+    /// Notes a receive that has completed.
     fn note(&self, completion: &WorkCompletion<'_>) {
         let Some(slot) = self.slots.get(completion.wr_id().0 as usize) else {
             return;
@@ -221,7 +222,7 @@ impl EventHandler for Peer {
                 self.fail(cause, status);
             }
             Event::AddressError { status } | Event::RouteError { status } => {
-                // There is a device, and nobody answers at the address.
+                // There is a device, but no answer from the address.
                 let unanswered = [ETIMEDOUT, EHOSTUNREACH].map(|error| error.to_errno());
                 let cause = match unanswered.contains(&status) {
                     true => NoConnection::NoAnswer,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The self test of a fabric: a connection of its own beside RTRS, which both ends share.
+//! The self test of a fabric: the raw connection beside RTRS, which both ends share.
 //!
-//! The transport gives its users no wrong key and no missing receive. So that part of the test has
-//! a queue pair of its own, made of the same verbs (`Documentation/fabric.md`).
+//! The transport gives its users no wrong key and no missing receive. So the part of the test that
+//! needs them has a queue pair of its own, made of the same verbs (`Documentation/fabric.md`).
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -35,7 +35,7 @@ module! {
     license: "GPL",
 }
 
-/// The module has nothing to keep.
+/// The module, which keeps nothing.
 struct RtrsTest;
 
 impl kernel::Module for RtrsTest {

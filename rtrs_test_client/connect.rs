@@ -36,14 +36,14 @@ use rtrs_test::{
 
 use crate::report::Report;
 
-/// How long a step of the handshake may take, in ms: the connection manager repeats its request
+/// How long a step of the handshake may take, in ms. The connection manager repeats its request
 /// twice in that time.
 const TIMEOUT_MS: u32 = 12_000;
 
 /// How long the address and the route may take to be resolved, in ms.
 const RESOLVE_MS: u32 = 5_000;
 
-/// Where the server is.
+/// The address of the server.
 pub(crate) struct Server {
     source: Option<SocketAddress>,
     destination: SocketAddress,
@@ -52,7 +52,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// The raw part of the server that `options` name. `EINVAL` if an address needs an interface
-    /// that there is not. Sleeps.
+    /// that does not exist. Sleeps.
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let port = raw_port(options.port);
         let source = options.path.src.as_ref();
@@ -66,7 +66,7 @@ impl Server {
         })
     }
 
-    /// Connects. `ECONNRESET` if something on the way says no, of which `peer` tells more. Sleeps.
+    /// Connects. `ECONNRESET` if a step is refused; then `peer` has the reason. Sleeps.
     fn connect_as(&self, peer: &Arc<Peer>) -> Result<(Endpoint, Offer)> {
         let mut id = Id::new(
             peer.clone(),
@@ -89,7 +89,7 @@ impl Server {
         self.connect_as(&Peer::new()?)
     }
 
-    /// Connects, and reports how that went: `connected`, `device` and `mtu`, or `no-connection`.
+    /// Connects, and reports the result: `device`, `mtu` and `server-cpus`, or `no-connection`.
     /// Sleeps.
     pub(crate) fn connect_reporting(&self, report: &Report) -> Result<(Endpoint, Offer)> {
         let peer = Peer::new()?;
@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-/// What stands behind an error of which no event has told.
+/// The cause of an error for which there was no event.
 fn cause_of(error: Error) -> NoConnection {
     if error == EPROTO {
         NoConnection::Refused
@@ -123,7 +123,7 @@ fn cause_of(error: Error) -> NoConnection {
     }
 }
 
-/// A cause in a word.
+/// The name of a cause in the report.
 fn name(cause: NoConnection) -> &'static str {
     match cause {
         NoConnection::NoDevice => "no-device",

@@ -26,7 +26,7 @@ use crate::{
     run, //
 };
 
-/// What the folder has besides `result`.
+/// The files of the folder, except `result`.
 pub(crate) const FILES: &[Attribute<Test>] = &[
     Attribute::new(
         c"run",
@@ -45,7 +45,7 @@ pub(crate) const FILES: &[Attribute<Test>] = &[
     ),
 ];
 
-/// What the test that runs, or the last one, has found.
+/// The report of the test that runs, or of the last test.
 pub(crate) static RESULT: BinaryAttribute<Test> = BinaryAttribute::new(
     c"result",
     |test, at, out| {
@@ -59,12 +59,12 @@ pub(crate) static RESULT: BinaryAttribute<Test> = BinaryAttribute::new(
 );
 
 struct State {
-    /// That of the test that runs, or of the last one.
+    /// The report of the test that runs, or of the last test.
     report: Option<Arc<Report>>,
     is_running: bool,
 }
 
-/// The one test that may run at a time.
+/// The test, of which at most one runs at a time.
 #[pin_data]
 pub(crate) struct Test {
     #[pin]
@@ -74,7 +74,8 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// No test runs. Tests run on `queue`; `module` keeps this module loaded.
+    /// Makes an object for which no test runs. Tests run on `queue`; `module` keeps this module
+    /// loaded.
     pub(crate) fn new(
         queue: QueueHandle,
         module: fn() -> Result<ModuleReference>,
@@ -92,15 +93,15 @@ impl Test {
         )
     }
 
-    /// Has the test that runs end soon. Sleeps, but not until then.
+    /// Has the test that runs end soon. Sleeps, but does not wait for the end.
     pub(crate) fn stop(&self) {
         if let Some(report) = &self.state.lock().report {
             report.stop();
         }
     }
 
-    /// Begins a test as `text` says. `EINVAL` for what is wrong in it, which the log names; `EBUSY`
-    /// while a test runs. Sleeps.
+    /// Begins the test that `text` describes. `EINVAL` for a mistake in the text, which the log
+    /// names. `EBUSY` while a test runs. Sleeps.
     fn start(this: &Arc<Self>, text: &[u8]) -> Result {
         let options = Options::parse(text).map_err(|error| {
             pr_err!("run: {}\n", error.as_str());

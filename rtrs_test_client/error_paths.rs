@@ -34,22 +34,22 @@ use crate::{
     }, //
 };
 
-/// How long the server may take to learn that its connection has failed, and to say so, in ms. The
-/// connection manager repeats a message that was lost after 4.3 s.
+/// How long the server may take to notice that its connection has failed, and to say so, in ms. The
+/// connection manager repeats a lost message after 4.3 s.
 const LEARNS_MS: u32 = 10_000;
 
 /// A request that must fail.
 struct Bad {
     name: &'static str,
-    /// Does it, up to the request that fails.
+    /// Makes the request, and everything that it needs before.
     run: fn(&mut Talk<'_>) -> Result,
-    /// The errors that it may end with here; none if only the server has one.
+    /// The errors that the request may end with at this end. None if only the server has an error.
     expected: &'static [ErrorStatus],
-    /// Whether the server learns of it by itself.
+    /// Whether the server notices the failure by itself.
     server_learns: bool,
 }
 
-/// All of them.
+/// All requests that must fail.
 const ALL: &[Bad] = &[
     Bad {
         name: "wrong-key",
@@ -69,7 +69,7 @@ const ALL: &[Bad] = &[
         run: |talk| {
             let address = talk.server.address.wrapping_add(u64::from(RAW_SIZE));
             let to = RemoteMemory {
-                // Its second half lies behind the registration.
+                // The second half of the data lies behind the registration.
                 address: address.wrapping_sub(32),
                 ..talk.server
             };
@@ -138,7 +138,8 @@ fn write(talk: &mut Talk<'_>, to: RemoteMemory, len: u32) -> Result {
     talk.endpoint.write(to, len, seed, len as usize, None)
 }
 
-/// Tries all of them, each on a connection of its own. Sleeps. `EINTR` if the test is to stop.
+/// Tries all of these requests, each on a connection of its own. Sleeps. `EINTR` if the test is to
+/// stop.
 pub(crate) fn run(report: &Report, server: &Server) -> Result {
     for bad in ALL {
         report.go_on()?;
@@ -157,7 +158,7 @@ pub(crate) fn run(report: &Report, server: &Server) -> Result {
     Ok(())
 }
 
-/// Does it, and looks at what both ends have learnt.
+/// Makes the request, and checks the errors of both ends.
 fn judge(bad: &Bad, talk: &mut Talk<'_>) -> Outcome {
     match (bad.run)(talk) {
         Ok(()) => return Outcome::NoError,

@@ -38,13 +38,13 @@ use crate::report::{
     Report, //
 };
 
-/// How long the server may take for an answer, in ms. Above what lost packets cost.
+/// How long the server may take for an answer, in ms. Lost packets cost less.
 const ANSWER_MS: u32 = 10_000;
 
-/// The scatter entries that a write of many segments is made of have so many bytes.
+/// The bytes of each scatter entry in a write of many segments.
 const SEGMENT: usize = 1000;
 
-/// A raw connection on which commands are given, and what was said on it.
+/// A raw connection on which this end gives commands, and the state of the conversation.
 pub(crate) struct Talk<'a> {
     report: &'a Report,
     pub(crate) endpoint: Endpoint,
@@ -54,7 +54,7 @@ pub(crate) struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    /// On a connection with a server that offers this. Sleeps.
+    /// Makes a conversation on a connection to a server with this offer. Sleeps.
     pub(crate) fn new(report: &'a Report, endpoint: Endpoint, offer: &Offer) -> Result<Self> {
         Ok(Self {
             report,
@@ -68,14 +68,14 @@ impl<'a> Talk<'a> {
         })
     }
 
-    /// A seed that no other case has.
+    /// A seed that no other case uses.
     pub(crate) fn next_seed(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(1);
         self.seed
     }
 
     /// Runs a case, and reports it. An error ends the test of this connection: `EINTR` if the test
-    /// is to stop, else that of the case. Sleeps.
+    /// is to stop, else the error of the case. Sleeps.
     fn case(
         &mut self,
         name: &str,
@@ -92,17 +92,17 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Sends a command, and what follows it in the message.
+    /// Sends a command without further bytes.
     pub(crate) fn command(&mut self, command: &Command) -> Result {
         self.endpoint.send(&command.to_bytes(), None)
     }
 
-    /// The server's next message.
+    /// Waits for the server's next message.
     fn receive(&mut self) -> Result<Received> {
         self.endpoint.receive(ANSWER_MS)
     }
 
-    /// The server's answer. Its error, if it has one.
+    /// Waits for the server's answer. If the answer has an error, returns that.
     pub(crate) fn answer(&mut self) -> Result<Answer> {
         let received = self.receive()?;
         let mut bytes = [0; ANSWER_LEN];
@@ -119,13 +119,14 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Asks the server what it finds in its memory.
+    /// Has the server compare its memory with the pattern.
     fn check(&mut self, size: u32, seed: u64) -> Result<Outcome> {
         self.command(&Command::new(Action::Check, size, seed))?;
         Ok(right(&self.answer()?))
     }
 
-    /// A message of `size` bytes: the server says how many came, and whether they are right.
+    /// Sends a message of `size` bytes. The server answers how many came, and whether they are
+    /// right.
     fn send(&mut self, size: u32, imm: Option<u32>) -> Result<Outcome> {
         let (len, seed) = (size as usize, self.next_seed());
         let bytes = self.message.get_mut(..len).ok_or(EINVAL)?;
@@ -151,7 +152,7 @@ impl<'a> Talk<'a> {
         self.check(size, seed)
     }
 
-    /// The same with an immediate, which the server tells.
+    /// As [`Self::write`], with an immediate, which the server answers.
     fn write_imm(&mut self, size: u32) -> Result<Outcome> {
         let (seed, to) = (self.next_seed(), self.server);
         let imm = seed as u32;
@@ -164,7 +165,8 @@ impl<'a> Talk<'a> {
         self.check(size, seed)
     }
 
-    /// A command that has the server write to this end's memory.
+    /// Sends a command that has the server write to this end's memory. Returns the seed of the
+    /// pattern.
     pub(crate) fn write_back(&mut self, action: Action, size: u32) -> Result<u64> {
         let seed = self.next_seed();
         let to = self.endpoint.memory().target();
@@ -176,14 +178,14 @@ impl<'a> Talk<'a> {
         Ok(seed)
     }
 
-    /// The server writes to this end's memory.
+    /// Has the server write to this end's memory.
     fn peer_write(&mut self, size: u32) -> Result<Outcome> {
         let seed = self.write_back(Action::Write, size)?;
         self.answer()?;
         self.look(size, seed)
     }
 
-    /// The same with an immediate.
+    /// As [`Self::peer_write`], with an immediate.
     fn peer_write_imm(&mut self, size: u32) -> Result<Outcome> {
         let seed = self.write_back(Action::WriteImm, size)?;
         let received = self.receive()?;
@@ -196,7 +198,7 @@ impl<'a> Talk<'a> {
         self.look(size, seed)
     }
 
-    /// The same, after which the server invalidates this end's key, as the transport does.
+    /// As [`Self::peer_write`]; then the server invalidates this end's key, as in the transport.
     fn peer_invalidate(&mut self, size: u32) -> Result<Outcome> {
         let rkey = self.endpoint.memory().target().rkey;
         let seed = self.write_back(Action::WriteInvalidate, size)?;
@@ -209,7 +211,7 @@ impl<'a> Talk<'a> {
         self.look(size, seed)
     }
 
-    /// What the server has written to this end's memory.
+    /// Compares this end's memory, to which the server has written, with the pattern.
     fn look(&mut self, size: u32, seed: u64) -> Result<Outcome> {
         let place = self
             .endpoint
@@ -222,7 +224,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// What an answer says of the bytes.
+/// The outcome of an answer that says whether the bytes are right.
 fn right(answer: &Answer) -> Outcome {
     match answer.wrong {
         ALL_RIGHT => Outcome::Good,

@@ -36,13 +36,14 @@ use crate::{
     session::Connected, //
 };
 
-/// What is measured in each size: the latency.
+/// The sizes for which the latency is measured, in bytes.
 const LATENCY_SIZES: [u32; 3] = [1, 4096, 65536];
 
-/// What is measured in each size: the bandwidth, with the share of the whole transfer.
+/// The sizes for which the bandwidth is measured, in bytes, each with a divisor of the whole
+/// transfer.
 const BANDWIDTH_SIZES: [(u32, u64); 2] = [(4096, 16), (u32::MAX, 1)];
 
-/// Both directions, by name.
+/// Both directions, with their names.
 const DIRECTIONS: [(&str, Kind); 2] = [("write", Kind::Write), ("read", Kind::Read)];
 
 const MIB: u64 = 1 << 20;
@@ -52,8 +53,8 @@ fn header() -> [u8; proto::fabric::command::HEADER_LEN] {
     Header { data, seed: 0 }.to_bytes()
 }
 
-/// Sends `requests` of each size and direction, one at a time, and reports `latency` lines: the
-/// median, p99, p99.9 and the largest, in ns. Sleeps.
+/// Sends `requests` requests of each size and direction, one at a time. Reports `latency` lines:
+/// the median, p99, p99.9 and the largest time, in ns. Sleeps.
 pub(crate) fn latencies(report: &Report, connected: &Connected, requests: u32) -> Result {
     for size in LATENCY_SIZES {
         let size = size.min(connected.max_size());
@@ -95,8 +96,8 @@ fn latency(
     Ok(())
 }
 
-/// Transfers data with several requests in flight, and reports `bandwidth` lines: bytes, and how
-/// long they took in ns. Sleeps.
+/// Transfers data with several requests in flight. Reports `bandwidth` lines: the bytes, and the
+/// time that they took in ns. Sleeps.
 pub(crate) fn bandwidths(report: &Report, connected: &Connected, mib: u32) -> Result {
     for (size, share) in BANDWIDTH_SIZES {
         let size = size.min(connected.max_size());
@@ -115,7 +116,7 @@ pub(crate) fn bandwidths(report: &Report, connected: &Connected, mib: u32) -> Re
     Ok(())
 }
 
-/// Sends `count` requests, each tag's when its last one has ended.
+/// Sends `count` requests, each when the last request of its tag has ended.
 fn transfer(report: &Report, connected: &Connected, kind: Kind, size: u32, count: u64) -> Result {
     let header = header();
     let window = connected.in_flight();
@@ -155,7 +156,7 @@ fn transfer(report: &Report, connected: &Connected, kind: Kind, size: u32, count
     result
 }
 
-/// The tag of a request: each in turn.
+/// The tag of request `number`: the tags take turns.
 fn tag_of(number: u64, window: NonZeroU32) -> u32 {
     (number % NonZeroU64::from(window)) as u32
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a test has found so far: text, a fact a line.
+//! The result of a test so far, as text with one fact in each line.
 
 use kernel::{
     fmt,
@@ -21,19 +21,19 @@ use kernel_ext::{
     sysfs::SysfsOutput, //
 };
 
-/// The most bytes of a result. What does not fit is left out.
+/// The most bytes of a result. Lines that do not fit are left out.
 const MAX_LEN: usize = 256 << 10;
 
-/// How a case ended.
+/// The end of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// As it should.
+    /// The case ended as it should.
     Good,
-    /// With bytes that are not those that were sent; the place of the first one if it is known.
+    /// The bytes are not those that were sent. The place of the first wrong byte, if it is known.
     WrongBytes(Option<usize>),
-    /// With an error where there should be none, or with another one than there should be.
+    /// There was an error, but none was expected, or another one.
     Failed(Error),
-    /// Without the error that there should be.
+    /// There was no error, but one was expected.
     NoError,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// An empty one.
+    /// Makes an empty report.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -74,7 +74,7 @@ impl Report {
         }
     }
 
-    /// Adds a line, whose end is part of `line`. Sleeps.
+    /// Adds a line, which has its newline. Sleeps.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) -> Result {
         let line = CString::try_from_fmt(line)?;
         let bytes = line.to_bytes();
@@ -85,13 +85,13 @@ impl Report {
         Ok(())
     }
 
-    /// Part `number` of `count` begins. `EINTR` if the test is to stop. Sleeps.
+    /// Reports that part `number` of `count` begins. `EINTR` if the test is to stop. Sleeps.
     pub(crate) fn step(&self, number: u32, count: u32, name: &str) -> Result {
         self.go_on()?;
         self.line(fmt!("step {number} {count} {name}\n"))
     }
 
-    /// A case has ended, which took `time`. Sleeps.
+    /// Reports a case that has ended, and took `time`. Sleeps.
     pub(crate) fn case(&self, name: &str, size: u32, outcome: Outcome, time: Delta) -> Result {
         let us = time.as_micros_ceil();
         match outcome {
@@ -117,7 +117,7 @@ impl Report {
 }
 
 impl Outcome {
-    /// That of something that must not fail.
+    /// The outcome of a case that must not fail.
     pub(crate) fn of(result: Result) -> Self {
         match result {
             Ok(()) => Self::Good,

@@ -40,11 +40,11 @@ use crate::{
     session::Connected, //
 };
 
-/// The size of the requests that each queue is tried with: more than a page, so that the data are
-/// registered.
+/// The size of the requests that each queue is tried with. It is more than a page, so that the data
+/// is registered.
 const QUEUE_SIZE: u32 = 12 << 10;
 
-/// Writes a pattern, which the server compares. `EILSEQ` if it does not find it. Sleeps.
+/// Writes a pattern, which the server compares. `EILSEQ` if the server finds other bytes. Sleeps.
 fn write(connected: &Connected, queue: u32, size: u32) -> Result<Outcome> {
     let seed = random::u64();
     let header = header(seed);
@@ -97,7 +97,7 @@ fn header(seed: u64) -> [u8; proto::fabric::command::HEADER_LEN] {
     Header { data, seed }.to_bytes()
 }
 
-/// Runs a case, and reports it. An error is the case's, or `EINTR` if the test is to stop.
+/// Runs a case, and reports it. Returns the error of the case, or `EINTR` if the test is to stop.
 fn case(report: &Report, name: &str, number: u32, run: impl FnOnce() -> Result<Outcome>) -> Result {
     report.go_on()?;
     let began = Instant::<Monotonic>::now();
@@ -109,7 +109,7 @@ fn case(report: &Report, name: &str, number: u32, run: impl FnOnce() -> Result<O
     }
 }
 
-/// Writes and reads of all sizes. Sleeps.
+/// Tries writes and reads of all sizes. Sleeps.
 pub(crate) fn sizes(report: &Report, connected: &Connected, mtu: u32) -> Result {
     let sizes = Sizes::around(mtu, PAGE_SIZE as u32, connected.max_size());
     for size in sizes.iter() {
@@ -119,9 +119,10 @@ pub(crate) fn sizes(report: &Report, connected: &Connected, mtu: u32) -> Result 
     Ok(())
 }
 
-/// A write and a read on each queue; the number of the case is the queue's. Sleeps.
+/// Tries a write and a read on each queue. The number of the case is that of the queue. Sleeps.
 ///
-/// A queue that fails does not keep the others from being tried: the error is that of the last one.
+/// If a queue fails, the other queues are tried all the same. The error is that of the last queue
+/// that failed.
 pub(crate) fn queues(report: &Report, connected: &Connected) -> Result {
     let size = QUEUE_SIZE.min(connected.max_size());
     let mut result = Ok(());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client of a fabric's self test (`Documentation/fabric.md`): asks `rtrs_test_server`.
+//! The client of a fabric's self test (`Documentation/fabric.md`), which tests against
+//! `rtrs_test_server`.
 //!
-//! `rnbdctl fabric test` writes to its files in `/sys/class/rtrs-test/fabric/`, and reads what was
-//! measured there. What that means is not for the kernel to say.
+//! `rnbdctl fabric test` writes to the files in `/sys/class/rtrs-test/fabric/`, and reads the
+//! measurements there. The kernel does not judge them.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -48,9 +49,9 @@ module! {
     license: "GPL",
 }
 
-/// The module. Its end stops a test that runs, and waits for that.
+/// The module. Dropping it stops the test that runs, and waits for its end.
 struct RtrsTestClient {
-    // Declared in the order in which they have to go.
+    // Declared in the order in which the fields have to be dropped.
     device: ClassDevice<Test>,
     test: Arc<Test>,
     _queue: OwnedQueue,
@@ -74,7 +75,7 @@ impl kernel::Module for RtrsTestClient {
 
 impl Drop for RtrsTestClient {
     fn drop(&mut self) {
-        // Nobody can start a test any more, then the one that runs ends.
+        // When the files are gone no test can begin, and the test that runs ends.
         self.device.remove();
         self.test.stop();
     }

@@ -21,12 +21,13 @@ use crate::{
 /// The parts of a test.
 const PARTS: u32 = 7;
 
-/// Runs a test, and adds `end` to the report with how it went: 0, or a negative error number.
-/// Sleeps.
+/// Runs a test. The last line of the report is `end` with the result: 0, or a negative error
+/// number. Sleeps.
 pub(crate) fn run(report: &Report, options: &Options, module: fn() -> Result<ModuleReference>) {
     let result = parts(report, options, module);
     let errno = result.map_or_else(|error| error.to_errno(), |()| 0);
-    // Without memory for a line there is no end, and `run` takes the next test all the same.
+    // Without memory for a line there is no `end`, but the file `run` takes the next test all the
+    // same.
     let _ = report.line(fmt!("end {errno}\n"));
 }
 

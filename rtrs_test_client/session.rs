@@ -24,7 +24,7 @@ use crate::report::Report;
 /// The most requests in flight.
 pub(crate) const MAX_IN_FLIGHT: u32 = 16;
 
-/// How the requests end.
+/// The events of the session: they keep the results of the requests.
 struct Events {
     /// One for each tag that is used.
     outcomes: KVVec<Pin<KBox<Outcome>>>,
@@ -38,7 +38,7 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// Opens the session, and reports its limits. Sleeps; the errors of `Session::open`.
+    /// Opens the session, and reports its limits. Sleeps. Errors are those of `Session::open`.
     pub(crate) fn open(
         report: &Report,
         options: &Options,
@@ -64,22 +64,23 @@ impl Connected {
         self.session.max_io_size()
     }
 
-    /// The queues, each with a connection and the CPU that its responses interrupt.
+    /// The number of queues. Each has a connection, and a CPU that its responses interrupt.
     pub(crate) fn queues(&self) -> NonZeroU32 {
         let queues = u32::from(self.session.num_irq_queues());
         NonZeroU32::new(queues).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// How many requests may be in flight; their tags are smaller.
+    /// The most requests in flight. Their tags are smaller.
     pub(crate) fn in_flight(&self) -> NonZeroU32 {
         let depth = self.session.queue_depth().min(MAX_IN_FLIGHT);
         NonZeroU32::new(depth).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// Sends a request whose tag is not in flight, with `len` bytes of `buffer`. Sleeps not.
+    /// Sends a request under a tag that is not in flight, with `len` bytes of `buffer`. Never
+    /// sleeps.
     ///
-    /// `ECONNABORTED`, `EAGAIN` and `EMSGSIZE` as of `Session::send`: there is no end to wait for
-    /// then.
+    /// `ECONNABORTED`, `EAGAIN` and `EMSGSIZE` as of `Session::send`. After an error there is no
+    /// end to wait for.
     pub(crate) fn send(
         &self,
         tag: u32,
@@ -100,7 +101,7 @@ impl Connected {
         sent.map_err(SubmitError::to_error)
     }
 
-    /// Waits for the end of a request that was sent, and gives its buffer back. Sleeps.
+    /// Waits for the end of a request that was sent, and returns its buffer. Sleeps.
     pub(crate) fn wait(&self, tag: u32) -> Result<Option<PageBuffer>> {
         let outcome = self.events.outcomes.get(tag as usize).ok_or(EINVAL)?;
         let result = outcome.wait();
@@ -116,7 +117,7 @@ impl Connected {
 }
 
 impl Events {
-    /// A request has ended. Any context.
+    /// Notes that a request has ended. Any context.
     fn ended(&self, tag: u32, result: Result) {
         if let Some(outcome) = self.outcomes.get(tag as usize) {
             outcome.ended(result);

@@ -23,7 +23,7 @@ use rtrs_server::{
     SessionHandler, //
 };
 
-/// Serves all clients alike, and keeps nothing of them.
+/// The server. It treats all clients alike, and keeps no state of them.
 pub(crate) struct Server;
 
 impl rtrs_server::Server for Server {
@@ -33,8 +33,8 @@ impl rtrs_server::Server for Server {
 }
 
 impl SessionHandler for Server {
-    /// Requests of a measurement are answered at once. To look at data takes memory and time: a
-    /// worker of the session does.
+    /// Requests of a measurement are responded to at once. Comparing and filling take memory and
+    /// time, so a worker of the session does that.
     fn request(&self, op: Operation, header: &[u8]) {
         match Header::parse(header) {
             None => op.respond(Err(EINVAL)),
@@ -58,7 +58,7 @@ impl SessionHandler for Server {
     }
 }
 
-/// `EILSEQ` if the data are not the pattern.
+/// Compares the data with the pattern. `EILSEQ` if they differ.
 fn compare(op: &Operation, seed: u64) -> Result<u32> {
     let mut scratch = KVec::from_elem(0u8, STEP, GFP_KERNEL)?;
     for (place, word) in pieces(op.data_len() as usize) {
@@ -71,7 +71,7 @@ fn compare(op: &Operation, seed: u64) -> Result<u32> {
     Ok(0)
 }
 
-/// Fills what the client reads. Gives the length of it.
+/// Fills the data of a read with the pattern. Returns their length.
 fn produce(op: &Operation, seed: u64) -> Result<u32> {
     let mut scratch = KVec::from_elem(0u8, STEP, GFP_KERNEL)?;
     for (place, word) in pieces(op.data_len() as usize) {

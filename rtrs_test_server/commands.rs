@@ -43,7 +43,7 @@ pub(crate) fn serve(endpoint: &mut Endpoint) -> Result {
         let command = Command::parse(bytes);
         if command.is_some_and(|command| command.action == Action::Starve) {
             endpoint.send(&answer.to_bytes(), None)?;
-            // The connection ends by the client's message that finds no receive.
+            // The client's message that finds no receive ends the connection.
             return endpoint.receive_until_over(IDLE_MS);
         }
         endpoint.post_again(received)?;
@@ -58,7 +58,7 @@ pub(crate) fn serve(endpoint: &mut Endpoint) -> Result {
     }
 }
 
-/// The bytes of a message; none if the client wrote to memory.
+/// The bytes of a message. None if the client wrote to memory.
 fn take<'a>(endpoint: &Endpoint, received: &Received, message: &'a mut [u8]) -> Result<&'a [u8]> {
     let len = match received.is_write {
         true => 0,
@@ -69,7 +69,7 @@ fn take<'a>(endpoint: &Endpoint, received: &Received, message: &'a mut [u8]) -> 
     Ok(bytes)
 }
 
-/// Does what a command says, and gives the place of the first wrong byte that it finds. Sleeps.
+/// Carries out a command. Returns the place of the first wrong byte that it finds. Sleeps.
 fn carry_out(endpoint: &mut Endpoint, command: &Command, message: &[u8]) -> Result<u32> {
     let found = |place: Option<usize>| place.map_or(ALL_RIGHT, |place| place as u32);
     let to = RemoteMemory {
@@ -97,7 +97,7 @@ fn carry_out(endpoint: &mut Endpoint, command: &Command, message: &[u8]) -> Resu
             endpoint.send_invalidate(command.rkey)?;
         }
         Action::EndKey => endpoint.end_key()?,
-        // It was answered before.
+        // The answer was sent before.
         Action::Starve => {}
     }
     Ok(ALL_RIGHT)

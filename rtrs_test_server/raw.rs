@@ -46,41 +46,42 @@ use crate::commands;
 /// The most connections at a time. Each takes about 200 KiB of memory.
 const MAX_CONNECTIONS: usize = 8;
 
-/// Connection requests that may wait to be looked at.
+/// The most connection requests that wait to be looked at.
 const BACKLOG: u32 = 16;
 
-/// Accepts raw connections; its end ends them all. Sleeps.
+/// Accepts raw connections. Dropping it ends all of them, and sleeps.
 pub(crate) struct Raw {
-    // Declared in the order in which they have to go: nobody comes, then nobody is left.
+    // Declared in the order in which the fields have to be dropped: first no connection comes any
+    // more, then none is left.
     _ids: (Id<Acceptor>, Option<Id<Acceptor>>),
     _connections: Ending,
     _queue: OwnedQueue,
 }
 
-/// The connections that there are.
+/// The list of the connections.
 #[pin_data]
 struct Connections {
     #[pin]
     peers: Mutex<KVec<Arc<Peer>>>,
 }
 
-/// Has all connections end when it is dropped.
+/// Ends all connections when it is dropped.
 struct Ending(Arc<Connections>);
 
-/// Takes requests for connections.
+/// The handler of requests for connections.
 struct Acceptor {
     connections: Arc<Connections>,
     queue: QueueHandle,
 }
 
-/// A connection that is among those that there are, as long as this exists.
+/// A connection in the list. Dropping this removes it from the list.
 struct Listed {
     connections: Arc<Connections>,
     peer: Arc<Peer>,
 }
 
 impl Raw {
-    /// Listens on `port`. Sleeps. The connection manager's errors, such as `EADDRINUSE`.
+    /// Listens on `port`. Sleeps. Errors are those of the connection manager, such as `EADDRINUSE`.
     pub(crate) fn listen(port: u16) -> Result<Self> {
         let queue = OwnedQueue::new(c"rtrs_test_server", QueueFlags::UNBOUND)?;
         let connections = Arc::pin_init(
@@ -99,7 +100,7 @@ impl Raw {
         let any_ip = SocketAddress::v6([0; 16], port);
         let ip = listen_on(&acceptor, PortSpace::Tcp, &any_ip)
             .inspect_err(|error| pr_err!("listening on port {} failed: {:?}\n", port, error))?;
-        // InfiniBand addresses, which not every kernel and machine has.
+        // InfiniBand addresses are not there on every kernel and machine.
         let any_gid = socket_address(&Address::Gid([0; 16]), port)?;
         let ib = listen_on(&acceptor, PortSpace::Ib, &any_gid).ok();
         Ok(Self {
@@ -135,7 +136,7 @@ impl Drop for Ending {
 }
 
 impl Listed {
-    /// `EBUSY` if there are as many as there may be. Sleeps.
+    /// Adds a connection to the list. `EBUSY` if the list is full. Sleeps.
     fn new(connections: &Arc<Connections>, peer: &Arc<Peer>) -> Result<Self> {
         let mut peers = connections.peers.lock();
         if peers.len() >= MAX_CONNECTIONS {
@@ -157,16 +158,16 @@ impl Drop for Listed {
 }
 
 impl Acceptor {
-    /// Takes a request for a connection, and has a task serve it. Sleeps.
+    /// Takes a request for a connection, and has a task serve the connection. Sleeps.
     fn take(&self, id: NewId<'_>, private_data: &[u8]) -> Result {
         Offer::parse(private_data).ok_or(EPROTO)?;
         let peer = Peer::new()?;
         let listed = Listed::new(&self.connections, &peer)?;
         let mut endpoint = Endpoint::new(id.take(peer)?)?;
-        // The task accepts. A queue pair that is accepted must not be dropped in here.
+        // The task accepts: a queue pair that is accepted must not be dropped in this handler.
         self.queue.spawn(move || {
             let _listed = listed;
-            // The connection ends with it, whatever the client did.
+            // The connection ends when this returns, whatever the client did.
             let _ = commands::serve(&mut endpoint);
             drop(endpoint);
         })

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server of a fabric's self test (`Documentation/fabric.md`): answers `rtrs_test_client`.
+//! The server of a fabric's self test (`Documentation/fabric.md`), which answers
+//! `rtrs_test_client`.
 //!
-//! It serves whoever reaches it, and has nothing to give away but patterns. So it is for the time
-//! of a test: the administrator loads it before and unloads it afterwards.
+//! It serves every client that reaches it, and gives away only patterns. It is for the time of a
+//! test: the administrator loads it before, and unloads it afterwards.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -31,7 +32,7 @@ mod commands;
 mod raw;
 
 module_parameter! {
-    /// Where the transport part comes in; the raw part comes in at the next port.
+    /// The port of the transport part. The raw part listens on the next port.
     static PORT_NR: u16 = PORT;
     name: "port_nr",
     description: "Port of the test's transport part; its raw part listens on the next one \
@@ -39,7 +40,7 @@ module_parameter! {
     parse: parse_port_nr,
 }
 
-/// Any port but 0, which no client knows.
+/// Takes any port but 0, to which no client can connect.
 fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
     match default.parse(text)? {
         0 => {
@@ -58,7 +59,7 @@ module! {
     license: "GPL",
 }
 
-/// The module. Its end closes all sessions and connections.
+/// The module. Dropping it closes all sessions and connections.
 struct RtrsTestServer {
     _transport: Listener,
     _raw: raw::Raw,

@@ -34,7 +34,7 @@ module! {
     license: "GPL",
 }
 
-/// The module: a folder for each key. The last one that goes closes the session.
+/// The module: a folder for each key. Dropping the last folder closes the session.
 struct KvClient(#[expect(dead_code)] KVec<ClassDevice<Key>>);
 
 impl kernel::Module for KvClient {
@@ -54,11 +54,11 @@ impl kernel::Module for KvClient {
     }
 }
 
-/// Writing to it makes the value empty.
+/// Writing to this file makes the value empty.
 const CLEAR: Attribute<Key> =
     Attribute::new(c"clear", 0o200, None, Some(|key, _, _| key.put(0, &[])));
 
-/// The value. It comes and goes by pages, and is fetched, and sent, as a whole for each of them.
+/// The value. It is read and written by pages. For each page the whole value is fetched or sent.
 static VALUE: BinaryAttribute<Key> = BinaryAttribute::new(
     c"value",
     |key, at, out| {
@@ -74,7 +74,7 @@ struct Key {
 }
 
 impl Key {
-    /// A response is the length of the value, and the value.
+    /// Fetches the value. A response is the length of the value, and the value.
     fn get(&self) -> Result<KVVec<u8>> {
         let mut response = KVVec::from_elem(0, self.session.max_io_size() as usize, GFP_KERNEL)?;
         self.session.read(self.name.to_bytes(), &mut response)?;
@@ -85,7 +85,7 @@ impl Key {
         Ok(value)
     }
 
-    /// Replaces what the value has from byte `at` on.
+    /// Replaces the bytes of the value from `at` on.
     fn put(&self, at: u64, bytes: &[u8]) -> Result {
         let old = if at == 0 { KVVec::new() } else { self.get()? };
         let mut value = KVVec::new();

@@ -36,7 +36,7 @@ module! {
     license: "GPL",
 }
 
-/// The module: the folder of the key. The sessions are closed when it goes.
+/// The module: the folder of the key. Dropping it closes the sessions.
 struct KvGroup(#[expect(dead_code)] ClassDevice<Key>);
 
 impl kernel::Module for KvGroup {
@@ -64,7 +64,7 @@ impl kernel::Module for KvGroup {
     }
 }
 
-/// What the folder has beside the value.
+/// The files of the folder, except the value.
 const FILES: &[Attribute<Key>] = &[
     Attribute::read_only(c"members", Key::show_members),
     Attribute::read_only(c"limits", |key, out| {
@@ -119,7 +119,8 @@ struct Key {
 }
 
 impl Key {
-    /// Of one member that is in sync. A response is the length of the value, and the value.
+    /// Fetches the value from a member that is in sync. A response is the length of the value, and
+    /// the value.
     fn get(&self) -> Result<KVVec<u8>> {
         let mut response = KVVec::from_elem(0, self.group.max_io_size() as usize, GFP_KERNEL)?;
         self.group.read(self.name.to_bytes(), &mut response)?;
@@ -130,13 +131,15 @@ impl Key {
         Ok(value)
     }
 
-    /// To all members. What a member has not confirmed is on its list.
+    /// Sends the value to all members. The list of a member has the writes that it has not
+    /// confirmed.
     fn put(&self, bytes: &[u8]) -> Result {
         let _turn = self.turn.lock();
         self.group.write(self.name.to_bytes(), bytes).map(drop)
     }
 
-    /// Brings a member that has rejoined what it has missed. That is one value, the last one.
+    /// Sends a member that has rejoined the value that it has missed. There is only one: the last
+    /// value.
     fn repair(&self, member: usize) -> Result {
         let _turn = self.turn.lock();
         let missing = self.group.missing(member)?.ranges;

@@ -12,7 +12,7 @@ use kernel::sync::{Arc, Mutex};
 use kernel_ext::prelude::*;
 use rtrs_server::{Direction, Listener, Operation, Server, Session, SessionHandler};
 
-/// So clients can only have the server take memory for so many requests with their data.
+/// The most values. It limits the memory that clients can have the server take.
 const MAX_VALUES: usize = 64;
 
 module! {
@@ -51,7 +51,7 @@ impl Server for Store {
 }
 
 impl SessionHandler for Store {
-    /// Must not sleep, which memory and the mutex need: a worker of the session goes on.
+    /// This must not sleep, but memory and the mutex need that. So a worker of the session goes on.
     fn request(&self, op: Operation, key: &[u8]) {
         op.defer(key);
     }
@@ -81,7 +81,7 @@ impl Store {
         Ok(0)
     }
 
-    /// Gives the length of the response.
+    /// Returns the length of the response.
     fn get(&self, op: &Operation, key: &[u8]) -> Result<u32> {
         let values = self.0.lock();
         let (_, value) = values
