@@ -16,10 +16,10 @@ use kernel_ext::{
 /// The result of a request, for a task that waits for the end:
 /// [`SessionEvents`](crate::SessionEvents) only calls functions.
 ///
-/// A user has one of these objects for each tag. It calls [`Self::ended`] from
+/// A user has one of these objects for each tag. The user calls [`Self::ended`] from
 /// [`SessionEvents::complete`](crate::SessionEvents::complete) and
-/// [`SessionEvents::unanswered`](crate::SessionEvents::unanswered). It calls [`Self::wait`] once
-/// for each request that was sent, before the tag's next request is sent.
+/// [`SessionEvents::unanswered`](crate::SessionEvents::unanswered). The user calls [`Self::wait`]
+/// once for each request that was sent, before the tag's next request is sent.
 ///
 /// # Examples
 ///

@@ -2,10 +2,10 @@
 
 //! A path: one way from this machine to the server of a session.
 //!
-//! Its state changes by the rules of [`proto::path_state`]. Work that takes time (connecting,
-//! tearing down) is done by work items of the module's workqueue, or by the process that wrote to
-//! sysfs, one at a time under [`Path::control`]. Completions and events only change the state and
-//! queue that work.
+//! The state of a path changes by the rules of [`proto::path_state`]. Work that takes time
+//! (connecting, tearing down) is done by work items of the module's workqueue, or by the process
+//! that wrote to sysfs, one at a time under [`Path::control`]. Completions and events only change
+//! the state and queue that work.
 
 use kernel::{
     new_mutex,
@@ -177,8 +177,8 @@ impl_has_delayed_work! { impl HasDelayedWork<Path, HEARTBEAT> for Path { self.he
 impl Path {
     /// Makes a path in the state `connecting`. `first` if the server may make a session for it.
     /// Sleeps.
-    // Not inlined: what it has on the stack is gone when a path is connected, which needs most
-    // of the stack.
+    // Not inlined: the stack that this takes is free again when a path is connected, which needs
+    // most of the stack.
     #[inline(never)]
     pub(crate) fn new(
         owner: Arc<dyn PathOwner>,

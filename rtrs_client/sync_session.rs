@@ -27,8 +27,8 @@ use crate::{
 /// A session for tasks that wait for their requests: [`Self::write`] and [`Self::read`] return when
 /// the server has responded. Dropping the last reference closes the session, and sleeps.
 ///
-/// Any number of tasks may use it at the same time. It chooses the tags, and copies the data. Users
-/// for which that is too slow use a [`Session`](crate::Session) itself.
+/// Any number of tasks may use the session at the same time. The session chooses the tags, and
+/// copies the data. Users for which that is too slow use a [`Session`](crate::Session) itself.
 ///
 /// # Examples
 ///

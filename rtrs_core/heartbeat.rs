@@ -35,8 +35,8 @@ pub struct Heartbeat {
     missed: Atomic<u32>,
     /// Times are kept relative to this time, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
-    /// When the heartbeat was posted whose round trip goes on, in ns after `origin`. 0 if none goes
-    /// on.
+    /// When the heartbeat whose round trip goes on was posted, in ns after `origin`. 0 if there is
+    /// none.
     sent: Atomic<i64>,
     /// The round-trip time of the last heartbeat, in ns.
     latency: Atomic<i64>,

@@ -162,7 +162,7 @@ impl<const STAGES: usize> Latency<STAGES> {
     }
 }
 
-/// For how long the requests of a device are counted. `H` is held meanwhile.
+/// For how long the requests of a device are counted. A value of type `H` is held meanwhile.
 ///
 /// # Invariants
 ///
@@ -288,7 +288,7 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> DelayedWorkItem for Lease<H
                 _ => None,
             }
         };
-        // Dropped without the lock.
+        // The lock is not held here: `queue` takes it, and dropping `held` may take long.
         if held.is_none() {
             this.queue();
         }

@@ -182,11 +182,11 @@ impl Group {
         })
     }
 
-    /// Has a member that is behind get all writes from now on. It is not read before the user calls
-    /// [`Self::in_sync`]. Any context.
+    /// Has a member that is behind get all writes from now on. The member is not read before the
+    /// user calls [`Self::in_sync`]. Any context.
     ///
-    /// `ECONNABORTED` if none of its paths is up, `EINVAL` if it is not behind, `ENODEV` if there
-    /// is no such member.
+    /// `ECONNABORTED` if none of the member's paths is up, `EINVAL` if the member is not behind,
+    /// `ENODEV` if there is no such member.
     pub fn rejoin(&self, member: usize) -> Result {
         if !self.session(member)?.is_connected() {
             return Err(ECONNABORTED);

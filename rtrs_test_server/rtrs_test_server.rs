@@ -3,8 +3,8 @@
 //! The server of a fabric's self test (`Documentation/fabric.md`), which answers
 //! `rtrs_test_client`.
 //!
-//! It serves every client that reaches it, and gives away only patterns. It is for the time of a
-//! test: the administrator loads it before, and unloads it afterwards.
+//! The module serves every client that reaches it, and gives away only patterns. It is for the time
+//! of a test: the administrator loads it before, and unloads it afterwards.
 
 #![deny(
     clippy::arithmetic_side_effects,

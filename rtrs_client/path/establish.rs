@@ -2,9 +2,10 @@
 
 //! How the connections of a path are established.
 //!
-//! One thread does it step by step; events of the connection manager only report that a step is
-//! done. All functions sleep, and give up when the path leaves the state `connecting`, after the
-//! session's `connect_timeout_ms` without progress, or when the calling process gets a signal.
+//! One thread establishes them step by step. Events of the connection manager only report that a
+//! step is done. All functions sleep, and give up when the path leaves the state `connecting`,
+//! after the session's `connect_timeout_ms` without progress, or when the calling process gets a
+//! signal.
 
 use kernel::sync::Arc;
 use kernel_ext::{

@@ -112,7 +112,7 @@ impl Proof {
     /// Proves this machine's identity, and has the server prove its own. Returns the key of the
     /// path, or nothing if there is no proof to be made. Sleeps. `EKEYREJECTED` if either proof is
     /// wrong, or if the server does without proofs.
-    // Not inlined: what it has on the stack is gone when the other connections are made.
+    // Not inlined: the stack that this takes is free again when the other connections are made.
     #[inline(never)]
     pub(super) fn make(
         self,

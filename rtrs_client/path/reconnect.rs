@@ -124,7 +124,7 @@ impl Path {
         result
     }
 
-    /// Has the next attempt made after the time to wait. Any context.
+    /// Queues the next attempt, for the time when the pause is over. Any context.
     pub(super) fn schedule_reconnect(self: &Arc<Self>) {
         self.schedule_attempt(self.session.drain.excuses_attempts());
     }

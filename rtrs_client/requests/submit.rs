@@ -62,8 +62,8 @@ pub(crate) const MAX_BATCH: usize = MAX_REQUESTS + 1;
 /// The scatter entries of a request that is copied: the data and the message.
 pub(crate) const COPIED_SGE: usize = 2;
 
-/// Room for the requests that are posted together. If there are [`MAX_REQUESTS`] of them, all but
-/// the last are copied.
+/// Room for the requests that are posted together: eight if all but the last are copied, otherwise
+/// fewer.
 pub type SubmissionRoom = SendRoom<MAX_BATCH, MAX_ENTRIES>;
 
 /// The work requests of a submission.
