@@ -138,7 +138,7 @@ pub(crate) struct ConnectionHandler<P: PathEvents> {
     auth_len: Atomic<u32>,
 }
 
-/// The most receives that are posted at once.
+/// The most receives that are posted again together.
 const MAX_RECEIVES_AT_ONCE: u32 = 8;
 
 /// How many receives a connection is posted, and how many of them are posted again together.

@@ -74,8 +74,8 @@ impl Session {
         data: ServiceData<'_>,
         mut when_sent: impl FnMut() -> Result,
     ) -> Result {
-        // Allocated before the turn is taken: memory may wait for requests of this very session,
-        // and these for a task that has to ask the server first.
+        // Allocated before the turn is taken: the allocation may wait for requests of this very
+        // session, and these requests for a task that has to ask the server first.
         let (kind, len, mut buffer) = data.prepare()?;
         let service = &self.tags.service;
         service.enter()?;

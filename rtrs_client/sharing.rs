@@ -7,7 +7,7 @@
 //! needs no mapping, no registration, and no completion of the send. The user may write to a page
 //! again when the server has responded, or when the request was given up, which only happens when
 //! its path is drained. A request that is abandoned has not ended: its user leaves the page alone
-//! until it has.
+//! until it has ended.
 //!
 //! A server that acknowledges a write before its device has received all of it gets the later
 //! content of the page: data of the same tag. So the user writes no data to the page that any of

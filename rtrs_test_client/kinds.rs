@@ -152,7 +152,7 @@ impl<'a> Talk<'a> {
         self.check(size, seed)
     }
 
-    /// As [`Self::write`], with an immediate, which the server answers.
+    /// As [`Self::write`], with an immediate, which the server sends back in its answer.
     fn write_imm(&mut self, size: u32) -> Result<Outcome> {
         let (seed, to) = (self.next_seed(), self.server);
         let imm = seed as u32;
