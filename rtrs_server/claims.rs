@@ -2,21 +2,22 @@
 
 //! Which request owns a chunk, among all paths of a session.
 //!
-//! The chunks belong to the session, and a client that fails over sends a request again, in the
-//! same chunk, on another path. The first copy may still be at work here: its path died, not its
-//! IO. If both went on, the client could be told that the second is finished and reuse the chunk
-//! while the user still takes the first one's data from it. So a chunk has one owner at
-//! a time, whatever path it came by, and a second request is parked.
+//! A chunk has one owner at a time, whatever path its requests come by. A second request for the
+//! chunk is parked. The chunks belong to the session, and a client that fails over sends a request
+//! again, in the same chunk, on another path. The first copy may still be at work here: its path
+//! died, its IO did not. If both copies went on, the client could be told that the second copy is
+//! finished, and reuse the chunk while the user still takes the first copy's data from it.
 //!
-//! The server does not know for which of them the client waits, as they may be looked at in any
-//! order. So while requests are parked the response of the owner is withheld, and all responses are
-//! sent after the last of the requests has finished: until then the client cannot reuse the chunk,
-//! and whatever is read from it again is the same request.
+//! The responses to all copies are sent when the last copy has finished. Until then the owner's
+//! response is withheld, since the server does not know which copy the client waits for: copies may
+//! be looked at in any order. The client cannot reuse the chunk before, so every read of the chunk
+//! finds the same request.
 //!
-//! That is enough only because all of them are the same request. A client that has lost all of its
-//! paths gives its requests up, and then uses the chunks for others. It gets a new session with
-//! other chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). C clients do not tell
-//! whether they have given up any; for them this danger is as with C servers.
+//! All requests for a chunk must therefore be copies of the same request. A client that has lost
+//! all paths gives its requests up, and then uses the chunks for other requests. Such a client gets
+//! a new session with other chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). C
+//! clients do not tell whether they have given up requests; for them this danger is as with C
+//! servers.
 
 use core::{
     mem,
@@ -46,17 +47,17 @@ use crate::chunk::{
 const FREE: u32 = 0;
 /// A request owns the chunk.
 const OWNED: u32 = 1;
-/// A request owns the chunk, and others of the same chunk are parked or their responses withheld;
-/// or the owner was seen by [`ChunkClaims::count_old()`].
+/// A request owns the chunk, and other requests for the chunk are parked or their responses
+/// withheld; or [`ChunkClaims::count_old()`] has seen the owner.
 const CONTENDED: u32 = 2;
 
 /// The requests for a chunk that are not its owner.
 struct Others<P: Send + Sync + 'static> {
-    /// The present owner was seen by [`ChunkClaims::count_old()`].
+    /// [`ChunkClaims::count_old()`] has seen the present owner.
     seen: bool,
-    /// Those that have not begun.
+    /// Requests that have not begun.
     parked: BoxList<PathChunk<P>>,
-    /// Those that have finished, and whose responses wait for the parked ones.
+    /// Requests that have finished; their responses wait for the parked requests.
     withheld: BoxList<PathChunk<P>>,
 }
 
@@ -64,8 +65,8 @@ struct Others<P: Send + Sync + 'static> {
 pub(crate) enum Next<P: Send + Sync + 'static> {
     /// This parked request owns the chunk now, and begins.
     Begin(ChunkBox<P>),
-    /// No request is parked: these responses are sent, and then the look is repeated. The caller
-    /// owns the chunk.
+    /// No request is parked: the caller sends these responses, then calls [`ChunkClaims::next()`]
+    /// again. The caller owns the chunk.
     Respond(BoxList<PathChunk<P>>),
     /// The chunk is free.
     Free,
@@ -76,8 +77,8 @@ pub(crate) enum Next<P: Send + Sync + 'static> {
 /// # Invariants
 ///
 /// - `states` and `others` have an element for each chunk.
-/// - A state is changed from or to `CONTENDED` with `others` locked only, and is `CONTENDED` if
-///   the chunk has others, or if its owner was seen.
+/// - A state changes from or to `CONTENDED` only with `others` locked.
+/// - A state is `CONTENDED` if its chunk has other requests, or if its owner was seen.
 #[pin_data]
 pub(crate) struct ChunkClaims<P: Send + Sync + 'static> {
     states: KVVec<Atomic<u32>>,
@@ -110,15 +111,15 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
         self.states.get(id as usize)
     }
 
-    /// Makes the caller the owner of chunk `id`, unless it has one.
+    /// Makes the caller the owner of chunk `id`. False if the chunk has an owner.
     #[inline]
     pub(crate) fn claim(&self, id: u32) -> bool {
         self.state(id)
             .is_some_and(|state| state.cmpxchg(FREE, OWNED, ordering::Full).is_ok())
     }
 
-    /// Parks the request in `chunk`, which has another owner. Gives it back if it owns the chunk
-    /// now.
+    /// Parks the request in `chunk` while another request owns the chunk. Returns `chunk` if no
+    /// other request does any more: its request owns the chunk now.
     pub(crate) fn park(&self, chunk: ChunkBox<P>) -> Option<ChunkBox<P>> {
         let id = chunk.id;
         let mut others = self.others.lock();
@@ -150,8 +151,8 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
             .is_some_and(|state| state.load(ordering::Relaxed) == CONTENDED)
     }
 
-    /// The owner of chunk `id` has finished. False if there are other requests for it: then the
-    /// caller still owns it, and does what [`Self::next()`] says.
+    /// Ends the ownership of chunk `id`. False if there are other requests for the chunk: then the
+    /// caller still owns the chunk, and does what [`Self::next()`] says.
     #[inline]
     #[must_use = "other requests wait for the chunk"]
     pub(crate) fn release(&self, id: u32) -> bool {
@@ -159,7 +160,7 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
             .is_none_or(|state| state.cmpxchg(OWNED, FREE, ordering::Full).is_ok())
     }
 
-    /// Withholds the response in `chunk`, whose owner the caller stays.
+    /// Withholds the response in `chunk`. The caller stays the owner of the chunk.
     pub(crate) fn withhold(&self, chunk: ChunkBox<P>) {
         if let Some(others) = self.others.lock().get_mut(chunk.id as usize) {
             others.withheld.push(chunk);
@@ -184,8 +185,9 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
         Next::Free
     }
 
-    /// Counts the requests that own a chunk now and did so at the last call, too. Each request that
-    /// is seen ends as if others were parked, which takes longer: not to be called often.
+    /// Counts the requests that owned their chunk at the last call and still do. A request that was
+    /// seen takes longer to end, as if other requests were parked: call this a few times a second
+    /// at most.
     pub(crate) fn count_old(&self) -> u32 {
         let mut count = 0u32;
         for (id, state) in self.states.iter().enumerate() {
@@ -197,13 +199,13 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
                 continue;
             };
             let seen_before = others.seen;
-            // INVARIANT: `others` are locked, and the owner is not seen unless its state says so.
+            // INVARIANT: `others` is locked. `seen` is set only if the state is `CONTENDED`.
             let is_marked = state
                 .cmpxchg(OWNED, CONTENDED, ordering::Full)
                 .map_or_else(|now| now == CONTENDED, |_| true);
             others.seen = is_marked;
             if is_marked && seen_before {
-                // At most as many as there are chunks.
+                // At most the number of chunks.
                 count = count.wrapping_add(1);
             }
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Paths: the connections between one address of the client and one of the server.
+//! Paths: the connections between an address of the client and an address of the server.
 //!
-//! A path is made when its first connection is requested, established when the client has all of
-//! its connections and has named its session, and taken down once, by its own work item. What
-//! requests need is behind a gate: they enter it, and taking the path down waits until they have
-//! left.
+//! A path is made when its first connection is requested. It is established when the client has all
+//! of its connections and has named its session. It is taken down once, by its own work item.
+//! Requests enter a gate to get what they need of the path; taking the path down waits until they
+//! have left.
 
 use kernel::{
     fmt,
@@ -120,22 +120,22 @@ pub(crate) const END_OTHERS: u64 = 2;
 /// The work item that looks at the client's proof of its identity.
 pub(crate) const AUTHENTICATE: u64 = 3;
 
-/// What a path that is up gets of its session.
+/// What a session gives to a path that is up.
 pub(crate) struct Given {
-    /// What its requests are handed to.
+    /// The handler of the path's requests.
     pub(crate) handler: Arc<dyn SessionHandler>,
-    /// What they need of the session.
+    /// What requests need of the session.
     pub(crate) session: Arc<SessionIo<PathIo>>,
 }
 
-/// What a path tells the session that it belongs to. Sleeps.
+/// What a path tells its session. Sleeps.
 pub(crate) trait PathOwner: Send + Sync + 'static {
-    /// The client gives the session this name on `path`. `EPERM` if another session has the name,
-    /// `EINVAL` if this session has another.
+    /// Takes the name that the client gives the session on `path`. `EPERM` if another session has
+    /// the name, `EINVAL` if this session has another name.
     fn set_name(&self, name: &SessName, path: &Path) -> Result;
 
-    /// The client of `path` has proved to be this one, or nothing. `EKEYREJECTED` if the session is
-    /// another one's.
+    /// Notes that the client of `path` has proved to be `client`, or that it has proved nothing.
+    /// `EKEYREJECTED` if the session is another client's.
     fn set_identity(&self, client: Option<&ClientId>, path: &Path) -> Result;
 
     /// The path is up; `service` is its service connection. The session gets its memory now if it
@@ -162,21 +162,22 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>));
 }
 
-/// What there is of a path that is being connected: none of it grows with what the client claims.
+/// What a path has while it is being connected. The size of it does not depend on what the client
+/// claims.
 pub(crate) struct Setup {
-    /// By number; a client makes the connections in that order.
+    /// The queue pairs, by number of the connection: a client makes the connections in that order.
     pub(crate) queue_pairs: KVec<QueuePair<Connection<PathIo>>>,
     pub(crate) domain: Arc<ProtectionDomain>,
-    /// Where the client's information request goes.
+    /// The buffer for the client's information request.
     pub(crate) info: Option<MessageBuffer<Incoming>>,
-    /// How far the client has proved who it is, if it has offered that.
+    /// How far the proof of the client's identity has come, if the client has offered one.
     pub(crate) handshake: Option<ServerHandshake>,
-    /// Where the client's proof goes.
+    /// The buffer for the client's proof.
     pub(crate) auth: Option<MessageBuffer<Incoming>>,
 }
 
 impl Setup {
-    /// What a path without connections has. Sleeps.
+    /// Makes what a path without connections has. Sleeps.
     fn new(device: &Device, handshake: Option<ServerHandshake>) -> Result<Self> {
         Ok(Self {
             queue_pairs: KVec::new(),
@@ -188,17 +189,17 @@ impl Setup {
     }
 }
 
-/// How far a path has come, for process context.
+/// How far a path has come. Used in process context.
 pub(crate) enum PathState {
     /// Its connections are being made.
     Connecting(Setup),
-    /// Establishing it has begun, and has not told the session yet.
+    /// Establishing the path has begun; the session was not told yet.
     Establishing,
     /// The session was told that the path is up; the client was not yet.
     Up,
     /// The client was told, too.
     Answered,
-    /// It is being taken down.
+    /// The path is being taken down.
     Closing,
 }
 
@@ -206,16 +207,15 @@ pub(crate) enum PathState {
 ///
 /// # Invariants
 ///
-/// - `close_work` is queued by the change of `core`'s state to closing, which happens once.
-/// - `state` is only locked for moments: its lock is taken by handlers that make connections, and
-///   ending a
+/// - `close_work` is queued once, by the change of `core`'s state to closing.
+/// - `state` is locked for moments only: handlers that make connections take the lock, and ending a
 ///   connection waits for handlers.
 #[pin_data]
 pub(crate) struct Path {
     core: Arc<PathCore<PathIo>>,
     owner: Arc<dyn PathOwner>,
     context: Arc<Context>,
-    /// Its place among those of all clients.
+    /// Counts the path among those of all clients.
     ticket: PathTicket,
     uuid: Uuid,
     recon_cnt: u16,
@@ -227,7 +227,7 @@ pub(crate) struct Path {
     /// See [`Path::client`].
     client: Option<Address>,
     max_send_sge: usize,
-    /// When its first connection was requested.
+    /// When the path's first connection was requested.
     begun: Instant<Monotonic>,
     /// The length of the client's information request, in bytes.
     info_len: Atomic<u32>,
@@ -237,7 +237,8 @@ pub(crate) struct Path {
     refused: Atomic<bool>,
     /// The client, if it has proved who it is.
     identity: SetOnce<ClientId>,
-    /// Told when the last of some registrations is done, and when the path is being closed.
+    /// Completed when the last of the posted registrations is done, and when the path is being
+    /// closed.
     #[pin]
     registered: Completion,
     #[pin]
@@ -269,8 +270,8 @@ impl_has_delayed_work! {
 }
 
 impl Path {
-    /// Makes a path for the connections of `request`, without any yet; the first one has been
-    /// counted. Sleeps. `EBUSY` if all clients together or this one have too many.
+    /// Makes a path for the connections of `request`. It has no connection yet, but the first one
+    /// is counted. Sleeps. `EBUSY` if this client, or all clients together, have too many.
     pub(crate) fn new(
         owner: Arc<dyn PathOwner>,
         name: &SharedName,
@@ -324,7 +325,7 @@ impl Path {
             GFP_KERNEL,
         )?;
         path.ticket.begin(path.clone())?;
-        // Not queued yet, so it is now.
+        // The timer is not queued yet, so this queues it.
         let _ = DelayedWork::queue(path.clone(), msecs_to_jiffies(CONNECT_TIMEOUT_MS));
         Ok(path)
     }
@@ -339,17 +340,17 @@ impl Path {
         &self.owner
     }
 
-    /// Its place among those of all clients.
+    /// Counts the path among those of all clients.
     pub(crate) fn ticket(&self) -> &PathTicket {
         &self.ticket
     }
 
-    /// What there is once per module.
+    /// The module's context.
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Whether the client takes the path for the first one of a session in this epoch.
+    /// Whether the client asked for the path in this epoch, as the first path of a session.
     pub(crate) fn may_begin_anew(&self, epoch: u32) -> bool {
         self.first && self.epoch == epoch
     }
@@ -359,17 +360,17 @@ impl Path {
         &self.uuid
     }
 
-    /// Which of the client's attempts to connect made it.
+    /// The client's reconnect count when it asked for the path.
     pub(crate) fn recon_cnt(&self) -> u16 {
         self.recon_cnt
     }
 
-    /// Its number in messages on other paths.
+    /// The path's number in messages on other paths.
     pub(crate) fn number(&self) -> u32 {
         path_number(&self.uuid, self.recon_cnt)
     }
 
-    /// Its end, and the ends that the client asks for on it.
+    /// The path's end, and the ends of other paths for which the client asks on this path.
     pub(crate) fn end(&self) -> &PathEnd<Self> {
         &self.end
     }
@@ -379,7 +380,8 @@ impl Path {
         self.num_connections
     }
 
-    /// The client's address; `None` if it is nothing but the client's word. See [`NewId::client`].
+    /// The client's address; `None` if the address is only the client's word. See
+    /// [`NewId::client`].
     pub(crate) fn client(&self) -> Option<Address> {
         self.client
     }
@@ -389,12 +391,12 @@ impl Path {
         self.max_send_sge
     }
 
-    /// How far it has come. Sleeps.
+    /// How far the path has come. Sleeps.
     pub(crate) fn state(&self) -> &Mutex<PathState> {
         &self.state
     }
 
-    /// How long ago its first connection was requested, in ms.
+    /// How long ago the path's first connection was requested, in ms.
     pub(crate) fn age_ms(&self) -> i64 {
         self.begun.elapsed().as_millis()
     }
@@ -404,7 +406,8 @@ impl Path {
         let first = self.core.change_state(ServerEvent::Close);
         if first {
             self.registered.complete_all();
-            // Cannot fail: it is queued once, and the queue outlives the listener, which waits.
+            // Cannot fail: the work is queued once, and the queue outlives the listener, which
+            // waits.
             let _ = self.context.closing.enqueue::<Self, CLOSE>(self.clone());
         }
         first
@@ -420,19 +423,20 @@ impl Path {
         self.identity.as_ref()
     }
 
-    /// The client has proved to be this one.
+    /// Notes that the client has proved to be `client`.
     pub(crate) fn set_identity(&self, client: ClientId) {
         // A path gets one proof.
         self.identity.populate(client);
     }
 
-    /// The client has proved nothing: the path is closed when it has been told.
+    /// Refuses a client that has proved nothing; the path is closed when the client has been told.
     pub(crate) fn refuse_identity(&self) {
         self.context.admission.count_auth_failure();
         self.refuse();
     }
 
-    /// The path is closed when the client has been told why, by the response that is posted next.
+    /// Refuses the client: the next response tells it why, and the path is closed when that has
+    /// been sent.
     pub(crate) fn refuse(&self) {
         self.refused.store(true, ordering::Relaxed);
     }
@@ -442,8 +446,8 @@ impl Path {
         self.info_len.load(ordering::Relaxed)
     }
 
-    /// Waits until the last of some registrations is done, which was posted. Sleeps. `ECONNABORTED`
-    /// if the path is being closed, `ETIMEDOUT` if the device does not do it.
+    /// Waits until the last of the posted registrations is done. Sleeps. `ECONNABORTED` if the path
+    /// is being closed, `ETIMEDOUT` if the device takes too long.
     pub(crate) fn wait_registered(&self) -> Result {
         self.registered.wait_timeout(CONNECT_TIMEOUT_MS)?;
         match self.core.state() {
@@ -452,19 +456,19 @@ impl Path {
         }
     }
 
-    /// Begins with heartbeats, or comes back for the next one.
+    /// Starts the timer for the next heartbeat.
     pub(crate) fn start_heartbeat(self: &Arc<Self>) {
         let _ = DelayedWork::modify(self.clone(), self.core.heartbeat().interval());
     }
 
-    /// Ends the time within which the path has to be established; nothing but
-    /// [`Path::start_heartbeat`] runs the timer again. Sleeps.
+    /// Stops the timer, so that the time to establish the path does not run out. Only
+    /// [`Path::start_heartbeat`] starts the timer again. Sleeps.
     pub(crate) fn stop_timer(self: &Arc<Self>) {
         DelayedWork::cancel_sync(self);
     }
 
-    /// Sends an immediate on the service connection, if the path carries requests and there is
-    /// room. Any context.
+    /// Sends an immediate on the service connection, if the path carries requests and the send
+    /// queue has room. Any context.
     pub(crate) fn send_immediate(&self, immediate: Imm) {
         let Some(io) = self.core.enter() else { return };
         if let Some(service) = io.queue_pair(SERVICE_CID) {
@@ -475,7 +479,7 @@ impl Path {
     /// Rings with `number`, if the path is up and the client knows of doorbells. Sleeps, but not
     /// for long.
     pub(crate) fn ring(&self, number: u32) {
-        // Before the answer to its information request the client has nowhere to receive it.
+        // Before the response to its information request the client cannot receive a doorbell.
         if self.core.features() & FEATURE_DOORBELL != 0
             && matches!(*self.state.lock(), PathState::Answered)
         {
@@ -520,14 +524,14 @@ impl PathEvents for Path {
     fn auth_received(self: Arc<Self>, len: u32) {
         self.auth_len.store(len, ordering::Relaxed);
         let context = self.context.clone();
-        // Cannot be queued yet: there is only one receive for it.
+        // Cannot be queued yet: there is only one receive for the proof.
         let _ = context.queue.enqueue::<Self, AUTHENTICATE>(self);
     }
 
     fn info_received(self: Arc<Self>, len: u32) {
         self.info_len.store(len, ordering::Relaxed);
         let context = self.context.clone();
-        // Cannot be queued yet: there is only one receive for it.
+        // Cannot be queued yet: there is only one receive for the information request.
         let _ = context.queue.enqueue::<Self, ESTABLISH>(self);
     }
 
@@ -544,7 +548,7 @@ impl PathEvents for Path {
     fn end_of_path(self: Arc<Self>, number: u32) {
         self.end.note(number);
         let context = self.context.clone();
-        // If it is queued already, it will see all that was noted.
+        // If the work is queued already, it will see all numbers that were noted.
         let _ = context.queue.enqueue::<Self, END_OTHERS>(self);
     }
 }
@@ -552,9 +556,8 @@ impl PathEvents for Path {
 impl DelayedWorkItem for Path {
     fn run(this: Arc<Self>) {
         match this.core.state() {
-            // The time is over, whatever the client has sent meanwhile: requests for connections
-            // give it no more. A path that is being established waits for this function before it
-            // is connected.
+            // The time is over, whatever the client has sent: requests for connections do not
+            // extend it. Establishing a path waits for this function before the path is connected.
             ServerState::Connecting => {
                 pr_err_ratelimited!(
                     "<{}>: closing a path that was not established within {} ms\n",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all layers of a path share: its state, its names, its signs of life and its counters.
+//! What all layers of a path share: its state, its names, its heartbeat, and the gate of its
+//! requests.
 
 use kernel::{
     fmt,
@@ -54,13 +55,13 @@ impl SharedName {
         self.get().map_or(c"", |name| name.as_cstr())
     }
 
-    /// Sets the name once. False if it is another one already.
+    /// Sets the name, once. False if the session has another name already.
     pub(crate) fn set(&self, name: &SessName) -> bool {
         self.0.populate(*name) || self.get() == Some(name)
     }
 }
 
-/// What connections and requests tell the path that they belong to. Any context.
+/// What connections and requests tell their path. Any context.
 pub(crate) trait PathEvents: Send + Sync + 'static {
     /// Closes the path, in the background; false if it was being closed already.
     fn close_path(self: Arc<Self>) -> bool;
@@ -74,11 +75,11 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
     /// The information request came; it has `len` bytes.
     fn info_received(self: Arc<Self>, len: u32);
 
-    /// The response to either was sent.
+    /// The response to the proof of identity or to the information request was sent.
     fn answered(self: Arc<Self>);
 
-    /// Chunks that [`WrKind::Registration`](crate::wr_kind::WrKind::Registration) stands for are
-    /// registered.
+    /// The registrations up to the one with
+    /// [`WrKind::Registration`](crate::wr_kind::WrKind::Registration) are done.
     fn registered(self: Arc<Self>);
 
     /// The client asks on this path for the end of the path that has this number.
@@ -90,9 +91,8 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
 /// # Invariants
 ///
 /// - `state` is a [`ServerState`], and changes as [`ServerState::next()`] says.
-/// - Requests are let in through `requests` from the moment the path is established until it is
-///   taken
-///   down, which waits for all that have entered.
+/// - `requests` lets requests in from the moment the path is established until the path is taken
+///   down, which waits for all requests that have entered.
 pub(crate) struct PathCore<R: Send + Sync + 'static> {
     session_name: SharedName,
     /// The name of the directory in sysfs, and in events: `client@server`.
@@ -109,7 +109,7 @@ pub(crate) struct PathCore<R: Send + Sync + 'static> {
 }
 
 impl<R: Send + Sync + 'static> PathCore<R> {
-    /// Of a path that is being connected. Sleeps.
+    /// Makes the core of a path that is being connected. Sleeps.
     pub(crate) fn new(
         session_name: &SharedName,
         local: SocketAddress,
@@ -157,19 +157,20 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         self.features
     }
 
-    /// Signs of life of the client.
+    /// The heartbeat, which notes the client's signs of life.
     #[inline]
     pub(crate) fn heartbeat(&self) -> &Heartbeat {
         &self.heartbeat
     }
 
-    /// What requests need, unless the path is not established or is being taken down. Any context.
+    /// Lets a request in, which gets what it needs. `None` if the path is not established or is
+    /// being taken down. Any context.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<R>> {
         self.requests.as_ref()?.enter()
     }
 
-    /// Lets requests in. Sleeps. `EEXIST` if they are already.
+    /// Lets requests in, which need `requests`. Sleeps. `EEXIST` if requests are let in already.
     pub(crate) fn admit_requests(&self, requests: R) -> Result {
         if self.requests.populate(Gate::new(requests)?) {
             Ok(())
@@ -178,15 +179,15 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         }
     }
 
-    /// Lets no more requests in, waits until all have left, and returns what they needed; nothing
-    /// the second time, or if they were never let in. Sleeps.
+    /// Lets no more requests in, waits until all have left, and returns what they needed. `None`
+    /// the second time, or if requests were never let in. Sleeps.
     pub(crate) fn expel_requests(&self) -> Option<R> {
         self.requests.as_ref().and_then(Gate::close)
     }
 
     /// The state.
     pub(crate) fn state(&self) -> ServerState {
-        // By the type invariant there is no other.
+        // By the type invariant there is no other state.
         ServerState::try_from(self.state.load(ordering::Relaxed)).unwrap_or(ServerState::Closed)
     }
 
@@ -196,7 +197,7 @@ impl<R: Send + Sync + 'static> PathCore<R> {
         self.state.load(ordering::Relaxed) == ServerState::Connected.to_u32()
     }
 
-    /// Does what `event` does to the state; false if that is nothing. Any context.
+    /// Changes the state by `event`. False if the event does not change this state. Any context.
     pub(crate) fn change_state(&self, event: ServerEvent) -> bool {
         loop {
             let old = self.state();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a path that the client asks for on another one.
+//! The end of a path, for which the client asks on another path.
 //!
-//! A client whose path fails sends its requests again by another path. What the first path had sent
-//! must not be carried out after that, see [`Imm::PathEnd`]; so the client is told when this path
-//! has ended: none of its requests begins any more, and its queue pairs are in error and drained.
+//! A client whose path fails sends its requests again by another path. After that no request that
+//! the first path carried may be carried out, see [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd). So
+//! the client is told when the first path has ended: none of its requests begins any more, and its
+//! queue pairs are in error and drained.
 //!
-//! A request that had begun may go on. It owns its chunk (`claims.rs`), so a copy of it that comes
-//! by another path waits for it, and the client does not get the chunk back before both have
-//! finished. So one request that hangs does not hold up all others.
+//! A request that had begun may go on, so a request that hangs does not hold up all others. The
+//! request owns its chunk (`claims.rs`): a copy that comes by another path waits for it, and the
+//! client does not get the chunk back before both have finished.
 
 use core::mem;
 use kernel::{
@@ -27,26 +28,26 @@ use kernel_ext::{
 };
 use proto::rtrs::MAX_PATHS_NUM;
 
-/// The end of a path, the paths on which the client is told of it, and the ends of other paths for
-/// which the client asks on this one. `P` is the type of paths.
+/// The end of a path, the paths on which the client is told of that end, and the other paths for
+/// whose end the client asks on this path. `P` is the type of paths.
 #[pin_data]
 pub(crate) struct PathEnd<P> {
     #[pin]
     state: Mutex<State<P>>,
-    /// The numbers of the other paths, each once; there is room for all paths.
+    /// The numbers of the other paths, each once; there is room for all paths of a session.
     #[pin]
     others: SpinLockIrq<KVec<u32>>,
 }
 
 struct State<P> {
-    /// See [`PathEnd::end()`].
+    /// [`PathEnd::end()`] was called.
     ended: bool,
-    /// The paths by which the client has asked for it, each once; there is room for all.
+    /// The paths on which the client has asked for the end, each once; there is room for all paths.
     asked_on: KVec<Arc<P>>,
 }
 
 impl<P> PathEnd<P> {
-    /// Of a path that has not ended. Sleeps.
+    /// Makes the end of a path that has not ended. Sleeps.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let asked_on = KVec::with_capacity(MAX_PATHS_NUM, GFP_KERNEL)?;
         let others = KVec::with_capacity(MAX_PATHS_NUM, GFP_KERNEL)?;
@@ -60,17 +61,17 @@ impl<P> PathEnd<P> {
     pub(crate) fn note(&self, number: u32) {
         let mut others = self.others.lock();
         if !others.contains(&number) {
-            // A session has no more paths than there is room for, so a client that asks for more
-            // gets no word of them.
+            // A session has no more paths than there is room for. A client that names more gets no
+            // answer for the rest.
             let _ = others.push_within_capacity(number);
         }
     }
 
-    /// Whether the path has ended; `carrier` is told later if not. Sleeps.
+    /// Whether the path has ended. If not, the client is told later, on `carrier`. Sleeps.
     pub(crate) fn has_ended(&self, carrier: &Arc<P>) -> bool {
         let mut state = self.state.lock();
         if !state.ended && !state.asked_on.iter().any(|path| Arc::ptr_eq(path, carrier)) {
-            // There are not more paths.
+            // A session has no more paths than there is room for.
             let _ = state.asked_on.push_within_capacity(carrier.clone());
         }
         state.ended
@@ -81,9 +82,11 @@ impl<P> PathEnd<P> {
         self.others.lock().pop()
     }
 
-    /// The path has ended: it is being closed, so that none of its requests begins; its queue pairs
-    /// are drained in error, so that nothing that still comes by it gets into a chunk, and no
-    /// handler of it runs. Returns the paths on which the client is to be told. Sleeps.
+    /// Notes that the path has ended. Returns the paths on which the client is to be told. Sleeps.
+    ///
+    /// The path is being closed, so none of its requests begins. Its queue pairs are drained in
+    /// error, so nothing that still comes by the path gets into a chunk, and no handler of the path
+    /// runs.
     pub(crate) fn end(&self) -> KVec<Arc<P>> {
         let mut state = self.state.lock();
         state.ended = true;

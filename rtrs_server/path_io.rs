@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The chunks of an established path, which come back here.
+//! The chunks of an established path, and their return when a request is finished.
 
 use core::mem;
 use kernel_ext::{
@@ -50,14 +50,14 @@ impl PathIo {
         self.events.clone().close_path();
     }
 
-    /// The request in `chunk` is finished, and its response has been posted if it gets one: the
-    /// chunk may be used again. Any context.
+    /// Makes the chunk free for its next request. The request in `chunk` is finished, and its
+    /// response has been posted, if it gets one. Any context.
     #[inline(never)]
     pub(crate) fn release(&self, chunk: ChunkBox) {
         self.release_inline(chunk);
     }
 
-    /// As [`Self::release()`], where responses are sent.
+    /// Does what [`Self::release()`] does, inlined where responses are sent.
     #[inline(always)]
     pub(crate) fn release_inline(&self, mut chunk: ChunkBox) {
         let (id, owned) = (chunk.id, mem::replace(&mut chunk.owns, false));
@@ -75,7 +75,7 @@ impl PathIo {
         }
     }
 
-    /// Begins with a request that came before the response to the one before it had been posted.
+    /// Begins with the noted request, which came before the previous response had been posted.
     #[cold]
     #[inline(never)]
     fn take_early(&self, slot: &ChunkSlot<Self>, chunk: ChunkBox, noted: u64) {
@@ -96,7 +96,7 @@ impl PathIo {
         }
     }
 
-    /// Gives up the requests that nobody works on any more, after the last completion.
+    /// Releases the requests that still wait. After the last completion nothing goes on with them.
     pub(crate) fn release_leftovers(&self) {
         for (id, slot) in (0..).zip(&self.slots) {
             if let Some(chunk) = slot.take_aside() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests, from the immediate that announces one to the user of the transport.
+//! Requests, from the immediate that announces a request to the user of the transport.
 //!
-//! What the client wrote into the chunk is copied out once and checked before it is used; the
-//! client may be writing to the chunk all the while. Nothing here sleeps, but for [`resume()`].
+//! The message of a request is copied out of the chunk once and checked before it is used; the
+//! client may write to the chunk all the while. Nothing here sleeps, but for [`resume()`].
 
 use kernel_ext::{
     pr_err_ratelimited,
@@ -53,14 +53,14 @@ use crate::{
     wr_kind::WrKind, //
 };
 
-/// The longest header that is handed over at once and the transport's message behind it, in words.
-/// They are copied together.
+/// The longest header that is handed over at once, and the transport's message behind it, in words.
+/// The two are copied together.
 const USUAL_WORDS: usize = (MAX_INLINE_HEADER + MAX_MSG_SIZE) / size_of::<u64>();
 
-/// A copy of both.
+/// A copy of a header and of the message behind it.
 type Words = [[u8; size_of::<u64>()]; USUAL_WORDS];
 
-/// The client names no chunk.
+/// Closes the path: the client has named a chunk that does not exist.
 #[cold]
 #[inline(never)]
 fn no_chunk(io: &PathIo, error: &ProtoError) {
@@ -68,12 +68,12 @@ fn no_chunk(io: &PathIo, error: &ProtoError) {
     io.close();
 }
 
-/// A request came for a chunk that another request of the path uses; gives the chunk if that has
-/// ended meanwhile.
+/// Notes a request for a chunk that another request of the path uses. Returns the chunk if the
+/// other request has ended meanwhile.
 ///
-/// That may be for the moment between the posting of a response, which the client has already, and
-/// its end here. So one such request is noted with the chunk, and begins when the response has been
-/// posted.
+/// The chunk may be in use only for a moment: the client has the response before the request ends
+/// here, after the response was posted. So one such request is noted with the chunk, and begins
+/// when the response has been posted.
 #[cold]
 #[inline(never)]
 fn early(io: &PathIo, id: u32, cid: u16, offset: u32) -> Option<ChunkBox> {
@@ -81,7 +81,7 @@ fn early(io: &PathIo, id: u32, cid: u16, offset: u32) -> Option<ChunkBox> {
     if slot.note(PathChunk::note(cid, offset)) {
         return None;
     }
-    // Either the box has come back since it was looked for, or another request is noted already.
+    // Either the box has come back in the meantime, or another request is noted already.
     let chunk = slot.take();
     if chunk.is_none() {
         pr_err_ratelimited!(
@@ -94,7 +94,7 @@ fn early(io: &PathIo, id: u32, cid: u16, offset: u32) -> Option<ChunkBox> {
     chunk
 }
 
-/// Begins with a request that was noted, or parks it.
+/// Begins with a request that was noted, or parks the request.
 fn admit(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     chunk.owns = io.session.claims().claim(chunk.id);
     if chunk.owns {
@@ -112,7 +112,7 @@ fn park(io: &Entered<PathIo>, mut chunk: ChunkBox) {
         return io.release(chunk);
     }
     chunk.entered = Some(io.clone());
-    // The other request may have finished meanwhile.
+    // The other request may have finished in the meantime.
     if let Some(mut chunk) = io.session.claims().park(chunk) {
         chunk.entered = None;
         chunk.owns = true;
@@ -120,7 +120,7 @@ fn park(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     }
 }
 
-/// As [`begin()`], where it is rare.
+/// Does what [`begin()`] does, where that is rare.
 #[inline(never)]
 pub(crate) fn begin_late(io: &Entered<PathIo>, chunk: ChunkBox) {
     begin(io, chunk, |traffic, _, is_read, bytes| {
@@ -152,7 +152,7 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     let request = usual.and_then(|_| Request::parse_usual(chunk.offset, message.first_chunk()?));
     let request = match request {
         Some(request) => request,
-        // The copy is not made again, so that this is what was found unusual.
+        // The message is not copied again: `parse()` sees the same bytes as `parse_usual()`.
         None => match Request::parse(io.session.layout().chunk_size(), chunk.offset, message) {
             Ok(request) => request,
             Err(error) => return refuse(io, chunk, &error),
@@ -163,8 +163,8 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     chunk.request = Some(request);
     let bytes = u64::from(chunk.offset);
     count(&io.traffic, chunk.cid, is_read, bytes);
-    // Only data that goes on to the user has to be kept from the client: what it reads it may
-    // spoil, and a header is a copy.
+    // Only data that goes on to the user has to be kept from the client. The client may spoil data
+    // that it reads itself, and the header was copied.
     if !is_read && data_len != 0 && chunk.key != ChunkKey::Shared {
         match io.session.private().copy(&chunk.memory, data_len) {
             Some(page) => chunk.data = DataPlace::Page(page),
@@ -181,15 +181,15 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     }
 }
 
-/// A copy of a header that is handed over at once and the message behind it, if they are not
-/// aligned or at one of the ends of the chunk, with zeroes for what is outside of it.
+/// Copies the header and the message behind it, if the copy is not aligned or reaches over an end
+/// of the chunk. Bytes outside of the chunk are zero.
 #[cold]
 #[inline(never)]
 fn words_at_edge(io: &PathIo, chunk: &PathChunk) -> Words {
     let mut words = [[0; size_of::<u64>()]; USUAL_WORDS];
     let message = Request::msg_range(io.session.layout().chunk_size(), chunk.offset);
     let before = message.start.min(MAX_INLINE_HEADER);
-    // Neither is below zero: `before` is at most either.
+    // Neither wraps around: `before` is at most `message.start` and at most `MAX_INLINE_HEADER`.
     let start = message.start.wrapping_sub(before);
     let skip = MAX_INLINE_HEADER.wrapping_sub(before);
     let len = message.end.wrapping_sub(start);
@@ -200,14 +200,14 @@ fn words_at_edge(io: &PathIo, chunk: &PathChunk) -> Words {
             .and_then(|()| chunk.memory.copy_out(start, bytes))
             .is_err()
         {
-            // Then it is all zeroes, which is no message.
+            // All zeroes are no valid message.
             words = [[0; size_of::<u64>()]; USUAL_WORDS];
         }
     }
     words
 }
 
-/// Responds to a request that makes no sense, or closes its path.
+/// Responds to an invalid request, or closes its path.
 #[cold]
 #[inline(never)]
 fn refuse(io: &Entered<PathIo>, chunk: ChunkBox, error: &RequestError) {
@@ -229,8 +229,8 @@ fn give_up(io: &PathIo, chunk: ChunkBox) {
     io.release(chunk);
 }
 
-/// Takes the data of a write out of the client's reach: in its chunk, or by a copy if the client
-/// has other paths, and so other keys.
+/// Keeps the client from changing the data of a write: the data stays in its chunk, or is copied if
+/// the client has other paths, and so other keys.
 #[inline(never)]
 fn protect(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     if io.session.enter_in_place() {
@@ -241,7 +241,7 @@ fn protect(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     }
 }
 
-/// Copies the data of a long write, now or when there is a place for it.
+/// Copies the data of a long write, now or when a place for the copy is free.
 fn copy_long(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     let Some(copies) = io.session.long_copies() else {
         return give_up(io, chunk);
@@ -261,17 +261,17 @@ fn copy_long(io: &Entered<PathIo>, mut chunk: ChunkBox) {
             Some(again) => chunk = again,
             None => return,
         }
-        // INVARIANT: It is in no list.
+        // INVARIANT: The box is in no list.
         chunk.entered = None;
     }
 }
 
-/// Takes the client's access to the chunk away, now or when there is room in the send queue;
+/// Takes the client's access to the chunk away, now or when the send queue has room;
 /// [`invalidated()`] goes on.
 ///
-/// On the connection on which the registration was posted: a send queue is worked off in order, so
-/// the invalidation does not overtake the registration, however long the client holds that
-/// connection up.
+/// The invalidation is posted on the connection on which the registration was posted. A send queue
+/// is worked off in order, so the invalidation does not overtake the registration, however long the
+/// client holds that connection up.
 #[inline(never)]
 fn invalidate(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     let cid = match chunk.key {
@@ -290,8 +290,8 @@ fn invalidate(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     queue_pair.handler().send_waiting(io, queue_pair);
 }
 
-/// Takes the client's access to the chunk away. The caller took a credit, which the completion
-/// gives back.
+/// Posts the invalidation of the chunk's key. The caller took a credit, which the completion gives
+/// back.
 pub(crate) fn send_invalidation(
     io: &Entered<PathIo>,
     queue_pair: &ConnectionRef<PathIo>,
@@ -331,15 +331,15 @@ fn early_and_late(io: &PathIo, chunk: ChunkBox) {
     give_up(io, chunk);
 }
 
-/// The client has no access to chunk `id` any more.
+/// Goes on with the request in chunk `id`, to which the client has no access any more.
 pub(crate) fn invalidated(io: &Entered<PathIo>, id: u32) {
     if let Some(chunk) = io.slot(id).and_then(|slot| slot.take_aside()) {
         hand_over(io, chunk);
     }
 }
 
-/// Copies the header of a request and hands it to the user of the transport; one of more than
-/// [`MAX_INLINE_HEADER`] bytes where that may sleep.
+/// Copies the header of a request and hands the request to the user of the transport. A request
+/// with a header of more than [`MAX_INLINE_HEADER`] bytes goes to the session's worker instead.
 #[inline(never)]
 fn hand_over(io: &Entered<PathIo>, chunk: ChunkBox) {
     let Some(range) = chunk.request.as_ref().map(Request::usr_range) else {
@@ -357,14 +357,14 @@ fn hand_over(io: &Entered<PathIo>, chunk: ChunkBox) {
     }
 }
 
-/// Hands a request to the user of the transport that was deferred, or whose header was not copied
-/// yet as it is long. On a worker; sleeps.
+/// Hands a request to the user of the transport: a deferred one, or one with a long header, which
+/// is copied now. Called on a worker. Sleeps.
 pub(crate) fn resume(io: Entered<PathIo>, chunk: ChunkBox) {
     let Some(range) = chunk.request.as_ref().map(Request::usr_range) else {
         return io.release(chunk);
     };
     if !io.path.is_connected() {
-        // Nothing of a path that is being closed begins any more.
+        // No request of a path that is being closed begins any more.
         return io.release(chunk);
     }
     let inline = chunk.header;
@@ -451,7 +451,7 @@ impl ChunkPath for PathIo {
             Task::Begin => begin_late(&io, chunk),
             Task::Deferred => resume(io, chunk),
             Task::Copy => copy_long(&io, chunk),
-            // These only wait in a send queue.
+            // Chunks with these tasks wait in a send queue only.
             Task::Respond | Task::Invalidate => io.release(chunk),
         }
     }

@@ -70,11 +70,11 @@ use crate::{
 
 /// The user of the transport: what a listener's sessions are for.
 pub trait Server: Send + Sync + 'static {
-    /// Whether a client that has no session gets one; the client is told the error. `client` is
-    /// where it comes from; `None` if that is nothing but the client's word. Process context; waits
-    /// for nothing slow.
+    /// Decides whether a client that has no session gets one; the client is told the error.
+    /// `client` is the client's address; `None` if the address is only the client's word. Process
+    /// context; waits for nothing slow.
     ///
-    /// `EHOSTDOWN`, by which the client knows that the server goes away on purpose, is not logged:
+    /// `EHOSTDOWN` tells the client that the server goes away on purpose. It is not logged, since
     /// the client comes again and again.
     fn admits(&self, client: Option<Address>) -> Result {
         let _ = client;
@@ -92,7 +92,7 @@ pub trait Server: Send + Sync + 'static {
     fn session_up(&self, session: &Arc<Session>) -> Result<Arc<dyn SessionHandler>>;
 }
 
-/// What a session tells the listener that it belongs to. Sleeps.
+/// What a session tells its listener. Sleeps.
 pub(crate) trait SessionOwner: Send + Sync + 'static {
     /// The user of the transport; `ESHUTDOWN` once the listener is closed.
     fn server(&self) -> Result<Arc<dyn Server>>;
@@ -100,7 +100,7 @@ pub(crate) trait SessionOwner: Send + Sync + 'static {
     /// Takes the name that the client gives `session` on `path`; see [`PathOwner::set_name()`].
     fn set_name(&self, session: &Session, name: &SessName, path: &Path) -> Result;
 
-    /// `session` has no path any more, and gets no other.
+    /// Removes `session`, which has no path any more and gets no other.
     fn remove(&self, session: &Arc<Session>);
 }
 
@@ -111,8 +111,8 @@ struct Up {
     handler: Option<Arc<dyn SessionHandler>>,
 }
 
-/// A client, with the paths it comes by, and with the chunks that it writes its requests to once it
-/// has said its name.
+/// A client: its paths, and the chunks that it writes its requests to. The chunks are made once the
+/// client has given its name.
 ///
 /// # Invariants
 ///
@@ -128,16 +128,16 @@ pub struct Session {
     /// What the listener's user needs.
     needs: Needs,
     name: SharedName,
-    /// The client, if it has proved who it is; from its first path that is established.
+    /// The client, if it has proved its identity. Set by the first path that is established.
     identity: SetOnce<Option<ClientId>>,
-    /// The requests that the client had given up when the session was made.
+    /// The number of requests that the client had given up when the session was made.
     given_up: u32,
     gone: Atomic<bool>,
-    /// The number that `ring_work` rings with, with [`RUNG`]; 0 before the first one.
+    /// The number that `ring_work` sends, with [`RUNG`]; 0 before the first number.
     doorbell: Atomic<u32>,
     #[pin]
     ring_work: Work<Self>,
-    /// How often the last path that was up has gone.
+    /// How often the session has lost its last path that was up.
     epoch: Atomic<u32>,
     #[pin]
     paths: Mutex<KVec<Arc<Path>>>,
@@ -145,16 +145,16 @@ pub struct Session {
     up: Mutex<Up>,
     /// What requests need of the session, from its first path that is up to its end.
     io: SetOnce<Arc<SessionIo<PathIo>>>,
-    /// Where paths came from that were up, each once; no more than [`MAX_PATHS_NUM`]. Locked while
-    /// `identity` is set. With a lock of their own: a connection request must not wait for the
-    /// user, which sleeps with `up` locked.
+    /// The origins of the paths that were up, each once; at most [`MAX_PATHS_NUM`]. Locked while
+    /// `identity` is set. The lock is not that of `up`: the user sleeps with `up` locked, and a
+    /// connection request must not wait for the user.
     #[pin]
     origins: Mutex<KVec<Origin>>,
     #[pin]
     sysfs: SessionSysfs,
 }
 
-/// Says that there is a number to ring with: numbers have 28 bits.
+/// Set in `Session::doorbell` once there is a number to ring with: numbers have 28 bits.
 const RUNG: u32 = 1 << 31;
 
 impl_has_work! {
@@ -163,8 +163,8 @@ impl_has_work! {
 
 impl Session {
     /// Makes a session without paths and without chunks for the client of `request`. Sleeps.
-    /// `ENOMEM` also if there is not the memory for the chunks now: later the client could not be
-    /// told why it is refused.
+    /// `ENOMEM` also if the memory for the chunks is missing now: later the client could not be
+    /// told the reason.
     pub(crate) fn new(
         owner: Arc<dyn SessionOwner>,
         context: &Arc<Context>,
@@ -209,7 +209,7 @@ impl Session {
         self.name.as_cstr()
     }
 
-    /// The client, if it has proved who it is; nothing before the first path is up. Any context.
+    /// The client, if it has proved its identity; `None` before the first path is up. Any context.
     pub fn client_id(&self) -> Option<&ClientId> {
         self.identity.as_ref().and_then(Option::as_ref)
     }
@@ -227,23 +227,23 @@ impl Session {
     /// Rings at the client, with the low 28 bits of `number`, on every path that is up and whose
     /// client knows of doorbells. Any context; never sleeps.
     ///
-    /// This is done in the background: of several numbers that come before it is done, only the
-    /// last one is sent. A client may miss it when a path is lost or connected: the user says what
-    /// it has to say when the client asks, and a client asks when it is connected again.
+    /// The number is sent in the background. If several numbers come before that, only the last one
+    /// is sent. A client may miss a number when a path is lost or connected. So the user tells its
+    /// news when the client asks, and a client asks when it is connected again.
     pub fn ring(self: &Arc<Self>, number: u32) {
         self.doorbell.store(number | RUNG, ordering::Release);
-        // If it is queued already it will see this number.
+        // If the work is queued already, it will see this number.
         let _ = self.context.queue.enqueue::<Self, 0>(self.clone());
     }
 
-    /// Counts the requests that are not finished now and were not at the last call of this
-    /// function, either. Any context. Each request that it finds costs a little more: to be called
-    /// some times a second at most.
+    /// Counts the requests that were unfinished at the last call of this function and still are.
+    /// Any context. Each request that is found costs a little more: call this a few times a second
+    /// at most.
     pub fn count_old_requests(&self) -> u32 {
         self.io.as_ref().map_or(0, |io| io.claims().count_old())
     }
 
-    /// Rings with the last number by one path, if there is a number. Sleeps, but not for long.
+    /// Rings on `path` with the last number, if there is a number. Sleeps, but not for long.
     fn ring_at(&self, path: &Path) {
         let number = self.doorbell.load(ordering::Acquire);
         if number & RUNG != 0 {
@@ -256,7 +256,7 @@ impl Session {
         self.name.get()
     }
 
-    /// Gives the session its name, once. `EINVAL` if it has another.
+    /// Gives the session its name, once. `EINVAL` if it has another name.
     pub(crate) fn name_once(&self, name: &SessName) -> Result {
         if self.name.set(name) {
             return Ok(());
@@ -270,12 +270,12 @@ impl Session {
         &self.uuid
     }
 
-    /// The requests that the client had given up when the session was made.
+    /// The number of requests that the client had given up when the session was made.
     pub(crate) fn given_up(&self) -> u32 {
         self.given_up
     }
 
-    /// Whether a path from there was up. Sleeps, but not for long.
+    /// Whether a path from `origin` was up. Sleeps, but not for long.
     pub(crate) fn had_path_from(&self, origin: &Origin) -> bool {
         self.origins.lock().contains(origin)
     }
@@ -285,7 +285,7 @@ impl Session {
         &self.paths
     }
 
-    /// Whether the last path has gone, so that the session cannot get another one.
+    /// Whether the last path has gone; the session then gets no other path.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(ordering::Relaxed)
     }
@@ -331,11 +331,13 @@ impl Session {
         }
     }
 
-    /// Tells the user of the first path, or of another one; returns the user, and what requests
-    /// need of the session. Its memory is allocated on NUMA node `node` if possible.
+    /// Tells the user of the path, and of the session if no other path is up. Returns the user, and
+    /// what requests need of the session. The session's memory is allocated on NUMA node `node` if
+    /// possible.
     ///
-    /// The user has forgotten all when the last path was lost. `ECONNRESET` if the client may not
-    /// know, as it believed that another path was up, or as the path was being connected then.
+    /// The user forgets the session when its last path is lost. `ECONNRESET` if the client may not
+    /// know of that: it believed that another path was up, or the path was being connected at that
+    /// time.
     fn tell_user(self: &Arc<Self>, path: &Path, node: i32) -> Result<Given> {
         let mut up = self.up.lock();
         if up.handler.is_none() && !path.may_begin_anew(self.epoch.load(ordering::Relaxed)) {
@@ -368,7 +370,7 @@ impl Session {
         };
         let (origin, mut origins) = (Origin::of_path(path), self.origins.lock());
         if !origins.contains(&origin) && origins.len() < MAX_PATHS_NUM {
-            // There is room: no other path adds one while `up` is locked.
+            // There is room: no other path adds an origin while `up` is locked.
             let _ = origins.push_within_capacity(origin);
         }
         drop(origins);
@@ -384,8 +386,8 @@ impl Session {
         })
     }
 
-    /// What requests need of the session, made for the first path that is up. Sleeps; called with
-    /// `up` locked.
+    /// Returns what requests need of the session; the first path that is up makes it. Sleeps;
+    /// called with `up` locked.
     fn memory(&self, node: i32) -> Result<Arc<SessionIo<PathIo>>> {
         if let Some(io) = self.io.as_ref() {
             return Ok(io.clone());
@@ -398,7 +400,7 @@ impl Session {
         Ok(io)
     }
 
-    /// Tells the user that a path is down which was up. Sleeps.
+    /// Tells the user that a path that was up is down. Sleeps.
     fn tell_user_down(&self, path: &Path) {
         let mut up = self.up.lock();
         if let Some(handler) = &up.handler {
@@ -428,8 +430,8 @@ impl WorkItem for Session {
 
 impl PathOwner for Session {
     fn path_answered(&self, path: &Path) {
-        // Whoever rings later finds the path in its new state, and rings by it, too. What was rung
-        // before may have gone by paths that were dying.
+        // A later number finds the path in its new state, and goes by it, too. An earlier number
+        // may have gone by dying paths only.
         self.ring_at(path);
     }
 
@@ -439,7 +441,8 @@ impl PathOwner for Session {
 
     fn set_identity(&self, client: Option<&ClientId>, path: &Path) -> Result {
         let client = client.copied();
-        // Of two paths that are established at once the second one looks when that is done.
+        // If two paths are established at once, the second path looks after the first has set the
+        // identity.
         let _one_at_a_time = self.origins.lock();
         if self.identity.populate(client) || self.identity.as_ref() == Some(&client) {
             return Ok(());
