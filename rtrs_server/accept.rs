@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making the connections of a path, each of which the client asks for.
+//! The connections of a path, which the client asks for one by one.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -70,8 +70,8 @@ pub(crate) fn reject(id: NewId<'_>, errno: Errno) {
     }
 }
 
-/// Makes connection `cid` of `path`, or closes the path. `code` is the proof that the connection
-/// belongs to the path, if that has one. Sleeps.
+/// Makes connection `cid` of `path`, or closes the path. `code` proves that the connection belongs
+/// to the path, if the client has offered a proof of its identity. Sleeps.
 pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16, code: &ConnectionCode) {
     let mut state = path.state().lock();
     let checked = match &mut *state {
@@ -118,8 +118,8 @@ pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16, code: &
     }
 }
 
-/// Whether connection `cid` belongs to the path. The path stays if it does not: strangers are not
-/// to be able to close it.
+/// Whether connection `cid` belongs to the path. The path stays if it does not: a stranger must not
+/// be able to close the path.
 fn may_be_made(
     path: &Path,
     setup: &Setup,
@@ -142,11 +142,11 @@ fn may_be_made(
     false
 }
 
-/// What is left of a connection that could not be made.
+/// The means by which a connection that could not be made is rejected.
 enum Rejectable<'a> {
     New(NewId<'a>),
     Taken(cm::Id<Connection<PathIo>>),
-    /// There is nothing to reject.
+    /// There is nothing left to reject.
     Done,
 }
 
@@ -160,7 +160,7 @@ fn try_make_connection<'a>(
     let queue_depth = path.context().settings.layout.queue_depth();
     let mut prepare = || -> Result<_> {
         if cid != SERVICE_CID {
-            // The first one was counted with the path.
+            // The first connection was counted with the path.
             path.ticket().connection()?;
         }
         setup.queue_pairs.reserve(1, GFP_KERNEL)?;
@@ -235,31 +235,32 @@ fn accept(
     queue_pair.accept(&response, &parameters)
 }
 
-/// How many responses a send queue has room for at least, if there are as many chunks. Those that
-/// find none wait for their turn, as they do for the wire anyway when a client asks for so many at
-/// a time.
+/// The least number of responses that a send queue has room for, if there are as many chunks.
+/// Further responses wait for room. A client that asks for so many at a time makes responses wait
+/// for the wire anyway.
 const MIN_RESPONSES: u32 = 96;
-/// The same for the service connection, which any peer gets, and which carries few requests.
+/// The same for the service connection, which any peer gets and which carries few requests.
 const MIN_SERVICE_RESPONSES: u32 = 8;
-/// The receives of the service connection. A client that sends more service requests at a time
-/// sends some of them again.
+/// The receives of the service connection. A client that sends more service requests at a time has
+/// to send some of them again.
 const SERVICE_RECEIVES: u32 = 128;
-/// The entries of a send queue that nobody else gets: one that drains it, and the one that
-/// soft-RoCE keeps empty.
+/// The entries of a send queue that are kept free: one for the work request that drains the queue,
+/// and one because soft-RoCE keeps one entry empty.
 const RESERVED: u32 = 2;
 
-/// How long to make a send queue that needs `at_least` entries, beside `receives`. `EOVERFLOW` if
-/// it would be longer than can be said.
+/// Returns the length of a send queue that needs `at_least` entries, on a connection with
+/// `receives` receives. `EOVERFLOW` if the length has more than 32 bits.
 ///
-/// Devices make queues of a power of two entries, so one more than that would double a queue, and
-/// what is left up to it costs nothing.
+/// Devices make queues of a power of two entries. One entry beyond that would double a queue, and
+/// the entries up to it cost nothing.
 fn send_entries(at_least: u32, receives: u32) -> Result<u32> {
     let rounded = |entries: u32| {
         let reserved = sum(entries, RESERVED)?;
         let rounded = reserved.checked_next_power_of_two().ok_or(EOVERFLOW)?;
         difference(rounded, RESERVED)
     };
-    // As many as fit into the shortest queue that has room for the completions, too.
+    // The shortest completion queue limits the send queue, too: it has room for the receives as
+    // well.
     let completions = rounded(sum(sum(at_least, receives)?, RESERVED)?)?;
     let left = difference(difference(completions, receives)?, RESERVED)?;
     Ok(rounded(at_least)?.min(left))
@@ -273,7 +274,7 @@ fn difference(a: u32, b: u32) -> Result<u32> {
     a.checked_sub(b).ok_or(EINVAL)
 }
 
-/// What a connection needs of its queue pair.
+/// The needs of a connection's queue pair.
 struct Needs {
     sizes: QueueSizes,
     max_send_sge: u32,
@@ -284,7 +285,7 @@ struct Needs {
 }
 
 impl Needs {
-    /// Computes it for connection `cid`.
+    /// Computes the needs of connection `cid`.
     fn new(path: &Path, device: &Device, cid: u16) -> Result<Self> {
         let is_service = cid == SERVICE_CID;
         let queue_depth = path.context().settings.layout.queue_depth();
@@ -295,12 +296,14 @@ impl Needs {
         } else {
             (queue_depth, MIN_RESPONSES)
         };
-        // Whose requests are more than the device has receives for sends some of them again.
+        // If the device has fewer receives than the client has requests, the client sends some of
+        // them again.
         let posted = sum(requests, MAX_BURST)?.min(difference(limit, 1)?);
-        // One for the information request, or that is never used.
+        // One more for the information request; only the service connection uses it.
         let receives = sum(posted, 1)?;
 
-        // The data of a response, if its chunk is one block of memory, and the rest of it.
+        // The work requests of a response whose chunk is one block of memory: one for the data, and
+        // the others.
         let per_response = sum(1, OTHERS_PER_RESPONSE)?;
         let at_least = difference(queue_depth, queue_depth / 4)?.min(min_responses);
         let others = if is_service {
@@ -310,12 +313,12 @@ impl Needs {
             0
         };
         let entries = at_least.checked_mul(per_response).ok_or(EOVERFLOW)?;
-        // One response at least if the chunk is made of single pages.
+        // Room for one response at least, if its chunk is made of single pages.
         let pages = path.context().settings.layout.chunk_size() as usize / PAGE_SIZE;
         let writes = u32::try_from(pages.div_ceil(path.max_send_sge()))?;
         let entries = entries.max(sum(writes, OTHERS_PER_RESPONSE)?);
         let entries = send_entries(sum(others, entries)?, receives)?.min(limit);
-        // Not even for `others`, or for a response.
+        // The device may not even have room for `others`, or for one response.
         let room = entries.checked_sub(others);
         let Some(room) = room.filter(|&room| room >= per_response) else {
             pr_err_ratelimited!(

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the clients of a server have together, and whether a peer that asks gets more.
+//! The resources that the clients of a server have, and whether a peer that asks for more gets
+//! more.
 //!
-//! [`proto::admission`] has the rules. Addresses are those that answers go to.
+//! [`proto::admission`] has the rules. A client is known by the address to which the server's
+//! answers go.
 
 use kernel::{
     new_mutex,
@@ -41,19 +43,19 @@ pub(crate) trait GiveUp: Send + Sync + 'static {
 /// A half-open path, as its ticket and the list of half-open paths have it.
 struct HalfOpen {
     client: Address,
-    /// Its peer has confirmed a connection, so it is where the address says.
+    /// The peer has confirmed a connection, so the peer is at the address that it names.
     confirmed: Atomic<bool>,
 }
 
-/// What there is, by address and in all.
+/// The resources in use, by address and in all.
 ///
 /// # Invariants
 ///
-/// `clients` has those addresses that use anything, and the sum of them is `all`.
+/// `clients` has the addresses that use anything, and `all` is the sum of their usage.
 struct State {
     all: Usage,
     clients: RBTree<Address, Usage>,
-    /// The oldest first.
+    /// The half-open paths, the oldest first.
     half_open: KVec<(Arc<HalfOpen>, Arc<dyn GiveUp>)>,
 }
 
@@ -64,8 +66,8 @@ impl State {
             .map_or(Usage::default(), |usage| *usage)
     }
 
-    /// Changes what `client` uses, and the sum. Sleeps. `change` adds 1 to numbers that are below
-    /// `u32::MAX`, or takes back what was added.
+    /// Changes the usage of `client`, and the sum. Sleeps. `change` adds 1 to numbers that are
+    /// below `u32::MAX`, or takes back what was added.
     fn change(&mut self, client: &Address, change: fn(&mut Usage)) -> Result {
         let mut usage = self.of(client);
         change(&mut usage);
@@ -77,18 +79,18 @@ impl State {
             self.clients
                 .try_create_and_insert(*client, usage, GFP_KERNEL)?;
         }
-        // INVARIANT: As for the address.
+        // INVARIANT: The sum changes as the usage of the address does.
         change(&mut self.all);
         Ok(())
     }
 
-    /// As [`Self::change()`], for what takes back and so needs no memory.
+    /// Does what [`Self::change()`] does, for a change that takes back and so needs no memory.
     fn take_back(&mut self, client: &Address, change: fn(&mut Usage)) {
-        // The address has its place.
+        // The address is in the tree, so this does not fail.
         let _ = self.change(client, change);
     }
 
-    /// Takes a path out of the half-open ones.
+    /// Takes a path out of the list of half-open paths.
     fn take_half_open(&mut self, index: usize) -> Option<Arc<dyn GiveUp>> {
         let (half_open, path) = self.half_open.remove(index).ok()?;
         self.take_back(&half_open.client, |usage| {
@@ -115,14 +117,14 @@ pub(crate) struct Admission {
     refused: Atomic<u64>,
     /// How many half-open paths were given up for newer ones.
     given_up: Atomic<u64>,
-    /// How often a client has not proved who it is.
+    /// How often a client has not proved its identity.
     auth_failed: Atomic<u64>,
     #[pin]
     state: Mutex<State>,
 }
 
 impl Admission {
-    /// Nobody is there yet. Sleeps.
+    /// No clients yet. Sleeps.
     pub(crate) fn new(limits: Limits) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -143,12 +145,12 @@ impl Admission {
         )
     }
 
-    /// What all clients have together. Sleeps.
+    /// The resources of all clients together. Sleeps.
     pub(crate) fn usage(&self) -> Usage {
         self.state.lock().all
     }
 
-    /// What the client at `address` has. Sleeps.
+    /// The resources of the client at `address`. Sleeps.
     pub(crate) fn usage_of(&self, address: &Address) -> Usage {
         self.state.lock().of(address)
     }
@@ -163,18 +165,18 @@ impl Admission {
         self.given_up.load(ordering::Relaxed)
     }
 
-    /// How often a client has not proved who it is, though it had to. Any context.
+    /// How often a client has not proved its identity, though it had to. Any context.
     pub(crate) fn auth_failed(&self) -> u64 {
         self.auth_failed.load(ordering::Relaxed)
     }
 
-    /// A client has not proved who it is. Any context.
+    /// Counts a client that has not proved its identity. Any context.
     pub(crate) fn count_auth_failure(&self) {
         self.auth_failed.fetch_add(1, ordering::Relaxed);
     }
 
-    /// Takes a place for a path of `client` and its first connection, for which another half-open
-    /// path may have to go. Sleeps. `EBUSY` if there is none.
+    /// Takes a place for a path of `client` and its first connection. A half-open path may have to
+    /// go for it. Sleeps. `EBUSY` if there is no place.
     pub(crate) fn path(self: &Arc<Self>, client: Address) -> Result<PathTicket> {
         let half_open = HalfOpen {
             client,
@@ -206,7 +208,7 @@ impl Admission {
         })
     }
 
-    /// Takes a place for a session of `client`. Sleeps. `EBUSY` if there is none.
+    /// Takes a place for a session of `client`. Sleeps. `EBUSY` if there is no place.
     pub(crate) fn session(self: &Arc<Self>, client: Address) -> Result<SessionTicket> {
         let mut state = self.state.lock();
         self.decide(&state, &client, Asks::Session)?;
@@ -240,13 +242,13 @@ pub(crate) struct PathTicket {
 }
 
 impl PathTicket {
-    /// The address that the path's answers go to. Any context.
+    /// The address to which the server's answers on the path go. Any context.
     pub(crate) fn client(&self) -> &Address {
         &self.half_open.client
     }
 
-    /// The path is half open: it may be given up for another one, until it is confirmed or no
-    /// longer half open. Sleeps.
+    /// Lists the path as half open. It may be given up for another path until a connection is
+    /// confirmed, or until the path is no longer half open. Sleeps.
     pub(crate) fn begin(&self, path: Arc<dyn GiveUp>) -> Result {
         let mut state = self.admission.state.lock();
         state.half_open.reserve(1, GFP_KERNEL)?;
@@ -265,18 +267,18 @@ impl PathTicket {
         self.half_open.confirmed.store(true, ordering::Relaxed);
     }
 
-    /// The path is established or being taken down. Sleeps.
+    /// Ends the time in which the path is half open: it is established or being taken down. Sleeps.
     pub(crate) fn end_half_open(&self) {
         let mut state = self.admission.state.lock();
         let mut half_open = state.half_open.iter();
         let index = half_open.position(|(other, _)| Arc::ptr_eq(other, &self.half_open));
         let path = index.and_then(|index| state.take_half_open(index));
         drop(state);
-        // Not with the lock, which the end of a path takes.
+        // Dropped without the lock, which the end of a path takes.
         drop(path);
     }
 
-    /// Takes a place for one more connection. Sleeps. `EBUSY` if there is none.
+    /// Takes a place for a further connection. Sleeps. `EBUSY` if there is no place.
     pub(crate) fn connection(&self) -> Result {
         let (client, admission) = (self.client(), &self.admission);
         let mut state = admission.state.lock();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The proof of identity: the client shows that it has its key, and the server that it has it, too.
+//! The proof of identity: the client shows that it has its key, and the server shows that it has
+//! the key, too.
 //!
-//! [`proto::handshake`] has the rules. Nothing of a path is made meanwhile: it is half open.
+//! [`proto::handshake`] has the rules. Meanwhile nothing is made for the path: it is half open.
 
 use kernel::{
     sync::Arc,
@@ -48,7 +49,7 @@ impl WorkItem<AUTHENTICATE> for Path {
     }
 }
 
-/// Looks at the client's proof and responds. A path whose client has proved nothing is closed when
+/// Checks the client's proof and responds. A path whose client has proved nothing is closed when
 /// the response has been sent. Sleeps.
 ///
 /// The caller closes the path if this fails.
@@ -63,13 +64,13 @@ fn authenticate(path: &Arc<Path>) -> Result {
     let service = setup.queue_pairs.first().ok_or(ENOTCONN)?;
     let mut room = SendRoom::<1, 1>::EMPTY;
     let mut batch = SendBatch::new(&mut room);
-    // The memory stays until the protection domain goes.
+    // The memory of the message stays until the protection domain goes.
     batch.add(buffer.sge(response.len())?)?;
     batch.send(WrKind::AuthResponse.id(), true)?;
     Ok(service.post(&mut batch)?)
 }
 
-/// Checks the client's proof; returns the response, and notes who the client is.
+/// Checks the client's proof. Returns the response, and notes the client's identity.
 fn check(path: &Path, setup: &mut Setup) -> Result<[u8; AuthRsp::SIZE]> {
     let (Some(handshake), Some(buffer)) = (&mut setup.handshake, &setup.auth) else {
         return Err(EINVAL);

@@ -33,7 +33,7 @@ use crate::{
     times::Times, //
 };
 
-/// The path that chunks are used by, and what the lists of a session hand requests back to.
+/// A path that uses chunks. The lists of a session hand requests back to it.
 pub(crate) trait ChunkPath: Responses {
     /// Does the task of `chunk`, on a worker. Sleeps.
     fn run(io: Entered<Self>, chunk: ChunkBox<Self>);
@@ -41,7 +41,7 @@ pub(crate) trait ChunkPath: Responses {
 
 /// A path that sends responses.
 pub(crate) trait Responses: PathRequests<Chunk = PathChunk<Self>> {
-    /// Sends the response in `chunk`, whose `result` is set, now, at the end of the burst, or when
+    /// Sends the response in `chunk`, whose `result` is set: now, at the end of the burst, or when
     /// there is room. Any context.
     fn respond(io: &Entered<Self>, chunk: ChunkBox<Self>);
 }
@@ -52,12 +52,12 @@ pub const MAX_INLINE_HEADER: usize = 32;
 /// Whether the client can write to the chunk, by this path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkKey {
-    /// For as long as the path is there: the chunk shares its registration with other chunks.
+    /// Until the path goes: the chunk shares its registration with other chunks.
     Shared,
-    /// Until its own registration is invalidated; that was last posted on the connection with this
-    /// number, or before the first request (`None`).
+    /// Until the chunk's own registration is invalidated. The registration was last posted on the
+    /// connection with this number, or before the first request (`None`).
     Registered(Option<u16>),
-    /// Not before it is registered again with another key; the invalidation was posted on the
+    /// Not until the chunk is registered again with another key. The invalidation was posted on the
     /// connection with this number.
     Invalidated(u16),
 }
@@ -81,15 +81,15 @@ pub(crate) enum Task {
     Respond,
     /// In the send queue: the client's access is to be taken away.
     Invalidate,
-    /// With the session's worker: its request came before the response to the one before had been
-    /// posted, and asks for the chunk now.
+    /// With the session's worker: the request came before the previous response had been posted,
+    /// and asks for the chunk now.
     Admit,
-    /// With the session's worker: its request, which owns the chunk now, begins.
+    /// With the session's worker: the request owns the chunk now, and begins.
     Begin,
-    /// With the session's worker: its request is handed over where it may sleep.
+    /// With the session's worker: the request is handed over where it may sleep.
     Deferred,
-    /// For a place of [`LongCopies`](crate::long_copies::LongCopies), then with the session's
-    /// worker: its data is to be copied.
+    /// Waiting for a place of [`LongCopies`](crate::long_copies::LongCopies), then with the
+    /// session's worker: the data is to be copied.
     Copy,
 }
 
@@ -106,7 +106,7 @@ pub enum Direction {
 ///
 /// # Invariants
 ///
-/// `entered` is there while the box is in a list of the session, and only then.
+/// `entered` is set while the box is in a list of the session, and only then.
 pub(crate) struct PathChunk<P: Send + Sync + 'static> {
     /// The number of the chunk.
     pub(crate) id: u32,
@@ -119,32 +119,34 @@ pub(crate) struct PathChunk<P: Send + Sync + 'static> {
     pub(crate) owns: bool,
     /// Where in the chunk the request's message is, in bytes.
     pub(crate) offset: u32,
-    /// The request, once it was found good.
+    /// The request, once its message was parsed.
     pub(crate) request: Option<Request>,
-    /// What the response says.
+    /// The result that the response tells.
     pub(crate) result: Result<u32>,
     /// Where the data of the request is.
     pub(crate) data: DataPlace,
     /// Whether the client can write to the chunk.
     pub(crate) key: ChunkKey,
-    /// What a response says besides its immediate: the chunk's key, or the other chunks of a
-    /// coalesced response. With `always_invalidate`, or if the client takes coalesced responses.
+    /// The memory for the message of a response: the chunk's key, or the other chunks of a
+    /// coalesced response. There with `always_invalidate`, or if the client takes coalesced
+    /// responses.
     pub(crate) message: Option<MessageBuffer<Outgoing>>,
-    /// What is to be done next, in a list.
+    /// What is to be done next, while the box is in a list.
     pub(crate) task: Task,
     /// The header of a request that is deferred.
     pub(crate) header: [u8; MAX_INLINE_HEADER],
     /// What requests of the path need.
     pub(crate) entered: Option<Entered<P>>,
-    /// When what happened to the request, while somebody wants to know.
+    /// The times of the request, while times are measured.
     pub(crate) times: Times,
 }
 
-/// What moves.
+/// The box of a chunk, which moves with the request.
 pub(crate) type ChunkBox<P> = KBox<Linked<PathChunk<P>>>;
 
-/// The place of a chunk's box: ready while no request uses the chunk, aside while its registration
-/// is being invalidated. While it is away the next request is noted there.
+/// The slot of a chunk's box. The box is ready there while no request uses the chunk, and aside
+/// while the chunk's registration is being invalidated. While a request has the box, the next
+/// request is noted in the slot.
 pub(crate) type ChunkSlot<P> = NotedSlot<Linked<PathChunk<P>>>;
 
 impl<P: Send + Sync + 'static> PathChunk<P> {
@@ -176,14 +178,14 @@ impl<P: Send + Sync + 'static> PathChunk<P> {
         )?)
     }
 
-    /// Places the request where it was noted to be; see [`Self::note()`].
+    /// Sets where the request is, as it was noted; see [`Self::note()`].
     pub(crate) fn place(&mut self, noted: u64) {
-        // What was put together there.
+        // The two fields that `note()` has put together.
         self.cid = (noted >> u32::BITS) as u16;
         self.offset = noted as u32;
     }
 
-    /// What is noted of a request that comes by connection `cid`, at `offset` of its chunk.
+    /// Returns the note of a request that comes by connection `cid`, at `offset` of its chunk.
     pub(crate) fn note(cid: u16, offset: u32) -> u64 {
         u64::from(cid) << u32::BITS | u64::from(offset)
     }
@@ -197,7 +199,8 @@ impl<P: Send + Sync + 'static> PathChunk<P> {
         }
     }
 
-    /// The length of the data in bytes: of what came, or of what the client asked for.
+    /// The length of the data in bytes: of the data that came with a write, or that a read asks
+    /// for.
     #[inline]
     pub(crate) fn data_len(&self) -> u32 {
         self.request.as_ref().map_or(0, Request::transfer_len)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What clients have, in `/sys/module/rtrs_server/clients/`: in all, and in a directory for each
-//! address that has a session.
+//! The resources of clients in `/sys/module/rtrs_server/clients/`: in all, and in a directory for
+//! each address that has a session.
 
 use kernel::{
     new_mutex,
@@ -76,14 +76,14 @@ impl Clients {
         )
     }
 
-    /// Takes a place for a session of the client at `address`, and shows what that has. Sleeps.
-    /// `EBUSY` if there is no place.
+    /// Takes a place for a session of the client at `address`, and shows the client's resources.
+    /// Sleeps. `EBUSY` if there is no place.
     pub(crate) fn session(self: &Arc<Self>, address: Address) -> Result<SessionPlace> {
         let ticket = self.admission.session(address)?;
         let mut shown = self.shown.lock();
         let known = shown.iter_mut().find(|client| client.address == address);
         if let Some(client) = known {
-            // No more than there may be sessions.
+            // At most the number of sessions.
             client.sessions = client.sessions.wrapping_add(1);
         } else {
             shown.reserve(1, GFP_KERNEL)?;

@@ -2,8 +2,8 @@
 
 //! Requests for connections.
 //!
-//! The first connection of a path makes the path, and the first one of a client its session. What
-//! is refused is refused with the errno that the C module gives.
+//! The first connection of a path makes the path, and the first connection of a client makes its
+//! session. A refusal has the errno that the C module gives.
 
 use core::cmp::Ordering;
 use kernel::sync::Arc;
@@ -52,7 +52,7 @@ use crate::{
 pub(crate) struct Acceptor(Arc<Sessions>);
 
 impl Acceptor {
-    /// Makes one for the `sessions`.
+    /// Makes an acceptor for `sessions`.
     pub(crate) fn new(sessions: Arc<Sessions>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self(sessions), GFP_KERNEL)?)
     }
@@ -73,11 +73,12 @@ impl cm::EventHandler for Acceptor {
 /// What a client asks for.
 struct Asked {
     request: ConnReq,
-    /// The proof that the connection belongs to its path, if that has one.
+    /// The proof that the connection belongs to its path, if the client has offered a proof of
+    /// identity.
     code: ConnectionCode,
 }
 
-/// A client wants a connection.
+/// Handles a client's request for a connection.
 fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
     let request = match ConnReq::parse(private_data) {
         Ok(request) => request,
@@ -95,8 +96,8 @@ fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
         request,
         code: ConnectionCode::of_request(private_data),
     };
-    // The session that is found may be forgotten before it gets its path, if another path that was
-    // to be its first one could not be made.
+    // The session that is found may be removed before it gets this path, if another path that was
+    // to be its first one could not be made. So there is a second attempt.
     let unused = connect_to_session(sessions, &asked, id)
         .or_else(|id| connect_to_session(sessions, &asked, id));
     if let Err(id) = unused {
@@ -104,7 +105,7 @@ fn connect(sessions: &Arc<Sessions>, id: NewId<'_>, private_data: &[u8]) {
     }
 }
 
-/// Makes a connection for the session that the client means, or refuses it. Gives `id` back if the
+/// Makes a connection for the session that the client means, or refuses it. Returns `id` if the
 /// session is gone.
 fn connect_to_session<'a>(
     sessions: &Arc<Sessions>,
@@ -138,7 +139,7 @@ fn connect_to_session<'a>(
     Ok(())
 }
 
-/// The session that the client means; its first connection makes it.
+/// Returns the session that the client means; the client's first connection makes the session.
 fn find_or_make_session(
     sessions: &Arc<Sessions>,
     request: &ConnReq,
@@ -169,7 +170,8 @@ fn find_or_make_session(
     Ok(session)
 }
 
-/// `ENOKEY` if clients have to prove who they are and this one does not offer it. Says so then.
+/// `ENOKEY` if clients have to prove their identity and this client does not offer that; this is
+/// logged.
 fn check_offered(sessions: &Sessions, request: &ConnReq, id: &NewId<'_>) -> Result {
     let context = sessions.context();
     let offers = request.features & FEATURE_AUTH != 0;
@@ -188,9 +190,9 @@ fn check_offered(sessions: &Sessions, request: &ConnReq, id: &NewId<'_>) -> Resu
 /// `ECONNRESET` if the client has given up requests since `session` was made. Closes the session
 /// then.
 ///
-/// They may still be at work here, or be on their way, and the client uses their chunks for others.
-/// So it needs a session with other chunks; it comes again, and finds this one gone when no request
-/// is at work any more.
+/// The requests that were given up may still be at work here, or be on their way, and the client
+/// uses their chunks for other requests. So the client needs a session with other chunks. It comes
+/// again, and finds this session gone when no request of the session is at work any more.
 fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Result {
     match request.given_up_since(session.given_up()) {
         Ordering::Equal => return Ok(()),
@@ -201,20 +203,20 @@ fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Resul
             );
             session.close();
         }
-        // Nobody may close it who comes from where no path of it came from.
+        // A client must not close a session of which no path came from the client's address.
         Ordering::Greater => pr_err_ratelimited!(
             "<{}>: {} is another address than the client's, or one that is new after it has lost \
              all paths: the session is in use until these are closed\n",
             session.name(),
             Shown(id.peer_address())
         ),
-        // It has been overtaken by a later one of the client, which has made the session.
+        // A later request of the client has overtaken this one, and has made the session.
         Ordering::Less => {}
     }
     Err(ECONNRESET)
 }
 
-/// The path that the client means; its first connection makes it.
+/// Returns the path that the client means; the path's first connection makes it.
 fn find_or_make_path(
     session: &Arc<Session>,
     paths: &mut KVec<Arc<Path>>,
@@ -226,7 +228,8 @@ fn find_or_make_path(
         return Ok(path.clone());
     }
     if request.cid != SERVICE_CID {
-        // A client makes the connections in their order; the path of this one has been closed.
+        // A client makes the connections in their order, so the path of this connection has been
+        // closed.
         pr_err_ratelimited!(
             "<{}>: connection {} of a path that does not exist, from {}\n",
             session.name(),
@@ -238,12 +241,12 @@ fn find_or_make_path(
     make_path(session, paths, request, id)
 }
 
-/// `ECONNRESET` unless `path`, which the client names, is one that still gets connections, and this
-/// one belongs to it. Closes a path that the client has given up.
+/// `ECONNRESET` unless `path`, which the client names, still gets connections and this connection
+/// belongs to it. Closes a path that the client has given up.
 fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
     if Origin::of_path(path) != Origin::of_request(id) {
-        // Whoever decides by the path's address has to know that all of it comes from there. Nor
-        // may anybody else close it.
+        // A decision by the path's address has to be right for all of its connections. Nor may a
+        // client from another address close the path.
         pr_err_ratelimited!(
             "<{}>: connection of another client, {}\n",
             path,
@@ -252,8 +255,9 @@ fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
         return Err(ECONNRESET);
     }
     if request.recon_cnt != path.recon_cnt() {
-        // The client has given its old connections up, which was not noticed here. It comes
-        // again, and then finds them gone. Other connections than the first may be late.
+        // The client has given up its old connections, which was not noticed here. It comes again,
+        // and then finds them gone. A connection other than the first may be late, so it does not
+        // close the path.
         if request.cid == SERVICE_CID && path.close() {
             pr_err_ratelimited!("<{}>: the client connects again, closing the path\n", path);
         }
@@ -279,7 +283,7 @@ fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
     Ok(())
 }
 
-/// Makes a path and adds it to `paths`, those of `session`.
+/// Makes a path and adds it to `paths`, the paths of `session`.
 fn make_path(
     session: &Arc<Session>,
     paths: &mut KVec<Arc<Path>>,

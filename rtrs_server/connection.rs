@@ -48,30 +48,28 @@ use crate::{
     wr_kind::WrKind, //
 };
 
-/// After how many requests responses are sent and receives are posted, even if there are more to be
-/// worked off.
+/// After this many requests responses are sent and receives are posted, even if the burst goes on.
 pub(crate) const MAX_BURST: u32 = 16;
 
-/// What a connection hands on to the requests of its path. Any context, but for
-/// [`Self::received()`], which is only called where completions are handled; none may sleep.
+/// What a connection hands on to the requests of its path. [`Self::received()`] is called only
+/// where completions are handled, the other methods in any context; none may sleep.
 pub(crate) trait PathRequests: Sized + Send + Sync + 'static {
     /// A request in flight.
     type Chunk: Send;
 
-    /// A request came by connection `cid`; `payload` is that of its immediate.
+    /// A request came by connection `cid`; `payload` is the payload of its immediate.
     fn received(io: &Entered<Self>, cid: u16, payload: u32);
 
     /// The client has no access to chunk `id` any more.
     fn invalidated(io: &Entered<Self>, id: u32);
 
-    /// There is room to send what `chunk` has waited for, for which a credit was taken.
+    /// Sends what `chunk` has waited to send: there is room, and a credit was taken.
     fn send(io: &Entered<Self>, queue_pair: &ConnectionRef<Self>, chunk: KBox<Linked<Self::Chunk>>);
 
     /// The queue pair of connection `cid`.
     fn queue_pair(&self, cid: u16) -> Option<&ConnectionRef<Self>>;
 
-    /// Sends the responses to `chunks`, each of which says no more than that the request was
-    /// carried out.
+    /// Sends the responses to `chunks`, each of which only says that the request was carried out.
     fn send_collected(
         io: &Entered<Self>,
         queue_pair: &ConnectionRef<Self>,
@@ -82,7 +80,7 @@ pub(crate) trait PathRequests: Sized + Send + Sync + 'static {
 /// The queue pair of a connection, as handlers have it.
 pub(crate) type ConnectionRef<R> = QueuePairRef<Connection<R>>;
 
-/// What lasts from the first completion of a burst to its end.
+/// The state of a burst, from its first completion to its end.
 pub(crate) struct Burst<R: Send + Sync + 'static> {
     /// What requests need, from the first request on.
     entered: Option<Entered<R>>,
@@ -99,10 +97,10 @@ impl<R: Send + Sync + 'static> Default for Burst<R> {
     }
 }
 
-/// What the queue pair of a connection reports to.
+/// Handles the events and completions of a connection's queue pair.
 ///
-/// It holds the path, and the path holds the queue pair, which holds this: the path breaks the
-/// cycle when it is taken down.
+/// The connection holds its path, the path holds the queue pair, and the queue pair holds the
+/// connection. Taking the path down breaks the cycle.
 #[pin_data]
 pub(crate) struct Connection<R: PathRequests> {
     path: Arc<PathCore<R>>,
@@ -116,7 +114,7 @@ pub(crate) struct Connection<R: PathRequests> {
     receives: u32,
     #[pin]
     send_queue: SendQueue<R::Chunk>,
-    /// Sends what a worker has collected.
+    /// Sends the responses that a worker has collected.
     #[pin]
     send_work: Work<Self>,
 }
@@ -126,8 +124,8 @@ impl_has_work! {
 }
 
 impl<R: PathRequests> Connection<R> {
-    /// Connection `cid` of a path, whose queue pair has `send_entries` for responses and room for
-    /// `receives` receives. Its send queue is still to be opened. Sleeps.
+    /// Makes connection `cid` of a path: its queue pair has `send_entries` entries for responses
+    /// and room for `receives` receives. The send queue is opened later. Sleeps.
     pub(crate) fn new(
         path: &Arc<PathCore<R>>,
         events: Arc<dyn PathEvents>,
@@ -191,7 +189,7 @@ impl<R: PathRequests> Connection<R> {
         self.close();
     }
 
-    /// Closes the path for something that is no error, and says so once.
+    /// Closes the path for a reason that is no error, and logs the reason once.
     fn close_because(&self, why: &str) {
         if self.close() {
             pr_info_ratelimited!(
@@ -203,7 +201,8 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// Sends what waits for room, as far as there is room. Any context.
+    /// Sends the responses and invalidations that wait for room, as far as there is room. Any
+    /// context.
     pub(crate) fn send_waiting(&self, io: &Entered<R>, queue_pair: &ConnectionRef<R>) {
         while let Some(chunk) = self.send_queue.next_waiting() {
             R::send(io, queue_pair, chunk);
@@ -212,8 +211,8 @@ impl<R: PathRequests> Connection<R> {
 
     /// Sends an immediate that is no response, if there is room. Any context.
     ///
-    /// If there is none the peer does not take what is sent to it; then it can do without
-    /// heartbeats, too, and notices.
+    /// Without room nothing is sent. The peer then does not take the earlier messages, so it can do
+    /// without a heartbeat, too, and notices.
     pub(crate) fn send_immediate(&self, queue_pair: &ConnectionRef<R>, immediate: Imm) {
         if !self.send_queue.take_credit() {
             return;
@@ -229,7 +228,7 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// Posts the receives again that were used in `burst`, and sends what was collected.
+    /// Posts `used_receives` receives again, and sends the collected responses.
     #[inline(never)]
     fn catch_up(&self, queue_pair: &ConnectionRef<R>, io: &Entered<R>, used_receives: u32) {
         if let Err(error) = queue_pair.post_empty_recvs(WrKind::Receive.id(), used_receives) {
@@ -239,27 +238,27 @@ impl<R: PathRequests> Connection<R> {
         self.send_collected(io, queue_pair);
     }
 
-    /// Sends what was collected. Any context.
+    /// Sends the collected responses. Any context.
     pub(crate) fn send_collected(&self, io: &Entered<R>, queue_pair: &ConnectionRef<R>) {
         if self.send_queue.has_collected() {
             R::send_collected(io, queue_pair, self.send_queue.take_collected());
         }
     }
 
-    /// Collects responses until the calling work ends or sleeps. `queue` is the one that it runs
-    /// on, which has its work done on the CPU where it is queued.
+    /// Collects responses until the calling work item ends or sleeps. `queue` is the queue on which
+    /// that work item runs. The queue runs its work on the CPU where it is queued.
     ///
-    /// A CPU of such a queue takes up its next work when the one before has ended, or as soon as
-    /// that sleeps.
+    /// A CPU of such a queue takes up its next work item when the previous one has ended, or as
+    /// soon as that one sleeps.
     pub(crate) fn collect_for_now(self: &Arc<Self>, queue: &QueueHandle) {
         if !self.send_queue.is_collecting() && self.send_queue.begin_burst() {
-            // If it is queued already it is still to run. It cannot fail otherwise: the queue
-            // outlives all paths.
+            // If the work is queued already, it is still to run. Queueing cannot fail otherwise:
+            // the queue outlives all paths.
             let _ = queue.enqueue::<Self, 0>(self.clone());
         }
     }
 
-    /// An immediate came.
+    /// Handles an immediate.
     #[inline]
     fn immediate(&self, queue_pair: &ConnectionRef<R>, immediate: u32, burst: &mut Burst<R>) {
         self.path.heartbeat().received();
@@ -267,7 +266,7 @@ impl<R: PathRequests> Connection<R> {
             burst.entered = self.path.enter();
         }
         let Some(io) = &burst.entered else {
-            // The client was not told yet where to write, or the path is being taken down.
+            // The client was not yet told where to write, or the path is being taken down.
             self.close();
             return;
         };
@@ -282,7 +281,7 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// An immediate came that is no request.
+    /// Handles an immediate that is no request.
     #[cold]
     #[inline(never)]
     fn other_immediate(&self, queue_pair: &ConnectionRef<R>, immediate: Imm) {
@@ -296,7 +295,7 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// The send queue has room again.
+    /// Sends waiting requests, since the send queue has room again.
     fn send_with_new_credits(&self, queue_pair: &ConnectionRef<R>) {
         if self.send_queue.has_waiting() {
             if let Some(io) = self.path.enter() {
@@ -305,14 +304,14 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// A work request failed.
+    /// Closes the path, since a work request failed.
     #[cold]
     #[inline(never)]
     fn failed(&self, kind: WrKind, status: Status) {
         match status {
             Status::Success => {}
-            // Closing flushes the queues; but a device may also stop a queue pair without another
-            // error than this.
+            // Closing a path flushes its queues, too. But a device may also stop a queue pair
+            // without any other error.
             Status::Flushed => self.close_because("the queue pair has failed"),
             Status::Error(error) => {
                 pr_err_ratelimited!(
@@ -326,7 +325,7 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// A message came that no client sends.
+    /// Closes the path: no client sends such a message.
     #[cold]
     #[inline(never)]
     fn unexpected_message(&self) {
@@ -340,7 +339,7 @@ impl<R: PathRequests> WorkItem for Connection<R> {
 
     fn run(this: Arc<Self>) {
         this.send_queue.end_burst();
-        // What is left of a path that is being taken down is released there.
+        // If the path is being taken down, `Path::take_down()` releases the responses.
         if let Some(io) = this.path.enter() {
             if let Some(queue_pair) = io.queue_pair(this.cid) {
                 this.send_collected(&io, queue_pair);
@@ -424,7 +423,7 @@ impl<R: PathRequests> Handler for Connection<R> {
         if burst.used_receives == 0 && !self.send_queue.has_collected() {
             return;
         }
-        // If the path is being taken down, no client waits for either.
+        // If the path is being taken down, no client waits for receives or responses.
         if let Some(io) = burst.entered.or_else(|| self.path.enter()) {
             self.catch_up(queue_pair, &io, burst.used_receives);
         }

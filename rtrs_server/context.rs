@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is once per module.
+//! The module's context: settings, workqueues and other things that exist once.
 
 use kernel::{
     sync::Arc,
@@ -26,12 +26,12 @@ use crate::{
     pool::Pool, //
 };
 
-/// The module's settings and the things that all listeners share.
+/// The module's settings, and what all listeners share.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
-    /// What clients have together.
+    /// The resources that clients have.
     pub(crate) admission: Arc<Admission>,
-    /// The same, shown.
+    /// The directories that show these resources.
     pub(crate) clients: Arc<Clients>,
     pub(crate) class: Class,
     /// Memory for sessions.
@@ -40,11 +40,11 @@ pub(crate) struct Context {
     pub(crate) queue: QueueHandle,
     /// Closes paths, which waits for requests of the user, however long these take.
     pub(crate) closing: QueueHandle,
-    /// Heartbeats, and the time that a path has to be established; nothing there waits.
+    /// Heartbeats, and the time to establish a path; no work on this queue waits.
     pub(crate) timers: QueueHandle,
-    /// Where completions are handled.
+    /// Handles completions.
     pub(crate) completions: QueueHandle,
-    /// Where workers run: what may sleep.
+    /// Runs workers, which may sleep.
     pub(crate) workers: QueueHandle,
 }
 
@@ -61,8 +61,8 @@ impl Context {
 /// Keeps the context while the module is loaded.
 pub(crate) struct ContextOwner {
     _pool: Directory<Pool>,
-    // Destroyed last, in this order: what runs on the first two closes paths on the third, which
-    // uses the context, and waits for the other two.
+    // Destroyed last, in this order. Work on the first two queues closes paths on the third. Work
+    // on the third uses the context, and waits for the last two queues.
     _timers: OwnedQueue,
     _queue: OwnedQueue,
     _closing: OwnedQueue,
@@ -82,13 +82,13 @@ impl ContextOwner {
             c"rtrs_server_timer",
             QueueFlags::UNBOUND | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
         )?;
-        // As the RDMA core has its own.
+        // With the flags of the RDMA core's own queue.
         let completions = OwnedQueue::new(
             c"rtrs_server_cq",
             QueueFlags::PER_CPU | QueueFlags::HIGH_PRIORITY | QueueFlags::MEM_RECLAIM,
         )?;
-        // Clients may write to free memory. Per CPU, since a CPU then takes up the next work as
-        // soon as the one before sleeps: see `Connection::collect_for_now()`.
+        // Clients may write to free memory. The queue is per CPU, since a CPU then takes up the
+        // next work as soon as the previous one sleeps: see `Connection::collect_for_now()`.
         let workers = OwnedQueue::new(
             c"rtrs_server_io",
             QueueFlags::PER_CPU | QueueFlags::MEM_RECLAIM,

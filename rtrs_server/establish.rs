@@ -64,17 +64,17 @@ const REGISTRATIONS_PER_POST: usize = 8;
 /// Registrations at a time: more would need a longer send queue from the first connection on, which
 /// any peer gets.
 pub(crate) const REGISTRATIONS_AT_A_TIME: usize = 32;
-/// The work requests of a response besides RDMA writes of data: two of invalidation, registration
-/// and immediate. The invalidation of a chunk takes the room of a response.
+/// The work requests of a response besides the RDMA writes of data: at most two of invalidation,
+/// registration and immediate. The invalidation of a chunk takes the room of a response.
 pub(crate) const OTHERS_PER_RESPONSE: u32 = 2;
 
 type Connected = QueuePair<Connection<PathIo>>;
 
-// Both are received into buffers of the same length, which share a page.
+// Both messages are received into buffers of the same length, which share a page.
 const _: () = assert!(AuthReq::SIZE <= InfoReq::SIZE);
 
-/// Makes room for the information request, and for the proof of identity that comes before it if
-/// the client has offered one, and waits for them.
+/// Posts receives for the information request and, if the client has offered a proof of identity,
+/// for that proof, which comes first.
 pub(crate) fn post_requests(setup: &mut Setup, queue_pair: &Connected) -> Result {
     let count = if setup.handshake.is_some() { 2 } else { 1 };
     let mut buffers = MessageBuffers::allocate(&setup.domain, count, InfoReq::SIZE)?;
@@ -100,7 +100,7 @@ impl WorkItem<ESTABLISH> for Path {
     }
 }
 
-/// Answers the information request; after that the path carries requests. Sleeps.
+/// Responds to the information request; after that the path carries requests. Sleeps.
 ///
 /// The caller closes the path if this fails.
 fn establish(path: &Arc<Path>) -> Result {
@@ -120,19 +120,19 @@ fn establish(path: &Arc<Path>) -> Result {
         return Err(EKEYREJECTED);
     }
     let given = match tell_session(path, &setup) {
-        // What the client's administrator has to mend; nothing else tells the client.
+        // The client's administrator has to mend these, and only the response tells the client.
         Err(error) if [EACCES, EKEYREJECTED].contains(&error) => {
             return refuse(path, setup, error);
         }
         told => told?,
     };
-    // Closing the path waits for this function, and then tells that it is down.
+    // Closing the path waits for this function, and then tells the session that the path is down.
     *path.state().lock() = PathState::Up;
     let queue_pairs = setup.queue_pairs;
     let service = queue_pairs.first().ok_or(ENOTCONN)?;
 
     copy_beside_others(path, &given, setup.domain.device().numa_node())?;
-    // Not before the client has said its name and the user has taken it.
+    // Not before the client has said its name and the user has accepted the client.
     let memory = PathMemory::new(
         &setup.domain,
         given.session.chunks(),
@@ -145,7 +145,7 @@ fn establish(path: &Arc<Path>) -> Result {
     let response = Response::new(&setup.domain, memory.descriptors())?;
     let_requests_in(path, given, queue_pairs, memory)?;
 
-    // The client has nowhere to receive a heartbeat before the response.
+    // The client cannot receive a heartbeat before the response.
     path.stop_timer();
     if !path.core().change_state(ServerEvent::Established) {
         return Err(ECONNABORTED);
@@ -170,8 +170,8 @@ fn tell_session(path: &Arc<Path>, setup: &Setup) -> Result<Given> {
     path.owner().clone().path_up(path, service)
 }
 
-/// Tells a client why it is refused; the path is closed when that has been sent.
-/// Sleeps. `error` if the client does not know of refusals: then the caller closes the path.
+/// Tells a client why it is refused; the path is closed when the response has been sent. Sleeps.
+/// `error` if the client does not know of refusals: then the caller closes the path.
 #[cold]
 #[inline(never)]
 fn refuse(path: &Arc<Path>, setup: Setup, error: Error) -> Result {
@@ -184,7 +184,8 @@ fn refuse(path: &Arc<Path>, setup: Setup, error: Error) -> Result {
     let service = setup.queue_pairs.first().ok_or(ENOTCONN)?;
     path.refuse();
     send_response(service, buffer, message.len())?;
-    // The connections stay until then. Closing the path waits for this function.
+    // The connections stay until the response has been sent. Closing the path waits for this
+    // function.
     *path.state().lock() = PathState::Connecting(setup);
     Ok(())
 }
@@ -198,8 +199,8 @@ fn send_response(service: &Connected, buffer: MessageBuffer<Outgoing>, len: usiz
     Ok(service.post(&mut batch)?)
 }
 
-/// Has the data of the session's long writes copied if the session has other paths: an
-/// invalidation takes away the key of one path only. `node` is where memory is best. Sleeps; see
+/// Has the data of the session's long writes copied if the session has other paths: an invalidation
+/// takes away the key of one path only. `node` is the best NUMA node for the memory. Sleeps; see
 /// [`SessionIo::begin_copying()`].
 ///
 /// [`SessionIo::begin_copying()`]: crate::session_io::SessionIo::begin_copying
@@ -217,7 +218,7 @@ fn copy_beside_others(path: &Arc<Path>, given: &Given, node: i32) -> Result {
     })
 }
 
-/// Lets requests in, which find all that they need. Sleeps.
+/// Lets requests in, with all that they need, and posts the receives for them. Sleeps.
 fn let_requests_in(
     path: &Arc<Path>,
     given: Given,
@@ -264,7 +265,7 @@ fn parse_request(path: &Path, setup: &Setup) -> Result<SessName> {
     }
 }
 
-/// Looks that all connections are there.
+/// Checks that the client has made all connections.
 fn check_complete(path: &Path, queue_pairs: &[Connected]) -> Result {
     if queue_pairs.len() == usize::from(path.num_connections()) {
         return Ok(());
@@ -318,14 +319,14 @@ fn register(path: &Path, service: &Connected, memory: &PathMemory) -> Result {
     Ok(())
 }
 
-/// The information response, in memory of its own: with `always_invalidate` it is long.
+/// The information response. It has memory of its own, since it is long with `always_invalidate`.
 struct Response {
     buffer: MessageBuffer<Outgoing>,
     len: usize,
 }
 
 impl Response {
-    /// Writes it. Sleeps.
+    /// Writes the response. Sleeps.
     fn new(
         domain: &Arc<ProtectionDomain>,
         descriptors: impl ExactSizeIterator<Item = SgDesc>,
@@ -341,7 +342,7 @@ impl Response {
         Ok(Self { buffer, len })
     }
 
-    /// Sends it.
+    /// Sends the response.
     fn send(self, service: &Connected) -> Result {
         send_response(service, self.buffer, self.len)
     }

@@ -11,12 +11,12 @@ use kernel_ext::{
     }, //
 };
 
-/// Boxes in the order in which they came: while new ones come all the time, one that came early
-/// would otherwise wait for ever behind them.
+/// Boxes in the order in which they came. In another order an old box could wait for ever while new
+/// ones come.
 pub(crate) struct Fifo<T> {
-    /// The later ones, the newest first.
+    /// The later boxes, the newest first.
     newer: BoxList<T>,
-    /// Those before them, the oldest first.
+    /// The earlier boxes, the oldest first.
     older: BoxList<T>,
 }
 
@@ -29,15 +29,15 @@ impl<T> Fifo<T> {
         }
     }
 
-    /// Adds one.
+    /// Adds a box.
     pub(crate) fn push(&mut self, value: KBox<Linked<T>>) {
         self.newer.push(value);
     }
 
-    /// Takes out the oldest one.
+    /// Takes out the oldest box.
     pub(crate) fn pop(&mut self) -> Option<KBox<Linked<T>>> {
         if self.older.is_empty() {
-            // Each box is turned round once.
+            // This reverses the order; each box is moved once.
             for value in mem::take(&mut self.newer) {
                 self.older.push(value);
             }

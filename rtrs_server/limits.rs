@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters that say how much clients may have, fixed at load.
+//! Module parameters that limit the resources of clients, fixed at load.
 
 use proto::admission::{
     Limits,
@@ -66,7 +66,7 @@ kernel_ext::module_parameter! {
     description: "Half-open paths of one address (0 and up, 0: any number, default: 64)",
 }
 
-/// The limits as the parameters have them.
+/// The limits that the parameters set.
 pub(crate) fn limits() -> Limits {
     Limits {
         all: Usage {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where clients come in.
+//! Listeners, to which clients connect.
 use proto::addr::Address;
 use rtrs_core::address::{
     socket_address,
@@ -44,7 +44,7 @@ const BACKLOG: u32 = 64;
 /// The connection manager's ids that listen: for IP addresses, and for InfiniBand ones.
 type Ids = (cm::Id<Acceptor>, cm::Id<Acceptor>);
 
-/// A port, and the sessions of those who come there.
+/// A port, and the sessions of the clients that connect to it.
 struct Listening {
     sessions: Arc<Sessions>,
     port: u16,
@@ -59,7 +59,7 @@ impl Listening {
         Ok((ip, ib))
     }
 
-    /// As [`Self::listen`]; nothing if that fails, which is logged.
+    /// Does what [`Self::listen`] does. `None` if that fails, which is logged.
     fn try_to_listen(&self) -> Option<Ids> {
         self.listen()
             .inspect_err(|error| {
@@ -88,14 +88,15 @@ impl Listening {
     }
 }
 
-/// The RDMA devices that there are, and the listeners.
+/// The number of RDMA devices, and the listeners.
 struct State {
     devices: usize,
-    /// Each with what listens for it, if there is a device and that was possible.
+    /// Each listener with its ids, if there is a device and listening did not fail.
     listeners: KVec<(Arc<Listening>, Option<Ids>)>,
 }
 
-/// Is told of RDMA devices: all listeners listen while there is one. The ids are not bound to it.
+/// Counts the RDMA devices. All listeners listen while there is a device; the ids are not bound to
+/// it.
 #[pin_data]
 struct Devices {
     #[pin]
@@ -108,7 +109,7 @@ kernel_ext::rdma_client!(Devices);
 static DEVICES: RcuArc<Devices> = RcuArc::empty();
 
 impl Devices {
-    /// Lets clients come to a listener, as soon as there is a device. Sleeps.
+    /// Lets clients connect to a listener, as soon as there is a device. Sleeps.
     fn add_listener(&self, listening: &Arc<Listening>) -> Result {
         let mut state = self.state.lock();
         state.listeners.reserve(1, GFP_KERNEL)?;
@@ -117,14 +118,14 @@ impl Devices {
         Ok(state.listeners.push(entry, GFP_KERNEL)?)
     }
 
-    /// When this returns no client comes to the listener any more. Sleeps.
+    /// Removes a listener. No client connects to it after this has returned. Sleeps.
     fn remove_listener(&self, listening: &Arc<Listening>) {
         let mut state = self.state.lock();
         let mut known = state.listeners.iter();
         let index = known.position(|(other, _)| Arc::ptr_eq(other, listening));
         let removed = index.and_then(|index| state.listeners.remove(index).ok());
         drop(state);
-        // Waits for connection requests that are being looked at.
+        // Waits for connection requests that are being handled.
         drop(removed);
     }
 }
@@ -147,7 +148,7 @@ impl Client for Devices {
     /// Stops with the last device.
     fn remove(&self, _device: &Device) {
         let mut state = self.state.lock();
-        // Each was added before.
+        // Each device was added before.
         state.devices = state.devices.wrapping_sub(1);
         if state.devices == 0 {
             for (_, ids) in state.listeners.iter_mut() {
@@ -157,13 +158,13 @@ impl Client for Devices {
     }
 }
 
-/// Has listeners learn of RDMA devices, as long as the module is loaded.
+/// Keeps listeners informed of RDMA devices, while the module is loaded.
 pub(crate) struct DevicesOwner {
     _client: Registration<Devices>,
 }
 
 impl DevicesOwner {
-    /// Begins with that. Sleeps.
+    /// Registers for RDMA devices. Sleeps.
     pub(crate) fn new() -> Result<Self> {
         let devices = Arc::pin_init(
             pin_init!(Devices {
@@ -199,11 +200,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `port`, as soon as there is an RDMA device, for `server` (C: `rtrs_srv_open`,
-    /// which allows one at a time).
+    /// Listens on `port` for `server`, as soon as there is an RDMA device (C: `rtrs_srv_open`,
+    /// which allows one listener at a time).
     ///
-    /// Process context; may sleep. `ENODEV` while the module is being loaded. It is no error if the
-    /// port is taken by another program: the log says so, and no client can connect.
+    /// Process context; may sleep. `ENODEV` while the module is being loaded. It is no error if
+    /// another program has the port: the log says so, and no client can connect.
     pub fn open(server: Arc<dyn Server>, port: u16) -> Result<Self> {
         let sessions = Sessions::new(Context::get()?, server)?;
         let listening = Arc::new(Listening { sessions, port }, GFP_KERNEL)?;

@@ -2,10 +2,10 @@
 
 //! Memory for the data of long writes, out of the reach of a client with several paths.
 //!
-//! A client has a key for each chunk on each of its paths. An invalidation takes away one of them,
-//! and a response tells the new key of its own path only. So in a session with several paths the
-//! data of long writes is copied, as the data of short ones always is. There are fewer places for
-//! copies than chunks; a write that finds none waits for its turn.
+//! A client has a key for each chunk on each of its paths. An invalidation takes away the key of
+//! one path only, and a response tells the new key of its own path only. So in a session with
+//! several paths the data of long writes is copied, as the data of short writes always is. There
+//! are fewer places for copies than chunks; a write that finds no place waits for its turn.
 
 use core::{
     mem,
@@ -36,13 +36,13 @@ use crate::{
     fifo::Fifo, //
 };
 
-/// There is a place for the copy of one of so many chunks.
+/// There is one place for a copy for this many chunks.
 const CHUNKS_PER_COPY: u32 = 8;
 
 /// A place for a copy; given back by [`LongCopies::put()`].
 pub(crate) type LongCopy = KBox<Chunk>;
 
-/// The places that are free, and the requests that wait for one. Not both at a time.
+/// The places that are free, and the requests that wait for a place.
 struct Places<P: Send + Sync + 'static> {
     free: KVec<LongCopy>,
     waiting: Fifo<PathChunk<P>>,
@@ -86,26 +86,26 @@ impl<P: Send + Sync + 'static> LongCopies<P> {
         )
     }
 
-    /// What they take, in bytes.
+    /// The memory of the places, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory.memory()
     }
 
-    /// Copies the first `len` bytes of `chunk`. Any context. `None` if there is no place.
+    /// Copies the first `len` bytes of `chunk`. Any context. `None` if no place is free.
     pub(crate) fn copy(&self, chunk: &Chunk, len: u32) -> Option<Result<LongCopy>> {
         let copy = self.places.lock().free.pop()?;
         Some(match chunk.copy_to(len as usize, &copy) {
             Ok(()) => Ok(copy),
             Err(error) => {
-                // Nobody waits for it: the caller ends its path.
+                // A place was free, so usually no request waits. The caller ends its path.
                 drop(self.put(copy));
                 Err(error)
             }
         })
     }
 
-    /// Keeps `chunk`, whose request waits for a place; gives it back if there is one by now. Any
-    /// context.
+    /// Keeps `chunk`, whose request waits for a place. Returns `chunk` if a place is free by now.
+    /// Any context.
     pub(crate) fn wait(&self, chunk: ChunkBox<P>) -> Option<ChunkBox<P>> {
         let mut places = self.places.lock();
         if !places.free.is_empty() {
@@ -115,7 +115,7 @@ impl<P: Send + Sync + 'static> LongCopies<P> {
         None
     }
 
-    /// Gives a place back, which nobody uses any more. Returns the request that has waited longest:
+    /// Gives back a place that is not used any more. Returns the request that has waited longest:
     /// it tries again. Any context.
     #[must_use = "it would wait for ever"]
     pub(crate) fn put(&self, copy: LongCopy) -> Option<ChunkBox<P>> {

@@ -4,7 +4,7 @@
 //!
 //! All chunks are mapped for the device of each path. In the default mode, `always_invalidate`,
 //! each chunk has a registration of its own, so that the client's access can be taken away while
-//! the user has the data of a write. Otherwise as many chunks as fit share one.
+//! the user has the data of a write. Otherwise as many chunks as fit share a registration.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -37,9 +37,10 @@ use crate::{
 /// The chunks of a session on one path.
 pub(crate) struct PathMemory {
     pub(crate) chunks: Arc<MappedChunks>,
-    /// Each covers an equal number of chunks: one of them with `always_invalidate`.
+    /// The registrations. Each covers the same number of chunks; with `always_invalidate` that is
+    /// 1.
     pub(crate) regions: KVVec<MemoryRegion>,
-    /// One for each chunk.
+    /// The box of each chunk.
     pub(crate) boxes: KVVec<ChunkBox>,
 }
 
@@ -93,7 +94,8 @@ impl PathMemory {
         })
     }
 
-    /// Where the client finds the chunks, once they are registered.
+    /// The addresses, keys and lengths by which the client reaches the chunks, once they are
+    /// registered.
     pub(crate) fn descriptors(&self) -> impl ExactSizeIterator<Item = SgDesc> + '_ {
         self.regions.iter().map(|region| SgDesc {
             addr: region.iova(),
@@ -104,9 +106,10 @@ impl PathMemory {
     }
 }
 
-/// How many of `count` chunks share a registration that has room for `fit`.
+/// The number of chunks that share a registration, of `count` chunks; a registration has room for
+/// `fit`.
 ///
-/// The client wants all registrations to be of the same size.
+/// The client wants all registrations to have the same size.
 fn chunks_per_region(count: u32, fit: usize) -> Option<usize> {
     let count = count as usize;
     (1..=fit.min(count))

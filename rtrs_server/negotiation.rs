@@ -29,7 +29,7 @@ use crate::session_io::Needs;
 /// Which of the extensions that a client offers are used.
 pub(crate) fn used_features(offered: u32, needs: Needs) -> u32 {
     if offered & FEATURE_SHORT_RESPONSES == 0 {
-        // Without it each response has a message of its own.
+        // Without short responses each response has a message of its own.
         return offered & (FEATURE_AUTH | FEATURE_REFUSAL);
     }
     let coalesced = if needs.sleeping_requests {
@@ -41,7 +41,7 @@ pub(crate) fn used_features(offered: u32, needs: Needs) -> u32 {
     offered & (FEATURE_SHORT_RESPONSES | coalesced | others)
 }
 
-/// What waits for a client to prove who it is, if it has offered that.
+/// Makes the state of the client's proof of identity, if the client has offered one.
 pub(crate) fn handshake(
     request: &ConnReq,
     features: u32,

@@ -45,7 +45,7 @@ use crate::{
 
 /// Does deferred requests in process context, one at a time, in their order.
 ///
-/// The user of the transport has one for each thing that its requests may sleep for; see
+/// The user of the transport has a worker for each thing that its requests may sleep for; see
 /// [`SessionHandler::worker()`].
 #[derive(Clone)]
 pub struct Worker(Arc<worker::Worker<PathIo>>);
@@ -62,13 +62,13 @@ impl Worker {
         self.0.is_busy()
     }
 
-    /// Has [`Self::is_busy`] say so whether or not a request is with the worker, until
-    /// [`Self::let_go`], which is to follow once. Any context.
+    /// Makes [`Self::is_busy`] true, also without a request, until [`Self::let_go`] is called,
+    /// which has to follow once. Any context.
     pub fn hold(&self) {
         self.0.hold();
     }
 
-    /// Ends what [`Self::hold`] has begun. Any context.
+    /// Ends the effect of [`Self::hold`]. Any context.
     pub fn let_go(&self) {
         self.0.let_go();
     }
@@ -79,10 +79,10 @@ pub(crate) type ChunkBox = chunk::ChunkBox<PathIo>;
 
 /// What the user of the transport keeps for a session.
 pub trait SessionHandler: Send + Sync + 'static {
-    /// A path of the client is up: requests may come by it. The first one, too.
+    /// A path of the client is up, the first or a further one: requests may come by the path.
     ///
-    /// `client` is the address that it comes from; `None` if there is nothing but the client's
-    /// word for it. Process context; may sleep. An error closes the path.
+    /// `client` is the address that the path comes from; `None` if the address is only the client's
+    /// word. Process context; may sleep. An error closes the path.
     fn path_up(&self, client: Option<Address>) -> Result {
         let _ = client;
         Ok(())
@@ -96,21 +96,21 @@ pub trait SessionHandler: Send + Sync + 'static {
         let _ = client;
     }
 
-    /// A request of the client, where completions are handled: must not sleep, nor allocate in a
-    /// way that does, unless the listener's user [needs](crate::Needs::sleeping_requests) that.
-    /// What cannot be done so is [deferred](Operation::defer).
+    /// Handles a request of the client. Called where completions are handled: must not sleep, nor
+    /// allocate memory in a way that sleeps, unless the listener's user
+    /// [needs](crate::Needs::sleeping_requests) that. A request that cannot be handled so is
+    /// [deferred](Operation::defer).
     ///
     /// `header` was copied out of the chunk once, and has at most
-    /// [`MAX_INLINE_HEADER`](crate::MAX_INLINE_HEADER) bytes; `op` is responded to whenever the
+    /// [`MAX_INLINE_HEADER`](crate::MAX_INLINE_HEADER) bytes. `op` is responded to whenever the
     /// result is known.
     fn request(&self, op: Operation, header: &[u8]);
 
-    /// A request that was deferred, or whose header is longer than those that [`Self::request()`]
-    /// gets.
+    /// Handles a request that was deferred, or whose header is too long for [`Self::request()`].
     ///
-    /// Process context, on the worker that [`Self::worker()`] names, one at a time; may sleep. What
-    /// takes long on the session's worker (opening a device) belongs on a workqueue of the
-    /// implementer, since it holds the others up.
+    /// Process context, on the worker that [`Self::worker()`] names, one request at a time; may
+    /// sleep. Work that takes long on the session's worker (opening a device) belongs on a
+    /// workqueue of the implementer, since it holds up the requests behind it.
     fn deferred(&self, op: Operation, header: &[u8]) {
         self.request(op, header);
     }
@@ -118,15 +118,15 @@ pub trait SessionHandler: Send + Sync + 'static {
     /// The worker for a request with this header that is deferred; `None` for the session's own.
     /// Any context.
     ///
-    /// Requests that may sleep for different things get different workers, so that none waits for
-    /// what another one sleeps for.
+    /// Requests that may sleep for different things get different workers, so that no request waits
+    /// for another request's thing.
     fn worker(&self, header: &[u8]) -> Option<Worker> {
         let _ = header;
         None
     }
 
-    /// The response to a request was posted whose user [began](Operation::begins) with it. Called
-    /// only while there is a `kernel_ext::static_key::ServerTimes`. Any context.
+    /// The response to a request was posted, and the user had called [`Operation::begins()`].
+    /// Called only while there is a `kernel_ext::static_key::ServerTimes`. Any context.
     fn timed(&self, times: &Times) {
         let _ = times;
     }
@@ -141,17 +141,18 @@ pub trait SessionHandler: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `slots` has one element for each chunk of `session`; so has `regions`, with `always_invalidate`.
-/// Each chunk has one box, which is in its slot or with a request.
+/// - `slots` has an element for each chunk of `session`. So has `regions`, with
+///   `always_invalidate`.
+/// - Each chunk has one box, which is in its slot or with a request.
 pub(crate) struct PathIo {
     pub(crate) session: Arc<SessionIo<Self>>,
     pub(crate) path: Arc<PathCore<Self>>,
     pub(crate) events: Arc<dyn PathEvents>,
     pub(crate) handler: Arc<dyn SessionHandler>,
-    /// By number.
+    /// By number of the connection.
     pub(crate) queue_pairs: KVec<QueuePair<Connection<Self>>>,
     pub(crate) chunks: Arc<MappedChunks>,
-    /// With `always_invalidate` by number of the chunk, else each for several of them.
+    /// With `always_invalidate` by number of the chunk, otherwise each for several chunks.
     pub(crate) regions: KVVec<MemoryRegion>,
     /// By number of the chunk.
     pub(crate) slots: KVVec<ChunkSlot<Self>>,
@@ -161,18 +162,17 @@ pub(crate) struct PathIo {
     pub(crate) traffic: Traffic,
 }
 
-/// A request that gets a response.
+/// A request that gets a response, which can be sent in any context.
 ///
-/// It owns its chunk until then, which can be in any context. An operation that is dropped
-/// is responded to with `EIO`. A path is not taken down before all of its operations have been
-/// responded to.
+/// The operation owns its chunk until then. An operation that is dropped is responded to with
+/// `EIO`. A path is not taken down before all of its operations have been responded to.
 pub struct Operation {
     /// `None` once the response was sent or the operation deferred.
     request: Option<(Entered<PathIo>, ChunkBox)>,
 }
 
 impl Operation {
-    /// A request whose chunk is `chunk`; it has been found good.
+    /// Makes the operation of the request in `chunk`.
     #[inline]
     pub(crate) fn new(io: Entered<PathIo>, chunk: ChunkBox) -> Self {
         Self {
@@ -185,16 +185,16 @@ impl Operation {
         self.request.as_ref().map(|(_, chunk)| &***chunk)
     }
 
-    /// The number of the request's chunk, below [`Session::queue_depth()`](crate::Session): no
-    /// other operation of the session has it before this one was responded to. Any context.
+    /// The number of the request's chunk, below [`Session::queue_depth()`](crate::Session). No
+    /// other operation of the session has this number until this one was responded to. Any context.
     #[inline]
     pub fn chunk_id(&self) -> u32 {
         self.chunk().map_or(0, |chunk| chunk.id)
     }
 
-    /// Whether the service connection of its path, which has the heartbeats, waits while
-    /// [`SessionHandler::request()`] has the operation: the request came by it, or its chunk was
-    /// invalidated there. Any context.
+    /// Whether the path's service connection, which has the heartbeats, waits while
+    /// [`SessionHandler::request()`] has the operation: the request came by that connection, or its
+    /// chunk was invalidated there. Any context.
     #[inline]
     pub fn is_on_service_connection(&self) -> bool {
         self.chunk().is_some_and(|chunk| {
@@ -202,7 +202,7 @@ impl Operation {
         })
     }
 
-    /// The user begins with what the request asks for, and notes something for
+    /// Notes that the user begins with the request's work, and `note` for
     /// [`SessionHandler::timed()`]. May be called again. Any context.
     #[inline(always)]
     pub fn begins(self, note: impl FnOnce() -> u64) -> Self {
@@ -213,7 +213,7 @@ impl Operation {
         }
     }
 
-    /// By value, so that the operation stays in registers where no times are wanted.
+    /// Takes `self` by value, so that the operation stays in registers where no times are wanted.
     #[cold]
     #[inline(never)]
     fn noted(mut self, note: u64) -> Self {
@@ -229,18 +229,18 @@ impl Operation {
         self.chunk().map_or(Direction::Write, PathChunk::direction)
     }
 
-    /// The length of the data in bytes: of what came from the client, or of what it asked for. Any
-    /// context.
+    /// The length of the data in bytes: of the data that came with a write, or that a read asks
+    /// for. Any context.
     #[inline]
     pub fn data_len(&self) -> u32 {
         self.chunk().map_or(0, PathChunk::data_len)
     }
 
-    /// The data: what came from the client, out of its reach if need be, or where to put what goes
-    /// to it. Any context.
+    /// The data of a write, out of the client's reach if need be; or where to put the data of a
+    /// read. Any context.
     ///
-    /// It lies in memory of the session, so nothing may be done with it once the operation was
-    /// responded to.
+    /// The data lies in memory of the session, so nothing may be done with it once the operation
+    /// was responded to.
     #[inline]
     pub fn data(&self) -> Option<ChunkData<'_>> {
         self.chunk().and_then(|chunk| match &chunk.data {
@@ -253,7 +253,7 @@ impl Operation {
 
     /// Copies the bytes at `offset` of the data of a write to `bytes`. Any context.
     ///
-    /// `EMSGSIZE` if the client has not sent that many, `EINVAL` for a read.
+    /// `EMSGSIZE` if the client has not sent that many bytes, `EINVAL` for a read.
     pub fn read_data(&self, offset: usize, bytes: &mut [u8]) -> Result {
         if self.direction() != Direction::Write {
             return Err(EINVAL);
@@ -267,8 +267,8 @@ impl Operation {
 
     /// Copies `bytes` to the start of the data of a read, for the response. Any context.
     ///
-    /// `EMSGSIZE` if the client did not ask for that many, `EINVAL` for a write. How many of
-    /// them are sent is said to [`Self::respond()`].
+    /// `EMSGSIZE` if the client did not ask for that many bytes, `EINVAL` for a write. The number
+    /// of bytes to send is given to [`Self::respond()`].
     pub fn write_response(&self, bytes: &[u8]) -> Result {
         self.write_response_at(0, bytes)
     }
@@ -287,8 +287,9 @@ impl Operation {
 
     /// Hands the request to [`SessionHandler::deferred()`], with the same `header`. Any context.
     ///
-    /// A worker keeps the order of its operations, and takes no memory for it. The path's end waits
-    /// for them. If the path is being closed when its turn comes, the operation is dropped.
+    /// A worker keeps the order of its requests, and deferring takes no memory. The end of the path
+    /// waits for deferred requests. If the path is being closed when a request's turn comes, the
+    /// request is dropped.
     pub fn defer(mut self, header: &[u8]) {
         let Some((io, mut chunk)) = self.request.take() else {
             return;
@@ -302,13 +303,13 @@ impl Operation {
                     .map_or(io.session.worker(), |worker| &worker.0);
                 worker.run_later(&io, chunk, Task::Deferred);
             }
-            // Such a header came by `deferred()`, which may sleep.
+            // Such a long header came by `deferred()`, which may sleep.
             None => Self::new(io, chunk).respond(Err(EMSGSIZE)),
         }
     }
 
     /// Responds to the request: with an error, or with the number of bytes that a read has put at
-    /// the start of the data (not looked at for a write). Any context.
+    /// the start of the data. The number is ignored for a write. Any context.
     #[inline]
     pub fn respond(mut self, result: Result<u32>) {
         if let Some((io, mut chunk)) = self.request.take() {

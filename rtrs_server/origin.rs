@@ -11,17 +11,18 @@ use rtrs_core::address::{
 
 use crate::path::Path;
 
-/// The addresses by which one end of a path is told from others.
+/// The addresses by which the clients of paths are told apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The address that the connection comes from.
     peer: Option<Address>,
-    /// The client's address; `None` if it is nothing but the client's word. See [`NewId::client`].
+    /// The client's address; `None` if the address is only the client's word. See
+    /// [`NewId::client`].
     client: Option<Address>,
 }
 
 impl Origin {
-    /// That of a connection that is asked for.
+    /// The origin of a connection that is asked for.
     pub(crate) fn of_request(id: &NewId<'_>) -> Self {
         Self {
             peer: address(&id.peer_address()),
@@ -29,7 +30,7 @@ impl Origin {
         }
     }
 
-    /// That of a path.
+    /// The origin of a path.
     pub(crate) fn of_path(path: &Path) -> Self {
         Self {
             peer: address(path.core().peer()),

@@ -78,7 +78,7 @@ kernel_ext::module_parameter! {
 }
 
 kernel_ext::module_parameter! {
-    /// Whether clients have to prove who they are. An extension.
+    /// Whether clients have to prove their identity. An extension.
     static REQUIRE_AUTH: bool = false;
     name: "require_auth",
     description: "Refuse clients that do not prove their identity with a key, also those of \
@@ -95,21 +95,21 @@ pub(crate) struct Settings {
     pub(crate) always_invalidate: bool,
     /// The size of the pool of chunks, in MiB.
     pub(crate) chunk_pool_mb: u32,
-    /// How clients that are gone are noticed.
+    /// How clients that have disappeared are noticed.
     pub(crate) heartbeat: heartbeat::Settings,
-    /// When the device sends again, in ms; 0: what the CM finds right.
+    /// After how long without an acknowledgement the device sends again, in ms; 0: the CM decides.
     pub(crate) ack_timeout_ms: u32,
-    /// Whether clients have to prove who they are.
+    /// Whether clients have to prove their identity.
     pub(crate) require_auth: bool,
 }
 
 impl Settings {
-    /// Checks the parameters (C: `check_module_params`). `EINVAL` if one cannot be used.
+    /// Checks the parameters (C: `check_module_params`). `EINVAL` if a parameter cannot be used.
     pub(crate) fn new() -> Result<Self> {
         let (depth, size) = (*SESS_QUEUE_DEPTH.get(), *MAX_CHUNK_SIZE.get());
         match ChunkLayout::for_server(depth, size) {
             Ok(layout) => Ok(Self {
-                // Of the least chunk size, too, something is left.
+                // Cannot fail: the least chunk size is larger than the header.
                 max_io_size: layout
                     .chunk_size()
                     .checked_sub(MAX_HDR_SIZE)
@@ -132,7 +132,7 @@ impl Settings {
     }
 }
 
-/// Says what is wrong, in the words of the C module.
+/// Logs the error, in the words of the C module.
 fn log(error: LayoutError) {
     match error {
         LayoutError::QueueDepth(value) => pr_err!(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for sessions that is kept from the load of the module on.
+//! Memory for sessions that is reserved when the module is loaded.
 //!
-//! With it, as many sessions can be made as it has memory for, however little is left to the
-//! machine by then. It is shown in `/sys/module/rtrs_server/chunk_pool/`.
+//! Sessions can be made as far as this memory reaches, however little memory the machine has left
+//! by then. The pool is shown in `/sys/module/rtrs_server/chunk_pool/`.
 
 use kernel::{
     sync::Arc,
@@ -28,7 +28,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) struct Pool(Option<Arc<ChunkPool>>);
 
 impl Pool {
-    /// Allocates `mib` MiB for the chunks of `layout`. Sleeps. `ENOMEM` if they are not there.
+    /// Allocates `mib` MiB for the chunks of `layout`. Sleeps. `ENOMEM` if there is less memory.
     pub(crate) fn new(mib: u32, layout: &ChunkLayout) -> Result<Arc<Self>> {
         let pool = match mib {
             0 => None,
@@ -65,7 +65,7 @@ fn allocate(mib: u32, layout: &ChunkLayout) -> Result<Arc<ChunkPool>> {
         .checked_mul(MIB)
         .and_then(|bytes| bytes.checked_div(size))
         .ok_or(EINVAL)?;
-    // Of 256 MiB there may be one.
+    // A chunk has up to 256 MiB: a smaller pool still has one chunk.
     let count = usize::try_from(count)?.max(1);
     ChunkPool::new(count, layout.chunk_size() as usize)
 }

@@ -3,9 +3,9 @@
 //! Pages for the data of small writes, out of the reach of clients.
 //!
 //! With `always_invalidate` a client must not be able to change data that the user has.
-//! Invalidating the registration of a chunk and making it again costs far more than copying a
-//! page, and so small writes are copied. There are fewer pages than chunks, to keep what a session
-//! takes near what its chunks take; a write that finds none goes the long way.
+//! Invalidating the registration of a chunk and making it again costs far more than copying a page,
+//! so small writes are copied. There are fewer pages than chunks, so that a session takes little
+//! more memory than its chunks. A write that finds no page is protected as a long write is.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -21,20 +21,21 @@ use kernel_ext::{
 };
 use proto::rtrs::ChunkLayout;
 
-/// The pages, and what describes chunks and pages, take at most this part of what the chunks take.
+/// The pages, and the data structures of chunks and pages, take at most 1/`PART` of the memory of
+/// the chunks.
 const PART: usize = 50;
 
-/// What describes a chunk or a page, in bytes, rather too much.
+/// The data structures of a chunk or of a page, in bytes, rather too much.
 const DESCRIPTION: usize = 128;
 
-/// What is there for a page besides its description, in bytes.
+/// The memory of a page besides its data structures, in bytes.
 const PLACE: usize = size_of::<(Place, Chunk)>();
 
-/// How many more places are looked at for a page.
+/// How many more places are searched for a page.
 const MAX_LOOKS: usize = 3;
 
-/// The place of a page that is not in use; a cache line of its own, since requests of several CPUs
-/// take pages.
+/// The place of a page that is not in use. It has a cache line of its own, since requests of
+/// several CPUs take pages.
 #[repr(align(64))]
 struct Place(BoxSlot<Chunk>);
 
@@ -48,19 +49,19 @@ pub(crate) struct PrivatePages {
 pub(crate) type PrivatePage = KBox<Chunk>;
 
 impl PrivatePages {
-    /// Allocates the pages for chunks of `layout`, none if memory is short. Sleeps.
+    /// Allocates the pages for chunks of `layout`; no pages if memory is short. Sleeps.
     pub(crate) fn new(layout: &ChunkLayout, node: i32) -> Result<Self> {
         let depth = layout.queue_depth() as usize;
-        // At most 2^28, and less than 2^16 of them.
+        // The size is at most 2^28, and the depth less than 2^16.
         let room = (layout.total_size() as usize / PART)
             .checked_sub(depth.checked_mul(DESCRIPTION).ok_or(EOVERFLOW)?);
         let most = room.map_or(0, |room| room / (PAGE_SIZE + DESCRIPTION));
-        // A power of two, so that finding one takes no division.
+        // A power of two, so that a place is found without a division.
         let count = match most.min(depth).checked_ilog2() {
             Some(log) => 1usize.wrapping_shl(log),
             None => 0,
         };
-        // Without them writes are invalidated, which takes longer.
+        // Without pages the registrations are invalidated, which takes longer.
         let pages = match ChunkSet::new(count, PAGE_SIZE, node, None) {
             Ok(pages) => pages,
             Err(_) => ChunkSet::new(0, PAGE_SIZE, node, None)?,
@@ -76,7 +77,7 @@ impl PrivatePages {
 
     /// Copies the first `len` bytes of `chunk` to a page of its own. Any context.
     ///
-    /// `None` if they do not fit, or if there is no page to be had.
+    /// `None` if the data does not fit, or if no page is found.
     #[inline]
     pub(crate) fn copy(&self, chunk: &Chunk, len: u32) -> Option<PrivatePage> {
         let len = len as usize;
@@ -100,7 +101,8 @@ impl PrivatePages {
     #[cold]
     #[inline(never)]
     fn take_elsewhere(&self, mut place: usize, mask: usize) -> Option<PrivatePage> {
-        // Chunks have neighbours in use more often than those half the pages away.
+        // A chunk's neighbours are more often in use at the same time than chunks half the pages
+        // away.
         let stride = (mask >> 1).wrapping_add(1);
         for look in 0..MAX_LOOKS {
             place = place.wrapping_add(stride).wrapping_add(look) & mask;
@@ -114,18 +116,18 @@ impl PrivatePages {
         None
     }
 
-    /// What it takes, in bytes.
+    /// The memory of the pages, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        // Memory that is there.
+        // This does not wrap around: the memory exists.
         let places = self.places.len().wrapping_mul(PLACE);
         self.pages.memory().wrapping_add(places)
     }
 
-    /// Gives a page back, which nobody uses any more. Any context.
+    /// Gives back a page that is not used any more. Any context.
     #[inline]
     pub(crate) fn put(&self, page: PrivatePage) {
         if let Some(place) = self.places.get(page.index()) {
-            // It is empty: the page was taken out of there.
+            // The place is empty: the page was taken out of it.
             drop(place.0.put(page));
         }
     }

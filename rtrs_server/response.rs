@@ -3,17 +3,16 @@
 //! Responses, as the C client expects them.
 //!
 //! A response is an immediate with the number of the chunk and an errno. A read sends its data
-//! before it, and invalidates the client's key for the place of the data if it asked for that;
-//! otherwise the immediate comes with the last of the data.
-//! With `always_invalidate` the immediate comes with a message that carries the chunk's key,
-//! which is a new one if the chunk had to be registered again. A client that can do without the
-//! message is only sent new keys; see
-//! [`FEATURE_SHORT_RESPONSES`]. Responses to writes that are there at
-//! the same time go in one message, if the client takes that; see [`coalesced_responses`].
+//! first, and the immediate comes with the last of the data. If the client asked for it, the
+//! response also invalidates the client's key for the place of the data, and the immediate comes by
+//! itself. With `always_invalidate` the immediate comes with a message that carries the chunk's
+//! key, which is a new one if the chunk had to be registered again. A client that can do without
+//! the message is only sent new keys; see [`FEATURE_SHORT_RESPONSES`]. Responses to writes that are
+//! ready at the same time go in one message, if the client takes that; see [`coalesced_responses`].
 //!
-//! A chunk is only released when its response has been posted: a request that comes for it earlier
-//! waits, so that a message is not written again before it is posted, nor a registration
-//! invalidated that is still to be posted.
+//! A chunk is released only when its response has been posted: a request that comes for the chunk
+//! earlier waits. So a message is not written again before it is posted, and a registration that is
+//! still to be posted is not invalidated.
 
 use core::mem;
 use kernel_ext::{
@@ -62,9 +61,9 @@ use crate::{
     wr_kind::WrKind, //
 };
 
-/// The most scatter entries of one RDMA write. A chunk is one block of memory but where memory is
-/// scarce; with two entries a work request is no longer than with one on usual adapters. So queues
-/// can be made before a client's chunks are.
+/// The most scatter entries of one RDMA write. A chunk is one block of memory, except where memory
+/// is scarce. With two entries a work request is no longer than with one, on usual adapters. The
+/// number does not depend on the chunks, so queues can be made before a client's chunks are.
 pub(crate) const MAX_SEND_SGE: usize = 2;
 
 /// The last post of a response: data, registration, invalidation, and the immediate, which may come
@@ -75,7 +74,7 @@ impl Responses for PathIo {
     fn respond(io: &Entered<Self>, chunk: ChunkBox) {
         let queue_pair = match io.queue_pair(chunk.cid) {
             Some(queue_pair) if io.path.is_connected() => queue_pair,
-            // No client is there to read it.
+            // No client is there to read the response.
             _ => return io.release(chunk),
         };
         if is_contended(io, &chunk) {
@@ -114,7 +113,7 @@ pub(crate) fn send_waited(
     post_late(io, queue_pair, chunk);
 }
 
-/// Whether the response in `chunk` must not be sent yet, as other requests want the chunk.
+/// Whether the response in `chunk` must not be sent yet, since other requests want the chunk.
 #[inline]
 fn is_contended(io: &PathIo, chunk: &PathChunk) -> bool {
     chunk.owns && io.session.claims().is_contended(chunk.id)
@@ -133,7 +132,7 @@ fn withhold(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     io.session.pass_on(id);
 }
 
-/// Whether the response in `chunk` is no more than that the request was carried out.
+/// Whether the response in `chunk` only says that the request was carried out.
 #[inline]
 fn says_nothing_else(chunk: &PathChunk) -> bool {
     !matches!(chunk.key, ChunkKey::Invalidated(_))
@@ -144,8 +143,8 @@ fn says_nothing_else(chunk: &PathChunk) -> bool {
             .is_some_and(|request| !request.is_read())
 }
 
-/// Sends the responses in `chunks`, which say nothing but that the requests were carried out, in as
-/// few messages as possible.
+/// Sends the responses in `chunks`, which only say that the requests were carried out, in as few
+/// messages as possible.
 pub(crate) fn send_coalesced(
     io: &Entered<PathIo>,
     queue_pair: &ConnectionRef<PathIo>,
@@ -215,7 +214,7 @@ fn post_coalesced(
     }
 }
 
-/// As [`post()`], for a response that was not sent at once.
+/// Does what [`post()`] does, for a response that was not sent at once.
 #[inline(never)]
 fn post_late(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: ChunkBox) {
     post(io, queue_pair, chunk);
@@ -250,14 +249,14 @@ fn post(io: &Entered<PathIo>, queue_pair: &ConnectionRef<PathIo>, chunk: ChunkBo
         .and_then(|()| batch.write_with_imm(id, signaled, remote, immediate))
         .and_then(|()| Ok(queue_pair.post(&mut batch)?));
     if let Err(error) = posted {
-        // The client would wait for it for ever.
+        // Without its response the client would wait for ever.
         connection.send_failed("a response", error);
     }
     tell_times(io, &chunk);
     io.release_inline(chunk);
 }
 
-/// Whether each response tells the client the key of its chunk, not only those with a new one.
+/// Whether each response tells the client the key of its chunk, not only a new key.
 #[inline]
 fn tells_keys(connection: &Connection<PathIo>) -> bool {
     connection.path().features() & FEATURE_SHORT_RESPONSES == 0
@@ -265,7 +264,7 @@ fn tells_keys(connection: &Connection<PathIo>) -> bool {
 
 /// What a response does besides carrying the errno.
 struct Plan {
-    /// Where data goes, and how many bytes of it.
+    /// Where data goes, and the number of its bytes.
     data: Option<(SgDesc, u32)>,
     /// The client's key that is to be invalidated.
     invalidate: Option<u32>,
@@ -292,8 +291,8 @@ impl Plan {
     }
 }
 
-/// What the response writes, if that is all: from where and to where. A write has no data, nor has
-/// an error.
+/// Returns what the response writes and where, if it does nothing else. The response to a write has
+/// no data.
 #[inline(always)]
 fn only_write(
     connection: &Connection<PathIo>,
@@ -318,7 +317,7 @@ fn only_write(
     Some((Some(sge), remote))
 }
 
-/// As [`post()`], for a response that may be several work requests.
+/// Does what [`post()`] does, for a response that may be several work requests.
 #[inline(never)]
 fn post_in_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, mut chunk: ChunkBox) {
     if let Err(error) = post_steps(io, queue_pair, &mut chunk) {
@@ -372,8 +371,8 @@ fn post_steps(io: &PathIo, queue_pair: &ConnectionRef<PathIo>, chunk: &mut PathC
     Ok(queue_pair.post(&mut batch)?)
 }
 
-/// Tells the user of the transport the times of a request whose response was just posted, if it
-/// wants to know.
+/// Tells the user of the transport the times of a request whose response was just posted, if times
+/// are measured.
 #[inline(always)]
 fn tell_times(io: &PathIo, chunk: &PathChunk) {
     #[cold]
@@ -388,7 +387,7 @@ fn tell_times(io: &PathIo, chunk: &PathChunk) {
     }
 }
 
-/// Lets a response be traced.
+/// Traces a response.
 #[inline]
 fn trace(connection: &Connection<PathIo>, chunk: &PathChunk) {
     tracepoint::send_io_resp_imm(|| tracepoint::Response {
@@ -416,8 +415,8 @@ struct Key<'a> {
     message: Option<Sge>,
 }
 
-/// Chooses a new key for the chunk if it was invalidated, and writes the message with its key,
-/// which is needed for a new key or if the client has to be told always.
+/// Chooses a new key for the chunk if its registration was invalidated. Writes the message with the
+/// chunk's key, if the key is new or the client is told the key by each response.
 fn renew_key<'a>(
     io: &'a PathIo,
     chunk: &mut PathChunk,
@@ -433,7 +432,7 @@ fn renew_key<'a>(
     }
     let region = io.region(chunk.id).ok_or(EINVAL)?;
     if is_invalidated {
-        // With the old key the client must not get at what comes next.
+        // The old key must not give the client access to the chunk's next data.
         region.renew_key();
         key.register = Some(region);
         chunk.key = ChunkKey::Registered(Some(connection.cid()));
@@ -448,8 +447,8 @@ fn renew_key<'a>(
     Ok(key)
 }
 
-/// Posts `len` bytes from the start of a chunk to `target`, except for the last RDMA write, whose
-/// scatter entries are left in `batch` and whose place is returned.
+/// Posts `len` bytes from the start of a chunk to `target`, except for the last RDMA write: the
+/// scatter entries of that one are left in `batch`, and its target is returned.
 fn write_data(
     io: &PathIo,
     queue_pair: &ConnectionRef<PathIo>,
@@ -464,7 +463,7 @@ fn write_data(
     let mut done = 0;
     loop {
         let remote = RemoteMemory {
-            // The client's address: if it wraps around, that is the client's doing.
+            // If the client's address wraps around, that is the client's doing.
             address: target.addr.wrapping_add(done as u64),
             rkey: target.key,
         };

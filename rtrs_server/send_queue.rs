@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue of a connection: its room, what waits for room, and the responses that are
-//! collected to go out in one message.
+//! The send queue of a connection: its room, the requests that wait for room, and the responses
+//! that are collected to go out in one message.
 
 use kernel_ext::{
     prelude::*,
@@ -25,19 +25,18 @@ use rtrs_core::connection::SignalInterval;
 
 use crate::fifo::Fifo;
 
-/// The send queue of a connection, and requests (`T`) of which something is to be sent. All methods
-/// may be called in any context.
+/// The send queue of a connection, and the requests (`T`) for which something is to be sent. All
+/// methods may be called in any context.
 ///
 /// # Invariants
 ///
-/// - `credits` is how many more responses or invalidations the queue has room for, and never
-///   negative. It is 0 until the queue is opened.
-/// - `num_waiting` is the length of `waiting`, and changed with that locked.
-/// - A request is added to `waiting` before the look for credits that may come back meanwhile, and
-///   credits are given back before the look for requests that wait: so none waits while there is
-///   room.
-/// - [`Self::collect()`] looks at `collecting` after the addition, and [`Self::end_burst()`] clears
-///   it before the look at `collected`: so nothing stays there after a burst.
+/// - `credits` is the number of further responses or invalidations that the queue has room for, and
+///   is never negative. It is 0 until the queue is opened.
+/// - `num_waiting` is the length of `waiting`, and changes with `waiting` locked.
+/// - A request is added to `waiting` before the look for credits, and credits are given back before
+///   the look for waiting requests. So no request waits while there is room.
+/// - [`Self::collect()`] adds to `collected` before it looks at `collecting`. [`Self::end_burst()`]
+///   clears `collecting` before the look at `collected`. So no response stays there after a burst.
 #[pin_data]
 pub(crate) struct SendQueue<T: Send> {
     signals: SignalInterval,
@@ -47,15 +46,15 @@ pub(crate) struct SendQueue<T: Send> {
     waiting: SpinLockIrq<Fifo<T>>,
     /// Whether the client takes coalesced responses.
     coalesces: bool,
-    /// A burst is being handled, at whose end what was collected is sent. The first end counts if
-    /// there are several.
+    /// A burst is being handled, at the end of which the collected responses are sent. If there are
+    /// several bursts, the first end counts.
     collecting: Atomic<bool>,
     collected: BoxStack<T>,
 }
 
 impl<T: Send> SendQueue<T> {
-    /// A queue that has no room before [`Self::open()`]. `coalesces`: the client takes coalesced
-    /// responses.
+    /// Makes a queue that has no room before [`Self::open()`]. `coalesces`: the client takes
+    /// coalesced responses.
     pub(crate) fn new(coalesces: bool) -> impl PinInit<Self> {
         pin_init!(Self {
             signals: SignalInterval::new(1),
@@ -68,13 +67,13 @@ impl<T: Send> SendQueue<T> {
         })
     }
 
-    /// Opens the queue, once, with room for `credits` responses or invalidations, of a session that
-    /// has `queue_depth` requests at a time, at most 65535.
+    /// Opens the queue, once, with room for `credits` responses or invalidations. The session has
+    /// `queue_depth` requests at a time, at most 65535.
     pub(crate) fn open(&self, credits: u32, queue_depth: u32) {
         let credits = credits.min(queue_depth);
         // At least two completions are in flight when the queue is full.
         self.signals.set_for_queue_depth(credits / 2);
-        // INVARIANT: Nothing was posted yet; 16 bits.
+        // INVARIANT: Nothing was posted yet. `credits` has at most 16 bits, so it is not negative.
         self.credits.store(credits as i32, ordering::Release);
     }
 
@@ -89,7 +88,7 @@ impl<T: Send> SendQueue<T> {
         &self.signals
     }
 
-    /// Takes room for a response or an invalidation.
+    /// Takes room for a response or an invalidation. False if there is none.
     #[inline]
     pub(crate) fn take_credit(&self) -> bool {
         let mut credits = self.credits.load(ordering::Relaxed);
@@ -103,12 +102,12 @@ impl<T: Send> SendQueue<T> {
         false
     }
 
-    /// Gives room back.
+    /// Gives back the room of `count` responses or invalidations.
     pub(crate) fn give_credits(&self, count: i32) {
         self.credits.fetch_add(count, ordering::Full);
     }
 
-    /// A signaled response was sent, and so were those before it.
+    /// Gives back the room of a signaled response that was sent, and of the responses before it.
     pub(crate) fn responses_sent(&self) {
         // At most the queue depth.
         self.give_credits(self.signals.interval() as i32);
@@ -128,21 +127,20 @@ impl<T: Send> SendQueue<T> {
         self.num_waiting.load(ordering::Relaxed) != 0
     }
 
-    /// Takes out the request that has waited longest, if there is room, of which the caller gets
-    /// one credit.
+    /// Takes out the request that has waited longest, if there is room. The caller gets one credit.
     pub(crate) fn next_waiting(&self) -> Option<KBox<Linked<T>>> {
         while self.has_waiting() && self.take_credit() {
             if let Some(request) = self.take_waiting() {
                 return Some(request);
             }
-            // Another CPU took it. Looks again for requests that found no room for lack of this
-            // credit.
+            // Another CPU took the request. Look again: other requests may have found no room for
+            // lack of this credit.
             self.give_credits(1);
         }
         None
     }
 
-    /// Takes out the request that has waited longest, room or not.
+    /// Takes out the request that has waited longest, also without room.
     pub(crate) fn take_waiting(&self) -> Option<KBox<Linked<T>>> {
         let mut waiting = self.waiting.lock();
         let request = waiting.pop()?;
@@ -150,8 +148,8 @@ impl<T: Send> SendQueue<T> {
         Some(request)
     }
 
-    /// A burst of several completions or of several tasks of a worker begins: responses are
-    /// collected, if the client takes that. The caller sees to its end.
+    /// Begins a burst of several completions, or of several tasks of a worker: responses are
+    /// collected, if the client takes that. True if so; then the caller ends the burst.
     #[inline]
     pub(crate) fn begin_burst(&self) -> bool {
         if self.coalesces {
@@ -160,7 +158,7 @@ impl<T: Send> SendQueue<T> {
         self.coalesces
     }
 
-    /// The burst ends: the caller sends what was collected.
+    /// Ends the burst. The caller sends the collected responses.
     #[inline]
     pub(crate) fn end_burst(&self) {
         if self.is_collecting() {
@@ -174,11 +172,11 @@ impl<T: Send> SendQueue<T> {
         self.collecting.load(ordering::Relaxed)
     }
 
-    /// Collects the response to a request. False if the burst has ended meanwhile: then the caller
-    /// sends what was collected.
+    /// Collects the response to a request. False if the burst has ended in the meantime: then the
+    /// caller sends the collected responses.
     #[inline]
     pub(crate) fn collect(&self, request: KBox<Linked<T>>) -> bool {
-        // A full barrier.
+        // The addition is a full barrier.
         self.collected.push(request);
         self.is_collecting()
     }
@@ -189,7 +187,7 @@ impl<T: Send> SendQueue<T> {
         !self.collected.is_empty()
     }
 
-    /// Takes out what was collected.
+    /// Takes out the collected responses.
     pub(crate) fn take_collected(&self) -> BoxList<T> {
         self.collected.take_all()
     }

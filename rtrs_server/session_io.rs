@@ -33,8 +33,8 @@ use crate::{
     worker::Worker, //
 };
 
-/// How long a path waits for writes of the session's only path until now, in ms: less than a client
-/// waits for the path.
+/// How long a new path waits for the writes of the session's only path, in ms. A client waits
+/// longer for its path.
 const IN_PLACE_TIMEOUT_MS: u32 = 20_000;
 
 fn no_memory(layout: &ChunkLayout, needs: Needs, error: Error) {
@@ -58,8 +58,9 @@ pub struct Needs {
     ///
     /// [`ChunkData::address()`]: kernel_ext::rdma::chunk::single::ChunkData::address
     pub block_chunks: bool,
-    /// [`SessionHandler::request()`] may sleep. It holds up the requests of its connection then,
-    /// and no others. Responses of such sessions are not coalesced: they would wait for it, too.
+    /// [`SessionHandler::request()`] may sleep. Then it holds up the requests of its connection,
+    /// and no others. Responses of such sessions are not coalesced: they would wait for the
+    /// sleeping request, too.
     ///
     /// [`SessionHandler::request()`]: crate::SessionHandler::request
     pub sleeping_requests: bool,
@@ -73,10 +74,10 @@ pub(crate) struct SessionIo<P: ChunkPath> {
     private: PrivatePages,
     /// Writes whose data stays in their chunks.
     in_place: InPlace,
-    /// None of these is left, and none begins any more.
+    /// Completed when no write whose data is in its chunk is left, and none begins any more.
     #[pin]
     calm: Completion,
-    /// What the data of long writes is copied to instead, once there are several paths.
+    /// The places to which the data of long writes is copied, once there are several paths.
     long_copies: SetOnce<Arc<LongCopies<P>>>,
     #[pin]
     claims: ChunkClaims<P>,
@@ -84,8 +85,8 @@ pub(crate) struct SessionIo<P: ChunkPath> {
 }
 
 impl<P: ChunkPath> SessionIo<P> {
-    /// Allocates the memory, on NUMA node `node` if possible, from `pool` as far as there is one.
-    /// The worker runs on `queue`. Sleeps.
+    /// Allocates the memory, on NUMA node `node` if possible. `pool`, if there is one, is used
+    /// first. The worker runs on `queue`. Sleeps.
     pub(crate) fn new(
         layout: &ChunkLayout,
         needs: Needs,
@@ -119,7 +120,7 @@ impl<P: ChunkPath> SessionIo<P> {
         )
     }
 
-    /// Looks whether there is memory for a session: `ENOMEM` if there is not. Any context.
+    /// Checks whether there is memory for a session: `ENOMEM` if there is not. Any context.
     pub(crate) fn check_memory(
         layout: &ChunkLayout,
         needs: Needs,
@@ -147,22 +148,24 @@ impl<P: ChunkPath> SessionIo<P> {
         &self.private
     }
 
-    /// What the data of long writes is copied to, if there are several paths. Any context.
+    /// The places to which the data of long writes is copied, if there are several paths. Any
+    /// context.
     pub(crate) fn long_copies(&self) -> Option<&LongCopies<P>> {
         self.long_copies.as_ref().map(|copies| &**copies)
     }
 
-    /// What the session's memory takes, in bytes.
+    /// The memory of the session, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let copies = self.long_copies().map_or(0, LongCopies::memory);
-        // Memory that is there.
+        // This does not wrap around: the memory exists.
         self.chunks
             .memory()
             .wrapping_add(self.private.memory())
             .wrapping_add(copies)
     }
 
-    /// Whether the data of a long write may stay in its chunk; counts it then. Any context.
+    /// Whether the data of a long write may stay in its chunk; if so, the write is counted. Any
+    /// context.
     pub(crate) fn enter_in_place(&self) -> bool {
         let may_stay = self.in_place.enter();
         if !may_stay {
@@ -177,8 +180,8 @@ impl<P: ChunkPath> SessionIo<P> {
         }
     }
 
-    /// The session gets another path: from now on the data of long writes is copied. Waits for
-    /// those whose data is in their chunks. Sleeps. `ETIMEDOUT` if they take too long, `ENOMEM`.
+    /// Begins to copy the data of long writes, since the session gets another path. Waits for
+    /// writes whose data is in their chunks. Sleeps. `ETIMEDOUT` if these take too long, `ENOMEM`.
     pub(crate) fn begin_copying(&self, node: i32) -> Result {
         if self.long_copies().is_none() {
             let copies = LongCopies::new(&self.layout, node)?;
@@ -192,7 +195,7 @@ impl<P: ChunkPath> SessionIo<P> {
         Ok(())
     }
 
-    /// The user has done with the data of a request. Any context.
+    /// Gives back where the data of a request was; the user has done with it. Any context.
     #[inline]
     pub(crate) fn give_back(&self, data: DataPlace) {
         match data {
@@ -223,12 +226,12 @@ impl<P: ChunkPath> SessionIo<P> {
         &self.claims
     }
 
-    /// Does what may sleep and is for no other worker.
+    /// The worker for tasks that may sleep and have no other worker.
     pub(crate) fn worker(&self) -> &Arc<Worker<P>> {
         &self.worker
     }
 
-    /// The owner of chunk `id` has finished. Any context.
+    /// Ends the ownership of chunk `id`. Any context.
     #[inline(always)]
     pub(crate) fn release(self: &Arc<Self>, id: u32) {
         if !self.claims.release(id) {
@@ -236,7 +239,8 @@ impl<P: ChunkPath> SessionIo<P> {
         }
     }
 
-    /// Passes chunk `id` on, whose owner has finished while others wanted it. Any context.
+    /// Passes chunk `id` on: its owner has finished, and other requests want the chunk. Any
+    /// context.
     #[cold]
     #[inline(never)]
     pub(crate) fn pass_on(self: &Arc<Self>, id: u32) {

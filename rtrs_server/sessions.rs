@@ -33,21 +33,21 @@ use crate::{
     }, //
 };
 
-/// How long to wait for a session to go that has the name of a new one, in ms.
+/// How long to wait until another session that has the name of a new one is gone, in ms.
 const NAME_TIMEOUT_MS: i64 = 10_000;
-/// How often to look meanwhile whether the new one is still wanted, in ms.
+/// How often to check meanwhile whether the new session is still wanted, in ms.
 const NAME_WAIT_MS: u32 = 100;
 
-/// The sessions of a listener, and the user that they are for.
+/// The sessions of a listener, and the listener's user.
 #[pin_data]
 pub(crate) struct Sessions {
     context: Arc<Context>,
-    /// `None` once the listener is closed: nothing of its user is kept then.
+    /// `None` once the listener is closed: then the listener does not keep its user.
     #[pin]
     server: Mutex<Option<Arc<dyn Server>>>,
     #[pin]
     list: Mutex<KVec<Arc<Session>>>,
-    /// Told of each session that is no longer in the list.
+    /// Notified of each session that is taken out of the list.
     #[pin]
     gone: CondVar,
 }
@@ -66,18 +66,18 @@ impl Sessions {
         )
     }
 
-    /// What there is once per module.
+    /// The module's context.
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// The session of the client `uuid`. Sleeps.
+    /// The session of the client with this `uuid`. Sleeps.
     pub(crate) fn find(&self, uuid: &Uuid) -> Option<Arc<Session>> {
         find(&self.list.lock(), uuid)
     }
 
-    /// Adds `session`, unless the client got one in the meantime; returns the one that counts.
-    /// Sleeps.
+    /// Adds `session`, unless the client got a session in the meantime. Returns the client's
+    /// session. Sleeps.
     pub(crate) fn add(&self, session: Arc<Session>) -> Result<Arc<Session>> {
         let mut list = self.list.lock();
         if let Some(other) = find(&list, session.uuid()) {
@@ -87,26 +87,28 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Closes all sessions, of which no more are made, and waits until they are gone; nothing
-    /// refers to the user of the transport afterwards. Sleeps.
+    /// Closes all sessions and waits until they are gone; no more are made. Nothing refers to the
+    /// user of the transport afterwards. Sleeps.
     pub(crate) fn close(&self) {
         let mut list = self.list.lock();
         for session in list.iter() {
             session.close();
         }
-        // A path may be in the list whose close was begun elsewhere and is not on the queue yet.
+        // A path may still be in the list that another task is closing and that is not on the queue
+        // yet.
         while !list.is_empty() {
             self.gone.wait(&mut list);
         }
         drop(list);
-        // What is left of closing them runs on this queue.
+        // The rest of closing the sessions runs on these queues.
         self.context.queue.flush();
         self.context.closing.flush();
         drop(self.server.lock().take());
     }
 }
 
-/// The session of the client `uuid`, unless it is gone and only not yet taken out of the list.
+/// The session of the client with this `uuid`, unless the session is gone and only not yet taken
+/// out of the list.
 fn find(sessions: &[Arc<Session>], uuid: &Uuid) -> Option<Arc<Session>> {
     sessions
         .iter()
@@ -119,7 +121,7 @@ impl SessionOwner for Sessions {
         self.server.lock().clone().ok_or(ESHUTDOWN)
     }
 
-    /// A session of that name which is being closed is waited for, as long as `path` is wanted: a
+    /// Waits for another session of that name which is being closed, as long as `path` is wanted: a
     /// client that unmaps its last device and maps it again is faster than the close.
     fn set_name(&self, session: &Session, name: &SessName, path: &Path) -> Result {
         let mut list = self.list.lock();
@@ -138,7 +140,7 @@ impl SessionOwner for Sessions {
                 );
                 return Err(EPERM);
             }
-            // What woke this up is seen at the next look.
+            // The next look finds out why this task was woken.
             let _ = self
                 .gone
                 .wait_interruptible_timeout(&mut list, msecs_to_jiffies(NAME_WAIT_MS));

@@ -37,13 +37,13 @@ use crate::{
     session_io::SessionIo, //
 };
 
-/// What a session's files show.
+/// The data that a session's files show.
 struct SessionFiles {
     identity: Option<ClientId>,
     session: Arc<SessionIo<PathIo>>,
 }
 
-/// What a path's files show.
+/// The data that a path's files show.
 struct PathFiles {
     path: Arc<Path>,
     hca_name: CString,
@@ -66,7 +66,8 @@ struct SessionDirectory {
     _device: ClassDevice<SessionFiles>,
 }
 
-/// The directories of a session and its paths; that of the session is there while a path has one.
+/// The directories of a session and its paths. The session's directory is there while a path has
+/// one.
 #[pin_data]
 pub(crate) struct SessionSysfs {
     #[pin]
@@ -117,8 +118,8 @@ impl SessionSysfs {
         added
     }
 
-    /// Removes the directory of `path`, if there is one, and with the last one that of the session.
-    /// Sleeps.
+    /// Removes the directory of `path`, if there is one. With the last one the session's directory
+    /// is removed, too. Sleeps.
     pub(crate) fn remove(&self, path: &Arc<Path>) {
         let mut place = self.directory.lock();
         let Some(directory) = &mut *place else { return };
@@ -198,7 +199,7 @@ const PATH_ATTRIBUTES: &[Attribute<PathFiles>] = &[
     Attribute::read_only(c"hca_port", |files, out| {
         out.print(fmt!("{}\n", files.hca_port))
     }),
-    // From the client's point of view, as the directory's name.
+    // From the client's point of view, as in the directory's name.
     Attribute::read_only(c"src_addr", |files, out| {
         out.print(fmt!("{}\n", Shown(*files.path.core().peer())))
     }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking a path down, and the end of a path that the client asks for on another one.
+//! Taking a path down, and ending a path when the client asks for that on another path.
 
 use core::mem;
 use kernel::{
@@ -49,7 +49,7 @@ impl WorkItem<END_OTHERS> for Path {
 impl Path {
     /// Takes the path down. Called once, in its own work.
     fn take_down(self: &Arc<Self>) {
-        // The state says that none of them is queued again, or does nothing if it is.
+        // In this state none of these works is queued again, or the work does nothing.
         workqueue::cancel_sync::<Self, AUTHENTICATE>(self);
         workqueue::cancel_sync::<Self, ESTABLISH>(self);
         DelayedWork::cancel_sync(self);
@@ -62,15 +62,15 @@ impl Path {
             }
         }
         if let Some(io) = self.core().enter() {
-            // All at once, so that the waits for the peer overlap.
+            // All queue pairs are disconnected first, so that the waits for the peer overlap.
             for queue_pair in &io.queue_pairs {
                 queue_pair.disconnect();
             }
             for queue_pair in &io.queue_pairs {
-                // If this fails the device is gone, which carries out nothing more either.
+                // If this fails the device is gone, and then it carries out nothing more.
                 let _ = queue_pair.drain();
             }
-            // No completion comes any more that these wait for.
+            // The completions that these requests wait for do not come any more.
             io.release_leftovers();
         }
         for carrier in self.end().end() {
@@ -78,12 +78,12 @@ impl Path {
                 path: self.number(),
             });
         }
-        // Nor is this queued again.
+        // This work is not queued again either.
         workqueue::cancel_sync::<Self, END_OTHERS>(self);
         // Waits for the operations, with the user of the transport or with the session's worker.
         let io = self.core().expel_requests();
         if let Some(io) = &io {
-            // An operation may have been put to wait since.
+            // Operations may have begun to wait since the first call.
             io.release_leftovers();
         }
         if let PathState::Up | PathState::Answered = state {
@@ -96,8 +96,7 @@ impl Path {
         self.owner().clone().path_closed(self);
     }
 
-    /// Ends the path that has this number, and tells the client on this path when that is done.
-    /// Sleeps.
+    /// Ends path `number`, and tells the client on this path when that is done. Sleeps.
     fn end_other(self: &Arc<Self>, number: u32) {
         let mut ended = true;
         self.owner().for_each_path(&mut |path| {

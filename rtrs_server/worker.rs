@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Workers, which do what may sleep or has to wait for its turn.
+//! Workers, which do tasks that may sleep or have to wait for their turn.
 
 use kernel::{
     sync::Arc,
@@ -43,9 +43,9 @@ use crate::{
 /// # Invariants
 ///
 /// - `work` is queued after each addition to `tasks`, so that no task is left there. Each task
-///   keeps the path that it is of, and with that the session and the module.
-/// - `unfinished` counts each task from before its addition until it is done, and one for each
-///   call of [`Self::hold`] that no call of [`Self::let_go`] has followed.
+///   keeps its path, and with that the session and the module.
+/// - `unfinished` is the number of tasks, each from before its addition until it is done, plus one
+///   for each call of [`Self::hold`] that no call of [`Self::let_go`] has followed.
 #[pin_data]
 pub(crate) struct Worker<P: ChunkPath> {
     tasks: BoxStack<PathChunk<P>>,
@@ -65,7 +65,7 @@ impl<P: ChunkPath> Worker<P> {
         Self::on(&Context::get()?.workers)
     }
 
-    /// Makes a worker that runs on `queue`, on the CPU where it gets its work. Sleeps.
+    /// Makes a worker that runs on `queue`, on the CPU where a task is added. Sleeps.
     pub(crate) fn on(queue: &QueueHandle) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -78,40 +78,40 @@ impl<P: ChunkPath> Worker<P> {
         )
     }
 
-    /// Whether a request is with the worker. Any context.
+    /// Whether a request is with the worker, or [`Self::hold`] says so. Any context.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.unfinished.load(ordering::Relaxed) != 0
     }
 
-    /// Has [`Self::is_busy`] say so until [`Self::let_go`]. Any context.
+    /// Makes [`Self::is_busy`] true until [`Self::let_go`] is called. Any context.
     pub(crate) fn hold(&self) {
         self.unfinished.fetch_add(1, ordering::Relaxed);
     }
 
-    /// Ends what [`Self::hold`] has begun. Any context.
+    /// Ends the effect of [`Self::hold`]. Any context.
     pub(crate) fn let_go(&self) {
         self.unfinished.fetch_sub(1, ordering::Relaxed);
     }
 
-    /// Does `task` with `chunk`. Any context.
+    /// Does `task` with `chunk`, later. Any context.
     pub(crate) fn run_later(self: &Arc<Self>, io: &Entered<P>, mut chunk: ChunkBox<P>, task: Task) {
         chunk.task = task;
         chunk.entered = Some(io.clone());
         self.add(chunk);
     }
 
-    /// Does the task of `chunk`, which has the path that it is of. Any context.
+    /// Does the task of `chunk`, later; `chunk` keeps its path. Any context.
     pub(crate) fn add(self: &Arc<Self>, chunk: ChunkBox<P>) {
         self.unfinished.fetch_add(1, ordering::Relaxed);
         self.tasks.push(chunk);
-        // If it is queued already it will see this task. It cannot fail otherwise: the queue
-        // outlives all paths.
+        // If the work is queued already, it will see this task. Queueing cannot fail otherwise: the
+        // queue outlives all paths.
         let _ = self.queue.enqueue::<Self, 0>(self.clone());
     }
 
-    /// Has the responses to what follows collected. They go out when this work has ended or sleeps,
-    /// and after every `MAX_BURST` tasks.
+    /// Has the responses to the following tasks collected. The responses are sent when this work
+    /// has ended or sleeps, and after every `MAX_BURST` tasks.
     fn collect(&self, io: &Entered<P>, cid: u16, done: u32) {
         if let Some(queue_pair) = io.queue_pair(cid) {
             let connection = queue_pair.handler();

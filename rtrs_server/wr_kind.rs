@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the work requests of a connection are for.
+//! The kinds of work requests of a connection.
 
 use kernel_ext::rdma::WrId;
 
-/// What a completion is for; encoded in the work request's id.
+/// The purpose of a work request, which is encoded in the work request id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WrKind {
     /// A receive without a buffer: requests and heartbeats come as immediates.
@@ -16,23 +16,23 @@ pub(crate) enum WrKind {
     Unsignaled,
     /// The information request of the client.
     InfoRequest,
-    /// The response to it.
+    /// The response to the information request.
     InfoResponse,
-    /// The last one of some registrations that a path begins with.
+    /// The last of the registrations that are posted at a time while a path is established.
     Registration,
     /// The client's proof of its identity.
     AuthRequest,
-    /// The response to it.
+    /// The response to the proof of identity.
     AuthResponse,
     /// The invalidation of a chunk's registration.
     Invalidate(u32),
 }
 
-/// The ids that are not counted per chunk.
+/// The number of ids that are not counted per chunk.
 const FIXED_IDS: u32 = 8;
 
 impl WrKind {
-    /// How many ids a connection of a session with `queue_depth` chunks needs.
+    /// The number of ids that a connection of a session with `queue_depth` chunks needs.
     pub(crate) const fn count(queue_depth: u32) -> u32 {
         // A queue depth has 16 bits.
         FIXED_IDS.wrapping_add(queue_depth)
@@ -54,7 +54,7 @@ impl WrKind {
         })
     }
 
-    /// The kind that `id` was made of.
+    /// The kind of which `id` was made.
     pub(crate) fn of(id: WrId) -> Self {
         match id.0 {
             0 => WrKind::Receive,
@@ -69,7 +69,7 @@ impl WrKind {
         }
     }
 
-    /// What it is called in log lines.
+    /// The kind's name in log lines.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             WrKind::Receive => "receive",
