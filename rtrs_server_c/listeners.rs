@@ -31,7 +31,7 @@ use crate::sessions::UserSession;
 /// The most listeners.
 const MAX_LISTENERS: u16 = 64;
 
-/// What a user in C has of its listener. Dropping it closes all sessions.
+/// A listener as its user in C has it. Dropping it closes all sessions.
 #[pin_data]
 struct Open {
     #[pin]
@@ -40,22 +40,22 @@ struct Open {
 
 static LISTENERS: RcuArc<Handles<Open>> = RcuArc::empty();
 
-/// Makes room for listeners. Sleeps.
+/// Makes the table of listeners. Sleeps.
 pub(crate) fn begin() -> Result {
     drop(LISTENERS.replace(Some(Handles::new(MAX_LISTENERS)?)));
     Ok(())
 }
 
-/// Takes it away, and closes those that were left open. Sleeps.
+/// Drops the table, which closes the listeners that were left open. Sleeps.
 pub(crate) fn end() {
     drop(LISTENERS.replace(None));
 }
 
-/// What a listener's sessions are for.
+/// The user of a listener's sessions.
 struct User(ServerCallbacks);
 
 impl Server for User {
-    /// A user in C gets the address of a request's data, and may sleep when it is told of it.
+    /// A user in C gets the address of a request's data, and its callback for a request may sleep.
     fn needs(&self) -> Needs {
         Needs {
             block_chunks: true,
@@ -68,11 +68,11 @@ impl Server for User {
     }
 }
 
-/// Listens on `port`. Sleeps. `ENFILE` if there are too many listeners; else errors as of
+/// Listens on `port`. Sleeps. `ENFILE` if there are too many listeners; errors of
 /// [`Listener::open()`].
 pub(crate) fn open(callbacks: ServerCallbacks, port: u16) -> Result<Handle> {
     let listeners = LISTENERS.get().ok_or(ENODEV)?;
-    // First, as clients may come before this returns.
+    // Made first, since clients may come before `Listener::open()` returns.
     let open = Arc::pin_init(
         pin_init!(Open {
             listener <- new_mutex!(None, "rtrs_server_c::Open::listener"),
@@ -97,10 +97,10 @@ pub(crate) fn open(callbacks: ServerCallbacks, port: u16) -> Result<Handle> {
 }
 
 /// Closes a listener and all of its sessions; no callback runs any more when this returns. False if
-/// there is none of that handle. Sleeps.
+/// there is no listener of that handle. Sleeps.
 pub(crate) fn close(handle: Handle) -> bool {
     let found = LISTENERS.get().and_then(|all| all.remove(handle));
-    // Its sessions are gone when it is dropped.
+    // The sessions are gone when the listener is dropped.
     let listener = found.and_then(|open| open.listener.lock().take());
     listener.is_some()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations of a session that its user in C has, from `rdma_ev()` to `rtrs_srv_resp_rdma()`.
+//! The operations that the user in C of a session has, from `rdma_ev()` to `rtrs_srv_resp_rdma()`.
 //!
-//! The user has an operation as the address of its ticket, and the state of the chunk's cell is
-//! that address as long as the user has the operation. So an operation that was responded to, or
+//! The user knows an operation by the address of its ticket. The state of the chunk's cell is that
+//! address as long as the user has the operation. So an operation that was responded to, or was
 //! never handed over, is not found.
 
 use kernel::page::PAGE_SIZE;
@@ -26,16 +26,16 @@ use crate::tickets::Tickets;
 /// The user has no operation of the chunk.
 const FREE: u64 = 0;
 
-/// Behind a message that is shorter than the one before.
+/// Clears the bytes behind a message that is shorter than the previous one.
 static ZEROES: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// What is kept for the operation of a chunk.
 struct InHand {
-    /// `Some` while the user has it.
+    /// `Some` while the user has the operation.
     operation: Option<Operation>,
-    /// How often one was handed over.
+    /// How many operations were handed over.
     count: usize,
-    /// The length of the last message, in bytes: what is behind it is zero.
+    /// The length of the last message, in bytes; the bytes behind the message are zero.
     message_len: usize,
 }
 
@@ -43,8 +43,9 @@ struct InHand {
 ///
 /// # Invariants
 ///
-/// There are as many `messages` as `cells`. Each is a page that only the owner of its cell writes
-/// to, and is zero from its cell's `message_len` on, unless the user has written there.
+/// - There are as many `messages` as `cells`.
+/// - A message is a page to which only the owner of its cell writes. The page is zero from the
+///   cell's `message_len` on, unless the user has written there.
 pub(crate) struct Operations {
     cells: KVVec<StateCell<InHand>>,
     messages: KVVec<Chunk>,
@@ -59,7 +60,7 @@ pub(crate) struct HandedOver {
 }
 
 impl Operations {
-    /// For a session of `depth` chunks. Sleeps.
+    /// Makes the operations of a session of `depth` chunks. Sleeps.
     pub(crate) fn new(depth: u32) -> Result<Self> {
         let depth = depth as usize;
         let pages = ChunkSet::of_blocks(depth, PAGE_SIZE, -1, None)?;
@@ -82,8 +83,8 @@ impl Operations {
         })
     }
 
-    /// Keeps an operation of the session at `place` until its user responds. Any context. What
-    /// cannot be kept is responded to with the error.
+    /// Keeps an operation of the session at `place` until the user responds. An operation that
+    /// cannot be kept is responded to with the error. Any context.
     #[inline]
     pub(crate) fn keep(
         &self,
@@ -145,8 +146,8 @@ impl Operations {
         })
     }
 
-    /// Takes the operation of `chunk` out that its user has as `handle`; of several callers one
-    /// gets it. Any context.
+    /// Takes out the operation of `chunk` that the user knows as `handle`. Of several callers one
+    /// gets the operation. Any context.
     #[inline]
     pub(crate) fn take(&self, chunk: u32, handle: Handle) -> Option<Operation> {
         let cell = self.cells.get(chunk as usize)?;
@@ -157,7 +158,7 @@ impl Operations {
     }
 }
 
-/// Clears `len` bytes of `page`. `EMSGSIZE` if they are more than a page has.
+/// Clears `len` bytes of `page`. `EMSGSIZE` if a page has fewer.
 #[cold]
 fn clear(page: &Chunk, offset: usize, len: usize) -> Result {
     page.copy_in(offset, ZEROES.get(..len).ok_or(EMSGSIZE)?)

@@ -3,8 +3,8 @@
 //! The RTRS server for users in C: the functions of `include/rtrs.h`, on the listeners of
 //! [`rtrs_server`].
 //!
-//! Loaded when such a user needs it. The functions have the names of the C module rtrs-server, so
-//! only one of the two can be loaded.
+//! The module is loaded when such a user needs it. Its functions have the names of those of the C
+//! module rtrs-server, so only one of the two modules can be loaded.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -31,12 +31,12 @@ module! {
     license: "GPL",
 }
 
-/// The module; dropped when it is unloaded, which its users in C prevent as they depend on it.
+/// The module; dropped when it is unloaded. Its users in C depend on it, which keeps it loaded.
 struct RtrsServerC;
 
 impl kernel::Module for RtrsServerC {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        // What was begun ends when this is dropped.
+        // Dropping this ends what was begun, also after an error.
         let this = Self;
         sessions::begin()?;
         listeners::begin()?;

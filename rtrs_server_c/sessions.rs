@@ -42,18 +42,18 @@ const MAX_SESSIONS: u16 = 4096;
 const CONNECTED: c_uint = 0;
 const DISCONNECTED: c_uint = 1;
 
-/// The most errno of C's.
+/// The largest errno of C.
 const MAX_ERRNO: c_int = 4095;
 
 static SESSIONS: RcuArc<Handles<UserSession>> = RcuArc::empty();
 
-/// Makes room for sessions. Sleeps.
+/// Makes the table of sessions. Sleeps.
 pub(crate) fn begin() -> Result {
     drop(SESSIONS.replace(Some(Handles::new(MAX_SESSIONS)?)));
     Ok(())
 }
 
-/// Takes it away; there are no sessions. Sleeps.
+/// Drops the table, which has no sessions. Sleeps.
 pub(crate) fn end() {
     drop(SESSIONS.replace(None));
 }
@@ -62,9 +62,9 @@ pub(crate) fn end() {
 ///
 /// # Invariants
 ///
-/// - `handle` is the session's from before the user is told of it until the user was told that it
-///   is gone; before and afterwards it is in no place of [`SESSIONS`].
-/// - `callbacks` are called by the transport only, as those of a listener that is not dropped yet.
+/// - `handle` leads to the session from before the user is told of the session until the user was
+///   told that it is gone; before and afterwards the handle is in no place of [`SESSIONS`].
+/// - Only calls of the transport call `callbacks`, and the listener is not dropped yet then.
 pub(crate) struct UserSession {
     callbacks: ServerCallbacks,
     transport: Arc<Session>,
@@ -76,8 +76,8 @@ pub(crate) struct UserSession {
 }
 
 impl UserSession {
-    /// Tells the user of a session. Sleeps. `ENFILE` if there are too many, else what the user
-    /// says.
+    /// Tells the user of a session. Sleeps. `ENFILE` if there are too many sessions, otherwise the
+    /// user's error.
     pub(crate) fn new(callbacks: ServerCallbacks, transport: &Arc<Session>) -> Result<Arc<Self>> {
         let sessions = SESSIONS.get().ok_or(ENODEV)?;
         let session = Self {
@@ -105,8 +105,8 @@ impl UserSession {
         }
     }
 
-    /// Calls `use_it` with the session that the user knows as `handle`. `None` if there is none.
-    /// Any context; `use_it` does not sleep.
+    /// Calls `use_it` with the session that the user knows as `handle`. `None` if there is no such
+    /// session. Any context; `use_it` does not sleep.
     pub(crate) fn with<R>(handle: Handle, use_it: impl FnOnce(&Self) -> R) -> Option<R> {
         let guard = rcu::read_lock();
         let session = SESSIONS.load_ref(&guard)?.get(handle, &guard)?;
@@ -146,7 +146,7 @@ impl UserSession {
         }
     }
 
-    /// The user has refused an operation.
+    /// Responds to an operation that the user has refused.
     #[cold]
     fn failed(&self, handle: Handle, errno: c_int) {
         let found = tickets::read(handle);
@@ -161,7 +161,7 @@ impl UserSession {
     }
 }
 
-/// Responds to an operation: 0, or an errno. `EINVAL` if the user has no such operation. Any
+/// Responds to an operation, with an errno or 0. `EINVAL` if the user has no such operation. Any
 /// context.
 pub(crate) fn respond(handle: Handle, errno: c_int) -> Result {
     let (place, chunk) = tickets::read(handle).ok_or(EINVAL)?;
@@ -173,7 +173,7 @@ pub(crate) fn respond(handle: Handle, errno: c_int) -> Result {
     };
     let operation = operation.ok_or(EINVAL)?;
     let result = match errno {
-        // What a client reads is as long as it asked for.
+        // A read gives the client as many bytes as the client asked for.
         0 => Ok(operation.data_len()),
         errno => Err(error_of(errno)),
     };
@@ -181,8 +181,8 @@ pub(crate) fn respond(handle: Handle, errno: c_int) -> Result {
     Ok(())
 }
 
-/// The error that a user in C means, which has given another number than 0: a negative one, as a
-/// rule. C takes a positive one for the same.
+/// The error that a user in C means by a number other than 0. The number is negative as a rule; C
+/// takes a positive one for the same error.
 fn error_of(errno: c_int) -> Error {
     match errno.checked_abs() {
         Some(positive @ 1..=MAX_ERRNO) => Error::from_errno(positive.wrapping_neg()),
@@ -191,8 +191,8 @@ fn error_of(errno: c_int) -> Error {
 }
 
 impl SessionHandler for UserSession {
-    /// What would hold up the service connection goes to the session's worker: it may take long,
-    /// and that connection has the heartbeats.
+    /// An operation that would hold up the service connection goes to the session's worker: the
+    /// operation may take long, and that connection has the heartbeats.
     fn request(&self, operation: Operation, message: &[u8]) {
         if operation.is_on_service_connection() {
             operation.defer(message);
@@ -208,7 +208,7 @@ impl SessionHandler for UserSession {
     fn session_down(&self) {
         self.is_up.store(false, ordering::Relaxed);
         let (handle, private) = (self.handle(), self.private.get());
-        // What it returns is of no use, as in C.
+        // The result is of no use, as in C.
         let _ = self.callbacks.event(handle, DISCONNECTED, private);
         if let Some(sessions) = SESSIONS.get() {
             drop(sessions.remove(handle));

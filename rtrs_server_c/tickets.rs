@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What users in C have of operations: the address of a ticket, which says where the operation is.
+//! The handles by which users in C know operations: the address of a ticket, which says where the
+//! operation is.
 //!
-//! The tracepoints of the kernel's rnbd-server look at the direction there (`include/rtrs-srv.h`).
-//! Nothing that is read there is trusted, as the ticket may be an old one whose memory has another
-//! use by now, or none at all: an operation is only found if it is the one under that very address.
+//! The tracepoints of the kernel's rnbd-server read the direction in the ticket
+//! (`include/rtrs-srv.h`). Nothing that is read there is trusted: the ticket may be an old one
+//! whose memory has another use by now, or there may be no ticket at all. So an operation is only
+//! found if its own ticket has that very address.
 //!
-//! Each chunk has several tickets and uses them in turn, so that the ticket of an operation that
-//! was responded to is not that of the next one.
+//! Each chunk has several tickets and uses them in turn. So the next operation has another ticket
+//! than an operation that was responded to.
 
 use kernel::page::PAGE_SIZE;
 use kernel_ext::{
@@ -23,12 +25,12 @@ use kernel_ext::{
 };
 use rtrs_server::Direction;
 
-/// The size of a ticket in bytes: the direction, one that is unused, the place of the session, the
+/// The size of a ticket in bytes: the direction, an unused byte, the place of the session, the
 /// number of the chunk.
 const TICKET: usize = 8;
 /// The tickets of a chunk.
 const IN_TURN: usize = 16;
-/// Chunks whose tickets are in a page.
+/// The number of chunks whose tickets are in a page.
 const CHUNKS_IN_PAGE: usize = PAGE_SIZE / (TICKET * IN_TURN);
 
 /// C: `READ` and `WRITE`.
@@ -41,7 +43,7 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// Those of a session of `depth` chunks. Sleeps.
+    /// Makes the tickets of a session of `depth` chunks. Sleeps.
     pub(crate) fn new(depth: usize) -> Result<Self> {
         let count = depth.div_ceil(CHUNKS_IN_PAGE);
         let set = ChunkSet::of_blocks(count, PAGE_SIZE, -1, None)?;
@@ -53,7 +55,7 @@ impl Tickets {
     }
 
     /// Writes the ticket of an operation of `chunk`, of the session at `place`; `count` is one more
-    /// than for the chunk's operation before. `None` if there is no such chunk.
+    /// than for the chunk's previous operation. `None` if there is no such chunk.
     pub(crate) fn write(
         &self,
         place: u16,
@@ -66,7 +68,7 @@ impl Tickets {
             chunk as usize % CHUNKS_IN_PAGE,
         );
         let page = self.pages.get(page)?;
-        // Within a page: there are as many in each.
+        // Within a page: `within` is below `CHUNKS_IN_PAGE`.
         let offset = within
             .wrapping_mul(IN_TURN)
             .wrapping_add(count % IN_TURN)
@@ -83,8 +85,8 @@ impl Tickets {
     }
 }
 
-/// The place of the session, and the chunk, that the ticket at `handle` names; anything, or
-/// nothing, if there is none. Any context.
+/// The place of the session, and the chunk, that the ticket at `handle` names. If there is no such
+/// ticket, the result may be anything. Any context.
 pub(crate) fn read(handle: Handle) -> Option<(u16, u32)> {
     let [_, _, p, q, a, b, c, d]: [u8; TICKET] = c_caller::peek(handle)?;
     Some((u16::from_le_bytes([p, q]), u32::from_le_bytes([a, b, c, d])))
