@@ -57,18 +57,18 @@ use crate::{
     }, //
 };
 
-/// How long a device that is opened again waits for its requests, in ms.
+/// How long the response to a device that is opened again waits for the device's drain, in ms.
 const DRAIN_MS: Msecs = 500;
 
 /// A message that is served on the workqueue.
 pub(crate) struct ControlMessage {
-    /// The request that brought it.
+    /// The request that carries the message.
     pub(crate) op: Operation,
-    /// What to do.
+    /// The message.
     pub(crate) request: ControlRequest,
 }
 
-/// What is served on the workqueue.
+/// The messages that are served on the workqueue.
 pub(crate) enum ControlRequest {
     /// Open a device.
     Open(KBox<Open>),
@@ -96,7 +96,8 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
                 session: session.name().as_cstr(),
                 device_id: request.device_id,
             });
-            // As in C, to close what is not open is no error: it may have been closed here.
+            // As in C, closing a device that is not open is no error: the server may have closed
+            // it.
             let server = session.server();
             server.kept_loaded(|| close(session, request.device_id));
             op.respond(Ok(0));
@@ -104,9 +105,9 @@ pub(crate) fn serve(session: &Arc<Session>, message: ControlMessage) {
     }
 }
 
-/// Opens a device and writes the answer; returns the length of the answer in bytes.
+/// Opens a device and writes the response; returns the length of the response in bytes.
 fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
-    // Nothing is opened for a client that cannot be told the number.
+    // No device is opened for a client that cannot be told its number.
     if op.direction() != Direction::Read || (op.data_len() as usize) < OpenRsp::SIZE {
         pr_err_ratelimited!(
             "session {:?}: no room for the answer to an open message\n",
@@ -127,7 +128,8 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
     admit(session, &message.dev_name)?;
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = full_path(session, &message.dev_name, &mut buffer)?;
-    // Before anything is looked for, so that nothing is learned of what may not be opened.
+    // The policy comes before the look-up, so that a client learns nothing of a path that it may
+    // not open.
     session.server().policy().check(
         session.subject(),
         &session.clients().lock(),
@@ -154,8 +156,8 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
     }
 }
 
-/// Whether a message may open a device that the session has open: a client that has lost its paths
-/// opens its devices again. `EPERM` and `EBUSY` if it asks for another mode.
+/// Checks whether a message may open a device that the session has open: a client that has lost its
+/// paths opens its devices again. `EPERM` and `EBUSY` if the message asks for another mode.
 fn may_open_again(session: &Session, device: &SessionDevice, message: &Open) -> Result {
     if device.mode() != message.access_mode {
         pr_err_ratelimited!(
@@ -180,7 +182,7 @@ fn may_open_again(session: &Session, device: &SessionDevice, message: &Open) -> 
     Ok(())
 }
 
-/// `EHOSTDOWN` while the server drains: no device is opened then.
+/// `EHOSTDOWN` while the server drains: it opens no device then.
 fn admit(session: &Session, name: &Name) -> Result {
     session.server().drain().admits().inspect_err(|_| {
         pr_err_ratelimited!(
@@ -204,7 +206,7 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
         );
     };
     let server = session.server();
-    // Otherwise every file of the machine would be open to every client.
+    // Without this check every file of the machine would be open to every client.
     let gives_file = search_path::gives_file(
         DEV_SEARCH_PATH.get().as_bytes(),
         server.policy().is_loaded(),
@@ -213,7 +215,7 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
     let open = || {
         let found = Found::look_up(path)?;
         let io_mode = match message.io_mode {
-            // A client without a wish uses the disk as the clients do that have it open.
+            // A client without a wish uses the disk as the clients do that have the disk open.
             None => server.exports().io_mode_of(LocalId::of(&found)?),
             wish => wish,
         };
@@ -233,22 +235,23 @@ fn open_new(session: &Arc<Session>, path: &CStr, message: &Open) -> Result<Arc<S
     SessionDevice::new(owner, id, message, handle, export, machine, queue).inspect_err(failed)
 }
 
-/// What a client is told of an error with which a disk could not be opened. The log has the error.
+/// The error that a client is told when a disk could not be opened. The log has the original error.
 fn told(error: Error) -> Error {
     if error == EHOSTDOWN {
-        // A file system of the network may say so; to a client it means that this server drains.
+        // A network file system may fail with this error; to a client it means that this server
+        // drains.
         EIO
     } else if [ENOTBLK, ENOTDIR, ELOOP].contains(&error) {
-        // What is no disk does not exist for a client. Otherwise the answers would tell which files
-        // this machine has.
+        // For a client, a path that is no disk does not exist. Otherwise the errors would tell
+        // which files this machine has.
         ENOENT
     } else {
         error
     }
 }
 
-/// Makes a device known that was opened from `path`, if the clients that there are by now may use
-/// it: while it was opened, paths may have come from others.
+/// Makes a device known that was opened from `path`, if all clients of the session may use it by
+/// now: paths may have come from further addresses while the device was opened.
 fn insert(session: &Session, path: &CStr, device: &Arc<SessionDevice>) -> Result {
     let clients = session.clients().lock();
     session
@@ -258,7 +261,7 @@ fn insert(session: &Session, path: &CStr, device: &Arc<SessionDevice>) -> Result
     session.devices().insert(device.clone())
 }
 
-/// The path of the device that a client calls `name`.
+/// Writes the path of the device that a client calls `name` to `buffer`.
 fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Result<&'a CStr> {
     search_path::full_path(
         DEV_SEARCH_PATH.get().as_bytes(),
@@ -277,10 +280,10 @@ fn full_path<'a>(session: &Session, name: &Name, buffer: &'a mut KVec<u8>) -> Re
     .map_err(|refused| from_errno(refused.errno()))
 }
 
-/// Writes the answer to a message that opens `device`; returns its length in bytes. Sleeps.
+/// Writes the response to a message that opens `device`; returns its length in bytes. Sleeps.
 fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Result<u32> {
     const WITH_IDENTITY: usize = OpenRsp::SIZE + Identity::SIZE;
-    // Its requests may be waited for, as it has lost access.
+    // A device that has lost access may be draining; this waits for the drain.
     let device_use = device.enter_within(DRAIN_MS).inspect_err(|_| {
         pr_err_ratelimited!(
             "session {:?}: device {:?} cannot be opened again yet, its disk has not ended requests \
@@ -295,14 +298,14 @@ fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Res
         return Ok(OpenRsp::SIZE as u32);
     }
     let identity = Identity {
-        // A client that is told of no name does not rely on one.
+        // A client that is told of no wwid does not rely on one.
         wwid: device_use.disk().wwid().unwrap_or(Wwid::NONE),
     };
     op.write_response_at(OpenRsp::SIZE, &identity.to_bytes())?;
     Ok(WITH_IDENTITY as u32)
 }
 
-/// The answer to an open message.
+/// The response to an open message.
 fn open_rsp(
     device_id: u32,
     disk: &HandleUse,
@@ -353,7 +356,7 @@ impl DeviceOwner for Session {
 
     fn force_close(&self, device: &Arc<SessionDevice>) {
         let _control = self.control().lock();
-        // Unless the client was faster.
+        // The client may have closed the device in the meantime.
         let current = self.devices().get(device.id());
         if current.is_some_and(|current| Arc::ptr_eq(&current, device)) {
             news::closing(self, device.id(), close_reason(self, device));
@@ -364,7 +367,7 @@ impl DeviceOwner for Session {
     }
 }
 
-/// Why a device is closed by force, as far as the client is concerned. Sleeps, but does not wait
+/// The reason that the client is told when a device is closed by force. Sleeps, but does not wait
 /// for disks.
 fn close_reason(session: &Session, device: &SessionDevice) -> CloseReason {
     let policy = session.server().policy();
@@ -384,10 +387,12 @@ fn close_reason(session: &Session, device: &SessionDevice) -> CloseReason {
     }
 }
 
-/// The session has another path, from `client`: that must be allowed to use what is open, and
-/// something at all. Sleeps, but does not wait for disks. `EACCES`.
+/// Notes that the session has another path, which comes from `client`. `EACCES` if the policy does
+/// not let that address have a session, or use each of the session's devices. Sleeps, but does not
+/// wait for disks.
 pub(crate) fn path_up(session: &Session, client: Option<Address>) -> Result {
-    // A device that is being opened comes into the table later, and then finds this client.
+    // A device that is being opened comes into the table later, and is then checked for this
+    // client, too.
     let mut clients = session.clients().lock();
     let policy = session.server().policy();
     policy.admits_session(session.subject(), client)?;

@@ -15,9 +15,9 @@ use kernel_ext::{
 };
 use proto::drain;
 
-/// Whether the server drains, and the sessions that it has meanwhile.
+/// The drain of the server, and the numbers of its sessions.
 pub(crate) struct Drain {
-    /// Times are kept relative to this one, since only plain numbers can be atomic.
+    /// Times are kept relative to this time, since only plain numbers can be atomic.
     origin: Instant<Monotonic>,
     /// When the drain is over, in ms after `origin`, or [`Self::OFF`].
     until: Atomic<i64>,
@@ -29,7 +29,7 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// The server does not drain.
+    /// The value of `until` while the server does not drain.
     const OFF: i64 = i64::MIN;
 
     /// A server that does not drain and has no session.
@@ -42,23 +42,23 @@ impl Drain {
         }
     }
 
-    /// The server drains for `seconds` from now on, as far as [`drain::refusal_ms`] lets it.
-    /// Returns for how many ms. Any context.
+    /// Begins to drain for `seconds`, as far as [`drain::refusal_ms`] allows. Returns the length of
+    /// the drain in ms. Any context.
     pub(crate) fn begin(&self, seconds: u32) -> u32 {
         let ms = drain::refusal_ms(seconds);
-        // A day after some time since the module was loaded.
+        // Does not wrap around: at most a day, after the time since the module was loaded.
         let until = self.now().wrapping_add(i64::from(ms));
-        // Before the sessions are counted: see `session_up`.
+        // Before a reader counts the sessions: see `session_up`.
         self.until.xchg(until, ordering::Full);
         ms
     }
 
-    /// The server does not drain any more; whether it did. Any context.
+    /// Ends the drain. Returns whether the server drained. Any context.
     pub(crate) fn end(&self) -> bool {
         self.until.xchg(Self::OFF, ordering::Full) != Self::OFF
     }
 
-    /// As [`Self::end`], if the time is over. Any context.
+    /// Does what [`Self::end`] does, if the time of the drain is over. Any context.
     pub(crate) fn end_if_over(&self) -> bool {
         let until = self.until.load(ordering::Acquire);
         until != Self::OFF
@@ -66,20 +66,20 @@ impl Drain {
             && self.until.cmpxchg(until, Self::OFF, ordering::Full).is_ok()
     }
 
-    /// How long the server goes on draining, in ms; more than 0, and ten seconds less than a day at
-    /// most. `None` if it does not drain. Any context.
+    /// How long the server goes on draining, in ms: more than 0, and ten seconds less than a day at
+    /// most. `None` if the server does not drain. Any context.
     pub(crate) fn left_ms(&self) -> Option<u32> {
         let until = self.until.load(ordering::Acquire);
         if until == Self::OFF {
             return None;
         }
-        // Both are times of one clock.
+        // Both are times of the same clock.
         let left = u32::try_from(until.wrapping_sub(self.now())).ok()?;
         (left != 0).then_some(left)
     }
 
-    /// Whether a client may open what it does not have: a session, or a device. `EHOSTDOWN` while
-    /// the server drains. Any context.
+    /// Whether a client may open a session or a device that it does not have open. `EHOSTDOWN`
+    /// while the server drains. Any context.
     pub(crate) fn admits(&self) -> Result {
         match self.left_ms() {
             Some(_) => Err(EHOSTDOWN),
@@ -90,22 +90,23 @@ impl Drain {
     /// Counts a new session, as one that is to leave. `EHOSTDOWN` while the server drains. Any
     /// context.
     ///
-    /// A reader that finds the server draining has each session counted that is let in.
+    /// Each session that is let in is counted when a reader finds the server draining.
     pub(crate) fn session_up(&self) -> Result {
-        // Before the question: a drain that begins after it finds the session counted.
+        // Counted before the look: a drain that begins after the look finds the session counted.
         self.leaving.fetch_add(1, ordering::Full);
         self.admits().inspect_err(|_| self.session_down(false))
     }
 
-    /// A session that was counted, `stays` says how, has closed all it had open. Any context.
+    /// Uncounts a session, which has closed all that it had open; `stays` says how it was counted.
+    /// Any context.
     pub(crate) fn session_down(&self, stays: bool) {
         self.counter(stays).fetch_sub(1, ordering::Full);
     }
 
-    /// Counts a session as one that stays while the server drains, or as one that is to leave; it
-    /// was counted the other way. Any context.
+    /// Counts a session as one that stays while the server drains, or as one that is to leave. It
+    /// was counted the other way before. Any context.
     pub(crate) fn count_again(&self, stays: bool) {
-        // In this order, so that it is always counted.
+        // In this order, so that the session is counted at every moment.
         self.counter(stays).fetch_add(1, ordering::Full);
         self.counter(!stays).fetch_sub(1, ordering::Full);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The export policy: who may open what
+//! The export policy: which client may open which device
 //! (`/sys/class/rnbd-server/ctl/export_policy`). An extension.
 //!
 //! Without a policy every client may open every device below the search path, as with the C
@@ -51,11 +51,11 @@ use rtrs_core::error::from_errno;
 
 /// A session as the policy knows it.
 pub(crate) struct Subject {
-    /// The name that the client gave it.
+    /// The name that the client gave the session.
     pub(crate) name: SessName,
-    /// The client, if it has proved who it is.
+    /// The client, if it has proved its identity.
     client_id: Option<ClientId>,
-    /// The number of the policy that refused it something last; 0 for none.
+    /// The number of the policy that was the last to refuse the session something; 0 for none.
     refused_by: Atomic<u32>,
 }
 
@@ -71,7 +71,7 @@ impl Subject {
 }
 
 impl Subject {
-    /// The session on a path from `client`, as the rules have it.
+    /// The session on a path from `client`, as the rules take it.
     fn from(&self, client: Option<Address>) -> export_policy::Subject<'_> {
         export_policy::Subject {
             session: &self.name,
@@ -80,7 +80,7 @@ impl Subject {
         }
     }
 
-    /// What it has proved of its identity, for the log.
+    /// The session's proof of identity, for the log.
     fn identity(&self) -> Text<96> {
         Text::from_fn(|out| match &self.client_id {
             Some(id) => write!(out, "client id {id}"),
@@ -88,7 +88,7 @@ impl Subject {
         })
     }
 
-    /// Whether policy `number` has refused it nothing so far; then it has from now on.
+    /// Whether policy `number` has refused the session nothing so far; from now on it has.
     fn is_first_refusal(&self, number: u32) -> bool {
         self.refused_by.xchg(number, ordering::Relaxed) != number
     }
@@ -98,7 +98,7 @@ impl Subject {
 #[pin_data]
 pub(crate) struct ExportPolicy {
     current: RcuArc<Policy>,
-    /// There must be a policy.
+    /// The server must not be without a policy.
     required: bool,
     #[pin]
     writing: Mutex<Writing>,
@@ -106,14 +106,14 @@ pub(crate) struct ExportPolicy {
 
 /// A policy in force.
 struct Policy {
-    /// Tells it from the others, from 1.
+    /// The number of the policy, from 1. Each policy has another number.
     number: u32,
     text: KVVec<u8>,
 }
 
 impl Policy {
     /// Whether `subject` may open the device at `path` by each of its paths, which come from
-    /// `clients`. The error is the first address that may not, if that is known.
+    /// `clients`. The error is the first address that may not open it, if the address is known.
     fn check(
         &self,
         subject: &Subject,
@@ -138,18 +138,18 @@ impl Policy {
     }
 }
 
-/// What is being written.
+/// The policy that is being written, if any.
 struct Writing {
     /// The number of the next policy.
     next: u32,
     draft: Option<Draft>,
 }
 
-/// The beginning of a policy.
+/// The first part of a policy that is being written.
 struct Draft {
-    /// Who writes it.
+    /// The open file by which the policy is written.
     file: OpenFile,
-    /// Where it goes on in the file.
+    /// The offset in the file at which the policy goes on.
     offset: u64,
     /// The length of the policy in bytes.
     len: usize,
@@ -185,8 +185,8 @@ impl ExportPolicy {
         !self.required || self.is_loaded()
     }
 
-    /// `EACCES`, which is logged, if no rule is about a client that comes from `client`: it gets no
-    /// session, and no memory. Any context.
+    /// `EACCES`, which is logged, if no rule is about a client that comes from `client`: the client
+    /// gets no session, and no memory. Any context.
     pub(crate) fn admits(&self, client: Option<Address>) -> Result {
         let Some(policy) = self.current.get() else {
             return Ok(());
@@ -236,8 +236,8 @@ impl ExportPolicy {
             .is_none_or(|policy| policy.check(subject, clients, path, mode).is_ok())
     }
 
-    /// `EACCES` unless `subject` may open the device at `path`, whichever of its paths it uses:
-    /// those come from `clients`. A refusal is logged, once per session and policy.
+    /// `EACCES` unless `subject` may open the device at `path` by each of its paths, which come
+    /// from `clients`. A refusal is logged, once per session and policy.
     pub(crate) fn check(
         &self,
         subject: &Subject,
@@ -265,7 +265,7 @@ impl ExportPolicy {
         Err(EACCES)
     }
 
-    /// Shows the policy in the form in which it is written; nothing if there is none.
+    /// Shows the policy in the form in which it is written; nothing if there is no policy.
     pub(crate) fn read(&self, offset: u64, out: &mut SysfsOutput<'_>) -> Result {
         let Some(policy) = self.current.get() else {
             return Ok(());
@@ -280,17 +280,17 @@ impl ExportPolicy {
                     out.write_bytes(rest);
                     skip = 0;
                 }
-                // Longer than the part.
+                // `skip` is longer than the part.
                 None => skip = skip.wrapping_sub(part.len()),
             }
         }
         Ok(())
     }
 
-    /// A piece of what is written to the file. Sleeps.
+    /// Takes a piece of a policy that is written to the file. Sleeps.
     pub(crate) fn write(&self, file: OpenFile, offset: u64, bytes: &[u8]) -> Result {
         let mut writing = self.writing.lock();
-        // Whatever is wrong now ends the draft.
+        // Any error from here on ends the draft.
         let draft = writing.draft.take();
         let draft = match (offset, draft) {
             (0, _) => match Start::parse(bytes) {
@@ -351,7 +351,7 @@ impl ExportPolicy {
     }
 }
 
-/// Where a client comes from.
+/// The address of a client, for the log.
 fn shown(client: Option<Address>) -> Text<PATH_TEXT_LEN> {
     Text::from_fn(|out| match client {
         Some(client) => write!(out, "{client}"),

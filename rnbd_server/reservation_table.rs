@@ -23,17 +23,17 @@ use crate::machine::Machine;
 
 /// A device that a session has open, as the reservations of its disk know it.
 pub(crate) trait Reserved: Send + Sync {
-    /// Sets what the client may do from now on. A request that looks at a lower access later is
-    /// refused; [`Self::begin_drain`] waits for requests that have looked at the access before. Any
+    /// Sets what the client may do from now on. A request that looks at the access later is refused
+    /// if it needs more. [`Self::finish_drain`] waits for requests that have looked before. Any
     /// context; one call at a time.
     fn set_access(&self, access: Access);
 
-    /// Lets no request at the disk until the requests are over that the device has let in before.
-    /// Called when a grace period of RCU has passed since the access was set. Sleeps, but not for
+    /// Lets no request in until the requests that the device has let in before are over. Called
+    /// when a grace period of RCU has passed since the access was set. Sleeps, but not for
     /// requests.
     fn begin_drain(&self);
 
-    /// Waits until those requests are over, at most `timeout` ms; returns whether they are. Sleeps.
+    /// Waits until those requests are over, `timeout` ms at most. Returns whether they are. Sleeps.
     fn finish_drain(&self, timeout: Msecs) -> bool;
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Open {
     pub(crate) machine: Machine,
     pub(crate) device: Arc<dyn Reserved>,
     pub(crate) access: Access,
-    /// The number of the last command by which it has lost access, while requests that it let in
-    /// before have not been waited for; else 0.
+    /// The number of the last command by which the device has lost access, while requests that the
+    /// device let in before have not been waited for; otherwise 0.
     pub(crate) undrained: u64,
     /// The number of the first such command.
     pub(crate) undrained_since: u64,
-    /// The log tells that requests are waited for.
+    /// The log says that requests are waited for.
     pub(crate) is_told: bool,
 }
 
@@ -57,28 +57,28 @@ pub(crate) struct Open {
 /// # Invariants
 ///
 /// - `access` of each open device is what `table` says of its machine, and is set in the device.
-/// - `place` is another one for each open device, and `last_number` at most.
-/// - If `is_saved`, the disk's file says what `table` says, or the table that a command has written
-///   and is about to put in its place. There is no file if the table is empty.
+/// - Each open device has another `place`, which is at most `last_number`.
+/// - If `is_saved`, the disk's file says what `table` says, or what the table says that a command
+///   has written and is about to put in place. There is no file if the table is empty.
 pub(crate) struct State {
     pub(crate) table: KBox<Table<Machine>>,
-    /// The name by which the table is kept in the store; nothing as long as the disk has none.
+    /// The wwid by which the store keeps the table; `None` as long as the disk has none.
     pub(crate) kept_as: Option<Wwid>,
     pub(crate) is_saved: bool,
     pub(crate) opens: KVec<Open>,
-    /// The number of the command whose drains are to begin, else 0.
+    /// The number of the command whose drains are to begin; otherwise 0.
     pub(crate) settling: u64,
     /// Counts open devices and commands, for their numbers.
     pub(crate) last_number: u64,
 }
 
-/// An empty table. Its room on the stack is this function's alone. Sleeps.
+/// An empty table. Not inlined, so that callers need no room on the stack for it. Sleeps.
 #[inline(never)]
 pub(crate) fn new_table() -> Result<KBox<Table<Machine>>> {
     Ok(KBox::new(Table::new(), GFP_KERNEL)?)
 }
 
-/// A copy of a table. Its room on the stack is this function's alone. Sleeps.
+/// A copy of a table. Not inlined, so that callers need no room on the stack for it. Sleeps.
 #[inline(never)]
 pub(crate) fn copy(table: &Table<Machine>) -> Result<KBox<Table<Machine>>> {
     Ok(KBox::new(table.clone(), GFP_KERNEL)?)
@@ -87,13 +87,13 @@ pub(crate) fn copy(table: &Table<Machine>) -> Result<KBox<Table<Machine>>> {
 impl State {
     /// A number that no open device and no command has had.
     pub(crate) fn next_number(&mut self) -> u64 {
-        // It does not come to its end.
+        // 64 bits do not run out.
         self.last_number = self.last_number.wrapping_add(1);
         self.last_number
     }
 
     /// Replaces the table, and tells the open devices what their clients may do.
-    /// [`Self::begin_drain`] is to follow, after a grace period of RCU, if one of them may do less.
+    /// [`Self::begin_drain`] is to follow, after a grace period of RCU, if a device may do less.
     pub(crate) fn put(&mut self, table: KBox<Table<Machine>>) -> Put {
         self.table = table;
         let number = self.next_number();
@@ -107,15 +107,15 @@ impl State {
         self.table.is_empty() && self.opens.iter().any(|open| open.place == place)
     }
 
-    /// Whether the log does not tell yet that the requests of a device are waited for; from here on
-    /// it does.
+    /// Whether the log has not said yet that the requests of a device are waited for; from here on
+    /// it has.
     pub(crate) fn is_first_told(&mut self, victim: &Victim) -> bool {
         let mut opens = self.opens.iter_mut();
         let open = opens.find(|open| open.place == victim.place);
         open.is_some_and(|open| !core::mem::replace(&mut open.is_told, true))
     }
 
-    /// Tells the open devices what the table says now; returns whether one of them may do less.
+    /// Tells the open devices what the table says now. Returns whether a device may do less.
     fn apply(&mut self, number: u64) -> bool {
         let mut has_lost = false;
         for open in &mut self.opens {
@@ -132,7 +132,7 @@ impl State {
                 open.undrained = number;
                 has_lost = true;
             }
-            // INVARIANT: It was set in the device.
+            // INVARIANT: The access was set in the device.
             open.access = access;
         }
         has_lost
@@ -143,7 +143,7 @@ impl State {
         open.undrained != 0 && open.undrained == self.settling
     }
 
-    /// Has the devices drained that have lost access by the command `number`.
+    /// Drains the devices that have lost access by the command `number`.
     pub(crate) fn begin_drain(&mut self, number: u64) {
         self.settling = 0;
         for open in self.opens.iter().filter(|open| open.undrained == number) {
@@ -151,8 +151,8 @@ impl State {
         }
     }
 
-    /// The requests are over that a device has let in before the command `victim.number`. The
-    /// device may have lost access again meanwhile, or be closed.
+    /// Notes that the requests are over that a device has let in before the command
+    /// `victim.number`. The device may have lost access again in the meantime, or be closed.
     pub(crate) fn drained(&mut self, victim: &Victim) {
         let mut opens = self.opens.iter_mut();
         let Some(open) = opens.find(|open| open.place == victim.place) else {
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// That the table was replaced.
+/// The effect of replacing the table.
 pub(crate) struct Put {
     /// The number of the command.
     pub(crate) number: u64,

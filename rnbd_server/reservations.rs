@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Persistent reservations of a disk: what is kept of it, and which devices lose access by a
+//! Persistent reservations of a disk: the table that is kept, and the devices that lose access by a
 //! command.
 //!
-//! The rules are in [`proto::reservation`]. Requests are not looked at here: a device whose client
-//! may not do everything is told so once, see [`Reserved`].
+//! The rules are in [`proto::reservation`]. Requests are not looked at here: a device is told once
+//! that its client may not do everything, see [`Reserved`].
 
 use kernel::{
     new_mutex,
@@ -54,19 +54,20 @@ use crate::{
     }, //
 };
 
-/// How long a command or a report waits for requests before it tells so, in ms.
+/// How long a command or a report waits for requests before it ends with `EINPROGRESS`, in ms.
 const WAIT_MS: Msecs = 500;
 
 /// The reservations of a disk.
 ///
-/// With a lock held, memory is allocated in [`without_io`]: memory may be got by writing to a disk
-/// that this machine maps from a server whose sessions are being opened again, and they wait for
-/// the same locks.
+/// With a lock held, memory is allocated in [`without_io`]. To get memory, the kernel may write to
+/// a disk that this machine maps from a server whose sessions are being opened again, and these
+/// sessions wait for the same locks.
 ///
 /// # Invariants
 ///
-/// `table` changes with `turn` locked. While `turn` is not locked, each device with an `undrained`
-/// command is being drained, or its requests are over.
+/// - `table` changes with `turn` locked.
+/// - While `turn` is not locked, each device with an `undrained` command is being drained, or its
+///   requests are over.
 #[pin_data]
 pub(crate) struct Reservations {
     /// The name that the disk's directory has, or had when the disk was last open.
@@ -84,7 +85,8 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    /// None, of a disk whose directory has no name yet. [`Self::load`] is to follow. Sleeps.
+    /// Makes empty reservations, of a disk whose directory has no name yet. [`Self::load`] is to
+    /// follow. Sleeps.
     pub(crate) fn new(store: Option<Arc<ReservationStore>>) -> Result<Arc<Self>> {
         let name = Arc::new(CString::try_from(c"")?, GFP_KERNEL)?;
         let state = State {
@@ -111,7 +113,7 @@ impl Reservations {
         self.name.lock().clone()
     }
 
-    /// The disk is opened, and its directory has this name now. Sleeps.
+    /// Notes the name of the disk's directory, when the disk is opened. Sleeps.
     pub(crate) fn set_name(&self, name: &CStr) -> Result {
         if name != &**self.name() {
             let name = Arc::new(CString::try_from(name)?, GFP_KERNEL)?;
@@ -120,7 +122,8 @@ impl Reservations {
         Ok(())
     }
 
-    /// Logs, when the disk is opened, if there is a store and it has no place for the disk. Sleeps.
+    /// Logs a warning if there is a store and it has no place for the disk. Called when the disk is
+    /// opened. Sleeps.
     pub(crate) fn tell_if_not_kept(&self) {
         if self.store.is_some() && self.is_only_here() {
             pr_warn_ratelimited!(
@@ -131,12 +134,13 @@ impl Reservations {
         }
     }
 
-    /// Takes what the store has of the disk with the name `wwid`, unless that was done before.
+    /// Takes over the store's table of the disk with the name `wwid`, unless that was done before.
     /// Called before a device of the disk is attached. Sleeps.
     ///
     /// Errors of [`ReservationStore::load`]: then it is unknown how the disk is reserved, and no
-    /// device may be attached. `EUCLEAN`, which is logged, if machines have registered while the
-    /// disk had no name and the store has registrants, too: which of them count is unknown.
+    /// device may be attached. `EUCLEAN`, which is logged, if machines have registered before the
+    /// disk's wwid was known and the store has registrants, too: which registrants count is
+    /// unknown.
     pub(crate) fn load(&self, wwid: &Wwid) -> Result {
         without_io(|| self.load_in_turn(wwid))
     }
@@ -153,7 +157,7 @@ impl Reservations {
             return Ok(());
         }
         let saved = store.load(wwid)?;
-        // Machines may have registered while the disk had no name: they are written with the next
+        // Machines may have registered while the disk had no wwid. They are written with the next
         // command.
         let is_empty = self.is_empty();
         if saved.is_some() && !is_empty {
@@ -180,12 +184,12 @@ impl Reservations {
         Ok(())
     }
 
-    /// Whether the store has all there is to know if no device is open. Sleeps.
+    /// Whether the store has all that is to be known while no device is open. Sleeps.
     pub(crate) fn is_saved(&self) -> bool {
         self.state.lock().is_saved
     }
 
-    /// Whether the disk has no place in the store, as its name in the world is not known. Sleeps.
+    /// Whether the disk has no place in the store, since its wwid is not known. Sleeps.
     pub(crate) fn is_only_here(&self) -> bool {
         self.state.lock().kept_as.is_none()
     }
@@ -200,12 +204,12 @@ impl Reservations {
         self.state.lock().table.reservation().is_some()
     }
 
-    /// The place of a device that is about to be attached. Sleeps.
+    /// Returns the place of a device that is about to be attached. Sleeps.
     pub(crate) fn next_place(&self) -> u64 {
         self.state.lock().next_number()
     }
 
-    /// Adds a device that `machine` opens, at its place, and tells the device what it may do.
+    /// Adds a device that `machine` opens, at `place`, and tells the device what its client may do.
     /// Sleeps.
     pub(crate) fn attach(
         self: &Arc<Self>,
@@ -238,12 +242,12 @@ impl Reservations {
     }
 
     /// Does a command of the machine that has the open device `place`; [`Self::wait`] is to follow.
-    /// `admit` is called before a machine registers while no machine is registered; what it gives
-    /// is dropped when the machine is registered. Sleeps, but not for requests. When this returns,
-    /// the store has written what has changed.
+    /// If no machine is registered, `admit` is called before the first one registers; its result is
+    /// dropped when that machine is registered. When this returns, the store has written the
+    /// change. Sleeps, but not for requests.
     ///
-    /// The errors of [`Table::execute`], of `admit` and of [`ReservationStore::save`]: then nothing
-    /// has changed. `ENOTCONN` if the device is closed.
+    /// Errors of [`Table::execute`], of `admit` and of [`ReservationStore::save`]: then nothing has
+    /// changed. `ENOTCONN` if the device is closed.
     pub(crate) fn execute<A>(
         &self,
         place: u64,
@@ -271,11 +275,11 @@ impl Reservations {
         Ok(())
     }
 
-    /// Has the devices drained that have lost access. Called with `turn` locked.
+    /// Drains the devices that have lost access. Called with `turn` locked.
     fn settle(&self, put: &Put) {
         if put.has_lost {
-            // A request that is about to be let through has looked at the old access: by then it is
-            // inside, and is waited for.
+            // A request that has looked at the old access has entered by the end of the grace
+            // period, and is waited for.
             rcu::synchronize_rcu();
             // INVARIANT: All devices that have lost access by this command are drained.
             self.state.lock().begin_drain(put.number);
@@ -291,8 +295,8 @@ impl Reservations {
             .execute(&machine, command)
             .map_err(|refused| self.refuse(&machine, &refused))?;
         self.save(&table)?;
-        // The device may be closed by now. The command counts all the same, as it is written. The
-        // table is kept: the caller still has the disk open.
+        // The device may be closed by now. The command counts all the same, since it is written.
+        // The table is kept: the caller still has the disk open.
         let after = Holder::of(&table);
         let mut state = self.state.lock();
         let put = state.put(table);
@@ -313,13 +317,13 @@ impl Reservations {
     fn begin(&self, place: u64) -> Result<(Machine, KBox<Table<Machine>>)> {
         let state = self.state.lock();
         let mut opens = state.opens.iter();
-        // Not if it was closed meanwhile: then nobody looks after its registration.
+        // Not if the device was closed meanwhile: no client could then take care of its
+        // registration.
         let open = opens.find(|open| open.place == place).ok_or(ENOTCONN)?;
         Ok((open.machine.clone(), copy(&state.table)?))
     }
 
-    /// Has the store write a table that is to be put in the place of the present one. Called with
-    /// `turn` locked.
+    /// Has the store write a table that is to replace the present one. Called with `turn` locked.
     fn save(&self, table: &Table<Machine>) -> Result {
         let kept_as = {
             let state = self.state.lock();
@@ -340,7 +344,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// A copy of the present table if the store is to have it, and may have another one.
+    /// Returns a copy of the present table if the store is to have it, and may have another one.
     fn unsaved(&self) -> Result<Option<KBox<Table<Machine>>>> {
         let state = self.state.lock();
         if self.store.is_none() || state.kept_as.is_none() || state.is_saved {
@@ -349,9 +353,9 @@ impl Reservations {
         copy(&state.table).map(Some)
     }
 
-    /// Has the store write the present table, as the file may say what a command that has failed
-    /// asked for. If that fails, too, the next command or report has it written. Called with `turn`
-    /// locked.
+    /// Has the store write the present table: a command has failed, and the file may say what that
+    /// command asked for. If this fails, too, the next command or report has the table written.
+    /// Called with `turn` locked.
     fn save_again(&self, store: &ReservationStore, wwid: &Wwid) {
         self.state.lock().is_saved = false;
         let table = copy(&self.state.lock().table);
@@ -361,7 +365,7 @@ impl Reservations {
         }
     }
 
-    /// Logs why a command is refused if machines cannot do anything about it; returns the error
+    /// Logs the reason of a refusal that machines cannot do anything about. Returns the error
     /// number.
     fn refuse(&self, machine: &Machine, refused: &Refused) -> Error {
         if *refused == Refused::Full {
@@ -376,7 +380,7 @@ impl Reservations {
     }
 
     /// Removes the reservation and all registrants, for the administrator. No device loses access
-    /// by that. Sleeps. Errors of [`ReservationStore::save`]: then nothing has changed.
+    /// by this. Sleeps. Errors of [`ReservationStore::save`]: then nothing has changed.
     pub(crate) fn clear(&self) -> Result {
         without_io(|| self.clear_in_turn())
     }
@@ -395,8 +399,8 @@ impl Reservations {
         Ok(())
     }
 
-    /// Removes the store's file of the disk with the name `wwid`, whatever the file says; returns
-    /// whether there was one. `ENOENT` if the file was read. Sleeps. Errors of
+    /// Removes the store's file of the disk with the name `wwid`, whatever the file says. Returns
+    /// whether there was a file. `ENOENT` if the file was read. Sleeps. Errors of
     /// [`ReservationStore::remove`].
     pub(crate) fn remove_unread(&self, wwid: &Wwid) -> Result<bool> {
         without_io(|| {
@@ -430,9 +434,10 @@ impl Reservations {
         Ok(())
     }
 
-    /// A device that has lost access by command `last` or an earlier command, and is drained.
+    /// Returns a device that has lost access by command `last` or an earlier one, and is being
+    /// drained.
     fn undrained(&self, last: u64) -> Option<Victim> {
-        // Not before the drains have begun.
+        // All drains have begun once `turn` is locked.
         let _turn = self.turn.lock();
         let state = self.state.lock();
         let is_it = |open: &&Open| open.undrained != 0 && open.undrained_since <= last;
@@ -445,11 +450,11 @@ impl Reservations {
         })
     }
 
-    /// How the disk is reserved; [`Self::wait`] is to follow before that is told. Sleeps, but not
-    /// for requests.
+    /// How the disk is reserved; [`Self::wait`] is to follow before the client is told. Sleeps, but
+    /// not for requests.
     ///
-    /// What is told is in the store, as a client may rely on it. Errors of
-    /// [`ReservationStore::save`] if it was not, and cannot be written.
+    /// The store has what the report says, since a client may rely on the report. Errors of
+    /// [`ReservationStore::save`] if the present table was not written yet and cannot be written.
     pub(crate) fn report(&self) -> Result<Report> {
         without_io(|| {
             let _turn = self.turn.lock();
@@ -507,7 +512,7 @@ impl Reservations {
         out.print(fmt!("\n"))
     }
 
-    /// Logs a change of the holder, and which machine has lost access.
+    /// Logs a change of the holder, and a machine that has lost access.
     fn log(&self, change: &Change) {
         if let Some(lost) = &change.lost {
             pr_info_ratelimited!(
@@ -540,13 +545,14 @@ impl Reservations {
 struct Change {
     put: Put,
     machine: Machine,
-    /// Another machine that has lost access.
+    /// A machine, other than the one that gave the command, that has lost access.
     lost: Option<Machine>,
     before: Option<Holder>,
     after: Option<Holder>,
 }
 
-/// That a device is in the list of its disk. Dropped when its requests are over; sleeps then.
+/// Keeps a device in the list of its disk. Dropped when the device's requests are over; sleeps
+/// then.
 ///
 /// # Invariants
 ///
@@ -564,7 +570,7 @@ impl Drop for Attached {
             let place = places.position(|open| open.place == self.place);
             place.and_then(|place| state.opens.remove(place).ok())
         };
-        // Not under the lock: it may be the last reference to the device.
+        // Not under the lock: this may be the last reference to the device.
         drop(removed);
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The disks whose reservations are kept: those that are open, and those that machines are
-//! registered with.
+//! The disks whose reservations are kept: disks that are open, and disks with registered machines.
 
 use kernel::{
     new_mutex,
@@ -42,35 +41,35 @@ use crate::{
     reservations::Reservations, //
 };
 
-/// The most disks that machines are registered with.
+/// The most disks with registered machines.
 const MAX_DISKS: usize = 256;
 
 /// A disk that is known.
 ///
 /// # Invariants
 ///
-/// `users` counts the [`ReservedDisk`]s with these reservations. It is not 0 if no machine is
+/// `users` is the number of [`ReservedDisk`]s with these reservations. It is not 0 if no machine is
 /// registered.
 struct Known {
     disk: DiskId<LocalId>,
     reservations: Arc<Reservations>,
     users: usize,
-    /// A machine is about to register, the first one.
+    /// The first machine is about to register.
     is_admitted: bool,
 }
 
-/// The reservations of all disks that are open, or that a machine is registered with.
+/// The reservations of all disks that are open or have registered machines.
 #[pin_data]
 pub(crate) struct ReservedDisks {
-    /// Sorted by when the server first opened the disk. The lock is taken before that of a disk's
-    /// state, and not held while anything is waited for; see [`Reservations`] on memory.
+    /// Sorted by when the server first opened the disk. The lock is taken before the lock of a
+    /// disk's state, and is not held while anything is waited for; see [`Reservations`] on memory.
     #[pin]
     disks: Mutex<KVec<Known>>,
     store: Option<Arc<ReservationStore>>,
 }
 
 impl ReservedDisks {
-    /// No disk yet but those in the store. Sleeps.
+    /// Makes an empty list; the store may have the reservations of further disks. Sleeps.
     pub(crate) fn new(store: Option<Arc<ReservationStore>>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -81,12 +80,13 @@ impl ReservedDisks {
         )
     }
 
-    /// The reservations of a disk that is opened, by whichever of its devices. They are the same as
-    /// when the disk was last closed, or for the first time those of the store. Sleeps.
+    /// Returns the reservations of a disk that is opened, by whichever of its devices. The
+    /// reservations are the same as when the disk was last closed. At the first open they are those
+    /// of the store. Sleeps.
     ///
-    /// Errors of [`Self::find_or_add`] and [`Reservations::load`]. `EPERM`, which is logged, if it
-    /// is a file of the store's folder; `EAGAIN`, which is logged, if there is a store and the
-    /// disk's name in the world is unknown now: the store may have a reservation of it.
+    /// Errors of [`Self::find_or_add`] and [`Reservations::load`]. `EPERM`, which is logged, if the
+    /// disk is a file of the store's folder. `EAGAIN`, which is logged, if there is a store and the
+    /// disk's wwid is unknown now: the store may have a reservation of the disk.
     pub(crate) fn opened(self: &Arc<Self>, disk: &Disk<'_>) -> Result<Arc<ReservedDisk>> {
         if let (Disk::File(file), Some(store)) = (disk, &self.store) {
             if store.holds(file) {
@@ -112,14 +112,14 @@ impl ReservedDisks {
             reservations: self.find_or_add(disk)?,
             disks: self.clone(),
         };
-        // Not with the list locked: the file system may take its time, and the result is dropped
-        // here if there is an error.
+        // Without the list's lock: the file system may take its time, and after an error `opened`
+        // is dropped, which takes the lock.
         opened.reservations.load(&wwid)?;
         Ok(Arc::new(opened, GFP_KERNEL)?)
     }
 
-    /// The reservations of a disk, with one more user. `EBUSY`, which is logged, if it is
-    /// [`Ambiguous`] which they are.
+    /// Returns the reservations of a disk, with one more user. `EBUSY`, which is logged, if several
+    /// known disks are this one, see [`Ambiguous`].
     fn find_or_add(&self, disk: DiskId<LocalId>) -> Result<Arc<Reservations>> {
         without_io(|| self.find_or_add_locked(disk))
     }
@@ -166,24 +166,25 @@ impl ReservedDisks {
         Ok(reservations)
     }
 
-    /// A device of the disk was closed by the last session. Sleeps.
+    /// Takes a user away: a device of the disk was closed by the last session. Sleeps.
     fn closed(&self, reservations: &Arc<Reservations>) {
         let mut disks = self.disks.lock();
         let is_it = |known: &Known| known.is_of(reservations);
         if let Some(known) = disks.iter_mut().find(|known| is_it(known)) {
-            // The caller is one of them.
+            // The caller is one of the users.
             known.users = known.users.wrapping_sub(1);
         }
-        // INVARIANT: A disk without users has registrants.
+        // INVARIANT: A disk without users is kept only if it has registrants.
         disks.retain(|known| !is_it(known) || known.users != 0 || !reservations.is_empty());
     }
 
-    /// Makes room for a disk that a machine registers with while no other one is registered; the
-    /// machine is to be registered while the result is kept. Sleeps.
+    /// Makes room for a disk with which a machine registers while no other machine is registered.
+    /// The machine is to be registered while the result is kept. Sleeps.
     ///
-    /// If there are too many, a disk is forgotten that is not open, and whose reservations are in
-    /// the store. Else the keys that are known for longest are dropped, of a disk that is neither
-    /// open nor reserved, nor in the store. `ENOSPC`, which is logged, if there is no such disk.
+    /// If there are too many disks, a disk is forgotten that is not open and whose reservations are
+    /// in the store. If there is no such disk, a disk that is neither open nor reserved, nor in the
+    /// store, is dropped with its keys: the one that is known for longest. `ENOSPC`, which is
+    /// logged, if there is none of these either.
     fn admit<'a>(&'a self, reservations: &'a Arc<Reservations>) -> Result<Admitted<'a>> {
         let mut disks = self.disks.lock();
         let is_counted = |known: &&Known| known.is_admitted || !known.reservations.is_empty();
@@ -194,28 +195,28 @@ impl ReservedDisks {
         if let Some(known) = known.find(|known| known.is_of(reservations)) {
             known.is_admitted = true;
         }
-        // Without the lock, as the store may have to write.
+        // Without the lock, since the store may have to write.
         Ok(Admitted {
             disks: self,
             reservations,
         })
     }
 
-    /// Writes a line for each disk that no session has open: its name and what is kept. Sleeps.
+    /// Writes a line about each disk that no session has open. Sleeps.
     pub(crate) fn show_kept(&self, out: &mut SysfsOutput<'_>) -> Result {
         let disks = self.disks.lock();
         let mut kept = disks.iter().filter(|known| known.users == 0);
         kept.try_for_each(|known| known.reservations.show_line(&known.disk.wwid, out))
     }
 
-    /// Drops what is kept of the disk of this name that no session has open: the name of its
-    /// directory, or its name in the world. Sleeps.
+    /// Drops the reservations of a disk that no session has open. `name` is the name of the disk's
+    /// directory, or its wwid. Sleeps.
     ///
-    /// `ENOENT` if there is none, `EEXIST` if several disks have had that name; errors of
+    /// `ENOENT` if there is no such disk, `EEXIST` if several disks have had that name; errors of
     /// [`ReservationStore::save`].
     pub(crate) fn drop_kept(self: &Arc<Self>, name: &[u8]) -> Result {
         match self.use_kept(name)? {
-            // Forgotten when it is dropped, as no machine is registered then.
+            // The disk is forgotten when it is dropped, since no machine is registered then.
             Some(disk) => disk.reservations.clear()?,
             None => self.drop_stored(name)?,
         }
@@ -226,7 +227,8 @@ impl ReservedDisks {
         Ok(())
     }
 
-    /// The disk of this name that is known and not open. `EEXIST` if there are several.
+    /// Finds the known disk of this name that is not open, and becomes its user. `EEXIST` if there
+    /// are several.
     fn use_kept(self: &Arc<Self>, name: &[u8]) -> Result<Option<ReservedDisk>> {
         let mut disks = self.disks.lock();
         let is_it = |known: &Known| {
@@ -248,8 +250,8 @@ impl ReservedDisks {
         }))
     }
 
-    /// Removes the file of the disk with this name in the world, which the server has not had open
-    /// since it was started. `ENOENT` if there is none.
+    /// Removes the file of the disk with this wwid; the server has not had the disk open since it
+    /// was started. `ENOENT` if there is no file.
     fn drop_stored(self: &Arc<Self>, name: &[u8]) -> Result {
         let wwid = Wwid::from_text(name).ok_or(ENOENT)?;
         let disk = self.add_absent(wwid)?;
@@ -260,8 +262,8 @@ impl ReservedDisks {
         }
     }
 
-    /// A disk with this name in the world that is nowhere: an open of the disk finds its
-    /// reservations, and waits for their turn only. `ENOENT` if the disk is known.
+    /// Adds a disk with this wwid that has no device: an open of the disk finds its reservations,
+    /// and waits for their turn only. `ENOENT` if the disk is known.
     fn add_absent(self: &Arc<Self>, wwid: Wwid) -> Result<ReservedDisk> {
         without_io(|| self.add_absent_locked(wwid))
     }
@@ -291,12 +293,12 @@ impl ReservedDisks {
     }
 }
 
-/// Forgets a disk, for one more; see [`ReservedDisks::admit`].
+/// Forgets a disk to make room for another one; see [`ReservedDisks::admit`].
 fn forget_one(disks: &mut KVec<Known>, new: &Reservations) -> Result {
     let mut places = disks.iter();
     let saved = places.position(|known| known.users == 0 && known.reservations.is_saved());
     if let Some(place) = saved {
-        // It is read again when the disk is opened.
+        // The reservations are read again when the disk is opened.
         drop(disks.remove(place));
         return Ok(());
     }
@@ -325,13 +327,14 @@ fn forget_one(disks: &mut KVec<Known>, new: &Reservations) -> Result {
 }
 
 impl Known {
-    /// Whether it is the disk with these reservations.
+    /// Whether this is the disk with these reservations.
     fn is_of(&self, reservations: &Arc<Reservations>) -> bool {
         Arc::ptr_eq(&self.reservations, reservations)
     }
 }
 
-/// That the first machine may register with a disk. Dropped when it is registered, or not to be.
+/// The first machine may register with a disk. Dropped when the machine is registered, or is not to
+/// be.
 struct Admitted<'a> {
     disks: &'a ReservedDisks,
     reservations: &'a Arc<Reservations>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server as the administrator controls it: when clients are let in, and what is kept of disks.
+//! The administrator's control of the server: when clients are let in, and which reservations are
+//! kept.
 
 use kernel::{
     new_mutex,
@@ -44,7 +45,7 @@ pub(crate) static EXPORT_POLICY: BinaryAttribute<Service> = BinaryAttribute::new
     },
 );
 
-/// The other files there.
+/// The other files in that directory.
 pub(crate) const FILES: &[Attribute<Service>] = &[
     Attribute::read_write(
         c"drain",
@@ -90,16 +91,16 @@ pub(crate) const FILES: &[Attribute<Service>] = &[
     ),
 ];
 
-/// What is seen of a server that drains.
+/// The state of a drain, as the administrator sees it.
 struct Draining {
     left_ms: u32,
-    /// The sessions that are to leave: they know of drains, or may yet tell that they do.
+    /// The sessions that are to leave: their clients know of drains, or may yet tell that they do.
     with: u32,
-    /// The sessions that do not know of drains.
+    /// The sessions whose clients do not know of drains.
     without: u32,
 }
 
-/// Lets clients in as soon as there is a policy if there must be one, else at once.
+/// Lets clients in: as soon as there is a policy if the server must have one, otherwise at once.
 #[pin_data]
 pub(crate) struct Service {
     policy: Arc<ExportPolicy>,
@@ -111,19 +112,19 @@ pub(crate) struct Service {
 enum State {
     /// The module is being loaded.
     Idle,
-    /// Nobody is let in yet.
+    /// No client is let in yet.
     Waiting(Arc<Sessions>),
     /// Clients are let in.
     Open {
         sessions: Arc<Sessions>,
         _listener: Listener,
     },
-    /// Nobody is let in any more.
+    /// No client is let in any more.
     Closed,
 }
 
 impl Service {
-    /// Makes it, without letting anybody in. Sleeps.
+    /// Makes the service, which lets no client in yet. Sleeps.
     pub(crate) fn new(
         policy: Arc<ExportPolicy>,
         reserved: Arc<ReservedDisks>,
@@ -138,7 +139,7 @@ impl Service {
         )
     }
 
-    /// Lets clients in to `sessions`, as soon as that is possible. Sleeps.
+    /// Lets clients in to `sessions`, at once or as soon as there is a policy. Sleeps.
     pub(crate) fn serve(&self, sessions: Arc<Sessions>) -> Result {
         *self.state.lock() = State::Waiting(sessions);
         self.start()?;
@@ -167,8 +168,8 @@ impl Service {
         Ok(())
     }
 
-    /// What `run` makes of the sessions; nothing before there are any and when there are none any
-    /// more. Sleeps.
+    /// Calls `run` with the sessions and returns its result. `None` before there are sessions, and
+    /// after the service has stopped. Sleeps.
     fn with_sessions<R>(&self, run: impl FnOnce(&Sessions) -> R) -> Option<R> {
         match &*self.state.lock() {
             State::Waiting(sessions) | State::Open { sessions, .. } => Some(run(sessions)),
@@ -176,7 +177,7 @@ impl Service {
         }
     }
 
-    /// How far the drain is, if there is one. Sleeps.
+    /// The state of the drain, if there is one. Sleeps.
     fn draining(&self) -> Option<Draining> {
         self.with_sessions(|Sessions { server, .. }| {
             let left_ms = server.drain().left_ms()?;
@@ -189,9 +190,9 @@ impl Service {
         })?
     }
 
-    /// Begins to drain for as many seconds as `text` says, or ends it. Sleeps.
+    /// Begins to drain for as many seconds as `text` says, or ends the drain. Sleeps.
     ///
-    /// `EINVAL` unless that is a number from 0 to 86400, `ERANGE` for a number of more than 32
+    /// `EINVAL` unless `text` is a number from 0 to 86400, `ERANGE` for a number of more than 32
     /// bits, `EAGAIN` if the module is being loaded or unloaded.
     fn drain(&self, text: &[u8]) -> Result {
         let seconds = drain::DRAIN.parse(text).map_err(|error| {
@@ -213,7 +214,7 @@ impl Service {
         .ok_or(EAGAIN)
     }
 
-    /// Closes all sessions and lets nobody in any more. Sleeps.
+    /// Closes all sessions and lets no client in any more. Sleeps.
     fn stop(&self) {
         let state = core::mem::replace(&mut *self.state.lock(), State::Closed);
         drop(state);
