@@ -20,15 +20,16 @@ use crate::{
     session_device::SessionDevice, //
 };
 
-/// Responds to a message. On the worker for commands of the device, or of the session if the device
-/// was not open when the message came; holds the worker up for half a second or so. Sleeps.
+/// Responds to a message. Called on the worker for commands of the device, or on the session's
+/// worker if the device was not open when the message came. Holds the worker up for half a second
+/// or so. Sleeps.
 #[inline(never)]
 pub(crate) fn serve(session: &Session, op: Operation, message: &Reservation) {
     let result = run(session, &op, message);
     op.respond(result);
 }
 
-/// Does what a message asks for; returns the length of the response in bytes.
+/// Does the work of a message; returns the length of the response in bytes.
 fn run(session: &Session, op: &Operation, message: &Reservation) -> Result<u32> {
     let device = session.devices().get(message.device_id).ok_or(ENOTCONN)?;
     let command = message.command();
@@ -38,7 +39,7 @@ fn run(session: &Session, op: &Operation, message: &Reservation) -> Result<u32> 
     }
 }
 
-/// Logs why a message is no command; returns the error number.
+/// Logs why a message is refused; returns the error number.
 fn refuse(session: &Session, refused: &CommandError) -> Error {
     pr_err_ratelimited!(
         "session {:?}: {}\n",
@@ -50,7 +51,7 @@ fn refuse(session: &Session, refused: &CommandError) -> Error {
 
 /// Writes how the disk is reserved; returns the length of the response in bytes.
 ///
-/// A client may act on a report as on a command: so it is not told either before the requests are
+/// A client may act on a report as on a command. So the report, too, waits until the requests are
 /// over that the reservation forbids.
 #[inline(never)]
 fn report(device: &SessionDevice, op: &Operation) -> Result<u32> {
@@ -60,8 +61,8 @@ fn report(device: &SessionDevice, op: &Operation) -> Result<u32> {
     Ok(Report::SIZE as u32)
 }
 
-/// Does a command, unless it has been done and this is its repetition, and waits for the requests
-/// that it forbids.
+/// Does a command, unless the message repeats one that was done. Then waits for the requests that
+/// the command forbids.
 fn change(
     session: &Session,
     device: &SessionDevice,
@@ -69,13 +70,14 @@ fn change(
     command: &Command,
 ) -> Result {
     let result = execute_once(session, device, message, command)?;
-    // For a refusal, too: the table may say already what a machine wants, by an earlier command
-    // whose victims still write.
+    // A refusal waits, too: by an earlier command the table may say already what the machine wants,
+    // while that command's victims still write.
     device.reservations().wait()?;
     result
 }
 
-/// Does a command, or finds what it has done before. `EPERM` if the client may only read the disk.
+/// Does a command, or returns the result of the command that the message repeats. `EPERM` if the
+/// client may only read the disk.
 fn execute_once(
     session: &Session,
     device: &SessionDevice,
@@ -92,7 +94,7 @@ fn execute_once(
         );
         return Err(EPERM);
     }
-    // A copy that comes by another path meanwhile finds the result.
+    // Locked meanwhile: a copy that comes by another path then finds the result.
     let mut last = device.last_command().lock();
     if let Some((done, result)) = &*last {
         let is_copy = message.repeats(done);

@@ -39,17 +39,18 @@ use crate::{
     }, //
 };
 
-/// How many numbers a session has room for when it opens its first device.
+/// The number of slots that a session gets when it opens its first device.
 const FIRST_SLOTS: usize = 8;
 
-/// The devices of a session by the number that the client knows them by.
+/// The devices of a session, by the number by which the client knows them.
 ///
-/// Requests look numbers up without a lock. Changes are made by one caller at a time: under the
+/// Requests look numbers up without a lock. Changes are made by one caller at a time, under the
 /// session's control lock.
 ///
 /// # Invariants
 ///
-/// There are slots for all numbers below `given`, and no other number was given to a device.
+/// There are slots for all numbers below `given`, and only numbers below `given` were given to
+/// devices.
 pub(crate) struct DeviceTable {
     /// Replaced by a longer one when there is no room for another number; never shortened.
     slots: RcuArc<KVec<Arc<Slot>>>,
@@ -61,22 +62,22 @@ pub(crate) struct DeviceTable {
     has_closed: Atomic<bool>,
 }
 
-/// What a number stands for.
+/// The slot of a number.
 struct Slot {
     device: RcuArc<SessionDevice>,
     /// The device was closed by force. The client still uses the number, which must not come to
     /// mean another device.
     reserved: Atomic<bool>,
-    /// What the client is told of that.
+    /// What the client is told of the forced close.
     closed: RcuArc<Noted>,
 }
 
-/// What becomes of the number of a device that is closed.
+/// What happens to the number of a device that is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Afterwards {
-    /// It can be used again: the client has closed the device.
+    /// The number can be used again: the client has closed the device.
     Free,
-    /// It stays reserved: the client does not know.
+    /// The number stays reserved: the client does not know that the device is closed.
     Reserve,
 }
 
@@ -97,11 +98,11 @@ impl DeviceTable {
         }
     }
 
-    /// Lets the caller at the device with this number; `None` if there is none, or if requests have
-    /// to go to its worker. Any context.
+    /// Lets the caller at the device with this number. `None` if there is no such device, or if its
+    /// requests have to go to its worker. Any context.
     ///
-    /// The worker is held while reservations do not let the client do everything, so they need not
-    /// be looked at here.
+    /// The worker is held while reservations restrict the client, so reservations need not be
+    /// looked at here.
     #[inline]
     pub(crate) fn enter(&self, id: u32) -> Option<HandleUse> {
         let guard = rcu::read_lock();
@@ -116,11 +117,13 @@ impl DeviceTable {
 
     /// Lets a request that is with the worker at the device with this number. Sleeps.
     ///
-    /// `ENOTCONN` if there is none or it is closed, `EBADE` if a reservation forbids `op`.
+    /// `ENOTCONN` if there is no such device or it is closed, `EBADE` if a reservation forbids
+    /// `op`.
     pub(crate) fn enter_deferred(&self, id: u32, op: Op) -> Result<HandleUse> {
         loop {
             let entered = {
-                // One section for both: a command that lowers the access waits for its end.
+                // One read section for the entry and the look at the access: a command that lowers
+                // the access waits for the end of the section.
                 let guard = rcu::read_lock();
                 let slots = self.slots.load(&guard).ok_or(ENOTCONN)?;
                 let slot = slots.get(usize::try_from(id)?).ok_or(ENOTCONN)?;
@@ -130,7 +133,7 @@ impl DeviceTable {
             match entered {
                 Some((entered, access)) if access.allows(op) => return Ok(entered),
                 Some(_) => return Err(from_errno(Errno::EBADE)),
-                // Its requests are being waited for, or it is being closed.
+                // The device is being drained or closed.
                 None if self.get(id).ok_or(ENOTCONN)?.wait_open() => {}
                 None => return Err(ENOTCONN),
             }
@@ -154,7 +157,7 @@ impl DeviceTable {
         Some(worker(slot.device.load_ref(&guard)?).clone())
     }
 
-    /// Counts a request of a device, if its requests are counted. Any context.
+    /// Counts a request of a device, if the device's requests are counted. Any context.
     pub(crate) fn timed(&self, times: &Times) {
         let guard = rcu::read_lock();
         let Some(slots) = self.slots.load(&guard) else {
@@ -175,7 +178,7 @@ impl DeviceTable {
         self.find_from(0, wanted)
     }
 
-    /// As [`Self::find`], among those with the number `first` or a higher one.
+    /// Does what [`Self::find`] does, among the devices with the number `first` or a higher one.
     pub(crate) fn find_from(
         &self,
         first: u32,
@@ -189,8 +192,8 @@ impl DeviceTable {
             .find(|device| wanted(device))
     }
 
-    /// Hands on what the client is told of the numbers from `first` on, in their order, until
-    /// `take` returns true.
+    /// Calls `take` with what the client is told of each number from `first` on, in their order,
+    /// until `take` returns true.
     pub(crate) fn find_noted_from(&self, first: u32, mut take: impl FnMut(u32, Noted) -> bool) {
         let Some(slots) = self.slots.get() else {
             return;
@@ -200,7 +203,7 @@ impl DeviceTable {
             .zip(0u32..)
             .filter(|(_, id)| *id >= first)
             .find(|(slot, id)| {
-                // A device that is being closed by force is still there.
+                // The close comes first: a device that is being closed by force is still there.
                 let closed = slot.closed.get().map(|noted| *noted);
                 let noted = closed.or_else(|| Some(*slot.device.get()?.noted().lock()));
                 noted.is_some_and(|noted| take(*id, noted))
@@ -215,12 +218,13 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Whether the client is to be told of such a device; the caller does that. Any context.
+    /// Whether the client is to be told of a device that was closed by force. The caller tells the
+    /// client. Any context.
     pub(crate) fn take_closed(&self) -> bool {
         self.has_closed.xchg(false, ordering::Full)
     }
 
-    /// Whether there is no device.
+    /// Whether the session has no device.
     pub(crate) fn is_empty(&self) -> bool {
         self.find(|_| true).is_none()
     }
@@ -254,7 +258,7 @@ impl DeviceTable {
             self.lengthen(slots)?;
         }
         if index >= given {
-            // INVARIANT: There is a slot for it, and it is the number behind those given so far.
+            // INVARIANT: There is a slot for the number, and the number follows those given so far.
             self.given
                 .store(id.checked_add(1).ok_or(EOVERFLOW)?, ordering::Relaxed);
         }
@@ -262,8 +266,8 @@ impl DeviceTable {
         Ok(id)
     }
 
-    /// Makes room for as many numbers again, so that few of the devices wait for the grace period
-    /// that this takes. Sleeps.
+    /// Doubles the number of slots, so that few devices wait for the grace period that this takes.
+    /// Sleeps.
     fn lengthen(&self, slots: &[Arc<Slot>]) -> Result {
         let len = slots.len().checked_mul(2).ok_or(ENOMEM)?.max(FIRST_SLOTS);
         let mut longer = KVec::with_capacity(len, GFP_KERNEL)?;
@@ -287,7 +291,8 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Takes the device with this number out, so that no new request gets at it. Sleeps.
+    /// Takes the device with this number out of the table, so that no new request gets at it.
+    /// Sleeps.
     pub(crate) fn remove(&self, id: u32, afterwards: Afterwards) {
         if let Some(slot) = self.slot(id) {
             let reserve = afterwards == Afterwards::Reserve;

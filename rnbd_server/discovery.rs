@@ -2,8 +2,9 @@
 
 //! Telling clients which disks they could open. An extension.
 //!
-//! The questions of all sessions are served one after the other on a workqueue of their own, one of
-//! each session in turn. So nobody else waits for the file systems and disks that are looked at.
+//! The questions of all sessions are served one after the other, on a workqueue of their own: one
+//! question of each session in turn. So nothing else waits for the file systems and disks that are
+//! looked at.
 
 use kernel::{
     impl_has_work,
@@ -77,10 +78,10 @@ const PAGE_PATHS: usize = 512;
 #[pin_data]
 pub(crate) struct Discovery {
     session: Arc<Session>,
-    /// Those that are not yet answered, at most one for each chunk of the session.
+    /// The questions that are not answered yet, at most one for each chunk of the session.
     #[pin]
     list: Mutex<KVec<Question>>,
-    /// Where the last response has ended; used by the work alone.
+    /// Where the last response has ended; used by the work item alone.
     #[pin]
     progress: Mutex<Option<Progress>>,
     #[pin]
@@ -92,12 +93,12 @@ struct Question {
     request: Discover,
 }
 
-/// A walk that is interrupted, so that the next question needs not to begin it anew.
+/// A walk that is interrupted, so that the next question need not begin it anew.
 struct Progress {
-    /// The question that goes on with it.
+    /// The question for which the walk goes on.
     next: Discover,
     walk: Walk,
-    /// The disk at which the walk is is to be told.
+    /// The walk is at a disk of which the client was not told yet.
     is_pending: bool,
 }
 
@@ -127,7 +128,7 @@ impl WorkItem for Discovery {
                 );
             }));
         }
-        // Others may wait, whose turn it is now.
+        // Further questions wait: the work is queued behind that of other sessions.
         if !this.list.lock().is_empty() {
             this.queue();
         }
@@ -135,7 +136,7 @@ impl WorkItem for Discovery {
 }
 
 impl Discovery {
-    /// Without questions. Sleeps.
+    /// Makes the work item, without questions. Sleeps.
     pub(crate) fn new(session: Arc<Session>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -148,7 +149,7 @@ impl Discovery {
         )
     }
 
-    /// Has a question answered. Sleeps, but does not wait for disks.
+    /// Has a question answered, later. Sleeps, but does not wait for disks.
     pub(crate) fn enqueue(self: &Arc<Self>, op: Operation, request: Discover) {
         // Without memory the question is dropped, and its operation responded to.
         let question = Question { op, request };
@@ -158,12 +159,12 @@ impl Discovery {
     }
 
     fn queue(self: &Arc<Self>) {
-        // If the work is queued already it finds all questions.
+        // If the work is queued already, it finds all questions.
         let queue = self.session.server().discovery_queue();
         let _ = queue.enqueue::<Self, 0>(self.clone());
     }
 
-    /// Ends the work, when the session has no operations any more. Sleeps.
+    /// Ends the work item, when the session has no operations any more. Sleeps.
     pub(crate) fn stop(self: &Arc<Self>) {
         workqueue::cancel_sync::<Self, 0>(self);
         *self.progress.lock() = None;
@@ -171,8 +172,9 @@ impl Discovery {
 
     /// Writes the response to a question; returns its length in bytes. Sleeps.
     ///
-    /// `EOPNOTSUPP` if that is switched off, `EHOSTDOWN` while the server drains, `EMSGSIZE` if the
-    /// client left no room for a disk, `ENOMEM`, and `EINVAL` for a search path that is too long.
+    /// `EOPNOTSUPP` if discovery is switched off, `EHOSTDOWN` while the server drains, `EMSGSIZE`
+    /// if the client left no room for a disk, `ENOMEM`, and `EINVAL` for a search path that is too
+    /// long.
     fn answer(&self, op: &Operation, request: &Discover) -> Result<u32> {
         let session = &*self.session;
         if !*DISCOVERY.get() {
@@ -224,7 +226,7 @@ fn gives_file(session: &Session, path: &CStr) -> bool {
     )
 }
 
-/// Fills a response; whether there may be more disks.
+/// Fills a response. Returns whether there may be more disks.
 fn fill(
     session: &Session,
     writer: &mut DiscoverRspWriter<'_>,
@@ -250,7 +252,7 @@ fn fill(
     Ok(true)
 }
 
-/// What there is to know of a disk.
+/// What a client is told of a disk, and the disk's number.
 struct Facts {
     local_id: LocalId,
     wwid: Wwid,
@@ -261,10 +263,11 @@ struct Facts {
     is_read_only: bool,
 }
 
-/// The disk with this path; `None` if there is none that this client could open. Sleeps, as long as
-/// it takes to open the disk.
+/// Looks at the disk with this path. `None` if there is no disk that this client could open. Sleeps
+/// as long as it takes to open the disk.
 fn look<'a>(session: &Session, path: &CStr, name: &'a [u8]) -> Option<FoundDisk<'a>> {
-    // Before anything is looked for, so that nothing is learned of what may not be opened.
+    // The policy comes before the look-up, so that a client learns nothing of a path that it may
+    // not open.
     let mut allowed = Modes::NONE;
     for mode in Modes::ALL {
         let policy = session.server().policy();
@@ -303,7 +306,8 @@ fn look<'a>(session: &Session, path: &CStr, name: &'a [u8]) -> Option<FoundDisk<
     })
 }
 
-/// A block device; `None` if it cannot be opened, or is empty, as a drive without a medium is.
+/// The facts of a block device. `None` if it cannot be opened, or is empty, as a drive without a
+/// medium is.
 fn facts_of_device(path: &CStr) -> Option<Facts> {
     let device = BlockDevice::open(path, Mode::Read).ok()?;
     let disk = Disk::BlockDevice(&device);
@@ -319,7 +323,7 @@ fn facts_of_device(path: &CStr) -> Option<Facts> {
     })
 }
 
-/// A file; `None` if it cannot be a disk.
+/// The facts of a file. `None` if it cannot be a disk.
 fn facts_of_file(session: &Session, found: &Found) -> Option<Facts> {
     let file = RegularFile::open(found, Mode::Read, false).ok()?;
     let disk = Disk::File(&file);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Open disks, whatever requests go through.
+//! Open disks, of either kind: block devices and files.
 
 use kernel_ext::{
     block::{
@@ -45,7 +45,7 @@ pub(crate) enum LocalId {
 }
 
 impl LocalId {
-    /// Which disk was found by a path. Sleeps. Errors are those of `statx`.
+    /// The number of the disk that was found by a path. Sleeps. Errors of `statx`.
     pub(crate) fn of(found: &Found) -> Result<Self> {
         match found.device_number() {
             Some(number) => Ok(Self::BlockDevice(number)),
@@ -55,7 +55,7 @@ impl LocalId {
 }
 
 impl Disk<'_> {
-    /// Which disk it is. Any context.
+    /// The number of the disk. Any context.
     pub(crate) fn local_id(&self) -> LocalId {
         match self {
             Self::BlockDevice(device) => LocalId::BlockDevice(device.number()),
@@ -63,8 +63,8 @@ impl Disk<'_> {
         }
     }
 
-    /// Which disk it is, also when nobody has had it open meanwhile; `wwid` is its name in the
-    /// world. Any context.
+    /// The identity of the disk, also over a time in which no session has the disk open; `wwid` is
+    /// the disk's wwid. Any context.
     pub(crate) fn lasting_id(&self, wwid: Wwid) -> DiskId<LocalId> {
         DiskId {
             place: self.local_id(),
@@ -76,8 +76,8 @@ impl Disk<'_> {
         }
     }
 
-    /// Whether the disk has become read-only. Never true of a file: a file system that fails or is
-    /// shut down refuses its writes, with an error for each. Any context.
+    /// Whether the disk has become read-only. False for a file: a file system that fails or is shut
+    /// down refuses each write with an error instead. Any context.
     pub(crate) fn is_read_only(&self) -> bool {
         match self {
             Self::BlockDevice(device) => device.is_read_only(),
@@ -93,8 +93,8 @@ impl Disk<'_> {
         }
     }
 
-    /// How many requests of the disk are in flight, as the disk counts them; a file does not. Any
-    /// context.
+    /// The number of the disk's requests in flight, as the disk counts them; a file has no such
+    /// count. Any context.
     pub(crate) fn requests_in_flight(&self) -> Option<u32> {
         match self {
             Self::BlockDevice(device) => Some(device.requests_in_flight()),
@@ -102,8 +102,8 @@ impl Disk<'_> {
         }
     }
 
-    /// The disk's name in the world; [`Wwid::NONE`] if it has none. Sleeps. Errors of
-    /// [`BlockDevice::unique_id`]: then the name is unknown now.
+    /// The disk's wwid; [`Wwid::NONE`] if it has none. Sleeps. Errors of
+    /// [`BlockDevice::unique_id`]: then the wwid is unknown now.
     pub(crate) fn wwid(&self) -> Result<Wwid> {
         Ok(match self {
             Self::BlockDevice(device) => {
@@ -117,7 +117,7 @@ impl Disk<'_> {
     }
 }
 
-/// The identifier that a disk has in itself. Sleeps.
+/// The identifier that the disk itself gives. Sleeps.
 fn unique_id(device: &BlockDevice) -> Result<Option<UniqueId>> {
     let kinds = [
         (UniqueIdKind::Naa, IdKind::Naa),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices that sessions have open: who may open them, and their directories
+//! Devices that sessions have open: the modes that exclude each other, and the directories
 //! (`/sys/class/rnbd-server/ctl/devices/<device>/`).
 
 use kernel::{
@@ -72,8 +72,8 @@ pub(crate) struct Exports {
 /// A device that sessions have open.
 struct Entry {
     local_id: LocalId,
-    /// How all sessions use the disk: a request past the page cache would not see what a request
-    /// through it has written.
+    /// How all sessions use the disk. A request past the page cache would not see what a request
+    /// through the page cache has written.
     io_mode: IoMode,
     export: Arc<Export>,
     writers: Writers,
@@ -82,7 +82,7 @@ struct Entry {
 
 /// The directory of a device that sessions have open.
 struct Export {
-    /// The kernel's name of a block device; see [`file_device`] for that of a file.
+    /// The kernel's name of a block device; for the name of a file see [`file_device`].
     name: CString,
     _block_dev: Option<Link>,
     sessions: Directory<()>,
@@ -91,7 +91,7 @@ struct Export {
     reserved: Arc<ReservedDisk>,
 }
 
-/// What the files of a device's directory are about.
+/// The data that the files of a device's directory show.
 #[pin_data]
 struct Shown {
     /// The path of a file; empty for a block device.
@@ -137,15 +137,15 @@ fn store_clear(shown: &Arc<Shown>, context: &StoreContext<'_>, bytes: &[u8]) -> 
         );
         return Err(EINVAL);
     }
-    // Kept, so that an open of the disk meanwhile finds this table, whose file is written.
+    // Keeps the disk known: an open of the disk meanwhile finds this table, whose file is written.
     let reserved = shown.reserved.lock().clone().ok_or(ENODEV)?;
-    // The file system may hang. All sessions that open or close a disk would wait for it with the
-    // removal of the directory.
+    // The file system may hang. Without this, the removal of the directory would wait for it, and
+    // with that all sessions that open or close a disk.
     context.release_protection()?;
     reserved.reservations().clear()
 }
 
-/// That a session has a device open in some mode. Dropped in process context.
+/// A session's open of a device, in some mode. Dropped in process context.
 pub(crate) struct ExportOpen {
     exports: Arc<Exports>,
     export: Arc<Export>,
@@ -154,7 +154,7 @@ pub(crate) struct ExportOpen {
 }
 
 impl Export {
-    /// Makes the directory. `taken` says which names other devices have. Sleeps.
+    /// Makes the directory. `taken` tells whether another device has a name. Sleeps.
     fn new(
         devices: &Directory<()>,
         disk: &HandleUse,
@@ -199,17 +199,17 @@ impl Export {
     /// Removes the directory. Sleeps, but not for a file system.
     fn remove(&self) {
         let reserved = self.shown.reserved.lock().take();
-        // The export has it, too.
+        // The export keeps the disk, too.
         drop(reserved);
         self.sessions.remove();
         self.directory.remove();
     }
 }
 
-/// The name of a file's directory, and its path. Sleeps.
+/// The name of a file's directory, and the file's path. Sleeps.
 ///
-/// A file that is open may have been replaced: then it has the name, and the file that has its path
-/// now gets one with its number.
+/// A file that is open may have been replaced. Then the open file has the name, and the new file at
+/// its path gets a name with its number.
 fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CString, CString)> {
     let mut buffer = KVec::from_elem(0u8, PATH_MAX, GFP_KERNEL)?;
     let path = file.path(&mut buffer)?;
@@ -223,7 +223,7 @@ fn names_of(file: &RegularFile, taken: impl Fn(&CStr) -> bool) -> Result<(CStrin
 }
 
 impl Entry {
-    /// One more session has the device open; see [`Exports::open`] for the errors.
+    /// Counts one more session that has the device open; see [`Exports::open`] for the errors.
     fn join(&mut self, io_mode: IoMode, mode: AccessMode, session: &SessName) -> Result {
         if self.io_mode != io_mode {
             pr_err_ratelimited!(
@@ -262,7 +262,8 @@ impl Exports {
         )
     }
 
-    /// How sessions read and write a disk that they have open; `None` if no session has. Sleeps.
+    /// How sessions read and write a disk that they have open; `None` if no session has it open.
+    /// Sleeps.
     pub(crate) fn io_mode_of(&self, local_id: LocalId) -> Option<IoMode> {
         let list = self.list.lock();
         let entry = list.iter().find(|entry| entry.local_id == local_id)?;
@@ -276,7 +277,7 @@ impl Exports {
         entry.map_or((Writers::NONE, 0), |entry| (entry.writers, entry.opens))
     }
 
-    /// Notes that `session` has opened `disk`, whatever it called it. Sleeps.
+    /// Notes that `session` has opened `disk`, by whatever name. Sleeps.
     ///
     /// `EBUSY` if other sessions read and write the disk in another way, `EPERM` if the mode is not
     /// possible together with the modes of other sessions; errors of [`ReservedDisks::opened`].
@@ -344,7 +345,7 @@ impl ExportOpen {
         &self.export.reserved
     }
 
-    /// Where the sessions that have the device open are shown.
+    /// The directory of the sessions that have the device open.
     pub(crate) fn sessions(&self) -> &Directory<()> {
         &self.export.sessions
     }
@@ -358,10 +359,11 @@ impl Drop for ExportOpen {
             return;
         };
         entry.writers = entry.writers.closed(self.mode);
-        // This is one of them.
+        // This open was counted.
         entry.opens = entry.opens.wrapping_sub(1);
         if entry.opens == 0 {
-            // Not left to the drop of the last reference, when the list is not locked any more.
+            // Not left to the drop of the last reference, which comes when the list is not locked
+            // any more.
             self.export.remove();
             list.retain(|entry| !ours(entry));
         }

@@ -56,9 +56,9 @@ use crate::{
 ///
 /// Dropped in process context; waits for requests.
 pub(crate) enum FileHandle {
-    /// For a client that may not change it.
+    /// For a client that may not change the file.
     ReadOnly(OpenFile<IoCompletion, ReadOnly>),
-    /// For a client that may.
+    /// For a client that may change the file.
     ReadWrite(OpenFile<IoCompletion, ReadWrite>),
 }
 
@@ -112,7 +112,7 @@ impl FileHandle {
         })
     }
 
-    /// What its requests enter by. Any context.
+    /// The gate by which requests enter. Any context.
     pub(crate) fn gate(&self) -> &dyn GateOwner {
         match self {
             Self::ReadOnly(file) => file.gate(),
@@ -121,7 +121,7 @@ impl FileHandle {
     }
 }
 
-/// Says in the log why a file cannot be a disk.
+/// Logs why a file cannot be a disk; returns the error number.
 fn refuse(path: &CStr, refused: &FileError) -> Error {
     let advice = if refused.is_of_direct_io() {
         "; with file_io_mode=buffered it can, or by a client with io_mode=buffered"
@@ -137,7 +137,7 @@ fn refuse(path: &CStr, refused: &FileError) -> Error {
     from_errno(refused.errno())
 }
 
-/// What the protocol's crate knows of a file.
+/// The facts of a file, in the type of the protocol's crate.
 pub(crate) fn facts_of(facts: &Facts) -> FileFacts {
     FileFacts {
         size: facts.size,
@@ -162,7 +162,7 @@ impl FileUse {
         }
     }
 
-    /// How it is read and written.
+    /// How the file is read and written.
     pub(crate) fn io_mode(&self) -> IoMode {
         let direct = match self {
             Self::ReadOnly(file) => file.is_direct(),
@@ -175,7 +175,8 @@ impl FileUse {
         }
     }
 
-    /// How many sectors of 512 bytes it has now, which its requests can reach from now on.
+    /// The number of sectors of 512 bytes that the file has now. Requests can reach all of them
+    /// from now on.
     pub(crate) fn update_size(&self) -> u64 {
         match self {
             Self::ReadOnly(file) => file.update_size(),
@@ -183,13 +184,13 @@ impl FileUse {
         }
     }
 
-    /// What requests it takes. Any context.
+    /// The limits of requests. Any context.
     pub(crate) fn limits(&self) -> Limits {
         let logical_block_size = match self {
             Self::ReadOnly(file) => file.logical_block_size(),
             Self::ReadWrite(file) => file.logical_block_size(),
         };
-        // The page cache is a write cache, and a file has its own way through it.
+        // The page cache is a write cache, and single writes can go through it (FUA).
         let cached = Limits {
             logical_block_size,
             max_segments: MAX_SEGMENTS,
@@ -202,7 +203,7 @@ impl FileUse {
         match self.disk() {
             Disk::BlockDevice(device) => {
                 let device = device.limits();
-                // Both are done by `fallocate`, which zeroes without writing where the device can.
+                // `fallocate` does both, and zeroes without writing where the device can.
                 let unmap = device.max_write_zeroes_sectors != 0 && device.max_discard_sectors != 0;
                 Limits {
                     physical_block_size: device.physical_block_size,
@@ -250,8 +251,8 @@ impl FileUse {
         self.read_only().flush(wait, at, completion)
     }
 
-    /// Writes the memory of a completion; see [`fs::disk::FileUse::write`]. `EROFS` if
-    /// the client may not.
+    /// Writes the memory of a completion; see [`fs::disk::FileUse::write`]. `EROFS` if the client
+    /// may not write.
     pub(crate) fn write(
         self,
         flags: WriteFlags,
@@ -266,7 +267,7 @@ impl FileUse {
     }
 
     /// Changes sectors without data; see [`fs::disk::FileUse::range`]. `EROFS` if the client may
-    /// not.
+    /// not write.
     pub(crate) fn range(
         self,
         op: RangeOp,
@@ -296,8 +297,8 @@ fn read_only(completion: IoCompletion) -> Refused<IoCompletion> {
     }
 }
 
-/// A request without data has a length of 32 bits in bytes.
+/// The most sectors of a request without data: its length in bytes has 32 bits.
 const MAX_SECTORS: u32 = u32::MAX / SECTOR_SIZE;
 
-/// No file system has a limit; a number that every client takes.
+/// The most segments of a request. File systems have no limit; every client takes this number.
 const MAX_SEGMENTS: u32 = 128;

@@ -53,7 +53,7 @@ use crate::{
 pub(crate) enum Handle {
     /// A block device, for a client that may not change it.
     ReadOnly(OpenDevice<IoCompletion, ReadOnly>),
-    /// A block device, for a client that may.
+    /// A block device, for a client that may change it.
     ReadWrite(OpenDevice<IoCompletion, ReadWrite>),
     /// A file, or a block device through the page cache.
     File(FileHandle),
@@ -66,15 +66,15 @@ pub(crate) enum HandleUse {
     File(FileUse),
 }
 
-// Two words: requests pass it in registers.
+// Two words, so that requests pass it in registers.
 const _: () = assert!(size_of::<HandleUse>() == 2 * size_of::<usize>());
 
 impl Handle {
-    /// Opens the disk that was found by the given path; a regular file only with `gives_file`.
-    /// `io_mode` is how, if not as the module's parameters say. Sleeps.
+    /// Opens the disk that was found by `path`; a regular file only with `gives_file`. Without
+    /// `io_mode` the module's parameters say how the disk is read and written. Sleeps.
     ///
     /// `ENOTBLK` if the path leads to neither a block device nor a regular file with data, and for
-    /// a regular file that is not given. The C server gives no files.
+    /// a regular file without `gives_file`. The C server gives no files.
     pub(crate) fn open(
         path: &CStr,
         found: &Found,
@@ -133,7 +133,7 @@ impl Handle {
         })
     }
 
-    /// What its requests enter by. Any context.
+    /// The gate by which requests enter. Any context.
     pub(crate) fn gate(&self) -> &dyn GateOwner {
         match self {
             Self::ReadOnly(device) => device.gate(),
@@ -153,7 +153,7 @@ impl HandleUse {
         }
     }
 
-    /// How it is read and written.
+    /// How the disk is read and written.
     pub(crate) fn io_mode(&self) -> IoMode {
         match self {
             Self::ReadOnly(_) | Self::ReadWrite(_) => IoMode::Direct,
@@ -161,8 +161,8 @@ impl HandleUse {
         }
     }
 
-    /// How many sectors of 512 bytes it has now. The requests of a file can reach as many from now
-    /// on, and no more if the file grows.
+    /// The number of sectors of 512 bytes that the disk has now. From now on the requests of a file
+    /// can reach that many, and no more if the file grows.
     pub(crate) fn update_size(&self) -> u64 {
         match self {
             Self::ReadOnly(device) => device.device().nr_sectors(),
@@ -171,7 +171,7 @@ impl HandleUse {
         }
     }
 
-    /// What requests it takes. Any context.
+    /// The limits of requests. Any context.
     pub(crate) fn limits(&self) -> Limits {
         match self {
             Self::ReadOnly(device) => device.device().limits(),

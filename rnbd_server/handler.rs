@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the transport calls: sessions that come and go, and their requests.
+//! The functions that the transport calls: sessions that come and go, and their requests.
 
 use kernel::{
     impl_has_work,
@@ -93,7 +93,7 @@ impl rtrs_server::Server for Sessions {
         };
         let handler = Arc::new(handler, GFP_KERNEL)?;
         self.unfinished.add(&session, transport)?;
-        // The connection was asked for before the drain began. Nothing that fails comes after this.
+        // The drain may have begun after the connection was asked for. Nothing after this can fail.
         self.server
             .drain()
             .session_up()
@@ -103,13 +103,13 @@ impl rtrs_server::Server for Sessions {
     }
 }
 
-/// Messages that open and close devices, which can take long. They are served in their order on the
-/// module's workqueue.
+/// Messages that open and close devices, which can take long. The messages are served in their
+/// order on the module's workqueue.
 #[pin_data]
 struct Messages {
     session: Arc<Session>,
     watch: Arc<Watch>,
-    /// Those that are not yet served, at most one for each chunk of the session.
+    /// The messages that are not served yet, at most one for each chunk of the session.
     #[pin]
     list: Mutex<KVec<ControlMessage>>,
     #[pin]
@@ -152,7 +152,7 @@ impl Messages {
         )
     }
 
-    /// Has a message served. Sleeps.
+    /// Has a message served, later. Sleeps.
     fn enqueue(self: &Arc<Self>, op: Operation, request: ControlRequest) {
         let message = ControlMessage { op, request };
         // Without memory the message is dropped, and its operation responded to.
@@ -166,7 +166,7 @@ impl Messages {
 
 /// [`Session`] as the transport knows it.
 ///
-/// It and the transport's session keep each other until the session is down.
+/// The handler and the transport's session keep each other until the session is down.
 struct Handler {
     session: Arc<Session>,
     transport: Arc<rtrs_server::Session>,
@@ -190,8 +190,8 @@ impl Handler {
             watch.remove(&self.session);
         }
         if !has_news || watch.add(&self.session, &self.transport).is_err() {
-            // The client does without news until it is connected again, and without what is told
-            // with them.
+            // The client does without news until it is connected again, and without the extensions
+            // that need news.
             let with_news = FEATURE_NEWS | FEATURE_DRAIN | FEATURE_CLOSED;
             answer = info.answer(known & !with_news);
         }
@@ -237,7 +237,7 @@ impl SessionHandler for Handler {
         let session = &self.session;
         match Request::parse(header, session.features()) {
             Ok(Request::Io(io)) => {
-                // One of the usual kind was traced when it came.
+                // A request of the usual kind was traced when it came.
                 if Io::parse_usual(header).is_none() {
                     io::trace(session, &op, &io, header.len());
                 }
@@ -279,8 +279,8 @@ impl SessionHandler for Handler {
     }
 
     fn session_down(&self) {
-        // Messages hold operations, so there are none any more; but the work may still be at its
-        // end.
+        // Messages hold operations, so none is left; but the work item may still be running its
+        // last lines.
         workqueue::cancel_sync::<Messages, 0>(&self.messages);
         self.discovery.stop();
         if !self.session.devices().is_empty() {

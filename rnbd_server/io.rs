@@ -38,7 +38,7 @@ use crate::{
     session::Session, //
 };
 
-/// Lets a block request be traced; `len` is that of its message.
+/// Traces a block request; `len` is the length of its message.
 #[inline]
 pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
     tracepoint::process_rdma(|| tracepoint::BlockRequest {
@@ -56,8 +56,8 @@ pub(crate) fn trace(session: &Session, op: &Operation, io: &Io, len: usize) {
     })
 }
 
-/// Does a block request, which is answered when it is done or if it makes no sense. One that would
-/// sleep and must not is deferred.
+/// Does a block request, which is responded to when it is done, or if it is invalid. A request that
+/// would sleep and must not is deferred.
 #[inline(always)]
 pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
     let device = match wait {
@@ -103,7 +103,7 @@ pub(crate) fn submit(session: &Session, op: Operation, io: Io, wait: Wait) {
     }
 }
 
-/// Answers what the device does not take, or defers what would sleep.
+/// Responds to a request that the device does not take, or defers a request that would sleep.
 #[cold]
 #[inline(never)]
 fn answer_refused(refused: Refused<IoCompletion>, wait: Wait) {
@@ -190,7 +190,7 @@ fn submit_to_file(file: FileUse, op: Operation, io: Io, at: Position, wait: Wait
     }
 }
 
-/// What to do with sectors without data.
+/// The operation on sectors without data, as the block layer knows it.
 fn range_op(op: RangeOp) -> disk::RangeOp {
     match op {
         RangeOp::Discard => disk::RangeOp::Discard,
@@ -199,16 +199,16 @@ fn range_op(op: RangeOp) -> disk::RangeOp {
     }
 }
 
-/// The device has requests that wait, which must not be overtaken; or reservations have to be
-/// looked at; or there is no such device.
+/// Defers a request: requests that wait for the device must not be overtaken, or reservations have
+/// to be looked at, or there is no such device.
 #[cold]
 #[inline(never)]
 fn defer(op: Operation, io: &Io) {
     op.defer(&io.to_bytes());
 }
 
-/// The client has not opened the device, or it was closed here by force; or a reservation forbids
-/// the request.
+/// Responds to a request that is not let in: the client has not opened the device, or the device
+/// was closed here by force, or a reservation forbids the request.
 #[cold]
 #[inline(never)]
 fn not_let_in(session: &Session, op: Operation, io: &Io, error: Error) {
@@ -222,7 +222,7 @@ fn not_let_in(session: &Session, op: Operation, io: &Io, error: Error) {
     op.respond(Err(error));
 }
 
-/// The request makes no sense.
+/// Refuses an invalid request.
 #[cold]
 #[inline(never)]
 fn refuse(session: &Session, op: Operation, refused: &IoError) {
@@ -234,7 +234,7 @@ fn refuse(session: &Session, op: Operation, refused: &IoError) {
     op.respond(Err(from_errno(refused.errno())));
 }
 
-/// The block layer does not know such a priority.
+/// Refuses a request whose priority the block layer does not know.
 #[cold]
 #[inline(never)]
 fn unknown_priority(session: &Session, op: Operation, prio: u16) {

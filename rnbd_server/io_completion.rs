@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of a request when its bio has ended.
+//! The end of a request whose bio has ended.
 
 use kernel_ext::{
     block::disk::Completion,
@@ -13,7 +13,7 @@ use rtrs_server::Operation;
 /// Responds to a request when its bio is finished.
 pub(crate) struct IoCompletion {
     pub(crate) op: Operation,
-    /// What the request asks for; its message may have changed since it was read.
+    /// The request's message, which may have changed in the chunk since it was read.
     pub(crate) io: Io,
 }
 
@@ -27,7 +27,7 @@ impl Completion for IoCompletion {
 
     #[inline]
     fn done(self, result: Result) {
-        // A read that is successful has filled all of the data; of a write nobody asks.
+        // A successful read has filled all of the data. The length is ignored for a write.
         let len = self.op.data_len();
         self.op.respond(result.map(|()| len));
     }

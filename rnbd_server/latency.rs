@@ -3,9 +3,9 @@
 //! Where the time of a device's requests goes, as this end sees it: on the way to the disk
 //! (*queue*), with the disk, and until the response is sent.
 //!
-//! On the way to the disk is what comes between the completion queue and the submission: the copy
-//! or invalidation that keeps the client from the data, and waiting for another request of the same
-//! chunk or for the device's worker.
+//! The way to the disk begins at the completion queue and ends at the submission. It has the copy
+//! or invalidation that keeps the client from the data, and the wait for another request of the
+//! same chunk or for the device's worker.
 
 use kernel_ext::static_key::ServerTimes;
 use proto::{
@@ -24,12 +24,12 @@ use rtrs_server::Times;
 /// The histograms of a device.
 pub(crate) type ServerLatency = Latency<{ SERVER_STAGES.len() }>;
 
-/// For how long its requests are counted, and what is held meanwhile.
+/// Limits for how long the requests of a device are counted, and holds the static key meanwhile.
 pub(crate) type ServerLease = Lease<ServerTimes, { SERVER_STAGES.len() }>;
 
-/// What is noted of a request: the client's number of the device, and what is asked for.
+/// The note on a request: the client's number of the device, and the kind of the request.
 ///
-/// By value, so that the message stays in registers where nothing is timed.
+/// `op` is passed by value, so that the message stays in registers where nothing is timed.
 #[inline(always)]
 pub(crate) fn note(device_id: u32, op: Op) -> u64 {
     let kind = match op {
@@ -40,17 +40,17 @@ pub(crate) fn note(device_id: u32, op: Op) -> u64 {
     (kind.index() as u64) << u32::BITS | u64::from(device_id)
 }
 
-/// The client's number of the device, of a note.
+/// The client's number of the device, from a note.
 pub(crate) fn device_id(note: u64) -> u32 {
     note as u32
 }
 
-/// What is asked for, of a note.
+/// The kind of the request, from a note.
 fn kind(note: u64) -> Option<Kind> {
     Kind::ALL.get((note >> u32::BITS) as usize).copied()
 }
 
-/// Counts a request, if its device's requests are counted since before it came. Any context.
+/// Counts a request, if its device's requests have been counted since before it came. Any context.
 pub(crate) fn count(latency: &ServerLatency, times: &Times) {
     let is_new = latency
         .since_ns()

@@ -31,7 +31,7 @@ impl Machine {
         Ok(Self(Arc::new(name, GFP_KERNEL)?))
     }
 
-    /// What it is known by.
+    /// The name by which reservations know the machine.
     pub(crate) fn name(&self) -> &MachineName {
         &self.0
     }

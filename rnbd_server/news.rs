@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! News of the devices that a session has open: what has changed, and what the client is told.
+//! News of the devices that a session has open: the changes, and what the client is told of them.
 //!
-//! Nothing here waits for a disk, so a disk that hangs is looked at like any other one.
+//! Nothing here waits for a disk, so a disk that hangs is looked at like any other disk.
 
 use kernel_ext::{
     pr_err_ratelimited,
@@ -33,9 +33,9 @@ use crate::{
     }, //
 };
 
-/// The present state of a disk. From now on requests of the session reach as far as it says.
+/// The present state of a disk. From now on requests of the session can use the size that it says.
 fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
-    // Before the question whether it is gone: see `BlockDevice::is_gone`.
+    // The size comes before the question whether the disk is gone: see `BlockDevice::is_gone`.
     let nsectors = handle_use.update_size();
     let limits = handle_use.limits();
     let disk = handle_use.disk();
@@ -60,13 +60,13 @@ fn state_of(device_id: u32, handle_use: &HandleUse) -> DeviceNews {
     }
 }
 
-/// The present state of a device's disk; nothing if the device is being drained or closed.
+/// The present state of a device's disk; `None` if the device is being drained or closed.
 fn look(device: &SessionDevice) -> Option<DeviceNews> {
     let device_use = device.enter_within(0).ok()?;
     Some(state_of(device.id(), &device_use))
 }
 
-/// Notes the state of a device that the client has opened, as a change: the client may ask for it.
+/// Notes the state of a device that the client has opened, as a change that the client may ask for.
 /// Sleeps, but does not wait for disks.
 pub(crate) fn opened(session: &Session, device: &SessionDevice) {
     let mut last = session.last_news().lock();
@@ -79,7 +79,8 @@ pub(crate) fn opened(session: &Session, device: &SessionDevice) {
     }
 }
 
-/// Notes that a device is about to be closed by force, if the client takes that; the watch rings.
+/// Notes that a device is about to be closed by force, if the client takes such news; the watch
+/// rings.
 /// Sleeps, but does not wait for disks.
 pub(crate) fn closing(session: &Session, device_id: u32, reason: CloseReason) {
     if session.features() & FEATURE_CLOSED == 0 {
@@ -91,14 +92,14 @@ pub(crate) fn closing(session: &Session, device_id: u32, reason: CloseReason) {
         state: DeviceNews::closed(device_id, reason),
         sequence,
     };
-    // Without memory the client finds out by errors.
+    // Without memory the client learns of the close by errors.
     if session.devices().note_closed(device_id, noted).is_ok() {
         *last = sequence;
     }
 }
 
-/// Compares the disks of a session with what was seen of them before; returns the number of the
-/// change if there is one, the same for all disks. Sleeps, but does not wait for disks.
+/// Compares the disks of a session with their noted states. Returns the number of the change if
+/// there is one; all disks have the same number. Sleeps, but does not wait for disks.
 pub(crate) fn compare(session: &Session) -> Option<u32> {
     let mut last = session.last_news().lock();
     let sequence = next_sequence(*last);
@@ -116,20 +117,20 @@ pub(crate) fn compare(session: &Session) -> Option<u32> {
     if is_changed {
         *last = sequence;
     }
-    // The number of a close was used up with it.
+    // A forced close has used up its number already.
     let is_closed = session.devices().take_closed();
     (is_changed || is_closed).then_some(*last)
 }
 
-/// Uses up the number of a change without one, so that the client asks when it is rung at; returns
-/// the number. Sleeps, but does not wait for disks.
+/// Uses up the number of a change without a change, so that the client asks when it is rung with
+/// the number. Returns the number. Sleeps, but does not wait for disks.
 pub(crate) fn call(session: &Session) -> u32 {
     let mut last = session.last_news().lock();
     *last = next_sequence(*last);
     *last
 }
 
-/// For how long the client is told to wait, if it knows of drains and the server is draining.
+/// How long the client is told to wait, if it knows of drains and the server is draining.
 fn drain_ms(session: &Session) -> Option<u32> {
     if session.features() & FEATURE_DRAIN == 0 {
         return None;
@@ -153,7 +154,7 @@ pub(crate) fn answer(session: &Session, op: Operation, request: &News) {
 /// a single device.
 fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32> {
     let room = NewsRsp::count_in(op.data_len() as usize).ok_or(EMSGSIZE)?;
-    // Held to the end, so that the number says what the records are.
+    // Locked to the end, so that the number fits the records.
     let last = session.last_news().lock();
     let mut count = 0usize;
     let mut more = false;
@@ -161,7 +162,7 @@ fn write_answer(session: &Session, op: &Operation, request: &News) -> Result<u32
     session
         .devices()
         .find_noted_from(request.first_device_id, |device_id, noted| {
-            // A device that is being opened was not looked at yet.
+            // A device that is being opened has no noted state yet.
             if noted.sequence == NO_NEWS || !request.wants(noted.sequence) {
                 return false;
             }

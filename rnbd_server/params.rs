@@ -19,7 +19,7 @@ use proto::{
 use rtrs_core::error::from_errno;
 
 module_parameter! {
-    /// Where clients come in.
+    /// The port to which clients connect.
     pub(crate) static PORT_NR: u16 = RTRS_PORT;
     name: "port_nr",
     description: "Port that the server listens on (1-65535, default: 1234)",
@@ -27,7 +27,7 @@ module_parameter! {
 }
 
 module_parameter! {
-    /// What clients' device paths are relative to.
+    /// The folder to which clients' device paths are relative.
     pub(crate) static DEV_SEARCH_PATH: ParameterString = ParameterString::new(c"/");
     name: "dev_search_path",
     description: "The folder that clients' device paths are relative to; %SESSNAME% in it stands \
@@ -67,7 +67,7 @@ module_parameter! {
 }
 
 module_parameter! {
-    /// Where reservations are kept over a restart; empty: nowhere. An extension.
+    /// The folder that keeps reservations over a restart; empty: they are not kept. An extension.
     pub(crate) static STATE_DIR: ParameterString = ParameterString::new(c"");
     name: "state_dir",
     description: "The folder that keeps the persistent reservations of disks over a restart of \
@@ -83,7 +83,7 @@ module_parameter! {
         them (default: Y)",
 }
 
-/// A parameter that is a mode.
+/// A parameter that is an IO mode.
 pub(crate) struct Mode(pub(crate) IoMode);
 
 impl ParameterValue for Mode {
@@ -107,7 +107,7 @@ impl ParameterValue for Mode {
 fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
     let port = default.parse(text)?;
     if port == 0 {
-        // It would be any port, which no client knows.
+        // The kernel would choose a port, which no client knows.
         pr_err!("port_nr: 0 is no port to listen on\n");
         return Err(EINVAL);
     }

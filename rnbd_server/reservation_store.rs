@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The folder that keeps reservations over a restart of the server: a file for each disk with a
-//! name in the world that machines are registered with.
+//! The folder that keeps reservations over a restart of the server: a file for each disk that has a
+//! wwid and registered machines.
 //!
 //! Files are read and written on the workers for commands and where disks are opened, never where
-//! requests are handled. No lock is held meanwhile but that of the disk's commands. So a file
-//! system that hangs holds up commands for disks that have a name, and the first open of such a
-//! disk. Memory for that does not wait for IO, see [`Reservations`](crate::reservations).
+//! requests are handled. Meanwhile only the lock of the disk's commands is held. So a file system
+//! that hangs holds up commands for disks that have a wwid, and the first open of such a disk.
+//! Memory for these files is allocated without waiting for IO, see
+//! [`Reservations`](crate::reservations).
 
 use kernel::{
     str::CStr,
@@ -40,22 +41,23 @@ use crate::{
     reservation_table::new_table, //
 };
 
-/// The file that the administrator makes in the folder. In a folder that is not mounted yet there
-/// is none: without it, such a folder would be taken for one without reservations.
+/// The file that the administrator makes in the folder. A folder whose file system is not mounted
+/// yet has no such file. Without this check such a folder would be taken for one without
+/// reservations.
 const MARKER: &CStr = c"rnbd-reservations";
 
-/// The file that is being written, before it has the name of the disk's file.
+/// The name of the file that is being written, before it gets the name of the disk's file.
 fn temporary_name(wwid: &Wwid) -> FileName {
     FileName::from_fn(|out| core::fmt::Write::write_fmt(out, format_args!("{wwid}.new")))
 }
 
-/// The folder.
+/// The folder that keeps the files.
 pub(crate) struct ReservationStore {
     directory: Directory,
 }
 
 impl ReservationStore {
-    /// Opens the folder that the administrator has given; `None` if there is none. Sleeps.
+    /// Opens the folder that the administrator has given; `None` if no folder is given. Sleeps.
     ///
     /// Errors of [`Directory::open`], and `ENOENT` if the folder has no file [`MARKER`]; all are
     /// logged.
@@ -82,17 +84,17 @@ impl ReservationStore {
         Ok(Some(Arc::new(Self { directory }, GFP_KERNEL)?))
     }
 
-    /// Whether a file is in the folder: clients could change what is kept. Sleeps.
+    /// Whether a file is in the folder: as a disk it would let clients change what is kept. Sleeps.
     pub(crate) fn holds(&self, file: &RegularFile) -> bool {
         self.directory.holds(file)
     }
 
-    /// What the file of a disk says; `None` if there is no file. Sleeps.
+    /// Reads the table of a disk from its file; `None` if there is no file. Sleeps.
     ///
-    /// `EUCLEAN` if the file makes no sense, errors of [`Directory::read`]; all are logged.
+    /// `EUCLEAN` if the file is not valid, errors of [`Directory::read`]; all are logged.
     pub(crate) fn load(&self, wwid: &Wwid) -> Result<Option<KBox<Table<Machine>>>> {
         let file = reservation_state::file_name(wwid).ok_or(EINVAL)?;
-        // One byte more: a longer file makes no sense.
+        // One byte more than a valid file has, to find out longer ones.
         let room = reservation_state::MAX_SIZE.wrapping_add(1);
         let mut buffer = KVVec::from_elem(0u8, room, GFP_KERNEL)?;
         // A write that has failed may have left a name that is not on stable storage yet.
@@ -124,8 +126,8 @@ impl ReservationStore {
         table_of(&saved).map(Some)
     }
 
-    /// Replaces the file of a disk, or removes it if no machine is registered. It is on stable
-    /// storage when this returns. Sleeps; one call at a time for a disk.
+    /// Replaces the file of a disk, or removes it if no machine is registered. The change is on
+    /// stable storage when this returns. Sleeps; one call at a time for a disk.
     ///
     /// Errors of [`Directory::replace`], which are logged.
     pub(crate) fn save(&self, wwid: &Wwid, table: &Table<Machine>) -> Result<(), Failed> {
@@ -152,7 +154,7 @@ impl ReservationStore {
         })
     }
 
-    /// Removes the file of a disk; returns whether there was one. Sleeps. Errors of
+    /// Removes the file of a disk; returns whether there was a file. Sleeps. Errors of
     /// [`Directory::remove`].
     pub(crate) fn remove(&self, wwid: &Wwid) -> Result<bool> {
         let file = reservation_state::file_name(wwid).ok_or(EINVAL)?;
@@ -161,8 +163,8 @@ impl ReservationStore {
     }
 }
 
-/// What a client is told of an error of the file system: other numbers mean something else to it,
-/// such as a reservation conflict or a command that goes on.
+/// The error that a client is told when the file system fails. Other numbers have a meaning for the
+/// client, such as a reservation conflict or a command that goes on.
 fn storage_error(error: Error) -> Error {
     match error {
         ENOSPC | EROFS | ENOMEM => error,
@@ -170,8 +172,8 @@ fn storage_error(error: Error) -> Error {
     }
 }
 
-/// The table that a file says. Sleeps.
-// Not inlined: what it has on the stack is no part of what opening a disk takes.
+/// The table that a file holds. Sleeps.
+// Not inlined, so that opening a disk does not need the room that this takes on the stack.
 #[inline(never)]
 fn table_of(saved: &SavedState<'_>) -> Result<KBox<Table<Machine>>> {
     let mut registrants = KVec::new();

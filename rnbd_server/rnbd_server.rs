@@ -3,8 +3,8 @@
 //! RNBD server: block devices for remote clients.
 //!
 //! A client's session opens devices by their path below the search path: block devices, whose
-//! requests become bios, and regular files, whose requests become `kiocb`s. What a session has open
-//! is shown below `/sys/class/rnbd-server/ctl/devices`.
+//! requests become bios, and regular files, whose requests become `kiocb`s. The devices that
+//! sessions have open are shown below `/sys/class/rnbd-server/ctl/devices`.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -90,8 +90,9 @@ module! {
 
 /// The module; dropped when it is unloaded.
 struct RnbdServer {
-    // Dropped in this order: no client can come in any more and all sessions are down; nobody looks
-    // at their disks; all queued work is done; then there is nothing left in the directories.
+    // Dropped in this order. First no client can come in any more and all sessions are down. Then
+    // no task looks at the sessions' disks. Then all queued work is done, and nothing is left in
+    // the directories.
     _service: StopService,
     _watch: StopWatch,
     _unfinished: StopUnfinished,
@@ -99,13 +100,13 @@ struct RnbdServer {
     _server: Arc<Server>,
     _ctl: ClassDevice<Service>,
     _class: Class,
-    // From the ends of bios, which have let their devices be closed.
+    // Waits for functions that end bios: they may return after their devices were closed.
     _returned: Returned,
 }
 
 impl kernel::Module for RnbdServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        // First, so that it is dropped last after an error, too: clients may have been let in.
+        // Made first, so that it is dropped last after an error, too: clients may have been let in.
         let returned = Returned::new();
         let policy = ExportPolicy::new(*params::REQUIRE_EXPORT_POLICY.get())?;
         let reserved = ReservedDisks::new(ReservationStore::open(params::STATE_DIR.get())?)?;
@@ -128,7 +129,7 @@ impl kernel::Module for RnbdServer {
         let service = StopService(service);
         service.0.serve(Arc::new(sessions, GFP_KERNEL)?)?;
         ctl.add_file(&service::EXPORT_POLICY)?;
-        // Now that the file is there: somebody may be waiting to write to it.
+        // Announced when the file is there: a program may be waiting to write to it.
         ctl.announce();
         Ok(Self {
             _service: service,

@@ -59,39 +59,40 @@ impl Server {
         &self.exports
     }
 
-    /// Who may open what.
+    /// The policy, which says which client may open which device.
     pub(crate) fn policy(&self) -> &ExportPolicy {
         &self.policy
     }
 
-    /// What requests to devices are made of.
+    /// The bios of requests to devices.
     pub(crate) fn bios(&self) -> &Arc<BioSet<IoCompletion>> {
         &self.bios
     }
 
-    /// Where devices are opened and closed.
+    /// The workqueue on which devices are opened and closed.
     pub(crate) fn queue(&self) -> &QueueHandle {
         &self.queue
     }
 
-    /// Where clients are told of disks.
+    /// The workqueue on which clients are told of disks.
     pub(crate) fn discovery_queue(&self) -> &QueueHandle {
         &self.discovery_queue
     }
 
-    /// A reference to the module. Any context. `ENODEV` if it is being unloaded.
+    /// Takes a reference to the module. Any context. `ENODEV` if the module is being unloaded.
     pub(crate) fn reference(&self) -> Result<ModuleReference> {
         (self.module)()
     }
 
-    /// Keeps the module loaded while `work` is done, which may take for ever: a path may lead to a
-    /// file system that does not answer. If the module is being unloaded, that waits for `work`.
+    /// Keeps the module loaded during `work`, which may take for ever: a path may lead to a file
+    /// system that does not answer. If the module is being unloaded, the unloading waits for
+    /// `work`.
     pub(crate) fn kept_loaded<R>(&self, work: impl FnOnce() -> R) -> R {
         let _reference = self.reference();
         work()
     }
 
-    /// Whether the server drains.
+    /// The drain of the server.
     pub(crate) fn drain(&self) -> &Drain {
         &self.drain
     }

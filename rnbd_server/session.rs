@@ -44,15 +44,15 @@ use crate::{
 pub(crate) struct Session {
     server: Arc<Server>,
     subject: Subject,
-    /// The number of its chunks.
+    /// The number of the session's chunks.
     queue_depth: u32,
     /// The protocol's major version; 0 until the client has told its own.
     version: Atomic<u32>,
-    /// The extensions that are used; none until the client has told which it knows.
+    /// The extensions that are used; none until the client has told which extensions it knows.
     features: Atomic<u32>,
-    /// Whether it is counted as a session that stays while the server drains.
+    /// Whether the session is counted as one that stays while the server drains.
     stays: Atomic<bool>,
-    /// The client's machine, if the client has told.
+    /// The name of the client's machine, if the client has told one.
     host: SetOnce<Host>,
     /// The number of the last change of a device's disk. Held while disks are compared, and while
     /// the client is told; taken after `control`, and not held while a disk is waited for.
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     /// Held while devices are opened and closed, for as long as their disks take.
     #[pin]
     control: Mutex<Control>,
-    /// Where its paths come from; see
+    /// The addresses that the session's paths come from; see
     /// [`SessionHandler::path_up`](rtrs_server::SessionHandler::path_up). Taken after `control`,
     /// and not held while a disk is waited for.
     #[pin]
@@ -101,7 +101,7 @@ impl Session {
         )
     }
 
-    /// What all sessions have in common.
+    /// The server, which all sessions have in common.
     pub(crate) fn server(&self) -> &Server {
         &self.server
     }
@@ -111,12 +111,12 @@ impl Session {
         &self.subject
     }
 
-    /// The name that the client gave it.
+    /// The name that the client gave the session.
     pub(crate) fn name(&self) -> &SessName {
         &self.subject.name
     }
 
-    /// What events say of it.
+    /// The session's fields in events.
     pub(crate) fn trace(&self) -> tracepoint::ServerSession<'_> {
         tracepoint::ServerSession {
             session: self.name().as_cstr(),
@@ -136,7 +136,7 @@ impl Session {
         self.features.load(ordering::Relaxed)
     }
 
-    /// The client has told its version and the extensions that it knows; these are used.
+    /// Notes the version that the client has told, and the extensions that are used.
     pub(crate) fn set_negotiated(&self, version: u8, features: u32) {
         self.version.store(u32::from(version), ordering::Relaxed);
         self.features.store(features, ordering::Relaxed);
@@ -146,14 +146,16 @@ impl Session {
         }
     }
 
-    /// The session has closed all it had open: it is not counted any more. Any context.
+    /// Takes the session out of the count of sessions: it has closed all that it had open. Any
+    /// context.
     pub(crate) fn uncount(&self) {
         let stays = self.stays.load(ordering::Relaxed);
         self.server.drain().session_down(stays);
     }
 
-    /// The client calls its machine `host`, which counts for devices that are opened from now on.
-    /// `EEXIST`, which is logged, if it has called the machine otherwise before.
+    /// Notes that the client calls its machine `host`, which counts for devices that are opened
+    /// from now on. `EEXIST`, which is logged, if the client has called the machine otherwise
+    /// before.
     pub(crate) fn set_host(&self, host: Host) -> Result {
         if self.host.populate(host) || self.host.as_ref() == Some(&host) {
             return Ok(());
@@ -172,13 +174,13 @@ impl Session {
         Machine::new(self.host.as_ref(), self.name())
     }
 
-    /// The number of the last change of a device's disk, which all changes are made under.
+    /// The number of the last change of a device's disk. Each change is made with it locked.
     pub(crate) fn last_news(&self) -> &Mutex<u32> {
         &self.last_news
     }
 
-    /// Its devices; changed under [`Session::control`] only, and added to under
-    /// [`Session::clients`], too.
+    /// The session's devices. They change with [`Session::control`] locked only, and are added with
+    /// [`Session::clients`] locked, too.
     pub(crate) fn devices(&self) -> &DeviceTable {
         &self.devices
     }
@@ -188,7 +190,7 @@ impl Session {
         &self.control
     }
 
-    /// Where its paths come from.
+    /// The addresses that the session's paths come from.
     pub(crate) fn clients(&self) -> &Mutex<KVec<Option<Address>>> {
         &self.clients
     }

@@ -84,13 +84,13 @@ pub(crate) trait DeviceOwner: Send + Sync {
 
 /// A device that a session has open.
 ///
-/// It and its directory keep each other until [`SessionDevice::close`], and so do the device and
-/// the reservations of its disk.
+/// The device and its directory keep each other until [`SessionDevice::close`]. So do the device
+/// and the reservations of its disk.
 ///
 /// # Invariants
 ///
-/// While `access` is less than [`Access::ReadWrite`], or is about to become so, `worker` is held:
-/// so all requests go to the worker, which looks at `access`.
+/// While `access` is less than [`Access::ReadWrite`], or is about to become so, `worker` is held.
+/// So all requests go to the worker, which looks at `access`.
 #[pin_data]
 pub(crate) struct SessionDevice {
     owner: Arc<dyn DeviceOwner>,
@@ -101,20 +101,21 @@ pub(crate) struct SessionDevice {
     handle: Handle,
     /// For requests that may sleep.
     worker: Worker,
-    /// For commands about reservations, which wait for requests.
+    /// For commands about reservations. These commands wait for requests.
     commands: Worker,
     /// An [`Access`]: what reservations let the client do.
     access: Atomic<u32>,
     /// The disk, and the device's place in its list.
     reserved: Arc<ReservedDisk>,
     place: u64,
-    /// How long requests take, and for how long that is counted.
+    /// The histograms of request times, and the lease that limits for how long requests are
+    /// counted.
     latency: Arc<ServerLatency>,
     lease: Arc<ServerLease>,
-    /// The last command for the disk, and what it has done.
+    /// The last command for the disk, and its result.
     #[pin]
     last_command: Mutex<Option<(Reservation, Result)>>,
-    /// Changed under the session's lock for news.
+    /// Changed under the session's lock `last_news`.
     #[pin]
     noted: Mutex<Noted>,
     #[pin]
@@ -125,13 +126,13 @@ pub(crate) struct SessionDevice {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Noted {
     pub(crate) state: DeviceNews,
-    /// The number of the change to that.
+    /// The number of the change that led to `state`.
     pub(crate) sequence: u32,
 }
 
-/// What others see of an open device.
+/// What is shown, and counted, of an open device.
 struct Shown {
-    // Each is removed before the directory that it is in.
+    // Each directory is removed before its parent.
     latency: Directory<SessionDevice>,
     directory: Directory<SessionDevice>,
     attached: Attached,
@@ -139,7 +140,8 @@ struct Shown {
 }
 
 impl SessionDevice {
-    /// Makes a device and its directory; `queue` is for what the device does by itself. Sleeps.
+    /// Makes a device and its directory; `queue` is for work that the device does by itself.
+    /// Sleeps.
     ///
     /// `EEXIST` if the session has the same disk open under another name.
     pub(crate) fn new(
@@ -196,12 +198,12 @@ impl SessionDevice {
         Ok(device)
     }
 
-    /// The number that the client knows the device by.
+    /// The number by which the client knows the device.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
-    /// The path below the search path that the client gave.
+    /// The path that the client gave, below the search path.
     pub(crate) fn name(&self) -> &Name {
         &self.name
     }
@@ -222,10 +224,10 @@ impl SessionDevice {
         self.handle.enter()
     }
 
-    /// As [`Self::enter`], but if the device is drained waits for that, for `timeout` ms at most.
-    /// Sleeps.
+    /// Does what [`Self::enter`] does; if the device is being drained, waits for that, `timeout` ms
+    /// at most. Sleeps.
     ///
-    /// `EAGAIN` if that is not enough, and if the device is closed.
+    /// `EAGAIN` if the drain takes longer, and if the device is closed.
     pub(crate) fn enter_within(&self, timeout: Msecs) -> Result<HandleUse> {
         match self.enter() {
             Some(device_use) => Ok(device_use),
@@ -234,8 +236,8 @@ impl SessionDevice {
         }
     }
 
-    /// Waits while the requests of the device are waited for, see [`Reserved`]; false if the device
-    /// is closed. Sleeps.
+    /// Waits while the device is being drained, see [`Reserved`]. False if the device is closed.
+    /// Sleeps.
     pub(crate) fn wait_open(&self) -> bool {
         self.handle.gate().wait_open()
     }
@@ -245,49 +247,49 @@ impl SessionDevice {
         Access::from_u32(self.access.load(ordering::Relaxed))
     }
 
-    /// The reservations of its disk.
+    /// The reservations of the device's disk.
     pub(crate) fn reservations(&self) -> &Reservations {
         self.reserved.reservations()
     }
 
-    /// Does a command about them; see [`Reservations::execute`]. Sleeps.
+    /// Does a command about reservations; see [`Reservations::execute`]. Sleeps.
     pub(crate) fn execute(&self, command: &Command) -> Result {
         self.reserved.execute(self.place, command)
     }
 
-    /// The last command for the disk that came by this device, and what it has done.
+    /// The last command for the disk that came by this device, and its result.
     pub(crate) fn last_command(&self) -> &Mutex<Option<(Reservation, Result)>> {
         &self.last_command
     }
 
-    /// How long its requests take. Any context.
+    /// The histograms of the times of the device's requests. Any context.
     pub(crate) fn latency(&self) -> &ServerLatency {
         &self.latency
     }
 
-    /// The state of its disk when the server last looked.
+    /// The state of the device's disk when the server last looked.
     pub(crate) fn noted(&self) -> &Mutex<Noted> {
         &self.noted
     }
 
-    /// Does the requests that may sleep.
+    /// The worker for requests that may sleep.
     #[inline]
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
     }
 
-    /// Does commands about reservations.
+    /// The worker for commands about reservations.
     pub(crate) fn commands(&self) -> &Worker {
         &self.commands
     }
 
-    /// The device is about to be closed: lets no request in from now on. Sleeps, but not for
-    /// requests.
+    /// Begins to close the device: lets no request in from now on. [`Self::close`] is to follow.
+    /// Sleeps, but not for requests.
     ///
-    /// A grace period of RCU goes by until the requests are known to be finished, and another one
-    /// until no task finds the device by its number any more. With this called first, both go by at
-    /// the same time. [`Self::close`] is to follow; the device is closed then, too, if a task that
-    /// waited for the requests has let others in again.
+    /// A grace period of RCU goes by until the requests are known to be finished. Another one goes
+    /// by until no task finds the device by its number any more. With this call first, both go by
+    /// at the same time. A task that waits for the requests may let requests in again;
+    /// [`Self::close`] closes the device all the same.
     pub(crate) fn begin_close(&self) {
         self.handle.gate().begin_drain();
     }
@@ -310,7 +312,7 @@ impl SessionDevice {
             drop(self.lease.stop());
             self.lease.cancel();
             self.handle.gate().close();
-            // Not earlier: until now a command for the disk waits for the requests.
+            // Not earlier: until the gate is closed, a command for the disk waits for the requests.
             drop(attached);
             pr_info_ratelimited!(
                 "session {:?}: closed device {:?}\n",
@@ -325,7 +327,8 @@ impl Reserved for SessionDevice {
     fn set_access(&self, access: Access) {
         let before = Access::from_u32(self.access.load(ordering::Relaxed));
         let (was_whole, is_whole) = (before == Access::ReadWrite, access == Access::ReadWrite);
-        // INVARIANT: The worker is held before and let go after.
+        // INVARIANT: The worker is held before the access becomes less, and let go after it is
+        // whole again.
         if was_whole && !is_whole {
             self.worker.hold();
         }
@@ -354,7 +357,7 @@ const FILES: &[Attribute<SessionDevice>] = &[
     Attribute::read_write(c"force_close", show_force_close, store_force_close),
 ];
 
-/// Those of the directory `latency` in it.
+/// The files of the directory `latency` of an open device.
 const LATENCY_FILES: &[Attribute<SessionDevice>] = &[
     Attribute::read_write(
         c"seconds",
@@ -388,7 +391,7 @@ fn store_latency_seconds(
         drop(device.lease.stop());
         return Ok(());
     }
-    // It is not negative.
+    // The number is not negative.
     let seconds = seconds.unsigned_abs();
     device.lease.set(seconds, || Ok(ServerTimes::new()))
 }

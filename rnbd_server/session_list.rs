@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists of sessions that are looked at now and then.
+//! Lists of sessions that are checked regularly.
 
 use kernel::sync::Arc;
 use kernel_ext::prelude::*;
@@ -13,11 +13,11 @@ pub(crate) struct Listed<N> {
     pub(crate) session: Arc<Session>,
     /// The same session, as the transport knows it.
     pub(crate) transport: Arc<rtrs_server::Session>,
-    /// What was noted of it.
+    /// The notes on the session.
     pub(crate) notes: N,
 }
 
-/// Sessions, and what is noted of each of them.
+/// Sessions, with notes on each.
 ///
 /// # Invariants
 ///
@@ -27,14 +27,14 @@ pub(crate) struct SessionList<N> {
 }
 
 impl<N: Default> SessionList<N> {
-    /// No session. Any context.
+    /// Makes an empty list. Any context.
     pub(crate) const fn new() -> Self {
         Self {
             sessions: KVec::new(),
         }
     }
 
-    /// Adds a session of which nothing is noted, unless it is there already. Sleeps. `ENOMEM`.
+    /// Adds a session with empty notes, unless the list has the session. Sleeps. `ENOMEM`.
     pub(crate) fn add(
         &mut self,
         session: &Arc<Session>,
@@ -48,28 +48,28 @@ impl<N: Default> SessionList<N> {
             transport: transport.clone(),
             notes: N::default(),
         };
-        // INVARIANT: It is not there, see above.
+        // INVARIANT: The list does not have the session, see above.
         Ok(self.sessions.push(listed, GFP_KERNEL)?)
     }
 
-    /// Takes a session out, if it is there. Any context. The result may be the last that keeps the
-    /// session: it is to be dropped when the list is not locked any more.
+    /// Takes a session out, if the list has it. Any context. The result may have the last reference
+    /// to the session: it is to be dropped when the list is not locked any more.
     pub(crate) fn remove(&mut self, session: &Arc<Session>) -> Option<Listed<N>> {
         let position = self.position(session)?;
         self.sessions.remove(position).ok()
     }
 
-    /// Its sessions. Any context.
+    /// The sessions of the list. Any context.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Listed<N>> {
         self.sessions.iter()
     }
 
-    /// Its sessions, whose notes may be changed. Any context.
+    /// The sessions of the list, whose notes may be changed. Any context.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Listed<N>> {
         self.sessions.iter_mut()
     }
 
-    /// Whether there is none. Any context.
+    /// Whether the list is empty. Any context.
     pub(crate) fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }

@@ -2,13 +2,14 @@
 
 //! Requests that their disks do not finish keep the module loaded.
 //!
-//! Unloading the module waits for all requests, so it would wait for ever for a disk that hangs. A
-//! reference to the module has `rmmod` refuse that with `EBUSY` at once instead. A reference for
-//! each request would make all requests slower. So all sessions are looked at twice a second, and
-//! the reference is held while a request was there at two looks. Opening, closing and looking for
-//! disks hold one anyway: see [`Server::kept_loaded()`].
+//! Unloading the module waits for all requests, so it would wait for ever for a disk that hangs.
+//! With a reference to the module, `rmmod` fails with `EBUSY` at once instead. A reference for each
+//! request would make all requests slower. So all sessions are looked at twice a second, and one
+//! reference is held while a request was there at two looks. Opening, closing and looking for disks
+//! hold a reference anyway: see [`Server::kept_loaded()`].
 //!
-//! A disk that begins to hang less than a second before `rmmod`, or while that waits, holds it up.
+//! A disk that begins to hang less than a second before `rmmod`, or while `rmmod` waits, holds it
+//! up.
 
 use kernel::{
     new_mutex,
@@ -39,10 +40,10 @@ use crate::{
 /// The time between two looks, in ms.
 const INTERVAL_MS: u32 = 500;
 
-/// The log tells of requests that were there at so many looks.
+/// The number of looks at which a request was there before the log tells of it.
 const LOGGED_LOOKS: u32 = 4;
 
-/// How many devices of a session it names at most.
+/// The number of a session's devices that the log names at most.
 const LOGGED_DEVICES: u32 = 8;
 
 /// Keeps the module loaded while requests are not finished.
@@ -52,8 +53,8 @@ const LOGGED_DEVICES: u32 = 8;
 /// The work is queued, or runs, while there is a session in the list.
 #[pin_data]
 pub(crate) struct Unfinished {
-    /// Sessions that are not down; noted is at how many looks, one after the other, a session had
-    /// an old request.
+    /// Sessions that are not down. The note is the number of consecutive looks at which the session
+    /// had an old request.
     #[pin]
     sessions: Mutex<SessionList<u32>>,
     #[pin]
@@ -68,7 +69,7 @@ impl_has_delayed_work! {
 }
 
 impl Unfinished {
-    /// Without sessions; works on the queue of `server`. Sleeps.
+    /// Makes it without sessions; it works on the queue of `server`. Sleeps.
     pub(crate) fn new(server: Arc<Server>) -> Result<Arc<Self>> {
         let queue = server.queue().clone();
         Arc::pin_init(
@@ -82,7 +83,7 @@ impl Unfinished {
         )
     }
 
-    /// Looks at a session from now on. Sleeps.
+    /// Adds a session, which is looked at from now on. Sleeps.
     pub(crate) fn add(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -93,14 +94,14 @@ impl Unfinished {
         Ok(())
     }
 
-    /// A session is down: it has no requests any more. Sleeps.
+    /// Removes a session that is down: it has no requests any more. Sleeps.
     pub(crate) fn remove(&self, session: &Arc<Session>) {
         let removed = self.sessions.lock().remove(session);
         drop(removed);
     }
 
     fn begin(self: &Arc<Self>) {
-        // If it is queued already it will see the session.
+        // If the work is queued already, it will see the session.
         let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(INTERVAL_MS));
     }
 }
@@ -121,7 +122,7 @@ impl DelayedWorkItem for Unfinished {
                 log(&listed.session);
             }
         }
-        // INVARIANT: It is queued again if there is a session.
+        // INVARIANT: The work is queued again if there is a session.
         if !sessions.is_empty() {
             this.begin();
         }
@@ -130,13 +131,13 @@ impl DelayedWorkItem for Unfinished {
         if !has_old {
             *kept = None;
         } else if kept.is_none() {
-            // If the module is being unloaded it is too late.
+            // This fails if the module is being unloaded: then it is too late.
             *kept = this.server.reference().ok();
         }
     }
 }
 
-/// Tells which disks may have the requests of a session. Sleeps, but does not wait for disks.
+/// Logs which disks may have the requests of a session. Sleeps, but does not wait for disks.
 fn log(session: &Session) {
     pr_warn_ratelimited!(
         "session {:?}: requests are not finished for {} ms: rnbd_server cannot be unloaded until \
@@ -172,7 +173,7 @@ fn log(session: &Session) {
     });
 }
 
-/// Looks no more when it is dropped. All sessions are down by then.
+/// Ends the looks when it is dropped. All sessions are down by then.
 pub(crate) struct StopUnfinished(pub(crate) Arc<Unfinished>);
 
 impl Drop for StopUnfinished {

@@ -31,15 +31,15 @@ use proto::{
 /// How many names are kept of each folder. A folder of 10,000 names is read 80 times.
 const BATCH: usize = 128;
 
-/// A folder in which the walk is.
+/// A folder that the walk is in.
 struct Level {
-    /// How much of the walk's path is that of this folder, with its slash.
+    /// The length of this folder's path in the walk's path, with its slash.
     folder_len: usize,
     place: Place,
-    /// The least names that are behind those of before.
+    /// The least names behind the names that were read before.
     slots: KVVec<Slot>,
     count: usize,
-    /// The next one of them.
+    /// The index of the next name.
     next: usize,
 }
 
@@ -47,8 +47,8 @@ struct Level {
 ///
 /// # Invariants
 ///
-/// `path` ends with a NUL, its only one. It begins with the path of the search path's folder, which
-/// has `root_len` bytes and a slash at its end.
+/// `path` ends with a NUL, and has no other one. It begins with the path of the search path's
+/// folder, which has `root_len` bytes and ends with a slash.
 pub(crate) struct Walk {
     path: KVec<u8>,
     root_len: usize,
@@ -57,8 +57,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// A walk through `folder`, whose path ends with a slash, that begins at the path behind
-    /// `after`, or at the first one. Regular files are only met with `gives_files`. Sleeps.
+    /// Begins a walk through `folder`, whose path ends with a slash. It starts behind the path
+    /// `after`, or at the first path. Regular files are only met with `gives_files`. Sleeps.
     /// `ENOMEM`.
     pub(crate) fn new(folder: &CStr, gives_files: bool, after: Option<&Name>) -> Result<Self> {
         let root = folder.to_bytes();
@@ -74,7 +74,7 @@ impl Walk {
         Ok(this)
     }
 
-    /// Enters the folders that lead to the path `after`, which has not to be there any more.
+    /// Enters the folders that lead to the path `after`, which need not exist any more.
     fn go_behind(&mut self, mut place: Place, mut after: &[u8]) -> Result {
         loop {
             if after.is_empty() {
@@ -109,8 +109,8 @@ impl Walk {
         }
     }
 
-    /// Enters the folder with the path of the walk. `ENOMEM`; a folder that cannot be read is
-    /// empty.
+    /// Enters the folder at the walk's path. A folder that cannot be read counts as empty.
+    /// `ENOMEM`.
     fn enter(&mut self, place: Place, start: Start<'_>) -> Result {
         let mut level = Level {
             folder_len: self.len(),
@@ -172,13 +172,13 @@ impl Walk {
 }
 
 impl Level {
-    /// Whether there may be names behind the last one.
+    /// Whether there may be names behind the last one that was read.
     fn is_full(&self) -> bool {
         self.count == self.slots.len()
     }
 
-    /// Reads the names behind those of before; whether there are any. `path` begins with the path
-    /// of the folder, and becomes it.
+    /// Reads the names behind those that were read before. Returns whether there are any. `path`
+    /// begins with the path of the folder, and is cut to that.
     fn read_on(&mut self, path: &mut KVec<u8>, gives_files: bool) -> Result<bool> {
         set_end(path, self.folder_len, b"")?;
         let mut last = [0; NAME_MAX];
@@ -204,7 +204,7 @@ impl Level {
         let count = batch.count();
         match read {
             Err(ENOMEM) => return Err(ENOMEM),
-            // It is gone by now, or broken: other folders are told of.
+            // The folder is gone by now, or broken: the walk goes on with other folders.
             Err(_) => self.count = 0,
             Ok(()) => self.count = count,
         }
@@ -229,11 +229,11 @@ fn path_of(path: &[u8]) -> Result<&CStr> {
     CStr::from_bytes_with_nul(path).map_err(|_| EINVAL)
 }
 
-/// Lets `path` be its first `len` bytes and `end`; false, and those bytes alone, if that is too
-/// long.
+/// Makes `path` of its first `len` bytes and `end`. False if that is too long: then `path` is those
+/// bytes alone.
 fn set_end(path: &mut KVec<u8>, len: usize, end: &[u8]) -> Result<bool> {
     path.truncate(len);
-    // A path and a name.
+    // Does not wrap around: the lengths of a path and of a name.
     let fits = len.wrapping_add(end.len()) < PATH_MAX;
     if fits {
         path.extend_from_slice(end, GFP_KERNEL)?;

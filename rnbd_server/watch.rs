@@ -63,7 +63,7 @@ impl_has_delayed_work! {
 }
 
 impl Watch {
-    /// A watch over no session of `server`, which works on its queue. Sleeps.
+    /// A watch over no session of `server`, which works on the queue of `server`. Sleeps.
     pub(crate) fn new(server: Arc<Server>) -> Result<Arc<Self>> {
         let queue = server.queue().clone();
         Arc::pin_init(
@@ -77,7 +77,7 @@ impl Watch {
         )
     }
 
-    /// Adds a session that takes news, unless it is there already. Sleeps.
+    /// Adds a session that takes news, unless it is in the list already. Sleeps.
     pub(crate) fn add(
         &self,
         session: &Arc<Session>,
@@ -86,14 +86,14 @@ impl Watch {
         self.sessions.lock().add(session, transport)
     }
 
-    /// Forgets a session, if it is there. Sleeps.
+    /// Removes a session, if it is in the list. Sleeps.
     pub(crate) fn remove(&self, session: &Arc<Session>) {
         let removed = self.sessions.lock().remove(session);
         drop(removed);
     }
 
-    /// The server drains for `seconds` from now on, in place of what was asked for before; tells
-    /// the clients. Returns for how many ms the server drains. Sleeps, but does not wait for disks.
+    /// Begins to drain the server for `seconds`, in place of an earlier drain, and tells the
+    /// clients. Returns the length of the drain in ms. Sleeps, but does not wait for disks.
     pub(crate) fn begin_drain(self: &Arc<Self>, seconds: u32) -> u32 {
         let ms = self.server.drain().begin(seconds);
         self.end_drain_in(ms);
@@ -101,8 +101,8 @@ impl Watch {
         ms
     }
 
-    /// The server does not drain any more; tells the clients. Returns whether it did. Sleeps, but
-    /// does not wait for disks.
+    /// Ends the drain, and tells the clients. Returns whether the server drained. Sleeps, but does
+    /// not wait for disks.
     pub(crate) fn end_drain(&self) -> bool {
         let was_on = self.server.drain().end();
         if was_on {
@@ -111,13 +111,13 @@ impl Watch {
         was_on
     }
 
-    /// Has the drain ended in `ms`. Any context.
+    /// Has the drain end in `ms`. Any context.
     fn end_drain_in(self: &Arc<Self>, ms: u32) {
-        // If it runs already it looks again.
+        // If the work item runs already, it looks again.
         let _ = DelayedWork::<Self, DRAIN_END>::modify(self.clone(), msecs_to_jiffies(ms));
     }
 
-    /// Has the clients ask for news that know of drains.
+    /// Has the clients that know of drains ask for news.
     fn tell_of_drain(&self) {
         for listed in self.sessions.lock().iter() {
             if listed.session.features() & FEATURE_DRAIN != 0 {
@@ -126,9 +126,9 @@ impl Watch {
         }
     }
 
-    /// A device may have been opened: goes on looking. Any context.
+    /// Goes on looking, since a device may have been opened. Any context.
     pub(crate) fn begin(self: &Arc<Self>) {
-        // If it is queued already it will see the device.
+        // If the work is queued already, it will see the device.
         let _ = DelayedWork::<Self>::queue(self.clone(), msecs_to_jiffies(INTERVAL_MS));
     }
 }
