@@ -55,15 +55,15 @@ pub(crate) struct Client {
     sessions: Mutex<KVec<Arc<Entry>>>,
 }
 
-/// A session's name while somebody uses it, or while it is being opened or closed.
+/// The name of a session that is in use, or is being opened or closed.
 #[pin_data]
 struct Entry {
     name: SessName,
-    /// Taken by who may open the session.
+    /// Taken by a task that may open the session.
     #[pin]
     opening: KillableMutex,
-    /// Nothing while the session is not open. Held while it is being opened or closed, so that
-    /// there is one session of a name at a time, and others wait.
+    /// `None` while the session is not open. Held while the session is being opened or closed, so
+    /// that there is one session of a name at a time, and other tasks wait.
     #[pin]
     session: Mutex<Option<Arc<Session>>>,
     /// The number of users; changed under the lock of the table.
@@ -97,7 +97,7 @@ impl Client {
         Ok(())
     }
 
-    /// Removes that directory with all links in it. Sleeps.
+    /// Removes the directory of the links, with all links in it. Sleeps.
     pub(crate) fn remove_devices_directory(&self) {
         if let Some(directory) = self.devices_directory.as_ref() {
             directory.remove();
@@ -119,7 +119,8 @@ impl Client {
 
     /// Finds the session of a name, or opens one. Sleeps.
     ///
-    /// `ENXIO` if there is none and no path to open one with; the errors of [`Session::open`].
+    /// `ENXIO` if there is no such session and no path to open one by; the errors of
+    /// [`Session::open`].
     pub(crate) fn use_session(self: &Arc<Self>, options: &SessionOptions) -> Result<SessionUser> {
         let entry = self.enter(&options.sessname)?;
         let mut user = SessionUser {
@@ -129,7 +130,7 @@ impl Client {
             is_first: false,
         };
         let entry = user.entry.clone();
-        // Whoever has it waits for the server, which may take any time.
+        // The task that has this lock waits for the server, which may take any time.
         let _opening = entry.opening.lock_killable()?;
         let mut place = entry.session.lock();
         if place.is_none() {
@@ -142,7 +143,7 @@ impl Client {
         Ok(user)
     }
 
-    /// Counts one more user of a name.
+    /// Counts one more user of a session's name.
     fn enter(&self, name: &SessName) -> Result<Arc<Entry>> {
         let mut sessions = self.sessions.lock();
         if let Some(entry) = sessions.iter().find(|entry| entry.name == *name) {
@@ -174,7 +175,7 @@ impl Client {
                 return;
             }
         }
-        // Whoever comes now finds the entry and waits for this lock.
+        // A task that comes now finds the entry and waits for this lock.
         let mut place = entry.session.lock();
         let unused = || *entry.users.lock() == 0;
         if !unused() {
@@ -190,7 +191,7 @@ impl Client {
     }
 }
 
-/// One use of a session; when the last one is dropped the session is closed, which sleeps.
+/// A use of a session; when the last use is dropped the session is closed, which sleeps.
 pub(crate) struct SessionUser {
     client: Arc<Client>,
     entry: Arc<Entry>,

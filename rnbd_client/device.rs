@@ -60,34 +60,35 @@ use crate::{
 /// The block layer's default of `queue/io_timeout`, in ms.
 const DEFAULT_TIMEOUT_MS: u32 = 30_000;
 
-/// For how long the times of requests are counted, and what is held meanwhile.
+/// Limits for how long the times of requests are counted, and holds what the block layer needs for
+/// that.
 type ClientLease = Lease<(TimedRequests<Queue>, ClientTimes), { CLIENT_STAGES.len() }>;
 
 /// A device and its disk.
 #[pin_data]
 pub(crate) struct Device {
     pub(crate) remote: Arc<RemoteDevice>,
-    /// What the disk was made with; set when the server opens the device for the first time.
+    /// The limits that the disk keeps; set when the server opens the device for the first time.
     limits: SetOnce<FixedLimits>,
     /// The limits that may change.
     limits_update: Arc<LimitsUpdate>,
-    /// For how long the times of its requests are counted.
+    /// Limits for how long the times of the device's requests are counted.
     lease: Arc<ClientLease>,
     /// Pending uevents: that the device is closed, and that it is open again.
     is_offline: Atomic<bool>,
     is_online: Atomic<bool>,
     /// The server has told another size, which the disk does not have yet.
     is_resized: Atomic<bool>,
-    /// Lets one at a time have the server open the device again.
+    /// Lets one task at a time have the server open the device again.
     #[pin]
     opening: KillableMutex,
-    /// Nothing before it is made and after it was removed.
+    /// `None` before the disk is made and after it was removed.
     #[pin]
     disk: Mutex<Option<Arc<GenDisk<Queue>>>>,
 }
 
 impl Device {
-    /// A device without a disk; what waits for requests is done on `limits_queue`. Sleeps.
+    /// Makes a device without a disk; `limits_queue` is for work that waits for requests. Sleeps.
     pub(crate) fn new(remote: Arc<RemoteDevice>, limits_queue: &QueueHandle) -> Result<Arc<Self>> {
         let limits_update = LimitsUpdate::new(remote.clone(), limits_queue)?;
         let lease = ClientLease::new(remote.latency.clone(), limits_queue)?;
@@ -120,24 +121,26 @@ impl Device {
                     remote.set_wwid(opened.identity.map_or(Wwid::NONE, |identity| identity.wwid));
                     return Ok(opened.response);
                 }
-                // The server may have opened it in the session that it has now, which nobody would
-                // close. To be asked again makes no difference to it; without a path it ends here.
+                // The server may have opened the device in its present session, where no task would
+                // close it. Asking again makes no difference to the server. Without a path this
+                // ends.
                 Err(ECONNABORTED) => continue,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Puts the disk in its place, with the size that the server's has by now. Sleeps.
+    /// Sets the disk, and gives it the size that the server's disk has by now. Sleeps.
     pub(crate) fn set_disk(&self, disk: GenDisk<Queue>) -> Result {
         let disk = Arc::new(disk, GFP_KERNEL)?;
         let mut place = self.disk.lock();
         self.limits_update.set_disk(disk.clone());
-        // If the device was opened again meanwhile there was no disk to tell the new size.
+        // If the device was opened again meanwhile, there was no disk yet to be resized.
         self.change_capacity(place.insert(disk), self.remote.nsectors())
     }
 
-    /// Does something with the disk, which is not removed meanwhile; `ENOENT` without it. Sleeps.
+    /// Calls `run` with the disk, which is not removed meanwhile; `ENOENT` if there is none.
+    /// Sleeps.
     pub(crate) fn with_disk<R>(&self, run: impl FnOnce(&GenDisk<Queue>) -> Result<R>) -> Result<R> {
         run(self.disk.lock().as_deref().ok_or(ENOENT)?)
     }
@@ -149,14 +152,15 @@ impl Device {
         self.limits_update.stop();
         let (timed, key) = self.lease.stop().unzip();
         drop(timed);
-        // Nobody else has it any more, so it is removed now; but if the work of the lease has just
-        // ended that, perhaps there.
+        // Usually this is the last reference, so the disk is removed now. If the work of the lease
+        // is just ending the lease, the disk may be removed there.
         drop(disk);
         self.lease.cancel();
-        // Not earlier: this waits for a CPU that is being taken away, and that for requests.
+        // Not earlier: this waits for a CPU that is being taken offline, and that CPU waits for
+        // requests.
         drop(key);
-        // The server knows a device by its path, so it must be closed after the last time that it
-        // was opened, and once: the number is another device's then.
+        // The server knows a device by its path, so the device must be closed after the last time
+        // that it was opened. It must be closed only once: the number is another device's then.
         let settled = self.opening.lock_killable().is_ok();
         if settled && was != DeviceState::Init {
             self.remote.close();
@@ -177,7 +181,7 @@ impl Device {
 
     /// Has the server open the device again; [`Self::send_uevents`] is to follow. Sleeps.
     ///
-    /// Requests may wait for it.
+    /// Requests may wait for this.
     fn reopen(&self) -> Result {
         let remote = &*self.remote;
         let opening = self.opening.lock_killable()?;
@@ -198,7 +202,7 @@ impl Device {
             .map(|limits| limits.check(remote, &FixedLimits::of(&opened)))
         {
             if remote.refused_by_limits(&opened.response, opened.epoch) {
-                // The error that was found is the one to tell.
+                // The error that was found is the one to report.
                 let _ = remote.server.close(opened.response.device_id, opened.epoch);
             }
             return Err(error);
@@ -219,8 +223,8 @@ impl Device {
         Ok(())
     }
 
-    /// The session has a path again; `is_first` for the first attempt to open the device since.
-    /// Process context of the module's own; sleeps.
+    /// Opens the device again, since the session has a path again; `is_first` for the first attempt
+    /// since then. Process context of the module's own; sleeps.
     ///
     /// The server's error, which has been logged, or `ENOMEM`.
     pub(crate) fn link_is_back(&self, is_first: bool) -> Result {
@@ -228,7 +232,7 @@ impl Device {
             self.remote.state(),
             DeviceState::Init | DeviceState::Unmapped
         ) {
-            // Whoever is mapping it gets an error.
+            // The task that is mapping the device gets an error.
             return Ok(());
         }
         if is_first {
@@ -244,7 +248,7 @@ impl Device {
     /// Has [`Self::send_uevents`] tell that the device is closed. Any context.
     pub(crate) fn note_link_lost(&self) {
         if self.remote.state() == DeviceState::Disconnected {
-            // That it was open meanwhile is no news any more.
+            // A pending event that the device is open is outdated.
             self.is_online.store(false, ordering::Release);
             self.is_offline.store(true, ordering::Release);
         }
@@ -265,8 +269,8 @@ impl Device {
             self.is_resized.store(true, ordering::Release);
         }
         if let Some(limits) = self.limits.as_ref() {
-            // Otherwise requests in the old blocks may fail, as they do on a disk of this machine;
-            // it was logged.
+            // If the disk's fixed limits have changed, requests in the old blocks may fail, as they
+            // do on a disk of this machine; the change was logged.
             if limits
                 .check(&self.remote, &FixedLimits::of_news(&news))
                 .is_ok()
@@ -281,7 +285,7 @@ impl Device {
     /// told. Sleeps.
     ///
     /// uevents allocate, and wait for other senders of uevents, so the completion of requests must
-    /// never depend on this. `ENOENT` if there is no disk, and then they stay pending.
+    /// never depend on this. `ENOENT` if there is no disk; the uevents stay pending then.
     pub(crate) fn send_uevents(&self) -> Result {
         self.with_disk(|disk| {
             if self.is_offline.xchg(false, ordering::Full) {
@@ -291,7 +295,7 @@ impl Device {
                 self.change_capacity(disk, self.remote.nsectors())?;
                 let _ = uevent(disk, Uevent::Online);
             }
-            // Not always: the administrator may have set another size since.
+            // Only then: the administrator may have set another size since.
             if self.is_resized.xchg(false, ordering::Full) {
                 self.change_capacity(disk, self.remote.nsectors())?;
             }
@@ -300,29 +304,29 @@ impl Device {
         })
     }
 
-    /// Ends requests from now on that the server does not answer within `ms`; 0: none. `ENOENT`
-    /// without a disk. Sleeps.
+    /// Has requests end that the server does not answer within `ms`, from now on; 0: no limit.
+    /// `ENOENT` without a disk. Sleeps.
     pub(crate) fn set_io_timeout(&self, ms: u32) -> Result {
         self.with_disk(|disk| {
-            // Where no request is ended the block layer's own default does no harm.
+            // While no request is ended, the block layer's own default does no harm.
             disk.set_request_timeout(if ms == 0 { DEFAULT_TIMEOUT_MS } else { ms });
             self.remote.set_io_timeout_ms(ms);
             Ok(())
         })
     }
 
-    /// Has the times of requests be counted for `seconds`; 0: no longer. `ENOENT` without a disk.
+    /// Has the times of requests counted for `seconds`; 0: no longer. `ENOENT` without a disk.
     /// Sleeps.
     pub(crate) fn set_latency_seconds(&self, seconds: u32) -> Result {
         if seconds == 0 {
             drop(self.lease.stop());
             return Ok(());
         }
-        // Made and, if there is one already, dropped without the lock: either waits for a CPU that
-        // is being taken away, and that for requests, which the removal of the disk may have to
-        // end.
+        // The key is made and, if the lease has one already, dropped without the lock. Either waits
+        // for a CPU that is being taken offline. That CPU waits for requests, which the removal of
+        // the disk may have to end.
         let mut key = Some(ClientTimes::new());
-        // Held until it is set: the disk is taken out before the lease is stopped.
+        // Locked until the lease is set: the disk is taken out before the lease is stopped.
         let disk = self.disk.lock();
         let disk = disk.as_ref().ok_or(ENOENT)?;
         self.lease.set(seconds, || {

@@ -54,13 +54,13 @@ use crate::{
 /// The files of a mapping in sysfs.
 #[derive(Clone, Copy)]
 pub(crate) struct Files {
-    /// Those of the directory `rnbd` of its disk.
+    /// The files of the directory `rnbd` of the mapping's disk.
     pub(crate) device: &'static [Attribute<Mapping>],
-    /// Those of the directory `latency` in it.
+    /// The files of the directory `latency` in that directory.
     pub(crate) latency: &'static [Attribute<Mapping>],
 }
 
-/// A mapped device, with all that others see of it.
+/// A mapped device: its disk, its files in sysfs, and its use of the session.
 #[pin_data]
 pub(crate) struct Mapping {
     pub(crate) device: Arc<Device>,
@@ -71,22 +71,22 @@ pub(crate) struct Mapping {
     parts: Mutex<Parts>,
 }
 
-/// What a mapping consists of besides the disk; dropped in this order.
+/// The parts of a mapping besides the disk; dropped in this order.
 #[derive(Default)]
 struct Parts {
     link: Option<Link>,
     latency: Option<Directory<Mapping>>,
     directory: Option<Directory<Mapping>>,
     user: Option<SessionUser>,
-    /// While there is a mapping, the module cannot be unloaded: nobody loses a disk by mistake.
+    /// Keeps the module loaded while there is a mapping, so that no disk is lost by mistake.
     module: Option<ModuleReference>,
 }
 
 /// Maps the device that `line` describes. Sleeps.
 ///
-/// `EINVAL` for a line that makes no sense (`ENOMEM` for too many paths, as C), `ENXIO` for an
-/// unknown session without a path to open it by, `EEXIST` for a device that the session has
-/// already, `EHOSTDOWN` if the server is draining, and what the transport and the server say.
+/// `EINVAL` for an invalid line (`ENOMEM` for too many paths, as C), `ENXIO` for an unknown session
+/// without a path to open it by, `EEXIST` for a device that the session has already, `EHOSTDOWN` if
+/// the server is draining, and errors of the transport and of the server.
 pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Result {
     let options = map_options::parse(line, nr_cpu_ids()).map_err(|error| {
         pr_err!("map_device: {}\n", error.message().as_str());
@@ -124,7 +124,7 @@ fn map(client: &Arc<Client>, options: &MapOptions, files: Files) -> Result {
         return Err(EEXIST);
     }
     if !user.is_first && (options.nr_poll_queues > 0 || session.nr_poll_queues > 0) {
-        // The queues of the session are those of its first device.
+        // The queues of a session were made for its first device.
         pr_err!(
             "map_device: a device with nr_poll_queues= needs a session of its own, {} is in use\n",
             options.sessname.as_cstr()
@@ -137,9 +137,9 @@ fn map(client: &Arc<Client>, options: &MapOptions, files: Files) -> Result {
 impl Mapping {
     /// Makes the device that `options` describe, and its disk. Sleeps.
     ///
-    /// `EEXIST` if the session has one of this path, the server's error, and those of making a
-    /// disk. Nothing is left of it after an error.
-    // Not inlined: what it has on the stack is not there while the session is opened, which needs
+    /// `EEXIST` if the session has a device of this path, the server's error, and errors of making
+    /// a disk. Nothing is left of the device after an error.
+    // Not inlined, so that it takes no room on the stack while the session is opened, which needs
     // most of the stack.
     #[inline(never)]
     fn make(
@@ -177,7 +177,7 @@ impl Mapping {
             return Err(error);
         }
         mapping.set_up(client, files).inspect_err(|_| {
-            // Not if somebody has unmapped it already.
+            // Not if another task has unmapped the device already.
             let changed = mapping.device.remote.change_state(DeviceEvent::Unmap);
             if let Ok(was) = changed {
                 mapping.tear_down(was);
@@ -185,14 +185,14 @@ impl Mapping {
         })
     }
 
-    /// Opens the device at the server, and makes everything that others see of it.
+    /// Opens the device at the server, and makes the disk, its files and its link.
     fn set_up(self: &Arc<Self>, client: &Arc<Client>, files: Files) -> Result {
         let Self {
             device, session, ..
         } = &**self;
         let remote = &device.remote;
         let opened = device.open();
-        // If it was told meanwhile that the server goes away, that is why.
+        // If the client was told meanwhile that the server goes away, that is the error to report.
         let opened = opened.or_else(|error| session.check_away().and(Err(error)));
         let response = opened.inspect_err(|error| {
             device_log!(
@@ -211,8 +211,8 @@ impl Mapping {
             &response,
         )
         .inspect_err(Self::failed(remote, "disk"))?;
-        // Nobody reaches the mapping before the directory is made; whoever unmaps it then waits
-        // for this.
+        // No task reaches the mapping before the directory is made. A task that unmaps it then
+        // waits for this lock.
         let mut parts = self.parts.lock();
         device
             .set_disk(disk)
@@ -229,7 +229,8 @@ impl Mapping {
             Ok(())
         })?;
         drop(parts);
-        // What has become of it since the server opened it. Not if it is unmapped already.
+        // Takes over what has changed since the server opened the device. Fails if it is unmapped
+        // already.
         let _ = device.send_uevents();
         session.want_news();
         Ok(())
@@ -250,7 +251,8 @@ impl Mapping {
 
     /// Asks the server to open the device again; see [`Device::remap`]. Sleeps.
     ///
-    /// `EHOSTDOWN` while the server is away on purpose: then the device is opened by itself.
+    /// `EHOSTDOWN` while the server is away on purpose: the device is opened by itself when it is
+    /// back.
     pub(crate) fn remap(&self) -> Result {
         self.session.check_away().inspect_err(|_| {
             device_log!(
@@ -268,7 +270,7 @@ impl Mapping {
 
     /// Removes the device. Sleeps, until all requests in flight have ended.
     ///
-    /// `EALREADY` if somebody is doing that, `EBUSY` if the disk is open, unless by force.
+    /// `EALREADY` if another task is doing that, `EBUSY` if the disk is open, unless by force.
     pub(crate) fn unmap(&self, force: bool) -> Result {
         let remote = &self.device.remote;
         let was = remote.begin_unmap(force).inspect_err(|error| {
@@ -281,16 +283,16 @@ impl Mapping {
         Ok(())
     }
 
-    /// Removes all that others see, and has the server close the device. After the change to
-    /// `Unmapped` from state `was`, by whoever made that change.
+    /// Removes the link, the files and the disk, and has the server close the device. Called after
+    /// the change to `Unmapped` from state `was`, by the task that made the change.
     fn tear_down(&self, was: DeviceState) {
-        // If the device is still being set up this waits for it.
+        // If the device is still being set up, this waits for that.
         let parts = self.take_parts();
         drop(parts.link);
         drop(parts.latency);
         drop(parts.directory);
         self.device.remove(was);
-        // Not before the server has closed it: to open it again meanwhile would get the very device
+        // Not before the server has closed the device: an open meanwhile would get the very device
         // that is being closed.
         self.session.remove_device(&self.device);
         // The last user closes the session.

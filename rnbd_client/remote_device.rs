@@ -94,18 +94,20 @@ pub(crate) struct RemoteDevice {
     pub(crate) access_mode: AccessMode,
     /// How the server is to read and write the disk; `None`: as the server is set.
     pub(crate) io_mode: Option<IoMode>,
-    /// How the server did so when it opened the device last, as on the wire; 0 if it has not told.
+    /// How the server read and wrote the disk when it last opened the device, as on the wire; 0 if
+    /// it has not told.
     used_io_mode: Atomic<u32>,
-    /// The number of the disk, which is not given to another one while this one is open.
+    /// The number of the disk, which no other disk gets while this device is there.
     index: IdaNumber,
     state: StateWord,
-    /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
+    /// How long a request may be in flight before it is ended, in ms; 0 for no limit.
     io_timeout_ms: Atomic<u32>,
-    /// How long requests wait while no path is up, in ms; -1 for as long as the session says.
+    /// How long requests wait while no path is up, in ms; -1 for as long as the session's setting
+    /// says.
     hold_io_ms: Atomic<i32>,
     /// How many requests were ended because they took too long.
     io_timeouts: Atomic<u32>,
-    /// The server's number.
+    /// The number that the server gave the device.
     device_id: Atomic<u32>,
     /// The epoch in which the server gave that number.
     epoch: Atomic<u32>,
@@ -123,13 +125,13 @@ pub(crate) struct RemoteDevice {
     disk_is_gone: Atomic<bool>,
     /// Whether the server has closed the device by itself, in the epoch `epoch`.
     is_closed_there: Atomic<bool>,
-    /// The disk's name in the world; set when the server opens the device for the first time.
+    /// The disk's wwid; set when the server opens the device for the first time.
     wwid: SetOnce<Wwid>,
-    /// How long its requests take.
+    /// The histograms of the times of the device's requests.
     pub(crate) latency: Arc<ClientLatency>,
-    /// The number of the last command about its reservation.
+    /// The number of the last command about the disk's reservation.
     last_command: Atomic<u32>,
-    /// Lets one such command at a time be asked for.
+    /// Lets one command about the reservation at a time be sent.
     #[pin]
     commands: KillableMutex,
     /// How often the disk is open here.
@@ -138,7 +140,7 @@ pub(crate) struct RemoteDevice {
 }
 
 impl RemoteDevice {
-    /// A device that the server has not opened yet. Sleeps.
+    /// Makes a device that the server has not opened yet. Sleeps.
     pub(crate) fn new(
         server: Arc<Server>,
         index: IdaNumber,
@@ -168,7 +170,8 @@ impl RemoteDevice {
                 is_closed_there: Atomic::new(false),
                 wwid: SetOnce::new(),
                 latency,
-                // Not the number that another mapping has begun with. The upper half is cut off.
+                // Random, so that another mapping has begun with another number. The upper half is
+                // cut off.
                 last_command: Atomic::new(random::u64() as u32),
                 commands <- KillableMutex::new(),
                 users <- new_mutex!(0, "RemoteDevice::users"),
@@ -179,20 +182,20 @@ impl RemoteDevice {
 
     /// Asks the server to open the disk; see [`Server::open`]. Sleeps.
     pub(crate) fn open(&self) -> Result<Opened> {
-        // Otherwise clients that come back in another order than they came could not all use the
-        // disk in the way that they did.
+        // With the mode that was used before, clients can come back in any order and use the disk
+        // as they did.
         let used = self.used_io_mode.load(ordering::Relaxed) as u8;
         let used = IoMode::from_wire(used).unwrap_or(None);
         self.server
             .open(&self.path, self.access_mode, self.io_mode, used)
     }
 
-    /// Notes the disk's name in the world, unless there is one. Any context.
+    /// Notes the disk's wwid, unless a wwid is noted already. Any context.
     pub(crate) fn set_wwid(&self, wwid: Wwid) {
         self.wwid.populate(wwid);
     }
 
-    /// The disk's name in the world; empty if the server has told none. Any context.
+    /// The disk's wwid; empty if the server has told none. Any context.
     pub(crate) fn wwid(&self) -> &Wwid {
         self.wwid.as_ref().unwrap_or(&Wwid::NONE)
     }
@@ -208,13 +211,13 @@ impl RemoteDevice {
         self.state.state()
     }
 
-    /// Does what an event does to the state; returns the state before. Sleeps.
+    /// Changes the state by an event; returns the state before. Sleeps.
     pub(crate) fn change_state(&self, event: DeviceEvent) -> Result<DeviceState> {
         let _users = self.users.lock();
         self.change_state_locked(event)
     }
 
-    /// As [`Self::change_state`], with the lock of `users` held.
+    /// Does what [`Self::change_state`] does, with the lock of `users` held.
     fn change_state_locked(&self, event: DeviceEvent) -> Result<DeviceState> {
         let before = self.state();
         let after = before.next(event).map_err(from_errno)?;
@@ -222,7 +225,7 @@ impl RemoteDevice {
         Ok(before)
     }
 
-    /// The server's number, if requests may be sent. Any context.
+    /// The server's number of the device, if requests may be sent. Any context.
     #[inline]
     pub(crate) fn mapped_id(&self) -> Option<u32> {
         (self.state.may_send()).then(|| self.device_id.load(ordering::Relaxed))
@@ -233,8 +236,8 @@ impl RemoteDevice {
         self.state() == DeviceState::Mapped && self.device_id.load(ordering::Relaxed) == device_id
     }
 
-    /// The server's number, and the epoch in which the server gave it, if the device is open there.
-    /// Sleeps.
+    /// The server's number of the device, and the epoch in which the server gave it, if the device
+    /// is open there. Sleeps.
     pub(crate) fn mapped_in(&self) -> Option<(u32, u32)> {
         let _users = self.users.lock();
         if self.state() != DeviceState::Mapped {
@@ -244,12 +247,12 @@ impl RemoteDevice {
         Some((device_id, self.epoch.load(ordering::Relaxed)))
     }
 
-    /// Lets one command about its reservation at a time be asked for.
+    /// Lets one command about the reservation at a time be sent.
     pub(crate) fn commands(&self) -> &KillableMutex {
         &self.commands
     }
 
-    /// The number of the next such command. Any context.
+    /// The number of the next command about the reservation. Any context.
     pub(crate) fn next_command(&self) -> u32 {
         let last = self.last_command.fetch_add(1, ordering::Relaxed);
         last.wrapping_add(1)
@@ -263,23 +266,23 @@ impl RemoteDevice {
     /// Whether flushes must go to the server. Valid after [`Self::mapped_id`] has returned a
     /// number, under the same RCU read lock.
     ///
-    /// A flush is about writes that have ended before it was made. Each was sent with the number
-    /// that came with this value, or with an earlier one, so the value is at least as new as the
-    /// write.
+    /// A flush is about writes that ended before the flush was made. Each of these writes was sent
+    /// with the number that came with this value, or with an earlier one, so the value is at least
+    /// as new as the write.
     #[inline]
     pub(crate) fn has_write_cache(&self) -> bool {
         self.write_cache.load(ordering::Relaxed)
     }
 
-    /// What becomes of a request now that the device is not mapped: it comes again if requests are
-    /// to wait for a path, unless it is to fail fast. Or the device has requests that were ended
-    /// and that the server may still carry out: then what is sent now could be on the disk before
-    /// them, so it ends as they did. Any context.
+    /// The status of a request while the device is not mapped. The request comes again if requests
+    /// are to wait for a path, unless it is to fail fast. If the device has unanswered requests,
+    /// the request ends as they did: the server may still carry them out, and a request that is
+    /// sent now could be on the disk before them. Any context.
     #[cold]
     pub(crate) fn status_if_not_mapped(&self, is_fail_fast: bool) -> Status {
         match self.state() {
             DeviceState::Mapped if self.state.unanswered() != 0 => Status::TIMEOUT,
-            // Since the caller looked.
+            // The device was mapped after the caller's look.
             DeviceState::Mapped => Status::RESOURCE,
             DeviceState::Disconnected if !is_fail_fast && self.holds_io() => Status::RESOURCE,
             _ => Status::IO_ERROR,
@@ -297,8 +300,8 @@ impl RemoteDevice {
         self.is_closed_there.load(ordering::Relaxed)
     }
 
-    /// Whether requests are to wait while the device is not mapped, apart from those of a device
-    /// that the server has closed: they fail until it is open again. Any context.
+    /// Whether requests are to wait while the device is not mapped, unless the server has closed
+    /// the device: then requests fail until the device is open again. Any context.
     pub(crate) fn is_waited_for(&self) -> bool {
         let (transport, ms) = (&self.server.transport, self.hold_ms());
         if self.is_awaited.load(ordering::Relaxed) {
@@ -308,9 +311,9 @@ impl RemoteDevice {
         }
     }
 
-    /// Whether the server has closed the device by itself in the present session. Then only the
-    /// administrator has it opened again. In the next session it is opened as all devices are. Any
-    /// context.
+    /// Whether the server has closed the device by itself in the present session. Then the device
+    /// is opened again only by the administrator. In the next session it is opened as all devices
+    /// are. Any context.
     pub(crate) fn is_closed_by_server(&self) -> bool {
         self.is_closed_there() && self.epoch.load(ordering::Relaxed) == self.server.epoch()
     }
@@ -321,14 +324,14 @@ impl RemoteDevice {
         self.state() == DeviceState::Disconnected && self.is_awaited.load(ordering::Relaxed)
     }
 
-    /// Says whether the server is to be asked to open the device again, while its requests are
+    /// Sets whether the server is to be asked to open the device again, while its requests are
     /// held. Any context.
     pub(crate) fn set_awaited(&self, is_awaited: bool) {
         self.is_awaited.store(is_awaited, ordering::Relaxed);
     }
 
-    /// Whether a request that the transport refused comes again; one that is to fail fast does not
-    /// wait for a path. Any context.
+    /// Whether a request that the transport refused comes again. A request that is to fail fast
+    /// does not wait for a path. Any context.
     #[cold]
     pub(crate) fn waits_after(&self, error: SubmitError, is_fail_fast: bool) -> bool {
         match error {
@@ -340,12 +343,12 @@ impl RemoteDevice {
         }
     }
 
-    /// The server has opened the device in `epoch`; returns the state before. `when_back` runs if
-    /// that was `Disconnected`, before the session can be lost again. Sleeps.
+    /// Notes that the server has opened the device in `epoch`; returns the state before.
+    /// `when_back` runs if that was `Disconnected`, before the session can be lost again. Sleeps.
     ///
-    /// `ENOENT` if it has been unmapped meanwhile; who did that tells the server to close it.
-    /// `ECONNABORTED` if the session was lost meanwhile: the server's next one has other numbers,
-    /// and a request with this number would go to another disk.
+    /// `ENOENT` if the device was unmapped meanwhile; the task that did that tells the server to
+    /// close it. `ECONNABORTED` if the session was lost meanwhile: the server's next session has
+    /// other numbers, and a request with this number would go to another disk.
     pub(crate) fn opened_by_server(
         &self,
         response: &OpenRsp,
@@ -358,7 +361,8 @@ impl RemoteDevice {
             if self.server.epoch() != epoch {
                 return Err(ECONNABORTED);
             }
-            // Before `epoch` changes, so that no reader takes it for closed in that one.
+            // Before `epoch` changes, so that no reader takes the device for closed in the new
+            // epoch.
             self.is_closed_there.store(false, ordering::Relaxed);
             self.note_id(response, epoch);
             if response.io_mode.is_some() {
@@ -372,7 +376,7 @@ impl RemoteDevice {
                 self.disk_has_cache.store(write_cache, ordering::Relaxed);
             }
             if self.server.epoch_with_news() != Some(epoch) {
-                // Nobody would tell that it is not so any more.
+                // This server would not tell when the disk is no longer so.
                 self.disk_is_read_only.store(false, ordering::Relaxed);
                 self.disk_is_gone.store(false, ordering::Relaxed);
             }
@@ -391,13 +395,13 @@ impl RemoteDevice {
         })
     }
 
-    /// The server has opened a disk that cannot stand for this one; whether to close it now.
-    /// Sleeps.
+    /// The server has opened a disk that cannot stand for this one. Returns whether to close it
+    /// now. Sleeps.
     pub(crate) fn refused_by_limits(&self, response: &OpenRsp, epoch: u32) -> bool {
         let _users = self.users.lock();
         match self.state() {
-            // Whoever unmaps it does that, and may be waiting for this; if it was killed another
-            // device may have the number by now.
+            // The task that unmaps the device closes it, and may be waiting for this. If that task
+            // was killed, another device may have the number by now.
             DeviceState::Unmapped => {
                 self.note_id(response, epoch);
                 false
@@ -408,7 +412,8 @@ impl RemoteDevice {
         }
     }
 
-    /// Whether the disk can be read only: it was mapped so, or the server's is. Any context.
+    /// Whether the disk can be read only: it was mapped so, or the server's disk is read-only. Any
+    /// context.
     pub(crate) fn is_read_only(&self) -> bool {
         self.access_mode.is_read_only() || self.disk_is_read_only.load(ordering::Relaxed)
     }
@@ -418,9 +423,9 @@ impl RemoteDevice {
         self.epoch.store(epoch, ordering::Relaxed);
     }
 
-    /// The session has lost its last path. Sleeps.
+    /// Notes that the session has lost its last path. Sleeps.
     pub(crate) fn link_lost(&self) {
-        // There is no state in which this is an error.
+        // In no state is this an error.
         let before = self.change_state(DeviceEvent::LinkLost);
         let was_mapped = matches!(before, Ok(DeviceState::Mapped));
         if self.server.transport.is_server_away() && (was_mapped || self.is_closed_there()) {
@@ -431,8 +436,8 @@ impl RemoteDevice {
         }
     }
 
-    /// No request is sent from here on; those that come are held as long as the transport wants
-    /// that, and the server opens the device again when the session was lost and is back. Sleeps.
+    /// Lets no request be sent from here on. Requests are held as long as the transport wants that.
+    /// The server opens the device again when the session was lost and is back. Sleeps.
     pub(crate) fn hold(&self) {
         // In any other state nothing is sent anyway.
         let before = self.change_state(DeviceEvent::LinkLost);
@@ -445,12 +450,12 @@ impl RemoteDevice {
     pub(crate) fn close(&self) {
         let epoch = self.epoch.load(ordering::Relaxed);
         if self.server.epoch() != epoch {
-            // The server has closed it with its session.
+            // The server has closed the device with the session.
             return;
         }
         if self.state.unanswered() != 0 {
-            // The server would not confirm it before it has finished these requests, nor take
-            // other messages. It closes the device with the session.
+            // The server would not confirm the close before it has finished these requests, nor
+            // take other messages. It closes the device with the session.
             device_log!(
                 pr_info,
                 self,
@@ -460,7 +465,7 @@ impl RemoteDevice {
         }
         let device_id = self.device_id.load(ordering::Relaxed);
         if let Err(error) = self.server.close(device_id, epoch) {
-            // The server closes it with the session.
+            // The server closes the device with the session.
             device_log!(
                 pr_info,
                 self,
@@ -470,9 +475,9 @@ impl RemoteDevice {
         }
     }
 
-    /// The device is to be unmapped; returns the state before. Sleeps.
+    /// Begins to unmap the device; returns the state before. Sleeps.
     ///
-    /// `EALREADY` if somebody is doing that, `EBUSY` if the disk is open, unless by force.
+    /// `EALREADY` if another task is doing that, `EBUSY` if the disk is open, unless by force.
     pub(crate) fn begin_unmap(&self, force: bool) -> Result<DeviceState> {
         let users = self.users.lock();
         if self.state() != DeviceState::Unmapped && !force && *users > 0 {
@@ -487,12 +492,12 @@ impl RemoteDevice {
         self.change_state_locked(DeviceEvent::Unmap)
     }
 
-    /// The disk is opened. `EPERM` for writing by a device that is mapped read-only, `EIO` once
-    /// unmapped. Sleeps.
+    /// Counts an open of the disk. `EPERM` for writing by a device that is mapped read-only, `EIO`
+    /// once the device is unmapped. Sleeps.
     ///
-    /// A disk that was set read-only otherwise may be opened for writing, as local disks may: the
-    /// block layer refuses writes of programs. It lets writes of other drivers through, which a C
-    /// server carries out even by a read-only mapping.
+    /// A disk that became read-only in another way may be opened for writing, as local disks may:
+    /// the block layer refuses writes of programs. It lets writes of other drivers through, and a C
+    /// server carries these out even by a read-only mapping.
     pub(crate) fn opened_by_user(&self, for_writing: bool) -> Result {
         if for_writing && self.access_mode.is_read_only() {
             return Err(EPERM);
@@ -505,7 +510,7 @@ impl RemoteDevice {
         Ok(())
     }
 
-    /// The disk is closed. Sleeps.
+    /// Counts a close of the disk. Sleeps.
     pub(crate) fn closed_by_user(&self) {
         let mut users = self.users.lock();
         // The block layer calls this once for each success of `opened_by_user`.

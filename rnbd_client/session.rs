@@ -74,31 +74,31 @@ use crate::{
     }, //
 };
 
-/// How long the client waits before it asks for news after the server has rung, in ms: so a server
-/// that rings all the time is asked no more than so often.
+/// How long the client waits after the server has rung before it asks for news, in ms. So a server
+/// that rings all the time is not asked more often than that.
 const RUNG_DELAY_MS: u32 = 250;
-/// How long it waits after an attempt that failed, in ms.
+/// How long the client waits after a failed attempt to ask for news, in ms.
 const NEWS_DELAY_MS: u32 = 1000;
 
 /// The work item that handles link events.
 const EVENTS: u64 = 0;
-/// The work item that sends uevents about them.
+/// The work item that sends uevents.
 const UEVENTS: u64 = 1;
-/// The work item that has news asked for.
+/// The work item by which news are asked for.
 const ASK: u64 = 2;
-/// The work item that has the server left.
+/// The work item by which the server is left.
 const LEAVE: u64 = 3;
 
 /// What sessions need of the module.
 #[derive(Clone)]
 pub(crate) struct SessionContext {
-    /// The workqueue of what requests may wait for.
+    /// The workqueue for work that requests may wait for.
     pub(crate) queue: QueueHandle,
-    /// The workqueue of what sends uevents.
+    /// The workqueue for uevents.
     pub(crate) uevent_queue: QueueHandle,
-    /// The workqueue of what waits for requests.
+    /// The workqueue for work that waits for requests.
     pub(crate) limits_queue: QueueHandle,
-    /// Keeps the module loaded.
+    /// Takes a reference to the module, which keeps the module loaded.
     pub(crate) module: fn() -> Result<ModuleReference>,
 }
 
@@ -119,7 +119,8 @@ struct Link {
     in_flight: SetOnce<Arc<InFlight>>,
     #[pin]
     devices: DeviceList,
-    /// What is left to do about link events, in `work`.
+    /// Events that `work` has yet to handle: the session was lost, is back, or devices are to be
+    /// opened again.
     lost: Atomic<bool>,
     is_back: Atomic<bool>,
     again: Atomic<bool>,
@@ -132,7 +133,7 @@ struct Link {
     uevents: Work<Self, UEVENTS>,
     /// The attempts to open devices again. Used by `work` only.
     reopening: Reopening,
-    /// Has `work` open those that are left.
+    /// Has `work` open the devices that are left.
     #[pin]
     retry: DelayedWork<Self>,
     /// Has `work` ask for news.
@@ -141,7 +142,7 @@ struct Link {
     /// Whether `work` is about to leave the server.
     #[pin]
     leaving: Leaving,
-    /// Has `work` look whether it can leave.
+    /// Has `work` look whether it can leave the server.
     #[pin]
     leave: DelayedWork<Self, LEAVE>,
 }
@@ -200,7 +201,7 @@ impl Session {
             .inspect_err(|_| transport.close())
     }
 
-    // Not inlined: what it has on the stack is not there while the transport connects, which needs
+    // Not inlined, so that it takes no room on the stack while the transport connects, which needs
     // most of the stack.
     #[inline(never)]
     fn with_transport(
@@ -244,11 +245,11 @@ impl Session {
         Ok(Arc::new(session, GFP_KERNEL)?)
     }
 
-    /// Closes the transport; no request is in flight afterwards and nothing runs any more. Its
-    /// devices must be gone. Sleeps.
+    /// Closes the transport. No request is in flight afterwards, and no work runs any more. The
+    /// session's devices must be gone. Sleeps.
     pub(crate) fn close(&self) {
         self.server.transport.close();
-        // Devices keep the session.
+        // The devices of unanswered requests keep the session.
         if let Some(in_flight) = self.link.in_flight.as_ref() {
             in_flight.close();
         }
@@ -261,19 +262,19 @@ impl Session {
         workqueue::flush::<_, UEVENTS>(&self.link);
     }
 
-    /// Adds a device. `EEXIST` if the session has one of this path. Sleeps.
+    /// Adds a device. `EEXIST` if the session has a device of this path. Sleeps.
     pub(crate) fn add_device(&self, device: &Arc<Device>) -> Result {
         self.link.devices.add(device)
     }
 
-    /// A device was opened: asks the server, in the background, what there is to know of it. Any
+    /// Asks the server for news of all devices, in the background: a device was opened. Any
     /// context.
     pub(crate) fn want_news(&self) {
         self.link.news.want_all();
         self.link.queue_work();
     }
 
-    /// Forgets a device, for which nothing waits any more. Sleeps.
+    /// Removes a device, for which nothing waits any more. Sleeps.
     pub(crate) fn remove_device(&self, device: &Device) {
         self.link.devices.remove(device);
         self.link.queue_work();
@@ -318,22 +319,23 @@ impl Link {
         )
     }
 
-    /// Opens devices again, and has those opened later that are left. Process context; sleeps.
+    /// Opens devices again, and has the devices that are left opened later. Process context;
+    /// sleeps.
     fn remap(self: &Arc<Self>, devices: impl Iterator<Item = Arc<Device>>) {
         if let Some(delay) = self.reopening.open(devices) {
-            // It may still wait for an attempt after an earlier loss, and longer.
+            // The timer may still run for an attempt after an earlier loss, and for longer.
             let _ = DelayedWork::<Self>::modify(self.clone(), msecs_to_jiffies(delay));
         }
     }
 
     /// Has `work` look at the events that were noted. Any context.
     fn queue_work(self: &Arc<Self>) {
-        // If it is queued already, it will see that.
+        // If the work is queued already, it will see the events.
         let _ = self.context.queue.enqueue::<Self, EVENTS>(self.clone());
     }
 
-    /// Asks the server for news before devices are opened, if it was away: new devices are not to
-    /// wait until each device was opened. Process context; sleeps.
+    /// Asks the server for news before devices are opened, if the server was away: new devices are
+    /// not to wait until each device was opened. Process context; sleeps.
     fn ask_whether_back(self: &Arc<Self>) {
         let Some(device) = self.devices.each().next() else {
             return;
@@ -346,7 +348,7 @@ impl Link {
     }
 
     /// Asks the server for changes of disks; returns whether there were any. After a failure asks
-    /// again some time later, unless the answer made no sense. Process context; sleeps.
+    /// again some time later, unless the answer was invalid. Process context; sleeps.
     fn read_news(self: &Arc<Self>) -> bool {
         // Without devices there is nothing to ask for.
         let Some(device) = self.devices.each().next() else {
@@ -371,7 +373,7 @@ impl Link {
             }
             Err(error) => error,
         };
-        // Without a path there is nothing to say: another path may come before the session is lost.
+        // Without a path nothing is logged: another path may come before the session is lost.
         if server.transport.is_connected() {
             kernel_ext::pr_info_ratelimited!(
                 "session {}: asking for news of the devices failed, err: {}\n",
@@ -380,7 +382,7 @@ impl Link {
             );
         }
         if error == EINVAL {
-            // A server whose answer makes no sense is there, and does not say that it is draining.
+            // A server with an invalid answer is there, and does not say that it is draining.
             self.leaving.told(server, epoch, None, self.devices.each());
         } else {
             self.ask_in(NEWS_DELAY_MS);
@@ -388,16 +390,16 @@ impl Link {
         is_noted
     }
 
-    /// Has news asked for in `delay` ms, or earlier if that is to be done already. Any context.
+    /// Has news asked for in `delay` ms, or earlier if a question is due earlier. Any context.
     fn ask_in(self: &Arc<Self>, delay: u32) {
         self.news.want();
         let _ = DelayedWork::<Self, ASK>::queue(self.clone(), msecs_to_jiffies(delay));
     }
 
-    /// Does what is left to do about link events. Requests may wait for it: memory is allocated
+    /// Handles the events that were noted. Requests may wait for this: memory is allocated
     /// [`without_io`], and uevents are left to another work item.
     fn handle_events(self: &Arc<Self>) {
-        // What an event concerns is in the list before it is noted.
+        // The devices that an event concerns are in the list before the event is noted.
         let lost = self.lost.xchg(false, ordering::Full);
         let again = self.again.xchg(false, ordering::Full);
         let is_back = self.is_back.xchg(false, ordering::Full);
@@ -410,7 +412,7 @@ impl Link {
         if is_back {
             self.ask_whether_back();
             self.reopening.begin();
-            // A session that is left at once again opens nothing: the next session does.
+            // A session that is left again at once opens no device: the next session does.
             if !self.is_leaving() {
                 self.remap(self.devices.each());
             }
@@ -423,7 +425,7 @@ impl Link {
         }
         let is_event = lost || is_back || again;
         if is_event {
-            // Before the server is asked, which may take long.
+            // Before the server is asked, since that may take long.
             self.queue_uevents();
         }
         if (is_back || again || wants_news) && self.read_news() {
@@ -432,13 +434,13 @@ impl Link {
         self.go_on_draining();
     }
 
-    /// Whether the server's present session is being left: its devices are opened in the next one.
+    /// Whether the server's present session is being left: devices are opened in the next session.
     /// Sleeps.
     fn is_leaving(&self) -> bool {
         self.leaving.is_of(self.epoch.get())
     }
 
-    /// Does what is left to do about a server that goes away on purpose. Process context; sleeps.
+    /// Goes on with leaving a server that goes away on purpose. Process context; sleeps.
     fn go_on_draining(self: &Arc<Self>) {
         let Some(device) = self.devices.each().next() else {
             return;
@@ -446,7 +448,7 @@ impl Link {
         let server = &device.remote.server;
         if self.leaving.go_on(server) {
             let delay = msecs_to_jiffies(drain::LOOK_AGAIN_MS);
-            // If it is queued already it looks then.
+            // If the work is queued already, it looks then.
             let _ = DelayedWork::<Self, LEAVE>::queue(self.clone(), delay);
         }
         // Requests wait no longer if the server is back and no device is awaited.
@@ -457,7 +459,7 @@ impl Link {
 
     /// Has the devices' pending uevents sent. Any context.
     fn queue_uevents(self: &Arc<Self>) {
-        // If the work is queued already, it will see what was noted.
+        // If the work is queued already, it will see these uevents.
         let queue = &self.context.uevent_queue;
         let _ = queue.enqueue::<Self, UEVENTS>(self.clone());
     }
@@ -476,7 +478,7 @@ impl WorkItem<UEVENTS> for Link {
 
     fn run(this: Arc<Self>) {
         for device in this.devices.each() {
-            // They stay pending while the device has no disk.
+            // The uevents stay pending while the device has no disk.
             let _ = device.send_uevents();
         }
     }
@@ -484,7 +486,7 @@ impl WorkItem<UEVENTS> for Link {
 
 impl DelayedWorkItem for Link {
     fn run(this: Arc<Self>) {
-        // In `work` as well, so that devices are opened by one at a time.
+        // Devices are opened in `work`, so that one task at a time opens them.
         this.again.store(true, ordering::Release);
         this.queue_work();
     }
@@ -502,7 +504,7 @@ impl DelayedWorkItem<LEAVE> for Link {
     }
 }
 
-/// What the transport knows of a session.
+/// The session, as the transport knows it.
 struct Events(Arc<Link>);
 
 impl SessionEvents for Events {
@@ -530,14 +532,15 @@ impl SessionEvents for Events {
     }
 
     fn link_event(&self, event: LinkEvent) {
-        // The transport waits for this to return, so that nothing is asked of it here.
+        // The transport waits for this function, so nothing is asked of the transport here.
         match event {
             LinkEvent::Disconnected => {
                 // Before any device's state changes; see `RemoteDevice::opened_by_server`.
                 self.0.epoch.end();
                 self.0.devices.for_each(|device| device.remote.link_lost());
-                // Whoever sends a request reads its device's number and finds a path under one RCU
-                // read lock: with a number of before nobody may find a path that comes now.
+                // A task that sends a request reads its device's number and finds a path under one
+                // RCU read lock. After the grace period no task with an old number can find a path
+                // that comes now.
                 rcu::synchronize_rcu();
                 self.0.lost.store(true, ordering::Release);
             }
