@@ -33,14 +33,14 @@ pub(crate) struct DeviceList {
 }
 
 impl DeviceList {
-    /// Without a device.
+    /// Makes an empty list.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             devices <- new_mutex!(KVec::new(), "DeviceList::devices"),
         })
     }
 
-    /// Adds a device. `EEXIST` if there is one of this path. Sleeps.
+    /// Adds a device. `EEXIST` if the list has a device of this path. Sleeps.
     pub(crate) fn add(&self, device: &Arc<Device>) -> Result {
         let mut devices = self.devices.lock();
         if has_path(&devices, &device.remote.path) {
@@ -48,22 +48,22 @@ impl DeviceList {
         }
         let place = place_behind(&devices, Some(device.remote.index()));
         without_io(|| devices.push(device.clone(), GFP_KERNEL))?;
-        // INVARIANT: The device, which is the last one now, moves to its place. Its index is its
-        // own as long as there is the device.
+        // INVARIANT: The device, which is the last one now, moves to its place. No other device has
+        // its index while the device is there.
         if let Some(behind) = devices.get_mut(place..) {
             behind.rotate_right(1);
         }
         Ok(())
     }
 
-    /// Forgets a device, if it is there. Sleeps.
+    /// Removes a device, if the list has it. Sleeps.
     pub(crate) fn remove(&self, device: &Device) {
         let removed = {
             let mut devices = self.devices.lock();
             let place = devices.iter().position(|other| ptr::eq(&**other, device));
             place.and_then(|place| devices.remove(place).ok())
         };
-        // Not with the lock held.
+        // Dropped without the lock.
         drop(removed);
     }
 
@@ -78,13 +78,14 @@ impl DeviceList {
         self.devices.lock().iter().for_each(run);
     }
 
-    /// Whether `wanted` holds for a device; it waits for nothing. Sleeps.
+    /// Whether `wanted` holds for a device; `wanted` waits for nothing. Sleeps.
     pub(crate) fn any(&self, wanted: impl FnMut(&Arc<Device>) -> bool) -> bool {
         self.devices.lock().iter().any(wanted)
     }
 
     /// The devices, in order, without memory for a copy of the list. Devices may come and go
-    /// meanwhile: each that is there all the time is among these, and none comes twice. Sleeps.
+    /// meanwhile: each device that is in the list all the time is returned, and no device is
+    /// returned twice. Sleeps.
     pub(crate) fn each(&self) -> impl Iterator<Item = Arc<Device>> + '_ {
         let mut last = None;
         core::iter::from_fn(move || {

@@ -34,9 +34,9 @@ use crate::client::{
     SessionUser, //
 };
 
-/// The most disks of a server that are told; a hostile server could go on for ever.
+/// The most disks of a server that are told: a hostile server could go on for ever.
 const MAX_DISKS: u32 = 100_000;
-/// The most responses without a disk, one after the other.
+/// The most consecutive responses without a disk.
 const MAX_EMPTY: u32 = 600;
 
 /// An open file, which keeps the module `M` loaded.
@@ -57,21 +57,21 @@ enum State {
     Ended,
 }
 
-/// What is known of a server's disks.
+/// The state of asking a server for its disks.
 ///
 /// # Invariants
 ///
-/// `page` is what [`DiscoverRsp::parse`] has taken as the response to `request`, or all zeroes
-/// while nothing is known.
+/// `page` is a response to `request` that [`DiscoverRsp::parse`] has accepted, or is all zeroes
+/// while no disk is known.
 struct Asking {
     user: SessionUser,
     page: KVec<u8>,
     request: Discover,
-    /// The disks of this page that were read.
+    /// The number of disks of this page that were read.
     read: usize,
-    /// What to ask next; nothing at the end.
+    /// The next question; `None` at the end.
     next: Option<Discover>,
-    /// The disks of the pages before.
+    /// The number of disks that were read so far, of all pages.
     told: u32,
 }
 
@@ -92,10 +92,10 @@ impl<M: ModuleMetadata + 'static> OpenFile for Discovery<M> {
 
     /// Connects to the server, and asks it for its first disks. Sleeps.
     ///
-    /// `EBUSY` if a line was written before, `EINVAL` for a line or a response that makes no sense,
-    /// `ENXIO` for an unknown session without a path to open it by, `EOPNOTSUPP` if the server
-    /// knows no discovery, `EHOSTDOWN` if it is draining, and what the transport and the server
-    /// say.
+    /// `EBUSY` if a line was written before, `EINVAL` for an invalid line or response, `ENXIO` for
+    /// an unknown session without a path to open it by, `EOPNOTSUPP` if the server does not know of
+    /// discovery, `EHOSTDOWN` if the server is draining, and errors of the transport and of the
+    /// server.
     fn write(&self, line: &[u8]) -> Result {
         let mut state = self.state.lock();
         if !matches!(*state, State::New) {
@@ -107,11 +107,11 @@ impl<M: ModuleMetadata + 'static> OpenFile for Discovery<M> {
         Ok(())
     }
 
-    /// Whole lines, as many as there is room for and the page has. Sleeps.
+    /// Writes whole lines to `out`, as many as fit and the page has. Sleeps.
     ///
-    /// `EINVAL` if nothing was written, if there is not room for each possible line, and for a
-    /// response that makes no sense; `EFBIG` for a server that has too many disks, `ETIMEDOUT` for
-    /// a server that does not get on; and as [`Self::write`].
+    /// `EINVAL` if nothing was written, if `out` is shorter than the longest line, and for an
+    /// invalid response; `EFBIG` for a server that has too many disks, `ETIMEDOUT` for a server
+    /// that does not get on; and errors of [`Self::write`].
     fn read(&self, out: &mut [u8]) -> Result<usize> {
         if out.len() < FoundDisk::MAX_LINE {
             return Err(EINVAL);
@@ -122,7 +122,7 @@ impl<M: ModuleMetadata + 'static> OpenFile for Discovery<M> {
             State::Ended => return Ok(0),
             State::Asking(asking) => asking.read(out),
         };
-        // A task that was killed gives up; other errors do not pass either.
+        // Each error ends the question: a killed task gives up, and other errors do not pass.
         if !matches!(result, Ok(1..)) {
             // This may close the session.
             *state = State::Ended;
@@ -140,7 +140,7 @@ impl Asking {
         })?;
         let user = client.use_session(&options)?;
         user.session()?.check_away()?;
-        // INVARIANT: Nothing is known.
+        // INVARIANT: No disk is known.
         Ok(Self {
             user,
             page: KVec::from_elem(0u8, DiscoverRsp::MAX_SIZE, GFP_KERNEL)?,
@@ -151,13 +151,14 @@ impl Asking {
         })
     }
 
-    /// Asks for the next page, if there is one that has disks.
+    /// Asks for the next page that has disks, if there is one.
     fn ask(&mut self) -> Result {
         for _ in 0..MAX_EMPTY {
             let Some(request) = self.next.take() else {
                 return Ok(());
             };
-            // INVARIANT: Not while it is asked.
+            // INVARIANT: Does not hold while the server is asked. After an error `self` is not used
+            // again.
             self.read = 0;
             self.request = request;
             let session = self.user.session()?;
@@ -188,7 +189,7 @@ impl Asking {
             let Some(line) = disk.write_line(place) else {
                 break;
             };
-            // Within `out`, and at most as many as a page has.
+            // Within `out`, and at most the number of disks that a page has.
             len = len.wrapping_add(line);
             count = count.wrapping_add(1);
         }

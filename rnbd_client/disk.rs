@@ -44,7 +44,8 @@ const MINOR_BITS: u32 = 20;
 /// The largest index of a disk.
 pub(crate) const MAX_INDEX: u32 = (1 << (MINOR_BITS - PART_BITS)) - 1;
 
-/// Segments of a request but the first start, and but the last end, at a multiple of this plus one.
+/// All segments of a request but the first start at a multiple of this plus one, and all but the
+/// last end there.
 const VIRT_BOUNDARY_MASK: usize = 4096 - 1;
 
 /// Makes the disk of number `index`, at most [`MAX_INDEX`]. Its partitions are read before this
@@ -121,9 +122,9 @@ fn limits(device: &RemoteDevice, response: &OpenRsp) -> Limits {
         discard_alignment: changing.discard_alignment,
         max_secure_erase_sectors: changing.max_secure_erase_sectors,
         max_write_zeroes_sectors: changing.max_write_zeroes_sectors,
-        // Whatever the disk has today: see `queue::message` for flushes. A FUA write is right
-        // on any disk, as the server's block layer writes through, flushes, or has nothing to
-        // do.
+        // Offered whatever the server's disk has today: see `queue::message` for flushes. A FUA
+        // write is right on any disk, since the server's block layer writes through, flushes, or
+        // has nothing to do.
         write_cache: true,
         fua: true,
     }

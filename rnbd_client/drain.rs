@@ -27,8 +27,8 @@ use crate::{
     server::Server, //
 };
 
-/// How long requests in flight may take before the session leaves all the same, in ms. Then they
-/// are held like the others, and carried out again.
+/// How long requests in flight may take before the session leaves all the same, in ms. Then these
+/// requests are held like the others, and carried out again.
 const LONGEST_WAIT_MS: u32 = 10_000;
 
 /// How often to look whether requests are in flight, in ms.
@@ -50,7 +50,7 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// Nothing is being left.
+    /// No session is being left.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             left <- new_mutex!(None, "Leaving::left"),
@@ -63,7 +63,7 @@ impl Leaving {
         self.left.lock().is_some_and(|left| left.epoch == epoch)
     }
 
-    /// The server has answered in `epoch` for how many ms it goes away, or that it does not.
+    /// Takes the server's answer in `epoch`: for how many ms it goes away, or that it does not.
     /// Process context; sleeps.
     pub(crate) fn told(
         &self,
@@ -80,8 +80,8 @@ impl Leaving {
         }
     }
 
-    /// The server goes away for `told_ms`: lets the devices send no more requests, and begins to
-    /// leave.
+    /// Begins to leave a server that goes away for `told_ms`: lets the devices send no more
+    /// requests.
     fn begin(
         &self,
         server: &Server,
@@ -103,7 +103,7 @@ impl Leaving {
             seconds_of(held_ms)
         );
         if self.is_of(epoch) || !may_leave(held_ms, told_ms) {
-            // The session is being left already, and only the time has changed; or the server
+            // The session is being left already, and only the time has changed. Or the server
             // carries out requests for longer than they could wait.
             return;
         }
@@ -119,7 +119,7 @@ impl Leaving {
         });
     }
 
-    /// Leaves when no request is in flight any more, or when it has waited long enough; returns
+    /// Leaves when no request is in flight any more, or when the wait was long enough; returns
     /// whether to call this again after [`LOOK_AGAIN_MS`]. Process context; sleeps.
     pub(crate) fn go_on(&self, server: &Server) -> bool {
         let Some(left) = *self.left.lock() else {
@@ -140,7 +140,8 @@ impl Leaving {
     }
 }
 
-/// The server has answered in a session that is not being left, and is not draining.
+/// Notes that the server is back: it has answered, in a session that is not being left, that it is
+/// not draining.
 fn came_back(server: &Server) {
     if let Some(away_ms) = server.transport.came_back() {
         kernel_ext::pr_info_ratelimited!(

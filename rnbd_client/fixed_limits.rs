@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a disk was made with and keeps, whatever the server's disk is when it is opened again.
+//! The limits that a disk was made with and keeps, whatever the server's disk is when it is opened
+//! again.
 
 use kernel_ext::prelude::*;
 use proto::rnbd::{
@@ -16,16 +17,16 @@ use crate::{
     server::Opened, //
 };
 
-/// The part of what the server says of its disk that users of the disk here rely on.
+/// The limits that users of the disk here rely on.
 pub(crate) struct FixedLimits {
     /// In bytes.
     logical_block_size: u32,
-    /// The disk's name in the world, which may be empty; `None` if the server has not told.
+    /// The disk's wwid, which may be empty; `None` if the server has not told it.
     wwid: Option<Wwid>,
 }
 
 impl FixedLimits {
-    /// Those of the disk that the server has opened.
+    /// The limits of the disk that the server has opened.
     pub(crate) fn of(opened: &Opened) -> Self {
         Self {
             logical_block_size: opened.response.logical_block_size,
@@ -33,7 +34,7 @@ impl FixedLimits {
         }
     }
 
-    /// Those that the server's disk has by now.
+    /// The limits that the server's disk has by now.
     pub(crate) fn of_news(news: &DeviceNews) -> Self {
         Self {
             logical_block_size: news.logical_block_size,
@@ -41,11 +42,11 @@ impl FixedLimits {
         }
     }
 
-    /// `EINVAL` if `device`, whose disk was made with this, cannot stand for what the server has
-    /// now, which is logged.
+    /// `EINVAL`, which is logged, if `device`, whose disk was made with these limits, cannot stand
+    /// for a disk of the server with the limits `now`.
     pub(crate) fn check(&self, device: &RemoteDevice, now: &Self) -> Result {
         match (self.wwid, now.wwid) {
-            // A disk may get a name that it had not, as when its driver reads it again.
+            // A disk may get a wwid that it did not have, as when its driver reads it again.
             (Some(was), Some(is)) if !was.is_empty() && was != is => {
                 kernel_ext::ratelimited!(device_log!(
                     pr_err,

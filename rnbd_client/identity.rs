@@ -11,8 +11,8 @@ use proto::rnbd::{
     Wwid, //
 };
 
-/// The identifier that the disk with this name has in itself, and its length in bytes; `None` if
-/// that is none, or one of another kind.
+/// The identifier in the disk's wwid, and its length in bytes. `None` if the wwid has no
+/// identifier, or one of another kind.
 pub(crate) fn unique_id(wwid: &Wwid, asked: UniqueIdKind) -> Option<([u8; UNIQUE_ID_LEN], usize)> {
     let id = wwid.unique_id()?;
     let kind = match id.kind {

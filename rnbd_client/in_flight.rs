@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests that the transport has, and how they end: by the server's response, without one
-//! when the paths are lost, or because they take too long.
+//! The requests that the transport has, and how they end: by the server's response, without a
+//! response when the paths are lost, or because they take too long.
 //!
-//! A request that takes too long is ended here while the server is still at work on it: it *is
-//! unanswered*. Its number stays in use until the server has answered, and until then its device
-//! sends nothing: no later request can be on the disk before it. The tag is given back to the block
+//! A request that takes too long is ended here while the server is still at work on it: the request
+//! *is unanswered*. Its number stays in use until the server has answered. Until then its device
+//! sends nothing, so no later request can be on the disk before it. The tag goes back to the block
 //! layer, though, and may go to a request of another disk of the session. That request *moves*: the
-//! transport has it under another number, which may be any that is free. The table here always
-//! names requests by their tags.
+//! transport has it under any other number that is free. The table here always names requests by
+//! their tags.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -49,19 +49,19 @@ use crate::{
 /// A request that has taken as long as its device allows.
 type Expired<'a, S> = ExpiredRequest<'a, RemoteDevice, S>;
 
-/// Of the numbers of a session at most one in so many is that of an unanswered request.
+/// At most one in this many numbers of a session is that of an unanswered request.
 const UNANSWERED_SHARE: u32 = 2;
-/// As [`UNANSWERED_SHARE`], of one device.
+/// The same for the unanswered requests of one device.
 const UNANSWERED_SHARE_OF_DEVICE: u32 = 4;
 
 /// No request has moved to a number.
 const NO_TAG: u32 = u32::MAX;
 
-/// What there is for each number.
+/// The state of a number.
 struct Number {
     /// The device of the unanswered request of this number.
     unanswered: BoxSlot<Arc<RemoteDevice>>,
-    /// The tag of the request that has moved to this number; [`NO_TAG`] if none has.
+    /// The tag of the request that has moved to this number; [`NO_TAG`] if there is none.
     moved: Atomic<u32>,
 }
 
@@ -72,16 +72,16 @@ pub(crate) struct InFlight {
     numbers: KVVec<Number>,
     /// How many requests are unanswered.
     unanswered: Atomic<u32>,
-    /// Where a free number is looked for first: the number that a moved request has left last, or
-    /// the one behind that to which a request has moved last.
+    /// Where the search for a free number begins: at the number that a moved request has left last,
+    /// or behind the number to which a request has moved last.
     first: Atomic<u32>,
-    /// Held while a request moves, and while one is abandoned: no request moves meanwhile.
+    /// Held while a request moves, and while a request is abandoned: no request moves meanwhile.
     #[pin]
     moving: SpinLockIrq<()>,
 }
 
 impl InFlight {
-    /// An empty table for `queue_depth` requests. Sleeps.
+    /// Makes an empty table for `queue_depth` requests. Sleeps.
     pub(crate) fn new(queue_depth: u32) -> Result<Arc<Self>> {
         let mut numbers = KVVec::with_capacity(usize::try_from(queue_depth)?, GFP_KERNEL)?;
         for _ in 0..queue_depth {
@@ -109,11 +109,11 @@ impl InFlight {
         &self.table
     }
 
-    /// The permit of another number for the request of `tag`, to be used by
-    /// [`Session::send_moved`]. Any context. Nothing if no number is free.
+    /// Returns a permit of another number for the request of `tag`, to be used by
+    /// [`Session::send_moved`]. Any context. `None` if no number is free.
     pub(crate) fn other_permit<'a>(&self, transport: &'a Session, tag: u32) -> Option<Permit<'a>> {
         let _moving = self.moving.lock();
-        // As many as the constructor was asked for.
+        // The constructor was asked for this many.
         let count = self.numbers.len() as u32;
         let first = self.first.load(ordering::Relaxed).min(count);
         for index in Iterator::chain(first..count, 0..first) {
@@ -128,9 +128,9 @@ impl InFlight {
         None
     }
 
-    /// The tag of the request that has moved to `number`, which is about to end. The next request
-    /// that moves goes to this number, if it can: at any other number it would be in the way of the
-    /// request of that tag.
+    /// Returns the tag of the request that has moved to `number`, and is about to end. The next
+    /// request that moves goes to this number, if possible: at any other number it would be in the
+    /// way of the request of that tag.
     pub(crate) fn tag_of_moved(&self, number: u32) -> u32 {
         let Some(place) = self.numbers.get(number as usize) else {
             return NO_TAG;
@@ -145,7 +145,8 @@ impl InFlight {
         self.table.take(tag)
     }
 
-    /// The server has responded to a request; see [`rtrs_client::SessionEvents::complete`].
+    /// Ends a request to which the server has responded; see
+    /// [`rtrs_client::SessionEvents::complete`].
     #[inline]
     pub(crate) fn complete(&self, tag: u32, result: Result) {
         let Some(request) = self.table.take(tag) else {
@@ -157,14 +158,15 @@ impl InFlight {
         latency::responded(request).complete(Status::from_result(result));
     }
 
-    /// The server has not responded; see [`rtrs_client::SessionEvents::unanswered`].
+    /// Gives back or fails a request that got no response; see
+    /// [`rtrs_client::SessionEvents::unanswered`].
     pub(crate) fn unanswered(&self, tag: u32, error: SubmitError) {
         let Some(request) = self.table.take(tag) else {
             return;
         };
         let result = if request.disk().waits_after(error, request.is_fail_fast()) {
-            // It comes back through `queue_rq`, where it gets a new message: the server may know
-            // the device by another number by then.
+            // The request comes back through `queue_rq`, where it gets a new message: by then the
+            // server may know the device by another number.
             request.requeue()
         } else {
             Err(request)
@@ -176,8 +178,8 @@ impl InFlight {
         }
     }
 
-    /// A request has been in flight for as long as its device allows; returns whether it was ended.
-    /// Sleeps, and does not wait for IO.
+    /// Ends a request that has been in flight for as long as its device allows; returns whether it
+    /// was ended. Sleeps, and does not wait for IO.
     pub(crate) fn expired<S>(&self, transport: &Session, request: &Expired<'_, S>) -> bool {
         let device = request.disk();
         let (timeout, elapsed) = (device.io_timeout_ms(), request.elapsed_ms());
@@ -185,7 +187,7 @@ impl InFlight {
             return false;
         }
         if elapsed < timeout {
-            // It began when another time was set.
+            // The request began when another time was set.
             request.begin_anew(timeout);
             return false;
         }
@@ -211,9 +213,9 @@ impl InFlight {
         true
     }
 
-    /// Takes a request out that is to be ended. The second result says whether the transport has
-    /// abandoned it, and its number now keeps its device, `kept`; otherwise the event that tells of
-    /// its end has just come and has not found it.
+    /// Takes out a request that is to be ended. The second result is true if the transport has
+    /// abandoned the request; then the request's number keeps the device, `kept`. Otherwise the
+    /// event that tells of the request's end has just come, and has not found the request.
     fn give_up<S>(
         &self,
         transport: &Session,
@@ -221,21 +223,21 @@ impl InFlight {
         sink: PageBuffer,
         kept: KBox<Arc<RemoteDevice>>,
     ) -> Option<(OwnedRequest<RemoteDevice>, bool)> {
-        // No request moves until this is dropped. So a number that has the request keeps it, or is
-        // free, or has a request that did not move.
+        // No request moves until this is dropped. So the number that has the request keeps it, or
+        // is free, or gets a request that did not move.
         let _moving = self.moving.lock();
         let tag = request.tag();
         if tag == NO_TAG {
-            // It was just given back to the block layer.
+            // The request was just given back to the block layer.
             return None;
         }
-        // If there is none the request cannot be abandoned now, or the event that ends it comes.
+        // Without a number the request cannot be abandoned now, or the event of its end comes.
         self.number_of(transport, tag)?;
         if !self.may_abandon(&kept) {
             kept.log_too_many();
             return None;
         }
-        // First, as its tag could go to another request otherwise.
+        // Taken out first: otherwise its tag could go to another request.
         let taken = self.table.take_expired(tag, request)?;
         if let Some((number, moved)) = self.number_of(transport, tag) {
             let committed = || self.add_unanswered(number, kept);
@@ -243,8 +245,8 @@ impl InFlight {
                 return Some((taken, true));
             }
         }
-        // The transport has told of its end, or has yet to do so. In the first case the event has
-        // found nothing in the table, and the request does not go back there.
+        // The transport has told of the request's end, or is about to. If it has told, the event
+        // has found nothing in the table, and the request does not go back there.
         let refused = self.table.put_back(taken).err()?;
         Some((refused, false))
     }
@@ -260,7 +262,7 @@ impl InFlight {
         Some((number, true))
     }
 
-    /// The numbers to which a request of `tag` has moved; also of one that was not sent after all.
+    /// The numbers to which a request of `tag` has moved, also if it was not sent after all.
     fn numbers_moved_to(&self, tag: u32) -> impl Iterator<Item = u32> + '_ {
         let numbers = (0..).zip(&self.numbers);
         numbers
@@ -277,25 +279,26 @@ impl InFlight {
             && device.unanswered() < limit(UNANSWERED_SHARE_OF_DEVICE)
     }
 
-    /// The request of `number`, which is one of `device`, is about to be abandoned. Under the lock.
+    /// Counts the request of `number`, which is about to be abandoned, for `device`. Under the
+    /// lock.
     fn add_unanswered(&self, number: u32, device: KBox<Arc<RemoteDevice>>) {
         let Some(number) = self.numbers.get(number as usize) else {
             return;
         };
         self.unanswered.add(1, ordering::Relaxed);
         device.timed_out();
-        // The number was free, so nothing was there.
+        // The slot was empty: the number had no unanswered request.
         let _ = number.unanswered.put(device);
     }
 
-    /// The session is closed, so that nothing is answered any more. Any context.
+    /// Lets go of the devices: the session is closed, so nothing is answered any more. Any context.
     pub(crate) fn close(&self) {
         for number in &self.numbers {
             drop(number.unanswered.take());
         }
     }
 
-    /// The server is not at work any more on an unanswered request; see
+    /// Uncounts an unanswered request, at which the server is not at work any more; see
     /// [`rtrs_client::SessionEvents::abandoned_ended`].
     pub(crate) fn abandoned_ended(&self, number: u32) {
         let Some(number) = self.numbers.get(number as usize) else {

@@ -3,10 +3,10 @@
 //! Where the time of a disk's requests goes, as this end sees it.
 //!
 //! A request *waits* from its beginning until the driver gets it for the last time: for a tag, for
-//! an I/O scheduler, for a path, for the end of an outage. What follows until the server's response
-//! is *remote*: the network, the server, and its disk. The block layer notes both times by itself
-//! if it is asked to, so a request that is not timed has nothing more to do than to pass a static
-//! key at its end.
+//! an I/O scheduler, for a path, for the end of an outage. The time from then until the server's
+//! response is *remote*: the network, the server, and its disk. The block layer notes both times by
+//! itself if it is asked to. So a request that is not timed only has to pass a static key at its
+//! end.
 
 use kernel_ext::{
     block::mq::request::{
@@ -20,7 +20,7 @@ use proto::latency::Kind;
 
 use crate::remote_device::RemoteDevice;
 
-/// The server has responded to a request: counts it, if the requests of its disk are timed. Any
+/// Counts a request to which the server has responded, if the requests of its disk are timed. Any
 /// context.
 #[inline(always)]
 pub(crate) fn responded(request: OwnedRequest<RemoteDevice>) -> OwnedRequest<RemoteDevice> {
@@ -31,7 +31,7 @@ pub(crate) fn responded(request: OwnedRequest<RemoteDevice>) -> OwnedRequest<Rem
     }
 }
 
-/// By value, so that the request stays in a register where nothing is timed.
+/// Takes the request by value, so that it stays in a register where nothing is timed.
 #[cold]
 #[inline(never)]
 fn count(request: OwnedRequest<RemoteDevice>) -> OwnedRequest<RemoteDevice> {
@@ -44,7 +44,7 @@ fn count(request: OwnedRequest<RemoteDevice>) -> OwnedRequest<RemoteDevice> {
         Op::Write => Kind::Write,
         _ => Kind::Other,
     };
-    // The block layer may have taken a time of one CPU, and this may be another one.
+    // The block layer may have taken a time on another CPU than this one.
     let now_ns = monotonic_ns().max(times.issued_ns);
     let wait = times.issued_ns.wrapping_sub(times.begun_ns);
     let remote = now_ns.wrapping_sub(times.issued_ns);

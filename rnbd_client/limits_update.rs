@@ -4,10 +4,10 @@
 //!
 //! A disk's limits change while none of its requests is in flight, and no new request is let in
 //! meanwhile. Requests may be in flight for long: the server's disk may hang, and the requests of a
-//! lost session may be held. So each device has a work item of its own for that, which only the
-//! removal of the disk waits for. It gives up when the device is not mapped any more, since the
-//! server says the limits again when it opens the device again; and after [`LONGEST_WAIT_MS`], to
-//! try again later.
+//! lost session may be held. So each device has a work item of its own for that. Only the removal
+//! of the disk waits for the work item. The work item gives up when the device is not mapped any
+//! more, since the server tells the limits again when it opens the device again. It also gives up
+//! after [`LONGEST_WAIT_MS`], to try again later.
 //!
 //! Between two attempts new requests are let in for a second at least, whatever the server tells
 //! meanwhile, and for longer after each attempt that has failed. Only opening the device again
@@ -60,11 +60,11 @@ use crate::{
 /// How long new requests of the disk wait for those in flight, in ms.
 const LONGEST_WAIT_MS: i64 = 2000;
 
-/// The pause after an attempt in ms; twice as long after each that failed, [`DOUBLINGS`] times.
+/// The pause after an attempt, in ms. It doubles after each failed attempt, [`DOUBLINGS`] times.
 const PAUSE_MS: u32 = 1000;
 const DOUBLINGS: u32 = 5;
 
-/// The bytes of a log line about what has changed.
+/// The length of a log line about changed limits, in bytes.
 const CHANGES_LEN: usize = 360;
 
 /// The limits that a device's disk has, and those that it is to have.
@@ -81,19 +81,20 @@ pub(crate) struct LimitsUpdate {
 /// # Invariants
 ///
 /// While there is a disk, the disk does not follow `wanted` yet, and the device is mapped, the work
-/// is queued or runs, or the task that has changed one of these is about to queue it.
+/// is queued or runs, or the task that brought this about is about to queue the work.
 struct State {
-    /// What the disk was given last, or refused; `None` until it is made.
+    /// The limits that the disk was given last, or has refused; `None` until the disk is made.
     given: Option<DiskLimits>,
-    /// What the server has told last.
+    /// The limits that the server has told last.
     wanted: Option<DiskLimits>,
     /// The disk has lost writes of zeroes since the server opened the device.
     lost_zeroes: bool,
-    /// Attempts that have failed since one succeeded, or the device was opened again.
+    /// The number of attempts that have failed since the last success, or since the device was
+    /// opened again.
     failed: u32,
     /// When the last attempt ended, and the pause in ms that follows it; `None` if there is none.
     pause: Option<(Instant<Monotonic>, u32)>,
-    /// Nothing before the disk is made and when it is to be removed.
+    /// `None` before the disk is made, and once it is to be removed.
     disk: Option<Arc<GenDisk<Queue>>>,
 }
 
@@ -102,7 +103,7 @@ impl_has_delayed_work! {
 }
 
 impl LimitsUpdate {
-    /// For a device that the server has not opened yet; works on `queue`. Sleeps.
+    /// Makes the state of a device that the server has not opened yet; works on `queue`. Sleeps.
     pub(crate) fn new(remote: Arc<RemoteDevice>, queue: &QueueHandle) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -124,27 +125,27 @@ impl LimitsUpdate {
         )
     }
 
-    /// The disk is about to be made with these limits. Sleeps.
+    /// Notes the limits with which the disk is about to be made. Sleeps.
     pub(crate) fn begin(&self, limits: DiskLimits) {
         self.state.lock().given = Some(limits);
     }
 
-    /// There is a disk now. Sleeps.
+    /// Sets the disk, which was just made. Sleeps.
     pub(crate) fn set_disk(self: &Arc<Self>, disk: Arc<GenDisk<Queue>>) {
         self.state.lock().disk = Some(disk);
-        // It may have been told meanwhile.
+        // The server may have told limits in the meantime.
         self.queue();
     }
 
-    /// The server's disk has these limits. They are taken over when the pause after the last
+    /// Takes the limits of the server's disk. The disk here gets them when the pause after the last
     /// attempt is over. Sleeps, but waits for no request.
     pub(crate) fn tell(self: &Arc<Self>, limits: DiskLimits) {
         self.state.lock().wanted = Some(limits);
         self.queue();
     }
 
-    /// The server has opened the device again, and its disk has these limits. Sleeps, but waits for
-    /// no request.
+    /// Takes the limits of the server's disk, when the server has opened the device again. Sleeps,
+    /// but waits for no request.
     pub(crate) fn opened_again(self: &Arc<Self>, limits: DiskLimits) {
         let mut state = self.state.lock();
         state.wanted = Some(limits);
@@ -152,26 +153,26 @@ impl LimitsUpdate {
         state.failed = 0;
         state.pause = None;
         // The work may wait for the end of the pause. It is queued with `state` held, so that no
-        // other task queues it in between for the pause that there was.
+        // other task queues it in between for the old pause.
         let _ = DelayedWork::<Self>::modify(self.clone(), 0);
     }
 
-    /// Lets go of the disk: when this returns nothing here uses it, and nothing will. The device is
-    /// unmapped, so requests in flight are not waited for. Sleeps.
+    /// Lets go of the disk: when this returns nothing here uses the disk, and nothing will. The
+    /// device is unmapped, so requests in flight are not waited for. Sleeps.
     pub(crate) fn stop(self: &Arc<Self>) {
         let disk = self.state.lock().disk.take();
         DelayedWork::<Self>::cancel_sync(self);
         drop(disk);
     }
 
-    /// Has the work done when the pause is over, if there is something to do. Sleeps.
+    /// Queues the work for the end of the pause, if there is something to do. Sleeps.
     fn queue(self: &Arc<Self>) {
         let state = self.state.lock();
         if state.change().is_none() {
             return;
         }
         let delay = msecs_to_jiffies(state.pause_left());
-        // If it is queued already it is no later.
+        // If the work is queued already, it runs no later.
         let _ = DelayedWork::<Self>::queue(self.clone(), delay);
     }
 
@@ -197,7 +198,7 @@ impl LimitsUpdate {
         })
     }
 
-    /// The disk was given these limits, or cannot have them, for which it is not asked again.
+    /// Notes that the disk was given these limits, or cannot have them; it is not given them again.
     fn note_given(&self, limits: DiskLimits) {
         let mut state = self.state.lock();
         let before = state.given.replace(limits);
@@ -206,7 +207,7 @@ impl LimitsUpdate {
         state.pause = Some((Instant::now(), PAUSE_MS));
     }
 
-    /// Requests were in flight for too long, or another task was changing limits.
+    /// Notes that requests were in flight for too long, or that another task was changing limits.
     fn note_failed(&self) {
         let mut state = self.state.lock();
         let failed = state.failed.min(DOUBLINGS);
@@ -216,7 +217,7 @@ impl LimitsUpdate {
 }
 
 impl State {
-    /// The disk, the limits that it has, and those that it is to have; nothing if they are the
+    /// The disk, the limits that it has, and those that it is to have; `None` if the two are the
     /// same.
     fn change(&self) -> Option<(Arc<GenDisk<Queue>>, DiskLimits, DiskLimits)> {
         let given = self.given?;
@@ -240,12 +241,12 @@ impl State {
 impl DelayedWorkItem for LimitsUpdate {
     fn run(this: Arc<Self>) {
         if !this.is_mapped() {
-            // Opening the device again queues it.
+            // Opening the device again queues the work.
             return;
         }
         let change = {
             let state = this.state.lock();
-            // The server may have told limits during the last attempt, before there was a pause.
+            // During the last attempt, before there was a pause, the server may have told limits.
             if state.pause_left() == 0 {
                 state.change()
             } else {

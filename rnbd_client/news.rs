@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far a server's news of its devices were read.
+//! How far the client has read a server's news of its devices.
 
 use kernel_ext::{
     prelude::*,
@@ -21,7 +21,7 @@ use crate::server::Server;
 /// The bits of a change's number that a doorbell has.
 const DOORBELL_MASK: u32 = (1 << 28) - 1;
 
-/// The most responses that are read at a time: more than all disks of a client take.
+/// The most responses that are read at a time: more than the disks of any client take.
 const MAX_RESPONSES: u32 = 2048;
 
 /// Reads the news of a session.
@@ -30,8 +30,9 @@ const MAX_RESPONSES: u32 = 2048;
 ///
 /// - `read` has an epoch in its upper half, and in its lower half the number of the last change
 ///   that was read in that epoch. Only [`Self::read`] changes it.
-/// - `wanted` is set whenever there may be a change that was not read, unless a link event is to
-///   come, after which news are read anyway, or the server's last answer made no sense.
+/// - `wanted` is set whenever there may be a change that was not read. There are two exceptions: a
+///   link event is to come, after which news are read anyway; or the server's last answer was
+///   invalid.
 /// - `all` is set while a device was opened since the last change that was read: an answer may have
 ///   had news of the device before the device was ready for them.
 pub(crate) struct NewsReader {
@@ -41,7 +42,7 @@ pub(crate) struct NewsReader {
 }
 
 impl NewsReader {
-    /// Nothing was read.
+    /// Makes a reader that has read nothing.
     pub(crate) fn new() -> Self {
         Self {
             read: Atomic::new(0),
@@ -57,18 +58,18 @@ impl NewsReader {
         self.since(epoch) & DOORBELL_MASK == doorbell
     }
 
-    /// There may be something to read. Any context.
+    /// Notes that there may be something to read. Any context.
     pub(crate) fn want(&self) {
         self.wanted.store(true, ordering::Release);
     }
 
-    /// A device was opened: the next question is about all devices. Any context.
+    /// Notes that a device was opened: the next question is about all devices. Any context.
     pub(crate) fn want_all(&self) {
         self.all.store(true, ordering::Relaxed);
         self.want();
     }
 
-    /// Whether there may be something to read, of which the caller takes care. Any context.
+    /// Whether there may be something to read, which the caller then reads. Any context.
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.xchg(false, ordering::Full)
     }
@@ -84,13 +85,12 @@ impl NewsReader {
         }
     }
 
-    /// Asks the server in `epoch` for what has changed, and hands each response to `take`. Returns
-    /// for how many ms the server goes away, if the last response tells that. One caller at a time;
-    /// sleeps.
+    /// Asks the server in `epoch` for changes, and hands each response to `take`. Returns for how
+    /// many ms the server goes away, if the last response tells that. One caller at a time; sleeps.
     ///
     /// Does nothing in a session without `FEATURE_NEWS`. `ECONNABORTED` in a later epoch, `EINVAL`
-    /// if the server does not come to an end, otherwise the errors of [`Server::ask_news`], and
-    /// `ENOMEM`.
+    /// if the server's responses do not come to an end, otherwise the errors of
+    /// [`Server::ask_news`], and `ENOMEM`.
     pub(crate) fn read(
         &self,
         server: &Server,
@@ -110,7 +110,7 @@ impl NewsReader {
         result
     }
 
-    /// As [`Self::read`], from the change after the one of number `since` on.
+    /// Does what [`Self::read`] does, from the change after number `since` on.
     fn read_since(
         &self,
         server: &Server,
@@ -127,10 +127,10 @@ impl NewsReader {
         for _ in 0..MAX_RESPONSES {
             let (response, drain_ms) = server.ask_news(epoch, &request, &mut buffer)?;
             take(&response);
-            // The server tells again of changes after the first response.
+            // The first response's number counts: the server tells again of later changes.
             let sequence = *first_sequence.get_or_insert(response.sequence());
             let Some(rest) = response.rest(&request) else {
-                // INVARIANT: Everything up to that number was handed on.
+                // INVARIANT: All changes up to that number were handed on.
                 let read = u64::from(epoch) << 32 | u64::from(sequence);
                 self.read.store(read, ordering::Release);
                 return Ok(drain_ms);

@@ -12,7 +12,7 @@ use kernel_ext::{
 use proto::rnbd::Host;
 
 module_parameter! {
-    /// What servers know this machine by. An extension.
+    /// The UUID by which servers know this machine. An extension.
     pub(crate) static HOST_UUID: HostUuid = HostUuid(None);
     name: "host_uuid",
     description: "UUID by which servers know this machine when it reserves a disk; none: by the \

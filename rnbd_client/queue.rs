@@ -2,10 +2,11 @@
 
 //! The way of a block request to the transport, and back.
 //!
-//! A request's tag is the number of its permit, and so of the server's chunk it uses; but if that
-//! number is in use, as the server is still at work on an earlier request of that number which was
-//! ended here, the request moves to another one. While the transport has a request it is in the
-//! table of its session ([`InFlight`]), from where its completion takes it.
+//! A request's tag is the number of its permit, and so of the server's chunk that it uses. But the
+//! number may be in use: the server may still be at work on an earlier request of that number,
+//! which was ended here. Then the request moves to another number. While the transport has a
+//! request, the request is in the table of its session ([`InFlight`]), from where its completion
+//! takes it.
 
 use kernel::{
     sync::{
@@ -175,18 +176,19 @@ fn submit<'a>(
         return submit_moved(queue, path, request, kind, &message);
     };
     if let Err(error) = set_data(&mut permit, &mut request, &message) {
-        // Empties the table, so that the request can be handed back.
+        // Dropping the permit empties the table of its data, so that the request can be handed
+        // back.
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(error)));
     }
-    // It may complete before the transport returns.
+    // The request may complete before the transport returns.
     if let Err(request) = path.in_flight.table().insert(request) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }
     match send(permit, kind, &message.to_bytes()) {
         Ok(()) => Ok(()),
-        // What the transport did not take does not complete, so the request is still there.
+        // A request that the transport did not take does not complete, so it is still there.
         Err(error) => match path.in_flight.take(tag) {
             Some(request) => Err(refuse(device, request, error)),
             None => Ok(()),
@@ -207,8 +209,8 @@ fn set_data(
     permit.scatter().ok_or(EBUSY)?.set_request(request)
 }
 
-/// As [`submit`], for a request whose tag's permit is not to be had: the server is still at work on
-/// an earlier request of that number, or another request has moved there.
+/// Does what [`submit`] does, for a request whose tag's permit is not free: the server is still at
+/// work on an earlier request of that number, or another request has moved there.
 #[cold]
 #[inline(never)]
 fn submit_moved(
@@ -296,7 +298,7 @@ fn message(
     Ok((kind, message))
 }
 
-/// Ends a request of which the server is told nothing.
+/// Ends a request of which the server is not told.
 #[cold]
 fn end_unsent(
     request: OwnedRequest<RemoteDevice>,
@@ -310,7 +312,7 @@ fn end_unsent(
     }
 }
 
-/// What becomes of a request that the transport does not take.
+/// Has the block layer offer a request again that the transport does not take, or fails it.
 #[cold]
 fn refuse(
     device: &RemoteDevice,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Persistent reservations of a disk: what the block layer asks for, asked of the server.
+//! Persistent reservations of a disk: the client asks the server what the block layer asks for.
 
 use kernel::time::{
     delay::fsleep,
@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// How long the client waits before it asks again whether a command is over, in ms. A server of
-/// ours has waited half a second by then; the pause is for a server that responds at once.
+/// ours responds after half a second; the pause is for a server that responds at once.
 const PAUSE_MS: i64 = 20;
 
 /// Whether the log says by which name servers know this machine.
@@ -44,14 +44,14 @@ static NAME_IS_LOGGED: Atomic<bool> = Atomic::new(false);
 
 /// Has the server do a command, and waits until it is over. Sleeps.
 ///
-/// `EOPNOTSUPP` if the server does not know of reservations, `EINTR` if the task is killed: then
-/// the command may be carried out.
+/// `EOPNOTSUPP` if the server does not know of reservations, `EINTR` if the task is killed: the
+/// command may be carried out then.
 pub(crate) fn change(device: &RemoteDevice, change: &Change) -> Result<(), Failure> {
     let (command, abort) = command_of(change)?;
     let turn = device.commands().lock_killable()?;
     let (device_id, epoch) = place(device)?;
     log_name(device, &command);
-    // Repeated as it is: the server knows it again by its number.
+    // Repeated without a change: the server knows the command again by its number.
     let message = Reservation::of(device_id, device.next_command(), &command, abort);
     let is_open = || device.is_mapped_as(device_id);
     let result = until_over(|| device.server.command(&message, epoch, is_open));
@@ -72,7 +72,7 @@ fn until_over<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Says once by which name servers know this machine if the administrator has given none: another
+/// Logs once by which name servers know this machine, if the administrator has given none: another
 /// machine with a session of the same name is the same machine to a server.
 fn log_name(device: &RemoteDevice, command: &Command) {
     let registers = matches!(command, Command::Register { new, .. } if *new != 0);
@@ -114,7 +114,7 @@ fn report(device: &RemoteDevice) -> Result<Report, Failure> {
     until_over(|| device.server.report(device_id, epoch, is_open)).map_err(failure)
 }
 
-/// The number of the device, and the epoch in which the server gave it.
+/// The server's number of the device, and the epoch in which the server gave it.
 fn place(device: &RemoteDevice) -> Result<(u32, u32), Failure> {
     let (device_id, epoch) = device.mapped_in().ok_or(Failure::PathFailed)?;
     if !device.server.has_reservations(epoch) {
@@ -123,7 +123,7 @@ fn place(device: &RemoteDevice) -> Result<(u32, u32), Failure> {
     Ok((device_id, epoch))
 }
 
-/// The command that a change is, and whether it aborts. `EINVAL` for a type that there is not.
+/// The command for a change, and whether it aborts. `EINVAL` for an unknown type.
 fn command_of(change: &Change) -> Result<(Command, bool)> {
     let kind_of = |kind: u32| {
         let kind = u8::try_from(kind).map_err(|_| EINVAL)?;
@@ -166,7 +166,7 @@ fn command_of(change: &Change) -> Result<(Command, bool)> {
     })
 }
 
-/// What the block layer is told of an error.
+/// The block layer's failure for an error.
 fn failure(error: Error) -> Failure {
     match to_errno(error) {
         Errno::EBADE => Failure::Conflict,

@@ -3,8 +3,8 @@
 //! RNBD client: remote disks as local block devices.
 //!
 //! A line written to `map_device` names a session, its paths, and a device path on the server.
-//! Devices of one session share its transport and one set of tags; a request's tag is the chunk
-//! of the server that it uses.
+//! Devices of one session share its transport and one set of tags; a request's tag is the number of
+//! the server's chunk that the request uses.
 
 #![deny(
     clippy::arithmetic_side_effects,
@@ -73,17 +73,17 @@ module! {
 pub(crate) struct RnbdClient {
     /// Removed first: files that are open keep the module loaded.
     _discover: MiscDevice<Discovery<RnbdClient>>,
-    /// Until it is removed devices can be mapped.
+    /// Devices can be mapped until it is removed.
     ctl: ClassDevice<Client>,
     client: Arc<Client>,
     _class: Class,
-    /// Dropped last: they wait for all work.
+    /// Dropped last, which waits for all work.
     _queues: [OwnedQueue; 3],
 }
 
 impl kernel::Module for RnbdClient {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        // Memory may be freed by what waits for a device to be opened again.
+        // To free memory, the kernel may wait for a device to be opened again.
         let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
         let queue = OwnedQueue::new(c"rnbd_client", flags)?;
         let uevents = OwnedQueue::new(c"rnbd_client_uevents", QueueFlags::UNBOUND)?;
@@ -112,7 +112,7 @@ impl kernel::Module for RnbdClient {
 impl Drop for RnbdClient {
     fn drop(&mut self) {
         self.client.remove_devices_directory();
-        // Waits for those who are mapping a device.
+        // Waits for tasks that are mapping a device.
         self.ctl.remove();
     }
 }

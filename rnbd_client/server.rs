@@ -49,15 +49,15 @@ use crate::params::HOST_UUID;
 /// What the server said when it opened a device.
 pub(crate) struct Opened {
     pub(crate) response: OpenRsp,
-    /// `None` if the server knows nothing of identities; the identity may have no name.
+    /// `None` if the server does not know of identities; the identity may have no wwid.
     pub(crate) identity: Option<Identity>,
     /// The epoch in which the server gave the device's number.
     pub(crate) epoch: u32,
 }
 
-/// Counts the sessions that the server has had for one of the client, from 1: the server forgets a
-/// session when its last path is lost. What the server said of a device in an earlier epoch is
-/// void.
+/// Counts the sessions that the server has had for a session of the client, from 1: the server
+/// forgets a session when its last path is lost. What the server said of a device in an earlier
+/// epoch is void.
 pub(crate) struct Epoch(Atomic<u32>);
 
 impl Epoch {
@@ -65,12 +65,12 @@ impl Epoch {
         Self(Atomic::new(1))
     }
 
-    /// The present one. Any context.
+    /// The present epoch. Any context.
     pub(crate) fn get(&self) -> u32 {
         self.0.load(ordering::Acquire)
     }
 
-    /// The last path was lost. Any context.
+    /// Begins the next epoch: the last path was lost. Any context.
     pub(crate) fn end(&self) {
         self.0.fetch_add(1, ordering::Full);
     }
@@ -82,8 +82,8 @@ pub(crate) struct Server {
     pub(crate) session: SessName,
     pub(crate) transport: Arc<rtrs_client::Session>,
     epoch: Arc<Epoch>,
-    /// In the upper half the last epoch in which the server was sent the session information, 0 for
-    /// none; in the lower half the extensions that are used in that epoch.
+    /// The upper half is the last epoch in which the server was sent the session information, 0 for
+    /// none. The lower half has the extensions that are used in that epoch.
     greeted: Atomic<u64>,
 }
 
@@ -107,10 +107,10 @@ impl Server {
     }
 
     /// Sends the session information, by which the server learns which version of the protocol to
-    /// speak, and the name of this machine, unless that was done in the present epoch; returns the
+    /// speak, and the name of this machine, unless that was done in the present epoch. Returns the
     /// epoch. Sleeps.
     ///
-    /// The server's error, or `EINVAL` for a response that makes no sense.
+    /// The server's error, or `EINVAL` for an invalid response.
     pub(crate) fn greet(&self) -> Result<u32> {
         let mut epoch = self.epoch();
         if self.features_in(epoch).is_some() {
@@ -132,7 +132,7 @@ impl Server {
                 self.request_in(epoch, &host.to_bytes(), ServiceData::None)?;
             }
         }
-        // Not if another caller has asked the server of a later epoch by now.
+        // Not in a later epoch: another caller may have greeted the server there by now.
         if self.epoch() == epoch {
             let greeted = u64::from(epoch) << 32 | u64::from(answer.features());
             self.greeted.store(greeted, ordering::Relaxed);
@@ -147,17 +147,18 @@ impl Server {
         ((greeted >> 32) as u32 == epoch).then_some(greeted as u32)
     }
 
-    /// Opens a device; returns what the server says of it, and the epoch in which it does. Sleeps.
+    /// Opens a device. Returns what the server says of it, and the epoch in which the server does.
+    /// Sleeps.
     ///
     /// The server has the session information of that epoch: without it a C server drops
     /// priorities.
     ///
-    /// The server's error, or `EINVAL` for a response that makes no sense; the device is closed
-    /// again then. `EOPNOTSUPP` for a `wish` that the server does not know of.
-    ///
-    /// `wish` is how the server is to read and write the disk. Without a wish `used` is, in which
-    /// way the server did so when the device was opened last: a server that knows of it does so
+    /// `wish` is how the server is to read and write the disk. Without a wish, `used` is how the
+    /// server did so when the device was opened last: a server that knows of IO modes does so
     /// again.
+    ///
+    /// The server's error, or `EINVAL` for an invalid response; the device is closed again then.
+    /// `EOPNOTSUPP` for a `wish` of which the server does not know.
     pub(crate) fn open(
         &self,
         path: &Name,
@@ -205,14 +206,14 @@ impl Server {
             })
             .map_err(|error| {
                 if let Some(device_id) = OpenRsp::device_id_of(response) {
-                    // The error of the response is the one to tell.
+                    // The error of the response is the one to report.
                     let _ = self.close(device_id, epoch);
                 }
                 self.malformed(&error)
             })
     }
 
-    /// The IO mode to ask a server for that has these features; see [`Self::open`]. Any context.
+    /// The IO mode to ask for, of a server with these features; see [`Self::open`]. Any context.
     fn io_mode_to_ask(
         &self,
         features: u32,
@@ -239,11 +240,11 @@ impl Server {
         (features & FEATURE_NEWS != 0).then_some(epoch)
     }
 
-    /// Asks for news in `epoch`; the response is in `buffer`, as long as the longest one. Returns,
-    /// too, for how many ms the server goes away, if it tells that. Sleeps.
+    /// Asks for news in `epoch`; `buffer`, which has room for the longest response, gets the
+    /// response. Also returns for how many ms the server goes away, if it tells that. Sleeps.
     ///
-    /// The server's error, `EINVAL` for a response that makes no sense, which is logged, and
-    /// `ECONNABORTED` in a later epoch.
+    /// The server's error, `EINVAL` for an invalid response, which is logged, and `ECONNABORTED` in
+    /// a later epoch.
     pub(crate) fn ask_news<'a>(
         &self,
         epoch: u32,
@@ -258,11 +259,11 @@ impl Server {
             .map_err(|error| self.malformed(&error))
     }
 
-    /// Asks which disks this client could open; the response is in `buffer`, as long as the longest
-    /// one. Sleeps.
+    /// Asks which disks this client could open; `buffer`, which has room for the longest response,
+    /// gets the response. Sleeps.
     ///
     /// The server's error, `EOPNOTSUPP` if the server does not tell, which is logged, `EINVAL` for
-    /// a response that makes no sense, which is logged, and `ECONNABORTED` without a path.
+    /// an invalid response, which is logged, and `ECONNABORTED` without a path.
     pub(crate) fn discover<'a>(
         &self,
         request: &Discover,
@@ -306,8 +307,8 @@ impl Server {
         features.is_some_and(|features| features & feature != 0)
     }
 
-    /// Sends a command about the reservation of a disk, in `epoch`, if `is_open` says when it is
-    /// sent that the device of the message is still open. Sleeps.
+    /// Sends a command about the reservation of a disk, in `epoch`. `is_open` is called when the
+    /// message is sent: whether the device of the message is still open. Sleeps.
     ///
     /// The server's error, `EINPROGRESS` if the command is not over yet; `ECONNABORTED` without a
     /// path, in a later epoch, and if the device is not open.
@@ -320,10 +321,10 @@ impl Server {
         self.request_if(epoch, is_open, &message.to_bytes(), ServiceData::None)
     }
 
-    /// Asks how a disk is reserved, in `epoch`, if `is_open` as for [`Self::command`]. Sleeps.
+    /// Asks how a disk is reserved, in `epoch`; `is_open` as for [`Self::command`]. Sleeps.
     ///
     /// The server's error, `EINPROGRESS` if requests that the reservation forbids are not over yet,
-    /// `EINVAL` for a response that makes no sense, which is logged, and `ECONNABORTED` as
+    /// `EINVAL` for an invalid response, which is logged, and `ECONNABORTED` as for
     /// [`Self::command`].
     pub(crate) fn report(
         &self,
@@ -340,7 +341,8 @@ impl Server {
 
     /// Closes the device that the server gave `device_id` in `epoch`. Sleeps.
     ///
-    /// The server's error; `ECONNABORTED` in a later epoch: the number may be another device's.
+    /// The server's error; `ECONNABORTED` in a later epoch: the number may be another device's
+    /// then.
     pub(crate) fn close(&self, device_id: u32, epoch: u32) -> Result {
         self.request_in(epoch, &Close { device_id }.to_bytes(), ServiceData::None)
     }
@@ -350,7 +352,8 @@ impl Server {
         self.request_if(epoch, || true, message, data)
     }
 
-    /// As [`Self::request_in`]; `ECONNABORTED` also if `condition` does not hold when it is sent.
+    /// Does what [`Self::request_in`] does; `ECONNABORTED` also if `condition` does not hold when
+    /// the message is sent.
     fn request_if(
         &self,
         epoch: u32,

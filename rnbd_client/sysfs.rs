@@ -67,7 +67,7 @@ const DEVICE_FILES: Files = Files {
     latency: LATENCY_FILES,
 };
 
-/// Those of the directory `rnbd` of its disk.
+/// The files of the directory `rnbd` of a device's disk.
 const FILES: &[Attribute<Mapping>] = &[
     Attribute::read_write(
         c"unmap_device",
@@ -80,7 +80,8 @@ const FILES: &[Attribute<Mapping>] = &[
         |mapping, context, bytes| {
             let sectors = number::parse_u64(bytes, Base::ByPrefix)
                 .map_err(|error| from_errno(error.errno()))?;
-            // This waits for whoever makes the disk, who removes this file if the next one fails.
+            // This waits for the task that makes the disk, which removes this file if making the
+            // next one fails.
             context.release_protection()?;
             mapping.device.resize(sectors)
         },
@@ -92,8 +93,8 @@ const FILES: &[Attribute<Mapping>] = &[
             if bytes.trim_ascii() != b"1" {
                 return Err(invalid_value(&mapping.device.remote, "remap_device", bytes));
             }
-            // This waits for the server. Who unmaps the device meanwhile is not to wait for this
-            // file, but for its turn, where it can be killed.
+            // This waits for the server. A task that unmaps the device meanwhile must not wait for
+            // this file: it waits for its turn, where it can be killed.
             context.release_protection()?;
             mapping.remap()
         },
@@ -133,7 +134,7 @@ const FILES: &[Attribute<Mapping>] = &[
             })?;
             // The task that makes the disk may wait for the removal of this file, as with `resize`.
             context.release_protection()?;
-            // It is not negative.
+            // The number is not negative.
             device.set_io_timeout(ms.unsigned_abs())
         },
     ),
@@ -158,7 +159,7 @@ const FILES: &[Attribute<Mapping>] = &[
     }),
 ];
 
-/// Those of the directory `latency` in it.
+/// The files of the directory `latency` in that directory.
 const LATENCY_FILES: &[Attribute<Mapping>] = &[
     Attribute::read_write(
         c"seconds",
@@ -176,7 +177,7 @@ const LATENCY_FILES: &[Attribute<Mapping>] = &[
             })?;
             // The task that makes the disk may wait for the removal of this file, as with `resize`.
             context.release_protection()?;
-            // It is not negative.
+            // The number is not negative.
             device.set_latency_seconds(seconds.unsigned_abs())
         },
     ),
@@ -209,7 +210,7 @@ fn store_unmap(mapping: &Arc<Mapping>, context: &StoreContext<'_>, bytes: &[u8])
         _ => return Err(invalid_value(device, "unmap_device", bytes)),
     };
     device_log!(pr_info, device, "Unmapping device, option: {}.", option);
-    // The file goes with the device.
+    // The file is removed with the device.
     context.release_protection()?;
     mapping.unmap(force).inspect_err(|error| {
         if *error != EALREADY {
@@ -229,7 +230,7 @@ fn invalid_value(device: &RemoteDevice, file: &str, bytes: &[u8]) -> Error {
     EINVAL
 }
 
-/// A name as it is, whatever its bytes are.
+/// Prints a name as it is, whatever its bytes are.
 fn print_bytes(out: &mut SysfsOutput<'_>, bytes: &[u8]) -> Result {
     out.write_bytes(bytes);
     out.write_bytes(b"\n");

@@ -24,8 +24,8 @@ use super::{
 };
 
 impl RemoteDevice {
-    /// Whether the server says in `epoch` that it has closed this device by itself. Then requests
-    /// fail from here on. Sleeps.
+    /// Takes the news that the server has closed this device by itself, if the server says so in
+    /// `epoch`; returns whether it does. Then requests fail from here on. Sleeps.
     pub(crate) fn take_close(&self, response: &NewsRsp<'_>, epoch: u32) -> bool {
         if !self.server.tells_of_closing(epoch) {
             return false;
@@ -36,7 +36,7 @@ impl RemoteDevice {
                 return false;
             };
             self.is_closed_there.store(true, ordering::Relaxed);
-            // From state `Mapped` it cannot fail.
+            // In state `Mapped` this cannot fail.
             let _ = self.change_state_locked(DeviceEvent::LinkLost);
             reason
         };
@@ -57,8 +57,8 @@ impl RemoteDevice {
         true
     }
 
-    /// What the server says in `epoch` of this device, with the lock of `users` held; nothing if it
-    /// says nothing, or if the device was opened in another epoch.
+    /// The server's news of this device in `epoch`, with the lock of `users` held. `None` if there
+    /// are none, or if the device was opened in another epoch.
     fn news_in(&self, response: &NewsRsp<'_>, epoch: u32) -> Option<DeviceNews> {
         if self.state() != DeviceState::Mapped || self.epoch.load(ordering::Relaxed) != epoch {
             return None;
@@ -66,9 +66,8 @@ impl RemoteDevice {
         response.device(self.device_id.load(ordering::Relaxed))
     }
 
-    /// Takes what the server says in `epoch` of this device; returns that, and whether the size is
-    /// another one. Nothing if it says nothing, or if the device was opened in another epoch.
-    /// Sleeps.
+    /// Takes the server's news of this device in `epoch`; returns the news, and whether the size
+    /// has changed. `None` if there are none, or if the device was opened in another epoch. Sleeps.
     pub(crate) fn take_news(
         &self,
         response: &NewsRsp<'_>,
@@ -78,7 +77,7 @@ impl RemoteDevice {
             let _users = self.users.lock();
             let news = self.news_in(response, epoch)?;
             if news.closed.is_some() && self.server.tells_of_closing(epoch) {
-                // It was opened since `take_close` has looked; the record has no limits.
+                // The device was opened after the look of `take_close`; the record has no limits.
                 return None;
             }
             self.note_news(news)
@@ -113,9 +112,9 @@ impl RemoteDevice {
         Some((news, is_resized))
     }
 
-    /// Notes what the server says of the disk, with the lock of `users` held; returns that, what it
-    /// said before, and whether the size is another one. Of a disk that is gone nothing else is
-    /// noted.
+    /// Notes the server's news of the disk, with the lock of `users` held. Returns the news, the
+    /// state that was noted before, and whether the size has changed. If the disk is gone, nothing
+    /// else is noted.
     fn note_news(&self, news: DeviceNews) -> (DeviceNews, DeviceNews, bool) {
         let mut was = DeviceNews {
             gone: self.disk_is_gone.xchg(news.gone, ordering::Full),
@@ -127,8 +126,8 @@ impl RemoteDevice {
         was.read_only = self.disk_is_read_only.xchg(news.read_only, ordering::Full);
         was.write_cache = self.disk_has_cache.xchg(news.write_cache, ordering::Full);
         if news.write_cache {
-            // Only in this direction: what was written before the cache was turned off may still be
-            // in it.
+            // Only in this direction: data that was written before the cache was turned off may
+            // still be in it.
             self.write_cache.store(true, ordering::Relaxed);
         }
         let is_resized = self.nsectors.xchg(news.nsectors, ordering::Full) != news.nsectors;

@@ -21,7 +21,7 @@ impl RemoteDevice {
         self.io_timeout_ms.load(ordering::Relaxed)
     }
 
-    /// Sets that time. Any context.
+    /// Sets the time of [`Self::io_timeout_ms`]. Any context.
     pub(crate) fn set_io_timeout_ms(&self, ms: u32) {
         self.io_timeout_ms.store(ms, ordering::Relaxed);
     }
@@ -32,12 +32,12 @@ impl RemoteDevice {
         self.hold_io_ms.load(ordering::Relaxed)
     }
 
-    /// Sets that time. Any context.
+    /// Sets the time of [`Self::hold_io_ms`]. Any context.
     pub(crate) fn set_hold_io_ms(&self, ms: i32) {
         self.hold_io_ms.store(ms, ordering::Relaxed);
     }
 
-    /// That time; `None` if the session says. Any context.
+    /// The time of [`Self::hold_io_ms`]; `None` if the session's setting counts. Any context.
     pub(super) fn hold_ms(&self) -> Option<u32> {
         u32::try_from(self.hold_io_ms()).ok()
     }
@@ -52,14 +52,14 @@ impl RemoteDevice {
         self.state.unanswered()
     }
 
-    /// A request is about to be ended because it takes too long. Any context.
+    /// Counts a request that is about to be ended because it takes too long. Any context.
     pub(crate) fn timed_out(&self) {
         self.io_timeouts.add(1, ordering::Relaxed);
         self.state.add_unanswered();
     }
 
-    /// The server is not at work any more on a request that was ended because it took too long. Any
-    /// context.
+    /// Uncounts a request that was ended because it took too long: the server is not at work on it
+    /// any more. Any context.
     pub(crate) fn answered(&self) {
         if self.state.answered() {
             kernel_ext::ratelimited!(device_log!(
