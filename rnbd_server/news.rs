@@ -80,8 +80,7 @@ pub(crate) fn opened(session: &Session, device: &SessionDevice) {
 }
 
 /// Notes that a device is about to be closed by force, if the client takes such news; the watch
-/// rings.
-/// Sleeps, but does not wait for disks.
+/// rings. Sleeps, but does not wait for disks.
 pub(crate) fn closing(session: &Session, device_id: u32, reason: CloseReason) {
     if session.features() & FEATURE_CLOSED == 0 {
         return;

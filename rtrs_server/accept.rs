@@ -259,8 +259,8 @@ fn send_entries(at_least: u32, receives: u32) -> Result<u32> {
         let rounded = reserved.checked_next_power_of_two().ok_or(EOVERFLOW)?;
         difference(rounded, RESERVED)
     };
-    // The shortest completion queue limits the send queue, too: it has room for the receives as
-    // well.
+    // The send queue gets no longer than the shortest completion queue has room for, beside the
+    // receives.
     let completions = rounded(sum(sum(at_least, receives)?, RESERVED)?)?;
     let left = difference(difference(completions, receives)?, RESERVED)?;
     Ok(rounded(at_least)?.min(left))

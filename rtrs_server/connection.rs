@@ -211,8 +211,8 @@ impl<R: PathRequests> Connection<R> {
 
     /// Sends an immediate that is no response, if there is room. Any context.
     ///
-    /// Without room nothing is sent. The peer then does not take the earlier messages, so it can do
-    /// without a heartbeat, too, and notices.
+    /// Without room nothing is sent: the peer does not take earlier messages. So it gets no
+    /// heartbeat either, and notices.
     pub(crate) fn send_immediate(&self, queue_pair: &ConnectionRef<R>, immediate: Imm) {
         if !self.send_queue.take_credit() {
             return;

@@ -119,7 +119,7 @@ pub trait SessionHandler: Send + Sync + 'static {
     /// Any context.
     ///
     /// Requests that may sleep for different things get different workers, so that no request waits
-    /// for another request's thing.
+    /// for the thing that another request sleeps for.
     fn worker(&self, header: &[u8]) -> Option<Worker> {
         let _ = header;
         None

@@ -162,8 +162,7 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     fn for_each_path(&self, f: &mut dyn FnMut(&Arc<Path>));
 }
 
-/// What a path has while it is being connected. The size of it does not depend on what the client
-/// claims.
+/// What a path has while it is being connected. Its size does not depend on what the client claims.
 pub(crate) struct Setup {
     /// The queue pairs, by number of the connection: a client makes the connections in that order.
     pub(crate) queue_pairs: KVec<QueuePair<Connection<PathIo>>>,
@@ -215,7 +214,7 @@ pub(crate) struct Path {
     core: Arc<PathCore<PathIo>>,
     owner: Arc<dyn PathOwner>,
     context: Arc<Context>,
-    /// Counts the path among those of all clients.
+    /// Counts the path and its connections, for the limits on clients.
     ticket: PathTicket,
     uuid: Uuid,
     recon_cnt: u16,
@@ -340,7 +339,7 @@ impl Path {
         &self.owner
     }
 
-    /// Counts the path among those of all clients.
+    /// Counts the path and its connections, for the limits on clients.
     pub(crate) fn ticket(&self) -> &PathTicket {
         &self.ticket
     }

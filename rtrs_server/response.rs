@@ -4,11 +4,11 @@
 //!
 //! A response is an immediate with the number of the chunk and an errno. A read sends its data
 //! first, and the immediate comes with the last of the data. If the client asked for it, the
-//! response also invalidates the client's key for the place of the data, and the immediate comes by
-//! itself. With `always_invalidate` the immediate comes with a message that carries the chunk's
-//! key, which is a new one if the chunk had to be registered again. A client that can do without
-//! the message is only sent new keys; see [`FEATURE_SHORT_RESPONSES`]. Responses to writes that are
-//! ready at the same time go in one message, if the client takes that; see [`coalesced_responses`].
+//! response then invalidates the client's key for the place of the data, and the immediate follows.
+//! With `always_invalidate` the immediate comes with a message that carries the chunk's key, which
+//! is a new one if the chunk had to be registered again. A client that can do without the message
+//! is only sent new keys; see [`FEATURE_SHORT_RESPONSES`]. Responses to writes that are ready at
+//! the same time go in one message, if the client takes that; see [`coalesced_responses`].
 //!
 //! A chunk is released only when its response has been posted: a request that comes for the chunk
 //! earlier waits. So a message is not written again before it is posted, and a registration that is

@@ -49,7 +49,7 @@ impl WorkItem<END_OTHERS> for Path {
 impl Path {
     /// Takes the path down. Called once, in its own work.
     fn take_down(self: &Arc<Self>) {
-        // In this state none of these works is queued again, or the work does nothing.
+        // The path is closing: none of these works is queued again, or the work does nothing.
         workqueue::cancel_sync::<Self, AUTHENTICATE>(self);
         workqueue::cancel_sync::<Self, ESTABLISH>(self);
         DelayedWork::cancel_sync(self);
