@@ -250,8 +250,8 @@ fn told(error: Error) -> Error {
     }
 }
 
-/// Makes a device known that was opened from `path`, if all clients of the session may use it by
-/// now: paths may have come from further addresses while the device was opened.
+/// Makes a device known that was opened from `path`, if the policy lets each path of the session
+/// use it: further paths may have come up while the device was opened.
 fn insert(session: &Session, path: &CStr, device: &Arc<SessionDevice>) -> Result {
     let clients = session.clients().lock();
     session

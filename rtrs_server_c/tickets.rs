@@ -86,7 +86,7 @@ impl Tickets {
 }
 
 /// The place of the session, and the chunk, that the ticket at `handle` names. If there is no such
-/// ticket, the result may be anything. Any context.
+/// ticket, the result may be anything, or `None`. Any context.
 pub(crate) fn read(handle: Handle) -> Option<(u16, u32)> {
     let [_, _, p, q, a, b, c, d]: [u8; TICKET] = c_caller::peek(handle)?;
     Some((u16::from_le_bytes([p, q]), u32::from_le_bytes([a, b, c, d])))
