@@ -184,7 +184,7 @@ impl ReservedDisks {
     /// If there are too many disks, a disk is forgotten that is not open and whose reservations are
     /// in the store. If there is no such disk, a disk that is neither open nor reserved, nor in the
     /// store, is dropped with its keys: the one that is known for longest. `ENOSPC`, which is
-    /// logged, if there is none of these either.
+    /// logged, if there is no disk of this kind either.
     fn admit<'a>(&'a self, reservations: &'a Arc<Reservations>) -> Result<Admitted<'a>> {
         let mut disks = self.disks.lock();
         let is_counted = |known: &&Known| known.is_admitted || !known.reservations.is_empty();
@@ -202,7 +202,8 @@ impl ReservedDisks {
         })
     }
 
-    /// Writes a line about each disk that no session has open. Sleeps.
+    /// Writes a line about each disk that no session has open: its name and how it is reserved.
+    /// Sleeps.
     pub(crate) fn show_kept(&self, out: &mut SysfsOutput<'_>) -> Result {
         let disks = self.disks.lock();
         let mut kept = disks.iter().filter(|known| known.users == 0);

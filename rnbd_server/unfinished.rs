@@ -69,7 +69,7 @@ impl_has_delayed_work! {
 }
 
 impl Unfinished {
-    /// Makes it without sessions; it works on the queue of `server`. Sleeps.
+    /// Makes the list, without sessions. The work runs on the queue of `server`. Sleeps.
     pub(crate) fn new(server: Arc<Server>) -> Result<Arc<Self>> {
         let queue = server.queue().clone();
         Arc::pin_init(
