@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The names by which clients prove who they are.
+//! Ids: the names by which clients authenticate.
 
 use core::fmt;
 
@@ -53,8 +53,8 @@ impl_error!(ClientIdError, EINVAL);
 /// The name of a client that has a key: 1 to 63 letters, digits and `.`, `_`, `-`, `:`, `@`, of
 /// which the first one is a letter or a digit.
 ///
-/// So it can be the name of a file, the description of a kernel's key, a word of an export policy,
-/// and part of a log line.
+/// Such a name can be a file's name, the description of a key in the kernel, a word of an export
+/// policy, and part of a log line.
 ///
 /// # Invariants
 ///
@@ -90,8 +90,8 @@ impl ClientId {
         for (to, &byte) in buf.iter_mut().zip(bytes) {
             *to = byte;
         }
-        // INVARIANT: Checked above; the last byte is zero since there is one byte more than an id
-        // has.
+        // INVARIANT: Checked above; the last byte is zero since `buf` is one byte longer than the
+        // longest id.
         Ok(Self { buf })
     }
 

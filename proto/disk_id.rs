@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the server knows a disk again that nobody has had open for some time.
+//! How the server recognizes a disk that was not open for some time.
 
 use crate::rnbd::Wwid;
 
-/// What tells a disk from the other disks of a server. `P` is the place of a disk, such as its
-/// device number: no two disks have the same place at once, but one after the other may.
+/// Tells a disk from the other disks of a server. `P` is the place of a disk, such as its device
+/// number. Two disks never have the same place at once, but a later disk may have the place of an
+/// earlier disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskId<P> {
-    /// Where the disk is now.
+    /// The place where the disk is now.
     pub place: P,
-    /// The name in the world, if the disk has one.
+    /// The worldwide name, if the disk has one.
     pub wwid: Wwid,
-    /// A number that tells the disk from those that have had its place before.
+    /// A number that tells the disk from earlier disks at the same place.
     pub sequence: u64,
 }
 
 impl<P: PartialEq> DiskId<P> {
-    /// Whether both are the same disk: their names in the world decide, wherever the disk is; and
-    /// if one of them has none, place and sequence.
+    /// Whether both are the same disk. If both have worldwide names, the names decide, wherever the
+    /// disk is; otherwise place and sequence decide.
     pub fn is_same_as(&self, other: &Self) -> bool {
         if self.wwid.is_empty() || other.wwid.is_empty() {
             self.place == other.place && self.sequence == other.sequence
@@ -27,8 +28,8 @@ impl<P: PartialEq> DiskId<P> {
         }
     }
 
-    /// Whether this disk cannot be found any more, as `new` has its place. A disk with a name in
-    /// the world may come again elsewhere.
+    /// Whether this disk is gone for good, because `new` has its place. A disk with a worldwide
+    /// name may come back at another place.
     pub fn is_replaced_by(&self, new: &Self) -> bool {
         self.wwid.is_empty() && self.place == new.place && !self.is_same_as(new)
     }
@@ -38,10 +39,10 @@ impl<P: PartialEq> DiskId<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ambiguous;
 
-/// The position of the known disk that `new` is; `None` if it is none of them.
+/// The position in `known` of the disk that `new` is; `None` if that disk is not known.
 ///
-/// [`Ambiguous`] if a disk was known by its place before its name could be read, and another place
-/// of the same disk is known by the name.
+/// [`Ambiguous`] if two known disks turn out to be `new`: the disk was known by its place before
+/// its name could be read, and is known by its name from another place.
 pub fn find<'a, P: PartialEq + 'a>(
     known: impl Iterator<Item = &'a DiskId<P>>,
     new: &DiskId<P>,

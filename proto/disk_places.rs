@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a server looks for the disks that it tells its clients of.
+//! Where a server looks for the disks that discovery lists.
 //!
-//! These are the entries of the folder that the search path names, and of the folders in it. `/`
-//! stands for `/dev`. There each disk has a node, and many links; so of `/dev` only the nodes are
-//! told, and of the device mapper the names in `/dev/mapper`.
+//! The server looks at the entries of the folder that the search path names, and of the folders in
+//! that folder. `/` stands for `/dev`. In `/dev` each disk has a node and many links, so discovery
+//! lists only the nodes there, and the names in `/dev/mapper` for the device mapper.
 
 use crate::name::Name;
 
-/// How many folders within each other are searched, the search path's among them.
+/// The depth of the search in folders, with the folder of the search path.
 pub const MAX_DEPTH: usize = 5;
 
-/// What a folder has under a name, as far as the folder says.
+/// The kind of a folder's entry, as far as the folder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A folder.
@@ -31,15 +31,15 @@ pub enum EntryKind {
 /// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is no disk to be told of.
+    /// The entry is not a disk to be listed.
     Skip,
-    /// It may be a disk.
+    /// The entry may be a disk.
     Look,
-    /// It is a folder in which to look.
+    /// The entry is a folder to be searched.
     Enter,
 }
 
-/// What kind of folder is searched.
+/// The kind of a folder that is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// `/`.

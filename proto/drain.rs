@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Announced maintenance: a server tells its clients that it goes away on purpose, and for how
-//! long. The server is draining meanwhile.
+//! long. Meanwhile the server drains.
 
 use crate::{
     rnbd::MAX_DRAIN_MS as MAX_MS,
@@ -11,13 +11,13 @@ use crate::{
 /// The longest drain that can be asked for, in seconds.
 pub const MAX_SECONDS: u32 = MAX_MS / MS_PER_SECOND;
 
-/// How long the server is to drain, in seconds; 0: not any more.
+/// The setting for how long the server drains, in seconds; 0 ends the drain.
 pub const DRAIN: Setting = Setting::new("drain", 0, MAX_SECONDS as i32, 0);
 
 const MS_PER_SECOND: u32 = 1000;
 
-/// How much longer clients are told to wait than the server refuses new sessions, in ms: a client
-/// that is refused in the last moment needs one more attempt to connect, and has to open its
+/// Clients are told this much more time, in ms, than the server refuses new sessions for. A client
+/// that is refused at the last moment needs one more attempt to connect, and has to open its
 /// devices.
 const GRACE_MS: u32 = 10_000;
 
@@ -52,17 +52,17 @@ pub const fn seconds_of(ms: u32) -> u32 {
 /// The shortest time, in ms, for which requests wait for a server.
 const LEAST_MS: i64 = 1000;
 
-/// For how long after the server is back a path may fail to connect without a count of that, in
-/// ms: one path may be up long before another path.
+/// For this time after the server is back, in ms, failed attempts to connect are not counted: one
+/// path may be up long before another path.
 const EXCUSE_MS: i64 = 60_000;
 
-/// For how long after the server is back requests wait for a device that the server does not have
-/// yet, in ms. The disk may never come, and its requests are not to use up the allowance.
+/// For this time after the server is back, in ms, requests wait for a device that the server does
+/// not have yet. The disk may never come, and its requests must not use up the allowance.
 const AWAIT_MS: i64 = 600_000;
 
-/// Whether a client leaves its server for a drain of `told_ms`, if requests may wait for
-/// `granted_ms`: they may wait until the server lets clients in again. A client that left sooner
-/// would fail requests that the server would still carry out.
+/// Whether a client leaves its server for a drain of `told_ms`, if its requests may wait for
+/// `granted_ms`. A client leaves only if its requests may wait until the server accepts sessions
+/// again. Otherwise the client would fail requests that the server would still carry out.
 pub fn may_leave(granted_ms: u32, told_ms: u32) -> bool {
     told_ms
         .checked_sub(granted_ms)
@@ -71,15 +71,14 @@ pub fn may_leave(granted_ms: u32, told_ms: u32) -> bool {
 
 /// A drain of the server, as a client sees it.
 ///
-/// From [`begin`](Self::begin) on the server is away and requests are held, until the time is over
-/// that the server has told. If the server is back before
-/// ([`came_back`](Self::came_back)), requests of devices that the server does not have yet are
-/// held, until there is no such device ([`end`](Self::end)), the time is over, or ten minutes have
-/// passed.
+/// After [`begin`](Self::begin) the server is away, and requests are held until the time that the
+/// server has told is over. If the server is back earlier ([`came_back`](Self::came_back)), only
+/// requests of devices that the server does not have yet are held. Their hold ends when there is no
+/// such device ([`end`](Self::end)), when the time is over, or after ten minutes.
 ///
-/// A server may tell again and again. So the time for which requests are held is taken from an
-/// allowance of a day, which grows only by the time for which none are held. Requests are held
-/// for a day at most, and for half of the time in the long run.
+/// A server may announce drains again and again. So the time for which requests are held is taken
+/// from an allowance of a day, which grows only by the time for which no requests are held.
+/// Requests are held for a day at most, and for half of the time in the long run.
 ///
 /// Times are in ms of a clock that does not go back.
 ///
@@ -110,9 +109,11 @@ impl ClientDrain {
         }
     }
 
-    /// The server tells at `now` of a drain of `told_ms`, in place of what it has told before;
-    /// returns for how many ms of that requests are held. `None` for less than a second, by what
-    /// was told or by the allowance: from `now` on requests are not held.
+    /// Takes note that the server announces a drain of `told_ms` at `now`, which replaces an
+    /// earlier drain. Returns the time in ms for which requests are held, from a second to a day.
+    ///
+    /// Returns `None` if `told_ms` or the rest of the allowance is less than a second: then
+    /// requests are not held from `now` on.
     pub fn begin(&mut self, now: i64, told_ms: u32) -> Option<u32> {
         self.settle(now);
         let granted = self.left_ms.min(i64::from(told_ms));
@@ -131,8 +132,9 @@ impl ClientDrain {
         u32::try_from(granted).ok()
     }
 
-    /// The server has a session for the client at `now`, and is not draining any more; returns for
-    /// how many ms it was away. `None` if it was not, or if the time was over before.
+    /// Takes note that at `now` the server has a session for the client and does not drain any
+    /// more. Returns for how many ms the server was away; `None` if it was not away, or if its time
+    /// was over before.
     pub fn came_back(&mut self, now: i64) -> Option<i64> {
         if !self.is_away {
             return None;
@@ -153,18 +155,18 @@ impl ClientDrain {
         }
     }
 
-    /// Whether the time is over at `now` and the server is not back; true once.
+    /// Whether the time is over at `now` and the server is not back; true only in the first call.
     pub fn has_run_out(&mut self, now: i64) -> bool {
         self.held_until.is_some_and(|until| until <= now) && self.began.take().is_some()
     }
 
-    /// The end of the time for which requests are held. When that is over it stays, until the
-    /// server is back.
+    /// The time until which requests are held. The value stays after that time, until the server is
+    /// back.
     pub const fn held_until(&self) -> Option<i64> {
         self.held_until
     }
 
-    /// The end of the time in which attempts to connect that fail are not counted.
+    /// The time until which failed attempts to connect are not counted.
     pub const fn excused_until(&self) -> Option<i64> {
         self.excused_until
     }

@@ -10,12 +10,12 @@
 //!       [client-id=PATTERN]
 //! ```
 //!
-//! A rule is one line, and has the first four keys, in any order. A rule with `client-id` is for
-//! clients that have proved who they are; a rule without asks for no proof. A request is allowed
-//! if any rule allows it, else it is refused. See [`pattern`](crate::pattern) for patterns. The
-//! server keeps the text: nothing is allocated here, and a rule is parsed for each request.
+//! A rule is one line, and has the first four keys, in any order. A rule with `client-id` is only
+//! for clients that have authenticated; a rule without it is also for other clients. A request is
+//! allowed if any rule allows it, else it is refused. See [`pattern`](crate::pattern) for patterns.
+//! The server keeps the text: nothing is allocated here, and a rule is parsed for each request.
 //!
-//! A policy is written to a file of sysfs, in writes of a page each, and takes effect as a whole: a
+//! A policy is written to a file of sysfs, a page for each write, and takes effect as a whole. The
 //! first line says how many bytes follow; see [`Start`].
 
 use core::{
@@ -52,16 +52,17 @@ pub const MAX_LEN: usize = 1 << 20;
 pub struct Subject<'a> {
     /// The name that the client gave its session.
     pub session: &'a SessName,
-    /// The client, if it has proved who it is.
+    /// The client's id, if the client has authenticated.
     pub client_id: Option<&'a ClientId>,
-    /// The client's address; `None` if it cannot be relied on: then only `client=*` allows it.
+    /// The client's address; `None` if the address cannot be relied on. Then only rules with
+    /// `client=*` apply.
     pub client: Option<Address>,
 }
 
-/// What a client asks for.
+/// A client's request to open a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
-    /// Who asks.
+    /// The session that asks.
     pub subject: Subject<'a>,
     /// The device's full path; see [`full_path`](crate::search_path::full_path).
     pub device: &'a [u8],
@@ -78,7 +79,7 @@ pub struct PolicyError<'a> {
     pub kind: PolicyErrorKind<'a>,
 }
 
-/// See [`PolicyError`].
+/// The reason of a [`PolicyError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyErrorKind<'a> {
     /// A rule does not start with `allow`.
@@ -99,7 +100,7 @@ pub enum PolicyErrorKind<'a> {
     BadDevice(&'a [u8], &'static str),
     /// The client's address is wrong.
     BadAddress(AddrError<'a>),
-    /// The text behind the slash is not a length of a prefix of such an address.
+    /// The text behind the slash is not a valid prefix length for the address.
     BadPrefix(&'a [u8]),
     /// The address has bits behind its prefix.
     HostBits(&'a [u8]),
@@ -174,7 +175,7 @@ pub enum Start<'a> {
     Policy {
         /// The length of the policy.
         len: usize,
-        /// The part of it that follows in the same write.
+        /// The part of the policy that is in the same write.
         text: &'a [u8],
     },
 }
@@ -182,11 +183,11 @@ pub enum Start<'a> {
 /// What is wrong with the start of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError<'a> {
-    /// The first line is neither of the two.
+    /// The first line is neither `clear` nor `policy BYTES`.
     Unknown(&'a [u8]),
     /// A policy would have more bytes than [`MAX_LEN`].
     TooLong(&'a [u8]),
-    /// More bytes follow than the first line says, by this number.
+    /// This many bytes more follow than the first line says.
     Excess(usize),
 }
 
@@ -194,7 +195,7 @@ impl<'a> Start<'a> {
     /// The word of [`Start::Policy`].
     pub const POLICY: &'static str = "policy";
 
-    /// The start that `bytes` are.
+    /// Parses the start of a write.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, StartError<'a>> {
         let (line, text) = match split_once(bytes, b'\n') {
             Some((line, text)) => (line, Some(text)),
@@ -226,7 +227,7 @@ impl<'a> Start<'a> {
 }
 
 impl StartError<'_> {
-    /// `EFBIG` for what is too long, else `EINVAL`.
+    /// `EFBIG` for a policy that is too long, else `EINVAL`.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooLong(_) => Errno::EFBIG,
@@ -277,11 +278,11 @@ impl Modes {
     }
 }
 
-/// Clients by where they come from.
+/// Clients, by their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clients {
     Any,
-    /// The addresses that start with the first bits of this address; their number.
+    /// The addresses that have this many first bits in common with this address.
     Prefix(Address, u32),
 }
 
@@ -289,7 +290,7 @@ enum Clients {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule<'a> {
     session: Pattern<'a>,
-    /// Without it the client need not have proved who it is.
+    /// `None` if the client need not have authenticated.
     client_id: Option<Pattern<'a>>,
     clients: Clients,
     device: Pattern<'a>,
@@ -323,14 +324,14 @@ pub fn allows(text: &[u8], query: &Query<'_>) -> bool {
         .any(|rule| rule.allows(query))
 }
 
-/// Whether a policy allows anything at all to a client that comes from `client`.
+/// Whether a policy has a rule for clients at the address `client`.
 pub fn admits(text: &[u8], client: Option<Address>) -> bool {
     lines(text)
         .filter_map(|line| parse_line(line).ok().flatten())
         .any(|rule| rule.clients.contains(client))
 }
 
-/// Whether a policy allows anything at all to a session: without such a rule it can open nothing.
+/// Whether a policy has a rule for a session. Without a rule a session can open nothing.
 pub fn is_about(text: &[u8], subject: &Subject<'_>) -> bool {
     lines(text)
         .filter_map(|line| parse_line(line).ok().flatten())
@@ -344,7 +345,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .split(|&byte| byte == b'\n')
 }
 
-/// The rule that a line says, if it says one.
+/// The rule of a line; `None` for an empty line or a comment.
 fn parse_line(line: &[u8]) -> Result<Option<Rule<'_>>, PolicyErrorKind<'_>> {
     if let Some(&byte) = line
         .iter()
@@ -405,7 +406,7 @@ fn parse_client_id(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
 fn parse_device(value: &[u8]) -> Result<Pattern<'_>, PolicyErrorKind<'_>> {
     let bad = |reason| PolicyErrorKind::BadDevice(value, reason);
     let pattern = Pattern::parse(value).map_err(|error| bad(error.as_str()))?;
-    // No client ever asks for a path that such patterns fit, so they are mistakes.
+    // No path that a client can ask for fits such a pattern, so the pattern is a mistake.
     let has = |what: &[u8]| value.windows(what.len()).any(|part| part == what);
     if !value.starts_with(b"/") {
         return Err(bad("does not start with /"));
@@ -509,7 +510,8 @@ impl Rule<'_> {
             && self.device.matches(query.device)
     }
 
-    /// Whether it allows anything to a session. Each rule has a device and a mode.
+    /// Whether the rule is for a session. Each rule has a device and a mode, so each rule allows
+    /// something.
     fn is_about(&self, subject: &Subject<'_>) -> bool {
         self.clients.contains(subject.client)
             && self.session.matches(subject.session.as_bytes())

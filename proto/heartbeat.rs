@@ -2,16 +2,15 @@
 
 //! When to send a heartbeat and when to give a path up.
 //!
-//! Either end runs its own: every interval it calls [`tick`] with its count of
-//! missed intervals, and whatever it receives on the path sets the count to
-//! zero.
+//! Each end sends its own heartbeats. Every interval it calls [`tick`] with its count of missed
+//! intervals. Anything that the end receives on the path sets the count to zero.
 
 use crate::rtrs::{
     HB_INTERVAL_MS,
     HB_MISSED_MAX, //
 };
 
-/// How often, and how patient.
+/// The interval of heartbeats, and how many intervals may be missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The time between two calls of [`tick`] in ms; not zero.
@@ -37,11 +36,11 @@ impl Default for Settings {
 /// What to do at the end of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send a heartbeat and come again after an interval.
+    /// Send a heartbeat; the next tick is after an interval.
     Send,
-    /// The last one is still unanswered: just come again after an interval.
+    /// The last heartbeat is still unanswered: send nothing; the next tick is after an interval.
     Wait,
-    /// The peer is gone; do not come again.
+    /// The peer is gone: give the path up; there is no next tick.
     Fail,
 }
 

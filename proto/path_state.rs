@@ -2,9 +2,9 @@
 
 //! The states of a path at either end, and the only transitions between them.
 //!
-//! A driver keeps the state as a number, so that it can be changed atomically
-//! (`to_u32`, `try_from`), and asks [`ClientState::next`] or
-//! [`ServerState::next`] what an event makes of it.
+//! A driver keeps the state as a number (`to_u32`, `try_from`), so that the state can be changed
+//! atomically, and asks [`ClientState::next`] or [`ServerState::next`] for the state after an
+//! event.
 
 use crate::numbered::numbered;
 

@@ -2,9 +2,9 @@
 
 //! Patterns for names and paths.
 //!
-//! `*` matches any bytes but slashes, also none; `**` matches any bytes. A backslash and three
-//! octal digits match the byte of that number, as in `/etc/fstab`: `\040` a space, `\052` a star.
-//! Every other byte matches itself.
+//! `*` matches any number of bytes other than slashes; `**` matches any number of any bytes. A
+//! backslash and three octal digits match the byte of that number, as in `/etc/fstab`: `\040` a
+//! space, `\052` a star. Every other byte matches itself.
 
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl PatternError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a>(&'a [u8]);
 
-/// One step of a pattern.
+/// One token of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Byte(u8),
@@ -120,8 +120,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// The first step of a pattern, and what follows it; `None` if there is none, or
-/// an escape is wrong.
+/// The first token of a pattern, and the rest; `None` if the pattern is empty, or its first escape
+/// is wrong.
 fn split_token(pattern: &[u8]) -> Option<(Token, &[u8])> {
     match pattern {
         [b'*', b'*', rest @ ..] => Some((Token::StarStar, rest)),

@@ -103,17 +103,17 @@ impl Kind {
     }
 }
 
-/// Why a command does nothing.
+/// Why a command is refused. A refused command changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The machine does not have that key, another machine holds the reservation, or no machine has
     /// the key that is to be removed.
     Conflict,
-    /// Another kind of reservation is released than there is.
+    /// The command releases another kind of reservation than the disk has.
     WrongKind,
-    /// The key 0 is to be removed, of a disk without a reservation that all registrants hold.
+    /// The command preempts the key 0, but the disk has no reservation that all registrants hold.
     NoKey,
-    /// There are [`MAX_REGISTRANTS`] already.
+    /// [`MAX_REGISTRANTS`] machines are registered already.
     Full,
 }
 
@@ -161,8 +161,8 @@ struct Held {
 /// # Invariants
 ///
 /// - Each machine is registered at most once, and no key is 0.
-/// - There is a reservation only while a machine is registered that holds it: the one at the place
-///   `holder`, or any of them if all registrants hold it.
+/// - There is a reservation only while a machine that holds it is registered. That machine is at
+///   the place `holder`, or is any registrant if all registrants hold the reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table<I> {
     registrants: [Option<Registrant<I>>; MAX_REGISTRANTS],
@@ -187,10 +187,11 @@ impl<I: Clone + PartialEq> Table<I> {
         }
     }
 
-    /// Makes this the table with these machines and keys, in this order, as [`Self::registrants`]
-    /// and [`Self::held`] gave them. The table is filled in its place, as it is large for a stack.
+    /// Fills the table with these machines and keys, in this order, and the reservation, as
+    /// [`Self::registrants`] and [`Self::held`] gave them. The table is filled in place, as it is
+    /// large for a stack.
     ///
-    /// `None` if there cannot be such a table: then it has no registrants.
+    /// `None`, and an empty table, if the invariants do not allow these contents.
     pub fn restore(
         &mut self,
         generation: u32,
@@ -206,7 +207,8 @@ impl<I: Clone + PartialEq> Table<I> {
         filled
     }
 
-    /// Adds machines to an empty table, and the reservation; `None` if that cannot be.
+    /// Adds machines and the reservation to an empty table; `None` if the invariants do not allow
+    /// these.
     fn fill(
         &mut self,
         held: Option<(Kind, usize)>,
@@ -255,19 +257,19 @@ impl<I: Clone + PartialEq> Table<I> {
         })
     }
 
-    /// The machines that are registered and their keys.
+    /// The registered machines and their keys.
     pub fn registrants(&self) -> impl Iterator<Item = (&I, u64)> {
         let registrants = self.registrants.iter().flatten();
         registrants.map(|registrant| (&registrant.machine, registrant.key))
     }
 
-    /// Whether no machine is registered; then there is no reservation either.
+    /// Whether no machine is registered. Then there is no reservation either.
     pub fn is_empty(&self) -> bool {
         self.registrants().next().is_none()
     }
 
-    /// The kind of the reservation, and its holder and the holder's key unless all registrants hold
-    /// it.
+    /// The kind of the reservation. Unless all registrants hold it, also the holder and the
+    /// holder's key.
     pub fn reservation(&self) -> Option<(Kind, Option<(&I, u64)>)> {
         let held = self.reservation?;
         let holder = self.registrant(held.holder);
@@ -293,7 +295,7 @@ impl<I: Clone + PartialEq> Table<I> {
 
     /// Removes the reservation and all registrants, for the administrator.
     pub fn reset(&mut self) {
-        // INVARIANT: There is nothing.
+        // INVARIANT: Neither a registrant nor a reservation is left.
         for place in &mut self.registrants {
             *place = None;
         }
@@ -301,7 +303,7 @@ impl<I: Clone + PartialEq> Table<I> {
         self.count_change();
     }
 
-    /// Does what `machine` commands. Nothing has changed if that is refused.
+    /// Carries out a command of `machine`. A refused command changes nothing.
     pub fn execute(&mut self, machine: &I, command: &Command) -> Result<(), Refused> {
         match *command {
             Command::Register {
@@ -363,7 +365,7 @@ impl<I: Clone + PartialEq> Table<I> {
         if new == 0 {
             self.remove(place);
         } else if let Some(Some(registrant)) = self.registrants.get_mut(place) {
-            // INVARIANT: It is not 0.
+            // INVARIANT: `new` is not 0.
             registrant.key = new;
         }
         self.count_change();

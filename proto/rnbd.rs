@@ -3,8 +3,8 @@
 //! RNBD 2.2: messages between the block device's two ends (C: `rnbd-proto.h`).
 //!
 //! A message is the user's part of an RTRS request. Only `SessInfo`, `Open`, `News`, `Discover` and
-//! the question in `Reservation` have a response, which is the data of a read request; the errno
-//! alone is the response to the other messages.
+//! a `Reservation` that asks how the disk is reserved have a response, which is the data of a read
+//! request. The errno alone is the response to the other messages.
 
 mod discovery;
 mod features;

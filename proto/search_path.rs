@@ -22,7 +22,7 @@ pub const SESSNAME_MARK: &[u8] = b"%SESSNAME%";
 /// The default of the server's `dev_search_path`.
 pub const DEFAULT: &[u8] = b"/";
 
-/// Why there is no such path.
+/// Why a search path, or a path made with it, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchPathError {
     /// The device's name contains "..", which could lead out of the search path.
@@ -65,15 +65,15 @@ pub fn parse_param(value: &[u8]) -> Result<&[u8], SearchPathError> {
 /// Whether the regular file at `path` is given to clients: below a search path that names a folder,
 /// or if there is an export policy.
 ///
-/// Never below `/dev`: what is there are disks, and files of programs in `/dev/shm`.
+/// Never below `/dev`: the entries there are disks, and `/dev/shm` has files of programs.
 pub fn gives_file(search_path: &[u8], has_policy: bool, path: &[u8]) -> bool {
     (has_policy || is_narrow(search_path)) && !path.starts_with(b"/dev/")
 }
 
 /// Whether all devices of clients are below a folder that the search path names.
 ///
-/// `/` names none. Neither does a path that begins with [`SESSNAME_MARK`], since the client chooses
-/// the session's name, and a path with `..`, which may lead back to `/`.
+/// `/` does not count as such a folder. Neither does a path that begins with [`SESSNAME_MARK`],
+/// since the client chooses the session's name, nor a path with `..`, which may lead back to `/`.
 fn is_narrow(search_path: &[u8]) -> bool {
     let mut names = before_mark(search_path)
         .unwrap_or(search_path)
@@ -97,8 +97,8 @@ fn before_mark(search_path: &[u8]) -> Option<&[u8]> {
 /// [`SESSNAME_MARK`], the part before it, the session's name and the device's
 /// name. Repeated slashes become one.
 ///
-/// A device's name that begins with a slash and is below that folder already is the full path
-/// itself: `/dev/sda` with the search path `/dev` is `/dev/sda`, where C has `/dev/dev/sda`.
+/// A device's name that begins with a slash and names an entry of that folder is itself the full
+/// path: `/dev/sda` with the search path `/dev` is `/dev/sda`, where C has `/dev/dev/sda`.
 pub fn full_path<'a>(
     search_path: &[u8],
     sessname: &SessName,
@@ -108,8 +108,8 @@ pub fn full_path<'a>(
     join(search_path, sessname, dev_name.as_bytes(), out)
 }
 
-/// Writes the folder to `out` that holds the devices of a session, with a slash at its end: the
-/// path of a device is the folder's path and the device's name.
+/// Writes the folder of a session's devices to `out`, with a slash at its end. The path of a device
+/// is this path followed by the device's name.
 pub fn folder<'a>(
     search_path: &[u8],
     sessname: &SessName,
@@ -162,14 +162,14 @@ fn join<'a>(
     CStr::from_bytes_until_nul(out).map_err(|_| SearchPathError::TooLong(len))
 }
 
-/// Whether `dev_name` is the full path of something in the folder that `parts` name, of which
-/// `dev_name` is the last one that is not empty.
+/// Whether `dev_name` is a full path below the folder that `parts` name. `dev_name` is the last
+/// part that is not empty.
 fn is_below(parts: &[&[u8]; 5], dev_name: &[u8]) -> bool {
     if dev_name.first() != Some(&b'/') {
         return false;
     }
-    // The slash in front of the name is the one at the end of the folder, so the parts have as many
-    // bytes as the name at least.
+    // `parts` have at least as many bytes as the name: the name's first slash is the slash at the
+    // end of the folder.
     let len = squeezed(parts)
         .count()
         .wrapping_sub(squeezed(&[dev_name]).count())

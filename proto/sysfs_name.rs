@@ -21,7 +21,7 @@ pub const DEVICE_LINK_LEN: usize = 2 * Name::MAX_LEN + 2;
 
 /// The length of a [`device_link`].
 pub(crate) fn device_link_len(device_path: &[u8], sessname: &[u8]) -> usize {
-    // A slice is at most `isize::MAX` long, so that two and a byte are at most `usize::MAX`.
+    // A slice has at most `isize::MAX` bytes, so two slices and a byte have at most `usize::MAX`.
     device_path
         .len()
         .wrapping_add(sessname.len())
@@ -60,20 +60,20 @@ const SUFFIX_LEN: usize = 17;
 /// Writes the name of a file's directory below `/sys/class/rnbd-server/ctl/devices` to `out`: the
 /// file's full path with `!` for each `/`.
 ///
-/// It begins with `!`, which no block device's name does. A path that has `!` itself, or control
-/// characters, for which the name has `?`, or that is longer than a file name, gets `~` and a
-/// number at the end of its name that is made of the whole path: so different paths have different
-/// names, as far as a number of 64 bits can tell, and a path has the same name always.
+/// The name begins with `!`, which no block device's name does. It has `?` for each control
+/// character. Different paths could then have the same name, so a path gets `~` and a number at the
+/// end of its name if the path contains `!` or a control character, or is longer than a file name.
+/// The number is made of the whole path (64 bits), so a path has the same name always.
 ///
-/// With a `number` that is at the end of the name in any case: it tells files apart that have, or
-/// had, the same path.
+/// A `number` is at the end of the name in any case: it tells apart files that have, or had, the
+/// same path.
 pub fn file_device<'a>(
     path: &[u8],
     number: Option<u64>,
     out: &'a mut [u8; FILE_DEVICE_LEN],
 ) -> &'a CStr {
     let below_root = path.strip_prefix(b"/").unwrap_or(path);
-    // The name has a '!' in front of that.
+    // The name has a '!' in front of these bytes.
     let differs = below_root.len() >= NAME_MAX
         || below_root
             .iter()

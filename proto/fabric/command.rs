@@ -10,7 +10,7 @@ use super::{
     RAW_SIZE, //
 };
 
-/// Begins the private data of a raw connection's request and response, with the version.
+/// Marks the private data of a raw connection's request and response, and holds the version.
 pub const MAGIC: u32 = 0x7466_0001;
 
 /// Bytes of a [`Header`].
@@ -46,7 +46,8 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 pub enum Data {
     /// Compares data of a write with the pattern, and fills a read with it.
     Checked,
-    /// Takes the data, or gives what there is: for measurements.
+    /// Takes the data of a write unchecked, and answers a read with whatever the memory holds: for
+    /// measurements.
     Plain,
 }
 
@@ -69,7 +70,7 @@ impl Header {
         bytes
     }
 
-    /// From what the client sent; `None` for another length, magic or kind.
+    /// Parses a header that the client sent; `None` for another length, magic or kind.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != HEADER_LEN || take(bytes, 0)? != MAGIC.to_le_bytes() {
             return None;
@@ -85,15 +86,15 @@ impl Header {
     }
 }
 
-/// What each end of a raw connection offers the other one: private data of the request, and of the
-/// response.
+/// The memory that each end of a raw connection offers its peer, as the private data of the
+/// connection's request and response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The MTU of this end's port, in bytes.
     pub mtu: u32,
     /// The key of this end's memory.
     pub rkey: u32,
-    /// Where that memory begins.
+    /// The address at which that memory begins.
     pub address: u64,
     /// CPUs of this end.
     pub cpus: u32,
@@ -113,8 +114,8 @@ impl Offer {
         bytes
     }
 
-    /// From what the peer sent, which the connection manager may have padded; `None` if the peer
-    /// is no end of this test, or of another version.
+    /// Parses the peer's private data, which the connection manager may have padded. `None` if the
+    /// peer is not an end of this test, or has another version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if take(bytes, 4)? != MAGIC.to_le_bytes() {
             return None;
@@ -128,18 +129,19 @@ impl Offer {
     }
 }
 
-/// What the server of a raw connection is to do.
+/// An order to the server of a raw connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Compare what follows the command in the message with the pattern.
+    /// Compare the bytes behind the command in the message with the pattern.
     Message,
     /// Compare the first bytes of the server's memory with the pattern.
     Check,
     /// Write the pattern to the client's memory.
     Write,
-    /// The same, by a write with immediate, whose immediate is the low half of the seed.
+    /// Write the pattern to the client's memory by a write with immediate, which is the low half of
+    /// the seed.
     WriteImm,
-    /// The same as [`Action::Write`], then invalidate the client's key, then answer.
+    /// Do as for [`Action::Write`], then invalidate the client's key, then answer.
     WriteInvalidate,
     /// Invalidate the server's own key.
     EndKey,
@@ -168,7 +170,7 @@ pub struct Command {
     pub len: u32,
     /// The seed of the pattern.
     pub seed: u64,
-    /// Where in the client's memory to write.
+    /// The address in the client's memory to write to.
     pub address: u64,
     /// The key of that memory.
     pub rkey: u32,
@@ -202,8 +204,8 @@ impl Command {
         bytes
     }
 
-    /// From the beginning of a message; `None` if it is no command, or if its length is above what
-    /// either end has memory for.
+    /// Parses the beginning of a message; `None` if it is not a command, or if its length is above
+    /// what either end has memory for.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if take(bytes, 28)? != MAGIC.to_le_bytes() {
             return None;
@@ -227,10 +229,10 @@ impl Command {
 /// In [`Answer::wrong`]: every byte is right.
 pub const ALL_RIGHT: u32 = u32::MAX;
 
-/// What the server of a raw connection found.
+/// The answer of the server of a raw connection to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The bytes that the message or the write had.
+    /// The length of the message or the write in bytes.
     pub len: u32,
     /// The immediate that came, or 0.
     pub imm: u32,
@@ -251,7 +253,7 @@ impl Answer {
         bytes
     }
 
-    /// From a message; `None` if it is too short.
+    /// Parses a message; `None` if it is too short.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             len: u32::from_le_bytes(take(bytes, 0)?),

@@ -21,7 +21,7 @@ pub const STEP: usize = 4096;
 /// first word.
 pub fn pieces(len: usize) -> impl Iterator<Item = (Range<usize>, u64)> {
     let starts = (0..len).step_by(STEP);
-    // What lies behind the last start is less than a step, so the end does not wrap around.
+    // Memory has at most `isize::MAX` bytes, so the end does not wrap around.
     starts.map(move |start| (start..len.min(start.wrapping_add(STEP)), (start / 8) as u64))
 }
 
@@ -36,7 +36,7 @@ pub fn fill(seed: u64, first_word: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The first of `bytes` that is not as [`fill`] has it.
+/// The position of the first byte that differs from the pattern as [`fill`] writes it.
 pub fn first_difference(seed: u64, first_word: u64, bytes: &[u8]) -> Option<usize> {
     let mut index = first_word;
     for (number, piece) in bytes.chunks(8).enumerate() {

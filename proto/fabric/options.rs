@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written to `run`: how a test is to be made.
+//! The options of a test, as the text that is written to the file `run`.
 
 use super::PORT;
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     number, //
 };
 
-/// The most requests that the latency of a size is measured with.
+/// The most requests by which the latency of a size is measured.
 pub const MAX_REQUESTS: u32 = 100_000;
 
 /// The most MiB that are transferred for the bandwidth.
 pub const MAX_MIB: u32 = 1 << 20;
 
-/// How a test is to be made.
+/// The options of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The way to the server.
@@ -33,16 +33,16 @@ pub struct Options {
 pub enum OptionsError {
     /// There is no `path=`.
     NoPath,
-    /// The address is none.
+    /// The address is malformed.
     BadPath,
-    /// A number is none, or out of range.
+    /// A number is malformed or out of range.
     BadNumber,
     /// A word is no option.
     Unknown,
 }
 
 impl OptionsError {
-    /// In words.
+    /// The reason, in words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoPath => "there is no path=ADDRESS",
@@ -63,8 +63,8 @@ fn ranged(text: &[u8], most: u32) -> Result<u32, OptionsError> {
 }
 
 impl Options {
-    /// From words with spaces between them: `path=[SOURCE@]ADDRESS`, and perhaps `port=`,
-    /// `requests=` and `mib=`. The last of two words with the same name counts.
+    /// Parses words with spaces between them: `path=[SOURCE@]ADDRESS`, and perhaps `port=`,
+    /// `requests=` and `mib=`. Of two words with the same name the last counts.
     pub fn parse(text: &[u8]) -> Result<Self, OptionsError> {
         let (mut path, mut port, mut requests, mut mib) = (None, PORT, 1000, 32);
         for word in text.split(u8::is_ascii_whitespace) {

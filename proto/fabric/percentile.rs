@@ -4,7 +4,7 @@
 
 /// Sorts numbers, from small to large (heapsort).
 ///
-/// That of `core` is long, and the kernel's checks of object files do not follow all of it.
+/// The sort of `core` is long, and the kernel's checks of object files do not follow all of it.
 pub fn sort(numbers: &mut [u32]) {
     for root in (0..numbers.len() / 2).rev() {
         sift_down(numbers, root);
@@ -17,13 +17,13 @@ pub fn sort(numbers: &mut [u32]) {
     }
 }
 
-/// Puts the number at `root` of a heap in its place below that.
+/// Moves the number at `root` of a heap down to its place.
 fn sift_down(heap: &mut [u32], mut root: usize) {
     loop {
         // A slice has at most `isize::MAX` bytes, so its numbers do not wrap around.
         let left = root.wrapping_mul(2).wrapping_add(1);
         let right = left.wrapping_add(1);
-        // Nothing is less than any number.
+        // `None`, for a place behind the end, is less than any number.
         let child = match heap.get(right) > heap.get(left) {
             true => right,
             false => left,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sizes a test tries: those around every boundary.
+//! The sizes that a test tries: those around every boundary.
 
-/// The most sizes that there are.
+/// Room for the sizes; there are at most so many.
 const MAX: usize = 24;
 
 /// Sizes in bytes, each once, from small to large.
@@ -48,7 +48,7 @@ impl Sizes {
         this
     }
 
-    /// Adds `size` in its place, unless there is none, or it is there or above `largest`.
+    /// Adds `size` in its place, unless it is `None`, is there already, or is above `largest`.
     fn insert(&mut self, size: Option<u32>, largest: u32) {
         let Some(size) = size else { return };
         let known = self.sizes.get(..self.count).unwrap_or(&[]);
@@ -62,7 +62,8 @@ impl Sizes {
             if let Some(free) = tail.first_mut() {
                 *free = size;
             }
-            // INVARIANT: The new size lies between its neighbours.
+            // INVARIANT: The new size lies between its neighbours, and is not above the largest
+            // size.
             self.count = end;
         }
     }

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From what was measured to the name of the fault, what it means, and what to do.
+//! The faults of a fabric: how they follow from the measurements, what they mean, and what to do.
 
-/// Fewer packets that were lost than this are no fault: one can be lost when a link comes up.
+/// Fewer lost packets than this are no fault: a packet can be lost when a link comes up.
 pub const LOST_AT_LEAST: u64 = 3;
 
-/// One lost packet among so many is a fault; fewer are what any cable may lose.
+/// One lost packet in this many is a fault; any cable may lose fewer.
 pub const LOST_ONE_IN: u64 = 50_000;
 
 /// A receiver that was not ready fewer times than this is no fault: the test itself sends messages
 /// that find no receive.
 pub const NOT_READY_AT_LEAST: u64 = 20;
 
-/// A median from here on is a fault unless the administrator says otherwise: of the requests of one
-/// byte, in ns. No fabric of one site is that slow.
+/// A median latency from here on is a fault, in ns, unless the administrator sets another limit. It
+/// is measured with requests of one byte. No fabric of one site is that slow.
 pub const SLOW_NS: u64 = 3_000_000;
 
 /// The smallest MTU of RDMA: a message of as many bytes is always one packet.
 const SMALLEST_MTU: u32 = 256;
 
-/// How the raw connection could not be made.
+/// Why the raw connection could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoConnection {
     /// This machine has no RDMA device with a way to the address.
     NoDevice,
     /// The connection manager of the other machine does not answer.
     NoAnswer,
-    /// It answers that nobody listens.
+    /// The connection manager of the other machine answers that no server listens.
     NoListener,
     /// The test's server refuses.
     Refused,
 }
 
-/// What a test has found.
+/// The measurements of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Why there was no connection, if there was none.
@@ -45,9 +45,9 @@ pub struct Facts {
     pub failed: u32,
     /// Cases whose bytes were wrong.
     pub wrong_bytes: u32,
-    /// The largest size that came whole among those below `smallest_lost`.
+    /// The largest size below `smallest_lost` whose message arrived whole.
     pub largest_whole: Option<u32>,
-    /// The smallest size that did not come.
+    /// The smallest size whose message did not arrive.
     pub smallest_lost: Option<u32>,
     /// Errors that were not reported as they should be, or not in time.
     pub wrong_errors: u32,
@@ -63,7 +63,7 @@ pub struct Facts {
     pub not_ready: u64,
     /// The median of the latency of the smallest requests, in ns.
     pub median_ns: Option<u64>,
-    /// A median from here on is a fault, in ns.
+    /// The limit in ns: a median of this or more is a fault.
     pub slow_ns: u64,
     /// Whether the test came to its end.
     pub finished: bool,
@@ -78,23 +78,23 @@ pub enum Fault {
     Blocked,
     /// The machine does not answer at all.
     Away,
-    /// The machine does not answer by RDMA; of IP nothing is known.
+    /// The machine does not answer by RDMA; whether it answers by IP is not known.
     NoAnswer,
-    /// Nobody listens.
+    /// No server listens.
     NoListener,
     /// The test's server refuses.
     Refused,
     /// The two ports have different MTUs.
     Mtu,
-    /// Large packets do not come, and the MTUs do not say why.
+    /// Large packets do not arrive, though the MTUs are the same.
     LargePackets,
-    /// Bytes were wrong, and no checksum has noticed.
+    /// Bytes were wrong, and no checksum noticed.
     Corruption,
     /// Packets are damaged on their way; checksums notice.
     Damage,
     /// Packets are lost.
     Loss,
-    /// The way is slow.
+    /// Requests take long.
     Delay,
     /// Some queue pairs do not answer.
     Queues,
@@ -102,12 +102,12 @@ pub enum Fault {
     Errors,
     /// Receivers were not ready.
     NotReady,
-    /// Something failed that none of the others explains.
+    /// A case failed, and no other fault explains it.
     Broken,
 }
 
 impl Fault {
-    /// All of them: what is most likely the cause of others comes first.
+    /// All faults; the likely cause of other faults comes first.
     pub const ALL: [Self; 16] = [
         Self::NoDevice,
         Self::Blocked,
@@ -149,7 +149,7 @@ impl Fault {
         }
     }
 
-    /// What it means.
+    /// The meaning of the fault.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::NoDevice => "no RDMA device of this machine has a way to that address",
@@ -171,7 +171,7 @@ impl Fault {
         }
     }
 
-    /// What to do about it.
+    /// What the administrator can do about the fault.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::NoDevice => "see `rnbdctl rdma`: does a port have an address of that network?",
@@ -251,8 +251,8 @@ impl Facts {
         }
     }
 
-    /// Messages of one packet came, and a longer one did not. With loss any message may be the one
-    /// that is late, so nothing is concluded then.
+    /// Whether messages of one packet arrived and a longer message did not. With loss any message
+    /// may be late, so nothing is concluded then.
     fn has_lost_large_ones(&self) -> bool {
         let (Some(whole), Some(lost)) = (self.largest_whole, self.smallest_lost) else {
             return false;
@@ -265,12 +265,12 @@ impl Facts {
         if self.lost > 0 && !self.finished {
             return true;
         }
-        // More packets than 64 bits count are not lost.
+        // An overflow stands for more packets than any counter has.
         let expected = self.lost.checked_mul(LOST_ONE_IN);
         self.lost >= LOST_AT_LEAST && expected.is_none_or(|packets| packets >= self.packets)
     }
 
-    /// All faults that the test has found, the likely cause of others first.
+    /// All faults that the test has found, in the order of [`Fault::ALL`].
     pub fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
         Fault::ALL.into_iter().filter(|fault| self.has(*fault))
     }

@@ -15,9 +15,9 @@
 //! | `Behind` | no | no | grows by every new write |
 //! | `CatchingUp` | yes | no | shrinks as the user brings the member what it lacks |
 //!
-//! A write that a member in sync got before it fell behind may still be confirmed, and then is not
-//! on the list. Only the user knows what its writes did, so only the user can say that the member
-//! [has](Member::resolved) what it missed.
+//! A member in sync may fall behind while it has writes in flight. Such a write may still be
+//! confirmed, and then is not on the list. Only the user knows the effect of its writes, so only
+//! the user can say that the member [has](Member::resolved) what it missed.
 
 use core::ops::DerefMut;
 
@@ -29,11 +29,11 @@ use super::missed::{
 /// Whether a member has all writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has confirmed all writes that have ended.
+    /// The member has confirmed all writes that have ended.
     InSync,
-    /// It missed writes, and gets no new ones.
+    /// The member missed writes, and gets no new writes.
     Behind,
-    /// It missed writes, and gets new ones.
+    /// The member missed writes, and gets new writes.
     CatchingUp,
 }
 
@@ -51,11 +51,11 @@ impl State {
 /// Why a member does not change its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is in another state than the change begins with.
+    /// The change does not begin in the member's state.
     WrongState,
-    /// There are writes on its list.
+    /// The member's list has writes.
     MissesWrites,
-    /// Its list has no place for what would be left.
+    /// The member's list has no free place to split a range.
     NoPlace,
 }
 
@@ -70,7 +70,7 @@ pub struct Member<S> {
 }
 
 impl<S: DerefMut<Target = [Range]>> Member<S> {
-    /// A member that has all writes; its list has these `places`, at least two.
+    /// A member that has all writes. Its list uses `places`, at least two.
     pub fn new(places: S) -> Self {
         // INVARIANT: The list is empty.
         Self {
@@ -84,13 +84,13 @@ impl<S: DerefMut<Target = [Range]>> Member<S> {
         self.state
     }
 
-    /// What it has not confirmed.
+    /// The writes that the member has not confirmed.
     pub fn missed(&self) -> &Missed<S> {
         &self.missed
     }
 
-    /// Write `number` is about to be sent: returns whether this member gets it. If not, the write
-    /// is on the list.
+    /// Write `number` is about to be sent. Returns whether this member gets the write; otherwise
+    /// the write is put on the list.
     pub fn begin(&mut self, number: u64) -> bool {
         match self.state {
             State::InSync | State::CatchingUp => true,
@@ -101,15 +101,15 @@ impl<S: DerefMut<Target = [Range]>> Member<S> {
         }
     }
 
-    /// The member has not confirmed write `number`, which it got; returns whether it has fallen
-    /// behind by that. A second call for the same write changes nothing more.
+    /// The member got write `number` and has not confirmed it. Returns whether the member has
+    /// fallen behind by that. A second call for the same write changes nothing more.
     pub fn failed(&mut self, number: u64) -> bool {
         self.missed.add(number);
         let was = core::mem::replace(&mut self.state, State::Behind);
         was != State::Behind
     }
 
-    /// The user leaves the member out: it gets no new writes, as if it had failed.
+    /// Leaves the member out, for the user: the member gets no new writes, as if it had failed.
     pub fn leave_out(&mut self) {
         self.state = State::Behind;
     }
@@ -123,8 +123,8 @@ impl<S: DerefMut<Target = [Range]>> Member<S> {
         Ok(())
     }
 
-    /// The user says that the member has what has come of the writes from `first` to `last`. In any
-    /// state.
+    /// Removes the writes from `first` to `last` from the list, in any state: the user says that
+    /// the member has the effect of these writes.
     pub fn resolved(&mut self, first: u64, last: u64) -> Result<(), Refusal> {
         match self.missed.remove(first, last) {
             true => Ok(()),

@@ -9,16 +9,16 @@ use core::ops::DerefMut;
 pub struct Range {
     /// The first.
     pub first: u64,
-    /// The last, which is not less.
+    /// The last, not less than the first.
     pub last: u64,
 }
 
 impl Range {
-    /// A place of the list that is not used yet.
+    /// A free place of the list.
     pub const EMPTY: Self = Self { first: 1, last: 0 };
 }
 
-/// Whether `number` is the next one after `before`.
+/// Whether `number` is the next number after `before`.
 const fn follows(number: u64, before: u64) -> bool {
     number.wrapping_sub(before) == 1 && number != 0
 }
@@ -26,13 +26,14 @@ const fn follows(number: u64, before: u64) -> bool {
 /// The writes that a member has not confirmed.
 ///
 /// The list has as many places as `S`, and so is never longer than that. When a place is lacking,
-/// the two neighbours with the fewest writes between them become one, which then has these writes,
-/// too: so the list never lacks a write, and [says](Self::is_exact) that it has some in addition.
+/// the two neighbouring ranges with the fewest writes between them are joined, and the writes
+/// between them are then on the list, too. So the list never lacks a write; [`Self::is_exact`]
+/// tells whether it may have more writes than it should.
 ///
 /// # Invariants
 ///
-/// The first `used` places have ranges in the order of their numbers, and between two of them there
-/// is at least one write.
+/// The first `used` places have ranges in the order of their numbers. At least one write is between
+/// two neighbouring ranges.
 pub struct Missed<S> {
     places: S,
     used: usize,
@@ -40,9 +41,9 @@ pub struct Missed<S> {
 }
 
 impl<S: DerefMut<Target = [Range]>> Missed<S> {
-    /// An empty list in `places`, of which there are at least two.
+    /// An empty list in `places`, at least two.
     pub fn new(places: S) -> Self {
-        // INVARIANT: None is used.
+        // INVARIANT: No place is used.
         Self {
             places,
             used: 0,
@@ -55,12 +56,12 @@ impl<S: DerefMut<Target = [Range]>> Missed<S> {
         self.places.get(..self.used).unwrap_or(&[])
     }
 
-    /// Whether there is none.
+    /// Whether the list has no writes.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Whether the member has confirmed none of the writes in the list.
+    /// Whether the list has only writes that the member has not confirmed.
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
@@ -71,9 +72,9 @@ impl<S: DerefMut<Target = [Range]>> Missed<S> {
         ranges.any(|range| range.first <= number && number <= range.last)
     }
 
-    /// Adds a write; nothing changes if it is there.
+    /// Adds a write; changes nothing if the list has it.
     pub fn add(&mut self, number: u64) {
-        // The first range that ends at `number`, just before it, or behind it.
+        // The first range that ends at `number`, just before `number`, or behind it.
         let mut ranges = self.ranges().iter();
         let at = ranges.position(|range| number <= range.last || follows(number, range.last));
         let at = at.unwrap_or(self.used);
@@ -83,7 +84,8 @@ impl<S: DerefMut<Target = [Range]>> Missed<S> {
             .and_then(|all| all.get_mut(at))
         {
             if range.first <= number || follows(range.first, number) {
-                // INVARIANT: It grows by one at most, at either end, and meets only its neighbours.
+                // INVARIANT: The range grows by one write at most, at either end, and so meets only
+                // its neighbours.
                 range.first = range.first.min(number);
                 range.last = range.last.max(number);
                 return self.join(at);
@@ -98,10 +100,10 @@ impl<S: DerefMut<Target = [Range]>> Missed<S> {
         );
     }
 
-    /// Takes the writes from `first` to `last` out of the list: the member has them, or what has
-    /// come of them. An empty list is exact again.
+    /// Takes the writes from `first` to `last` out of the list, because the member has them or
+    /// their effect. An empty list is exact again.
     ///
-    /// False, and nothing changes, if that would take a place more than there is.
+    /// Returns false and changes nothing if that would need another place and all places are used.
     #[must_use]
     pub fn remove(&mut self, first: u64, last: u64) -> bool {
         let mut inner = self.ranges().iter();
@@ -115,7 +117,7 @@ impl<S: DerefMut<Target = [Range]>> Missed<S> {
                 at = at.wrapping_add(1);
                 continue;
             }
-            // Neither end overflows where it is used: it is inside of the range.
+            // Neither end overflows where it is used: there it is inside the range.
             let before = Range {
                 last: first.wrapping_sub(1),
                 ..range
@@ -147,10 +149,10 @@ impl<S: DerefMut<Target = [Range]>> Missed<S> {
         }
     }
 
-    /// Puts `range` before the range that is at `at`, if there is one.
+    /// Inserts `range` at position `at`.
     fn insert(&mut self, at: usize, range: Range) {
         if self.used >= self.places.len() {
-            // Only `add` comes here, with one write, which a joined range may have now.
+            // Only `add` gets here, with one write, which may be inside the joined range now.
             self.join_closest();
             return self.add(range.first);
         }

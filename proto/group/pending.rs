@@ -1,50 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who has not ended a request of a group yet, in one word, so that exactly one party finds that it
-//! was the last.
+//! The parties that have not ended a request of a group yet, as bits of one word. The word tells
+//! exactly one party that it was the last.
 //!
-//! Bits 0 to 15 are the members that the request was sent to, or is about to be, and that have not
-//! ended it; bit 16 is its sender, until it has sent all; bits 32 to 47 are the members that have
-//! not confirmed it, and bits 48 to 63 those of them that may have it all the same. Each party
-//! takes its own bit away, once, with one atomic addition of [`ended`]: since no other party
-//! changes that bit, nothing carries over to another one. The addition tells the party what was
-//! there before, and so whether it [was the last](Word::is_over).
+//! | bits | parties |
+//! |---|---|
+//! | 0 to 15 | members that the request is sent to, now or soon, and that have not ended it |
+//! | 16 | the sender, until it has sent the request to all members |
+//! | 32 to 47 | members that have ended the request without confirming it |
+//! | 48 to 63 | members of bits 32 to 47 that did not respond, and so may carry the request out |
+//!
+//! Each party takes its own bit away once, by one atomic addition of [`ended`]. No other party
+//! changes that bit, so the addition carries nothing into another bit. The addition returns the
+//! word from before it, and so tells the party whether it [was the last](Word::is_over).
 
 use super::{
     Members,
     MAX_MEMBERS, //
 };
 
-/// Where the bit of the sender is.
+/// The position of the sender's bit.
 const SENDER: u32 = MAX_MEMBERS as u32;
 
-/// Where the members that have not confirmed it begin.
+/// The position of the first bit of the members that have not confirmed the request.
 const FAILED: u32 = 32;
 
-/// Where those begin that may have it all the same.
+/// The position of the first bit of the members that have not responded.
 const UNANSWERED: u32 = 48;
 
 /// How a party has ended a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The server has confirmed it, or, for the sender, all was sent.
+    /// The server has confirmed the request; for the sender: the request was sent to all members.
     Confirmed,
-    /// The server has responded with an error, or the request was not sent.
+    /// The server has responded with an error, or the request was not sent to the member.
     Refused,
-    /// There was no response: the server may have carried it out, or be about to.
+    /// There was no response: the server may have carried the request out, or may still do so.
     Unanswered,
 }
 
 /// A party that ends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The task that sends it to the members: it has begun with all of them.
+    /// The task that sends the request to the members. It ends when it has begun with all members.
     Sender,
     /// A member, which is below [`MAX_MEMBERS`].
     Member(usize),
 }
 
-/// What is left of a request: the value of its word.
+/// The value of a request's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
 
@@ -59,33 +63,33 @@ impl Word {
         Self(value)
     }
 
-    /// As a number, to be stored.
+    /// The value, to be stored.
     pub const fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// The value after [`ended`] was added, which gave `before`.
+    /// The value after the addition of `change`, which [`ended`] gave, to the value `before`.
     pub const fn after(before: u64, change: u64) -> Self {
         Self(before.wrapping_add(change))
     }
 
-    /// Whether all have ended it.
+    /// Whether all parties have ended the request.
     pub const fn is_over(self) -> bool {
         self.0 as u32 == 0
     }
 
-    /// The members that have not confirmed it.
+    /// The members that have ended the request without confirming it.
     pub const fn failed(self) -> Members {
         Members::from_bits(self.0.wrapping_shr(FAILED) as u32)
     }
 
-    /// The members that have not responded.
+    /// The members that have ended the request without a response.
     pub const fn unanswered(self) -> Members {
         Members::from_bits(self.0.wrapping_shr(UNANSWERED) as u32)
     }
 }
 
-/// What is added to the word when `party` has ended the request. Nothing for a member that there
+/// The number to add to the word when `party` has ended the request; 0 for a member that there
 /// cannot be.
 pub const fn ended(party: Party, how: End) -> u64 {
     match party {

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which member of a group is read.
+//! The choice of the member of a group that is read.
 
 use super::{
     Members,
     MAX_MEMBERS, //
 };
 
-/// Which member is read, of those that may be.
+/// How a member is chosen for a read, among the members that may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPolicy {
-    /// One after the other.
+    /// One member after the other.
     RoundRobin,
-    /// That whose reads have taken least time of late; each of the others now and then, so that its
-    /// time is known.
+    /// The member whose reads took the least time of late. Now and then each other member, so that
+    /// its time is known.
     LeastLatency,
-    /// This one; if it may not be read, the one with the lowest number.
+    /// This member; if it may not be read, the member with the lowest number that may.
     Fixed(usize),
 }
 
-/// Every so many reads go to another member than the fastest one.
+/// One of this many reads goes to the next member in turn, so that its time is known.
 const PROBE: u64 = 64;
 
-/// How a text of a policy is wrong.
+/// The text is not a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy;
 
@@ -43,8 +43,8 @@ impl ReadPolicy {
         }
     }
 
-    /// The member for read number `turn`, of those in `allowed`; nothing if that is none.
-    /// `latency` says how long reads of a member take, 0 if that is not known.
+    /// The member in `allowed` for read number `turn`; `None` if `allowed` is empty. `latency`
+    /// returns how long reads of a member take, 0 if that is not known.
     pub fn choose(
         self,
         allowed: Members,
@@ -61,21 +61,21 @@ impl ReadPolicy {
     }
 }
 
-/// The member whose turn it is.
+/// The member of `allowed` whose turn it is.
 fn in_turn(allowed: Members, turn: u64) -> Option<usize> {
     let count = u64::from(allowed.to_bits().count_ones());
     let place = turn.checked_rem(count)?;
     allowed.iter().nth(usize::try_from(place).ok()?)
 }
 
-/// How long reads of a member take, with one more that took `latest`: an average in which the
-/// latest ones count most. Times in any unit; 0 only if nothing is known.
+/// The average time of a member's reads, with one more read that took `latest`; late reads count
+/// most. Times are in any unit; 0 only if no time is known.
 pub fn average(known: u64, latest: u64) -> u64 {
     let latest = latest.max(1);
     if known == 0 {
         return latest;
     }
-    // Together they are no more than the greater one of the two.
+    // The sum is at most the greater of the two times.
     let (old, new) = (
         known.wrapping_sub(known.wrapping_div(8)),
         latest.wrapping_div(8),

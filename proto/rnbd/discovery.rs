@@ -2,9 +2,9 @@
 
 //! Discovery: the disks that a client could open, page by page.
 //!
-//! The server tells of disks in the order of their paths, byte by byte. A client asks for those
-//! behind a path, so that the server needs no memory of what it has told, and disks that come and
-//! go meanwhile move no other disk. An extension: only in a session with
+//! The server lists disks in the order of their paths, byte by byte. A client asks for the disks
+//! behind a path, so the server need not remember what it has listed, and disks that come and go
+//! meanwhile do not move other disks. An extension: only in a session with
 //! [`FEATURE_DISCOVERY`](super::FEATURE_DISCOVERY).
 
 use core::fmt::Write as _;
@@ -38,7 +38,7 @@ use crate::{
 /// Asks for disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discover {
-    /// The path behind which the response begins; `None`: at the first disk.
+    /// The response begins with the disk behind this path; `None`: with the first disk.
     pub after: Option<Name>,
 }
 
@@ -80,10 +80,10 @@ pub struct Modes(u8);
 impl Modes {
     /// No mode.
     pub const NONE: Self = Self(0);
-    /// All modes, in the order of the wire.
+    /// All modes, in the order of their bits on the wire.
     pub const ALL: [AccessMode; 3] = [AccessMode::Ro, AccessMode::Rw, AccessMode::Migration];
 
-    /// This set and `mode`.
+    /// This set with `mode` added.
     #[must_use]
     pub const fn with(self, mode: AccessMode) -> Self {
         Self(self.0 | Self::bit(mode))
@@ -116,23 +116,24 @@ impl Modes {
 /// A disk that a client could open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundDisk<'a> {
-    /// Its path, as an open message names it; what [`Name`] takes.
+    /// The path, as an open message names it; [`Name::check`] accepts it.
     pub path: &'a [u8],
-    /// Its name in the world.
+    /// The worldwide name.
     pub wwid: Wwid,
-    /// Its size in sectors of 512 bytes, at most [`OpenRsp::MAX_NSECTORS`].
+    /// The size in sectors of 512 bytes, at most [`OpenRsp::MAX_NSECTORS`].
     pub nsectors: u64,
-    /// The smallest block that it can be asked for, in bytes: a power of two of at least 512.
+    /// The smallest block of a request, in bytes: a power of two of at least 512.
     pub logical_block_size: u32,
-    /// How many sessions have it open; 65535 also stands for more.
+    /// The number of sessions that have the disk open; 65535 also stands for more.
     pub sessions: u16,
     /// The modes in which this client could open it now.
     pub modes: Modes,
-    /// It is a regular file.
+    /// The disk is a regular file.
     pub is_file: bool,
-    /// This session has it open.
+    /// This session has the disk open.
     pub is_own: bool,
-    /// The server's machine itself uses it: it is mounted, or is a part of another disk.
+    /// The server's machine itself uses the disk: the disk is mounted, or is a part of another
+    /// disk.
     pub is_used: bool,
 }
 
@@ -164,14 +165,14 @@ impl<'a> FoundDisk<'a> {
         })
     }
 
-    /// The record at the front of `bytes`, and the bytes behind it. Refused is what
+    /// The record at the front of `bytes`, and the bytes behind it. Refuses values that
     /// [`OpenRsp::parse`] would refuse, and a path that no open message can have.
     fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ProtoError> {
         let what = "disk in the discovery";
         let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
         let (record, body) = split::<wire::FoundDisk>(bytes, what)?;
         let (path_len, wwid_len) = (usize::from(record.path_len), usize::from(record.wwid_len));
-        // Each has 255 at most.
+        // Each length is at most 255.
         let need = path_len.wrapping_add(wwid_len);
         let too_short = ProtoError::TooShort {
             what,
@@ -222,11 +223,11 @@ impl<'a> FoundDisk<'a> {
         Ok((disk, rest))
     }
 
-    /// Writes the disk as a line of text to the front of `out`, and returns its length in bytes;
-    /// `None` if `out` is too short, never with [`Self::MAX_LINE`] bytes.
+    /// Writes the disk as a line of text to the front of `out`, and returns the line's length in
+    /// bytes. `None` if `out` is too short; [`Self::MAX_LINE`] bytes are always enough.
     ///
     /// The line is `SECTORS BLOCK_SIZE MODES SESSIONS FLAGS WWID PATH` and a newline. `MODES` and
-    /// `FLAGS` are words between commas, and `-` stands for none, and for no `WWID`.
+    /// `FLAGS` are words between commas; `-` stands for no mode, no flag and no `WWID`.
     pub fn write_line(&self, out: &mut [u8]) -> Option<usize> {
         let words = Text::<160>::from_fn(|out| {
             write!(out, "{} {} ", self.nsectors, self.logical_block_size)?;
@@ -261,7 +262,7 @@ impl<'a> FoundDisk<'a> {
     }
 }
 
-/// Writes words between commas; `-` if there is none.
+/// Writes words with commas between them; `-` for no words.
 fn write_words<'a>(
     out: &mut impl core::fmt::Write,
     words: impl Iterator<Item = &'a str>,
@@ -280,14 +281,14 @@ fn write_words<'a>(
 /// Builds the response to [`Discover`].
 pub struct DiscoverRspWriter<'a> {
     out: &'a mut [u8],
-    /// Where the next record begins.
+    /// The offset of the next record.
     len: usize,
     count: u16,
 }
 
 impl<'a> DiscoverRspWriter<'a> {
-    /// A response without disks, of at most as many bytes as `out` has and
-    /// [`DiscoverRsp::MAX_SIZE`]; `None` if there is not room for each possible record.
+    /// An empty response, which grows to at most [`DiscoverRsp::MAX_SIZE`] bytes and the length of
+    /// `out`. `None` if `out` has no room for the longest record.
     pub fn new(out: &'a mut [u8]) -> Option<Self> {
         let room = out.len().min(DiscoverRsp::MAX_SIZE);
         (room >= DiscoverRsp::MIN_ROOM).then_some(())?;
@@ -303,7 +304,7 @@ impl<'a> DiscoverRspWriter<'a> {
         self.count == 0
     }
 
-    /// Adds a disk; false, and nothing is added, if there is no room for it.
+    /// Adds a disk. Returns false and adds nothing if there is no room for the disk.
     pub fn push(&mut self, disk: &FoundDisk<'_>) -> bool {
         self.try_push(disk).is_some()
     }
@@ -325,8 +326,8 @@ impl<'a> DiscoverRspWriter<'a> {
         Some(())
     }
 
-    /// Writes the header; returns the length of the response in bytes. With `more` the client is to
-    /// ask again.
+    /// Writes the header and returns the length of the response in bytes. `more` tells the client
+    /// to ask again.
     pub fn finish(self, more: bool) -> usize {
         let header = wire::DiscoverRspHdr {
             hdr: MsgHdr::new(MsgType::DiscoverRsp),
@@ -345,8 +346,8 @@ impl<'a> DiscoverRspWriter<'a> {
 ///
 /// # Invariants
 ///
-/// `records` begins with `count` records that pass [`FoundDisk::split`], whose paths rise from one
-/// to the next.
+/// `records` begins with `count` records that pass [`FoundDisk::split`]. Their paths rise from one
+/// record to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoverRsp<'a> {
     count: u16,
@@ -363,10 +364,10 @@ impl<'a> DiscoverRsp<'a> {
     const HEADER_SIZE: usize = size_of::<wire::DiscoverRspHdr>();
     const MORE: u16 = 1 << 0;
 
-    /// Checks a received response to `request`; `bytes` may be longer than it.
+    /// Checks a received response to `request`; `bytes` may be longer than the response.
     ///
-    /// Refused are, besides records that make no sense, paths that do not rise or that are not
-    /// behind the path that was asked for: a client that goes on sees no disk twice.
+    /// Refuses records that make no sense, paths that do not rise, and paths that are not behind
+    /// the path that `request` names. So a client that goes on asking sees no disk twice.
     pub fn parse(bytes: &'a [u8], request: &Discover) -> Result<Self, ProtoError> {
         let what = "discovery response";
         let (hdr, records) = split::<wire::DiscoverRspHdr>(bytes, what)?;
@@ -384,7 +385,7 @@ impl<'a> DiscoverRsp<'a> {
             last = disk.path;
             rest = behind;
         }
-        // INVARIANT: All of it has just been checked.
+        // INVARIANT: The records and their order were checked above.
         Ok(Self {
             count: hdr.count.get(),
             more: hdr.flags.get() & Self::MORE != 0,
@@ -396,7 +397,7 @@ impl<'a> DiscoverRsp<'a> {
     pub fn disks(&self) -> impl Iterator<Item = FoundDisk<'a>> + 'a {
         let mut rest = self.records;
         (0..self.count).map_while(move |_| {
-            // By the type's invariant none fails.
+            // By the type's invariant no record fails.
             let (disk, behind) = FoundDisk::split(rest).ok()?;
             rest = behind;
             Some(disk)
@@ -408,8 +409,8 @@ impl<'a> DiscoverRsp<'a> {
         self.count == 0
     }
 
-    /// What to ask for to get the rest; `None` if this was all. It is the same as `request`, which
-    /// this answers, if there is no disk in the response.
+    /// The message that asks for the rest; `None` if the response was all. `request` is the message
+    /// that this responds to. If the response has no disk, the message is `request` again.
     pub fn rest(&self, request: &Discover) -> Option<Discover> {
         self.more.then(|| match self.disks().last() {
             // INVARIANT of the name: checked by `FoundDisk::split`.

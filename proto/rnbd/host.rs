@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The name of a client's machine, by which the server knows the machine again whatever its
-//! session or its addresses.
+//! The name of a client's machine, by which the server recognizes the machine whatever its sessions
+//! and addresses are.
 //!
 //! An extension: only in a session with [`FEATURE_RESERVATIONS`](super::FEATURE_RESERVATIONS).
 
@@ -21,9 +21,9 @@ use crate::{
     }, //
 };
 
-/// Where a UUID in text has its dashes.
+/// The places of the dashes in the text of a UUID.
 const DASHES: [usize; 4] = [8, 13, 18, 23];
-/// The length of a UUID in text, in bytes.
+/// The length of the text of a UUID in bytes.
 const TEXT_LEN: usize = 36;
 
 /// The name of a client's machine, a UUID.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The identity of a server's disk, by which a client knows the disk again whatever its path, its
-//! session or its number here.
+//! The identity of a server's disk, by which a client recognizes the disk whatever its path, its
+//! session or its device number is.
 //!
-//! An extension: the response to [`Open`](super::Open) has an identity behind it in a session with
-//! [`FEATURE_IDENTITY`](super::FEATURE_IDENTITY).
+//! An extension: in a session with [`FEATURE_IDENTITY`](super::FEATURE_IDENTITY) the identity
+//! follows the response to [`Open`](super::Open).
 
 use core::fmt::{
     self,
@@ -24,12 +24,12 @@ use crate::{
 /// The longest name in bytes.
 const NAME_LEN: usize = 64;
 
-/// The kinds of identifiers that disks have in themselves (C: `enum blk_unique_id`).
+/// The kinds of identifiers that disks carry themselves (C: `enum blk_unique_id`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
-    /// Of IEEE's registration authority, of SCSI disks mostly.
+    /// The identifier of IEEE's registration authority, mostly of SCSI disks.
     Naa,
-    /// The extended unique identifier or the globally unique one, of NVMe namespaces mostly.
+    /// The extended or the globally unique identifier, mostly of NVMe namespaces.
     Eui,
 }
 
@@ -43,10 +43,10 @@ impl IdKind {
     }
 }
 
-/// An identifier that a disk has in itself.
+/// An identifier that a disk carries itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UniqueId {
-    /// Which registry it is of.
+    /// The kind of the identifier.
     pub kind: IdKind,
     bytes: [u8; Self::MAX_LEN],
     len: usize,
@@ -56,8 +56,8 @@ impl UniqueId {
     /// The longest identifier in bytes.
     pub const MAX_LEN: usize = 16;
 
-    /// The identifier with these bytes; `None` if they are none or too many, or all of them zero,
-    /// as a disk without an identifier may have them.
+    /// The identifier with these bytes. `None` for no bytes, too many bytes, and zeroes only, which
+    /// a disk without an identifier may report.
     pub fn new(kind: IdKind, bytes: &[u8]) -> Option<Self> {
         if bytes.iter().all(|&byte| byte == 0) {
             return None;
@@ -77,15 +77,15 @@ impl UniqueId {
     }
 }
 
-/// The name of a disk, by which it is known everywhere; empty if the disk has none.
+/// The worldwide name of a disk; empty if the disk has none.
 ///
-/// - `naa.HEX` and `eui.HEX`: what the disk has in itself, see [`UniqueId`],
-/// - either with `-partN` behind it: a partition of such a disk,
+/// - `naa.HEX` and `eui.HEX`: the identifier that the disk carries itself, see [`UniqueId`],
+/// - such a name with `-partN` behind it: a partition of that disk,
 /// - `file.UUID.INODE.GENERATION`: a file, by the UUID of its file system, all in hexadecimal.
 ///
 /// # Invariants
 ///
-/// The bytes are letters, digits, `.`, `-`, `_`, `:` and `+`, and zeroes behind them.
+/// The bytes are letters, digits, `.`, `-`, `_`, `:` and `+`, followed by zeroes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Wwid([u8; NAME_LEN]);
 
@@ -96,7 +96,7 @@ impl Wwid {
     /// No name.
     pub const NONE: Self = Self([0; NAME_LEN]);
 
-    /// The name of a disk, or of a partition of it if that is not 0.
+    /// The name of a disk if `partition` is 0, otherwise the name of that partition.
     pub fn of_disk(id: &UniqueId, partition: u32) -> Self {
         Self::from_fn(|out| {
             out.write_str(id.kind.prefix())?;
@@ -108,7 +108,7 @@ impl Wwid {
         })
     }
 
-    /// The name of a file: none if its file system has no UUID.
+    /// The name of a file; empty if its file system has no UUID.
     pub fn of_file(file_system: &[u8; 16], inode: u64, generation: u32) -> Self {
         if *file_system == [0; 16] {
             return Self::NONE;
@@ -123,16 +123,17 @@ impl Wwid {
     fn from_fn(write: impl FnOnce(&mut Text<{ NAME_LEN + 1 }>) -> fmt::Result) -> Self {
         let text = Text::<{ NAME_LEN + 1 }>::from_fn(write);
         let mut bytes = [0; NAME_LEN];
-        // A name that is cut would be that of several disks.
+        // A name that is cut could be the name of several disks.
         match bytes.get_mut(..text.as_bytes().len()) {
             Some(place) if !text.is_cut() => place.copy_from_slice(text.as_bytes()),
             _ => return Self::NONE,
         }
-        // INVARIANT: The callers write such bytes only.
+        // INVARIANT: The callers write only bytes that the invariant allows.
         Self(bytes)
     }
 
-    /// The name that `text` is; `None` if it is empty or too long, or has other characters.
+    /// The name `text`; `None` if it is empty, too long, or has a character that the invariant does
+    /// not allow.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; NAME_LEN];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
@@ -140,7 +141,7 @@ impl Wwid {
         (!text.is_empty() && text.iter().all(is_good)).then_some(Self(bytes))
     }
 
-    /// The message field: the name, then zeroes.
+    /// The field of a message: the name, then zeroes.
     pub(crate) const fn to_field(self) -> [u8; NAME_LEN] {
         self.0
     }
@@ -156,7 +157,7 @@ impl Wwid {
         len.and_then(|len| self.0.get(..len)).unwrap_or(&self.0)
     }
 
-    /// The identifier that the whole disk has in itself; `None` for partitions and files.
+    /// The identifier that the disk carries itself; `None` for partitions and files.
     pub fn unique_id(&self) -> Option<UniqueId> {
         let (kind, digits) = [IdKind::Naa, IdKind::Eui].iter().find_map(|&kind| {
             let digits = self.as_bytes().strip_prefix(kind.prefix().as_bytes())?;
@@ -172,19 +173,19 @@ impl Wwid {
     }
 }
 
-/// Whether names of disks have such a character.
+/// Whether names of disks may contain this character.
 fn is_good(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(*byte, b'.' | b'-' | b'_' | b':' | b'+')
 }
 
-/// The byte that two hexadecimal digits are.
+/// The byte of two hexadecimal digits.
 fn byte_of(digits: &[u8]) -> Option<u8> {
     let is_hex = digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit);
     let text = core::str::from_utf8(digits).ok().filter(|_| is_hex)?;
     u8::from_str_radix(text, 16).ok()
 }
 
-/// The text in hexadecimal.
+/// Writes the bytes as hexadecimal digits.
 fn write_hex(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
@@ -210,7 +211,7 @@ impl fmt::Display for Wwid {
 /// The identity of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The disk's name in the world.
+    /// The disk's worldwide name.
     pub wwid: Wwid,
 }
 
@@ -229,10 +230,10 @@ impl Identity {
         })
     }
 
-    /// Checks a received identity; `bytes` may be longer than it.
+    /// Checks a received identity; `bytes` may be longer than the identity.
     ///
-    /// Refused is a name with characters that names of disks do not have, in udev's links for
-    /// example.
+    /// Refuses a name with a character that names of disks may not contain: udev makes links of the
+    /// name, for example.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let (msg, _) = split::<wire::Identity>(bytes, "identity of the disk")?;
         // INVARIANT: Checked here.

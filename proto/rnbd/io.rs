@@ -30,7 +30,7 @@ use crate::{
 const OP_MASK: u32 = 0xff;
 
 numbered! {
-    /// What to do.
+    /// A block operation.
     pub enum Op: u8 {
         /// Read sectors.
         Read = 0,
@@ -48,7 +48,7 @@ numbered! {
 }
 
 impl Op {
-    /// Whether it changes the device. A flush does not.
+    /// Whether the operation changes the device. A flush does not.
     #[inline]
     pub const fn changes_device(self) -> bool {
         !matches!(self, Self::Read | Self::Flush)
@@ -119,8 +119,8 @@ impl Rw {
 impl TryFrom<u32> for Rw {
     type Error = ProtoError;
 
-    /// An unknown operation is an error (C warns and takes it for a read);
-    /// unknown flags are dropped, as in C.
+    /// An unknown operation is an error (C warns and reads instead); unknown flags are dropped, as
+    /// in C.
     #[inline]
     fn try_from(value: u32) -> Result<Self, ProtoError> {
         // The mask leaves 8 bits, so the cast loses nothing.
@@ -168,8 +168,8 @@ impl Io {
         })
     }
 
-    /// The message in `bytes` if it is a block operation of the usual size and makes sense;
-    /// otherwise [`Request::parse`](super::Request::parse) gives the message or the error.
+    /// The message in `bytes`, if it is a valid block operation of the usual size. For `None`,
+    /// [`Request::parse`](super::Request::parse) gives the message or the error.
     #[inline]
     pub fn parse_usual(bytes: &[u8]) -> Option<Self> {
         let msg = wire::Io::read_from_bytes(bytes).ok()?;
@@ -209,11 +209,11 @@ impl Io {
         }
     }
 
-    /// Whether this is an ordinary read or write: it has no flag but [`IoFlags::SYNC`], and its
-    /// direction and length are those of the request that carried it.
+    /// Whether this is an ordinary read or write: it has no flag other than [`IoFlags::SYNC`], and
+    /// its direction and length are those of the request that carried it.
     ///
-    /// Then [`Io::block_op`] gives a [`BlockOp::Read`] or [`BlockOp::Write`], or refuses the range,
-    /// which this method does not check.
+    /// The range is not checked here: [`Io::block_op`] gives a [`BlockOp::Read`] or
+    /// [`BlockOp::Write`] then, or refuses the range.
     #[inline]
     pub const fn is_plain(&self, is_read: bool, data_len: u32) -> bool {
         let op = if is_read { Op::Read } else { Op::Write };
@@ -223,7 +223,7 @@ impl Io {
             && data_len != 0
     }
 
-    /// Whether this is a write without data that asks for a flush, which is a flush.
+    /// Whether this is a write without data that asks for a flush. Such a write is a flush.
     #[inline]
     const fn is_empty_flush(&self, data_len: u32) -> bool {
         matches!(self.rw.op, Op::Write)
@@ -232,8 +232,8 @@ impl Io {
             && self.rw.flags.contains(IoFlags::PREFLUSH)
     }
 
-    /// The operation that a reservation allows or forbids: that of [`Io::block_op`]. `data_len` is
-    /// the size of the data area of the request.
+    /// The operation that a reservation allows or forbids, which is the operation of
+    /// [`Io::block_op`]. `data_len` is the size of the request's data area.
     pub const fn op_for_access(&self, data_len: u32) -> Op {
         if self.is_empty_flush(data_len) {
             Op::Flush
@@ -245,10 +245,9 @@ impl Io {
     /// The operation that this message and the request that carried it describe
     /// together.
     ///
-    /// `is_read` is the direction of the RTRS request, `data_len` the size of
-    /// its data area. That the message agrees with them is checked here, so that
-    /// a block request never has a length without memory behind it, nor memory
-    /// of another length.
+    /// `is_read` is the direction of the RTRS request, `data_len` the size of its data area. The
+    /// message must agree with them: a block request then never has a length without memory behind
+    /// it, nor memory of another length.
     #[inline]
     pub fn block_op(&self, is_read: bool, data_len: u32) -> Result<BlockOp, IoError> {
         let mismatch = IoError::Length {
@@ -303,16 +302,16 @@ pub enum RangeOp {
     SecureErase,
     /// The sectors shall read as zeroes.
     WriteZeroes {
-        /// Whether they stay allocated.
+        /// Whether the sectors stay allocated.
         no_unmap: bool,
     },
 }
 
 /// A checked block operation.
 ///
-/// `len` is in bytes, not zero, a multiple of [`SECTOR_SIZE`], and the range
-/// does not wrap around; whether it is on the device is for the block layer to
-/// say. For reads and writes it is the size of the request's data area.
+/// `len` is in bytes, not zero, and a multiple of [`SECTOR_SIZE`]. The range does not wrap around;
+/// the block layer checks whether it is on the device. For reads and writes `len` is the size of
+/// the request's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOp {
     /// Fill the data area from the device.
@@ -331,7 +330,7 @@ pub enum BlockOp {
     },
     /// Change sectors without data.
     Range {
-        /// How.
+        /// The operation.
         op: RangeOp,
         /// The first sector.
         sector: u64,
@@ -345,7 +344,7 @@ pub enum BlockOp {
 /// Why an IO message was refused. C checks only the length, also with `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
-    /// The operation does not go with the direction of its request.
+    /// The operation does not fit the direction of its request.
     Direction(Op),
     /// Message and request disagree about the length.
     Length {

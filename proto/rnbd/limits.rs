@@ -14,19 +14,19 @@ use super::{
 /// Sectors are of 512 bytes; block size, granularity and alignment in bytes. A maximum of 0 means
 /// that the disk does not have the operation.
 ///
-/// [`OpenRsp`] and [`DeviceNews`] give equal limits for the same disk: values that do not fit into
-/// an open response are cut to what fits.
+/// [`OpenRsp`] and [`DeviceNews`] give equal limits for the same disk: a value that does not fit
+/// into an open response is reduced to the largest that fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskLimits {
-    /// The block size the disk works with; a power of two, at most 32 KiB.
+    /// The block size that the disk works with; a power of two, at most 32 KiB.
     pub physical_block_size: u32,
     /// The longest discard.
     pub max_discard_sectors: u32,
     /// The unit of discards.
     pub discard_granularity: u32,
-    /// The offset of the first such unit.
+    /// The offset of the first unit of discards.
     pub discard_alignment: u32,
-    /// The longest secure erase: that of a discard, or 0.
+    /// The longest secure erase: the same as the longest discard, or 0.
     pub max_secure_erase_sectors: u32,
     /// The longest write of zeroes.
     pub max_write_zeroes_sectors: u32,
@@ -36,7 +36,7 @@ impl DiskLimits {
     /// The largest physical block size that an open response has room for.
     const MAX_BLOCK_SIZE: u32 = 1 << 15;
 
-    /// What the response to an open message says.
+    /// The limits in the response to an open message.
     pub fn of_open(response: &OpenRsp) -> Self {
         Self {
             physical_block_size: response.physical_block_size.min(Self::MAX_BLOCK_SIZE),
@@ -52,7 +52,7 @@ impl DiskLimits {
         }
     }
 
-    /// What news say.
+    /// The limits in a device's news.
     pub fn of_news(news: &DeviceNews) -> Self {
         Self {
             physical_block_size: news.physical_block_size.min(Self::MAX_BLOCK_SIZE),
@@ -68,13 +68,13 @@ impl DiskLimits {
         }
     }
 
-    /// The limits that a disk with these limits takes over when the server's disk has `told`.
-    /// `lost_zeroes`: the disk had writes of zeroes, and has lost them since the server opened the
-    /// device.
+    /// The limits that a disk with these limits takes over when the server reports `told`.
+    /// `lost_zeroes`: the disk has lost its writes of zeroes since the server opened the device.
     ///
     /// Writes of zeroes do not come back to a disk that has lost them. The block layer reads that
     /// limit twice without a lock, and a task that finds 0 the second time does not end (as with
-    /// local disks). So a server that tells other limits all the time has one chance for that.
+    /// local disks). With this rule a server that changes its limits all the time has only one
+    /// chance to cause that.
     pub fn follow(&self, told: &Self, lost_zeroes: bool) -> Self {
         let mut after = *told;
         if lost_zeroes {
@@ -88,7 +88,7 @@ impl DiskLimits {
         self.max_write_zeroes_sectors != 0 && after.max_write_zeroes_sectors == 0
     }
 
-    /// What is different in `after`, with the old and the new values, for a log line.
+    /// The limits that differ in `after`, with the old and the new values, for a log line.
     pub fn changes(&self, after: &Self) -> impl fmt::Display {
         Changes(*self, *after)
     }

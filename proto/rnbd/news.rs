@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! News of the devices that a client has open: how large a disk is by now, whether it can be
-//! written to, whether it is still there.
+//! News of the devices that a client has open: how large a disk is now, whether it can be written
+//! to, whether it is still there.
 //!
-//! The server numbers changes within a session. A client asks for what has changed since the number
-//! that it knows, and gets the present state of each such device, never the way to it. An
-//! extension: only in a session with [`FEATURE_NEWS`](super::FEATURE_NEWS).
+//! The server numbers changes within a session. A client asks for the changes since the number that
+//! it knows. For each device with such a change it gets the present state only, not the changes
+//! that led there. An extension: only in a session with [`FEATURE_NEWS`](super::FEATURE_NEWS).
 
 use zerocopy::FromBytes as _;
 
@@ -27,11 +27,11 @@ use crate::{
     }, //
 };
 
-/// The number of no change. A client that knows of no change asks with this number, and gets every
-/// device.
+/// Not the number of any change. A client that knows of no change asks with this number, and gets
+/// every device.
 pub const NO_NEWS: u32 = 0;
 
-/// The longest drain that a server tells of, in ms: a day.
+/// The longest drain that a server announces, in ms: a day.
 pub const MAX_DRAIN_MS: u32 = 86_400_000;
 
 /// The number of the change after `sequence`; never [`NO_NEWS`]. Numbers wrap around.
@@ -47,7 +47,8 @@ pub const fn next_sequence(sequence: u32) -> u32 {
 pub struct News {
     /// The number of the last change that the client knows of, or [`NO_NEWS`].
     pub since: u32,
-    /// The first device to tell of: where the answer before has ended, 0 to begin with.
+    /// The first device id that the response may contain: 0 in the first message, then as
+    /// [`NewsRsp::rest`] says.
     pub first_device_id: u32,
 }
 
@@ -72,8 +73,8 @@ impl News {
         })
     }
 
-    /// Whether the client wants to hear of the change `sequence`. One that is more than 2^31
-    /// changes old counts as new.
+    /// Whether the change `sequence` is new to the client. A change that is more than 2^31 changes
+    /// old counts as new.
     pub const fn wants(&self, sequence: u32) -> bool {
         let distance = sequence.wrapping_sub(self.since);
         self.since == NO_NEWS || distance != 0 && distance < 1 << 31
@@ -118,13 +119,12 @@ impl CloseReason {
 pub struct DeviceNews {
     /// The server's number of the open device.
     pub device_id: u32,
-    /// The disk can be read and not written, whatever it was opened for.
+    /// The disk cannot be written, whatever the device was opened for.
     pub read_only: bool,
     /// The disk was removed; the other fields mean nothing.
     pub gone: bool,
-    /// The server has closed the device; both block sizes are 512 then, and the other fields zero.
-    /// Told and looked at in a
-    /// session with [`FEATURE_CLOSED`](super::FEATURE_CLOSED) only.
+    /// The server has closed the device; then both block sizes are 512, and the other fields zero.
+    /// Only used in a session with [`FEATURE_CLOSED`](super::FEATURE_CLOSED).
     pub closed: Option<CloseReason>,
     /// The disk has a volatile cache, which a flush empties.
     pub write_cache: bool,
@@ -144,11 +144,12 @@ pub struct DeviceNews {
     pub max_secure_erase_sectors: u32,
     /// The unit of discards.
     pub discard_granularity: u32,
-    /// The offset of the first such unit.
+    /// The offset of the first unit of discards.
     pub discard_alignment: u32,
-    /// The block size the disk works with; a power of two, not less than the logical one.
+    /// The block size that the disk works with; a power of two, not less than the logical block
+    /// size.
     pub physical_block_size: u32,
-    /// The smallest block it can be asked for; a power of two of at least 512.
+    /// The smallest block of a request; a power of two of at least 512.
     pub logical_block_size: u32,
     /// The most segments of a request.
     pub max_segments: u32,
@@ -165,12 +166,12 @@ impl DeviceNews {
     const ROTATIONAL: u32 = 1 << 4;
     const CLOSED: u32 = 1 << 5;
 
-    /// What is told of a device that the server has closed.
+    /// The news of a device that the server has closed.
     pub fn closed(device_id: u32, reason: CloseReason) -> Self {
         Self {
             device_id,
             closed: Some(reason),
-            // Zeroes would be refused.
+            // The client refuses block sizes of 0.
             physical_block_size: SECTOR_SIZE,
             logical_block_size: SECTOR_SIZE,
             ..Self::default()
@@ -204,8 +205,9 @@ impl DeviceNews {
         })
     }
 
-    /// Values that the block layer would refuse are refused here, see [`OpenRsp::parse`], but not
-    /// of a disk that was removed, whose values mean nothing. Unknown flags are dropped.
+    /// Checks a record. Values that the block layer would refuse are refused here, see
+    /// [`OpenRsp::parse`], except of a removed disk, whose values mean nothing. Unknown flags are
+    /// dropped.
     fn of(record: &wire::DeviceNews) -> Result<Self, ProtoError> {
         let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
         let flags = record.flags.get();
@@ -265,10 +267,10 @@ pub struct NewsHeader {
     pub sequence: u32,
     /// The number of records, at most [`NewsRsp::MAX_COUNT`].
     pub count: u16,
-    /// There are more devices to tell of, after the last one of these.
+    /// More devices follow in the next response, after the last device of this response.
     pub more: bool,
-    /// How long the client is to wait for the server, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if
-    /// the server is not draining, or in a session without [`FEATURE_DRAIN`].
+    /// How long the client shall wait for the server, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if
+    /// the server does not drain, or in a session without [`FEATURE_DRAIN`].
     pub drain_ms: Option<u32>,
 }
 
@@ -306,7 +308,7 @@ impl NewsHeader {
 pub struct NewsRsp<'a> {
     sequence: u32,
     more: bool,
-    /// What the header says of a drain; not checked.
+    /// The drain in the header; not checked.
     drain_ms: Option<u32>,
     records: &'a [wire::DeviceNews],
 }
@@ -318,25 +320,27 @@ impl<'a> NewsRsp<'a> {
     /// The size of the longest response in bytes.
     pub const MAX_SIZE: usize = Self::size(Self::MAX_COUNT);
 
-    /// The size of a response with `count` records, at most [`Self::MAX_COUNT`], in bytes: where
-    /// the record of that number begins, and where the one before ends.
+    /// The size of a response with `count` records, at most [`Self::MAX_COUNT`], in bytes. This is
+    /// also the offset of record number `count`.
     pub const fn size(count: usize) -> usize {
         // At most a page.
         NewsHeader::SIZE.wrapping_add(count.wrapping_mul(DeviceNews::SIZE))
     }
 
-    /// The most records of a response that has `room` bytes; `None` if they are not enough for one.
+    /// The most records of a response that has `room` bytes; `None` if `room` is not enough for one
+    /// record.
     pub fn count_in(room: usize) -> Option<usize> {
         let records = room.checked_sub(NewsHeader::SIZE)?;
         let count = records.checked_div(DeviceNews::SIZE)?.min(Self::MAX_COUNT);
         (count > 0).then_some(count)
     }
 
-    /// Checks a received response to `request`; `bytes` may be longer than it.
+    /// Checks a received response to `request`; `bytes` may be longer than the response.
     ///
-    /// Refused are, besides records that make no sense, device ids that do not rise or are below
-    /// the first one that was asked for, and more records to come after none or after the last
-    /// possible id: a client that goes on comes to an end.
+    /// Refuses records that make no sense, and device ids that do not rise or that are below the
+    /// first device id of `request`. A response that announces more devices is refused if it has no
+    /// records, or has the last possible device id. So a client that goes on asking comes to an
+    /// end.
     pub fn parse(bytes: &'a [u8], request: &News) -> Result<Self, ProtoError> {
         let what = "news response";
         let bad = |field, value: u64| Err(ProtoError::bad_field(field, value));
@@ -369,7 +373,7 @@ impl<'a> NewsRsp<'a> {
                 hdr.count.get().into(),
             );
         }
-        // INVARIANT: All of it has just been checked.
+        // INVARIANT: The records, their order and `more` were checked above.
         Ok(Self {
             sequence: hdr.sequence.get(),
             more,
@@ -383,11 +387,11 @@ impl<'a> NewsRsp<'a> {
         self.sequence
     }
 
-    /// How long the client is to wait for the server, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if
-    /// the server is not draining. `features` are those of the session: without [`FEATURE_DRAIN`]
-    /// nothing is looked at.
+    /// How long the client shall wait for the server, in ms, from 1 to [`MAX_DRAIN_MS`]; `None` if
+    /// the server does not drain. `features` are those of the session; without [`FEATURE_DRAIN`]
+    /// the result is `None`.
     ///
-    /// No time, and more than the longest one, are refused.
+    /// A time of 0, or above [`MAX_DRAIN_MS`], is refused.
     pub fn drain_ms(&self, features: u32) -> Result<Option<u32>, ProtoError> {
         match self.drain_ms.filter(|_| features & FEATURE_DRAIN != 0) {
             Some(ms) if ms == 0 || ms > MAX_DRAIN_MS => {
@@ -397,7 +401,8 @@ impl<'a> NewsRsp<'a> {
         }
     }
 
-    /// What to ask for to get the rest; `None` if this was all. `request` is what this answers.
+    /// The message that asks for the rest; `None` if the response was all. `request` is the message
+    /// that this responds to.
     pub fn rest(&self, request: &News) -> Option<News> {
         let last = self.records.last().filter(|_| self.more)?;
         Some(News {
@@ -408,11 +413,11 @@ impl<'a> NewsRsp<'a> {
 
     /// The devices.
     pub fn devices(&self) -> impl Iterator<Item = DeviceNews> + 'a {
-        // By the type's invariant none is left out.
+        // By the type's invariant no record is left out.
         self.records.iter().flat_map(DeviceNews::of)
     }
 
-    /// The news of the device with this number, if there are some.
+    /// The news of the device with this number, if the response has them.
     pub fn device(&self, device_id: u32) -> Option<DeviceNews> {
         let found = self
             .records

@@ -45,7 +45,7 @@ impl AccessMode {
         modes.find(|mode| mode.as_str().as_bytes() == name)
     }
 
-    /// Whether the device cannot be changed through it.
+    /// Whether the mode does not allow to change the device.
     pub const fn is_read_only(self) -> bool {
         matches!(self, Self::Ro)
     }
@@ -77,7 +77,7 @@ impl IoMode {
         }
     }
 
-    /// The mode with that value on the wire; the value itself if there is none.
+    /// The mode with that value on the wire. `Err` has the value if no mode has it.
     pub fn from_wire(value: u8) -> Result<Option<Self>, u8> {
         match value {
             0 => Ok(None),
@@ -93,8 +93,8 @@ impl IoMode {
 pub struct Open {
     /// What the client may do with the device.
     pub access_mode: AccessMode,
-    /// How the server is to read and write the disk; `None`: as the server is set. Only in a
-    /// session with [`FEATURE_IO_MODE`].
+    /// How the server is to read and write the disk; `None`: as the server's setting says. Only in
+    /// a session with [`FEATURE_IO_MODE`].
     pub io_mode: Option<IoMode>,
     /// The path below the server's search path.
     pub dev_name: Name,
@@ -115,7 +115,7 @@ impl Open {
         })
     }
 
-    // Its large values shall not be on the stack of the IO path.
+    // Kept out of line, so that its large values are not on the stack of the IO path.
     #[inline(never)]
     pub(super) fn parse(bytes: &[u8], features: u32) -> Result<Self, ProtoError> {
         let (msg, _) = split::<wire::Open>(bytes, "open message")?;
@@ -184,20 +184,20 @@ pub struct OpenRsp {
     pub max_discard_sectors: u32,
     /// The unit of discards.
     pub discard_granularity: u32,
-    /// The offset of the first such unit.
+    /// The offset of the first unit of discards.
     pub discard_alignment: u32,
-    /// The block size the device works with; a power of two.
+    /// The block size that the device works with; a power of two.
     pub physical_block_size: u32,
-    /// The smallest block it can be asked for; a power of two.
+    /// The smallest block of a request; a power of two.
     pub logical_block_size: u32,
     /// The most segments of a request of the device; clients do not use it.
     pub max_segments: u32,
     /// Whether sectors can be erased securely.
     ///
-    /// C's server sends the low 16 bits of a number of sectors, so some of its devices that support
-    /// it look as if they did not.
+    /// C's server sends the low 16 bits of a number of sectors, so some of its devices appear not
+    /// to support secure erase though they do.
     pub secure_discard: bool,
-    /// Its cache.
+    /// The write cache of the device.
     pub cache_policy: CachePolicy,
     /// How the server reads and writes the disk. Only in a session with [`FEATURE_IO_MODE`].
     pub io_mode: Option<IoMode>,
@@ -214,8 +214,8 @@ impl OpenRsp {
 
     /// The wire form.
     ///
-    /// Block sizes of 64 KiB and more do not fit their fields: a physical one is
-    /// sent as 32 KiB, a logical one is an error.
+    /// Block sizes of 64 KiB and more do not fit their fields. Such a physical block size is sent
+    /// as 32 KiB; such a logical block size is an error.
     pub fn to_bytes(&self) -> Result<[u8; Self::SIZE], ProtoError> {
         let logical_block_size = u16::try_from(self.logical_block_size)
             .map_err(|_| ProtoError::bad_field(LOGICAL_BLOCK_SIZE, self.logical_block_size))?;
@@ -247,7 +247,8 @@ impl OpenRsp {
         Some(msg.device_id.get())
     }
 
-    /// Checks a received response in a session with these features; `bytes` may be longer than it.
+    /// Checks a received response in a session with these features; `bytes` may be longer than the
+    /// response.
     ///
     /// Values that the block layer would refuse are refused here, with the field's name: a logical
     /// block size that is no power of two of at least 512, and more than [`Self::MAX_NSECTORS`]

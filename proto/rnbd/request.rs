@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client sends.
+//! The messages of a client.
 
 use super::{
     wire::{
@@ -52,10 +52,10 @@ pub enum Request {
 impl Request {
     /// Checks a received message.
     ///
-    /// `bytes` is a private copy of the user's part of the request and may be
-    /// longer than the message, as in C, never shorter. An IO message may end
-    /// before its `prio`, which came with RNBD 2.1. `features` are the extensions that the session
-    /// uses: the type of a message of another one is unknown.
+    /// `bytes` is a private copy of the user's part of the request. As in C, `bytes` may be longer
+    /// than the message, never shorter; only an IO message may end before its `prio`, which came
+    /// with RNBD 2.1. `features` are the extensions that the session uses: a message of another
+    /// extension has an unknown type.
     pub fn parse(bytes: &[u8], features: u32) -> Result<Self, ProtoError> {
         let what = "RNBD message";
         let (hdr, _) = split::<wire::MsgHdr>(bytes, what)?;

@@ -48,7 +48,7 @@ numbered! {
 }
 
 numbered! {
-    /// What a message asks for; the numbers are only of this protocol.
+    /// The action that a message asks for. The numbers are this protocol's own.
     pub enum Action: u8 {
         /// Registers a key, changes or removes it.
         Register = 0,
@@ -61,23 +61,24 @@ numbered! {
         /// Removes the registrants with a key, and takes the reservation if the holder was one of
         /// these registrants.
         Preempt = 4,
-        /// The same, to end their requests, too.
+        /// Does the same as [`Action::Preempt`], and ends the requests of these registrants.
         PreemptAndAbort = 5,
         /// Asks for the reservation and the keys.
         Report = 6,
     }
 }
 
-/// A command that may change who can use a disk. `key` is that of the machine that commands.
+/// A command that may change which machines can use a disk. `key` is the key of the machine that
+/// sends the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Registers the key `new`, puts it in the place of `key`, or removes `key` if `new` is 0.
+    /// Registers the key `new`, replaces `key` by `new`, or removes `key` if `new` is 0.
     Register {
         /// The machine's key, 0 if it has none.
         key: u64,
-        /// The key to have.
+        /// The machine's new key.
         new: u64,
-        /// Whatever key the machine has, `key` is not looked at.
+        /// The command applies whatever key the machine has; `key` is not looked at.
         ignore_key: bool,
     },
     /// Takes the reservation.
@@ -91,7 +92,7 @@ pub enum Command {
     Release {
         /// The machine's key.
         key: u64,
-        /// The kind of the reservation that there is.
+        /// The kind of the present reservation.
         kind: Kind,
     },
     /// Removes the reservation and all keys.
@@ -104,7 +105,7 @@ pub enum Command {
     Preempt {
         /// The machine's key.
         key: u64,
-        /// The key to remove; 0 for all, of a reservation that all registrants hold.
+        /// The key to remove. 0 removes all keys, if all registrants hold the reservation.
         victim: u64,
         /// The kind of the reservation that is taken.
         kind: Kind,
@@ -112,7 +113,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether this registers a machine of a disk that no machine is registered with.
+    /// Whether the command can register the first machine of a disk.
     pub fn can_be_first(&self) -> bool {
         match *self {
             Self::Register {
@@ -125,7 +126,7 @@ impl Command {
     }
 }
 
-/// Why a message is no command.
+/// Why a message is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandError {
     /// There is no action of this number.
@@ -134,12 +135,12 @@ pub enum CommandError {
     Kind(u8),
     /// The action does not have these flags.
     Flags(u16),
-    /// The command before had this number, and was another one.
+    /// The previous command had the same number, but was another command.
     Sequence(u32),
 }
 
 impl CommandError {
-    /// The error number: what `block/ioctl.c` and `drivers/scsi/sd.c` return.
+    /// The error number that `block/ioctl.c` and `drivers/scsi/sd.c` return.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::Kind(_) | Self::Sequence(_) => Errno::EINVAL,
@@ -166,19 +167,19 @@ impl_error!(CommandError);
 
 /// Reserves a disk, or asks how it is reserved.
 ///
-/// The fields are as they came: [`Reservation::command`] checks them.
+/// The fields are unchecked: [`Reservation::command`] checks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// The server's number of the open device.
     pub device_id: u32,
     /// An [`Action`].
     pub action: u8,
-    /// A [`Kind`]; not looked at where the action has none.
+    /// A [`Kind`]; ignored if the action has none.
     pub kind: u8,
     /// [`Reservation::IGNORE_KEY`] or none.
     pub flags: u16,
-    /// The number of the command: another one than that of the command before, unless this is the
-    /// same message once more.
+    /// The number of the command. It differs from the number of the previous command, unless the
+    /// same message is sent again.
     pub sequence: u32,
     /// The machine's key.
     pub key: u64,
@@ -192,10 +193,11 @@ impl Reservation {
 
     /// The machine's key is not looked at; only with [`Action::Register`].
     pub const IGNORE_KEY: u16 = 1 << 0;
-    /// The reservation outlives the server. Refused, as this server keeps none.
+    /// The reservation outlives the server. A server refuses the flag, as it keeps no reservation
+    /// when it ends.
     pub const PERSIST: u16 = 1 << 1;
 
-    /// The message of a command, whose number is `sequence`; to `abort` is for `Preempt` only.
+    /// The message of a command with the number `sequence`. `abort` only changes `Preempt`.
     pub fn of(device_id: u32, sequence: u32, command: &Command, abort: bool) -> Self {
         let message = |action: Action, kind: Option<Kind>, key, service_key| Self {
             device_id,
@@ -229,7 +231,7 @@ impl Reservation {
         }
     }
 
-    /// The question how the disk is reserved.
+    /// The message that asks how the disk is reserved.
     pub const fn report(device_id: u32) -> Self {
         Self {
             device_id,
@@ -276,7 +278,8 @@ impl Reservation {
         })
     }
 
-    /// Whether this is `last` once more. Another command with the number of `last` is refused.
+    /// Whether this message is `last`, sent again. `Err` if it is another command with the number
+    /// of `last`.
     pub fn repeats(&self, last: &Self) -> Result<bool, CommandError> {
         match (self == last, self.sequence == last.sequence) {
             (false, true) => Err(CommandError::Sequence(self.sequence)),
@@ -284,10 +287,10 @@ impl Reservation {
         }
     }
 
-    /// The command; `None` if it is the question how the disk is reserved.
+    /// The command; `None` if the message asks how the disk is reserved.
     ///
-    /// Aborting is the same as preempting here: either way the response comes when the requests of
-    /// the machines that have lost access are over.
+    /// [`Action::PreemptAndAbort`] is the same as [`Action::Preempt`] here: the response to either
+    /// comes when the requests of the machines that have lost access have ended.
     pub fn command(&self) -> Result<Option<Command>, CommandError> {
         let action = Action::try_from(self.action).map_err(CommandError::Action)?;
         let flags = match action {
@@ -338,10 +341,11 @@ pub struct Report {
 impl Report {
     /// The size of the front on the wire in bytes.
     const HEADER: usize = size_of::<wire::ReservationRspHdr>();
-    /// The size on the wire in bytes, however many keys there are: the rest is zero.
+    /// The size on the wire in bytes, which does not depend on the number of keys: unused places
+    /// are zero.
     pub const SIZE: usize = Self::HEADER.wrapping_add(size_of::<[U64; MAX_REGISTRANTS]>());
 
-    /// A report with these keys; those after [`MAX_REGISTRANTS`] are left out.
+    /// A report with these keys; keys after the first [`MAX_REGISTRANTS`] are left out.
     pub fn new(
         generation: u32,
         held: Option<(Kind, u64)>,
@@ -351,10 +355,10 @@ impl Report {
         let mut count = 0usize;
         for (place, key) in keys.iter_mut().zip(registered) {
             *place = key;
-            // At most as many as there are places.
+            // The count is at most the number of places.
             count = count.wrapping_add(1);
         }
-        // INVARIANT: No more were counted than there are places.
+        // INVARIANT: Each counted key has a place.
         Self {
             generation,
             kind: held.map(|(kind, _)| kind),
@@ -389,9 +393,9 @@ impl Report {
         bytes
     }
 
-    /// Checks a received report; `bytes` may be longer than it.
+    /// Checks a received report; `bytes` may be longer than the report.
     ///
-    /// Refused are an unknown kind, and more keys than there can be or than there are bytes for.
+    /// Refuses an unknown kind, and more keys than [`MAX_REGISTRANTS`] or than there are bytes for.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "reservation response";
         let (hdr, body) = split::<wire::ReservationRspHdr>(bytes, what)?;

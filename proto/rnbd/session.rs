@@ -16,20 +16,22 @@ use crate::{
     }, //
 };
 
-/// Says that the bytes behind the version are an [`Extension`]; "RNBX" in the order of the wire.
+/// Marks the bytes behind the version as an [`Extension`]; "RNBX" in the order of the wire.
 const EXTENSION_MAGIC: u32 = u32::from_le_bytes(*b"RNBX");
 
-/// What the session information has in the bytes that C reserves.
+/// The content of the bytes that C reserves in the session information.
 ///
-/// C fills them at neither end: its client sends the message from an uninitialised variable, and
-/// its server writes type and version into a chunk that holds old data, which may be data of the
-/// client's users. So they are neither zero nor can a constant alone be believed. The server takes
-/// an extension with the right magic number only. It answers such a client only, with the nonce
-/// that the client has just drawn; the client believes a response with that nonce only, which
-/// nothing older can have.
+/// No C end fills these bytes. C's client sends the message from an uninitialised variable. C's
+/// server writes type and version into a chunk that holds old data, which may be data of the
+/// client's users. So the bytes need not be zero, and a constant alone proves nothing.
+///
+/// The server takes an extension only with the right magic number, and only then responds with one,
+/// which returns the nonce that the client has just drawn. The client believes only a response with
+/// that nonce, since no older data can contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// The extensions of RNBD: those that the client knows, or those of them that the server uses.
+    /// The extensions of RNBD: in the message all that the client knows, in the response those of
+    /// them that the server uses.
     pub features: u32,
     /// A random number of the client, which the response returns.
     pub nonce: u64,
@@ -40,7 +42,7 @@ pub struct Extension {
 pub struct SessInfo {
     /// The major version that the sender speaks.
     pub ver: u8,
-    /// Nothing of a C peer.
+    /// The extension; `None` from a C peer.
     pub extension: Option<Extension>,
 }
 
@@ -70,7 +72,7 @@ impl SessInfo {
         }
     }
 
-    /// The extensions; none of a C peer.
+    /// The bits of the extensions; 0 from a C peer.
     pub fn features(self) -> u32 {
         self.extension.map_or(0, |extension| extension.features)
     }
@@ -90,9 +92,9 @@ impl SessInfo {
         self.encode(MsgType::SessInfoRsp)
     }
 
-    /// Checks a received response to this message; `bytes` may be longer than it.
+    /// Checks a received response to this message; `bytes` may be longer than the response.
     ///
-    /// The response has no extension that this message does not offer.
+    /// The result has only extensions that this message offers.
     pub fn parse_rsp(&self, bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "session info response";
         let (msg, _) = split::<wire::SessInfo>(bytes, what)?;
@@ -111,7 +113,7 @@ impl SessInfo {
         })
     }
 
-    /// What a message says, of either end.
+    /// Reads a message or a response.
     pub(super) fn of(msg: &wire::SessInfo) -> Self {
         let has_extension = msg.magic.get() == EXTENSION_MAGIC;
         Self {

@@ -15,7 +15,7 @@ use crate::{
     }, //
 };
 
-/// The major version; both ends send their own, and use the smaller one.
+/// The major version. Both ends send their own, and use the smaller of the two.
 pub const PROTO_VER_MAJOR: u8 = 2;
 /// The minor version; never sent.
 pub const PROTO_VER_MINOR: u8 = 2;
@@ -28,11 +28,11 @@ numbered! {
     pub enum MsgType: u16 {
         /// The first message of a session.
         SessInfo = 0,
-        /// The response to it.
+        /// The response to `SessInfo`.
         SessInfoRsp = 1,
         /// Opens a device.
         Open = 2,
-        /// The response to it.
+        /// The response to `Open`.
         OpenRsp = 3,
         /// A block operation.
         Io = 4,
@@ -40,17 +40,17 @@ numbered! {
         Close = 5,
         /// Asks for news of devices; an extension.
         News = 6,
-        /// The response to it.
+        /// The response to `News`.
         NewsRsp = 7,
         /// Tells the name of the client's machine; an extension.
         Host = 9,
         /// Reserves a disk, or asks how it is reserved; an extension.
         Reservation = 10,
-        /// The response to the question.
+        /// Tells how a disk is reserved.
         ReservationRsp = 11,
         /// Asks which disks there are; an extension.
         Discover = 12,
-        /// The response to it.
+        /// The response to `Discover`.
         DiscoverRsp = 13,
     }
 }
@@ -62,8 +62,9 @@ wire_structs! {
         2 => padding: U16,
     }
 
-    /// `struct rnbd_msg_sess_info`, and `struct rnbd_msg_sess_info_rsp`. What C has for `reserved`,
-    /// 31 bytes from offset 5, is whatever was in its memory: see [`Extension`](super::Extension).
+    /// `struct rnbd_msg_sess_info`, and `struct rnbd_msg_sess_info_rsp`. C has 31 bytes `reserved`
+    /// from offset 5, and sends there whatever its memory held: see
+    /// [`Extension`](super::Extension).
     struct SessInfo: 36 {
         0 => hdr: MsgHdr,
         4 => ver: u8,
@@ -96,7 +97,7 @@ wire_structs! {
         259 => reserved: [u8; 5],
     }
 
-    /// The front of the response to it.
+    /// The front of the response to `Discover`.
     struct DiscoverRspHdr: 16 {
         0 => hdr: MsgHdr,
         4 => count: U16,
@@ -104,7 +105,7 @@ wire_structs! {
         8 => reserved: [u8; 8],
     }
 
-    /// The front of a disk in the response to it; path and name in the world follow.
+    /// The front of a disk in the response to `Discover`; path and worldwide name follow.
     struct FoundDisk: 20 {
         0 => nsectors: U64,
         8 => logical_block_size: U32,
@@ -123,7 +124,7 @@ wire_structs! {
         8 => first_device_id: U32,
     }
 
-    /// The front of the response to it.
+    /// The front of the response to `News`.
     struct NewsRspHdr: 16 {
         0 => hdr: MsgHdr,
         4 => sequence: U32,
@@ -132,7 +133,7 @@ wire_structs! {
         12 => drain_ms: U32,
     }
 
-    /// A device in the response to it.
+    /// A device in the response to `News`.
     struct DeviceNews: 64 {
         0 => device_id: U32,
         4 => flags: U32,
@@ -169,7 +170,7 @@ wire_structs! {
         24 => service_key: U64,
     }
 
-    /// The front of the response to the question.
+    /// The front of the response that tells how a disk is reserved.
     struct ReservationRspHdr: 24 {
         0 => hdr: MsgHdr,
         4 => generation: U32,
@@ -200,7 +201,7 @@ wire_structs! {
         47 => reserved: [u8; 9],
     }
 
-    /// Behind the open response, with the extension for it.
+    /// Follows the open response in a session with the extension for it.
     struct Identity: 128 {
         0 => wwid: [u8; 64],
         64 => reserved: [u8; 64],
