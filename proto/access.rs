@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who may open a device: any number of readers, one writer, and one more
-//! writer in `migration` mode, counted over all sessions.
+//! The sessions that may open a device: any number of readers, one writer, and a second writer in
+//! `migration` mode, counted over all sessions.
 
 use core::fmt;
 
@@ -32,8 +32,8 @@ impl Writers {
         self.0
     }
 
-    /// The writers after another open in `mode`
-    /// (C: `rnbd_srv_check_update_open_perm`).
+    /// The number of writers after another client opens the device in `mode` (C:
+    /// `rnbd_srv_check_update_open_perm`).
     pub const fn opened(self, mode: AccessMode) -> Result<Self, AccessDenied> {
         match (mode, self.0) {
             (AccessMode::Ro, _) => Ok(self),
@@ -43,7 +43,7 @@ impl Writers {
         }
     }
 
-    /// The writers after one that was opened in `mode` has closed.
+    /// The number of writers after a client that opened the device in `mode` has closed it.
     #[must_use]
     pub const fn closed(self, mode: AccessMode) -> Self {
         match (mode, self.0) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses of paths as text: `ip:` and an IPv4 or IPv6 address, or `gid:` and
-//! an InfiniBand GID; a path is `[source@]destination`, with `,` for `@` on
-//! input only.
+//! Addresses of paths as text: `ip:` and an IPv4 or IPv6 address, or `gid:` and an InfiniBand GID.
+//! A path is `[source@]destination`; on input `,` may stand for `@`.
 
 use core::{
     fmt,
@@ -23,7 +22,7 @@ use crate::{
     Errno, //
 };
 
-/// The service id of a port on an InfiniBand GID is this plus the port (C: `RDMA_IB_IP_PS_IB`).
+/// The service id of a port on an InfiniBand GID is the port plus this (C: `RDMA_IB_IP_PS_IB`).
 pub const IB_SERVICE_ID_PREFIX: u64 = 0x0000_0000_013f_0000;
 
 /// The buffer size for the text of the longest path: two GIDs.
@@ -41,7 +40,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The most bytes, those of an interface's name (C: `IFNAMSIZ - 1`).
+    /// The most bytes, as for the name of an interface (C: `IFNAMSIZ - 1`).
     pub const MAX_LEN: usize = 15;
 
     /// No scope.
@@ -55,13 +54,13 @@ impl Scope {
         self.len == 0
     }
 
-    /// The name or number, empty without a scope.
+    /// The name or number; empty without a scope.
     pub fn as_bytes(&self) -> &[u8] {
         self.name.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// The interface's number, if a number is written. An interface that has this number as its
-    /// name takes precedence.
+    /// The interface's number, if the scope is written as a number. An interface whose name is that
+    /// number takes precedence.
     pub fn index(&self) -> Option<u32> {
         parse_as(self.as_bytes())
     }
@@ -100,7 +99,7 @@ pub enum Address {
     Gid([u8; 16]),
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddrError<'a> {
     /// The text.
@@ -112,15 +111,15 @@ pub struct AddrError<'a> {
 /// The reason of an [`AddrError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddrErrorKind {
-    /// It starts with neither `ip:` nor `gid:`.
+    /// The text starts with neither `ip:` nor `gid:`.
     UnknownFamily,
-    /// What follows `ip:` is no IPv4 or IPv6 address.
+    /// `ip:` is not followed by an IPv4 or IPv6 address.
     BadIp,
-    /// What follows `gid:` is no GID.
+    /// `gid:` is not followed by a GID.
     BadGid,
-    /// What follows `%` is no interface, or the address is not link-local.
+    /// `%` is not followed by an interface, or the address is not link-local.
     BadScope,
-    /// The source is wrong in one of these ways, or missing.
+    /// The source is wrong for a reason above, or is missing.
     BadSource,
 }
 
@@ -150,7 +149,7 @@ impl fmt::Display for AddrError<'_> {
 impl_error!(AddrError<'a>);
 
 impl Address {
-    /// The address that `text` says, with its prefix and nothing around it.
+    /// Parses an address with its prefix and nothing around it.
     pub fn parse(text: &[u8]) -> Result<Self, AddrError<'_>> {
         let fail = |reason| AddrError { text, reason };
         if let Some(gid) = text.strip_prefix(b"gid:") {
@@ -229,8 +228,7 @@ pub struct PathAddress {
 }
 
 impl PathAddress {
-    /// The path that `text` says: `[source@]destination` or
-    /// `[source,]destination`, with nothing around it (C:
+    /// Parses a path: `[source@]destination` or `[source,]destination`, with nothing around it (C:
     /// `rtrs_addr_to_sockaddr`).
     pub fn parse(text: &[u8]) -> Result<Self, AddrError<'_>> {
         // As in C, an '@' counts only where there is no comma.
@@ -249,8 +247,8 @@ impl PathAddress {
         })
     }
 
-    /// Whether both have the same ends, whatever their scopes. A path without a source differs from
-    /// each path with a source.
+    /// Whether both paths have the same ends, whatever their scopes. A path without a source
+    /// differs from each path with a source.
     pub fn same_as(&self, other: &Self) -> bool {
         self.dst.same_as(&other.dst)
             && match (&self.src, &other.src) {
@@ -277,8 +275,8 @@ impl fmt::Display for PathAddress {
     }
 }
 
-/// The IPv4 address that `text` says. Octets are decimal also behind a zero, as in C
-/// (`inet4_pton`), where other parsers take them for octal.
+/// Parses an IPv4 address. Octets with a leading zero are decimal, as in C (`inet4_pton`); other
+/// parsers take them for octal.
 fn parse_v4(text: &[u8]) -> Option<[u8; 4]> {
     /// `INET_ADDRSTRLEN`
     const MAX_LEN: usize = 16;
@@ -297,8 +295,8 @@ fn parse_as<T: core::str::FromStr>(text: &[u8]) -> Option<T> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Writes an address as the kernel's `%pI6c` does: as `Ipv6Addr` does, too, except that an ISATAP
-/// address ends in the IPv4 address that it embeds, as a mapped address does in either.
+/// Writes an address as the kernel's `%pI6c` does. That is as `Ipv6Addr` does, too, except that an
+/// ISATAP address ends in the IPv4 address that it embeds. A mapped address ends so in both.
 fn fmt_v6(f: &mut fmt::Formatter<'_>, addr: Ipv6Addr) -> fmt::Result {
     let [a, b, c, d, e, g, high, low] = addr.segments();
     // The universal/local bit does not matter.

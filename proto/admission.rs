@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much of a server its clients may have.
+//! Limits of the sessions, paths and connections of a server's clients.
 //!
-//! Anybody who reaches a server can ask for connections. A path is half open until its client has
-//! said its name. A peer's address says little before the peer has confirmed a connection, since
-//! the request for one may carry any address. So a half-open path that its peer has not confirmed
-//! is given up for a newer one when there are too many, the oldest first: a client needs it for
-//! milliseconds only. A path that was confirmed is never given up for another.
+//! Any machine that reaches a server can ask for connections. A path is half open until its client
+//! has named its session. A request for a connection may carry any address, so a peer's address
+//! means little before the peer has confirmed a connection.
+//!
+//! When there are too many half-open paths, the server gives up the oldest that its peer has not
+//! confirmed: a client needs a half-open path for milliseconds only. A confirmed path is never
+//! given up for another path.
 
 use core::fmt;
 
-/// What is counted, for one address or for all together.
+/// The counts that are limited, for one address or for all addresses together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Sessions whose client has said its name.
+    /// Sessions that were named.
     pub sessions: u32,
-    /// Paths, also those that are half open or being taken down.
+    /// Paths, including half-open paths and paths that are being taken down.
     pub paths: u32,
     /// Connections of these paths.
     pub connections: u32,
-    /// The paths that are half open, and not being taken down.
+    /// Half-open paths, without those that are being taken down.
     pub half_open: u32,
 }
 
-/// The most of each; 0 for no limit.
+/// The limit of each count; 0 for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// For all addresses together.
@@ -33,7 +35,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a server has room for unless told otherwise.
+    /// The limits of a server that is not configured otherwise.
     pub const DEFAULT: Self = Self {
         all: Usage {
             sessions: 4096,
@@ -50,14 +52,14 @@ impl Limits {
     };
 }
 
-/// What is asked for.
+/// A request of a client for resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// A new path, with its first connection.
     Path,
     /// One more connection of a path.
     Connection,
-    /// A session, by a client that has said its name.
+    /// A session, when the client names it.
     Session,
 }
 
@@ -85,23 +87,23 @@ impl Counted {
     }
 }
 
-/// Whose number has reached its limit.
+/// The scope of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The address that asks.
+    /// The address of the client that asks.
     Client,
     /// All addresses together.
     All,
 }
 
-/// A limit that has been reached. Displays what there is, and the module parameter that says so.
+/// A limit that is reached. Displays the limit and its module parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Of what there is no more.
+    /// The count that has reached the limit.
     pub counted: Counted,
-    /// For whom.
+    /// The scope of the limit.
     pub scope: Scope,
-    /// How many there may be.
+    /// The limit.
     pub limit: u32,
 }
 
@@ -125,10 +127,11 @@ impl fmt::Display for Reached {
     }
 }
 
-/// Whether what is asked for can be had, given what the address has and what all have together.
+/// Whether a request can be granted. `client` has the counts of the client's address, `all` those
+/// of all addresses together.
 ///
-/// `Ok(Some(scope))`: if the oldest half-open path of that scope that was not confirmed is given
-/// up. If there is none, [`no_room`] is the answer.
+/// `Ok(Some(scope))` grants the request if the oldest half-open path in `scope` that was not
+/// confirmed is given up first. If there is no such path, the request is refused with [`no_room`].
 pub fn decide(
     limits: &Limits,
     client: &Usage,
@@ -159,7 +162,7 @@ pub fn decide(
     Ok(None)
 }
 
-/// Why there is no room for a half-open path when all of `scope` have been confirmed.
+/// The reason to refuse a path when all half-open paths of `scope` are confirmed.
 pub fn no_room(limits: &Limits, scope: Scope) -> Reached {
     let limits = match scope {
         Scope::Client => &limits.per_client,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The keys by which clients prove who they are: in files, and in the kernel's keyring.
+//! The keys by which clients prove their identity: in files, and in the kernel's keyring.
 //!
-//! A key has 256 bits and a number, which is no secret: it tells the keys of one client apart, so
-//! that a server need not try them. Several keys of a client are valid at a time; the last one is
-//! the newest, which the client uses.
+//! A key has 256 bits and a number, which is not secret: the number tells the keys of a client
+//! apart, so that a server need not try each of them. Several keys of a client are valid at a time.
+//! The last key is the newest, and is the key that the client uses.
 
 use core::{
     fmt,
@@ -26,13 +26,14 @@ use crate::{
 /// The buffer size for the description of a key in the keyring.
 pub const DESCRIPTION_LEN: usize = 96;
 
-/// How the keyring calls the keys by which a server knows `client`.
+/// The description, in the keyring, of the keys by which a server recognizes `client`.
 pub fn server_description(client: &ClientId) -> Text<DESCRIPTION_LEN> {
     Text::from_fn(|out| fmt::Write::write_fmt(out, format_args!("rnbd-server:{client}")))
 }
 
-/// How the keyring calls the keys that this machine has for the server at `server`; without it for
-/// all servers that it has no others for. The interface of an address does not count.
+/// The description, in the keyring, of the keys that this machine has for the server at `server`.
+/// Without `server`: of the keys for all servers that have no keys of their own. The interface of
+/// an address does not count.
 pub fn client_description(server: Option<&Address>) -> Text<DESCRIPTION_LEN> {
     Text::from_fn(|out| match server {
         None => fmt::Write::write_str(out, "rnbd-client:*"),
@@ -50,7 +51,7 @@ pub fn client_description(server: Option<&Address>) -> Text<DESCRIPTION_LEN> {
 /// The most keys of a client.
 pub const MAX_KEYS: usize = 8;
 
-/// A secret of 256 bits, which is not shown, and overwritten when it is dropped.
+/// A secret of 256 bits, which is never displayed, and is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret([u8; Self::LEN]);
 
@@ -72,7 +73,7 @@ impl Secret {
 impl Drop for Secret {
     fn drop(&mut self) {
         self.0 = [0; Self::LEN];
-        // So that the compiler takes the zeroes for read.
+        // Keeps the compiler from leaving out the zeroes: they look as if they were read.
         black_box(&self.0);
     }
 }
@@ -86,33 +87,33 @@ impl fmt::Debug for Secret {
 /// A key of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Tells it from the client's other keys.
+    /// Tells the key from the client's other keys.
     pub number: u32,
     /// The key.
     pub secret: Secret,
 }
 
-/// What is wrong with keys.
+/// Why keys are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// The text does not begin as a key does.
     NoKey,
-    /// The text has another length than a key has, this one in bytes.
+    /// The text has this many bytes, not those of a key.
     BadLength(usize),
     /// A digit is not one of 0 to 9 and a to f.
     BadDigit(u8),
-    /// The last digits do not fit the others: something was mistyped.
+    /// The sum in the last digits is wrong: the key was mistyped.
     BadSum,
     /// Two keys of the client have this number.
     Doubled(u32),
     /// There are no keys, or this many, more than [`MAX_KEYS`].
     BadCount(usize),
-    /// What the keyring has is not of this form.
+    /// The content of the keyring is not of the form of [`KeySet`].
     BadPayload,
 }
 
 impl fmt::Display for KeyError {
-    /// Displays the reason, to follow what it is about.
+    /// Displays the reason, to follow the name of the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoKey => write!(f, "does not begin with {}", Key::PREFIX),
@@ -138,17 +139,17 @@ impl fmt::Display for KeyError {
 impl_error!(KeyError, EINVAL);
 
 impl Key {
-    /// What the text of a key begins with.
+    /// The beginning of a key's text.
     pub const PREFIX: &'static str = "rnbd-key-1:";
 
     /// The length of a key's text in bytes: two colons, and two digits for each byte.
     pub const TEXT_LEN: usize = Self::PREFIX.len() + 8 + 1 + 2 * Secret::LEN + 1 + 8;
 
-    /// The size of a key in the keyring in bytes: its number, little-endian, and itself.
+    /// The size of a key in the keyring in bytes: the number, little-endian, and the secret.
     const ENTRY_LEN: usize = 4 + Secret::LEN;
 
-    /// The key that a text says: [`Self::PREFIX`], its number, itself and a sum, with colons
-    /// between them, all as hexadecimal digits in lower case.
+    /// Parses the text of a key: [`Self::PREFIX`], then the number, the secret and the sum with
+    /// colons between them, as hexadecimal digits in lower case.
     pub fn parse(text: &[u8]) -> Result<Self, KeyError> {
         let digits = text
             .strip_prefix(Self::PREFIX.as_bytes())
@@ -170,7 +171,7 @@ impl Key {
         }
     }
 
-    /// Writes the text that [`Self::parse`] takes.
+    /// Writes the text that [`Self::parse`] parses.
     pub fn write(&self, out: &mut impl fmt::Write) -> fmt::Result {
         write!(out, "{}{:08x}:", Self::PREFIX, self.number)?;
         for byte in self.secret.as_bytes() {
@@ -179,7 +180,7 @@ impl Key {
         write!(out, ":{:08x}", self.sum())
     }
 
-    /// A sum that shows mistyped digits (FNV-1a of the number and the key).
+    /// A sum that shows mistyped digits (FNV-1a of the number and the secret).
     fn sum(&self) -> u32 {
         let number = self.number.to_be_bytes();
         let bytes = number.iter().chain(self.secret.as_bytes());
@@ -189,7 +190,7 @@ impl Key {
     }
 }
 
-/// The bytes that so many pairs of digits say.
+/// The bytes of `N` pairs of digits.
 fn from_hex<const N: usize>(digits: &[u8]) -> Result<[u8; N], KeyError> {
     let mut bytes = [0; N];
     let pairs = digits.chunks_exact(2);
@@ -212,8 +213,8 @@ fn digit(byte: u8) -> Result<u8, KeyError> {
     }
 }
 
-/// The keys of a client, as the kernel's keyring has them: the client's name, 64 bytes, and for
-/// each key its number, little-endian, and itself; the newest key is the last one.
+/// The keys of a client, as the kernel's keyring holds them: the client's id in 64 bytes, then for
+/// each key its number, little-endian, and its secret. The newest key is the last.
 ///
 /// # Invariants
 ///
@@ -228,7 +229,7 @@ impl<'a> KeySet<'a> {
     /// The most bytes of a client's keys in the keyring.
     pub const MAX_LEN: usize = ClientId::FIELD_LEN + MAX_KEYS * Key::ENTRY_LEN;
 
-    /// Checks what the keyring has.
+    /// Checks the content of the keyring.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, KeyError> {
         let (client, rest) = bytes.split_first_chunk().ok_or(KeyError::BadPayload)?;
         let client = ClientId::from_field(client).map_err(|_| KeyError::BadPayload)?;
@@ -272,7 +273,7 @@ impl<'a> KeySet<'a> {
     }
 }
 
-/// Gives what the keyring is to have of `client` and its keys, from the oldest to the newest, to
+/// Passes the content of the keyring for `client` and its keys, from the oldest to the newest, to
 /// `put`, piece by piece.
 pub fn payload(
     client: &ClientId,
@@ -288,7 +289,7 @@ pub fn payload(
     Ok(())
 }
 
-/// Checks the keys of one client: there are some, not too many, and their numbers differ.
+/// Checks the keys of a client: at least one key, at most [`MAX_KEYS`], all with different numbers.
 pub fn check(keys: &[Key]) -> Result<(), KeyError> {
     check_count(keys.len())?;
     for (index, key) in keys.iter().enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ids: the names by which clients authenticate.
+//! Client ids: the names by which clients prove their identity.
 
 use core::fmt;
 

@@ -10,14 +10,14 @@ use crate::{
 numbered! {
     /// A device at the client.
     pub enum DeviceState: u32 {
-        /// The server has not opened it yet.
+        /// The server has not opened the device yet.
         Init = 0,
-        /// It can be used.
+        /// The device can be used.
         Mapped = 1,
         /// The session has no path, or the server has closed the device; the server has to open the
         /// device again.
         Disconnected = 2,
-        /// It is being removed.
+        /// The device is being removed.
         Unmapped = 3,
     }
 }
@@ -25,16 +25,17 @@ numbered! {
 /// What happens to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// The server has opened it.
+    /// The server has opened the device.
     Opened,
     /// The session lost its last path, or the server has closed the device.
     LinkLost,
-    /// It shall be removed.
+    /// The device shall be removed.
     Unmap,
 }
 
 impl DeviceState {
-    /// The text in sysfs. It differs from the states' names: existing programs read these words.
+    /// The text in sysfs. It differs from the state's name, because existing programs read these
+    /// words.
     pub const fn sysfs_str(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -44,7 +45,7 @@ impl DeviceState {
         }
     }
 
-    /// The state after an event, or the errno of the C client for an event that cannot be.
+    /// The state after an event, or the C client's errno if the event is not possible.
     ///
     /// A device that was not mapped when its session lost the link stays as it is.
     pub const fn next(self, event: DeviceEvent) -> Result<Self, Errno> {

@@ -14,7 +14,7 @@ macro_rules! errnos {
                 pub const $name: Self = Self($value);
             )*
 
-            /// The symbolic name, `"E?"` for a number that has none here.
+            /// The symbolic name, `"E?"` for a number that is not in this list.
             pub const fn name(self) -> &'static str {
                 match self.0 {
                     $($value => stringify!($name),)*
@@ -63,11 +63,11 @@ impl Errno {
     pub const MAX: i32 = 4095;
 
     /// The largest error number that user space may see. Larger numbers are signals inside the
-    /// kernel: to restart a system call, or (`EIOCBQUEUED`) that a write goes on, which stops the
-    /// machine if a driver's file in sysfs returns it.
+    /// kernel, for example to restart a system call. A driver's file in sysfs that returns
+    /// `EIOCBQUEUED`, which means that a write goes on, stops the machine.
     pub const USER_MAX: i32 = 511;
 
-    /// From a kernel return value (`-4095..=-1`), `None` for any other.
+    /// From a kernel return value (`-4095..=-1`); `None` for any other value.
     pub const fn from_kernel(ret: i32) -> Option<Self> {
         if ret < 0 && ret >= -Self::MAX {
             Some(Self(ret.wrapping_neg()))
@@ -76,7 +76,7 @@ impl Errno {
         }
     }
 
-    /// From a peer's number (`-511..=-1`, up to [`Self::USER_MAX`]), `None` for any other.
+    /// From a peer's number, `-511..=-1` (see [`Self::USER_MAX`]); `None` for any other number.
     pub const fn from_peer(number: i32) -> Option<Self> {
         match Self::from_kernel(number) {
             Some(Self(number)) if number <= Self::USER_MAX => Some(Self(number)),
@@ -89,7 +89,7 @@ impl Errno {
         self.0
     }
 
-    /// The kernel return value, `-4095..=-1`; what `Error::from_errno` takes.
+    /// The kernel return value, `-4095..=-1`, which `Error::from_errno` takes.
     pub const fn to_kernel(self) -> i32 {
         self.0.wrapping_neg()
     }

@@ -14,7 +14,7 @@ use crate::{
 /// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtoError {
-    /// There are fewer bytes than the message has.
+    /// The received bytes are fewer than the message has.
     TooShort {
         /// The message.
         what: &'static str,
@@ -32,11 +32,11 @@ pub enum ProtoError {
         /// The size of the message in bytes.
         need: usize,
     },
-    /// The peer does not speak RTRS; its magic number.
+    /// The peer does not speak RTRS: it sent this magic number.
     BadMagic(u16),
     /// The peer speaks RTRS of another major version.
     UnsupportedVersion {
-        /// The peer's version, as the message has it.
+        /// The peer's version, as in the message.
         version: u16,
         /// The major version that this end speaks.
         expected: u8,
@@ -77,8 +77,8 @@ impl ProtoError {
 
     /// The error number that the C modules return.
     ///
-    /// For connection messages C returns `ECONNRESET` whatever is wrong; use
-    /// [`ProtoError::connect_errno`] for these.
+    /// For connection messages C returns `ECONNRESET` whatever is wrong; for these use
+    /// [`ProtoError::connect_errno`].
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooShort { .. }

@@ -11,9 +11,10 @@
 //! ```
 //!
 //! A rule is one line, and has the first four keys, in any order. A rule with `client-id` is only
-//! for clients that have authenticated; a rule without it is also for other clients. A request is
-//! allowed if any rule allows it, else it is refused. See [`pattern`](crate::pattern) for patterns.
-//! The server keeps the text: nothing is allocated here, and a rule is parsed for each request.
+//! for clients that have proved their identity; a rule without it is also for other clients. A
+//! request is allowed if any rule allows it, else it is refused. See [`pattern`](crate::pattern)
+//! for patterns. The server keeps the text: nothing is allocated here, and a rule is parsed for
+//! each request.
 //!
 //! A policy is written to a file of sysfs, a page for each write, and takes effect as a whole. The
 //! first line says how many bytes follow; see [`Start`].
@@ -52,7 +53,7 @@ pub const MAX_LEN: usize = 1 << 20;
 pub struct Subject<'a> {
     /// The name that the client gave its session.
     pub session: &'a SessName,
-    /// The client's id, if the client has authenticated.
+    /// The client's id, if the client has proved its identity.
     pub client_id: Option<&'a ClientId>,
     /// The client's address; `None` if the address cannot be relied on. Then only rules with
     /// `client=*` apply.
@@ -290,7 +291,7 @@ enum Clients {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule<'a> {
     session: Pattern<'a>,
-    /// `None` if the client need not have authenticated.
+    /// `None` if the client need not have proved its identity.
     client_id: Option<Pattern<'a>>,
     clients: Clients,
     device: Pattern<'a>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files as disks: which blocks a file has.
+//! Files as disks: the block sizes of a file.
 
 use core::fmt;
 
@@ -12,34 +12,34 @@ use crate::{
     text::impl_error, //
 };
 
-/// What direct IO to a file needs, as the file system says (`STATX_DIOALIGN`), in bytes.
+/// The alignment that direct IO to a file needs, as the file system tells (`STATX_DIOALIGN`), in
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Where requests begin and end in the file; 0: the file takes no direct IO.
+    /// The unit of a request's beginning and end in the file; 0: the file takes no direct IO.
     pub offset: u32,
-    /// Where their memory begins.
+    /// The alignment of a request's memory.
     pub memory: u32,
 }
 
-/// What a file system says of a regular file.
+/// The properties of a regular file that its file system tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFacts {
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub size: u64,
     /// The block size of the file system in bytes.
     pub block_size: u32,
-    /// What direct IO needs; `None` if the file system does not say.
+    /// The alignment for direct IO; `None` if the file system does not tell.
     pub alignment: Option<Alignment>,
 }
 
-/// The blocks of a file that is a disk.
+/// The block sizes of a file that is a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// The smallest block that it can be asked for, in bytes: a power of two from 512 to
-    /// [`Self::MAX`].
+    /// The smallest block of a request, in bytes: a power of two from 512 to [`Self::MAX`].
     pub logical: u32,
-    /// The smallest block that it can write without reading, in bytes: a power of two, not less
-    /// than `logical`.
+    /// The smallest block that is written without reading, in bytes: a power of two, not less than
+    /// `logical`.
     pub physical: u32,
 }
 
@@ -48,11 +48,11 @@ pub struct Blocks {
 pub enum FileError {
     /// The file system takes no direct IO to this file.
     NoDirectIo,
-    /// It takes direct IO only in units of this many bytes.
+    /// The file system takes direct IO only in units of this many bytes.
     Offset(u32),
-    /// It takes direct IO only from memory that is aligned to this many bytes.
+    /// The file system takes direct IO only from memory that is aligned to this many bytes.
     Memory(u32),
-    /// The file has this many bytes, which is less than a block of so many.
+    /// The file is smaller than a block.
     TooSmall {
         /// The size of the file.
         size: u64,
@@ -93,18 +93,19 @@ impl FileError {
 }
 
 impl Blocks {
-    /// The largest logical block in bytes: the message that tells it has 16 bits.
+    /// The largest logical block in bytes: its field in the open response has 16 bits.
     pub const MAX: u32 = 1 << 15;
 
-    /// To what the memory of requests is aligned, in bytes: it begins with a page, which has 4 KiB
-    /// at least.
+    /// The alignment of the memory of requests, in bytes: the memory begins with a page, which has
+    /// at least 4 KiB.
     pub const MEMORY: u32 = 4096;
 
-    /// The blocks of a file.
+    /// The block sizes of a file.
     ///
-    /// With direct IO the logical block is what the file system asks for. If it does not say, that
-    /// is a block of the file system, or 4 KiB if that is larger: file systems with larger ones
-    /// are those of a network, to which blocks mean nothing. Through the page cache it is a sector.
+    /// With direct IO the logical block is the unit that the file system asks for. If the file
+    /// system does not tell, it is a block of the file system, at most 4 KiB: larger blocks are
+    /// those of network file systems, to which blocks mean nothing. Through the page cache the
+    /// logical block is a sector.
     pub fn of(facts: &FileFacts, mode: IoMode) -> Result<Self, FileError> {
         let fs_block = fs_block(facts.block_size);
         let logical = match (mode, facts.alignment) {
@@ -134,16 +135,16 @@ impl Blocks {
         fs_block(block_size).max(logical)
     }
 
-    /// How many sectors of 512 bytes the whole logical blocks of `size` bytes have.
+    /// The number of sectors of 512 bytes in the whole logical blocks of a file of `size` bytes.
     pub const fn nr_sectors(&self, size: u64) -> u64 {
         const SECTOR: u64 = SECTOR_SIZE as u64;
-        // A power of two, and not 0.
+        // The logical block is a power of two, and so not 0.
         let below = (self.logical as u64).wrapping_sub(1);
         (size & !below) / SECTOR
     }
 }
 
-/// A block size of a file system, as far as a disk can have it.
+/// The block size of a file system, in the range of a disk's blocks.
 fn fs_block(block_size: u32) -> u32 {
     if block_size.is_power_of_two() {
         block_size.clamp(SECTOR_SIZE, Blocks::MAX)

@@ -2,13 +2,14 @@
 
 //! How a client and a server prove to each other that they have the client's key.
 //!
-//! The proof is made on connection 0, as soon as the connection stands and before any other one is
-//! made. Each end adds a random number of its own. The codes of both ends are made of everything
-//! that both have said until then, see [`Said`], and of a label: so a code is of no use in another
-//! handshake, on another path, for another server, or in the other direction. Both ends then have a
-//! key of the path, which is never sent; each further connection carries a code of it.
+//! The proof is made on connection 0, as soon as that connection is established and before any
+//! other connection is made. Each end adds a random number of its own. The codes of both ends are
+//! made of everything that both have said until then, see [`Said`], and of a label. So a code is of
+//! no use in another handshake, on another path, for another server, or in the other direction.
+//! After the proof both ends have a key of the path, which is never sent; each further connection
+//! carries a code made with it.
 //!
-//! `Documentation/protocol.md` has the reasons, and `tests/handshake` a model that looks for
+//! `Documentation/protocol.md` has the reasons. `tests/handshake` has a model that looks for
 //! attacks.
 
 use core::fmt;
@@ -39,17 +40,16 @@ use crate::{
     Errno, //
 };
 
-/// HMAC-SHA-256: the kernel's own, or that of a host's test.
+/// HMAC-SHA-256, by the kernel or by a test on the host.
 pub trait Mac {
     /// The code of `message` under `key`.
     fn code(&self, key: &Secret, message: &[u8]) -> Code;
 
-    /// Whether both are the same; as long as they have the same length this takes the same time
-    /// whatever they are.
+    /// Whether both are the same. For equal lengths the time does not depend on the content.
     fn is_same(&self, one: &[u8], other: &[u8]) -> bool;
 }
 
-/// What a path whose client has proved its identity has of the proof.
+/// The key of a path whose client has proved its identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathKey(Secret);
 
@@ -59,14 +59,14 @@ impl PathKey {
         Self(Secret::new(mac.code(key, &transcript)))
     }
 
-    /// The code that connection `cid`, whose client has the queue pair `queue_pair` (0 on iWARP),
-    /// belongs to the path.
+    /// The code that proves that connection `cid` belongs to the path. `queue_pair` is the client's
+    /// queue pair of that connection, 0 on iWARP.
     pub fn connection(&self, mac: &impl Mac, cid: u16, queue_pair: u32) -> ConnectionCode {
         let message = further_connection(cid, queue_pair);
         ConnectionCode::of(&mac.code(&self.0, &message))
     }
 
-    /// Whether `code` is that of connection `cid`.
+    /// Whether `code` is the code of connection `cid`.
     pub fn admits(&self, mac: &impl Mac, cid: u16, queue_pair: u32, code: &ConnectionCode) -> bool {
         mac.is_same(&self.connection(mac, cid, queue_pair).0, &code.0)
     }
@@ -80,19 +80,19 @@ pub struct ClientHandshake {
     key: Secret,
 }
 
-/// Why a client does not take a server's response.
+/// Why a client refuses a server's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
     /// It is no such message.
     Malformed(ProtoError),
-    /// The server does not take the client's proof.
+    /// The server refuses the client's proof.
     Refused(Errno),
-    /// The server does not have the client's key, whatever it says.
+    /// The server's code is wrong: it does not have the client's key.
     WrongProof,
 }
 
 impl ResponseError {
-    /// What the user of the client gets.
+    /// The error number for the client's user.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::Malformed(_) => Errno::EINVAL,
@@ -122,7 +122,7 @@ impl fmt::Display for ResponseError {
 impl_error!(ResponseError);
 
 impl ClientHandshake {
-    /// The half of `client`, which has `key`; `nonce` is a random number that was never used.
+    /// The half of a client with this id and key. `nonce` is a random number that was never used.
     pub fn new(mac: &impl Mac, said: Said, client: ClientId, key: Key, nonce: Nonce) -> Self {
         let mut message = AuthReq {
             key: key.number,
@@ -139,12 +139,12 @@ impl ClientHandshake {
         }
     }
 
-    /// What the client sends.
+    /// The client's message.
     pub fn request(&self) -> [u8; AuthReq::SIZE] {
         self.message.to_bytes()
     }
 
-    /// Looks at the server's response, which may be longer than the message.
+    /// Checks the server's response; `bytes` may be longer than the message.
     pub fn response(self, mac: &impl Mac, bytes: &[u8]) -> Result<PathKey, ResponseError> {
         let code = match AuthRsp::parse(bytes).map_err(ResponseError::Malformed)? {
             AuthRsp::Accepted(code) => code,
@@ -159,24 +159,25 @@ impl ClientHandshake {
     }
 }
 
-/// Why a server does not take a client's proof.
+/// Why a server refuses a client's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is no such message.
     Malformed(ProtoError),
-    /// The path was asked for a proof before.
+    /// The path has had its attempt before.
     Repeated,
     /// The server has no key of this client.
     UnknownClient(ClientId),
-    /// The server does not have the client's key of this number.
+    /// The server does not have the key of this client with this number.
     UnknownKey(ClientId, u32),
-    /// The proof was not made with the key of this number, or not of what the server has heard.
+    /// The proof was not made with the key of this number, or not of the messages that the server
+    /// has seen.
     WrongProof(ClientId, u32),
 }
 
 impl Refusal {
-    /// What the client is told. Which of several things is wrong is not said: a stranger is not to
-    /// learn which clients there are.
+    /// The error number for the client. It does not tell an unknown client from a wrong key: a
+    /// stranger must not learn which clients there are.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::Malformed(_) | Self::Repeated => Errno::EINVAL,
@@ -188,7 +189,7 @@ impl Refusal {
 }
 
 impl fmt::Display for Refusal {
-    /// Displays what is wrong, and what an administrator does about it.
+    /// Displays the reason, and what an administrator does about it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(error) => write!(f, "{error}"),
@@ -218,33 +219,33 @@ impl_error!(Refusal);
 ///
 /// # Invariants
 ///
-/// `Proved` comes after `Waiting` only, and nothing comes after `Proved` and `Refused`: a path gets
+/// `Proved` comes only after `Waiting`, and no state comes after `Proved` or `Refused`: a path has
 /// one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ServerHandshake {
-    /// The client has to prove who it is.
+    /// The client has to prove its identity.
     Waiting(Said),
-    /// It has.
+    /// The client has proved its identity.
     Proved {
         /// The client.
         client: ClientId,
-        /// What further connections need.
+        /// The key that checks further connections.
         path_key: PathKey,
     },
-    /// It has not.
+    /// The client has failed to prove its identity.
     Refused,
 }
 
 impl ServerHandshake {
-    /// Looks at a client's proof, which may be longer than the message, and returns the response.
-    /// `keys` gives the key of that client that has that number.
+    /// Checks a client's proof and returns the response; `bytes` may be longer than the message.
+    /// `keys` returns the key of a client with a number.
     pub fn request(
         &mut self,
         mac: &impl Mac,
         bytes: &[u8],
         keys: impl FnOnce(&ClientId, u32) -> Result<Key, Refusal>,
     ) -> ([u8; AuthRsp::SIZE], Result<ClientId, Refusal>) {
-        // INVARIANT: What comes next is put in its place only if it was `Waiting`.
+        // INVARIANT: The state only changes if it is `Waiting`.
         let (next, response, result) = match self {
             Self::Waiting(said) => match check(mac, said, bytes, keys) {
                 Ok((message, path_key, code)) => {
@@ -268,7 +269,7 @@ impl ServerHandshake {
         (response.to_bytes(), result)
     }
 
-    /// Whether connection `cid` may be made, which is not connection 0.
+    /// Whether connection `cid`, other than connection 0, may be made.
     pub fn admits(&self, mac: &impl Mac, cid: u16, queue_pair: u32, code: &ConnectionCode) -> bool {
         match self {
             Self::Proved { path_key, .. } => path_key.admits(mac, cid, queue_pair, code),
@@ -276,7 +277,7 @@ impl ServerHandshake {
         }
     }
 
-    /// The server's random number, until the client has answered.
+    /// The server's random number, as long as the client's proof has not come.
     pub fn nonce(&self) -> Option<&Nonce> {
         match self {
             Self::Waiting(said) => Some(&said.nonce),
@@ -284,7 +285,7 @@ impl ServerHandshake {
         }
     }
 
-    /// The client, if it has proved who it is.
+    /// The client's id, if the client has proved its identity.
     pub fn client(&self) -> Option<&ClientId> {
         match self {
             Self::Proved { client, .. } => Some(client),
@@ -293,7 +294,7 @@ impl ServerHandshake {
     }
 }
 
-/// Checks a client's proof: the message, the key of the path and the server's own proof.
+/// Checks a client's proof. Returns the message, the key of the path, and the server's own proof.
 fn check(
     mac: &impl Mac,
     said: &Said,

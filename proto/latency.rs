@@ -3,8 +3,8 @@
 //! How long requests take: histograms, as the kernel counts them and as `rnbdctl latency` reads
 //! them.
 //!
-//! A histogram has [`BUCKETS`] buckets, four for each power of two from a microsecond on, so a
-//! time is known to a quarter of its size or better. The kernel shows each histogram as a file:
+//! A histogram has [`BUCKETS`] buckets, four for each power of two from a microsecond on. So a time
+//! is known to a quarter of its size or better. The kernel shows each histogram as a file:
 //!
 //! ```text
 //! requests 3
@@ -13,10 +13,10 @@
 //! 1280 1
 //! ```
 //!
-//! The first line says how many requests were counted, the second the sum of their times. Each
-//! line behind them is a bucket with requests: its least time in ns and how many there were.
-//! All numbers only grow, modulo 2^64, so several programs can look at the same file, and each
-//! takes the difference of two looks.
+//! The first line has the number of requests, the second the sum of their times. Each further line
+//! is a bucket with requests: its least time in ns and the number of its requests. All numbers only
+//! grow, modulo 2^64. So several programs can read the same file, and each takes the difference of
+//! two reads.
 
 use crate::number::{
     self,
@@ -27,39 +27,39 @@ use crate::number::{
 const FIRST_OCTAVE: u32 = 10;
 /// Times from two to this power of ns on are in the last bucket.
 const LAST_OCTAVE: u32 = 36;
-/// How many buckets there are for each power of two, and its logarithm.
+/// The number of buckets for each power of two, and its logarithm.
 const PER_OCTAVE: usize = 1 << PER_OCTAVE_SHIFT;
 const PER_OCTAVE_SHIFT: u32 = 2;
 
 /// The number of buckets.
 pub const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * PER_OCTAVE + 2;
 
-/// The bytes of the longest line of a bucket: its least time, the longest number, and what
-/// surrounds them.
+/// The length of the longest line of a bucket in bytes: the largest least time, the longest number,
+/// a space and a newline.
 const MAX_LINE: usize = "68719476736 18446744073709551615\n".len();
-/// The bytes of the longest text of a histogram.
+/// The length of the longest text of a histogram in bytes.
 pub const MAX_TEXT: usize =
     "requests 18446744073709551615\nns 18446744073709551615\n".len() + BUCKETS * MAX_LINE;
 
 // A file in sysfs has a page, less the byte that ends it.
 const _: () = assert!(MAX_TEXT < 4096);
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// To read.
+    /// A read.
     Read,
-    /// To write.
+    /// A write.
     Write,
-    /// Anything else: a flush, or to discard or zero sectors.
+    /// Any other request: a flush, a discard, or a write of zeroes.
     Other,
 }
 
 impl Kind {
-    /// All of them, in the order of [`Self::index`].
+    /// All kinds, in the order of [`Self::index`].
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Other];
 
-    /// The place among [`Self::ALL`].
+    /// The index in [`Self::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         match self {
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The name, with which the names of files begin.
+    /// The name, which is the first part of the files' names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -79,12 +79,12 @@ impl Kind {
     }
 }
 
-/// The stages of a request on a client, as the names of files end: until the driver sends it, from
-/// then until the response, and both.
+/// The stages of a request on a client, which are the last part of the files' names: until the
+/// driver sends the request, from then until the response, and both together.
 pub const CLIENT_STAGES: [&str; 3] = ["wait", "remote", "whole"];
 
-/// The stages of a request on a server: until it is given to the disk, with the disk, from then
-/// until the response is sent, and all three.
+/// The stages of a request on a server: until the request is given to the disk, in the disk, from
+/// then until the response is sent, and all together.
 pub const SERVER_STAGES: [&str; 4] = ["queue", "disk", "response", "whole"];
 
 /// The bucket of a time: less than [`BUCKETS`].
@@ -94,28 +94,28 @@ pub fn bucket(ns: u64) -> usize {
     let Some(above) = octave.and_then(|octave| octave.checked_sub(FIRST_OCTAVE)) else {
         return 0;
     };
-    // The bits behind the first one. No number is large, so nothing wraps around.
+    // The bits behind the first 1 bit. All numbers are small, so nothing wraps around.
     let shift = above.wrapping_add(FIRST_OCTAVE - PER_OCTAVE_SHIFT);
     let part = ns.wrapping_shr(shift) as usize & (PER_OCTAVE - 1);
     let whole = (above as usize).wrapping_mul(PER_OCTAVE);
     whole.wrapping_add(part).wrapping_add(1).min(BUCKETS - 1)
 }
 
-/// The least time of a bucket in ns. That of the last one for numbers that are no bucket's.
+/// The least time of a bucket in ns. A number beyond the last bucket counts as the last bucket.
 pub fn least_ns(bucket: usize) -> u64 {
     let Some(place) = bucket.min(BUCKETS - 1).checked_sub(1) else {
         return 0;
     };
     let (octave, part) = (place / PER_OCTAVE, place % PER_OCTAVE);
-    // At most two to the power of `LAST_OCTAVE`.
+    // The result is at most two to the power of `LAST_OCTAVE`.
     let bits = PER_OCTAVE.wrapping_add(part) as u64;
     bits.wrapping_shl((octave as u32).wrapping_add(FIRST_OCTAVE - PER_OCTAVE_SHIFT))
 }
 
 /// A histogram of times.
 ///
-/// For programs. Its functions are inlined, so the modules, which do not use them, do not have
-/// them.
+/// Only programs use it. Its functions are inlined, so they are not in the modules, which do not
+/// use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BUCKETS],
@@ -129,13 +129,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Without requests.
+    /// No requests.
     pub const EMPTY: Self = Self {
         counts: [0; BUCKETS],
         ns: 0,
     };
 
-    /// The histogram that a file shows; `None` if the text is something else.
+    /// Parses the text of a file; `None` if the text is not a histogram.
     #[inline]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut lines = text.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
@@ -168,7 +168,7 @@ impl Histogram {
         self.ns = self.ns.wrapping_add(ns);
     }
 
-    /// Counts what `other` has counted.
+    /// Adds the requests of `other`.
     #[inline]
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -177,7 +177,7 @@ impl Histogram {
         self.ns = self.ns.wrapping_add(other.ns);
     }
 
-    /// What was counted since `before`, an earlier look at the same histogram.
+    /// The requests since `before`, an earlier look at the same histogram.
     #[inline]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
@@ -188,7 +188,7 @@ impl Histogram {
         since
     }
 
-    /// How many times were counted.
+    /// The number of requests.
     #[inline]
     pub fn requests(&self) -> u64 {
         self.counts
@@ -202,11 +202,11 @@ impl Histogram {
         self.ns.checked_div(self.requests())
     }
 
-    /// The time in ns that `per_ten_thousand` of the requests have not exceeded: the end of the
-    /// bucket of the last of them, so up to a quarter too long. `None` without requests.
+    /// The time in ns that `per_ten_thousand` of the requests have not exceeded. It is the end of a
+    /// bucket, so up to a quarter too long. `None` without requests.
     ///
-    /// 5000 is the median, 9990 is p99.9. More than 10000 counts as 10000, the longest time. For
-    /// the last bucket, which has no end, its beginning.
+    /// 5000 is the median, 9990 is p99.9. More than 10000 counts as 10000, the longest time. The
+    /// last bucket has no end; its beginning stands for it.
     #[inline]
     pub fn percentile_ns(&self, per_ten_thousand: u32) -> Option<u64> {
         let share = u128::from(per_ten_thousand.min(10_000));
@@ -220,8 +220,8 @@ impl Histogram {
         Some(least_ns(place.wrapping_add(1)))
     }
 
-    /// The buckets from the first to the last that has requests: the least time of each in ns, and
-    /// how many requests it has.
+    /// The buckets from the first to the last bucket that has requests: the least time in ns and
+    /// the number of requests of each.
     #[inline]
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let has = |count: &u64| *count != 0;

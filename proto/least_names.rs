@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The least names of a folder that are behind a given one, whatever order the folder gives its
-//! names in.
+//! The least names of a folder behind a given name, in whatever order the folder gives its names.
 //!
-//! A folder is read as a whole for each batch of names. So a walk that goes on behind a name needs
-//! no memory of the names before it, and is not disturbed by names that come and go.
+//! The whole folder is read for each batch of names. So a walk that goes on behind a name needs no
+//! memory of the names before it, and names that come and go do not disturb it.
 
 use crate::name::NAME_MAX;
 
@@ -14,8 +13,8 @@ pub const MAX_BATCH: usize = 256;
 /// A place for one name.
 #[derive(Clone, Copy)]
 pub struct Slot {
-    /// The slot of the name that is as many names from the least one as this slot is from the
-    /// first.
+    /// Not of this name: `ranked` of slot *n* is the number of the slot with the *n*th least name,
+    /// from 0.
     ranked: u8,
     len: u8,
     name: [u8; NAME_MAX],
@@ -30,26 +29,26 @@ impl Slot {
     };
 }
 
-/// Where the names of a batch begin.
+/// The name at which a batch begins.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a> {
-    /// At the least name.
+    /// The least name.
     First,
-    /// At this name, or at the next one if there is no such name.
+    /// This name, or the next name if there is no such name.
     At(&'a [u8]),
-    /// At the name behind this one.
+    /// The next name behind this name.
     Behind(&'a [u8]),
 }
 
 /// A batch of names that is being collected.
 ///
-/// Names are compared byte by byte; that of a folder has a slash at its end, so that the order is
-/// that of whole paths.
+/// Names are compared byte by byte. The name of a folder has a slash at its end, so that the order
+/// is the order of whole paths.
 ///
 /// # Invariants
 ///
-/// `count <= slots.len() <= MAX_BATCH`. The first `count` slots each have a name, and their
-/// `ranked` are their numbers in the order of the names.
+/// `count <= slots.len() <= MAX_BATCH`. The first `count` slots each have a name. The `ranked` of
+/// slots 0 to `count - 1` are the numbers of these slots in the order of their names.
 pub struct LeastNames<'a> {
     slots: &'a mut [Slot],
     count: usize,
@@ -57,10 +56,10 @@ pub struct LeastNames<'a> {
 }
 
 impl<'a> LeastNames<'a> {
-    /// A batch without names, of at most as many names as there are `slots` and [`MAX_BATCH`].
+    /// An empty batch for at most [`MAX_BATCH`] names, and at most as many as there are `slots`.
     pub fn new(slots: &'a mut [Slot], start: Start<'a>) -> Self {
         let len = slots.len().min(MAX_BATCH);
-        // INVARIANT: At most `MAX_BATCH`, and no name.
+        // INVARIANT: There are at most `MAX_BATCH` slots, and no names.
         Self {
             slots: slots.get_mut(..len).unwrap_or(&mut []),
             count: 0,
@@ -68,14 +67,14 @@ impl<'a> LeastNames<'a> {
         }
     }
 
-    /// How many names there are. If that is as many as there are slots, there may be more behind
-    /// the last one.
+    /// The number of names. If it is the number of slots, the folder may have more names behind the
+    /// last name.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Takes a name of the folder, if it is among the least ones. A name that is too long to have a
-    /// slash behind it is left out.
+    /// Takes a name of the folder, if the name is among the least names. A name that is too long to
+    /// have a slash behind it is left out.
     pub fn offer(&mut self, name: &[u8], is_folder: bool) {
         let mut key = [0; NAME_MAX];
         let len = name.len().wrapping_add(usize::from(is_folder));
@@ -102,21 +101,22 @@ impl<'a> LeastNames<'a> {
     fn insert(&mut self, key: &[u8]) {
         let is_full = self.count == self.slots.len();
         let last = self.count.checked_sub(1);
-        // The usual case of a large folder.
+        // The usual case in a large folder: the name is not among the least names.
         if is_full && last.is_none_or(|last| name_of(self.slots, last) <= key) {
             return;
         }
         let rank = self.rank_of(key);
-        // The slot of the greatest name, which goes, or one that is free.
+        // The slot of the greatest name, which drops out, or a free slot.
         let place = match last {
             Some(last) if is_full => self.slots.get(last).map_or(0, |slot| slot.ranked),
-            // Less than `MAX_BATCH`.
+            // The count is less than `MAX_BATCH` here.
             _ => self.count as u8,
         };
         if !is_full {
             self.count = self.count.wrapping_add(1);
         }
-        // INVARIANT: The ranks behind move by one, and the last one of a full batch drops out.
+        // INVARIANT: The ranks behind the new name move by one, and the last name of a full batch
+        // drops out.
         let mut moved = place;
         for slot in self.slots.iter_mut().take(self.count).skip(rank) {
             moved = core::mem::replace(&mut slot.ranked, moved);
@@ -130,7 +130,7 @@ impl<'a> LeastNames<'a> {
         }
     }
 
-    /// How many names are less than `key`.
+    /// The number of names less than `key`.
     fn rank_of(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -145,8 +145,8 @@ impl<'a> LeastNames<'a> {
     }
 }
 
-/// The name of a batch with this number in the order of names, from 0; empty if there is none.
-/// `slots` are those of the batch.
+/// The name with number `rank` in the order of names, from 0; empty if there is none. `slots` are
+/// the slots of the batch.
 pub fn name_of(slots: &[Slot], rank: usize) -> &[u8] {
     let ranked = slots.get(rank).map(|slot| usize::from(slot.ranked));
     let slot = ranked.and_then(|ranked| slots.get(ranked));

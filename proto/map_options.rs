@@ -2,16 +2,14 @@
 
 //! The line written to `map_device`: `name=value` options between spaces.
 //!
-//! As the C client takes it, except that here
-//! - an option given twice is an error (in C the last one counts); only `path`
-//!   may be repeated, up to [`MAX_PATHS`] times,
-//! - `dest_port` is for all paths, wherever it stands (in C only for those
-//!   behind it),
-//! - `io_mode` says how the server reads and writes the disk (in C it is no
-//!   option),
-//! - names of 255 bytes are too long (in C they are cut to 254),
-//! - so are names that make the name of the device's link in sysfs longer than
-//!   a file's may be (in C it is).
+//! The line is as for the C client, with these differences:
+//! - an option given twice is an error (in C the last counts), except that `path` may be repeated,
+//!   up to [`MAX_PATHS`] times,
+//! - `dest_port` applies to all paths, wherever it stands (in C only to paths behind it),
+//! - `io_mode` says how the server reads and writes the disk (C does not have this option),
+//! - names of 255 bytes are too long (C cuts them to 254),
+//! - so are names for which the name of the device's link in sysfs would be longer than a file name
+//!   (C accepts them).
 
 use core::fmt;
 
@@ -68,7 +66,7 @@ pub struct MapOptions {
     pub device_path: Name,
     /// `access_mode=`, read-write if not given.
     pub access_mode: AccessMode,
-    /// `io_mode=`, as the server is set if not given; an extension.
+    /// `io_mode=`, as the server's setting says if not given; an extension.
     pub io_mode: Option<IoMode>,
 }
 
@@ -89,7 +87,7 @@ impl SessionOptions {
 }
 
 numbered! {
-    /// The options, with their names as they are written before `=`.
+    /// The options; the names are those before `=`.
     pub enum Opt: u8 {
         /// A path of the session.
         Path = 0, "path";
@@ -108,10 +106,10 @@ numbered! {
     }
 }
 
-/// What is wrong with a line; borrows from it.
+/// Why a line is refused; borrows from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError<'a> {
-    /// There is no such option; the whole word.
+    /// There is no option with this name; holds the whole word.
     Unknown(&'a [u8]),
     /// The option has no value.
     NoValue(Opt),
@@ -119,18 +117,18 @@ pub enum MapError<'a> {
     Doubled(Opt),
     /// A mandatory option is missing.
     Missing(Opt),
-    /// The option is about a device, and the line about a session only.
+    /// The option is about a device, but the line may only be about a session.
     NotHere(Opt),
-    /// More than [`MAX_PATHS`] paths.
+    /// The line has more than [`MAX_PATHS`] paths.
     TooManyPaths,
     /// The session's name or the device's path is not acceptable.
     BadName(Opt, NameError),
-    /// The name of the device's link in sysfs, which has both names in it,
-    /// would have this many bytes.
+    /// The name of the device's link in sysfs, which contains both names, would have this many
+    /// bytes.
     LongLink(usize),
     /// The value of `path` is not acceptable.
     BadPath(AddrError<'a>),
-    /// The value is no number, or out of range.
+    /// The value is not a number, or is out of range.
     BadNumber {
         /// The option.
         opt: Opt,
@@ -141,14 +139,14 @@ pub enum MapError<'a> {
         /// The largest number.
         max: i64,
     },
-    /// The value of `access_mode` is none of the three.
+    /// The value of `access_mode` is not `ro`, `rw` or `migration`.
     BadAccessMode(&'a [u8]),
-    /// The value of `io_mode` is neither of the two.
+    /// The value of `io_mode` is neither `direct` nor `buffered`.
     BadIoMode(&'a [u8]),
 }
 
 impl MapError<'_> {
-    /// The error number, that of the C modules where they refuse the same.
+    /// The error number, as in the C modules where they refuse the same.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::TooManyPaths => Errno::ENOMEM,
@@ -202,8 +200,8 @@ impl_error!(MapError<'a>);
 
 /// Checks a line; `nr_cpus` is the kernel's `nr_cpu_ids`.
 ///
-/// White space around the line, such as its newline, does not count; between
-/// options only spaces do.
+/// White space around the line, such as its newline, is ignored. Options are separated by spaces
+/// only.
 pub fn parse(line: &[u8], nr_cpus: u32) -> Result<MapOptions, MapError<'_>> {
     given(line, nr_cpus)?.finish()
 }
@@ -239,8 +237,8 @@ fn given(line: &[u8], nr_cpus: u32) -> Result<Given<'_>, MapError<'_>> {
 
 /// The options of a line so far, their values checked.
 ///
-/// Names are copied at the end only, and the steps are functions of their own:
-/// the values are large for a kernel's stack.
+/// The values are large for a kernel's stack. So names are copied only at the end, and the steps
+/// are functions of their own.
 #[derive(Default)]
 struct Given<'a> {
     sessname: Option<&'a [u8]>,
@@ -287,7 +285,7 @@ impl<'a> Given<'a> {
             }
             Opt::NrPollQueues => {
                 let nr: i64 = parse_number(opt, value, -1, nr_cpus.into())?;
-                // -1, the only number that is no `u32`, stands for all CPUs.
+                // Only -1, which stands for all CPUs, is not a `u32`.
                 let nr = u32::try_from(nr).unwrap_or(nr_cpus);
                 self.nr_poll_queues.replace(nr).is_some()
             }
@@ -344,8 +342,8 @@ fn split_option(word: &[u8]) -> Result<(Opt, &[u8]), MapError<'_>> {
     Err(MapError::Unknown(word))
 }
 
-/// The value of `opt` as a number from `min` to `max`, as C takes it (`simple_strtol` with base 0):
-/// decimal, `0x` and hexadecimal, or `0` and octal, with at most one `-` in front.
+/// Parses the value of `opt`, a number from `min` to `max`, as C does (`simple_strtol` with base
+/// 0): decimal, `0x` and hexadecimal, or `0` and octal, with at most one `-` in front.
 fn parse_number<T: TryFrom<i64>>(
     opt: Opt,
     value: &[u8],

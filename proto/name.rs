@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Session names and device paths: NUL-terminated byte strings of at most 254
-//! bytes that came from a user or a peer.
+//! Session names and device paths: NUL-terminated byte strings of at most 254 bytes from a user or
+//! a peer.
 
 use core::{
     ffi::CStr,
@@ -22,12 +22,11 @@ pub const PATH_MAX: usize = 4096;
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// It has no byte at all.
+    /// The name is empty.
     Empty,
-    /// It has this many bytes, more than [`Name::MAX_LEN`]; or the field it came
-    /// in has no NUL.
+    /// The name has this many bytes, more than [`Name::MAX_LEN`]; or its message field has no NUL.
     TooLong(usize),
-    /// It contains this byte, which a name of its kind cannot have.
+    /// The name contains this byte, which names of its kind cannot have.
     BadByte(u8),
 }
 
@@ -65,22 +64,22 @@ impl Name {
 
     /// A name of the given bytes (no NUL).
     ///
-    /// The C client takes 255 bytes and silently drops the last; here that is an
-    /// error, since two names must not become one. Control characters would
-    /// break the sysfs files and log lines that show the name.
+    /// The C client takes 255 bytes and silently drops the last. Here that is an error, so that two
+    /// names do not become one. Control characters are refused because they would break the sysfs
+    /// files and log lines that show the name.
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
         Self::check(bytes)?;
         Ok(Self::from_checked(bytes))
     }
 
-    /// A name of bytes that `check` has taken.
+    /// A name of bytes that `check` has accepted.
     pub(crate) fn from_checked(bytes: &[u8]) -> Self {
         let mut buf = [0; NAME_MAX];
         let len = bytes.len().min(Self::MAX_LEN);
         for (to, &byte) in buf.iter_mut().zip(bytes).take(len) {
             *to = byte;
         }
-        // At most 254, so the cast loses nothing.
+        // The length is at most 254, so the cast loses nothing.
         let len = len as u8;
         Self { buf, len }
     }
@@ -106,8 +105,7 @@ impl Name {
             .ok_or(NameError::TooLong(NAME_MAX))
     }
 
-    /// The name in a message field, which must contain a NUL; what follows it is
-    /// ignored.
+    /// The name in a message field. The field must contain a NUL; bytes behind the NUL are ignored.
     pub fn from_field(field: &[u8; NAME_MAX]) -> Result<Self, NameError> {
         Self::new(Self::field_bytes(field)?)
     }
@@ -142,8 +140,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The name of a session: a [`Name`] without `/` and `.`, which the C modules
-/// refuse too, as it becomes a sysfs directory and a part of a path.
+/// The name of a session: a [`Name`] without `/` and `.`. The C modules refuse these, too, since
+/// the name becomes a sysfs directory and a part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessName(Name);
 
@@ -154,7 +152,7 @@ impl SessName {
         Ok(Self::from_checked(bytes))
     }
 
-    /// A session name of bytes that `check` has taken.
+    /// A session name of bytes that `check` has accepted.
     pub(crate) fn from_checked(bytes: &[u8]) -> Self {
         Self(Name::from_checked(bytes))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which path of a session a request takes.
+//! The choice of the path of a session for a request.
 
 use crate::{
     number::{
@@ -24,7 +24,7 @@ numbered! {
 }
 
 impl PolicyKind {
-    /// Its name and short name in sysfs.
+    /// The name and the short name in sysfs.
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::RoundRobin => ("round-robin", "RR"),
@@ -33,8 +33,8 @@ impl PolicyKind {
         }
     }
 
-    /// The policy that `written` names: its number, its short name, or whatever begins with its
-    /// name, so that what sysfs shows can be written back. Letters are of any case (C:
+    /// Parses a policy: its number, its short name, or a text that begins with its name, so that
+    /// the text in sysfs can be written back. Upper and lower case are the same (C:
     /// `mpath_policy_store`).
     pub fn parse(written: &[u8]) -> Option<Self> {
         let number = number::parse_i32(written, Base::Decimal);
@@ -50,19 +50,19 @@ impl PolicyKind {
     }
 }
 
-/// What a policy looks at in a path.
+/// The properties of a path for a policy.
 pub trait Candidate {
-    /// Whether it can carry requests.
+    /// Whether the path can carry requests.
     fn is_connected(&self) -> bool;
-    /// The requests in flight on the connection that the new one would take.
+    /// The requests in flight on the connection that the new request would take.
     fn in_flight(&self) -> i32;
     /// The round-trip time of the last heartbeat, in ns.
     fn latency_ns(&self) -> u64;
 }
 
-/// The index of the path that comes first for a request; 0 if none is connected.
+/// The index of the path for a request; 0 if no path is connected.
 ///
-/// `turn` gives the number of this request, counted by connection; it is asked at most once.
+/// `turn` returns the number of this request, counted by connection. It is called at most once.
 #[inline]
 pub fn choose<P: Candidate>(
     kind: PolicyKind,
@@ -73,8 +73,8 @@ pub fn choose<P: Candidate>(
     let chosen = match kind {
         PolicyKind::RoundRobin => turn_among(&connected, turn).and_then(|turn| connected.nth(turn)),
         PolicyKind::MinInflight => {
-            // The search begins with another path each time and the first of the minima counts.
-            // Else a CPU with one request at a time would only ever use the first path.
+            // The search begins at another path each time, and the first minimum counts. Otherwise
+            // a CPU with one request at a time would only ever use the first path.
             turn_among(&connected, turn).and_then(|turn| {
                 let from_turn = connected.clone().skip(turn).chain(connected.take(turn));
                 from_turn.min_by_key(|(_, path)| path.in_flight())
@@ -85,8 +85,8 @@ pub fn choose<P: Candidate>(
     chosen.map_or(0, |(index, _)| index)
 }
 
-/// The number of the request modulo the number of paths that are connected: a path that is not
-/// connected has no turn that would fall to its neighbour. `None` if there is none.
+/// The number of the request modulo the number of connected paths. So a path that is not connected
+/// has no turn that would fall to its neighbour. `None` if no path is connected.
 #[inline]
 fn turn_among<T>(
     connected: &(impl Iterator<Item = T> + Clone),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From which lost paths a request was sent again that may still be at work there.
+//! The lost paths from which a request was sent again, and where the server may still be at work on
+//! it.
 //!
-//! A server takes a path anew only when it has finished the path's requests of before. So a path
-//! that is back has none of them, and until then it may have one. A request can be sent again
-//! several times, and then all of these paths have to be back.
+//! A server accepts a path again only after it has finished the path's earlier requests. So a path
+//! that is back has no such request, and a path that is not back may have it. A request can be sent
+//! again several times; then all of these paths have to be back.
 
-/// How many lost paths are told apart.
+/// The number of lost paths that are told apart.
 const TOLD_APART: usize = 63;
 
 /// A lost path in a [`ResentFrom`].
@@ -14,13 +15,13 @@ const TOLD_APART: usize = 63;
 pub struct LostPath(u64);
 
 impl LostPath {
-    /// The path at this place, of at most [`TOLD_APART`].
+    /// The path at this place; `place` is at most [`TOLD_APART`].
     const fn at(place: usize) -> Self {
-        // It is less than the bits of the number.
+        // The shift is less than the number's bits.
         Self(1u64.wrapping_shl(place as u32))
     }
 
-    /// Any path beyond those that are told apart.
+    /// Stands for all paths that are not told apart.
     const OTHER: Self = Self::at(TOLD_APART);
 }
 
@@ -37,53 +38,53 @@ impl ResentFrom {
         Self(value)
     }
 
-    /// As a number, to be stored.
+    /// The value, to be stored.
     pub const fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// The request is sent again that `path` had.
+    /// The set after `path` is lost and its request is sent again.
     pub const fn and(self, path: LostPath) -> Self {
         Self(self.0 | path.0)
     }
 
-    /// `path` is back.
+    /// The set after `path` is back.
     pub const fn without(self, path: LostPath) -> Self {
         Self(self.0 & !path.0)
     }
 
-    /// All paths of both.
+    /// The paths of both sets.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether `path` is one of them.
+    /// Whether `path` is in the set.
     const fn has(self, path: LostPath) -> bool {
         self.0 & path.0 != 0
     }
 }
 
-/// The lost paths of a session that may be in a [`ResentFrom`] of it.
+/// The lost paths of a session, which may be in a [`ResentFrom`] of the session.
 ///
 /// # Invariants
 ///
-/// No two numbers are the same, except for 0, which is no path.
+/// No two numbers are the same, except for 0, which marks a free place.
 pub struct LostPaths {
     numbers: [u32; TOLD_APART],
 }
 
 impl LostPaths {
-    /// There is none.
+    /// No lost paths.
     pub const NONE: Self = Self {
         numbers: [0; TOLD_APART],
     };
 
-    /// The lost path of this number, which is not 0 and names nothing but that loss.
+    /// The lost path with this number. The number is not 0, and names only this loss of the path.
     ///
-    /// `in_use` gives the union of all sets of the session. It is only asked when the places are
-    /// used up: a path that is in no set gives up its place. Paths that get no place even then are
-    /// not told apart, and [`Self::back`] finds none of them; a set that has one of them has it as
-    /// long as there is the request.
+    /// `in_use` returns the union of all sets of the session. It is called only when no place is
+    /// free: then paths that are in no set give up their places. A path that gets no place even
+    /// then is not told apart, and [`Self::back`] does not find it. A set with such a path keeps it
+    /// until the request ends.
     pub fn lost(&mut self, number: u32, in_use: impl FnOnce() -> ResentFrom) -> LostPath {
         if let Some(known) = self.find(number).or_else(|| self.add(number)) {
             return known;
@@ -97,8 +98,8 @@ impl LostPaths {
         self.add(number).unwrap_or(LostPath::OTHER)
     }
 
-    /// The path of this number is back: it is to be taken out of all sets before this object is
-    /// used again. Nothing if no set has it.
+    /// Takes note that the path with this number is back. The caller takes the returned path out of
+    /// all sets before it uses this object again. `None` if no set has the path.
     pub fn back(&mut self, number: u32) -> Option<LostPath> {
         let path = self.find(number)?;
         for known in &mut self.numbers {
@@ -117,7 +118,7 @@ impl LostPaths {
         Some(LostPath::at(place))
     }
 
-    /// Gives `number`, which has no place, a free one.
+    /// Gives `number`, which has no place, a free place.
     fn add(&mut self, number: u32) -> Option<LostPath> {
         let mut places = self.numbers.iter_mut().enumerate();
         let (place, free) = places.find(|(_, known)| **known == 0)?;

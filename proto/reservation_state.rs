@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reservations of a disk as a file: what the server keeps over its own restart.
+//! The reservations of a disk as a file, which the server keeps over its own restart.
 //!
 //! A file is a header and a record for each registrant. Documentation/design.md has the tables. The
 //! header names the disk, so that a file that was copied to the name of another disk is refused.
@@ -37,24 +37,25 @@ use crate::{
     },
 };
 
-/// What a file begins with.
+/// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"RNBDRESV";
 /// The version of the format.
 const VERSION: u32 = 1;
-/// What follows the disk's name in the name of its file.
+/// The end of a file's name, behind the disk's name.
 const SUFFIX: &str = ".reservations";
 
 wire_structs! {
-    /// What is kept of the disk.
+    /// The disk's reservation.
     struct Header: 96 {
         0 => magic: [u8; 8],
         8 => version: U32,
-        /// CRC-32C of the whole file, with zeroes in this place.
+        /// CRC-32C of the whole file, with zeroes in place of this field.
         12 => checksum: U32,
         16 => generation: U32,
         /// A [`Kind`]; 0 if the disk is not reserved.
         20 => kind: u8,
-        /// The record of the holder, from 0; 0 if there is none or all registrants are holders.
+        /// The number of the holder's record, from 0; 0 if there is no holder or all registrants
+        /// are holders.
         21 => holder: u8,
         22 => count: U16,
         24 => wwid: [u8; 64],
@@ -71,21 +72,21 @@ wire_structs! {
     }
 }
 
-/// The machine is known by its UUID.
+/// In `by`: `name` is the UUID of the machine.
 const HOST: u8 = 1;
-/// The machine is known by the name of its session.
+/// In `by`: `name` is the name of the machine's session.
 const SESSION: u8 = 2;
 
 /// The length of a UUID in bytes.
 const UUID_LEN: usize = 16;
 
-/// What a machine is known by.
+/// The name of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // The server has each in an allocation of its own.
 pub enum MachineName {
-    /// What the client calls its machine.
+    /// The name that the client told for its machine.
     Host(Host),
-    /// The name of its session: the client has not told.
+    /// The name of the session, for a client that told no name.
     Session(SessName),
 }
 
@@ -111,7 +112,7 @@ impl MachineName {
         }
     }
 
-    /// The machine of a record, if there is nothing behind its name.
+    /// The machine of a record. Refuses a record with bytes behind the name.
     fn of_record(record: &Record) -> Result<Self, StateError> {
         let name = match record.by {
             HOST => {
@@ -140,27 +141,27 @@ impl fmt::Display for MachineName {
     }
 }
 
-/// Why a file is no state of a disk's reservations.
+/// Why a file is not the state of a disk's reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
-    /// It has another size, in bytes, than it should.
+    /// The size of the file in bytes is wrong.
     Size {
-        /// The size of the file, or more than [`MAX_SIZE`] for each larger one.
+        /// The size of the file. For a file larger than [`MAX_SIZE`], any number above it.
         size: usize,
-        /// The size that it should have, which is the least if there is no header.
+        /// The right size; without a whole header, the least size.
         wanted: usize,
     },
-    /// It begins with something else.
+    /// The file does not begin with the magic bytes.
     Magic,
-    /// It is of this version of the format.
+    /// The file has this version of the format, which is not supported.
     Version(u32),
     /// The checksum is wrong.
     Checksum,
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     Field(&'static str, u64),
-    /// The name of a session makes no sense.
+    /// The name of a session is invalid.
     Session(NameError),
-    /// It is the state of another disk.
+    /// The file is the state of another disk.
     OtherDisk,
     /// A machine is registered twice.
     Twice,
@@ -188,24 +189,24 @@ impl_error!(StateError, EUCLEAN);
 /// The size of the longest file in bytes.
 pub const MAX_SIZE: usize = size(MAX_REGISTRANTS);
 
-/// The size of a file with so many registrants, in bytes.
+/// The size of a file with this many registrants, in bytes.
 pub const fn size(registrants: usize) -> usize {
     let records = size_of::<Record>().wrapping_mul(registrants);
     size_of::<Header>().wrapping_add(records)
 }
 
-/// A name of a file. The longest has 64 bytes of the disk and the suffix.
+/// The name of a file: at most 64 bytes of the disk's name, and the suffix.
 pub type FileName = Text<80>;
 
-/// The name of a disk's file; `None` for a disk without a name. It is that of no other disk, and
-/// without slashes.
+/// The name of a disk's file; `None` for a disk without a name. No other disk has the same, and it
+/// contains no slash.
 pub fn file_name(wwid: &Wwid) -> Option<FileName> {
     let name = FileName::from_fn(|out| write!(out, "{wwid}{SUFFIX}"));
     (!wwid.is_empty() && !name.is_cut()).then_some(name)
 }
 
-/// Writes the file of the disk `wwid`. `out` has [`size`] bytes for the registrants that there are;
-/// returns false if it has not, and if the disk has no name.
+/// Writes the file of the disk `wwid`. `out` has [`size`] bytes for the table's registrants.
+/// Returns false if `out` has another length, or if the disk has no name.
 pub fn write<'a, I: Clone + PartialEq + 'a>(
     table: &'a Table<I>,
     wwid: &Wwid,
@@ -243,11 +244,12 @@ pub fn write<'a, I: Clone + PartialEq + 'a>(
     true
 }
 
-/// What a file says.
+/// The content of a file.
 ///
 /// # Invariants
 ///
-/// The records are sound: each is of another machine, and its key is not 0.
+/// Each record has a valid name of a machine and a key other than 0. No two records have the same
+/// machine.
 #[derive(Clone, Copy, Debug)]
 pub struct SavedState<'a> {
     /// The number of changes of keys.
@@ -313,8 +315,8 @@ impl<'a> SavedState<'a> {
         })
     }
 
-    /// Makes `table` the one that was saved, with machines as `I`: of `registrants`, in their
-    /// order. `None` if they are not those of [`Self::registrants`]; see [`Table::restore`].
+    /// Restores the saved table into `table`. `registrants` are those of [`Self::registrants`], in
+    /// the same order, with machines as `I`. `None` if they are others; see [`Table::restore`].
     pub fn restore<I: Clone + PartialEq>(
         &self,
         table: &mut Table<I>,
@@ -324,7 +326,7 @@ impl<'a> SavedState<'a> {
     }
 }
 
-/// Checks that each record is that of a registrant, and each of another machine.
+/// Checks that each record is of a registrant, and each of another machine.
 fn check_records(records: &[Record]) -> Result<(), StateError> {
     for (place, record) in records.iter().enumerate() {
         MachineName::of_record(record)?;

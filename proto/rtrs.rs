@@ -2,9 +2,9 @@
 
 //! RTRS 2.0: constants and messages (C: `rtrs-pri.h`).
 //!
-//! A message type here holds native values; `to_bytes` gives its wire form, every byte of it
-//! written, and `parse` checks a received message. Fields of several bytes are little-endian on the
-//! wire; only the immediate is big-endian, and the RDMA layer converts it.
+//! A message type here holds native values. `to_bytes` gives its wire form, in which every byte is
+//! written; `parse` checks a received message. Fields of several bytes are little-endian on the
+//! wire. Only the immediate is big-endian, and the RDMA layer converts it.
 
 pub mod auth;
 mod chunk;

@@ -26,12 +26,12 @@ use crate::{
 /// A number with its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name in sysfs and as a module parameter.
+    /// The name in sysfs and as a module parameter.
     pub name: &'static str,
     /// The smallest value.
     pub min: i32,
-    /// The smallest value besides `min`: what is between the two is out of range. It is `min` if
-    /// nothing is.
+    /// The smallest value other than `min`; values between `min` and this are out of range. Equal
+    /// to `min` if there are no such values.
     pub least: i32,
     /// The largest value.
     pub max: i32,
@@ -42,7 +42,7 @@ pub struct Setting {
 /// The time between two heartbeats in ms; each end has its own.
 pub const HB_INTERVAL: Setting = Setting::new("hb_interval_ms", 10, 600_000, HB_INTERVAL_MS as i64);
 
-/// A path is given up when more intervals than this have passed without a sign of life.
+/// A path is given up when more intervals than this have passed without a message of the peer.
 pub const HB_MISSED: Setting = Setting::new("hb_missed_max", 1, 100, HB_MISSED_MAX as i64);
 
 /// The longest time between two attempts of a client to connect a path again, in ms.
@@ -53,10 +53,10 @@ pub const RECONNECT_DELAY: Setting = Setting::new(
     RECONNECT_DELAY_MS as i64,
 );
 
-/// For how many seconds the times of requests are counted; 0 ends it.
+/// The seconds for which the times of requests are counted; 0 ends the count.
 pub const LATENCY_SECONDS: Setting = Setting::new("seconds", 0, 3600, 0);
 
-/// How long a client waits for each step of an attempt to connect, in ms.
+/// The time that a client waits for each step of an attempt to connect, in ms.
 pub const CONNECT_TIMEOUT: Setting = Setting::new(
     "connect_timeout_ms",
     100,
@@ -64,28 +64,28 @@ pub const CONNECT_TIMEOUT: Setting = Setting::new(
     CONNECT_TIMEOUT_MS as i64,
 );
 
-/// How many attempts to connect a path again may fail in a row; -1: any number.
+/// The number of attempts in a row to connect a path again that may fail; -1: any number.
 pub const MAX_RECONNECT_ATTEMPTS: Setting = Setting::new("max_reconnect_attempts", -1, 9999, -1);
 
-/// How long a device waits for an acknowledgement before it sends again, in ms; 0: the RDMA CM
+/// The time that a device waits for an acknowledgement before it sends again, in ms; 0: the RDMA CM
 /// chooses the time.
 pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
 
-/// How long a client keeps requests while no path is up, in ms; 0: not at all.
+/// The time that a client keeps requests while no path is up, in ms; 0: requests are not kept.
 pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);
 
-/// How long a client keeps the requests of a disk while no path is up, in ms; 0: not at all, -1: as
-/// [`HOLD_IO`] of the session says.
+/// The time that a client keeps the requests of a disk while no path is up, in ms; 0: requests are
+/// not kept, -1: as [`HOLD_IO`] of the session says.
 pub const HOLD_DISK_IO: Setting = Setting::new("hold_io_ms", -1, 86_400_000, -1);
 
-/// How long a request of a disk may be in flight before the client ends it, in ms; 0: as long as it
-/// takes. No other time is less than a second, as the block layer looks once a second.
+/// The time that a request of a disk may be in flight before the client ends it, in ms; 0: as long
+/// as it takes. Other times are at least a second, as the block layer looks once a second.
 pub const IO_TIMEOUT: Setting = Setting::new("io_timeout_ms", 0, 86_400_000, 0).with_least(1000);
 
-/// Why a text is no value of a setting.
+/// Why a text is not a value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingError<'a> {
-    /// It is not a decimal number.
+    /// The text is not a decimal number.
     NotANumber {
         /// The setting's name.
         name: &'static str,
@@ -98,13 +98,13 @@ pub enum SettingError<'a> {
         setting: Setting,
         /// The text.
         text: &'a [u8],
-        /// `ERANGE` for what no integer can be, as in C, otherwise `EINVAL`.
+        /// `ERANGE` if the number does not fit an `i32`, as in C, otherwise `EINVAL`.
         errno: Errno,
     },
 }
 
 impl SettingError<'_> {
-    /// The error number, that of C for the settings that C has.
+    /// The error number, as in C for the settings that C has.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::NotANumber { .. } => Errno::EINVAL,
@@ -134,7 +134,8 @@ impl fmt::Display for SettingError<'_> {
 
 impl_error!(SettingError<'a>);
 
-/// What a number out of a setting's range is, as the end of a sentence: "not between 1 and 100".
+/// Displays what a number out of a setting's range is, as the end of a sentence: "not between 1 and
+/// 100".
 #[derive(Clone, Copy, Debug)]
 pub struct Outside(pub Setting);
 
@@ -151,7 +152,7 @@ impl fmt::Display for Outside {
 }
 
 impl Setting {
-    /// A setting. A default outside of the range does not compile.
+    /// A setting. A default out of range does not compile.
     pub(crate) const fn new(name: &'static str, min: i32, max: i32, default: i64) -> Self {
         assert!(min as i64 <= default && default <= max as i64);
         Self {
@@ -163,7 +164,7 @@ impl Setting {
         }
     }
 
-    /// The setting without the values between `min` and `least`. A default among them does not
+    /// The setting without the values between `min` and `least`. A default between them does not
     /// compile.
     const fn with_least(self, least: i32) -> Self {
         let setting = Self { least, ..self };
@@ -171,12 +172,12 @@ impl Setting {
         setting
     }
 
-    /// Whether `value` is in the range.
+    /// Whether `value` is in range.
     pub const fn contains(&self, value: i32) -> bool {
         value == self.min || (self.least <= value && value <= self.max)
     }
 
-    /// The value that `text` says, in decimal and perhaps with a newline behind it.
+    /// Parses a value: decimal, perhaps with a newline behind it.
     pub fn parse<'a>(&self, text: &'a [u8]) -> Result<i32, SettingError<'a>> {
         let number = number::parse_i32(text, Base::Decimal);
         let text = text.trim_ascii();

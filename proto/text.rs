@@ -12,9 +12,9 @@ pub const MESSAGE_LEN: usize = 200;
 
 /// Text of at most `N - 1` bytes, kept NUL-terminated.
 ///
-/// Writing never fails: text that does not fit is cut off, and so is everything from a NUL on. The
-/// type replaces a heap string, and carries an error's message to a log macro of the kernel
-/// (`text.as_str()`), which takes no type that has only the `Display` of `core`.
+/// Writing never fails: text that does not fit is cut off, and so is all text from a NUL on. The
+/// type replaces a heap string. It carries an error's message to a log macro of the kernel
+/// (`text.as_str()`), which does not take types that have only `core`'s `Display`.
 ///
 /// # Invariants
 ///
@@ -65,7 +65,7 @@ impl<const N: usize> Text<N> {
         CStr::from_bytes_until_nul(&self.buf).unwrap_or(c"")
     }
 
-    /// Whether something did not fit and was cut off.
+    /// Whether text was cut off.
     pub const fn is_cut(&self) -> bool {
         self.cut
     }
@@ -81,7 +81,7 @@ impl<const N: usize> fmt::Write for Text<N> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         // Once cut, nothing follows: a later short piece must not close the gap.
         if !self.cut {
-            // The last byte is a NUL for ever.
+            // The last byte always stays NUL.
             let free = self.buf.get_mut(self.len..);
             let kept = match free.and_then(<[u8]>::split_last_mut) {
                 Some((_, free)) => append(free, s),
@@ -95,7 +95,7 @@ impl<const N: usize> fmt::Write for Text<N> {
 }
 
 /// Copies as much of `s` to the beginning of `free` as fits: whole characters, and nothing from a
-/// NUL on. Gives the number of bytes.
+/// NUL on. Returns the number of bytes.
 fn append(free: &mut [u8], s: &str) -> usize {
     let text = s.split('\0').next().unwrap_or(s);
     let longest = text.len().min(free.len());
@@ -127,8 +127,8 @@ impl<const N: usize> PartialEq for Text<N> {
 
 impl<const N: usize> Eq for Text<N> {}
 
-/// Displays bytes of unknown origin so that they cannot disturb a log: bytes that are not printable
-/// ASCII are escaped, and no more than 64 bytes are shown.
+/// Displays bytes of unknown origin in a way that cannot disturb a log: bytes that are not
+/// printable ASCII are escaped, and at most 64 bytes are shown.
 pub struct Untrusted<'a>(pub &'a [u8]);
 
 impl fmt::Display for Untrusted<'_> {
@@ -148,8 +148,8 @@ pub(crate) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     Some((before, rest.split_first()?.1))
 }
 
-/// Gives a type with `Display` what an error has: `message()` and [`core::error::Error`]; and
-/// `errno()`, if the name of an error number follows.
+/// Gives a type with `Display` the functions of an error: `message()`, [`core::error::Error`], and
+/// `errno()` if the name of an error number follows.
 macro_rules! impl_error {
     ($type:ident $(<$life:lifetime>)? $(, $errno:ident)?) => {
         impl $(<$life>)? $type $(<$life>)? {

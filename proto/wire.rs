@@ -16,8 +16,9 @@ use zerocopy::{
 
 use crate::error::ProtoError;
 
-/// Declares structures with their sizes and the offset of each field, in bytes; others do not
-/// compile. Documentation/protocol.md has the same tables, and a test compares the two.
+/// Declares structures with their sizes and the offset of each field, in bytes. A structure with
+/// another size or offset does not compile. Documentation/protocol.md has the same tables, and a
+/// test compares the two.
 macro_rules! wire_structs {
     ($(
         $(#[$doc:meta])*
@@ -72,7 +73,7 @@ pub(crate) fn check_type(what: &'static str, found: U16, expected: u16) -> Resul
 pub(crate) fn to_array<T: IntoBytes + Immutable, const N: usize>(value: &T) -> [u8; N] {
     const { assert!(size_of::<T>() == N) };
     let mut bytes = [0; N];
-    // Cannot fail, the sizes are equal.
+    // This cannot fail: the sizes are equal.
     let _ = value.write_to(&mut bytes);
     bytes
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages of a proof of identity; [`handshake`](crate::handshake) says when they are sent.
+//! The messages of a proof of identity; [`handshake`](crate::handshake) has their order.
 
 use super::{
     wire::{
@@ -29,11 +29,11 @@ pub const AUTH_VERSION: u16 = 1;
 /// The client's proof of its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AuthReq {
-    /// The number of the key that it knows, of those that the server has for it.
+    /// The number of the client's key, among the keys that the server has for this client.
     pub key: u32,
     /// The client's random number.
     pub nonce: Nonce,
-    /// The client's name.
+    /// The client's id.
     pub client: ClientId,
     /// The proof.
     pub code: Code,
@@ -55,7 +55,7 @@ impl AuthReq {
         })
     }
 
-    /// Checks a received message, but for the proof; `bytes` may be longer than it.
+    /// Checks a received message, except for the proof; `bytes` may be longer than the message.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "authentication request";
         let (msg, _) = split::<wire::AuthReq>(bytes, what)?;
@@ -76,7 +76,7 @@ impl AuthReq {
 /// The server's response to a client's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthRsp {
-    /// The proof is right; the server's own.
+    /// The client's proof is right; holds the server's own proof.
     Accepted(Code),
     /// The proof is refused.
     Refused(Errno),
@@ -101,8 +101,8 @@ impl AuthRsp {
         })
     }
 
-    /// Checks a received message, but for the proof; `bytes` may be longer than it. An errno that
-    /// is none of user space is `EKEYREJECTED`.
+    /// Checks a received message, except for the proof; `bytes` may be longer than the message. A
+    /// value that is not an errno of user space becomes `EKEYREJECTED`.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "authentication response";
         let (msg, _) = split::<wire::AuthRsp>(bytes, what)?;
@@ -116,17 +116,17 @@ impl AuthRsp {
 
 /// The proof that a further connection belongs to a path whose client has proved its identity.
 ///
-/// It takes the bytes of a request from offset 45 on, which mean something only in the request for
-/// connection 0, or nothing.
+/// The code has the bytes of a request from offset 45 to the end. In other requests than that for
+/// connection 0 these bytes have no other meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionCode(pub [u8; Self::LEN]);
 
 impl ConnectionCode {
-    /// Its length in bytes. 88 bits are not guessed with an attempt for each connection that a
-    /// path has.
+    /// The length in bytes. A client can try once for each connection of the path, which is not
+    /// enough to guess 88 bits.
     pub const LEN: usize = ConnReq::SIZE - Self::OFFSET;
 
-    /// Where it begins in a connection request, in bytes.
+    /// The offset of the code in a connection request, in bytes.
     const OFFSET: usize = core::mem::offset_of!(wire::ConnReq, reserved0);
 
     /// The first bytes of `code`.
@@ -138,14 +138,15 @@ impl ConnectionCode {
         Self(bytes)
     }
 
-    /// Puts it into a request for another connection than connection 0.
+    /// Puts the code into a request for a connection other than connection 0.
     pub fn put(&self, request: &mut [u8; ConnReq::SIZE]) {
         for (to, &byte) in request.iter_mut().skip(Self::OFFSET).zip(&self.0) {
             *to = byte;
         }
     }
 
-    /// That of a received request, which may be longer than the message. Zeroes if it is shorter.
+    /// The code in a received request, which may be longer than the message. Missing bytes are
+    /// zero.
     pub fn of_request(request: &[u8]) -> Self {
         let mut bytes = [0; Self::LEN];
         for (to, &byte) in bytes.iter_mut().zip(request.iter().skip(Self::OFFSET)) {
@@ -163,8 +164,8 @@ pub fn put_nonce(response: &mut [u8; ConnAccept::SIZE], nonce: &Nonce) {
     }
 }
 
-/// The server's random number in a received response, which may be longer than the message. It
-/// means something only with [`FEATURE_AUTH`](super::FEATURE_AUTH).
+/// The server's random number in a received response, which may be longer than the message. The
+/// number only has a meaning with [`FEATURE_AUTH`](super::FEATURE_AUTH).
 pub fn nonce_in(response: &[u8]) -> Result<Nonce, ProtoError> {
     let (msg, _) = split::<wire::ConnRsp>(response, "connection response")?;
     Ok(msg.nonce)

@@ -19,9 +19,8 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// `1 <= queue_depth <= MAX_SESS_QUEUE_DEPTH`, `chunk_size >= 1`, and the bits
-/// of a chunk number and of an offset together fit the immediate's 28; so all
-/// chunks together have at most 256 MiB.
+/// `1 <= queue_depth <= MAX_SESS_QUEUE_DEPTH` and `chunk_size >= 1`. The bits of a chunk number and
+/// of an offset together fit into the immediate's 28, so all chunks together have at most 256 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLayout {
     queue_depth: u32,
@@ -29,14 +28,14 @@ pub struct ChunkLayout {
     mem_bits: u32,
 }
 
-/// Why numbers make no layout.
+/// Why numbers do not make a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The number of chunks is out of range.
     QueueDepth(i64),
     /// The chunk size is out of range, or not a power of two.
     ChunkSize(i64),
-    /// Number and offset do not fit an immediate.
+    /// The chunk number and the offset do not fit into an immediate.
     TooLarge {
         /// The number of chunks.
         queue_depth: u32,
@@ -70,15 +69,15 @@ impl fmt::Display for LayoutError {
 
 impl_error!(LayoutError, EINVAL);
 
-/// The bits that each number below `count`, which is not zero, fits in.
+/// The number of bits that hold each number below `count`, which is not zero.
 const fn bits_below(count: u32) -> u32 {
     // `leading_zeros` is at most 32.
     u32::BITS.wrapping_sub(count.wrapping_sub(1).leading_zeros())
 }
 
 impl ChunkLayout {
-    /// A layout of `queue_depth` chunks of `chunk_size` bytes, as a client
-    /// learns it from a server.
+    /// A layout of `queue_depth` chunks of `chunk_size` bytes, for a client that got these numbers
+    /// from a server.
     pub const fn new(queue_depth: u32, chunk_size: u32) -> Result<Self, LayoutError> {
         if queue_depth == 0 || queue_depth > MAX_SESS_QUEUE_DEPTH {
             return Err(LayoutError::QueueDepth(queue_depth as i64));
@@ -87,7 +86,7 @@ impl ChunkLayout {
             return Err(LayoutError::ChunkSize(0));
         }
         let chunk_bits = bits_below(queue_depth);
-        // At most 16, see the check above.
+        // `chunk_bits` is at most 16, see the check above.
         let mem_bits = MAX_IMM_PAYL_BITS.wrapping_sub(chunk_bits);
         if bits_below(chunk_size) > mem_bits {
             return Err(LayoutError::TooLarge {
@@ -102,8 +101,8 @@ impl ChunkLayout {
         })
     }
 
-    /// A layout from the module parameters of a server, which must also be a
-    /// power of two of at least [`MIN_CHUNK_SIZE`] (C: `check_module_params`).
+    /// A layout from the module parameters of a server. The chunk size must also be a power of two
+    /// of at least [`MIN_CHUNK_SIZE`] (C: `check_module_params`).
     pub const fn for_server(
         sess_queue_depth: i32,
         max_chunk_size: i32,
@@ -137,12 +136,12 @@ impl ChunkLayout {
 
     /// The size of all chunks in bytes, at most 2^28.
     pub const fn total_size(&self) -> u64 {
-        // Both have 32 bits.
+        // The factors have 32 bits each.
         (self.queue_depth as u64).wrapping_mul(self.chunk_size as u64)
     }
 
-    /// The payload that names offset `off` in chunk `msg_id`; `None` if there is
-    /// no such chunk or the offset is not inside it.
+    /// The payload that names offset `off` in chunk `msg_id`; `None` if there is no such chunk, or
+    /// if the offset is not inside the chunk.
     #[inline]
     pub const fn encode(&self, msg_id: u32, off: u32) -> Option<u32> {
         match msg_id.checked_shl(self.mem_bits) {
@@ -151,8 +150,7 @@ impl ChunkLayout {
         }
     }
 
-    /// The chunk number and the offset that a payload names; both are inside
-    /// this layout.
+    /// The chunk number and the offset that a payload names. Both are inside this layout.
     #[inline]
     pub const fn decode(&self, payload: u32) -> Result<(u32, u32), ProtoError> {
         let payload = payload & MAX_IMM_PAYL_MASK;

@@ -3,8 +3,8 @@
 //! Several responses in one message; see
 //! [`FEATURE_COALESCED_RESPONSES`](super::FEATURE_COALESCED_RESPONSES).
 //!
-//! The message is the numbers of the chunks, two bytes each; the immediate says
-//! how many they are. All of the requests were carried out.
+//! The message contains the numbers of the chunks, two bytes each. The immediate has their count.
+//! All of the requests were carried out.
 
 use super::{
     Imm,
@@ -17,7 +17,7 @@ pub const MAX_COALESCED: usize = 64;
 /// The size of the longest message in bytes.
 pub const MAX_COALESCED_SIZE: usize = size(MAX_COALESCED);
 
-/// The size of the longest message beside the immediate of a response, in bytes.
+/// The size of the longest message that comes with the immediate of a response, in bytes.
 pub const MAX_RESPONSE_MSG_SIZE: usize = if RkeyRsp::SIZE > MAX_COALESCED_SIZE {
     RkeyRsp::SIZE
 } else {
@@ -27,8 +27,8 @@ pub const MAX_RESPONSE_MSG_SIZE: usize = if RkeyRsp::SIZE > MAX_COALESCED_SIZE {
 /// The size of a chunk's number in bytes.
 const NUMBER_SIZE: usize = size_of::<u16>();
 
-/// Writes the responses to the requests in `chunks` to the front of `out`, as many
-/// as it has room for and a message can have; returns how many.
+/// Writes the responses to the requests in `chunks` to the front of `out`, as many as fit into
+/// `out` and into a message. Returns their number.
 #[inline]
 pub fn write(out: &mut [u8], chunks: impl IntoIterator<Item = u16>) -> usize {
     let mut count = 0usize;
@@ -59,8 +59,8 @@ pub const fn immediate(count: usize) -> Imm {
     }
 }
 
-/// The chunks that a received message is about; `None` if it does not have as
-/// many as its immediate says, or has too many.
+/// The chunks of a received message. `None` if the message does not have the count that the
+/// immediate says, or more than [`MAX_COALESCED`].
 #[inline]
 pub fn parse(message: &[u8], count: u32) -> Option<impl Iterator<Item = u16> + '_> {
     let count = count as usize;

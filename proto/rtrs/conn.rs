@@ -35,18 +35,18 @@ pub struct ConnReq {
     pub cid: u16,
     /// The connections of the path, at most [`MAX_CON_NUM`].
     pub cid_num: u16,
-    /// How many times this path has been connected before.
+    /// The number of times that this path was connected before.
     pub recon_cnt: u16,
-    /// Identifies the path.
+    /// The identifier of the path.
     pub sess_uuid: Uuid,
-    /// Identifies the session.
+    /// The identifier of the session.
     pub paths_uuid: Uuid,
-    /// Whether the server may make a new session for it.
+    /// Whether the server may make a new session for this connection.
     pub first_conn: bool,
     /// Extensions the client can use, a bit each; zero from a C client.
     pub features: u32,
-    /// How many requests of the session the client has given up without a response, modulo 2^32;
-    /// zero from a C client. See [`ConnReq::given_up_since`].
+    /// The number of requests of the session that the client has given up without a response,
+    /// modulo 2^32; zero from a C client. See [`ConnReq::given_up_since`].
     pub given_up: u32,
 }
 
@@ -102,8 +102,8 @@ impl ConnReq {
     /// Compares the client's count of requests that it has given up with the count when the session
     /// was made.
     ///
-    /// Greater: the server may still be at work on such requests, while the client uses their
-    /// chunks for other requests. Less: this message is late. The counts wrap around.
+    /// `Greater`: the server may still be at work on such requests, while the client uses their
+    /// chunks for other requests. `Less`: this message is late. The counts wrap around.
     pub fn given_up_since(&self, session: u32) -> Ordering {
         (self.given_up.wrapping_sub(session) as i32).cmp(&0)
     }
@@ -141,7 +141,7 @@ impl ConnAccept {
     }
 
     /// Checks the private data of an established connection; `bytes` may be longer than the
-    /// message. Only the response on connection 0 describes the session; those of the other
+    /// message. Only the response on connection 0 describes the session; the responses on other
     /// connections may be ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let msg = parse_rsp(bytes)?;
@@ -159,7 +159,7 @@ impl ConnAccept {
         Ok(accept)
     }
 
-    /// The chunks that the response describes; `Ok` for each value that `parse` returned.
+    /// The layout of the chunks; `Ok` for each response that `parse` returned.
     pub fn layout(&self) -> Result<ChunkLayout, ProtoError> {
         for (field, value) in [
             ("max_io_size of the connection response", self.max_io_size),
@@ -173,7 +173,7 @@ impl ConnAccept {
                 return Err(ProtoError::bad_field(field, value));
             }
         }
-        // The sum of two `u32` always fits.
+        // The sum of two `u32` fits a `u64`.
         let size = u64::from(self.max_io_size).wrapping_add(self.max_hdr_size.into());
         u32::try_from(size)
             .ok()
@@ -199,15 +199,14 @@ impl ConnReject {
     /// The wire form.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         to_array(&wire::ConnRsp {
-            // At most 4095, so the cast loses nothing.
+            // The number is at most 4095, so the cast loses nothing.
             errno: (self.errno.to_kernel() as u16).into(),
             ..wire::ConnRsp::new()
         })
     }
 
-    /// The errno in the private data of a rejected connection; `bytes` may be
-    /// longer than the message. A value that is no errno of user space is
-    /// `ECONNRESET`.
+    /// The errno in the private data of a rejected connection; `bytes` may be longer than the
+    /// message. A value that is not an errno of user space becomes `ECONNRESET`.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let msg = parse_rsp(bytes)?;
         Ok(Self {
@@ -217,7 +216,7 @@ impl ConnReject {
 }
 
 impl wire::ConnRsp {
-    /// A response of this version that says nothing.
+    /// An otherwise empty response of this version.
     fn new() -> Self {
         Self {
             magic: MAGIC.into(),
@@ -247,7 +246,7 @@ fn check_magic_version(magic: U16, version: U16) -> Result<(), ProtoError> {
     Ok(())
 }
 
-/// The errno of a refusal; `ECONNRESET` for a value that is no errno of user space.
+/// The errno of a refusal; `ECONNRESET` for a value that is not an errno of user space.
 pub(super) fn errno_of_refusal(errno: U16) -> Errno {
     let errno = i16::from_le_bytes(errno.to_bytes());
     Errno::from_peer(errno.into()).unwrap_or(Errno::ECONNRESET)

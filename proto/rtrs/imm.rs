@@ -13,13 +13,13 @@ pub use super::{
     MAX_IMM_TYPE_BITS, //
 };
 
-/// The payload of a response: 9 bits of errno above 19 bits of message id (C:
+/// The bits of the message id in the payload of a response; the 9 bits above are the errno (C:
 /// `rtrs_to_io_rsp_imm`).
 const MSG_ID_BITS: u32 = 19;
 const MSG_ID_MASK: u32 = (1 << MSG_ID_BITS) - 1;
 const ERRNO_MASK: u32 = (1 << (MAX_IMM_PAYL_BITS - MSG_ID_BITS)) - 1;
 
-/// `EIO`, sent instead of an errno that does not fit the 9 bits.
+/// `EIO`, sent instead of an errno that does not fit into 9 bits.
 const EIO: u32 = 5;
 
 const IO_REQ: u32 = 0;
@@ -36,7 +36,7 @@ const HB_ACK: u32 = 9;
 /// of the path's connection requests.
 ///
 /// Two paths of a session have the same number with a chance of 1 in 2^28. Then the server may end
-/// the wrong path, which is connected again.
+/// the wrong path, which the client connects again.
 pub const fn path_number(sess_uuid: &Uuid, recon_cnt: u16) -> u32 {
     let [a, b, c, d, ..] = *sess_uuid;
     u32::from_le_bytes([a, b, c, d]).wrapping_add(recon_cnt as u32) & MAX_IMM_PAYL_MASK
@@ -47,20 +47,19 @@ pub const fn path_number(sess_uuid: &Uuid, recon_cnt: u16) -> u32 {
 pub enum Imm {
     /// A request has been written to a chunk (client to server).
     IoReq {
-        /// The chunk and the offset of the message in it; see
-        /// [`ChunkLayout::decode`].
+        /// The chunk, and the offset of the message in the chunk; see [`ChunkLayout::decode`].
         payload: u32,
     },
     /// The response to a request (server to client).
     IoRsp {
-        /// The number of the chunk the request was in, below 2^19.
+        /// The number of the request's chunk, below 2^19.
         msg_id: u32,
         /// Zero or a negative errno, `-511..=0`.
         errno: i32,
         /// Whether the response came with the invalidation of the request's key.
         invalidated: bool,
     },
-    /// The responses to several requests, which are in the message; only with
+    /// Coalesced responses, which are in the message; only with
     /// [`FEATURE_COALESCED_RESPONSES`](super::FEATURE_COALESCED_RESPONSES).
     IoRsps {
         /// The number of responses, below 2^28.
@@ -69,16 +68,16 @@ pub enum Imm {
     /// The client has given up another path of the session, and asks the server to end it (client
     /// to server); only with [`FEATURE_PATH_END`](super::FEATURE_PATH_END).
     PathEnd {
-        /// Its [`path_number`].
+        /// The path's [`path_number`].
         path: u32,
     },
-    /// The server has ended the path (server to client): it begins with no request of that path any
-    /// more, and nothing that comes by that path changes a chunk.
+    /// The server has ended the path (server to client): it begins with no further request of the
+    /// path, and nothing that arrives by the path changes a chunk.
     PathEnded {
-        /// Its [`path_number`].
+        /// The path's [`path_number`].
         path: u32,
     },
-    /// The user of the server has something to say, which the user of the client asks for (server
+    /// The server's user has news, which the client's user asks for when the doorbell rings (server
     /// to client); only with [`FEATURE_DOORBELL`](super::FEATURE_DOORBELL).
     Doorbell {
         /// A number of the user, below 2^28; the transport does not look at it.
@@ -98,8 +97,8 @@ pub enum Imm {
 }
 
 impl Imm {
-    /// The immediate of a request whose message is at `off` in chunk `msg_id`,
-    /// encoded, or `None` if the layout has no such place.
+    /// The encoded immediate of a request whose message is at `off` in chunk `msg_id`; `None` if
+    /// the layout has no such place.
     #[inline(always)]
     pub const fn encode_io_req(layout: &ChunkLayout, msg_id: u32, off: u32) -> Option<u32> {
         match layout.encode(msg_id, off) {
@@ -108,11 +107,10 @@ impl Imm {
         }
     }
 
-    /// The value that is handed to the RDMA layer, in native byte order.
+    /// The value for the RDMA layer, in native byte order.
     ///
-    /// Bits outside a field's range are dropped, as in C, but an errno never
-    /// turns into another one or into success: what does not fit is sent as
-    /// `EIO`.
+    /// Bits outside a field's range are dropped, as in C. An errno never turns into another errno
+    /// or into success: an errno that does not fit is sent as `EIO`.
     #[inline]
     pub const fn encode(self) -> u32 {
         let (imm_type, payload) = match self {
@@ -138,14 +136,14 @@ impl Imm {
         (imm_type << MAX_IMM_PAYL_BITS) | (payload & MAX_IMM_PAYL_MASK)
     }
 
-    /// The meaning of an immediate in native byte order; each value has one.
+    /// The meaning of an immediate in native byte order. Each value has a meaning.
     #[inline]
     pub const fn decode(imm: u32) -> Self {
         match (imm >> MAX_IMM_PAYL_BITS, imm & MAX_IMM_PAYL_MASK) {
             (IO_REQ, payload) => Self::IoReq { payload },
             (imm_type @ (IO_RSP | IO_RSP_W_INV), payload) => Self::IoRsp {
                 msg_id: payload & MSG_ID_MASK,
-                // At most 511, so neither the cast nor the negation loses anything.
+                // The errno is at most 511, so neither the cast nor the negation loses bits.
                 errno: ((payload >> MSG_ID_BITS) as i32).wrapping_neg(),
                 invalidated: imm_type == IO_RSP_W_INV,
             },

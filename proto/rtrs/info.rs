@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The exchange on connection 0 once all connections of a path are established: the client names
-//! the session, the server says where its chunks are.
+//! the session, and the server tells where its chunks are.
 
 use zerocopy::FromBytes as _;
 
@@ -24,10 +24,10 @@ use crate::{
     }, //
 };
 
-/// Remote memory: where a peer may write.
+/// Memory of one end that the peer may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SgDesc {
-    /// The address in the peer's terms.
+    /// The address, as the owner of the memory sees it.
     pub addr: u64,
     /// The key that grants access.
     pub key: u32,
@@ -61,10 +61,10 @@ impl From<&wire::SgDesc> for SgDesc {
     }
 }
 
-/// The client's half: the name of the session.
+/// The client's message: the name of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InfoReq {
-    /// The name of the session the path belongs to.
+    /// The name of the session that the path belongs to.
     pub sessname: SessName,
 }
 
@@ -81,7 +81,7 @@ impl InfoReq {
         })
     }
 
-    /// Checks a received message; `bytes` may be longer than it.
+    /// Checks a received message; `bytes` may be longer than the message.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtoError> {
         let what = "info request";
         let (msg, _) = split::<wire::InfoReq>(bytes, what)?;
@@ -95,22 +95,22 @@ impl InfoReq {
     }
 }
 
-/// Where a client writes a request: one chunk of the server.
+/// A chunk of the server, where a client writes a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteBuf {
     /// The address of the chunk's first byte.
     pub addr: u64,
-    /// The key that grants access to it.
+    /// The key that grants access to the chunk.
     pub rkey: u32,
 }
 
-/// The server's half: where the chunks are.
+/// The server's message: where the chunks are.
 ///
 /// # Invariants
 ///
-/// The descriptors describe exactly the chunks of the layout that the message was checked against:
-/// each describes whole chunks of `chunk_size` bytes, none wraps around, and all chunks together
-/// are as many as the layout has.
+/// The descriptors describe exactly the chunks of the layout against which the message was checked:
+/// each describes whole chunks of `chunk_size` bytes, none wraps around, and together they have as
+/// many chunks as the layout.
 #[derive(Clone, Copy)]
 pub struct InfoRsp<'a> {
     descs: &'a [wire::SgDesc],
@@ -120,7 +120,7 @@ pub struct InfoRsp<'a> {
 impl<'a> InfoRsp<'a> {
     /// The size of the message with `sg_cnt` descriptors in bytes.
     pub const fn size(sg_cnt: u16) -> usize {
-        // At most 8 + 65535 * 16.
+        // The size is at most 8 + 65535 * 16.
         size_of::<wire::InfoRspHdr>().wrapping_add((sg_cnt as usize).wrapping_mul(SgDesc::SIZE))
     }
 
@@ -167,8 +167,8 @@ impl<'a> InfoRsp<'a> {
         })
     }
 
-    /// Checks a received message against the session's layout; `bytes` may be
-    /// longer than it.
+    /// Checks a received message against the session's layout; `bytes` may be longer than the
+    /// message.
     ///
     /// [`ProtoError::Refused`] if the server refuses the client.
     pub fn parse(bytes: &'a [u8], layout: &ChunkLayout) -> Result<Self, ProtoError> {
@@ -200,13 +200,13 @@ impl<'a> InfoRsp<'a> {
             if desc.addr.checked_add(desc.len.into()).is_none() {
                 return bad("descriptor address of the info response", desc.addr);
             }
-            // At most 65535 lengths of 32 bits each.
+            // The sum of at most 65535 lengths of 32 bits does not overflow.
             total = total.wrapping_add(desc.len.into());
         }
         if total != layout.total_size() {
             return bad("total length of the info response", total);
         }
-        // INVARIANT: All of it has just been checked.
+        // INVARIANT: Each descriptor and the sum of their lengths were checked above.
         Ok(rsp)
     }
 
@@ -215,7 +215,7 @@ impl<'a> InfoRsp<'a> {
         self.descs.iter().map(SgDesc::from)
     }
 
-    /// The chunks in the order of their numbers; as many as the layout has.
+    /// The chunks in the order of their numbers, as many as the layout has.
     pub fn remote_bufs(&self) -> impl Iterator<Item = RemoteBuf> + 'a {
         let step = self.chunk_size;
         self.descs().flat_map(move |desc| {

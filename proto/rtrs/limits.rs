@@ -4,7 +4,7 @@
 
 /// The first field of both connection messages.
 pub const MAGIC: u16 = 0x1bbd;
-/// The major version; both peers must have the same.
+/// The major version; both ends must have the same.
 pub const PROTO_VER_MAJOR: u8 = 2;
 /// The minor version; ignored by peers.
 pub const PROTO_VER_MINOR: u8 = 0;
@@ -26,19 +26,19 @@ pub const MAX_HDR_SIZE: u32 = 4096;
 pub const SERVICE_CON_QUEUE_DEPTH: u32 = 512;
 /// The most paths of a session (C: `MAX_PATHS_NUM`).
 pub const MAX_PATHS_NUM: usize = 128;
-/// The most connections of a path that a server accepts; C has no limit of its own.
+/// The most connections of a path that this server accepts; C's server has no such limit.
 pub const MAX_CON_NUM: u16 = 4096;
 /// The most segments of a request, of at most 4 KiB each (C: `RTRS_MAX_SEGMENTS`).
 pub const MAX_SEGMENTS: u32 = 128;
 
 /// The default of the time between two heartbeats, in ms (C: `RTRS_HB_INTERVAL_MS`).
 pub const HB_INTERVAL_MS: u32 = 5000;
-/// The default of the intervals without a sign of life that a path survives (C:
+/// The default of the intervals without a message of the peer that a path survives (C:
 /// `RTRS_HB_MISSED_MAX`).
 pub const HB_MISSED_MAX: u32 = 5;
 
-/// How long a client waits for a step of a connection, in ms; also the time without progress after
-/// which a server closes a path that is still connecting (C: `RTRS_CONNECT_TIMEOUT_MS`).
+/// The time that a client waits for a step of a connection, in ms. Also the time without progress
+/// after which a server closes a path that is still connecting (C: `RTRS_CONNECT_TIMEOUT_MS`).
 pub const CONNECT_TIMEOUT_MS: u32 = 30_000;
 /// The default of the longest time between two attempts to reconnect, in ms (C:
 /// `RECONNECT_DELAY` of the block driver, in s).
@@ -55,7 +55,7 @@ pub const MSG_NEW_RKEY_F: u32 = 1 << 1;
 pub const MAX_IMM_TYPE_BITS: u32 = 4;
 /// The bits of an immediate that are its payload (C: `MAX_IMM_PAYL_BITS`).
 pub const MAX_IMM_PAYL_BITS: u32 = 28;
-/// The payload's part of an immediate.
+/// The mask of the payload in an immediate.
 pub const MAX_IMM_PAYL_MASK: u32 = (1 << MAX_IMM_PAYL_BITS) - 1;
 
 const _: () = assert!(MAX_IMM_TYPE_BITS + MAX_IMM_PAYL_BITS == u32::BITS);

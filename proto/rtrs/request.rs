@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests: a chunk holds the data, behind it the user's message, behind that
-//! the RTRS message, whose offset the immediate gives.
+//! Requests. A chunk holds the data, then the user's message, then the RTRS message. The immediate
+//! gives the offset of the RTRS message.
 //!
 //! ```text
 //! | data            | user message | RTRS message |     unused |
@@ -46,15 +46,15 @@ pub struct ReadMsg {
     pub usr_len: u16,
     /// Whether the response shall invalidate the key of `desc`.
     pub need_inval: bool,
-    /// Where the data goes; `None` if the response is just the errno.
+    /// The memory for the data; `None` if the response is only the errno.
     pub desc: Option<SgDesc>,
 }
 
 impl ReadMsg {
-    /// The size of the longest one on the wire in bytes.
+    /// The size of the longest such message on the wire in bytes.
     pub const MAX_SIZE: usize = size_of::<wire::RdmaRead>();
 
-    /// The size of this one on the wire in bytes.
+    /// The size of this message on the wire in bytes.
     #[inline]
     pub const fn size(&self) -> usize {
         match self.desc {
@@ -78,7 +78,7 @@ impl ReadMsg {
         Ok(size)
     }
 
-    /// The wire form: the first [`Self::size()`] bytes. Those behind them are zero.
+    /// The wire form: the first [`Self::size()`] bytes. The other bytes are zero.
     #[inline(always)]
     pub fn to_bytes(&self) -> [u8; Self::MAX_SIZE] {
         // Without a descriptor there is no key to invalidate.
@@ -95,7 +95,7 @@ impl ReadMsg {
     }
 }
 
-/// A request that carries data, or nothing but the user's message.
+/// A request that carries data, or only the user's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMsg {
     /// The size of the user's message in bytes.
@@ -121,7 +121,7 @@ impl WriteMsg {
 pub struct RkeyRsp {
     /// The number of the chunk.
     pub buf_id: u16,
-    /// Its key from now on.
+    /// The chunk's key from now on.
     pub rkey: u32,
 }
 
@@ -138,7 +138,7 @@ impl RkeyRsp {
         })
     }
 
-    /// Checks a received message; `bytes` may be longer than it.
+    /// Checks a received message; `bytes` may be longer than the message.
     pub fn parse(bytes: &[u8], layout: &ChunkLayout) -> Result<Self, ProtoError> {
         let what = "rkey response";
         let (msg, _) = split::<wire::RkeyRsp>(bytes, what)?;
@@ -154,12 +154,12 @@ impl RkeyRsp {
     }
 }
 
-/// What a request asks of the server.
+/// The direction of a request's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The data area is to be filled and, with a target, sent to the client.
+    /// The server fills the data area and, with a target, sends it to the client.
     Read {
-        /// Where the client wants it; its length is between 1 and `data_len`.
+        /// The client's memory for the data; its length is between 1 and `data_len`.
         target: Option<SgDesc>,
         /// Whether the response shall invalidate the key of `target`; false without a target.
         need_inval: bool,
@@ -184,7 +184,7 @@ impl Direction {
             sg_cnt => return Err(bad("sg_cnt of a read request", sg_cnt.into())),
         };
         if let Some(desc) = &target {
-            // More than the data area would hand out the bytes behind it.
+            // A longer target would get the bytes behind the data area, too.
             if desc.len == 0 || desc.len > data_len {
                 return Err(bad("target length of a read request", desc.len));
             }
@@ -212,9 +212,9 @@ pub struct Request {
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// The request is understood but wrong; the response names it by its chunk's number.
+    /// The request is understood but wrong. The response names the request by its chunk's number.
     Respond(ProtoError),
-    /// The message is no request; the path must be closed.
+    /// The message is not a request; the path must be closed.
     Close(ProtoError),
 }
 
@@ -237,21 +237,20 @@ impl fmt::Display for RequestError {
 impl_error!(RequestError);
 
 impl Request {
-    /// The part of a chunk of `chunk_size` bytes that has to be copied out for
-    /// [`Request::parse`], given the offset from the immediate. Empty if the
-    /// offset is not inside the chunk.
+    /// The part of a chunk of `chunk_size` bytes that is copied for [`Request::parse`]; `off` is
+    /// the offset from the immediate. Empty if `off` is not inside the chunk.
     #[inline]
     pub fn msg_range(chunk_size: u32, off: u32) -> Range<usize> {
         let Some(room) = chunk_size.checked_sub(off) else {
             return 0..0;
         };
-        // At most the size of the chunk.
+        // The end is at most the size of the chunk.
         let end = off.wrapping_add(room.min(MAX_MSG_SIZE as u32));
         off as usize..end as usize
     }
 
-    /// The request whose RTRS message is `msg`, if it is a write, or a read with one target, and
-    /// makes sense; otherwise [`Request::parse`] gives the request or the error.
+    /// The request whose RTRS message is `msg`, if it is a valid write, or a valid read with one
+    /// target. For `None`, [`Request::parse`] gives the request or the error.
     ///
     /// `msg` is a private copy of the bytes at `off` of a chunk, all inside the chunk.
     #[inline]
@@ -288,9 +287,9 @@ impl Request {
 
     /// Checks the RTRS message of a request.
     ///
-    /// `msg` is a private copy of [`Request::msg_range`]; the client may be
-    /// writing to the chunk itself. The user's message is then to be copied out
-    /// once, too, from [`Request::usr_range`].
+    /// `msg` is a private copy of [`Request::msg_range`], since the client may be writing to the
+    /// chunk meanwhile. For the same reason the caller copies the user's message, at
+    /// [`Request::usr_range`], only once.
     #[inline]
     pub fn parse(chunk_size: u32, off: u32, msg: &[u8]) -> Result<Self, RequestError> {
         use RequestError::{Close, Respond};
@@ -330,13 +329,13 @@ impl Request {
         })
     }
 
-    /// Read or write, with its parameters.
+    /// The direction, with its parameters.
     #[inline]
     pub const fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// Where the data of a read goes, if its response needs no invalidation.
+    /// The client's memory for the data of a read, if the response needs no invalidation.
     #[inline]
     pub const fn only_target(&self) -> Option<&SgDesc> {
         match &self.direction {
@@ -348,20 +347,20 @@ impl Request {
         }
     }
 
-    /// Whether it is a read.
+    /// Whether the request is a read.
     #[inline]
     pub const fn is_read(&self) -> bool {
         matches!(self.direction, Direction::Read { .. })
     }
 
-    /// The size of the data area in bytes; it starts with the chunk.
+    /// The size of the data area in bytes. The area begins with the chunk.
     #[inline]
     pub const fn data_len(&self) -> u32 {
         self.data_len
     }
 
-    /// How many bytes of data the request is about: those that came, or those
-    /// that the client wants at most.
+    /// The bytes of data that are transferred: for a write those that arrived, for a read the most
+    /// that the client takes.
     #[inline]
     pub const fn transfer_len(&self) -> u32 {
         match &self.direction {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the codes of a handshake are made of, byte by byte.
+//! The messages of which the codes of a handshake are made, byte by byte.
 //!
-//! All have a fixed length and begin with a label, so no message of one kind is one of another.
+//! All have a fixed length and begin with a label, so a message of one kind is never also a message
+//! of another kind.
 
 use super::{
     auth::{
@@ -20,19 +21,19 @@ use crate::{
     wire::to_array, //
 };
 
-/// What a code says.
+/// The meaning of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// That the client has the key.
+    /// Proves that the client has the key.
     Client,
-    /// That the server has it.
+    /// Proves that the server has the key.
     Server,
-    /// Nothing: it is the key of the path.
+    /// Proves nothing: the code is the key of the path.
     Path,
 }
 
 impl Label {
-    /// The bytes that a message begins with.
+    /// The first bytes of a message.
     const fn to_bytes(self) -> [u8; 16] {
         match self {
             Self::Client => *b"rtrs auth client",
@@ -42,12 +43,12 @@ impl Label {
     }
 }
 
-/// What both ends have said and know, but for the client's proof.
+/// Everything that both ends have sent and know before the client's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Said {
     /// The request for connection 0.
     pub request: ConnReq,
-    /// The features in the response to it.
+    /// The features in the response to the request.
     pub features: u32,
     /// The server's random number in that response.
     pub nonce: Nonce,
@@ -60,9 +61,9 @@ pub struct Said {
 }
 
 impl Said {
-    /// What both have said, and the server's address, as the client asked there: without port and
-    /// interface, so that it is the same at both ends. An IPv6 address that stands for an IPv4
-    /// address is that one.
+    /// Everything that both ends have sent, and the address that the client used for the server.
+    /// The address is taken without port and interface, so that it is the same at both ends. An
+    /// IPv6 address that stands for an IPv4 address is taken as the IPv4 address.
     pub fn new(
         request: ConnReq,
         features: u32,
@@ -94,7 +95,7 @@ impl Said {
 /// The size of a transcript in bytes.
 pub const TRANSCRIPT_LEN: usize = size_of::<wire::Transcript>();
 
-/// What the code with this label is made of. The code in `message` does not count.
+/// The message of which the code with this label is made. The code in `message` is ignored.
 pub fn transcript(label: Label, said: &Said, message: &AuthReq) -> [u8; TRANSCRIPT_LEN] {
     let request = &said.request;
     to_array(&wire::Transcript {
@@ -119,10 +120,11 @@ pub fn transcript(label: Label, said: &Said, message: &AuthReq) -> [u8; TRANSCRI
     })
 }
 
-/// The size of what the code of a further connection is made of, in bytes.
+/// The size of the message of a further connection's code, in bytes.
 pub const FURTHER_CONNECTION_LEN: usize = size_of::<wire::FurtherConnection>();
 
-/// What the code of connection `cid` is made of, whose client has the queue pair `queue_pair`.
+/// The message of which the code of connection `cid` is made. `queue_pair` is the client's queue
+/// pair of that connection.
 pub fn further_connection(cid: u16, queue_pair: u32) -> [u8; FURTHER_CONNECTION_LEN] {
     to_array(&wire::FurtherConnection {
         label: *b"rtrs connection\0",

@@ -20,15 +20,15 @@ pub type Uuid = [u8; 16];
 /// A random number of one handshake.
 pub type Nonce = [u8; 32];
 
-/// What HMAC-SHA-256 makes of a key and a message.
+/// The HMAC-SHA-256 code of a message under a key.
 pub type Code = [u8; 32];
 
 numbered! {
     /// The type field of a message.
     pub enum MsgType: u16 {
-        /// Client to server, once per path.
+        /// Client to server, once per path: names the session.
         InfoReq = 0,
-        /// The response to it.
+        /// The response to `InfoReq`.
         InfoRsp = 1,
         /// A request that carries data to the server.
         Write = 2,
@@ -36,9 +36,9 @@ numbered! {
         Read = 3,
         /// A fresh key, sent with a response.
         RkeyRsp = 4,
-        /// Client to server, once per path: the client proves its identity.
+        /// Client to server, once per path: proves the client's identity.
         AuthReq = 5,
-        /// The response to it, in which the server proves that it knows the client's key.
+        /// The response to `AuthReq`: proves that the server knows the client's key.
         AuthRsp = 6,
     }
 }
@@ -60,9 +60,9 @@ wire_structs! {
 
     /// `struct rtrs_msg_conn_req`.
     struct ConnReq: 56 {
-        /// Belongs to the RDMA CM over AF_IB; zero.
+        /// Zero; the RDMA CM owns this byte over AF_IB.
         0 => cma_version: u8,
-        /// Zero, or the RDMA CM takes the message for an IP header.
+        /// Zero, since the RDMA CM would take another message for an IP header.
         1 => ip_version: u8,
         2 => magic: U16,
         4 => version: U16,
@@ -154,7 +154,7 @@ wire_structs! {
         104 => code: Code,
     }
 
-    /// The server's response to it.
+    /// The server's response to the client's proof.
     struct AuthRsp: 40 {
         0 => r#type: U16,
         /// A negative errno in two's complement, zero if the proof is right.
@@ -163,7 +163,7 @@ wire_structs! {
         8 => code: Code,
     }
 
-    /// What the codes of both proofs are made of; never sent.
+    /// The message of which the codes of both proofs are made; never sent.
     struct Transcript: 224 {
         0 => label: [u8; 16],
         16 => version: U16,
@@ -185,7 +185,7 @@ wire_structs! {
         220 => reserved: [u8; 4],
     }
 
-    /// What the code of a further connection is made of; never sent.
+    /// The message of which the code of a further connection is made; never sent.
     struct FurtherConnection: 24 {
         0 => label: [u8; 16],
         16 => cid: U16,
